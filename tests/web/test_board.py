@@ -14,7 +14,15 @@ from fastapi.testclient import TestClient
 from agent2.arena.analysis.leaderboard import make_leaderboard
 from agent2.arena.trial_folder import TrialPaths
 from agent2.reports.comparison_pages import NOT_OURS, subtitle
-from agent2.web.board import BoardFilter, BoardKeeper, BoardProgress, MadeBoard, board_groups, choices, compare_rows
+from agent2.web.board import (
+    BoardCache,
+    BoardFilter,
+    BoardProgress,
+    BoardSnapshot,
+    board_groups,
+    compare_rows,
+    filter_options,
+)
 from agent2.web.catalog import Catalog, EntryKind
 from agent2.web.page import LiveLinks, PageAddress
 from agent2.web.server import ReaderGuard, make_view_app
@@ -29,12 +37,12 @@ def made():
     pool = [pooled(name, seed, rate, driver=driver) for (name, driver), rate in rates.items() for seed in range(4)]
     pool += [pooled("high", seed, 0.6, task="u", driver="gpt") for seed in range(2)]
     places = {one.trial.folder: f"id-{number}" for number, one in enumerate(pool)}
-    return MadeBoard((), make_leaderboard(pool), pool, places)
+    return BoardSnapshot((), make_leaderboard(pool), pool, places)
 
 
-def shown(made, **query):
+def shown(snapshot, **query):
     """Stacks of each group, in order."""
-    groups = board_groups(made, BoardFilter.of(query))
+    groups = board_groups(snapshot, BoardFilter.of(query))
     return {one.title.partition(" (")[0]: [row.cells[one.names.index("stack")] for row in one.rows] for one in groups}
 
 
@@ -47,14 +55,14 @@ def test_filters_groups_and_order_come_from_the_address(made):
     assert shown(made, group="agent system")["high"] == ["high+gpt", "high+gpt"]
     assert shown(made, task="nothing") == {}
     assert shown(made, sort="drop table", group="x") == shown(made)
-    assert choices(made.board) == {
+    assert filter_options(made.board) == {
         "task": ["t", "u"], "driver": ["gpt", "no driver"], "system": ["high", "low", "tall"]
     }  # fmt: skip
 
 
 def test_ties_are_shown_as_ties_and_ranks_do_not_depend_on_the_filter(made):
     pool = [pooled(name, seed, 0.6) for name in ("a", "b", "c") for seed in range(4)]
-    tied = MadeBoard((), make_leaderboard(pool), pool, {})
+    tied = BoardSnapshot((), make_leaderboard(pool), pool, {})
     (group, _) = board_groups(made, BoardFilter())
     first, second, third = group.rows
     rank = group.names.index("rank")
@@ -98,7 +106,7 @@ def test_two_rows_of_two_items_are_not_told_apart_by_an_interval_alone():
         pooled(name, 0, 0.5, base={"a": 0.0, "b": 0.0}, final={"a": value, "b": value})
         for name, value in (("won", 1.0), ("lost", 0.0))
     ]
-    found = compare_rows(MadeBoard((), make_leaderboard(few), few, {}), "t / won", "t / lost")
+    found = compare_rows(BoardSnapshot((), make_leaderboard(few), few, {}), "t / won", "t / lost")
     assert dict(found.lines)["p"] == "p = 0.50" and found.verdict.startswith("not shown to differ")
 
 
@@ -128,14 +136,14 @@ def test_who_asks_early_is_told_how_far_it_is(tmp_path):
             assert may_look.wait(120)
             return super().summary(entry)
 
-    keeper = BoardKeeper(Held(tmp_path))
-    first = keeper.board(0.0)
+    cache = BoardCache(Held(tmp_path))
+    first = cache.board(0.0)
     assert isinstance(first, BoardProgress) and first.n_trials == 3
     may_look.set()
-    made = keeper.board(600.0)
-    assert len(made.board.left_out) == 3 and keeper.board(0.0) is made, "nothing changed, so nothing is made again"
+    made = cache.board(600.0)
+    assert len(made.board.left_out) == 3 and cache.board(0.0) is made, "nothing changed, so nothing is made again"
     write_trial(tmp_path / "new", {"event": "agent_started"})
-    later = BoardKeeper(Catalog(tmp_path)).board(600.0)
+    later = BoardCache(Catalog(tmp_path)).board(600.0)
     assert len(later.board.left_out) == 4
 
 
@@ -145,8 +153,8 @@ def test_a_board_is_made_again_when_only_a_card_changes(tmp_path):
     for stack, task, seed, verdicts in made.trials_of(sweep):
         if task == "static-1":
             made.write_trial(tmp_path / str(stack), task, made.stack_name(stack), seed, verdicts, sweep.base_TAI[0])
-    keeper = BoardKeeper(Catalog(tmp_path))
-    honest = keeper.board(600.0).board
+    cache = BoardCache(Catalog(tmp_path))
+    honest = cache.board(600.0).board
     assert [one.is_verified for one in honest.trials] == [True, True]
     assert subtitle(honest) == "2 trials, 2 of them count, 2 stacks, 1 task"
     for name in ("card.json", "rollouts.parquet"):
@@ -154,9 +162,9 @@ def test_a_board_is_made_again_when_only_a_card_changes(tmp_path):
         data, times = file.read_bytes(), file.stat()
         file.write_bytes(data[:-40] + bytes(40))
         os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
-        assert sum(one.is_verified for one in keeper.board(600.0).board.trials) == 1, name
+        assert sum(one.is_verified for one in cache.board(600.0).board.trials) == 1, name
         file.write_bytes(data)
-        assert sum(one.is_verified for one in keeper.board(600.0).board.trials) == 2, name
+        assert sum(one.is_verified for one in cache.board(600.0).board.trials) == 2, name
 
 
 def test_two_compared_rows_lead_to_their_runs_item_by_item(tmp_path):
@@ -196,8 +204,8 @@ def test_the_page_shows_profiles_and_published_figures_as_others_and_none_that_a
     for place, title in ((tmp_path / "paper", f"A paper {HOSTILE}"), (forged, "Forged")):
         rows = [{"name": "theirs", "score": 41.5, "base": 20}]
         (place / "published.yaml").write_text(json.dumps({"title": title, "source": "table 3", "rows": rows}))
-    keeper = BoardKeeper(Catalog(tmp_path))
-    board = keeper.board(600.0)
+    cache = BoardCache(Catalog(tmp_path))
+    board = cache.board(600.0)
     assert [one.title.startswith("A paper") for one in board.board.published] == [True] and not board.board.left_out
     site = Site(Catalog(tmp_path))
     client = TestClient(make_view_app(site, ReaderGuard("localhost", None)), base_url="http://localhost")
@@ -212,7 +220,7 @@ def test_the_page_shows_profiles_and_published_figures_as_others_and_none_that_a
     (profile,) = board.overall
     assert [row[0] for row in profile.profiles.cells()] == [one.stack for one in board.board.overall[0].standings]
     (tmp_path / "paper" / "published.yaml").unlink()
-    assert BoardKeeper(Catalog(tmp_path)).board(600.0).board.published == ()
+    assert BoardCache(Catalog(tmp_path)).board(600.0).board.published == ()
 
 
 def test_the_server_starts_without_the_libraries_that_only_figures_need():

@@ -9,7 +9,7 @@ from agent2.arena.trial_folder import TrialPaths
 from agent2.web.catalog import Catalog, EntryKind
 from agent2.web.page import LiveLinks, PageAddress, Unreadable
 from agent2.web.site import Site
-from agent2.web.trials import evidence_place, loads_of, log_after, revision_diffs, source_anchor, timeline_of
+from agent2.web.trials import evidence_anchor, loads_of, log_after, revision_diffs, source_anchor, timeline_of
 from web_builders import HOSTILE, write_trial
 
 
@@ -131,7 +131,7 @@ def test_the_agents_program_is_shown_with_numbered_lines_and_never_as_markup(tri
     ],
 )
 def test_evidence_leads_to_the_page_that_shows_it(where, place):
-    assert evidence_place(where) == place
+    assert evidence_anchor(where) == place
 
 
 def test_evidence_is_a_link_where_a_page_has_it_and_text_elsewhere(tmp_path):

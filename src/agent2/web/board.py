@@ -1,7 +1,7 @@
-"""The leaderboard as a page of the web app: made in the background, filtered, grouped and sorted by its address.
+"""The leaderboard as a page of the web app: built in the background, filtered, grouped and sorted by its address.
 
-The ranking is `agent2.arena.analysis.leaderboard`; here nothing is computed but what of it is shown. Ranks are those
-among all stacks of a task, whatever is filtered. A trial is verified once, and again when its files change.
+The ranking is that of `agent2.arena.analysis.leaderboard`; this module only selects what of it is shown. Ranks are
+those among all stacks of a task, whatever is filtered. A trial is verified once, and again when its files change.
 """
 
 import contextlib
@@ -31,9 +31,10 @@ from agent2.stats.comparisons import Claim, judge
 from agent2.stats.estimates import POINTS
 from agent2.web.catalog import Catalog, CatalogEntry, EntryKind, EntryState
 
-if TYPE_CHECKING:  # it loads matplotlib, and the server starts without
+if TYPE_CHECKING:  # it loads matplotlib, without which the server starts faster
     from agent2.reports.comparison_pages import OverallView
 
+NO_DRIVER = "no driver"
 GROUPS = ("task", "driver", "agent system")
 SORTS = ("gain", "rank", "stack", "runs", "cost")
 SHORT = (
@@ -46,18 +47,19 @@ VERIFIED_FROM = (
 )  # fmt: skip
 """Files of a trial, beside its cards, that its verification reads."""
 
+BoardLine = tuple[TaskStandings, Standing, Table[Standing]]
 Stamp = tuple[object, ...]
-"""Of files: another one where they may have changed."""
+"""Of files: differs when they may have changed."""
 
 
 @dataclass(frozen=True, slots=True)
-class MadeBoard:
-    """A leaderboard, with what is needed to compare two of its rows."""
+class BoardSnapshot:
+    """The leaderboard of the files as they were at one time, and what is needed to compare two of its rows."""
 
     stamp: Stamp
     board: Leaderboard
     pool: Sequence[PooledTrial]
-    places: Mapping[str, str]
+    trial_ids: Mapping[str, str]
     """Folder of a trial, as the board has it -> id of its page."""
     overall: "Sequence[OverallView]" = ()
     """Drawn once, not for every reader."""
@@ -71,88 +73,92 @@ class BoardProgress:
     n_trials: int
 
 
-def _touched(path: Path) -> tuple[int, int] | None:
-    """Another one once the file was written; unlike the time of the last change, nobody can set this one back."""
+def _change_stamp(path: Path) -> tuple[int, int] | None:
+    """Size and ctime of a file, which differ once it was written; None without it."""
     try:
-        found = path.stat()
+        # ctime: unlike mtime, a program cannot set it back
+        status = path.stat()
     except OSError:
         return None
-    return found.st_size, found.st_ctime_ns
+    return status.st_size, status.st_ctime_ns
 
 
-class BoardKeeper:
+class BoardCache:
     """The leaderboard of a catalog; safe to use from several threads."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._lock = threading.Lock()
         self._trials: dict[Stamp, PooledTrial | LeftOut] = {}
-        """Trial and state of its files -> the trial, or why it is left out."""
-        self._made: MadeBoard | None = None
+        """Trial and state of its files -> the trial, or the reason why it is left out."""
+        self._snapshot: BoardSnapshot | None = None
         self._worker: threading.Thread | None = None
         self._failure: BaseException | None = None
         self._progress = BoardProgress(0, 0)
 
-    def board(self, wait_s: float) -> MadeBoard | BoardProgress:
-        """The board of what is there now, or how far it is after waiting that long. Raises what broke it."""
-        keys = self._keys()
-        tables = self._tables()
+    def board(self, wait_s: float) -> BoardSnapshot | BoardProgress:
+        """The board of the current files, or its progress where it takes longer than `wait_s`.
+
+        Raises the exception that ended the build.
+        """
+        keys = self._trial_keys()
+        tables = self._published_stamps()
         stamp = (*(key for key, _ in keys), *tables.items())
         end = time.monotonic() + wait_s
         while True:
             with self._lock:
-                if self._made is not None and self._made.stamp == stamp:
-                    return self._made
+                if self._snapshot is not None and self._snapshot.stamp == stamp:
+                    return self._snapshot
                 if self._failure is not None:
                     failure, self._failure = self._failure, None
                     raise failure
                 if self._worker is None:
                     self._progress = BoardProgress(0, len(keys))
-                    self._worker = threading.Thread(target=self._make, args=(stamp, keys, tables), daemon=True)
+                    self._worker = threading.Thread(target=self._build, args=(stamp, keys, tables), daemon=True)
                     self._worker.start()
                 worker = self._worker
             worker.join(max(0.0, min(end - time.monotonic(), 3600.0)))
             if worker.is_alive():
                 return self._progress
 
-    def _keys(self) -> list[tuple[Stamp, CatalogEntry]]:
-        """Every trial with the state of the files that it is verified from."""
-        entries = [one for one in self._catalog.findings().entries.values() if one.kind is EntryKind.TRIAL]
-        return [(self._key(one), one) for one in sorted(entries, key=lambda one: one.place)]
+    def _trial_keys(self) -> list[tuple[Stamp, CatalogEntry]]:
+        """(state of the files that verification reads, trial) of every trial."""
+        entries = [entry for entry in self._catalog.findings().entries.values() if entry.kind is EntryKind.TRIAL]
+        return [(self._key(entry), entry) for entry in sorted(entries, key=lambda entry: entry.place)]
 
     def _key(self, entry: CatalogEntry) -> Stamp:
         files = [entry.path / name for name in VERIFIED_FROM]
         for card in self._catalog.children(entry, EntryKind.CARD):
             files += [card.path / CARD_JSON, card.path / TABLE]
-        return entry.id, self._catalog.stamp(entry), *map(_touched, files)
+        return entry.id, self._catalog.stamp(entry), *map(_change_stamp, files)
 
-    def _tables(self) -> dict[Path, int]:
-        """Folders with published figures, and when they changed."""
-        found = {}
+    def _published_stamps(self) -> dict[Path, int]:
+        """Folder with published figures -> when it changed."""
+        stamps = {}
         for path in self._catalog.findings().published:
             with contextlib.suppress(OSError):  # it may have vanished since
                 if is_published(path):
-                    found[path] = max(
+                    stamps[path] = max(
                         file.stat().st_mtime_ns for file in path.iterdir() if file.name in PUBLISHED_FILES
                     )
-        return found
+        return stamps
 
-    def _make(self, stamp: Stamp, keys: Sequence[tuple[Stamp, CatalogEntry]], tables: Iterable[Path]) -> None:
+    def _build(self, stamp: Stamp, keys: Sequence[tuple[Stamp, CatalogEntry]], tables: Iterable[Path]) -> None:
         from agent2.reports.comparison_pages import overall_views
 
         try:
-            found: dict[Stamp, PooledTrial | LeftOut] = {}
+            verified: dict[Stamp, PooledTrial | LeftOut] = {}
             for done, (key, entry) in enumerate(keys):
                 self._progress = BoardProgress(done, len(keys))
-                found[key] = self._trials[key] if key in self._trials else self._read(entry)
-            pool = [one for one in found.values() if isinstance(one, PooledTrial)]
-            published, refused = published_boards(tables, [one.exam.task for one in pool])
-            out = [one for one in found.values() if isinstance(one, LeftOut)]
-            board = make_leaderboard(pool, [*out, *refused], published)
-            places = {entry.place: entry.id for _, entry in keys}
-            made = MadeBoard(stamp, board, pool, places, overall_views(board))
+                verified[key] = self._trials[key] if key in self._trials else self._read(entry)
+            pool = [trial for trial in verified.values() if isinstance(trial, PooledTrial)]
+            published, refused = published_boards(tables, [trial.exam.task for trial in pool])
+            left_out = [trial for trial in verified.values() if isinstance(trial, LeftOut)]
+            board = make_leaderboard(pool, [*left_out, *refused], published)
+            trial_ids = {entry.place: entry.id for _, entry in keys}
+            snapshot = BoardSnapshot(stamp, board, pool, trial_ids, overall_views(board))
             with self._lock:
-                self._trials, self._made = found, made
+                self._trials, self._snapshot = verified, snapshot
         except Exception as error:  # boundary: shown on the page instead of ending a thread unseen
             with self._lock:
                 self._failure = error
@@ -169,7 +175,7 @@ class BoardKeeper:
 
 @dataclass(frozen=True, slots=True)
 class BoardFilter:
-    """What of the board is shown; everything of it is in the address of the page."""
+    """Which rows and columns of the board are shown, all of it from the address of the page."""
 
     task: str = ""
     driver: str = ""
@@ -178,10 +184,11 @@ class BoardFilter:
     sort: str = SORTS[0]
     has_all_columns: bool = False
     pins: tuple[str, ...] = ()
-    """Columns that stand beside the stack and stay in view while the others are scrolled."""
-    one: str = ""
-    """Stack that is compared, and the task: `TASK / STACK`."""
-    other: str = ""
+    """Columns beside the stack that stay in view while the others are scrolled."""
+    first: str = ""
+    """Row that is compared, as `TASK / STACK`; `one` in the address."""
+    second: str = ""
+    """Row that it is compared with; `other` in the address."""
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> "BoardFilter":
@@ -194,8 +201,8 @@ class BoardFilter:
             sort=query["sort"] if query.get("sort") in SORTS else SORTS[0],
             has_all_columns=query.get("columns") == "all",
             pins=tuple(dict.fromkeys(name for name in query.get("pin", "")[:MAX_VALUE].split(",") if name)),
-            one=query.get("one", "")[: 2 * MAX_VALUE],
-            other=query.get("other", "")[: 2 * MAX_VALUE],
+            first=query.get("one", "")[: 2 * MAX_VALUE],
+            second=query.get("other", "")[: 2 * MAX_VALUE],
         )
 
 
@@ -207,7 +214,7 @@ class BoardRow:
     trials: Sequence[tuple[str, str]]
     """(id of the trial's page, its seed)."""
     tie: str
-    """Who shares its tier, in words; empty for nobody."""
+    """The stacks of the same tier, as text; empty without one."""
     begins_tier: bool
     """Whether a line is drawn above it: the row before is of another tier of the same task."""
 
@@ -221,11 +228,8 @@ class BoardGroup:
     names: Sequence[str]
     """Of the columns."""
     n_pinned: int
-    """The first ones, which stay in view."""
+    """The first columns, which stay in view."""
     rows: Sequence[BoardRow]
-
-
-NO_DRIVER = "no driver"
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +238,7 @@ class BoardPage:
 
     subtitle: str
     options: Mapping[str, Sequence[str]]
-    """Filter -> values that it can have."""
+    """Filter -> its possible values."""
     groups: Sequence[BoardGroup]
     rows: Sequence[str]
     """`TASK / STACK` of each row, for the choice of two that are compared."""
@@ -248,169 +252,170 @@ class BoardPage:
     sort_names: Sequence[str] = SORTS
 
 
-def board_page(made: MadeBoard, wanted: BoardFilter) -> BoardPage:
+def board_page(snapshot: BoardSnapshot, board_filter: BoardFilter) -> BoardPage:
     """The page of a board."""
     from agent2.reports.comparison_pages import NOT_OURS, axis_table, left_out_table, published_table, subtitle
 
-    board = made.board
+    board = snapshot.board
     return BoardPage(
         subtitle=subtitle(board),
-        options=choices(board),
-        groups=board_groups(made, wanted),
+        options=filter_options(board),
+        groups=board_groups(snapshot, board_filter),
         rows=stack_names(board),
-        comparison=compare_rows(made, wanted.one, wanted.other) if wanted.one and wanted.other else None,
-        overall=made.overall,
+        comparison=compare_rows(snapshot, board_filter.first, board_filter.second)
+        if board_filter.first and board_filter.second
+        else None,
+        overall=snapshot.overall,
         effects=axis_table(board.effects),
-        published=[(one, published_table(one)) for one in board.published],
+        published=[(figures, published_table(figures)) for figures in board.published],
         left_out=left_out_table(board.left_out),
         not_ours=NOT_OURS,
     )
 
 
-def choices(board: Leaderboard) -> dict[str, list[str]]:
-    """Values that each filter can have."""
-    found = [(task.task, one) for task in board.tasks for one in task.standings]
+def filter_options(board: Leaderboard) -> dict[str, list[str]]:
+    """Filter -> its possible values."""
+    standings = [(task.task, standing) for task in board.tasks for standing in task.standings]
     return {
-        "task": sorted({task for task, _ in found}),
-        "driver": sorted({one.driver or NO_DRIVER for _, one in found}),
-        "system": sorted({one.scaffold for _, one in found}),
+        "task": sorted({task for task, _ in standings}),
+        "driver": sorted({standing.driver or NO_DRIVER for _, standing in standings}),
+        "system": sorted({standing.scaffold for _, standing in standings}),
     }
 
 
-BoardLine = tuple[TaskStandings, Standing, Table[Standing]]
-
-
-def board_groups(made: MadeBoard, wanted: BoardFilter) -> list[BoardGroup]:
-    """What the filter lets through, in its groups and order."""
+def board_groups(snapshot: BoardSnapshot, board_filter: BoardFilter) -> list[BoardGroup]:
+    """The rows that pass the filter, in its groups and order."""
     from agent2.reports.comparison_pages import standing_table, task_title
 
     lines: list[BoardLine] = []
-    for task in made.board.tasks:
+    for task in snapshot.board.tasks:
         table = standing_table(task)
-        table = table.of(*columns_of(table.names, wanted))
-        lines += [(task, one, table) for one in task.standings if _is_wanted(task.task, one, wanted)]
+        table = table.of(*columns_of(table.names, board_filter))
+        lines += [(task, standing, table) for standing in task.standings if _passes(task.task, standing, board_filter)]
     groups: dict[str, list[BoardLine]] = {}
     by: dict[str, Callable[[TaskStandings, Standing], str]] = {
-        "task": lambda task, one: task_title(task),
-        "driver": lambda task, one: clean(one.driver or NO_DRIVER),
-        "agent system": lambda task, one: clean(one.scaffold),
+        "task": lambda task, standing: task_title(task),
+        "driver": lambda task, standing: clean(standing.driver or NO_DRIVER),
+        "agent system": lambda task, standing: clean(standing.scaffold),
     }
     for line in lines:
-        groups.setdefault(by[wanted.group](*line[:2]), []).append(line)
-    found = []
+        groups.setdefault(by[board_filter.group](*line[:2]), []).append(line)
+    is_by_task = board_filter.group == "task"
+    sections = []
     for title, members in groups.items():
-        members.sort(key=lambda line: _order(line[1], wanted.sort))
+        members.sort(key=lambda line: _order(line[1], board_filter.sort))
         rows = []
-        before: int | None = None
-        for task, one, table in members:
-            cells = replace(table, records=[one]).cells()[0]
-            tier = one.place.tier if one.place is not None else None
-            starts = (
-                before is not None and wanted.group == "task" and before != tier and wanted.sort in ("gain", "rank")
-            )
-            before = tier
-            cells = cells if wanted.group == "task" else [clean(task.task), *cells]
-            rows.append(BoardRow(cells, trials_of(made, task.task, one.stack), _tie(task, one), starts))
-        names = members[0][2].names if wanted.group == "task" else ["task", *members[0][2].names]
-        note = _exam_words(members[0][0]) if wanted.group == "task" else ""
-        n_pinned = names.index("stack") + 1 + sum(name in names for name in wanted.pins if name != "stack")
-        found.append(BoardGroup(title, note, names, n_pinned, rows))
-    return found
+        last_tier: int | None = None
+        for task, standing, table in members:
+            cells = replace(table, records=[standing]).cells()[0]
+            tier = standing.place.tier if standing.place is not None else None
+            begins_tier = is_by_task and board_filter.sort in ("gain", "rank") and last_tier not in (None, tier)
+            last_tier = tier
+            cells = cells if is_by_task else [clean(task.task), *cells]
+            trials = trials_of(snapshot, task.task, standing.stack)
+            rows.append(BoardRow(cells, trials, _tie(task, standing), begins_tier))
+        names = members[0][2].names if is_by_task else ["task", *members[0][2].names]
+        note = _exam_note(members[0][0]) if is_by_task else ""
+        n_pinned = names.index("stack") + 1 + sum(name in names for name in board_filter.pins if name != "stack")
+        sections.append(BoardGroup(title, note, names, n_pinned, rows))
+    return sections
 
 
-def columns_of(names: Sequence[str], wanted: BoardFilter) -> list[str]:
-    """The columns that are shown: the stack first, then those that are pinned, each once."""
-    pinned = [name for name in wanted.pins if name in names]
-    return list(dict.fromkeys(["stack", *pinned, *(names if wanted.has_all_columns else SHORT)]))
+def columns_of(names: Sequence[str], board_filter: BoardFilter) -> list[str]:
+    """The columns that are shown: first the stack, then the pinned ones, each once."""
+    pinned = [name for name in board_filter.pins if name in names]
+    return list(dict.fromkeys(["stack", *pinned, *(names if board_filter.has_all_columns else SHORT)]))
 
 
-def _is_wanted(task: str, one: Standing, wanted: BoardFilter) -> bool:
+def _passes(task: str, standing: Standing, board_filter: BoardFilter) -> bool:
     return (
-        wanted.task in ("", task)
-        and wanted.driver in ("", one.driver or NO_DRIVER)
-        and wanted.system in ("", one.scaffold)
+        board_filter.task in ("", task)
+        and board_filter.driver in ("", standing.driver or NO_DRIVER)
+        and board_filter.system in ("", standing.scaffold)
     )
 
 
-def _order(one: Standing, sort: str) -> tuple[object, ...]:
-    """Sorts what has no value to the end."""
-    gain, place, cost = one.summary.mean_gain, one.place, one.summary.llm_dollars
+def _order(standing: Standing, sort: str) -> tuple[object, ...]:
+    """Sort key; rows without a value come last."""
+    gain, place, cost = standing.summary.mean_gain, standing.place, standing.summary.llm_dollars
     keys: dict[str, tuple[object, ...]] = {
         "gain": (gain is None, -gain.value if gain is not None else 0.0),
         "rank": (place is None, place.best_rank if place else 0, place.worst_rank if place else 0),
         "stack": (),
-        "runs": (-one.n_counted,),
+        "runs": (-standing.n_counted,),
         "cost": (cost is None, cost or 0.0),
     }
-    return (*keys[sort], one.stack)
+    return (*keys[sort], standing.stack)
 
 
-def _tie(task: TaskStandings, one: Standing) -> str:
-    if one.place is None:
+def _tie(task: TaskStandings, standing: Standing) -> str:
+    if standing.place is None:
         return ""
     same = [
-        clean(each.stack, 60)
-        for each in task.standings
-        if each is not one and each.place is not None and each.place.tier == one.place.tier
+        clean(other.stack, 60)
+        for other in task.standings
+        if other is not standing and other.place is not None and other.place.tier == standing.place.tier
     ]
     if not same:
         return ""
-    if len(same) > 1 and len(same) + 1 == sum(each.place is not None for each in task.standings):
+    if len(same) > 1 and len(same) + 1 == sum(other.place is not None for other in task.standings):
         return "tied with all others"
     more = f" and {len(same) - 3} more" if len(same) > 3 else ""
     return f"tied with {', '.join(same[:3])}{more}"
 
 
-def trials_of(made: MadeBoard, task: str, stack: str) -> list[tuple[str, str]]:
+def trials_of(snapshot: BoardSnapshot, task: str, stack: str) -> list[tuple[str, str]]:
     """(id of its page, seed) of every trial of a stack on a task."""
-    rows = [one for one in made.board.trials if (one.row.task, one.row.agent) == (task, stack)]
-    return [(made.places[one.folder], str(one.row.seed)) for one in rows if one.folder in made.places]
+    rows = [trial for trial in snapshot.board.trials if (trial.row.task, trial.row.agent) == (task, stack)]
+    return [
+        (snapshot.trial_ids[trial.folder], str(trial.row.seed)) for trial in rows if trial.folder in snapshot.trial_ids
+    ]
 
 
-def _exam_words(task: TaskStandings) -> str:
+def _exam_note(task: TaskStandings) -> str:
     exam = task.exam
     return clean(f"Exam: {exam.benchmark}, base model {exam.base_model}, secret {exam.secret}; {exam.budget}.", 600)
 
 
 def stack_names(board: Leaderboard) -> list[str]:
     """`TASK / STACK` of each row, for the choice of two that are compared."""
-    return [f"{task.task} / {one.stack}" for task in board.tasks for one in task.standings]
+    return [f"{task.task} / {standing.stack}" for task in board.tasks for standing in task.standings]
 
 
 @dataclass(frozen=True, slots=True)
 class ComparisonView:
-    """Two rows side by side, or why they cannot be."""
+    """Two rows side by side, or the reason why they cannot be compared."""
 
     title: str
     verdict: str
     lines: Sequence[tuple[str, str]]
 
 
-def compare_rows(made: MadeBoard, one: str, other: str) -> ComparisonView:
+def compare_rows(snapshot: BoardSnapshot, first: str, second: str) -> ComparisonView:
     """Two rows of the board, each as `stack_names` gives it."""
-    title = clean(f"{one} against {other}", 300)
-    (task, _, stack), (other_task, _, other_stack) = one.partition(" / "), other.partition(" / ")
+    title = clean(f"{first} against {second}", 300)
+    (task, _, stack), (other_task, _, other_stack) = first.partition(" / "), second.partition(" / ")
     if task != other_task:
         return ComparisonView(title, "Two tasks: their scores are not comparable. Choose two rows of one task.", ())
     if stack == other_stack:
         return ComparisonView(title, "That is the same row twice. Choose another one.", ())
     try:
-        found = compare_stacks(made.pool, task, stack, other_stack)
+        pair = compare_stacks(snapshot.pool, task, stack, other_stack)
     except Agent2Error as error:
         return ComparisonView(title, clean(error, 400), ())
     lines = [
-        ("runs that count", f"{found.n_runs} and {found.n_runs_other}"),
-        ("items", f"{found.n_won} won, {found.n_lost} lost, {found.n_same} the same (mean over runs)"),
+        ("runs that count", f"{pair.n_runs} and {pair.n_runs_other}"),
+        ("items", f"{pair.n_won} won, {pair.n_lost} lost, {pair.n_same} the same (mean over runs)"),
     ]
-    if found.difference is None:
+    if pair.difference is None:
         return ComparisonView(title, "No difference can be computed: too few items have scores of both.", lines)
-    change = found.difference.change
+    change = pair.difference.change
     lines = [
         ("difference of private scores", f"{POINTS.estimate(change)} points"),
-        ("p", p_words(found.difference.p_value)),
-        ("over", found.difference.over),
+        ("p", p_words(pair.difference.p_value)),
+        ("over", pair.difference.over),
         *lines,
     ]
-    claim = judge(found.difference).claim
-    words = "not shown to differ" if claim is Claim.UNCLEAR else f"{clean(stack, 80)} is {claim.value}"
-    return ComparisonView(title, f"{words}, this pair on its own.", lines)
+    claim = judge(pair.difference).claim
+    verdict = "not shown to differ" if claim is Claim.UNCLEAR else f"{clean(stack, 80)} is {claim.value}"
+    return ComparisonView(title, f"{verdict}, this pair on its own.", lines)

@@ -1,7 +1,7 @@
 """Every page of the web app, from an address to its HTML.
 
 A page is made from what the folder contains at that moment. What is costly (the analysis of a trial, the outcome of an
-evaluation) is kept until the files behind it change.
+evaluation) is cached until the files behind it change.
 """
 
 import time
@@ -19,7 +19,7 @@ from agent2.cards.judgement import JUDGEMENT
 from agent2.errors import CardError, ConfigError
 from agent2.records import ScoredRollout, Split
 from agent2.reports.text import clean, clean_lines
-from agent2.web.board import BoardFilter, BoardKeeper, BoardProgress, MadeBoard, board_page, trials_of
+from agent2.web.board import BoardCache, BoardFilter, BoardProgress, BoardSnapshot, board_page, trials_of
 from agent2.web.catalog import (
     Catalog,
     CatalogEntry,
@@ -67,7 +67,7 @@ from agent2.web.rollouts import (
 from agent2.web.search import search_page
 from agent2.web.trials import (
     event_words,
-    evidence_place,
+    evidence_anchor,
     log_tail,
     revision_diffs,
     submission_words,
@@ -82,14 +82,14 @@ ASSETS = {
 }
 """Style sheets and script of the pages -> package and media type."""
 BOARD_WAIT_S, LONGEST_WAIT_S = 1.0, 3600.0
-"""For a leaderboard that is being made, before the page says how far it is; of an exported site to the end."""
+"""For a leaderboard that is being built, before the page shows its progress; an exported site waits for the end."""
 LIVE_KINDS = (EntryKind.TRIAL, EntryKind.EVALUATION, EntryKind.SWEEP)
 """What may be running."""
 STATES_KEPT_S = 1.0
 LISTED = 40
 """Results on one page of a list."""
 MOST_ROLLOUTS = 100_000
-"""Of an evaluation whose report is computed here; a larger one is shown as its stored report tells."""
+"""Of an evaluation up to which its report is computed here; a larger one has a stored report."""
 TRIAL_PARTS = {"": "Overview", "timeline": "Timeline", "transcript": "Transcript", "code": "Code"}
 
 
@@ -104,7 +104,7 @@ class Site(PageContext):
     def __init__(self, catalog: Catalog, *, shows_hidden: bool = False) -> None:
         """shows_hidden: texts of hidden items are shown too."""
         super().__init__(catalog, shows_hidden=shows_hidden)
-        self._board = BoardKeeper(catalog)
+        self._board = BoardCache(catalog)
         self._states: tuple[float, list[EntrySummary]] = (-STATES_KEPT_S, [])
         self._pages: dict[str, Callable[[PageAddress, Links], str]] = {
             "home": self._home,
@@ -131,36 +131,37 @@ class Site(PageContext):
     # Home
 
     def _home(self, route: PageAddress, links: Links) -> str:
-        """What is running, what stopped, what is finished; of one kind where that is asked for."""
+        """Results that are running, stopped and finished; of one kind where the address names one."""
         findings = self.catalog.findings()
-        outer = [one for one in findings.entries.values() if one.parent is None or one.kind is EntryKind.TRIAL]
-        outer = [one for one in outer if one.kind is not EntryKind.CARD or one.parent is None]
-        counts = {kind: sum(one.kind is kind for one in outer) for kind in EntryKind}
-        wanted = route.query.get("kind", "")
-        shown = sorted(
-            (one for one in outer if wanted in ("", one.kind.value)), key=lambda one: (-one.changed, one.place)
+        outer = [entry for entry in findings.entries.values() if entry.parent is None or entry.kind is EntryKind.TRIAL]
+        outer = [entry for entry in outer if entry.kind is not EntryKind.CARD or entry.parent is None]
+        counts = {kind: sum(entry.kind is kind for entry in outer) for kind in EntryKind}
+        kind = route.query.get("kind", "")
+        listed = sorted(
+            (entry for entry in outer if kind in ("", entry.kind.value)),
+            key=lambda entry: (-entry.changed, entry.place),
         )
         search = route.query.get("q", "")[:200].casefold()
         if search:
-            shown = [
-                one
-                for one in shown
-                if search in one.place.casefold() or search in self.catalog.summary(one).title.casefold()
+            listed = [
+                entry
+                for entry in listed
+                if search in entry.place.casefold() or search in self.catalog.summary(entry).title.casefold()
             ]
         by_state: dict[EntryState, list[EntrySummary]] = {state: [] for state in EntryState}
-        for one in (self.catalog.summary(entry) for entry in shown if entry.kind in LIVE_KINDS):
-            if one.state is EntryState.RUNNING or one.entry.kind is not EntryKind.SWEEP:
-                by_state[one.state].append(one)
+        for summary in (self.catalog.summary(entry) for entry in listed if entry.kind in LIVE_KINDS):
+            if summary.state is EntryState.RUNNING or summary.entry.kind is not EntryKind.SWEEP:
+                by_state[summary.state].append(summary)
         page = max(1, _number(route.query.get("page", "")) or 1)
-        pages = max(1, -(-len(shown) // LISTED))
+        pages = max(1, -(-len(listed) // LISTED))
         page = min(page, pages)
-        lines = [self.catalog.summary(one) for one in shown[(page - 1) * LISTED : page * LISTED]]
+        lines = [self.catalog.summary(entry) for entry in listed[(page - 1) * LISTED : page * LISTED]]
         return self.render(
             "home.html.j2",
             links,
             counts={kind.value: n for kind, n in counts.items() if n},
             n_all=len(outer),
-            kind=wanted,
+            kind=kind,
             search=route.query.get("q", ""),
             running=by_state[EntryState.RUNNING],
             troubled=by_state[EntryState.FAILED] + by_state[EntryState.STOPPED],
@@ -173,49 +174,58 @@ class Site(PageContext):
         )
 
     def states(self) -> list[EntrySummary]:
-        """What may be running, as of a second ago at most: every reader of the home page asks again and again."""
-        kept = self._states
-        if time.monotonic() - kept[0] > STATES_KEPT_S:
-            entries = [one for one in self.catalog.findings().entries.values() if one.kind in LIVE_KINDS]
-            self._states = kept = time.monotonic(), [self.catalog.summary(one) for one in entries]
-        return kept[1]
+        """Results that may be running, as of a second ago at most."""
+        # the live home page of every reader polls this
+        cached = self._states
+        if time.monotonic() - cached[0] > STATES_KEPT_S:
+            entries = [entry for entry in self.catalog.findings().entries.values() if entry.kind in LIVE_KINDS]
+            self._states = cached = time.monotonic(), [self.catalog.summary(entry) for entry in entries]
+        return cached[1]
 
     # Leaderboard
 
     def _leaderboard(self, route: PageAddress, links: Links) -> str:
         if route.id:
             raise NoSuchPageError("the leaderboard is one page")
-        wanted = BoardFilter.of(route.query)
-        made = self._board.board(LONGEST_WAIT_S if links.is_static else BOARD_WAIT_S)
-        if isinstance(made, BoardProgress):
-            return self.render("leaderboard_page.html.j2", links, progress=made)
+        board_filter = BoardFilter.of(route.query)
+        snapshot = self._board.board(LONGEST_WAIT_S if links.is_static else BOARD_WAIT_S)
+        if isinstance(snapshot, BoardProgress):
+            return self.render("leaderboard_page.html.j2", links, progress=snapshot)
 
         def pinned(name: str) -> str:
             """The address of the board with a column pinned, or no longer."""
-            pins = [one for one in wanted.pins if one != name] + ([] if name in wanted.pins else [name])
+            pins = [pin for pin in board_filter.pins if pin != name] + ([] if name in board_filter.pins else [name])
             return links.to("leaderboard", **(dict(route.query) | {"pin": ",".join(pins)}))
 
         return self.render(
-            "leaderboard_page.html.j2", links, query=dict(route.query), board_filter=wanted, pinned=pinned,
-            is_filtered=wanted != BoardFilter(), board=board_page(made, wanted), progress=None,
-            pairs=self._run_pairs(made, wanted, links),
+            "leaderboard_page.html.j2", links, query=dict(route.query), board_filter=board_filter, pinned=pinned,
+            is_filtered=board_filter != BoardFilter(), board=board_page(snapshot, board_filter), progress=None,
+            pairs=self._run_pairs(snapshot, board_filter, links),
         )  # fmt: skip
 
-    def _run_pairs(self, made: MadeBoard, wanted: BoardFilter, links: Links) -> list[tuple[str, str]]:
-        """(seed, address of the results of both item by item) of the runs that two compared stacks share."""
-        runs = []
-        for one in (wanted.one, wanted.other):
-            task, _, stack = one.partition(" / ")
-            cards = {seed: self._result_card(trial) for trial, seed in trials_of(made, task, stack)}
-            runs.append({seed: card for seed, card in cards.items() if card is not None})
-        both = [(seed, card, runs[1][seed]) for seed, card in runs[0].items() if seed in runs[1]]
-        told = [(f"seed {seed}", links.to("compare", new.id, **{"with": old.id})) for seed, new, old in both]
-        return [(words, href) for words, href in told if href] if wanted.one != wanted.other else []
+    def _run_pairs(self, snapshot: BoardSnapshot, board_filter: BoardFilter, links: Links) -> list[tuple[str, str]]:
+        """(seed, address of the item-by-item comparison) of the seeds that both compared stacks were run with."""
+        if board_filter.first == board_filter.second:
+            return []
+        new_by_seed = self._result_cards(snapshot, board_filter.first)
+        old_by_seed = self._result_cards(snapshot, board_filter.second)
+        pairs = []
+        for seed, new in new_by_seed.items():
+            old = old_by_seed.get(seed)
+            href = links.to("compare", new.id, **{"with": old.id}) if old is not None else ""
+            if href:
+                pairs.append((f"seed {seed}", href))
+        return pairs
 
-    def _result_card(self, trial: str) -> CatalogEntry | None:
-        """The card of a trial's result on private items."""
-        entry = self.catalog.get(trial, EntryKind.TRIAL)
-        return self.catalog.at(TrialPaths(entry.path).card("final", Split.TEST_PRIVATE)) if entry is not None else None
+    def _result_cards(self, snapshot: BoardSnapshot, stack_name: str) -> dict[str, CatalogEntry]:
+        """Seed -> card of the result on private items, of the runs of a row `TASK / STACK`."""
+        task, _, stack = stack_name.partition(" / ")
+        cards: dict[str, CatalogEntry | None] = {}
+        for trial_id, seed in trials_of(snapshot, task, stack):
+            trial = self.catalog.get(trial_id, EntryKind.TRIAL)
+            path = TrialPaths(trial.path).card("final", Split.TEST_PRIVATE) if trial is not None else None
+            cards[seed] = self.catalog.at(path) if path is not None else None
+        return {seed: card for seed, card in cards.items() if card is not None}
 
     # Trials and sweeps
 
@@ -254,31 +264,35 @@ class Site(PageContext):
         view, figures = self.keep(("trial", entry.id, stamp), lambda: trial_fields(entry.path))
 
         def evidence(where: str) -> str:
-            """The address of what a verdict is based on; empty where no page shows it."""
-            found = evidence_place(where)
-            page = links.to("trial", entry.id, found[0]) if found is not None else ""
-            return f"{page}#{found[1]}" if page and found is not None else ""
+            """The address of the evidence of a verdict; empty where no page shows it."""
+            target = evidence_anchor(where)
+            page = links.to("trial", entry.id, target[0]) if target is not None else ""
+            return f"{page}#{target[1]}" if page and target is not None else ""
 
         return self.render("trial_page.html.j2", links, view=view, figures=figures, evidence=evidence,
                            tile_links=self._tile_links(paths, links), **fields)  # fmt: skip
 
     def _tile_links(self, paths: TrialPaths, links: Links) -> list[str]:
-        """Where the numbers at the head of a trial's page come from: public base, best submission, result, gain."""
+        """Addresses behind the tiles of a trial's page: public base, best submission, result, gain."""
         base, before, result = (
-            self.catalog.at(paths.card(who, split))
-            for who, split in (("base", Split.TEST_PUBLIC), ("base", Split.TEST_PRIVATE), ("final", Split.TEST_PRIVATE))
+            self.catalog.at(paths.card(model, split))
+            for model, split in (
+                ("base", Split.TEST_PUBLIC),
+                ("base", Split.TEST_PRIVATE),
+                ("final", Split.TEST_PRIVATE),
+            )
         )
         gain = (
             links.to("compare", result.id, **{"with": before.id}) if result is not None and before is not None else ""
         )
-        public, private = (links.to("card", one.id) if one is not None else "" for one in (base, result))
+        public, private = (links.to("card", card.id) if card is not None else "" for card in (base, result))
         return [public, "", private, gain]
 
     def _unfinished_trial(self, paths: TrialPaths, links: Links, fields: dict[str, Any]) -> str:
         events = last_events(paths.trial_log)
         log_end = size_of(paths.agent_log)
         try:
-            submissions = [submission_words(one) for one in read_submissions_of(paths)]
+            submissions = [submission_words(submission) for submission in read_submissions_of(paths)]
         except Exception as error:  # boundary: the grader may be about to make its file
             submissions = [f"cannot be read now: {reason_of(error)}"]
         return self.render(
@@ -293,22 +307,22 @@ class Site(PageContext):
 
     def _cards_of(self, entry: CatalogEntry, links: Links) -> list[tuple[str, str, str, str, str]]:
         """(name, address, score in words, split, id) of each card that is part of a result."""
-        found = []
+        cards = []
         for card in self.catalog.children(entry, EntryKind.CARD):
             summary = self.catalog.summary(card)
             name = clean(str(card.path.relative_to(entry.path)), 120)
-            found.append((name, links.to("card", card.id), summary.words, summary.detail, card.id))
-        return found
+            cards.append((name, links.to("card", card.id), summary.words, summary.detail, card.id))
+        return cards
 
     def _sweep(self, route: PageAddress, links: Links) -> str:
         entry = self.entry(route, EntryKind.SWEEP)
-        trials = [self.catalog.summary(one) for one in self.catalog.children(entry, EntryKind.TRIAL)]
+        trials = [self.catalog.summary(trial) for trial in self.catalog.children(entry, EntryKind.TRIAL)]
         fields: dict[str, Any] = {"entry": entry, "trail": self.trail(entry, links), "trials": trials, "ago": ago}
         report = entry.path / "report" / "sweep.json"
         if not report.is_file():
             return self.render("sweep_live.html.j2", links, summary=self.catalog.summary(entry), **fields)
-        known = self.keep(("sweep", entry.id, size_of(report)), lambda: stored_sweep_fields(report))
-        return self.render("sweep_page.html.j2", links, **known, **fields)
+        stored = self.keep(("sweep", entry.id, size_of(report)), lambda: stored_sweep_fields(report))
+        return self.render("sweep_page.html.j2", links, **stored, **fields)
 
     # Evaluations
 
@@ -319,29 +333,29 @@ class Site(PageContext):
         cards = self._cards_of(entry, links)
         if summary.state in (EntryState.RUNNING, EntryState.STOPPED):
             return self.render("evaluation_live.html.j2", links, cards=cards, reason="", **fields)
-        n_rollouts = sum(self._n_rollouts(one) for one in self.catalog.children(entry, EntryKind.CARD))
+        n_rollouts = sum(self._n_rollouts(card_entry) for card_entry in self.catalog.children(entry, EntryKind.CARD))
         if n_rollouts > MOST_ROLLOUTS:
             reason = f"{n_rollouts:,} rollouts are too many to compute a report from here; its folder has report.html."
             return self.render("evaluation_live.html.j2", links, cards=cards, reason=reason, **fields)
-        known = self._evaluated(entry)
-        view, changed = known.view, known.changed
-        figure: str | bool | None = self._figure(entry) if links.is_static else known.has_figure
-        places = {name: self.catalog.at(entry.path / folder) for name, folder in changed.folders.items()}
+        computed = self._evaluated(entry)
+        view, changed = computed.view, computed.changed
+        figure: str | bool | None = self._figure(entry) if links.is_static else computed.has_figure
+        card_entries = {name: self.catalog.at(entry.path / folder) for name, folder in changed.folders.items()}
 
         def rollout(benchmark: str, item: str) -> str:
             """The address of an item's rollout by the checkpoint, beside the baseline's."""
-            new, old = places.get((benchmark, "checkpoint")), places.get((benchmark, "baseline"))
+            new, old = card_entries.get((benchmark, "checkpoint")), card_entries.get((benchmark, "baseline"))
             if new is None or old is None:
                 return ""
             return links.to("rollout", new.id, "item", id=item, beside=old.id)
 
         def card(benchmark: str, side: str, **query: str) -> str:
-            found = places.get((benchmark, side))
-            return links.to("card", found.id, **query) if found is not None else ""
+            card_entry = card_entries.get((benchmark, side))
+            return links.to("card", card_entry.id, **query) if card_entry is not None else ""
 
         def pair(benchmark: str) -> str:
             """The address of all items of both sides; empty where there is no server, or a side is missing."""
-            new, old = places.get((benchmark, "checkpoint")), places.get((benchmark, "baseline"))
+            new, old = card_entries.get((benchmark, "checkpoint")), card_entries.get((benchmark, "baseline"))
             return links.to("compare", new.id, **{"with": old.id}) if new is not None and old is not None else ""
 
         def metric(benchmark: str | None) -> str:
@@ -358,18 +372,18 @@ class Site(PageContext):
 
     def _evaluated(self, entry: CatalogEntry) -> EvaluationFields:
         key = ("evaluation", entry.id, size_of(entry.path / "report.json"))
-        found: EvaluationFields = self.keep(key, lambda: evaluation_fields(entry.path))
-        return found
+        fields: EvaluationFields = self.keep(key, lambda: evaluation_fields(entry.path))
+        return fields
 
     def _figure(self, entry: CatalogEntry) -> str | None:
         key = ("figure", entry.id, size_of(entry.path / "report.json"))
-        found: str | None = self.keep(key, lambda: change_figure(self._evaluated(entry)))
-        return found
+        svg: str | None = self.keep(key, lambda: change_figure(self._evaluated(entry)))
+        return svg
 
     def figure(self, route: PageAddress) -> str:
-        """The figure of an evaluation as an image that follows the reader's choice of light or dark.
+        """The figure of an evaluation as an image that follows the reader's choice of light or dark. Raises as `html`.
 
-        By itself, as drawing it takes longer than the page: raises as `html`.
+        Apart from the page, since drawing it takes longer.
         """
         svg = self.guarded(route, lambda: self._figure(self.entry(route, EntryKind.EVALUATION)) or "")
         if not svg:
@@ -393,20 +407,21 @@ class Site(PageContext):
     def _card(self, route: PageAddress, links: Links) -> str:
         entry = self.entry(route, EntryKind.CARD)
         card = self.tables.pages(entry.path).card
-        wanted = CardFilter.of(route.query)
+        card_filter = CardFilter.of(route.query)
         hides = self.hides(card, links)
         by_rollout = {} if hides or links.is_static or card.state == "open" else self.notes.on_card(entry.path)
-        labels = Counter(label for notes in by_rollout.values() for label in {one.label for one in notes})
-        noted = _noted(by_rollout, wanted)
-        listing = list_card(self.tables, entry.path, card, wanted, hides=hides, noted=noted)
-        known = card.state == "closed" and not links.is_single
-        judge, others = judges_of(self, entry, card, links) if known and wanted == CardFilter() else ("", [])
-        query = wanted.query()
+        labels = Counter(label for notes in by_rollout.values() for label in {note.label for note in notes})
+        noted = _noted(by_rollout, card_filter)
+        listing = list_card(self.tables, entry.path, card, card_filter, hides=hides, noted=noted)
+        has_related = card.state == "closed" and not links.is_single
+        has_judges = has_related and card_filter == CardFilter()
+        judge, others = judges_of(self, entry, card, links) if has_judges else ("", [])
+        query = card_filter.query()
 
         def filtered(**changes: str) -> str:
-            """The address of this card with another filter; the page begins again."""
-            asked = {name: value for name, value in (query | changes).items() if name != "page" or "page" in changes}
-            return links.to("card", entry.id, **asked)
+            """The address of this card with another filter, at its first page unless `page` is changed."""
+            unchanged = query if "page" in changes else {name: value for name, value in query.items() if name != "page"}
+            return links.to("card", entry.id, **(unchanged | changes))
 
         return self.render(
             "card.html.j2",
@@ -418,7 +433,7 @@ class Site(PageContext):
             words=self.catalog.summary(entry).words,
             listing=listing,
             problems=self.tables.problems(entry.path, card) if card.state == "closed" else (),
-            card_filter=wanted,
+            card_filter=card_filter,
             query=query,
             filtered=filtered,
             hides=hides,
@@ -427,27 +442,27 @@ class Site(PageContext):
             note_labels=sorted((clean(label, 80), n) for label, n in labels.items() if label),
             judge=judge,
             others=others,
-            choices=comparable(self, entry, card) if known else [],
-            history=history_of(self, entry, links) if known else ("", 0),
+            choices=comparable(self, entry, card) if has_related else [],
+            history=history_of(self, entry, links) if has_related else ("", 0),
             is_judgement=JUDGEMENT in card.header.lock,
         )
 
     def record(self, entry: CatalogEntry, line: int) -> ScoredRollout:
         """One rollout of a card. Raises NoSuchPageError if there is no such line, CardError for a damaged card."""
         pages = self.tables.pages(entry.path)
-        found = pages.page(line, 1)
-        if not found:
+        records = pages.page(line, 1)
+        if not records:
             summary = pages.card.summary
             raise NoSuchPageError(
                 f"the card has no rollout {line}; it has {summary.n_rollouts if summary else 'fewer'}"
             )
-        return found[0]
+        return records[0]
 
     def line_of(self, entry: CatalogEntry, item_id: str, attempt: int | None = None) -> int | None:
-        """Where an item's rollout is in a card: the attempt asked for, or the first; None if the item is not there."""
-        found = self.tables.pages(entry.path).find(item_id)
-        same = [line for line, record in found if record.rollout.attempt == attempt]
-        return same[0] if same else found[0][0] if found else None
+        """Line of an item's rollout on a card: of `attempt`, otherwise the first one; None if the item is not on it."""
+        rollouts = self.tables.pages(entry.path).find(item_id)
+        same = [line for line, record in rollouts if record.rollout.attempt == attempt]
+        return same[0] if same else rollouts[0][0] if rollouts else None
 
     def _rollout(self, route: PageAddress, links: Links) -> str:
         entry = self.entry(route, EntryKind.CARD)
@@ -455,14 +470,14 @@ class Site(PageContext):
         line = self._line(route, entry)
         record = self.record(entry, line)
         hides = self.hides(card, links)
-        wanted = CardFilter.of(route.query)
-        query: dict[str, str] = wanted.query()
+        card_filter = CardFilter.of(route.query)
+        query: dict[str, str] = card_filter.query()
         query.pop("page", None)
         beside_id = route.query.get("beside", "")
         beside = self.catalog.get(beside_id, EntryKind.CARD) if beside_id else None
-        other = self._other(beside, record, links) if beside is not None else None
-        noted = _noted(self.notes.on_card(entry.path), wanted) if wanted.note and not hides else ()
-        around = neighbours(self.tables, entry.path, card, line, wanted, hides=hides, noted=noted)
+        beside_fields = self._beside_fields(beside, record, links) if beside is not None else None
+        noted = _noted(self.notes.on_card(entry.path), card_filter) if card_filter.note and not hides else ()
+        around = neighbours(self.tables, entry.path, card, line, card_filter, hides=hides, noted=noted)
 
         def at(number: int | None, **changes: str) -> str:
             return (
@@ -472,10 +487,10 @@ class Site(PageContext):
             )
 
         attempts = [
-            (number, one.rollout.attempt, verdict_of(one.score.value), one.score.value)
-            for number, one in self.tables.pages(entry.path).find(record.rollout.item_id)
+            (number, scored.rollout.attempt, verdict_of(scored.score.value), scored.score.value)
+            for number, scored in self.tables.pages(entry.path).find(record.rollout.item_id)
         ]
-        found = NoteListing((), 0) if hides else self.notes.of(entry.path, record)
+        note_listing = NoteListing((), 0) if hides else self.notes.of(entry.path, record)
         return self.render(
             "rollout.html.j2",
             links,
@@ -489,23 +504,23 @@ class Site(PageContext):
             n_lines=card.summary.n_rollouts if card.summary is not None else None,
             view=view_rollout(record, card, hides=hides, most=MAX_SAVED_TEXT if links.is_single else MAX_TEXT),
             name=clean(card.header.checkpoint_name, 80),
-            other=other,
+            beside=beside_fields,
             around={name: at(number) for name, number in around.items()},
             attempts=attempts if len(attempts) > 1 else [],
             bins=histogram([value for *_, value in attempts if value is not None]) if len(attempts) > 1 else (),
             at=at,
             choices=[] if links.is_static else comparable(self, entry, card),
-            beside_id=beside_id if other is not None else "",
+            beside_id=beside_id if beside_fields is not None else "",
             hides=hides,
             query=query,
-            notes=[_note_words(one) for one in found.notes],
-            noted=Counter(one.turn for one in found.notes),
-            n_unread=found.n_unread,
+            notes=[_note_fields(note) for note in note_listing.notes],
+            noted=Counter(note.turn for note in note_listing.notes),
+            n_unread=note_listing.n_unread,
             verdicts=("new", "old", "tie") if JUDGEMENT in card.header.lock else ("right", "wrong"),
             note_action=links.to("note", entry.id, line, **(query | {"beside": beside_id})),
         )
 
-    def add_note(self, route: PageAddress, given: Mapping[str, str]) -> str:
+    def add_note(self, route: PageAddress, form: Mapping[str, str]) -> str:
         """Save a note on a rollout; returns the turn that it is about.
 
         Raises NoSuchPageError, and ConfigError for a note that cannot be saved or is on a hidden item.
@@ -514,21 +529,21 @@ class Site(PageContext):
         card = self.tables.pages(entry.path).card
         if self.hides(card, LiveLinks()):
             raise ConfigError("notes on hidden items need `agent2 view --show-hidden`: they may quote the item")
-        return self.notes.add(entry.path, card, self.record(entry, self._line(route, entry)), given).turn
+        return self.notes.add(entry.path, card, self.record(entry, self._line(route, entry)), form).turn
 
     def _line(self, route: PageAddress, entry: CatalogEntry) -> int:
         if route.part == "item":
             attempt = route.query.get("attempt", "")
-            found = self.line_of(entry, route.query.get("id", ""), _number(attempt))
-            if found is None:
+            line = self.line_of(entry, route.query.get("id", ""), _number(attempt))
+            if line is None:
                 raise NoSuchPageError(f"the card has no item {clean(route.query.get('id', ''), 120)}")
-            return found
+            return line
         if not (route.part.isascii() and route.part.isdigit() and len(route.part) < 12):
             raise NoSuchPageError(f"{clean(route.part, 40)} is not the number of a rollout")
         return int(route.part)
 
-    def _other(self, beside: CatalogEntry, record: ScoredRollout, links: Links) -> dict[str, Any] | None:
-        """The same item on another card; None if it is not there."""
+    def _beside_fields(self, beside: CatalogEntry, record: ScoredRollout, links: Links) -> dict[str, Any]:
+        """The same item on another card; without a view if that card lacks it."""
         card = self.tables.pages(beside.path).card
         rollout = record.rollout
         line = self.line_of(beside, rollout.item_id, rollout.attempt)
@@ -544,20 +559,20 @@ class Site(PageContext):
         return fields | {"view": view, "href": links.to("rollout", beside.id, line)}
 
     def standalone(self, route: PageAddress) -> str:
-        """Any page as one HTML file that needs no server, no network and no script; a rollout is in it to its end."""
+        """Any page as one HTML file that needs no server, no network and no script; a rollout's texts are not cut."""
         return without_dead_links(self.html(route, SingleLinks()))
 
 
-def _noted(by_rollout: Mapping[tuple[str, int], Sequence[RolloutNote]], wanted: CardFilter) -> Noted:
+def _noted(by_rollout: Mapping[tuple[str, int], Sequence[RolloutNote]], card_filter: CardFilter) -> Noted:
     """The rollouts with the notes that a filter asks for."""
     return [
         key for key, notes in by_rollout.items()
-        if wanted.note == ANY_NOTE or any(clean(one.label, 80) == wanted.note for one in notes)
+        if card_filter.note == ANY_NOTE or any(clean(note.label, 80) == card_filter.note for note in notes)
     ]  # fmt: skip
 
 
-def _note_words(note: RolloutNote) -> dict[str, str]:
-    """A note as the page shows it; the file may have been written by anybody."""
+def _note_fields(note: RolloutNote) -> dict[str, str]:
+    """A note as the page shows it; its file is untrusted."""
     return {
         "turn": clean(note.turn, 20),
         "label": clean(note.label, 80),
@@ -568,7 +583,7 @@ def _note_words(note: RolloutNote) -> dict[str, str]:
 
 
 def _bytes(stamp: tuple[int, int] | None) -> int:
-    """How long a file was."""
+    """Size of the file that `size_of` looked at."""
     return stamp[0] if stamp is not None else 0
 
 

@@ -538,7 +538,7 @@ _EVIDENCE = (
 _SOURCE = re.compile(rf"(\S+(?:{'|'.join(map(re.escape, SOURCE_ENDS))}))(?::(\d+)|: .*)?")
 
 
-def evidence_place(where: str) -> tuple[str, str] | None:
+def evidence_anchor(where: str) -> tuple[str, str] | None:
     """(page of the trial, anchor on it) of what a verdict names as its evidence; None if no page has it."""
     for pattern, part, anchor in _EVIDENCE:
         if found := pattern.fullmatch(where):
