@@ -46,7 +46,7 @@ def found(page: str) -> str:
 
 
 def id_of(site: Site, name: str) -> str:
-    return next(one.id for one in site.catalog.findings().entries.values() if one.path.name == name)
+    return next(one.id for one in site.catalog.scan().entries.values() if one.path.name == name)
 
 
 def test_a_search_finds_rollouts_on_every_card_and_shows_the_words_around(folder):
@@ -147,4 +147,4 @@ def test_hidden_answers_are_never_compared_and_other_questions_are_refused(folde
     for other in (id_of(site, "shown"), id_of(site, "open"), "no-such-card"):
         with pytest.raises(NoSuchPageError):
             asked(site, "compare", id_of(site, "hidden"), **{"with": other})
-    assert all(one.kind is EntryKind.CARD for one in site.catalog.findings().entries.values())
+    assert all(one.kind is EntryKind.CARD for one in site.catalog.scan().entries.values())

@@ -183,10 +183,10 @@ def test_two_compared_rows_lead_to_their_runs_item_by_item(tmp_path):
     assert words == "seed 0", "the seed that both have"
     _, _, card, other = re.split(r"[/?]", href)[:4]
     entry = site.catalog.get(card, EntryKind.CARD)
-    assert entry is not None and entry.place == "0-0/cards/final-test_private"
+    assert entry is not None and entry.display_path == "0-0/cards/final-test_private"
     pair = site.html(PageAddress("compare", card, query={"with": other.removeprefix("with=")}), LiveLinks())
     assert "20 rollouts" in pair and "Items are hidden" in pair
-    trial = next(one for one in site.catalog.findings().entries.values() if one.place == "0-0")
+    trial = next(one for one in site.catalog.scan().entries.values() if one.display_path == "0-0")
     links = site._tile_links(TrialPaths(trial.path), LiveLinks())
     assert links[2] == f"/card/{card}" and links[3].startswith(f"/compare/{card}?with=")
 

@@ -29,7 +29,7 @@ def client_of(folder, **options):
 
 
 def id_of(folder, name):
-    found = Catalog(folder).findings().entries.values()
+    found = Catalog(folder).scan().entries.values()
     return next(one.id for one in found if one.path.name == name)
 
 
@@ -244,7 +244,7 @@ def test_the_history_of_a_suite_reads_exact_values_and_older_reports_too(tmp_pat
         changed = report | {name: "8.0% -> 12.3% (+4.3)", "evidence": {**report["evidence"], name: told}}
         (other / "report.json").write_text(json.dumps(changed))
     catalog = Catalog(tmp_path / "results")
-    entry = next(one for one in catalog.findings().entries.values() if one.path == first)
+    entry = next(one for one in catalog.scan().entries.values() if one.path == first)
     runs = {run.entry.path.name: run.metrics[name] for run in find_runs(catalog, entry, lambda one: None)}
     assert runs["first"] == (rate["new"], True)
     assert [runs[f"later-{place}"] for place in range(3)] == [(0.123456, is_rate) for is_rate in (True, False, True)]

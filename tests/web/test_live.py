@@ -58,13 +58,13 @@ def sweep(tmp_path, monkeypatch):
 
 
 def entry_of(catalog: Catalog, kind: EntryKind):
-    return next(one for one in catalog.findings().entries.values() if one.kind is kind)
+    return next(one for one in catalog.scan().entries.values() if one.kind is kind)
 
 
 def test_a_running_sweep_says_so_and_how_far_it_is(sweep, tmp_path):
     site = Site(Catalog(tmp_path))
     told = site.catalog.summary(entry_of(site.catalog, EntryKind.SWEEP))
-    assert told.state is EntryState.RUNNING and told.words == "1 of 4 trials begun; no report yet"
+    assert told.state is EntryState.RUNNING and told.message == "1 of 4 trials started; no report yet"
     route = PageAddress("sweep", told.entry.id)
     assert f'data-live="/live/sweep/{told.entry.id}"' in site.html(route, LiveLinks(route))
     home = site.html(PageAddress("home"), LiveLinks())
@@ -86,7 +86,7 @@ def test_readers_of_a_sweep_hear_of_changed_words_and_of_the_end(sweep, tmp_path
 
     words = heard(server._list_news(listed, Reader(3)), lambda: add("agent_ended"))
     assert [(name, told["key"]) for name, told in words] == [("row", trial.id)], "once, and nothing that was known"
-    assert words[0][1]["words"].startswith("in its evaluation of its submissions")
+    assert words[0][1]["text"].startswith("in its evaluation of its submissions")
     assert heard(server._list_news(listed, Reader(9)), lambda: add("finished")) == [("changed", {})]
 
 
@@ -101,7 +101,7 @@ def test_a_running_trial_tells_new_lines_of_its_agents_log_alone(sweep, tmp_path
             grows.write("step 2 <b>\nhalf a li")
 
     news = server._trial_news(site, trial, 1_000_000, 7, Reader(4))
-    assert heard(news, add) == [("text", {"list": "log", "words": "step 2 <b>"})]
+    assert heard(news, add) == [("text", {"list": "log", "text": "step 2 <b>"})]
 
 
 def test_of_a_log_that_grows_every_line_is_read_once(tmp_path):
@@ -118,10 +118,10 @@ def test_lines_of_an_open_card_are_counted_as_they_come(tmp_path):
     path = write_card(tmp_path / "card", n=3, is_open=True)
     catalog = Catalog(tmp_path)
     entry = entry_of(catalog, EntryKind.CARD)
-    assert catalog.summary(entry).words.startswith("open: 3 ")
+    assert catalog.summary(entry).message.startswith("open: 3 ")
     with (path / "rollouts.jsonl").open("ab") as grows:
         grows.write(b"{}\n{")
-    assert catalog.summary(entry).words.startswith("open: 4 ")
+    assert catalog.summary(entry).message.startswith("open: 4 ")
 
 
 def test_a_file_that_was_replaced_is_counted_from_its_beginning(tmp_path):

@@ -34,7 +34,7 @@ def client_of(folder, **options):
 
 
 def id_of(folder, name):
-    found = Catalog(folder).findings().entries.values()
+    found = Catalog(folder).scan().entries.values()
     return next(one.id for one in found if one.kind is EntryKind.CARD and one.path.name == name)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from agent2.arena.trial_folder import TrialPaths
 from agent2.web.catalog import Catalog, EntryKind
-from agent2.web.page import LiveLinks, PageAddress, Unreadable
+from agent2.web.page import LiveLinks, PageAddress, UnreadableResultError
 from agent2.web.site import Site
 from agent2.web.trials import evidence_anchor, loads_of, log_after, revision_diffs, source_anchor, timeline_of
 from web_builders import HOSTILE, write_trial
@@ -32,13 +32,13 @@ def trial(tmp_path):
 
 def page_of(folder, part):
     site = Site(Catalog(folder))
-    (entry,) = (one for one in site.catalog.findings().entries.values() if one.kind is EntryKind.TRIAL)
+    (entry,) = (one for one in site.catalog.scan().entries.values() if one.kind is EntryKind.TRIAL)
     return site.html(PageAddress("trial", entry.id, part), LiveLinks())
 
 
 def test_processor_and_memory_are_on_the_axis_of_time(trial):
     cpu, memory = loads_of(TrialPaths(trial), 1000.0, 1100.0)
-    assert (cpu.most, memory.most) == ("up to 2.0 cores", "up to 2.00 GiB")
+    assert (cpu.peak, memory.peak) == ("up to 2.0 cores", "up to 2.00 GiB")
     assert [share for share, _ in cpu.steps] == [100.0] * 60 + [0.0] * 60
     assert [share for share, _ in memory.steps] == [50.0] * 30 + [100.0] * 30 + [50.0] * 60
     assert loads_of(TrialPaths(trial), 2000.0, 2100.0) == ()
@@ -49,7 +49,7 @@ def test_processor_and_memory_are_on_the_axis_of_time(trial):
 
 def test_phases_are_on_the_axis_and_that_of_a_running_trial_reaches_until_now(trial):
     found = dict(timeline_of(TrialPaths(trial)).lanes)
-    assert [(bar.left, bar.width, bar.words) for bar in found["phases"]] == [
+    assert [(bar.left, bar.width, bar.tooltip) for bar in found["phases"]] == [
         (0.0, 100.0, "0.0 s: agent phase, 1.7 min"), (100.0, 0.0, "1.7 min: submissions evaluated")
     ]  # fmt: skip
     running = timeline_of(TrialPaths(trial), now=1200.0)
@@ -84,8 +84,8 @@ def test_a_trace_is_logged_only_if_asked_for(tmp_path, monkeypatch, caplog, is_v
     monkeypatch.setenv("AGENT2_VERBOSE", "1" if is_verbose else "")
     (tmp_path / "monitor.json").write_text('{"signals": []}')
     site = Site(Catalog(tmp_path))
-    (entry,) = site.catalog.findings().entries
-    with pytest.raises(Unreadable, match="KeyError"):
+    (entry,) = site.catalog.scan().entries
+    with pytest.raises(UnreadableResultError, match="KeyError"):
         site.html(PageAddress("training", entry), LiveLinks())
     (record,) = caplog.records
     assert "cannot be shown: KeyError: " in record.message and bool(record.exc_info) is is_verbose

@@ -55,9 +55,7 @@ def client(site):
 
 
 def id_of(site, kind, name):
-    return next(
-        one.id for one in site.catalog.findings().entries.values() if one.kind is kind and one.path.name == name
-    )
+    return next(one.id for one in site.catalog.scan().entries.values() if one.kind is kind and one.path.name == name)
 
 
 def links_of(text):
@@ -106,7 +104,7 @@ def edited(folder, change):
     told = json.loads((folder / "card.json").read_text())
     change(told)
     (folder / "card.json").write_text(json.dumps(told))
-    (entry,) = Catalog(folder).findings().entries
+    (entry,) = Catalog(folder).scan().entries
     app = make_view_app(Site(Catalog(folder)), ReaderGuard("127.0.0.1", None))
     return TestClient(app, base_url="http://127.0.0.1").get(f"/card/{entry}").text
 
@@ -234,7 +232,7 @@ def test_kept_tokens_are_shown_by_their_probability_and_never_those_of_hidden_it
             writer.close()
     catalog = Catalog(tmp_path)
     client = TestClient(make_view_app(Site(catalog), ReaderGuard("127.0.0.1", None)), base_url="http://127.0.0.1")
-    cards = {one.path.name: one.id for one in catalog.findings().entries.values()}
+    cards = {one.path.name: one.id for one in catalog.scan().entries.values()}
     text = client.get(f"/rollout/{cards['dev']}/0").text
     found = re.findall(r'class="token (p\d)" title="([^"]*)">([^<]*)<', text)
     assert [one[:2] for one in found] == [
@@ -297,7 +295,7 @@ def test_an_empty_folder_and_one_that_vanishes_are_told(tmp_path):
     write_card(folder / "card")
     catalog = Catalog(folder)
     client = TestClient(make_view_app(Site(catalog), ReaderGuard("localhost", None)), base_url="http://localhost")
-    (card,) = catalog.findings().entries
+    (card,) = catalog.scan().entries
     folder.rename(tmp_path / "gone")
     assert client.get(f"/card/{card}").status_code in (404, 422)
     folder.mkdir()
@@ -312,7 +310,7 @@ def test_a_running_trial_is_known_by_the_lock_of_its_harness(tmp_path):
 
     path = write_trial(tmp_path / "trial", *STARTED)
     catalog = Catalog(tmp_path)
-    (entry,) = catalog.findings().entries.values()
+    (entry,) = catalog.scan().entries.values()
     assert catalog.summary(entry).state is EntryState.STOPPED
     with (path / "harness.lock").open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)

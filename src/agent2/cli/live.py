@@ -212,7 +212,7 @@ class SweepScreen:
         title.append(f", {duration(now - self._begun)}", style="dim")
         table = Table.grid(padding=(0, 2))
         for one in self._parts[:MOST_TRIALS]:
-            table.add_row(Text(one.state.value, style="dim"), Text(f"{one.title}, {one.detail}"), Text(one.words))
+            table.add_row(Text(one.state.value, style="dim"), Text(f"{one.title}, {one.detail}"), Text(one.message))
         if len(self._parts) > MOST_TRIALS:
             table.add_row("", Text(f"and {len(self._parts) - MOST_TRIALS} more"), "")
         return Group(title, table)
@@ -221,7 +221,7 @@ class SweepScreen:
         from agent2.web.catalog import Catalog, EntryKind, EntryState
 
         catalog = Catalog(self.root)
-        found = [one for one in catalog.findings().entries.values() if one.kind is EntryKind.TRIAL]
+        found = [one for one in catalog.scan().entries.values() if one.kind is EntryKind.TRIAL]
         parts = [catalog.summary(one) for one in sorted(found, key=lambda one: -one.changed)]
         return sorted(parts, key=lambda one: one.state is not EntryState.RUNNING)
 

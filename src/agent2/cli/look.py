@@ -140,14 +140,14 @@ def _show_folder(path: Path, *, as_json: bool) -> None:
     if entry is not None:
         _show_entry(catalog, entry, as_json=as_json)
         return
-    found = catalog.findings()
+    found = catalog.scan()
     outer = [one for one in found.entries.values() if one.parent is None]
     if not outer:
         why = f" ({'; '.join(found.problems)})" if found.problems else ""
         raise ConfigError(
             f"{path}: contains no trial, sweep, evaluation, card or training report{why}; pass a folder that does"
         )
-    summaries = [catalog.summary(one) for one in sorted(outer, key=lambda one: one.place)]
+    summaries = [catalog.summary(one) for one in sorted(outer, key=lambda one: one.display_path)]
     if as_json:
         print_json([_as_document(one) for one in summaries])
         return
@@ -159,15 +159,15 @@ def _show_folder(path: Path, *, as_json: bool) -> None:
 
 
 def _row(one: "EntrySummary") -> list[str]:
-    words = f"{one.words}; continue with: {one.command}" if one.command else one.words
+    words = f"{one.message}; continue with: {one.command}" if one.command else one.message
     title = f"{one.title}, {one.detail}" if one.detail else one.title
-    return [one.entry.place, one.entry.kind.value, one.state.value, title, words]
+    return [one.entry.display_path, one.entry.kind.value, one.state.value, title, words]
 
 
 def _as_document(one: "EntrySummary") -> dict[str, Any]:
     return {
         "path": str(one.entry.path), "kind": one.entry.kind.value, "state": one.state.value, "title": one.title,
-        "detail": one.detail, "words": one.words, "command": one.command or None,
+        "detail": one.detail, "words": one.message, "command": one.command or None,
     }  # fmt: skip
 
 
@@ -178,7 +178,7 @@ def _show_entry(catalog: "Catalog", entry: "CatalogEntry", *, as_json: bool) -> 
 
     summary = catalog.summary(entry)
     is_whole = summary.state is EntryState.FINISHED or (
-        entry.kind is EntryKind.TRIAL and summary.state is EntryState.FAILED and "cannot be read" not in summary.words
+        entry.kind is EntryKind.TRIAL and summary.state is EntryState.FAILED and "cannot be read" not in summary.message
     )
     if is_whole and entry.kind is EntryKind.CARD:
         cards.show(entry.path, 0, SHOWN_ROLLOUTS, None, as_json)
@@ -191,7 +191,7 @@ def _show_entry(catalog: "Catalog", entry: "CatalogEntry", *, as_json: bool) -> 
         }
         shows[entry.kind](entry.path, as_json=as_json)
     elif summary.state is EntryState.FAILED:
-        raise ConfigError(f"{entry.path}: this {entry.kind.value} {summary.words}")
+        raise ConfigError(f"{entry.path}: this {entry.kind.value} {summary.message}")
     else:
         parts = [catalog.summary(one) for one in catalog.children(entry, EntryKind.TRIAL)]
         if any(one.state is EntryState.RUNNING for one in parts):
@@ -200,7 +200,7 @@ def _show_entry(catalog: "Catalog", entry: "CatalogEntry", *, as_json: bool) -> 
             print_json({**_as_document(summary), "trials": [_as_document(one) for one in parts]})
             return
         typer.echo(f"{entry.kind.value}: {summary.title}{f', {summary.detail}' if summary.detail else ''}")
-        typer.echo(f"{summary.state.value}: {summary.words}")
+        typer.echo(f"{summary.state.value}: {summary.message}")
         if parts:
             print_table(["where", "what", "state", "title", "result"], [_row(one) for one in parts])
         if summary.command:

@@ -155,7 +155,7 @@ def template_engine(*packages: str) -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    engine.filters |= {"md": markdown, "md_lines": markdown_lines, "soft": breakable, "place": str}
+    engine.filters |= {"md": markdown, "md_lines": markdown_lines, "soft": breakable, "source_link": str}
     engine.globals["symbols"] = SYMBOLS
     return engine
 

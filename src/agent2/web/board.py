@@ -123,8 +123,8 @@ class BoardCache:
 
     def _trial_keys(self) -> list[tuple[Stamp, CatalogEntry]]:
         """(state of the files that verification reads, trial) of every trial."""
-        entries = [entry for entry in self._catalog.findings().entries.values() if entry.kind is EntryKind.TRIAL]
-        return [(self._key(entry), entry) for entry in sorted(entries, key=lambda entry: entry.place)]
+        entries = [entry for entry in self._catalog.scan().entries.values() if entry.kind is EntryKind.TRIAL]
+        return [(self._key(entry), entry) for entry in sorted(entries, key=lambda entry: entry.display_path)]
 
     def _key(self, entry: CatalogEntry) -> Stamp:
         files = [entry.path / name for name in VERIFIED_FROM]
@@ -135,7 +135,7 @@ class BoardCache:
     def _published_stamps(self) -> dict[Path, int]:
         """Folder with published figures -> when it changed."""
         stamps = {}
-        for path in self._catalog.findings().published:
+        for path in self._catalog.scan().published:
             with contextlib.suppress(OSError):  # it may have vanished since
                 if is_published(path):
                     stamps[path] = max(
@@ -155,7 +155,7 @@ class BoardCache:
             published, refused = published_boards(tables, [trial.exam.task for trial in pool])
             left_out = [trial for trial in verified.values() if isinstance(trial, LeftOut)]
             board = make_leaderboard(pool, [*left_out, *refused], published)
-            trial_ids = {entry.place: entry.id for _, entry in keys}
+            trial_ids = {entry.display_path: entry.id for _, entry in keys}
             snapshot = BoardSnapshot(stamp, board, pool, trial_ids, overall_views(board))
             with self._lock:
                 self._trials, self._snapshot = verified, snapshot
@@ -169,8 +169,8 @@ class BoardCache:
     def _read(self, entry: CatalogEntry) -> PooledTrial | LeftOut:
         summary = self._catalog.summary(entry)
         if summary.state in (EntryState.RUNNING, EntryState.STOPPED):
-            return LeftOut(entry.place, f"not finished: {summary.words}")
-        return trial_or_reason(entry.path, entry.place)
+            return LeftOut(entry.display_path, f"not finished: {summary.message}")
+        return trial_or_reason(entry.path, entry.display_path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,13 +352,13 @@ def _tie(task: TaskStandings, standing: Standing) -> str:
     if standing.place is None:
         return ""
     same = [
-        clean(other.stack, 60)
-        for other in task.standings
-        if other is not standing and other.place is not None and other.place.tier == standing.place.tier
+        clean(rival.stack, 60)
+        for rival in task.standings
+        if rival is not standing and rival.place is not None and rival.place.tier == standing.place.tier
     ]
     if not same:
         return ""
-    if len(same) > 1 and len(same) + 1 == sum(other.place is not None for other in task.standings):
+    if len(same) > 1 and len(same) + 1 == sum(rival.place is not None for rival in task.standings):
         return "tied with all others"
     more = f" and {len(same) - 3} more" if len(same) > 3 else ""
     return f"tied with {', '.join(same[:3])}{more}"

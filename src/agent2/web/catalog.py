@@ -1,10 +1,10 @@
-"""What a folder of results contains: trials, sweeps, evaluations, training reports and cards, found by their files.
+"""The results in a folder: trials, sweeps, evaluations, training reports and cards, found by their files.
 
-Promises: looking for them reads the names in folders and nothing else; what is read of one result is kept until its
-files change; a folder that vanishes, a file that is broken and one of a newer version are told as such and hide nothing
-else. Symbolic links are not followed, so nothing outside the folder is shown.
+Promises: a scan reads directory listings and file times only; the summary of a result is cached until its files change;
+a folder that vanishes, a file that is broken and one of a newer version are reported and hide no other result. Symbolic
+links are not followed, so nothing outside the folder is shown.
 
-Ids are made of the path below the folder, so that a link holds as long as nothing is moved.
+Ids are derived from the path below the folder, so that a link stays valid until its result is moved.
 """
 
 import hashlib
@@ -36,12 +36,12 @@ NOT_ENTERED = frozenset({"workspace", "revisions.git", "agent", "launch", "llm",
 MAX_DEPTH = 12
 MAX_FOLDERS = 300_000
 MIN_AGE_S = 2.0
-"""Shortest time between two looks; a look that took long is repeated less often."""
+"""Shortest time between two scans; a scan that took long is repeated less often."""
 TAIL_BYTES = 16_384
 
 
 class EntryKind(StrEnum):
-    """What a result is."""
+    """Type of a result."""
 
     SWEEP = "sweep"
     TRIAL = "trial"
@@ -58,14 +58,15 @@ MARKERS = (
     ("monitor.json", EntryKind.TRAINING),
 )
 """The file that makes a folder a result; of several the first one decides."""
+_LOCK_LINE = re.compile(r"^\d+: FLOCK\s+ADVISORY\s+WRITE\s+\d+\s+\w+:\w+:(\d+)\s", re.MULTILINE)
 
 
 class EntryState(StrEnum):
-    """How far a result is."""
+    """Progress of a result."""
 
     RUNNING = "running"
     STOPPED = "stopped"
-    """Not finished, and no process is at it: interrupted, or killed."""
+    """Not finished, and no process works on it: interrupted, or killed."""
     FAILED = "failed"
     """Finished without a result, or cannot be read."""
     FINISHED = "finished"
@@ -78,23 +79,23 @@ class CatalogEntry:
     id: str
     kind: EntryKind
     path: Path
-    place: str
+    display_path: str
     """Path below the folder, as text that is safe to show."""
     parent: str | None
     """Id of the result that it is part of."""
     changed: float
-    """Unix seconds; of the file that grows while it runs."""
+    """Unix seconds; of its marker, or of what grows while it runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class EntrySummary:
-    """What a line of a list says about a result."""
+    """A result in one line."""
 
     entry: CatalogEntry
     state: EntryState
     title: str
-    words: str
-    """The result, or why there is none, in one sentence."""
+    message: str
+    """The result, or the reason why there is none, in one sentence."""
     detail: str = ""
     """Seed, suite, split: what distinguishes it from others of the same title."""
     command: str = ""
@@ -104,48 +105,49 @@ class EntrySummary:
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
-    """One look at the folder."""
+class CatalogScan:
+    """The results of one scan of the folder."""
 
     entries: dict[str, CatalogEntry]
     children: dict[str, list[CatalogEntry]]
     """Id -> results that are part of it."""
     problems: tuple[str, ...]
-    """What could not be looked at, one sentence each."""
+    """What could not be scanned, one sentence each."""
     at: float
     seconds: float
     published: tuple[Path, ...] = ()
     """Folders that may contain published figures."""
 
 
-def entry_id(place: bytes, name: str) -> str:
-    """A name that can be part of an address: letters, digits and dashes of the folder's name, and a digest."""
-    words = re.sub(r"[^a-z0-9]+", "-", name.casefold()).strip("-")[:40].strip("-")
-    digest = hashlib.sha256(place).hexdigest()[:10]
-    return f"{words}-{digest}" if words else digest
+def entry_id(relative_path: bytes, name: str) -> str:
+    """An id for addresses: letters, digits and dashes of the folder's name, and a digest of its path."""
+    stem = re.sub(r"[^a-z0-9]+", "-", name.casefold()).strip("-")[:40].strip("-")
+    digest = hashlib.sha256(relative_path).hexdigest()[:10]
+    return f"{stem}-{digest}" if stem else digest
 
 
-def look(root: Path) -> Findings:
+def scan_folder(root: Path) -> CatalogScan:
     """Every result at or below the folder."""
-    begun = time.monotonic()
+    started = time.monotonic()
     entries: dict[str, CatalogEntry] = {}
     children: dict[str, list[CatalogEntry]] = {}
     problems: list[str] = []
     published: list[Path] = []
-    waiting: list[tuple[str, str | None, int]] = [(os.fspath(root), None, 0)]
+    stack: list[tuple[str, str | None, int]] = [(os.fspath(root), None, 0)]
     n_folders = 0
-    while waiting:
-        path, parent, depth = waiting.pop()
+    while stack:
+        path, parent, depth = stack.pop()
         n_folders += 1
         if n_folders > MAX_FOLDERS:
-            problems.append(f"more than {MAX_FOLDERS} folders: the rest was not looked at; view a folder further down")
+            problems.append(f"more than {MAX_FOLDERS} folders: the rest was not scanned; view a subfolder")
             break
         try:
-            with os.scandir(path) as found:
-                items = sorted(found, key=lambda item: item.name)
+            with os.scandir(path) as listing:
+                items = sorted(listing, key=lambda item: item.name)
         except OSError as error:
-            place = os.path.relpath(path, root)
-            problems.append(clean(f"{place}: cannot be read ({error.strerror}); check that it exists and who owns it"))
+            relative = os.path.relpath(path, root)
+            reason = f"cannot be read ({error.strerror}); check that it exists and who owns it"
+            problems.append(clean(f"{relative}: {reason}"))
             continue
         names = {item.name for item in items}
         is_inside = parent is not None and entries[parent].kind is not EntryKind.SWEEP
@@ -160,10 +162,10 @@ def look(root: Path) -> Findings:
                 continue
         inner = entry.id if entry is not None else parent
         if depth < MAX_DEPTH:
-            # in reverse, as the last one is looked at first
-            waiting += [(item.path, inner, depth + 1) for item in reversed(items) if _is_entered(item)]
+            # in reverse, since the stack is popped from its end
+            stack += [(item.path, inner, depth + 1) for item in reversed(items) if _is_entered(item)]
     now = time.monotonic()
-    return Findings(entries, children, tuple(problems), now, now - begun, tuple(sorted(published)))
+    return CatalogScan(entries, children, tuple(problems), now, now - started, tuple(sorted(published)))
 
 
 def _is_entered(item: "os.DirEntry[str]") -> bool:
@@ -179,18 +181,18 @@ def _entry(root: Path, path: str, names: set[str], parent: str | None) -> Catalo
     kind = next((kind for marker, kind in MARKERS if marker in names), None)
     if kind is None or (kind is EntryKind.SWEEP and "trials" not in names):
         return None
-    place = os.path.relpath(path, root)
+    relative = os.path.relpath(path, root)
     folder = Path(path)
-    marker = next(marker for marker, of in MARKERS if of is kind)
+    marker = next(marker for marker, marked_kind in MARKERS if marked_kind is kind)
     grows = {
         EntryKind.TRIAL: folder / "events" / "trial.jsonl",
         EntryKind.CARD: folder / card_folder.OPEN_ROLLOUTS,
         EntryKind.SWEEP: folder / "trials",
     }
     times = [_changed(folder / marker), _changed(grows[kind]) if kind in grows else 0.0]
-    name = root.resolve().name if place == "." else folder.name
-    shown = clean(os.fsencode(name if place == "." else place).decode(errors="replace"))
-    return CatalogEntry(entry_id(os.fsencode(place), name), kind, folder, shown, parent, max(times))
+    name = root.resolve().name if relative == "." else folder.name
+    display_path = clean(os.fsencode(name if relative == "." else relative).decode(errors="replace"))
+    return CatalogEntry(entry_id(os.fsencode(relative), name), kind, folder, display_path, parent, max(times))
 
 
 def _changed(path: Path) -> float:
@@ -201,110 +203,106 @@ def _changed(path: Path) -> float:
 
 
 class Catalog:
-    """The results in a folder, looked up again when they are asked for; safe to use from several threads."""
+    """The results in a folder, scanned again on use; safe to use from several threads."""
 
     def __init__(self, root: Path) -> None:
-        """Look for the first time. Raises ConfigError if there is no such folder."""
+        """Scan for the first time. Raises ConfigError if there is no such folder."""
         if not root.is_dir():
             raise ConfigError(f"{root}: no such folder; pass one with trials, sweeps, evaluations or cards")
         self.root = root
         self._lock = threading.Lock()
-        self._found = look(root)
+        self._scan = scan_folder(root)
         self._summaries: dict[str, tuple[tuple[object, ...], EntrySummary]] = {}
 
-    def findings(self) -> Findings:
-        """What is there now, as of a few seconds ago at most."""
-        found = self._found
-        if time.monotonic() - found.at > max(MIN_AGE_S, 20 * found.seconds) and self._lock.acquire(blocking=False):
+    def scan(self) -> CatalogScan:
+        """The contents of the folder, a few seconds old at most where scanning it is fast."""
+        scan = self._scan
+        # a reader that finds another one scanning takes the last scan instead of waiting
+        if time.monotonic() - scan.at > max(MIN_AGE_S, 20 * scan.seconds) and self._lock.acquire(blocking=False):
             try:
-                self._found = found = look(self.root)
+                self._scan = scan = scan_folder(self.root)
             finally:
                 self._lock.release()
-        return found
+        return scan
 
     def get(self, entry: str, kind: EntryKind) -> CatalogEntry | None:
         """The result of that id; None if there is none of that kind."""
-        found = self.findings().entries.get(entry)
-        if found is None and self._lock.acquire(timeout=5):  # it may have appeared since
+        result = self.scan().entries.get(entry)
+        if result is None and self._lock.acquire(timeout=5):  # it may have appeared since
             try:
-                self._found = look(self.root)
+                self._scan = scan_folder(self.root)
             finally:
                 self._lock.release()
-            found = self._found.entries.get(entry)
-        return found if found is not None and found.kind is kind else None
+            result = self._scan.entries.get(entry)
+        return result if result is not None and result.kind is kind else None
 
     def at(self, path: Path) -> CatalogEntry | None:
         """The result in exactly this folder."""
-        place = os.path.relpath(path, self.root)
-        name = self.root.resolve().name if place == "." else path.name
-        return self.findings().entries.get(entry_id(os.fsencode(place), name))
+        relative = os.path.relpath(path, self.root)
+        name = self.root.resolve().name if relative == "." else path.name
+        return self.scan().entries.get(entry_id(os.fsencode(relative), name))
 
     def children(self, entry: CatalogEntry, kind: EntryKind) -> list[CatalogEntry]:
-        """The results that are part of another one, sorted by place."""
-        found = self.findings()
-        waiting, below = [entry.id], []
-        while waiting:
-            for child in found.children.get(waiting.pop(), ()):
-                waiting.append(child.id)
+        """The results of a kind that are part of another one, at any depth, sorted by path."""
+        scan = self.scan()
+        stack, below = [entry.id], []
+        while stack:
+            for child in scan.children.get(stack.pop(), ()):
+                stack.append(child.id)
                 below.append(child)
-        return sorted((one for one in below if one.kind is kind), key=lambda one: one.place)
+        return sorted((child for child in below if child.kind is kind), key=lambda child: child.display_path)
 
     def stamp(self, entry: CatalogEntry) -> tuple[object, ...]:
-        """Changes when what is known of a result may."""
-        return _stamp(entry)
+        """Differs when the summary of a result may have changed."""
+        names = {
+            EntryKind.TRIAL: ("trial.json", "events/trial.jsonl", "integrity.json", "grader.db", "grader.db-wal"),
+            EntryKind.EVALUATION: (IDENTITY_FILE, "report.json"),
+            EntryKind.CARD: (card_folder.CARD_JSON, card_folder.OPEN_ROLLOUTS),
+            EntryKind.SWEEP: ("sweep.json", "report/sweep.json", "trials"),
+            EntryKind.TRAINING: ("monitor.json",),
+        }[entry.kind]
+        parts: list[object] = []
+        for name in names:
+            try:
+                status = (entry.path / name).stat()
+                parts.append((status.st_mtime_ns, status.st_size, status.st_ino))
+            except OSError:
+                parts.append(None)
+        if entry.kind in (EntryKind.TRIAL, EntryKind.EVALUATION):
+            parts.append(is_held(entry.path, entry.kind))
+        if entry.kind is EntryKind.SWEEP:
+            parts.append(_is_swept(entry.path))
+        return tuple(parts)
 
     def summary(self, entry: CatalogEntry) -> EntrySummary:
         """A result in one line. Raises nothing: what cannot be read is FAILED, with the reason."""
         stamp = self.stamp(entry)
-        known = self._summaries.get(entry.id)
-        if known is not None and known[0] == stamp:
-            return known[1]
+        cached = self._summaries.get(entry.id)
+        if cached is not None and cached[0] == stamp:
+            return cached[1]
         try:
-            found = SUMMARIES[entry.kind](entry)
-        except Exception as error:  # boundary: one result that is broken in whatever way hides no other
-            found = EntrySummary(entry, EntryState.FAILED, _name(entry), f"cannot be read: {reason_of(error)}")
-        self._summaries[entry.id] = (stamp, found)
-        return found
+            summary = SUMMARIES[entry.kind](entry)
+        except Exception as error:  # boundary: a result that is broken in whatever way hides no other
+            summary = EntrySummary(entry, EntryState.FAILED, _name(entry), f"cannot be read: {reason_of(error)}")
+        self._summaries[entry.id] = (stamp, summary)
+        return summary
 
 
 def reason_of(error: BaseException) -> str:
     """Why something cannot be read, in one line that is safe to show."""
-    told = str(error) if isinstance(error, Agent2Error | OSError) else f"{type(error).__name__}: {error}"
-    return clean(told, 300)
+    message = str(error) if isinstance(error, Agent2Error | OSError) else f"{type(error).__name__}: {error}"
+    return clean(message, 300)
 
 
 def _name(entry: CatalogEntry) -> str:
-    return clean(entry.path.name or entry.place, 120)
-
-
-def _stamp(entry: CatalogEntry) -> tuple[object, ...]:
-    """Changes when the summary may."""
-    names = {
-        EntryKind.TRIAL: ("trial.json", "events/trial.jsonl", "integrity.json", "grader.db", "grader.db-wal"),
-        EntryKind.EVALUATION: (IDENTITY_FILE, "report.json"),
-        EntryKind.CARD: (card_folder.CARD_JSON, card_folder.OPEN_ROLLOUTS),
-        EntryKind.SWEEP: ("sweep.json", "report/sweep.json", "trials"),
-        EntryKind.TRAINING: ("monitor.json",),
-    }[entry.kind]
-    told: list[object] = []
-    for name in names:
-        try:
-            found = (entry.path / name).stat()
-            told.append((found.st_mtime_ns, found.st_size, found.st_ino))
-        except OSError:
-            told.append(None)
-    if entry.kind in (EntryKind.TRIAL, EntryKind.EVALUATION):
-        told.append(is_held(entry.path, entry.kind))
-    if entry.kind is EntryKind.SWEEP:
-        told.append(_is_swept(entry.path))
-    return tuple(told)
+    return clean(entry.path.name or entry.display_path, 120)
 
 
 def is_held(path: Path, kind: EntryKind) -> bool:
-    """Whether a process is at a trial or an evaluation, told without taking its lock.
+    """Whether a process works on a trial or an evaluation, found out without taking its lock.
 
-    The kernel lists who holds a lock (`/proc/locks`). Where another system's processes are not listed, a heartbeat of
-    the last ten seconds counts.
+    The kernel lists locks with their inodes (`/proc/locks`). Processes of another system are not listed there; for them
+    a heartbeat of the last ten seconds counts.
     """
     lock = path / ("harness.lock" if kind is EntryKind.TRIAL else IDENTITY_FILE)
     try:
@@ -317,16 +315,15 @@ def is_held(path: Path, kind: EntryKind) -> bool:
 
 
 def _is_swept(path: Path) -> bool:
-    """Whether one of a sweep's trials is being played."""
+    """Whether one of a sweep's trials is running."""
     return any(is_held(trial, EntryKind.TRIAL) for trial in _folders(path / "trials"))
 
 
-_LOCK_LINE = re.compile(r"^\d+: FLOCK\s+ADVISORY\s+WRITE\s+\d+\s+\w+:\w+:(\d+)\s", re.MULTILINE)
 _locks_read: tuple[float, frozenset[int]] = (0.0, frozenset())
 
 
 def _locked_inodes() -> frozenset[int]:
-    """Files with a lock of the kind that a harness takes; read once a second at most."""
+    """Inodes of the files with an exclusive `flock`, as a harness takes it; read once a second at most."""
     global _locks_read
     if time.monotonic() - _locks_read[0] > 1:
         try:
@@ -375,57 +372,59 @@ def _trial_summary(entry: CatalogEntry) -> EntrySummary:
     task = config["task"]["name"] if isinstance(config["task"], dict) else config["task"]
     agent = str(config["agent"]).rstrip("/").rpartition("/")[2]
     driver = f" driven by {config['driver']}" if config.get("driver") else ""
-    known = EntrySummary(
+    summary = EntrySummary(
         entry, EntryState.FINISHED, clean(f"{agent}{driver} on {task}", 160), "", clean(f"seed {config['seed']}")
     )
     events = last_events(TrialPaths(entry.path).trial_log)
     names = [row.get("event") for row in events]
     if "finished" in names:
-        return _finished_trial(known, {str(row.get("event")): row for row in events})
+        return _finished_trial(summary, {str(row.get("event")): row for row in events})
     if is_held(entry.path, EntryKind.TRIAL):
         phase = _phase(names)
         started = next((row for row in events if row.get("event") == "agent_started"), {})
         deadline = started.get("deadline") if phase == "agent phase" else None
-        words = f"in its {phase}{_submitted(TrialPaths(entry.path))}"
+        message = f"in its {phase}{_submitted(TrialPaths(entry.path))}"
         until = float(deadline) if isinstance(deadline, int | float) else None
-        return replace(known, state=EntryState.RUNNING, words=clean(words), deadline=until)
+        return replace(summary, state=EntryState.RUNNING, message=clean(message), deadline=until)
     command = TrialPaths(entry.path).resume_command
-    told = next((row for row in reversed(events) if row.get("event") == "agent_interrupted"), None)
-    if told is not None and names[-1] == "agent_interrupted":
-        return replace(known, state=EntryState.STOPPED, words=clean(str(told.get("reason", ""))), command=command)
-    words = f"killed in its {_phase(names)}" if names else "killed before its first event, or never started"
-    return replace(known, state=EntryState.STOPPED, words=words, command=command)
+    interruption = next((row for row in reversed(events) if row.get("event") == "agent_interrupted"), None)
+    if interruption is not None and names[-1] == "agent_interrupted":
+        return replace(
+            summary, state=EntryState.STOPPED, message=clean(str(interruption.get("reason", ""))), command=command
+        )
+    message = f"killed in its {_phase(names)}" if names else "killed before its first event, or never started"
+    return replace(summary, state=EntryState.STOPPED, message=message, command=command)
 
 
 def _submitted(paths: TrialPaths) -> str:
-    """How many checkpoints an agent has handed in, and the best public score."""
+    """Number of an agent's submissions and the best public score."""
     try:
         records = read_submissions_of(paths)
     except Exception:  # boundary: the grader may be making its file
         return ""
-    scores = [one.score for one in records if one.score is not None]
-    best = f", the best {PERCENT.estimate(max(scores, key=lambda one: one.value))}" if scores else ""
+    scores = [record.score for record in records if record.score is not None]
+    best = f", the best {PERCENT.estimate(max(scores, key=lambda score: score.value))}" if scores else ""
     return f"; {counted(len(records), 'submission')}{best}" if records else "; no submission yet"
 
 
-def _finished_trial(known: EntrySummary, events: dict[str, dict[str, Any]]) -> EntrySummary:
+def _finished_trial(summary: EntrySummary, events: dict[str, dict[str, Any]]) -> EntrySummary:
     ended, final = events.get("agent_ended", {}), events.get("final_scored", {})
     gain = final.get("gain") or None
     if gain is None:
-        n = len(read_submissions_of(TrialPaths(known.entry.path)))
-        words = f"no result: {f'none of {n} submissions could be scored' if n else 'the agent submitted nothing'}"
+        n = len(read_submissions_of(TrialPaths(summary.entry.path)))
+        message = f"no result: {f'none of {n} submissions could be scored' if n else 'the agent submitted nothing'}"
     else:
         change = Estimate(gain["delta"], gain["low"], gain["high"], gain["n_items"], gain["n_missing"])
-        words = f"gain {POINTS.estimate(change)} points on private items"
+        message = f"gain {POINTS.estimate(change)} points on private items"
     end = str(ended.get("end", ""))
     is_broken = end in ("crashed", "infrastructure", "limit")
     state = EntryState.FAILED if gain is None else EntryState.FINISHED
     note = f"; the agent's phase ended as: {end}" if is_broken else ""
-    return replace(known, state=state, words=clean(f"{words}{note}"))
+    return replace(summary, state=state, message=clean(f"{message}{note}"))
 
 
 def _phase(names: list[Any]) -> str:
-    """What a trial is at, from its last events."""
+    """The phase of a trial that is not finished, by its last events."""
     phases = (
         ("final_scored", "integrity audit"),
         ("graded", "final evaluation"),
@@ -433,13 +432,13 @@ def _phase(names: list[Any]) -> str:
         ("agent_restarted", "agent phase"),
         ("agent_started", "agent phase"),
     )
-    return next((words for event, words in phases if event in names), "evaluation of the base model")
+    return next((phase for event, phase in phases if event in names), "evaluation of the base model")
 
 
 def _evaluation_summary(entry: CatalogEntry) -> EntrySummary:
     identity = read_identity(entry.path)
     sides = identity.sides
-    known = EntrySummary(
+    summary = EntrySummary(
         entry,
         EntryState.FINISHED,
         clean(f"{sides['checkpoint'].name} against {sides['baseline'].name}", 200),
@@ -448,10 +447,10 @@ def _evaluation_summary(entry: CatalogEntry) -> EntrySummary:
     )
     if (entry.path / "report.json").is_file():
         report = read_object(entry.path / "report.json")
-        return replace(known, words=clean(f"release decision: {report.get('release_decision', 'not stated')}"))
+        return replace(summary, message=clean(f"release decision: {report.get('release_decision', 'not stated')}"))
     if is_held(entry.path, EntryKind.EVALUATION):
-        return replace(known, state=EntryState.RUNNING, words="rollouts are being played")
-    return replace(known, state=EntryState.STOPPED, words="not finished; the same `agent2 eval` command resumes it")
+        return replace(summary, state=EntryState.RUNNING, message="rollouts are being played")
+    return replace(summary, state=EntryState.STOPPED, message="not finished; the same `agent2 eval` command resumes it")
 
 
 def _card_summary(entry: CatalogEntry) -> EntrySummary:
@@ -466,7 +465,7 @@ def _card_summary(entry: CatalogEntry) -> EntrySummary:
 
 
 class LineCounter:
-    """Lines of files that only grow; of each, only what is new is read. Safe to use from several threads."""
+    """Counts lines of files that only grow, reading only what is new; safe to use from several threads."""
 
     def __init__(self) -> None:
         self._known: dict[Path, tuple[int, int, int]] = {}
@@ -479,15 +478,15 @@ class LineCounter:
             try:
                 with path.open("rb") as stream:
                     inode = os.fstat(stream.fileno()).st_ino
-                    known_inode, place, n = self._known.get(path, (inode, 0, 0))
-                    if known_inode != inode or os.fstat(stream.fileno()).st_size < place:
-                        place = n = 0
-                    stream.seek(place)
+                    known_inode, offset, n = self._known.get(path, (inode, 0, 0))
+                    if known_inode != inode or os.fstat(stream.fileno()).st_size < offset:
+                        offset = n = 0  # another file by this name, or one that was cut
+                    stream.seek(offset)
                     while block := stream.read(1 << 20):
-                        place, n = place + len(block), n + block.count(b"\n")
+                        offset, n = offset + len(block), n + block.count(b"\n")
             except OSError:
                 return 0
-            self._known[path] = (inode, place, n)
+            self._known[path] = (inode, offset, n)
             return n
 
 
@@ -499,11 +498,11 @@ def card_words(card: CardFile, n_open: int) -> str:
     if card.summary is None:
         planned = card.header.planned_rollouts
         return f"open: {n_open:,}{f' of {planned:,}' if planned else ''} rollouts so far"
-    told = card.summary
-    missing = f", {told.n_missing} without a score" if told.n_missing else ""
+    summary = card.summary
+    missing = f", {summary.n_missing} without a score" if summary.n_missing else ""
     return (
-        f"{PERCENT.estimate(told.score, 'no score')} over {counted(told.n_items, 'item')}, "
-        f"{counted(told.n_rollouts, 'rollout')}{missing}"
+        f"{PERCENT.estimate(summary.score, 'no score')} over {counted(summary.n_items, 'item')}, "
+        f"{counted(summary.n_rollouts, 'rollout')}{missing}"
     )
 
 
@@ -512,15 +511,15 @@ def _sweep_summary(entry: CatalogEntry) -> EntrySummary:
     n_trials = sum(1 for _ in _folders(entry.path / "trials"))
     has_report = (entry.path / "report" / "sweep.json").is_file()
     planned = _planned_trials(plan)
-    begun = f"{n_trials} of {planned} trials begun" if planned else counted(n_trials, "trial")
-    words = counted(n_trials, "trial") if has_report else f"{begun}; no report yet"
+    progress = f"{n_trials} of {planned} trials started" if planned else counted(n_trials, "trial")
+    message = counted(n_trials, "trial") if has_report else f"{progress}; no report yet"
     is_running = _is_swept(entry.path)
     state = EntryState.RUNNING if is_running else EntryState.FINISHED if has_report else EntryState.STOPPED
-    return EntrySummary(entry, state, clean(f"sweep {plan.get('name', entry.path.name)}"), words)
+    return EntrySummary(entry, state, clean(f"sweep {plan.get('name', entry.path.name)}"), message)
 
 
 def _planned_trials(plan: dict[str, Any]) -> int:
-    """Trials that a sweep's file asks for; 0 where only its end tells, or its agents need drivers."""
+    """Number of trials of a sweep's plan; 0 where it stops early or has drivers, so that the number is not known."""
     if plan.get("until_decided") or plan.get("drivers"):
         return 0
     sizes = [len(plan[name]) for name in ("tasks", "agents", "modes", "seeds") if isinstance(plan.get(name), list)]
@@ -529,7 +528,7 @@ def _planned_trials(plan: dict[str, Any]) -> int:
 
 def _folders(path: Path) -> Iterator[Path]:
     try:
-        yield from (one for one in path.iterdir() if one.is_dir())
+        yield from (folder for folder in path.iterdir() if folder.is_dir())
     except OSError:
         return
 
@@ -537,10 +536,10 @@ def _folders(path: Path) -> Iterator[Path]:
 def _training_summary(entry: CatalogEntry) -> EntrySummary:
     report = read_object(entry.path / "monitor.json")
     signals = report.get("signals") or []
-    words = (
+    message = (
         f"{report.get('training_action', 'no verdict')}, {len(signals)} danger signals, step {report.get('last_step')}"
     )
-    return EntrySummary(entry, EntryState.FINISHED, clean(f"training log {report.get('log', '')}"), clean(words))
+    return EntrySummary(entry, EntryState.FINISHED, clean(f"training log {report.get('log', '')}"), clean(message))
 
 
 SUMMARIES: dict[EntryKind, Callable[[CatalogEntry], EntrySummary]] = {
@@ -555,5 +554,5 @@ SUMMARIES: dict[EntryKind, Callable[[CatalogEntry], EntrySummary]] = {
 def ago(then: float) -> str:
     """How long ago a moment (Unix seconds) is, in words."""
     seconds = max(0.0, time.time() - then)
-    told = duration(seconds) if seconds < 48 * 3600 else f"{seconds / 86_400:,.0f} days"
-    return f"{told} ago" if then else ""
+    age = duration(seconds) if seconds < 48 * 3600 else f"{seconds / 86_400:,.0f} days"
+    return f"{age} ago" if then else ""

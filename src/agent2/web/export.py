@@ -13,7 +13,7 @@ from pathlib import Path
 
 from agent2.errors import ConfigError
 from agent2.files import write_text
-from agent2.web.page import Links, NoSuchPageError, PageAddress, Unreadable, without_dead_links
+from agent2.web.page import Links, NoSuchPageError, PageAddress, UnreadableResultError, without_dead_links
 from agent2.web.rollouts import PAGE_ROWS
 from agent2.web.site import ASSETS, Site, read_asset
 
@@ -121,7 +121,7 @@ def export_site(site: Site, out: Path, on_page: Callable[[int, int], None] = lam
             links: Links = FileLinks(needed, "../" * file.count("/"))
             try:
                 page = site.html(address, links)
-            except (NoSuchPageError, Unreadable) as error:
+            except (NoSuchPageError, UnreadableResultError) as error:
                 problems.append(f"{file}: {error}")
                 page = site.problem("This cannot be shown", str(error), links)
             page = without_dead_links(page)

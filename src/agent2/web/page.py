@@ -1,4 +1,4 @@
-"""What every page is made with: its address, the addresses that it links, and what is kept of the folder behind it."""
+"""Base of all pages: addresses, links, templates, errors, and a cache over the folder behind them."""
 
 import logging
 import os
@@ -25,12 +25,13 @@ from agent2.web.rollouts import CardTables
 
 logger = logging.getLogger(__name__)
 
-KEPT_PAGES = 64
+MAX_CACHED = 64
+_NO_LINK = re.compile(r'<a\b[^>]*?\bhref=""[^>]*>(.*?)</a>', re.DOTALL)
 
 
 @dataclass(frozen=True)
 class PageAddress:
-    """Which page is asked for."""
+    """Kind, id, part and query of a requested page."""
 
     kind: str
     id: str = ""
@@ -43,17 +44,17 @@ class Links(Protocol):
 
     @property
     def is_static(self) -> bool:
-        """Nothing that needs a server works: forms, filters, live updates."""
+        """Whether there is no server, so neither forms nor filters nor live updates."""
 
     @property
     def is_single(self) -> bool:
-        """The page is one file that links nothing and brings its style with it."""
+        """Whether the page is one file, without links and with its style sheet inline."""
 
     def to(self, kind: str, entry: str = "", part: str | int = "", /, **query: str | int | None) -> str:
         """The address of a page; empty where there is none."""
 
     def save(self) -> str:
-        """Where the page itself comes as one file; empty where there is no server."""
+        """The address of the page itself as one file; empty where there is no server."""
 
 
 class LiveLinks:
@@ -62,23 +63,23 @@ class LiveLinks:
     is_static = False
     is_single = False
 
-    def __init__(self, here: PageAddress | None = None) -> None:
-        """here: the page that the links are for; None: one that cannot be downloaded."""
-        self._here = here
+    def __init__(self, page: PageAddress | None = None) -> None:
+        """page: the one with the links; None: one that cannot be downloaded."""
+        self._page = page
 
     def save(self) -> str:
-        """As one file."""
-        here = self._here
-        if here is None or here.kind == "spotcheck":
+        """Its download; empty for a spot check, whose form needs the server."""
+        page = self._page
+        if page is None or page.kind == "spotcheck":
             return ""
-        return self.to("download", here.kind, here.id, **{**here.query, "part": here.part})
+        return self.to("download", page.kind, page.id, **{**page.query, "part": page.part})
 
     def to(self, kind: str, entry: str = "", part: str | int = "", /, **query: str | int | None) -> str:
         """Absolute within the host."""
         pieces = [str(piece) for piece in ("" if kind == "home" else kind, entry, part)]
         path = "/".join(quote(piece, safe="") for piece in pieces if piece)
-        asked = {name: str(value) for name, value in query.items() if value not in (None, "")}
-        return f"/{path}" + (f"?{urlencode(asked)}" if asked else "")
+        parameters = {name: str(value) for name, value in query.items() if value not in (None, "")}
+        return f"/{path}" + (f"?{urlencode(parameters)}" if parameters else "")
 
 
 class SingleLinks:
@@ -88,28 +89,26 @@ class SingleLinks:
     is_single = True
 
     def to(self, kind: str, entry: str = "", part: str | int = "", /, **query: str | int | None) -> str:
-        """Nowhere."""
+        """Empty: one file links nothing."""
         return ""
 
     def save(self) -> str:
-        """It is one file already."""
+        """Empty: it is one file already."""
         return ""
 
 
-_NO_LINK = re.compile(r'<a\b[^>]*?\bhref=""[^>]*>(.*?)</a>', re.DOTALL)
-
-
 def without_dead_links(page: str) -> str:
-    """Links that lead nowhere as plain text; what is not from a template is escaped and never looks like a link."""
+    """The page with links that lead nowhere as plain text."""
+    # only links of templates match: all other text is escaped
     return _NO_LINK.sub(r"<span>\1</span>", page)
 
 
 class NoSuchPageError(Agent2Error):
-    """There is no such result, or it is gone."""
+    """There is no such result (any more)."""
 
 
-class Unreadable(Agent2Error):
-    """A result is there and cannot be shown."""
+class UnreadableResultError(Agent2Error):
+    """A result exists and cannot be shown."""
 
 
 class PageContext:
@@ -122,33 +121,33 @@ class PageContext:
         self.shows_hidden = shows_hidden
         self.notes = NoteBook(catalog.root)
         self._engine = template_engine("agent2.web", "agent2.reports")
-        self._engine.filters |= {"clean": clean, "counted": counted, "place": _linked_place}
+        self._engine.filters |= {"clean": clean, "counted": counted, "source_link": _linked_source}
         self._engine.globals["left"] = time_left
-        self._kept: OrderedDict[tuple[object, ...], Any] = OrderedDict()
+        self._cache: OrderedDict[tuple[object, ...], Any] = OrderedDict()
         self._making: dict[tuple[object, ...], threading.Lock] = {}
         self._card_files: dict[str, tuple[float, CardFile | None]] = {}
         self._lock = threading.Lock()
 
     def guarded(self, route: PageAddress, make: Callable[[], str]) -> str:
-        """What `make` gives. Raises NoSuchPageError, and Unreadable for whatever else it raises."""
+        """The value of `make`. Raises NoSuchPageError, and UnreadableResultError for anything else that it raises."""
         try:
             return make()
-        except (NoSuchPageError, Unreadable):
+        except (NoSuchPageError, UnreadableResultError):
             raise
         except FileNotFoundError as error:
             raise NoSuchPageError(
-                f"{clean(error.filename or 'the file', 200)} is gone since the folder was looked at"
+                f"{clean(error.filename or 'the file', 200)} is gone since the folder was scanned"
             ) from error
         except Agent2Error as error:
-            raise Unreadable(clean(error, 600)) from error
+            raise UnreadableResultError(clean(error, 600)) from error
         except Exception as error:  # boundary: a broken result is shown as such, and never breaks the server
             is_verbose = bool(os.environ.get("AGENT2_VERBOSE"))
             logger.error("%s %s cannot be shown: %s", route.kind, route.id, reason_of(error), exc_info=is_verbose)
-            raise Unreadable(reason_of(error)) from error
+            raise UnreadableResultError(reason_of(error)) from error
 
-    def problem(self, title: str, words: str, links: Links, written: str = "") -> str:
-        """A page that says why there is no other. written: what a reader wrote and would lose."""
-        return self.render("problem.html.j2", links, heading=title, words=words, written=written)
+    def problem(self, title: str, reason: str, links: Links, written: str = "") -> str:
+        """A page with the reason why the requested one is not shown. written: text of a form that would be lost."""
+        return self.render("problem.html.j2", links, heading=title, reason=reason, written=written)
 
     def render(self, template: str, links: Links, **fields: Any) -> str:
         """A template filled in."""
@@ -157,7 +156,7 @@ class PageContext:
         )
 
     def entry(self, route: PageAddress, kind: EntryKind) -> CatalogEntry:
-        """The result that an address names. Raises NoSuchPageError if there is none."""
+        """The result of an address. Raises NoSuchPageError if there is none."""
         entry = self.catalog.get(route.id, kind)
         if entry is None:
             raise NoSuchPageError(
@@ -165,64 +164,65 @@ class PageContext:
             )
         return entry
 
-    def keep(self, key: tuple[object, ...], make: Callable[[], Any]) -> Any:
-        """The value of `make`, made once for a key: who asks meanwhile waits for it."""
+    def cached(self, key: tuple[object, ...], make: Callable[[], Any]) -> Any:
+        """The value of `make`, computed once for a key; threads that need it meanwhile wait."""
+        # a lock for each key, so that a slow page holds up no other one
         with self._lock:
-            waited = self._making.setdefault(key, threading.Lock())
+            key_lock = self._making.setdefault(key, threading.Lock())
         try:
-            with waited:
+            with key_lock:
                 with self._lock:
-                    if key in self._kept:
-                        self._kept.move_to_end(key)
-                        return self._kept[key]
+                    if key in self._cache:
+                        self._cache.move_to_end(key)
+                        return self._cache[key]
                 value = make()
                 with self._lock:
-                    self._kept[key] = value
-                    while len(self._kept) > KEPT_PAGES:
-                        self._kept.popitem(last=False)
+                    self._cache[key] = value
+                    while len(self._cache) > MAX_CACHED:
+                        self._cache.popitem(last=False)
                 return value
         finally:
             with self._lock:
                 self._making.pop(key, None)
 
-    def trail(self, entry: CatalogEntry, links: Links) -> list[tuple[str, str]]:
-        """(words, address) of the results that an entry is part of, the outermost first."""
-        found: list[tuple[str, str]] = []
-        entries = self.catalog.findings().entries
+    def breadcrumbs(self, entry: CatalogEntry, links: Links) -> list[tuple[str, str]]:
+        """(title, address) of the results that an entry is part of, the outermost first."""
+        breadcrumbs: list[tuple[str, str]] = []
+        entries = self.catalog.scan().entries
         parent = entries.get(entry.parent or "")
         while parent is not None:
-            found.append((self.catalog.summary(parent).title, links.to(parent.kind.value, parent.id)))
+            breadcrumbs.append((self.catalog.summary(parent).title, links.to(parent.kind.value, parent.id)))
             parent = entries.get(parent.parent or "")
-        return found[::-1]
+        return breadcrumbs[::-1]
 
     def card_file(self, entry: CatalogEntry) -> CardFile | None:
-        """`card.json` of a card, kept until it changes; None if it cannot be read."""
-        known = self._card_files.get(entry.id)
-        if known is None or known[0] != entry.changed:
+        """`card.json` of a card, cached until it changes; None if it cannot be read."""
+        cached = self._card_files.get(entry.id)
+        if cached is None or cached[0] != entry.changed:
             try:
-                known = (entry.changed, card_folder.load_card(entry.path))
+                cached = (entry.changed, card_folder.load_card(entry.path))
             except CardError:
-                known = (entry.changed, None)
-            self._card_files[entry.id] = known
-        return known[1]
+                cached = (entry.changed, None)
+            self._card_files[entry.id] = cached
+        return cached[1]
 
 
 @jinja2.pass_context
-def _linked_place(context: jinja2.runtime.Context, where: str) -> str:
-    """Where evidence is found, as a link where the page knows one."""
+def _linked_source(context: jinja2.runtime.Context, where: str) -> str:
+    """The source of a piece of evidence, as a link if the page has one for it."""
     href = context["evidence"](where) if "evidence" in context else ""
     return Markup('<a href="{}">{}</a>').format(href, where) if href else where
 
 
 def time_left(deadline: float) -> str:
-    """Until a moment (Unix seconds), in words."""
+    """Time until `deadline` (Unix seconds), as text."""
     return duration(max(0.0, deadline - time.time()))
 
 
-def size_of(path: Path) -> tuple[int, int] | None:
-    """Changes when the file does."""
+def file_stamp(path: Path) -> tuple[int, int] | None:
+    """Size and modification time of a file, which differ once it was changed; None without it."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_size, found.st_mtime_ns
+    return status.st_size, status.st_mtime_ns

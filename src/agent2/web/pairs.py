@@ -53,13 +53,13 @@ class PairedLine:
 def comparable(context: PageContext, entry: CatalogEntry, card: CardFile) -> list[tuple[str, str]]:
     """(id, name) of cards of the same benchmark and split, those of the same result first."""
     matches = []
-    for other in context.catalog.findings().entries.values():
-        if other.kind is not EntryKind.CARD or other.id == entry.id:
+    for candidate in context.catalog.scan().entries.values():
+        if candidate.kind is not EntryKind.CARD or candidate.id == entry.id:
             continue
-        other_card = context.card_file(other)
+        other_card = context.card_file(candidate)
         if other_card is not None and _item_source(other_card) == _item_source(card):
-            name = f"{other_card.header.checkpoint_name} ({other.path.parent.name}/{other.path.name})"
-            matches.append((other.parent != entry.parent, other.place, other.id, clean(name, 120)))
+            name = f"{other_card.header.checkpoint_name} ({candidate.path.parent.name}/{candidate.path.name})"
+            matches.append((candidate.parent != entry.parent, candidate.display_path, candidate.id, clean(name, 120)))
     return [(card_id, name) for _, _, card_id, name in sorted(matches)[:MOST_CHOICES]]
 
 
@@ -118,7 +118,7 @@ def compare_page(context: PageContext, route: PageAddress, links: Links) -> str:
         "compare.html.j2", links, new=new, old=old, names=names, cards=cards, counts=counts, kind=kind,
         card_filter=card_filter, lines=[line(row) for row in rows], n_found=n_found, page=page, n_pages=n_pages,
         hides=any(hides),
-        claim=_claim(context, new, old, cards), trail=context.trail(new, links),
+        claim=_claim(context, new, old, cards), breadcrumbs=context.breadcrumbs(new, links),
         at=lambda **changes: links.to("compare", new.id, **(query | changes)),
         swapped=links.to("compare", old.id, **(query | {"with": new.id, "kind": ""})),
     )  # fmt: skip
@@ -130,7 +130,7 @@ def _rows(
     from agent2.cards.query import CardQueries  # loads duckdb
 
     key = ("pair tables", new.id, new.changed, old.id, old.changed)
-    tables = context.keep(key, lambda: CardQueries([new.path, old.path]))
+    tables = context.cached(key, lambda: CardQueries([new.path, old.path]))
     rows: tuple[tuple[Any, ...], ...] = tables.page(sql, start, PAGE_ROWS, [str(new.path), str(old.path), *values]).rows
     return rows
 
@@ -140,7 +140,7 @@ def _counts(context: PageContext, new: CatalogEntry, old: CatalogEntry) -> Mappi
     parts = ", ".join(f"count(*) filter (where {condition})" for condition in KINDS.values())
     sql = f"select {parts}, count(*) from ({PAIRED})"
     key = ("pair counts", new.id, new.changed, old.id, old.changed)
-    row = context.keep(key, lambda: _rows(context, new, old, sql, ())[0])
+    row = context.cached(key, lambda: _rows(context, new, old, sql, ())[0])
     return dict(zip((*KINDS, ""), row, strict=True))
 
 
@@ -162,5 +162,5 @@ def _claim(context: PageContext, new: CatalogEntry, old: CatalogEntry, cards: Se
         difference = f"{POINTS.estimate(pair.change)} points" if pair is not None else clean(row.why, 300)
         return row.outcome.value, difference
 
-    claim: tuple[str, str] = context.keep(("pair", new.id, new.changed, old.id, old.changed), compare_cards)
+    claim: tuple[str, str] = context.cached(("pair", new.id, new.changed, old.id, old.changed), compare_cards)
     return claim

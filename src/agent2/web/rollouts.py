@@ -33,11 +33,11 @@ from agent2.stats.estimates import wilson
 
 PAGE_ROWS = 50
 OPEN_CARDS = 4
-"""Tables of cards that are kept open at once."""
-KEPT_CARDS = 8
-"""Cards of which the part read last is kept."""
-KEPT_LINES = 8
-"""Conditions whose lines are kept, eight bytes each."""
+"""Tables of cards that are open at the same time."""
+CACHED_CARDS = 8
+"""Cards of which the part read last is cached."""
+CACHED_LINES = 8
+"""Conditions whose lines are cached, eight bytes a line."""
 MAX_TEXT = 20_000
 """Characters of one step of a page."""
 MAX_SAVED_TEXT = 2_000_000
@@ -47,6 +47,10 @@ MAX_QUERY = 200
 LABELS_SHOWN = 30
 MOST_REGRADED = 10_000
 """Rollouts of a card up to which every stored number is computed again for its page."""
+TOKEN_LEVELS = (0.9, 0.5, 0.1, 0.01)
+"""Probabilities below which a token gets the next stronger colour."""
+MAX_TOKENS = 4_000
+"""Of one message."""
 
 SHOWN = {
     "all": "",
@@ -54,7 +58,7 @@ SHOWN = {
     "passed": f"counted >= {PASSES_AT}",
     "missing": "counted is null",
 }
-"""What of a card is listed -> the condition."""
+"""Choice of rollouts -> its SQL condition."""
 ANY_NOTE = "*"
 SORTS = {
     "line": "line",
@@ -76,21 +80,26 @@ TURNS_TEXT = (
     "[json_extract_string(record, '$.rollout.answer'), json_extract_string(record, '$.score.reason'), item_id]), "
     "chr(10))"
 )
-"""All that was said in a rollout, and what its list is searched for."""
+"""SQL of the whole text of a rollout that a search in every turn looks at."""
+
+Key = tuple[object, ...]
+Value = TypeVar("Value")
+NotedRollouts = Sequence[tuple[str, int]]
+"""(item, attempt) of the rollouts with the notes that a filter asks for."""
 
 
 @dataclass(frozen=True, slots=True)
 class CardFilter:
-    """Which rollouts of a card are listed, and in which order; everything of it is in the address of the page."""
+    """Which rollouts of a card are listed and in which order, all of it from the address of the page."""
 
     search: str = ""
-    """In ids, answers and reasons; capitals count only if there are any."""
+    """In ids, answers and reasons; case-sensitive only if it has capitals."""
     everywhere: bool = False
     """Search every turn too."""
     show: str = "all"
     label: str = ""
     note: str = ""
-    """A label that people gave in their notes; `ANY_NOTE`: any note."""
+    """A label of people's notes; `ANY_NOTE`: any note."""
     sort: str = "line"
     is_descending: bool = False
     page: int = 1
@@ -112,7 +121,7 @@ class CardFilter:
 
     def query(self) -> dict[str, str]:
         """For an address; defaults are left out."""
-        told = {
+        parameters = {
             "q": self.search,
             "in": "turns" if self.everywhere else "",
             "show": self.show if self.show != "all" else "",
@@ -122,10 +131,10 @@ class CardFilter:
             "order": "desc" if self.is_descending else "",
             "page": str(self.page) if self.page > 1 else "",
         }
-        return {name: value for name, value in told.items() if value}
+        return {name: value for name, value in parameters.items() if value}
 
     def condition(self, *, is_hidden: bool, noted: Sequence[tuple[str, int]] = ()) -> tuple[str, list[str]]:
-        """The WHERE of a statement, and the values of its marks. noted: item and attempt of the notes asked for."""
+        """The WHERE clause, and the values of its placeholders. noted: of the rollouts with the notes of `note`."""
         conditions, values = [SHOWN[self.show]] if SHOWN[self.show] else [], []
         if self.note:
             conditions.append(f"concat(item_id, '#', attempt) in ({', '.join('?' * len(noted))})" if noted else "false")
@@ -136,9 +145,9 @@ class CardFilter:
         if self.search:
             exact = self.search != self.search.lower()
             if self.everywhere and not is_hidden:
-                # The stored text first, which is fast; keys and numbers of a record do not count as a match.
-                told = msgspec.json.encode(self.search).decode()[1:-1]
-                columns = {"record": told, TURNS_TEXT: self.search}
+                # the stored JSON first, which is fast; then the texts, since keys and numbers are no match
+                encoded = msgspec.json.encode(self.search).decode()[1:-1]
+                columns = {"record": encoded, TURNS_TEXT: self.search}
             else:
                 columns = dict.fromkeys(("item_id",) if is_hidden else ("item_id", "answer", "reason"), self.search)
             parts = [f"contains({name if exact else f'lower({name})'}, ?)" for name in columns]
@@ -158,7 +167,7 @@ class RolloutLine:
     """pass, fail or unknown."""
     score: str
     notes: str
-    """How it ended, where that is worth a word, and its labels."""
+    """Unusual ends, faults and labels."""
     n_turns: int
     tokens: str
     seconds: float
@@ -172,19 +181,15 @@ class CardListing:
 
     lines: tuple[RolloutLine, ...]
     n_found: int
-    """Rollouts that the filter lets through; of an open card those that have finished."""
+    """Rollouts that match the filter; of an open card those that have finished."""
     n_pages: int
     has_filters: bool
     labels: tuple[tuple[str, int], ...]
-    """Classes of bad cases and how often each was given, the most frequent first."""
-
-
-Key = tuple[object, ...]
-Made = TypeVar("Made")
+    """Labels of bad cases and how often each was given, the most frequent first."""
 
 
 class CardTables:
-    """The cards that were looked at last, open for queries; safe to use from several threads."""
+    """The cards that were viewed last, open for queries; safe to use from several threads."""
 
     def __init__(self) -> None:
         self._open: OrderedDict[Key, Any] = OrderedDict()
@@ -194,49 +199,49 @@ class CardTables:
         self._problems: OrderedDict[Key, tuple[str, ...]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def _keep(
-        self, kept: OrderedDict[Key, Made], most: int, make: Callable[[], Made], path: Path, *more: object
-    ) -> Made:
-        """The value of `make` for a card as it is now; the ones asked for last are kept."""
+    def _cached(
+        self, cache: OrderedDict[Key, Value], limit: int, make: Callable[[], Value], path: Path, *more: object
+    ) -> Value:
+        """The value of `make` for the current state of a card; the `limit` values used last are cached."""
         key = (path, _changed_ns(path), *more)
         with self._lock:
-            if key in kept:
-                kept.move_to_end(key)
-                return kept[key]
-        made = make()
+            if key in cache:
+                cache.move_to_end(key)
+                return cache[key]
+        value = make()
         with self._lock:
-            kept[key] = made
-            while len(kept) > most:
-                kept.popitem(last=False)  # closed when the last query over it has ended
-        return made
+            cache[key] = value
+            while len(cache) > limit:
+                cache.popitem(last=False)  # closed when the last query over it has ended
+        return value
 
     def pages(self, path: Path) -> CardPages:
         """The rollouts of a card. Raises CardError if there is none."""
-        return self._keep(self._pages, KEPT_CARDS, lambda: CardPages(path), path)
+        return self._cached(self._pages, CACHED_CARDS, lambda: CardPages(path), path)
 
     def lines(self, path: Path, condition: str, parameters: Sequence[str] = ()) -> NDArray[np.int64]:
         """Lines, ascending, of a closed card's rollouts that meet a condition. Raises as `rows`."""
 
-        def found() -> NDArray[np.int64]:
+        def matching() -> NDArray[np.int64]:
             lines: NDArray[np.int64] = self._queries(path).lines(condition, parameters)
             return lines
 
-        return self._keep(self._lines, KEPT_LINES, found, path, condition, *parameters)
+        return self._cached(self._lines, CACHED_LINES, matching, path, condition, *parameters)
 
     def rows(
         self, path: Path, sql: str, parameters: Sequence[str] = (), start: int = 0, n: int = PAGE_ROWS
     ) -> tuple[tuple[Any, ...], ...]:
         """Rows of a query over one closed card. Raises CardError for a damaged card, ConfigError for a bad query."""
-        found: tuple[tuple[Any, ...], ...] = self._queries(path).page(sql, start, n, parameters).rows
-        return found
+        rows: tuple[tuple[Any, ...], ...] = self._queries(path).page(sql, start, n, parameters).rows
+        return rows
 
     def counts(self, path: Path, sql: str, parameters: Sequence[str] = ()) -> tuple[tuple[Any, ...], ...]:
-        """As `rows`, for what is asked again and again while the card does not change."""
-        return self._keep(self._counts, 256, lambda: self.rows(path, sql, parameters), path, sql, *parameters)
+        """As `rows`, cached for queries that are repeated while the card does not change."""
+        return self._cached(self._counts, 256, lambda: self.rows(path, sql, parameters), path, sql, *parameters)
 
     def problems(self, path: Path, card: CardFile) -> tuple[str, ...]:
-        """What is stored about a closed card and is not what its rollouts give, a sentence each."""
-        return self._keep(self._problems, 256, lambda: tuple(self._find_problems(path, card)), path)
+        """Where stored numbers of a closed card differ from those that its rollouts give, a sentence each."""
+        return self._cached(self._problems, 256, lambda: tuple(self._find_problems(path, card)), path)
 
     def _find_problems(self, path: Path, card: CardFile) -> Iterator[str]:
         try:
@@ -255,34 +260,34 @@ class CardTables:
 
         Of a large card those that its page shows; the interval only where every item passed or failed.
         """
-        told = card.summary
-        if told is None:
+        stored_summary = card.summary
+        if stored_summary is None:
             return ["all (the card has none)"]
         if _n_rollouts(card) <= MOST_REGRADED:
             return regrade(path).differs_from_stored
         sums = "count(*), count(counted), avg(counted), sum(counted), bool_and(counted in (0, 1)), max(attempt)"
         ((n, n_scored, mean, n_passed, is_binary, last),) = self.rows(path, f"select {sums} from rollouts")
-        found = {"n_rollouts": n, "n_missing": n - n_scored}
+        computed = {"n_rollouts": n, "n_missing": n - n_scored}
         rule = card.header.reporting
         if last == 0 and n_scored:
-            found |= {"n_items": n_scored, "value": mean}
+            computed |= {"n_items": n_scored, "value": mean}
             if is_binary:
                 interval = wilson(int(n_passed), n_scored, rule.confidence).interval
-                found |= {"low": interval[0], "high": interval[1]}
+                computed |= {"low": interval[0], "high": interval[1]}
         elif rule.over_attempts == "mean":
-            by_item = "select avg(counted) one from rollouts group by item_id"
-            ((n_items, mean),) = self.rows(path, f"select count(one), avg(one) from ({by_item})")
-            found |= {"n_items": n_items, "value": mean}
+            by_item = "select avg(counted) mean from rollouts group by item_id"
+            ((n_items, mean),) = self.rows(path, f"select count(mean), avg(mean) from ({by_item})")
+            computed |= {"n_items": n_items, "value": mean}
         return [
-            name for name, value in found.items()
-            if ((stored := getattr(told, name)) is None) != (value is None)
+            name for name, value in computed.items()
+            if ((stored := getattr(stored_summary, name)) is None) != (value is None)
             or (stored is not None and abs(stored - value) > TOLERANCE)
         ]  # fmt: skip
 
     def _queries(self, path: Path) -> Any:
         from agent2.cards.query import CardQueries  # loads duckdb
 
-        return self._keep(self._open, OPEN_CARDS, lambda: CardQueries([path]), path)
+        return self._cached(self._open, OPEN_CARDS, lambda: CardQueries([path]), path)
 
 
 def _changed_ns(path: Path) -> int:
@@ -293,32 +298,28 @@ def _changed_ns(path: Path) -> int:
 
 
 def is_hidden_card(card: CardFile) -> bool:
-    """Whether the card's items are of a split that nobody may see."""
+    """Whether the card's items are of a hidden split."""
     return card.header.protocol.split in HIDDEN_SPLITS
 
 
-Noted = Sequence[tuple[str, int]]
-"""Item and attempt of the rollouts with the notes that a filter asks for."""
-
-
 def list_card(
-    tables: CardTables, path: Path, card: CardFile, wanted: CardFilter, *, hides: bool, noted: Noted = ()
+    tables: CardTables, path: Path, card: CardFile, card_filter: CardFilter, *, hides: bool, noted: NotedRollouts = ()
 ) -> CardListing:
-    """A page of a card. hides: texts are left out. Raises CardError for a damaged card."""
+    """One page of a card's list. hides: texts are left out. Raises CardError for a damaged card."""
     if card.state == "open":
-        return _list_open(path, card, wanted, hides=hides)
-    where, values = wanted.condition(is_hidden=hides, noted=noted)
+        return _list_open(path, card, card_filter, hides=hides)
+    where, values = card_filter.condition(is_hidden=hides, noted=noted)
     total = tables.counts(path, f"select count(*) from rollouts {where}", values)[0][0]
     n_pages = max(1, -(-total // PAGE_ROWS))
-    page = min(wanted.page, n_pages)
-    order = "desc" if wanted.is_descending else "asc"
+    page = min(card_filter.page, n_pages)
+    order = "desc" if card_filter.is_descending else "asc"
     sql = (
-        f"select {', '.join(COLUMNS)} from rollouts {where} order by {SORTS[wanted.sort]} {order} nulls last, line"
-        if wanted.sort != "line"
+        f"select {', '.join(COLUMNS)} from rollouts {where} order by {SORTS[card_filter.sort]} {order} nulls last, line"
+        if card_filter.sort != "line"
         else f"select {', '.join(COLUMNS)} from rollouts {where} order by line {order}"
     )
     start = (page - 1) * PAGE_ROWS
-    if not where and wanted.sort == "line" and not wanted.is_descending:
+    if not where and card_filter.sort == "line" and not card_filter.is_descending:
         between = f"line between {start} and {start + PAGE_ROWS - 1}"  # reads one row group, where an offset reads all
         sql = f"select {', '.join(COLUMNS)} from rollouts where {between} order by line"
         start = 0
@@ -332,10 +333,10 @@ def list_card(
     return CardListing(lines, total, n_pages, True, tuple((str(name), int(n)) for name, n in labels))
 
 
-def _list_open(path: Path, card: CardFile, wanted: CardFilter, *, hides: bool) -> CardListing:
+def _list_open(path: Path, card: CardFile, card_filter: CardFilter, *, hides: bool) -> CardListing:
     n_found = sum(1 for _ in card_folder.open_lines(path))
     n_pages = max(1, -(-n_found // PAGE_ROWS))
-    start = (min(wanted.page, n_pages) - 1) * PAGE_ROWS
+    start = (min(card_filter.page, n_pages) - 1) * PAGE_ROWS
     lines = []
     for number, record in enumerate(read_page(path, start, PAGE_ROWS), start=start):
         rollout, score, usage = record.rollout, record.score, record.rollout.usage
@@ -352,7 +353,7 @@ def _list_open(path: Path, card: CardFile, wanted: CardFilter, *, hides: bool) -
 
 
 def verdict_of(counted: float | None) -> str:
-    """A score as a verdict's word."""
+    """pass, fail or unknown."""
     return "unknown" if counted is None else "pass" if counted >= PASSES_AT else "fail"
 
 
@@ -383,48 +384,42 @@ class TokenMark:
     text: str
     level: int
     """0: near certain, to 4: below 1%; decides its colour."""
-    words: str
+    tooltip: str
     """Its log-probability and its id."""
 
 
-TOKEN_LEVELS = (0.9, 0.5, 0.1, 0.01)
-"""Probabilities at which a token gets a stronger colour."""
-MAX_TOKENS = 4_000
-"""Of one message."""
-
-
 def token_marks(turn: Turn) -> tuple[tuple[TokenMark, ...], str]:
-    """The tokens of a message with what they are coloured by, and a summary; empty where the card keeps none."""
+    """The tokens of a message with their colour levels, and a summary; empty where the card has none."""
     if isinstance(turn.tokens, msgspec.UnsetType) or not turn.tokens:
         return (), ""
     logprobs = [token.logprob for token in turn.tokens]
     marks = []
     for token in turn.tokens[:MAX_TOKENS]:
         chance = math.exp(min(token.logprob, 0.0))
-        words = f"{token.logprob:.3f} ({100 * chance:.3g}%), id {token.id}"
-        marks.append(TokenMark(clean_piece(token.text), sum(chance < level for level in TOKEN_LEVELS), words))
-    least = math.exp(min(0.0, min(logprobs)))
-    told = f"{counted(len(logprobs), 'token')}, mean log-probability {sum(logprobs) / len(logprobs):.3f}"
+        tooltip = f"{token.logprob:.3f} ({100 * chance:.3g}%), id {token.id}"
+        marks.append(TokenMark(clean_piece(token.text), sum(chance < level for level in TOKEN_LEVELS), tooltip))
+    lowest = math.exp(min(0.0, min(logprobs)))
+    summary = f"{counted(len(logprobs), 'token')}, mean log-probability {sum(logprobs) / len(logprobs):.3f}"
     more = f"; the first {MAX_TOKENS:,} are shown" if len(logprobs) > MAX_TOKENS else ""
-    return tuple(marks), f"{told}, the least likely one {100 * least:.3g}%{more}"
+    return tuple(marks), f"{summary}, the least likely one {100 * lowest:.3g}%{more}"
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutStep:
-    """One thing that was said."""
+    """One message of a rollout."""
 
     anchor: str
-    """Of the address: `p1` a message of the prompt, `t3` the model's third message, `t3-reply` the world's reply."""
+    """`p1`: a message of the prompt, `t3`: the model's third message, `t3-reply`: the environment's reply to it."""
     role: str
     """prompt, model or environment; decides what a toggle hides."""
     title: str
     text: str
     detail: str = ""
-    """Tokens, and how it ended."""
-    tokens: Sequence["TokenMark"] = ()
-    """Where the card keeps them."""
+    """Token counts, whether it was cut off, and its tool calls."""
+    tokens: Sequence[TokenMark] = ()
+    """Empty where the card has none."""
     token_words: str = ""
-    """How sure the model was of them, in words."""
+    """Summary of their probabilities."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -444,11 +439,11 @@ class RolloutView:
     state: str
     is_hidden: bool
     hides: bool
-    """What was said is left out; `turns` is empty then."""
+    """Texts are left out; `turns` is empty then."""
 
 
-def view_rollout(record: ScoredRollout, card: CardFile, *, hides: bool, most: int = MAX_TEXT) -> RolloutView:
-    """A rollout in words. hides: its texts are left out. most: characters of each step."""
+def view_rollout(record: ScoredRollout, card: CardFile, *, hides: bool, max_characters: int = MAX_TEXT) -> RolloutView:
+    """A rollout as the page shows it. hides: its texts are left out. max_characters: of each step."""
     rollout, score, usage = record.rollout, record.score, record.rollout.usage
     value = counted_value(record, card.header.reporting)
     facts = {
@@ -467,7 +462,9 @@ def view_rollout(record: ScoredRollout, card: CardFile, *, hides: bool, most: in
     if hides:
         facts |= {"how it ended": rollout.status.value.replace("_", " "), "final answer as read": ""}
     prompt = [
-        RolloutStep(f"p{number}", "prompt", f"prompt: {clean(message.role, 40)}", clean_lines(message.content, most))
+        RolloutStep(
+            f"p{number}", "prompt", f"prompt: {clean(message.role, 40)}", clean_lines(message.content, max_characters)
+        )
         for number, message in enumerate(rollout.prompt, start=1)
     ]
     turns = []
@@ -476,11 +473,11 @@ def view_rollout(record: ScoredRollout, card: CardFile, *, hides: bool, most: in
         detail = f"{turn.prompt_tokens:,} + {turn.completion_tokens:,} tokens{cut}"
         calls = [clean(call.name, 60) for call in read_message(turn.action[:MAX_TEXT]).calls]
         detail += f"; calls {', '.join(calls)}" if calls else ""
-        said, title = clean_lines(turn.action, most), f"turn {number}: model"
-        steps = [RolloutStep(f"t{number}", "model", title, said, detail, *token_marks(turn))]
+        text, title = clean_lines(turn.action, max_characters), f"turn {number}: model"
+        steps = [RolloutStep(f"t{number}", "model", title, text, detail, *token_marks(turn))]
         if turn.observation is not None:
-            said = clean_lines(turn.observation, most)
-            steps.append(RolloutStep(f"t{number}-reply", "environment", f"turn {number}: environment", said))
+            text = clean_lines(turn.observation, max_characters)
+            steps.append(RolloutStep(f"t{number}-reply", "environment", f"turn {number}: environment", text))
         turns.append(tuple(steps))
     state = "\n".join(f"{key}: {canonical_json(value).decode()}" for key, value in rollout.state.items())
     view = RolloutView(
@@ -489,7 +486,7 @@ def view_rollout(record: ScoredRollout, card: CardFile, *, hides: bool, most: in
         verdict=verdict_of(value),
         score="missing" if value is None else f"{value:g}",
         reason=clean(score.reason, 1000),
-        facts=tuple((name, words) for name, words in facts.items() if words),
+        facts=tuple((name, text) for name, text in facts.items() if text),
         labels=tuple(clean(label, 80) for label in score.labels),
         prompt=tuple(prompt),
         turns=tuple(turns),
@@ -501,7 +498,14 @@ def view_rollout(record: ScoredRollout, card: CardFile, *, hides: bool, most: in
 
 
 def neighbours(
-    tables: CardTables, path: Path, card: CardFile, line: int, wanted: CardFilter, *, hides: bool, noted: Noted = ()
+    tables: CardTables,
+    path: Path,
+    card: CardFile,
+    line: int,
+    card_filter: CardFilter,
+    *,
+    hides: bool,
+    noted: NotedRollouts = (),
 ) -> dict[str, int | None]:
     """Lines of the rollouts before and after one in the list of the filter, and of the failures around it.
 
@@ -516,15 +520,15 @@ def neighbours(
             "previous_failure": None,
             "next_failure": None,
         }
-    where, values = wanted.condition(is_hidden=hides, noted=noted)
+    where, values = card_filter.condition(is_hidden=hides, noted=noted)
     failed = tables.lines(path, f"counted is null or counted < {PASSES_AT}")
     listed = tables.lines(path, where.removeprefix("where "), values) if where else np.arange(_n_rollouts(card))
-    found: dict[str, int | None] = {}
+    lines_around: dict[str, int | None] = {}
     for name, lines in (("", listed), ("_failure", failed)):
         before, after = np.searchsorted(lines, line, "left"), np.searchsorted(lines, line, "right")
-        found[f"previous{name}"] = int(lines[before - 1]) if before else None
-        found[f"next{name}"] = int(lines[after]) if after < len(lines) else None
-    return found
+        lines_around[f"previous{name}"] = int(lines[before - 1]) if before else None
+        lines_around[f"next{name}"] = int(lines[after]) if after < len(lines) else None
+    return lines_around
 
 
 def _n_rollouts(card: CardFile) -> int:

@@ -55,8 +55,8 @@ def search_page(context: PageContext, route: PageAddress, links: Links) -> str:
         requested.search, everywhere=requested.everywhere, show=requested.show, page=requested.page
     )
     entries = sorted(
-        (entry for entry in context.catalog.findings().entries.values() if entry.kind is EntryKind.CARD),
-        key=lambda entry: (-entry.changed, entry.place),
+        (entry for entry in context.catalog.scan().entries.values() if entry.kind is EntryKind.CARD),
+        key=lambda entry: (-entry.changed, entry.display_path),
     )
     cards = {entry.id: card for entry in entries if (card := context.card_file(entry)) and card.state == "closed"}
     closed = [entry for entry in entries if entry.id in cards]
@@ -66,7 +66,7 @@ def search_page(context: PageContext, route: PageAddress, links: Links) -> str:
     sections: list[CardMatches] = []
     if card_filter.search:
         found_hits = _everywhere(context, searched, card_filter, problems)
-        counts = sorted(found_hits, key=lambda hits: (-hits.n, hits.entry.place))
+        counts = sorted(found_hits, key=lambda hits: (-hits.n, hits.entry.display_path))
     n_pages = max(1, -(-len(counts) // CARDS_SHOWN))
     page = min(card_filter.page, n_pages)
     hits_on_page = counts[(page - 1) * CARDS_SHOWN : page * CARDS_SHOWN]
@@ -102,7 +102,7 @@ def _everywhere(
             try:
                 hits += _counts(context, [entry], card_filter)
             except Agent2Error as error:
-                problems.append(f"{entry.place}: {clean(error, 300)}")
+                problems.append(f"{entry.display_path}: {clean(error, 300)}")
         return hits
 
 
@@ -111,7 +111,7 @@ def _queries(context: PageContext, entries: Sequence[CatalogEntry]) -> Any:
     from agent2.cards.query import CardQueries  # loads duckdb
 
     key = ("tables", *((entry.id, entry.changed) for entry in entries))
-    return context.keep(key, lambda: CardQueries([entry.path for entry in entries]))
+    return context.cached(key, lambda: CardQueries([entry.path for entry in entries]))
 
 
 def _counts(context: PageContext, entries: Sequence[CatalogEntry], card_filter: CardFilter) -> list[CardHits]:
@@ -126,7 +126,7 @@ def _counts(context: PageContext, entries: Sequence[CatalogEntry], card_filter: 
     sql = f"select card, count(*), min(line, {LINES_SHOWN}) from rollouts {where} group by card"
     key = ("search", sql, *values, *((entry.id, entry.changed) for entry in entries))
     tables = _queries(context, entries)
-    rows = context.keep(key, lambda: tables.page(sql, 0, len(entries), values).rows)
+    rows = context.cached(key, lambda: tables.page(sql, 0, len(entries), values).rows)
     by_path = {str(entry.path): entry for entry in entries}
     return [CardHits(by_path[card], int(n), lines, tables) for card, n, lines in rows]
 

@@ -1,8 +1,8 @@
-"""The server behind `agent2 view`: reads a folder and shows it; it writes nothing but notes of people.
+"""The server of `agent2 view`: shows the results in a folder, and writes nothing but people's notes and spot checks.
 
-Promises: bound to loopback unless told otherwise, and then only for those who have the token; a request under another
-name of the host is refused, so that no web page elsewhere can read results through a browser; every answer forbids
-scripts but the app's own. Live updates send only what is new.
+Promises: bound to loopback by default; on other addresses readers need a token; a request under another host name is
+refused, so that no web page elsewhere can read results through a browser; every answer forbids scripts except the
+app's own. Live updates send only what is new.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from agent2.errors import Agent2Error, ConfigError
 from agent2.web.catalog import Catalog, CatalogEntry, EntryKind, EntryState, EntrySummary
 from agent2.web.computed import load_libraries
 from agent2.web.judging import rate
-from agent2.web.page import LiveLinks, NoSuchPageError, PageAddress, Unreadable
+from agent2.web.page import LiveLinks, NoSuchPageError, PageAddress, UnreadableResultError
 from agent2.web.site import ASSETS, Site, read_asset
 from agent2.web.trials import event_words, log_after, submission_words
 
@@ -51,16 +51,18 @@ HEADERS = {
     "cache-control": "no-store",
 }
 POLL_S = 1.0
-"""Between two looks at the files of a running trial."""
+"""Between two polls of the files of a running trial."""
 MOST_STREAMS = 64
 LIBRARIES_AFTER_S = 1.5
-"""After the start, so that the first page does not wait for what only later ones use."""
+"""Until libraries of later pages are imported, so that the first page does not wait for them."""
+MAX_NOTE, MAX_RATINGS = 50_000, 4_000_000
+"""Bytes of a form."""
 
 AsgiScope = MutableMapping[str, Any]
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the address."""
+    """Whether only this machine can reach the address."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -69,25 +71,26 @@ def is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ReaderGuard:
-    """Whom the server answers."""
+    """Decides which requests are answered."""
 
     host: str
-    """The address that it is bound to."""
+    """The address that the server is bound to."""
     token: str | None
-    """None: everybody who reaches it."""
+    """None: every request that reaches the server."""
 
     def refusal(self, scope: AsgiScope) -> tuple[int, str] | None:
         """Status and reason, unless the request may be answered."""
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        # DNS rebinding: a page elsewhere may have its own name resolve to this machine
         if is_loopback(self.host) and not is_loopback(_name_of(headers.get("host", ""))):
             return 421, "this server answers under its own address only"
         if self.token is None or hmac.compare_digest(_cookie(headers).encode(), self.token.encode()):
             return None
         return 403, "open the address that `agent2 view` printed, with its token"
 
-    def accepts(self, given: str) -> bool:
-        """Whether a token in an address is the one."""
-        return self.token is not None and hmac.compare_digest(given.encode(), self.token.encode())
+    def accepts(self, token: str) -> bool:
+        """Whether this is the server's token."""
+        return self.token is not None and hmac.compare_digest(token.encode(), self.token.encode())
 
 
 def _name_of(host: str) -> str:
@@ -97,10 +100,10 @@ def _name_of(host: str) -> str:
 
 def _cookie(headers: dict[str, str]) -> str:
     try:
-        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+        cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
     except CookieError:
         return ""
-    return found.value if found is not None else ""
+    return cookie.value if cookie is not None else ""
 
 
 class GuardedApp:
@@ -117,14 +120,14 @@ class GuardedApp:
 
         async def send_with_headers(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                own = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-                message = {**message, "headers": [*message.get("headers", []), *own]}
+                added = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+                message = {**message, "headers": [*message.get("headers", []), *added]}
             await send(message)
 
-        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
+        token = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
         refused = self._guard.refusal(scope)
-        if refused is not None and refused[0] == 403 and self._guard.accepts(given):
-            cookie = f"{COOKIE}={given}; HttpOnly; SameSite=Strict; Path=/"
+        if refused is not None and refused[0] == 403 and self._guard.accepts(token):
+            cookie = f"{COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/"
             answer = Response(status_code=303, headers={"location": "/", "set-cookie": cookie})
         elif refused is not None:
             answer = HTMLResponse(f"<!doctype html><title>refused</title><p>{html.escape(refused[1])}", refused[0])
@@ -139,8 +142,8 @@ def make_view_app(site: Site, guard: ReaderGuard) -> GuardedApp:
     links = LiveLinks()
     streams = asyncio.Semaphore(MOST_STREAMS)
 
-    def not_found(words: object) -> Response:
-        return HTMLResponse(site.problem("Not found", str(words), links), 404)
+    def not_found(reason: object) -> Response:
+        return HTMLResponse(site.problem("Not found", str(reason), links), 404)
 
     def page(request: Request) -> Response:
         query = dict(request.query_params)
@@ -149,7 +152,7 @@ def make_view_app(site: Site, guard: ReaderGuard) -> GuardedApp:
             return HTMLResponse(site.html(route, LiveLinks(route)))
         except NoSuchPageError as error:
             return not_found(error)
-        except Unreadable as error:
+        except UnreadableResultError as error:
             return HTMLResponse(site.problem("This cannot be shown", str(error), links), 422)
 
     def asset(request: Request) -> Response:
@@ -177,42 +180,44 @@ def make_view_app(site: Site, guard: ReaderGuard) -> GuardedApp:
     async def add_note(request: Request) -> Response:
         route = PageAddress("rollout", **request.path_params, query=dict(request.query_params))
 
-        def add(given: dict[str, str]) -> Response:
-            turn = site.add_note(route, given)
-            return _see(links.to("rollout", route.id, route.part, **route.query) + f"#{turn or 'notes'}")
+        def add(form: dict[str, str]) -> Response:
+            turn = site.add_note(route, form)
+            return _redirect(links.to("rollout", route.id, route.part, **route.query) + f"#{turn or 'notes'}")
 
         return await _saved(request, site, MAX_NOTE, add)
 
     async def keep_ratings(request: Request) -> Response:
         route = PageAddress("spotcheck", **request.path_params)
 
-        def keep(given: dict[str, str]) -> Response:
-            again = rate(site, route, given)
-            return _see(links.to("spotcheck", route.id, "agreement")) if again is None else HTMLResponse(again, 422)
+        def save(form: dict[str, str]) -> Response:
+            refused_form = rate(site, route, form)
+            if refused_form is not None:
+                return HTMLResponse(refused_form, 422)
+            return _redirect(links.to("spotcheck", route.id, "agreement"))
 
-        return await _saved(request, site, MAX_RATINGS, keep)
+        return await _saved(request, site, MAX_RATINGS, save)
 
     async def live_home(request: Request) -> Response:
         return _stream(streams, lambda: _list_news(site.states, request, only_running=True))
 
     async def live_list(request: Request) -> Response:
         kind = EntryKind(request.url.path.split("/")[2])
-        found = site.catalog.get(request.path_params["id"], kind)
-        if found is None:
+        entry = site.catalog.get(request.path_params["id"], kind)
+        if entry is None:
             return not_found(f"there is no such {kind.value}")
         parts = EntryKind.CARD if kind is EntryKind.EVALUATION else EntryKind.TRIAL
 
-        def listed() -> list[EntrySummary]:
-            return [site.catalog.summary(one) for one in (found, *site.catalog.children(found, parts))]
+        def summaries() -> list[EntrySummary]:
+            return [site.catalog.summary(member) for member in (entry, *site.catalog.children(entry, parts))]
 
-        return _stream(streams, lambda: _list_news(listed, request))
+        return _stream(streams, lambda: _list_news(summaries, request))
 
     async def live_trial(request: Request) -> Response:
-        found = site.catalog.get(request.path_params["id"], EntryKind.TRIAL)
-        if found is None:
+        entry = site.catalog.get(request.path_params["id"], EntryKind.TRIAL)
+        if entry is None:
             return not_found("there is no such trial")
-        after, log = (_place(request.query_params.get(name, "")) for name in ("after", "log"))
-        return _stream(streams, lambda: _trial_news(site, found, after, log, request))
+        after, log = (_byte_offset(request.query_params.get(name, "")) for name in ("after", "log"))
+        return _stream(streams, lambda: _trial_news(site, entry, after, log, request))
 
     app = Starlette(
         routes=[
@@ -236,37 +241,33 @@ def make_view_app(site: Site, guard: ReaderGuard) -> GuardedApp:
     return GuardedApp(app, guard)
 
 
-MAX_NOTE, MAX_RATINGS = 50_000, 4_000_000
-"""Bytes of a form."""
-
-
-def _see(address: str) -> Response:
+def _redirect(address: str) -> Response:
     return Response(status_code=303, headers={"location": address})
 
 
-async def _saved(request: Request, site: Site, most: int, save: Callable[[dict[str, str]], Response]) -> Response:
-    """What `save` answers to the fields of a form; the reason where nothing was saved. most: bytes of the form."""
-    body = await _small_body(request, most)
+async def _saved(request: Request, site: Site, max_bytes: int, save: Callable[[dict[str, str]], Response]) -> Response:
+    """The answer of `save` to the fields of a form, or the reason why nothing was saved. max_bytes: of the form."""
+    body = await _small_body(request, max_bytes)
     links = LiveLinks()
     if body is None or not is_own_form(request.headers.get("sec-fetch-site"), request.headers.get("origin")):
-        words = f"forms are taken from this app's own pages only, up to {most:,} bytes"
-        return HTMLResponse(site.problem("Not saved", words, links), 403)
-    given = {name: values[0] for name, values in parse_qs(body, errors="replace").items()}
+        reason = f"forms are taken from this app's own pages only, up to {max_bytes:,} bytes"
+        return HTMLResponse(site.problem("Not saved", reason, links), 403)
+    form = {name: values[0] for name, values in parse_qs(body, errors="replace").items()}
     try:
-        return await asyncio.to_thread(save, given)
+        return await asyncio.to_thread(save, form)
     except NoSuchPageError as error:
         return HTMLResponse(site.problem("Not found", str(error), links), 404)
     except (Agent2Error, OSError) as error:
-        written = "\n".join(value for name, value in given.items() if name in ("label", "author", "comment"))
+        written = "\n".join(value for name, value in form.items() if name in ("label", "author", "comment"))
         return HTMLResponse(site.problem("Not saved", str(error), links, written), 422)
 
 
-async def _small_body(request: Request, most: int) -> str | None:
-    """The body of a form; None for one that is too long, or no text."""
+async def _small_body(request: Request, max_bytes: int) -> str | None:
+    """The body of a form; None if it is too long or not ASCII, as an encoded form is."""
     data = b""
     async for piece in request.stream():
         data += piece
-        if len(data) > most:
+        if len(data) > max_bytes:
             return None
     try:
         return data.decode("ascii")
@@ -275,9 +276,10 @@ async def _small_body(request: Request, most: int) -> str | None:
 
 
 def is_own_form(site: str | None, origin: str | None) -> bool:
-    """Whether a form was sent by a page of this server, or by a program: another web page's is refused.
+    """Whether a form was sent by a page of this server or by a program, not by another web page.
 
-    site: `Sec-Fetch-Site`, which browsers send and no page can change. An `Origin` alone is that of an old browser.
+    site: the header `Sec-Fetch-Site`, which browsers send and no page can change. A request with `Origin` alone comes
+    from an old browser and is refused.
     """
     return site == "same-origin" if site is not None else origin is None
 
@@ -287,13 +289,13 @@ def _stream(streams: asyncio.Semaphore, news: Callable[[], AsyncIterator[str]]) 
     if streams.locked():
         return Response("too many live pages are open; close some", 503)
 
-    async def told() -> AsyncIterator[str]:
+    async def events() -> AsyncIterator[str]:
         async with streams:
             yield "retry: 3000\n\n"
-            async for piece in news():
-                yield piece
+            async for event in news():
+                yield event
 
-    return StreamingResponse(told(), media_type="text/event-stream")
+    return StreamingResponse(events(), media_type="text/event-stream")
 
 
 def _event(name: str, **fields: object) -> str:
@@ -301,71 +303,76 @@ def _event(name: str, **fields: object) -> str:
 
 
 async def _list_news(
-    listed: Callable[[], list[EntrySummary]], request: Request, *, only_running: bool = False
+    list_summaries: Callable[[], list[EntrySummary]], request: Request, *, only_running: bool = False
 ) -> AsyncIterator[str]:
-    """Words of the results of a list that have changed, and an event as soon as one appears or changes its state.
+    """Changed messages of the results of a list; ends with `changed` when one appears or changes its state.
 
-    only_running: words of others are not told.
+    only_running: messages of running results only.
     """
 
     def look() -> tuple[list[tuple[str, str]], dict[str, str]]:
-        found = listed()
-        words = {one.entry.id: one.words for one in found if not only_running or one.state is EntryState.RUNNING}
-        return sorted((one.entry.id, one.state.value) for one in found), words
+        summaries = list_summaries()
+        messages = {
+            summary.entry.id: summary.message
+            for summary in summaries
+            if not only_running or summary.state is EntryState.RUNNING
+        }
+        return sorted((summary.entry.id, summary.state.value) for summary in summaries), messages
 
-    states, known = await asyncio.to_thread(look)
+    states, sent = await asyncio.to_thread(look)
     while not await request.is_disconnected():
         await asyncio.sleep(2 * POLL_S)
-        now, words = await asyncio.to_thread(look)
+        now, messages = await asyncio.to_thread(look)
         if now != states:
             yield _event("changed")
             return
-        for key, told in words.items():
-            if known.get(key) != told:
-                known[key] = told
-                yield _event("row", list="", words=told, key=key)
+        for key, message in messages.items():
+            if sent.get(key) != message:
+                sent[key] = message
+                yield _event("row", list="", text=message, key=key)
 
 
 async def _trial_news(site: Site, entry: CatalogEntry, after: int, log: int, request: Request) -> AsyncIterator[str]:
-    """New events of a trial's log, lines of its agent's, submissions that are new or have changed, and the end."""
+    """New events of a trial's log, new lines of the agent's log, changed submissions; ends with `changed`."""
     paths = TrialPaths(entry.path)
-    known: dict[str, str] = {}
+    sent: dict[str, str] = {}
     first = site.catalog.summary(entry)
-    words = first.words
+    message = first.message
     while not await request.is_disconnected():
         rows, after = await asyncio.to_thread(_rows_after, paths.trial_log, after)
         for row in rows:
-            yield _event("row", list="event", words=event_words(row), key="")
-        for key, told in (await asyncio.to_thread(_submission_lines, paths)).items():
-            if known.get(key) != told:
-                known[key] = told
-                yield _event("row", list="submission", words=told, key=key)
+            yield _event("row", list="event", text=event_words(row), key="")
+        for key, submission in (await asyncio.to_thread(_submission_lines, paths)).items():
+            if sent.get(key) != submission:
+                sent[key] = submission
+                yield _event("row", list="submission", text=submission, key=key)
         text, log = await asyncio.to_thread(log_after, paths.agent_log, log)
         if text:
-            yield _event("text", list="log", words=text)
+            yield _event("text", list="log", text=text)
         now = await asyncio.to_thread(site.catalog.summary, entry)
         if now.state is not first.state:
             yield _event("changed")
             return
-        if now.words != words:
-            words = now.words
-            yield _event("row", list="", words=words, key=entry.id)
+        if now.message != message:
+            message = now.message
+            yield _event("row", list="", text=message, key=entry.id)
         await asyncio.sleep(POLL_S)
 
 
-def _place(text: str) -> int:
-    """A byte of a file, of an address; the first one for anything else."""
+def _byte_offset(text: str) -> int:
+    """A byte offset from an address; 0 for anything else."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
 
 
-def _rows_after(path: Path, place: int) -> tuple[list[dict[str, Any]], int]:
-    """The whole lines of a log from a byte on, and the byte after them."""
+def _rows_after(path: Path, offset: int) -> tuple[list[dict[str, Any]], int]:
+    """The whole lines of a log from a byte offset on, and the offset after them."""
     try:
         with path.open("rb") as log:
-            log.seek(place)
+            log.seek(offset)
             data = log.read()
     except OSError:
-        return [], place
+        return [], offset
+    # an incomplete last line is read again when its end is there
     whole = data[: data.rfind(b"\n") + 1]
     rows = []
     for line in whole.splitlines():
@@ -375,23 +382,23 @@ def _rows_after(path: Path, place: int) -> tuple[list[dict[str, Any]], int]:
             continue
         if isinstance(row, dict):
             rows.append(row)
-    return rows, place + len(whole)
+    return rows, offset + len(whole)
 
 
 def _submission_lines(paths: TrialPaths) -> dict[str, str]:
     try:
-        return {str(one.number): submission_words(one) for one in read_submissions_of(paths)}
-    except Exception:  # boundary: the grader may be writing; the next look sees it
+        return {str(submission.number): submission_words(submission) for submission in read_submissions_of(paths)}
+    except Exception:  # boundary: the grader may be writing; the next poll sees it
         return {}
 
 
 def view_folder(
     folder: Path, host: str, port: int, *, shows_hidden: bool, ready: Callable[[str], None], token: str | None = None
 ) -> None:
-    """Serve a folder until interrupted. ready: told the address as soon as the server answers.
+    """Serve a folder until interrupted. ready: called with the address as soon as the server answers.
 
-    token: for a host that others reach, and for hidden items; made up where it is needed and not given.
-    Raises ConfigError if there is no such folder, or the address is taken or not this machine's.
+    token: needed on a host that others reach and for hidden items; a random one where none is passed.
+    Raises ConfigError if there is no such folder, or the address is in use or not this machine's.
     """
     if token is not None and len(token) < 12:
         raise ConfigError(f"--token has {len(token)} characters; give 12 or more, or leave it out to get a random one")
@@ -401,29 +408,30 @@ def view_folder(
         token = secrets.token_urlsafe(24)
     site = Site(Catalog(folder), shows_hidden=shows_hidden)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as taken:
-        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # bound here and not by uvicorn: errors get a reason, and `--port 0` is known before the server runs
+    with socket.socket(family, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            taken.bind((host, port))
-            taken.listen(256)
+            listener.bind((host, port))
+            listener.listen(256)
         except OverflowError as error:
             raise ConfigError(f"--port {port}: a port is 0 to 65535; 0 takes a free one") from error
-        except (UnicodeError, TypeError) as error:  # Python's own, for what cannot be a host's name
+        except (UnicodeError, TypeError) as error:  # raised by Python for what cannot be a host name
             raise ConfigError(f"--host {host}: is not the name or address of a host") from error
         except OSError as error:
             raise ConfigError(
                 f"--host {host} --port {port}: cannot be used ({error.strerror}); "
                 "choose another with --port, or 0 for a free one"
             ) from error
-        bound = taken.getsockname()[1]
-        shown = f"[{host}]" if ":" in host else host
+        bound_port = listener.getsockname()[1]
+        address = f"[{host}]" if ":" in host else host
         config = uvicorn.Config(
             make_view_app(site, ReaderGuard(host, token)), log_level="warning", access_log=False, lifespan="off",
             timeout_graceful_shutdown=1,
         )  # fmt: skip
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-        later = threading.Timer(LIBRARIES_AFTER_S, load_libraries)
-        later.daemon = True
-        later.start()
-        ready(f"http://{shown}:{bound}/" + (f"?token={token}" if token is not None else ""))
-        uvicorn.Server(config).run(sockets=[taken])
+        preload = threading.Timer(LIBRARIES_AFTER_S, load_libraries)
+        preload.daemon = True
+        preload.start()
+        ready(f"http://{address}:{bound_port}/" + (f"?token={token}" if token is not None else ""))
+        uvicorn.Server(config).run(sockets=[listener])

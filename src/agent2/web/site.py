@@ -47,7 +47,7 @@ from agent2.web.page import (
     PageAddress,
     PageContext,
     SingleLinks,
-    size_of,
+    file_stamp,
     without_dead_links,
 )
 from agent2.web.pairs import comparable, compare_page
@@ -57,7 +57,7 @@ from agent2.web.rollouts import (
     MAX_SAVED_TEXT,
     MAX_TEXT,
     CardFilter,
-    Noted,
+    NotedRollouts,
     is_hidden_card,
     list_card,
     neighbours,
@@ -85,7 +85,7 @@ BOARD_WAIT_S, LONGEST_WAIT_S = 1.0, 3600.0
 """For a leaderboard that is being built, before the page shows its progress; an exported site waits for the end."""
 LIVE_KINDS = (EntryKind.TRIAL, EntryKind.EVALUATION, EntryKind.SWEEP)
 """What may be running."""
-STATES_KEPT_S = 1.0
+STATES_CACHED_S = 1.0
 LISTED = 40
 """Results on one page of a list."""
 MOST_ROLLOUTS = 100_000
@@ -105,7 +105,7 @@ class Site(PageContext):
         """shows_hidden: texts of hidden items are shown too."""
         super().__init__(catalog, shows_hidden=shows_hidden)
         self._board = BoardCache(catalog)
-        self._states: tuple[float, list[EntrySummary]] = (-STATES_KEPT_S, [])
+        self._states: tuple[float, list[EntrySummary]] = (-STATES_CACHED_S, [])
         self._pages: dict[str, Callable[[PageAddress, Links], str]] = {
             "home": self._home,
             "leaderboard": self._leaderboard,
@@ -122,7 +122,7 @@ class Site(PageContext):
         }
 
     def html(self, route: PageAddress, links: Links) -> str:
-        """The page. Raises NoSuchPageError, and Unreadable for a result that cannot be shown."""
+        """The page. Raises NoSuchPageError, and UnreadableResultError for a result that cannot be shown."""
         page = self._pages.get(route.kind)
         if page is None:
             raise NoSuchPageError(f"there are no pages of the kind {clean(route.kind, 40)}")
@@ -132,21 +132,21 @@ class Site(PageContext):
 
     def _home(self, route: PageAddress, links: Links) -> str:
         """Results that are running, stopped and finished; of one kind where the address names one."""
-        findings = self.catalog.findings()
+        findings = self.catalog.scan()
         outer = [entry for entry in findings.entries.values() if entry.parent is None or entry.kind is EntryKind.TRIAL]
         outer = [entry for entry in outer if entry.kind is not EntryKind.CARD or entry.parent is None]
         counts = {kind: sum(entry.kind is kind for entry in outer) for kind in EntryKind}
         kind = route.query.get("kind", "")
         listed = sorted(
             (entry for entry in outer if kind in ("", entry.kind.value)),
-            key=lambda entry: (-entry.changed, entry.place),
+            key=lambda entry: (-entry.changed, entry.display_path),
         )
         search = route.query.get("q", "")[:200].casefold()
         if search:
             listed = [
                 entry
                 for entry in listed
-                if search in entry.place.casefold() or search in self.catalog.summary(entry).title.casefold()
+                if search in entry.display_path.casefold() or search in self.catalog.summary(entry).title.casefold()
             ]
         by_state: dict[EntryState, list[EntrySummary]] = {state: [] for state in EntryState}
         for summary in (self.catalog.summary(entry) for entry in listed if entry.kind in LIVE_KINDS):
@@ -177,8 +177,8 @@ class Site(PageContext):
         """Results that may be running, as of a second ago at most."""
         # the live home page of every reader polls this
         cached = self._states
-        if time.monotonic() - cached[0] > STATES_KEPT_S:
-            entries = [entry for entry in self.catalog.findings().entries.values() if entry.kind in LIVE_KINDS]
+        if time.monotonic() - cached[0] > STATES_CACHED_S:
+            entries = [entry for entry in self.catalog.scan().entries.values() if entry.kind in LIVE_KINDS]
             self._states = cached = time.monotonic(), [self.catalog.summary(entry) for entry in entries]
         return cached[1]
 
@@ -236,7 +236,7 @@ class Site(PageContext):
         fields = {
             "entry": entry,
             "summary": summary,
-            "trail": self.trail(entry, links),
+            "breadcrumbs": self.breadcrumbs(entry, links),
             "tabs": [
                 (name, links.to("trial", entry.id, part), part == route.part) for part, name in TRIAL_PARTS.items()
             ],
@@ -245,23 +245,23 @@ class Site(PageContext):
             now = time.time() if summary.state is EntryState.RUNNING else None
             return self.render("timeline.html.j2", links, timeline=timeline_of(paths, now), **fields)
         if route.part == "transcript":
-            transcript = self.keep(
-                ("transcript", entry.id, size_of(paths.llm / "exchanges.jsonl")), lambda: transcript_of(paths)
+            transcript = self.cached(
+                ("transcript", entry.id, file_stamp(paths.llm / "exchanges.jsonl")), lambda: transcript_of(paths)
             )
             return self.render(
                 "transcript.html.j2", links, transcript=transcript, log=log_tail(paths.agent_log), **fields
             )
         if route.part == "code":
-            key = ("code", entry.id, size_of(paths.revisions_log))
-            diffs, sources, problems = self.keep(key, lambda: revision_diffs(paths))
+            key = ("code", entry.id, file_stamp(paths.revisions_log))
+            diffs, sources, problems = self.cached(key, lambda: revision_diffs(paths))
             return self.render("code.html.j2", links, diffs=diffs, sources=sources, problems=problems, **fields)
         if route.part:
             raise NoSuchPageError(f"a trial has no page {clean(route.part, 40)}")
         fields |= {"cards": self._cards_of(entry, links)}
         if summary.state in (EntryState.RUNNING, EntryState.STOPPED):
             return self._unfinished_trial(paths, links, fields)
-        stamp = (size_of(paths.trial_log), size_of(paths.integrity), size_of(paths.report / "report.json"))
-        view, figures = self.keep(("trial", entry.id, stamp), lambda: trial_fields(entry.path))
+        stamp = (file_stamp(paths.trial_log), file_stamp(paths.integrity), file_stamp(paths.report / "report.json"))
+        view, figures = self.cached(("trial", entry.id, stamp), lambda: trial_fields(entry.path))
 
         def evidence(where: str) -> str:
             """The address of the evidence of a verdict; empty where no page shows it."""
@@ -290,7 +290,7 @@ class Site(PageContext):
 
     def _unfinished_trial(self, paths: TrialPaths, links: Links, fields: dict[str, Any]) -> str:
         events = last_events(paths.trial_log)
-        log_end = size_of(paths.agent_log)
+        log_end = file_stamp(paths.agent_log)
         try:
             submissions = [submission_words(submission) for submission in read_submissions_of(paths)]
         except Exception as error:  # boundary: the grader may be about to make its file
@@ -300,8 +300,8 @@ class Site(PageContext):
             links,
             events=[(row.get("t", 0.0), event_words(row)) for row in events],
             submissions=submissions,
-            log=log_tail(paths.agent_log, _bytes(log_end)),
-            read={"after": _bytes(size_of(paths.trial_log)), "log": _bytes(log_end)},
+            log=log_tail(paths.agent_log, _file_size(log_end)),
+            read={"after": _file_size(file_stamp(paths.trial_log)), "log": _file_size(log_end)},
             **fields,
         )
 
@@ -311,17 +311,22 @@ class Site(PageContext):
         for card in self.catalog.children(entry, EntryKind.CARD):
             summary = self.catalog.summary(card)
             name = clean(str(card.path.relative_to(entry.path)), 120)
-            cards.append((name, links.to("card", card.id), summary.words, summary.detail, card.id))
+            cards.append((name, links.to("card", card.id), summary.message, summary.detail, card.id))
         return cards
 
     def _sweep(self, route: PageAddress, links: Links) -> str:
         entry = self.entry(route, EntryKind.SWEEP)
         trials = [self.catalog.summary(trial) for trial in self.catalog.children(entry, EntryKind.TRIAL)]
-        fields: dict[str, Any] = {"entry": entry, "trail": self.trail(entry, links), "trials": trials, "ago": ago}
+        fields: dict[str, Any] = {
+            "entry": entry,
+            "breadcrumbs": self.breadcrumbs(entry, links),
+            "trials": trials,
+            "ago": ago,
+        }
         report = entry.path / "report" / "sweep.json"
         if not report.is_file():
             return self.render("sweep_live.html.j2", links, summary=self.catalog.summary(entry), **fields)
-        stored = self.keep(("sweep", entry.id, size_of(report)), lambda: stored_sweep_fields(report))
+        stored = self.cached(("sweep", entry.id, file_stamp(report)), lambda: stored_sweep_fields(report))
         return self.render("sweep_page.html.j2", links, **stored, **fields)
 
     # Evaluations
@@ -329,7 +334,7 @@ class Site(PageContext):
     def _evaluation(self, route: PageAddress, links: Links) -> str:
         entry = self.entry(route, EntryKind.EVALUATION)
         summary = self.catalog.summary(entry)
-        fields: dict[str, Any] = {"entry": entry, "summary": summary, "trail": self.trail(entry, links)}
+        fields: dict[str, Any] = {"entry": entry, "summary": summary, "breadcrumbs": self.breadcrumbs(entry, links)}
         cards = self._cards_of(entry, links)
         if summary.state in (EntryState.RUNNING, EntryState.STOPPED):
             return self.render("evaluation_live.html.j2", links, cards=cards, reason="", **fields)
@@ -371,13 +376,13 @@ class Site(PageContext):
         )  # fmt: skip
 
     def _evaluated(self, entry: CatalogEntry) -> EvaluationFields:
-        key = ("evaluation", entry.id, size_of(entry.path / "report.json"))
-        fields: EvaluationFields = self.keep(key, lambda: evaluation_fields(entry.path))
+        key = ("evaluation", entry.id, file_stamp(entry.path / "report.json"))
+        fields: EvaluationFields = self.cached(key, lambda: evaluation_fields(entry.path))
         return fields
 
     def _figure(self, entry: CatalogEntry) -> str | None:
-        key = ("figure", entry.id, size_of(entry.path / "report.json"))
-        svg: str | None = self.keep(key, lambda: change_figure(self._evaluated(entry)))
+        key = ("figure", entry.id, file_stamp(entry.path / "report.json"))
+        svg: str | None = self.cached(key, lambda: change_figure(self._evaluated(entry)))
         return svg
 
     def figure(self, route: PageAddress) -> str:
@@ -427,10 +432,10 @@ class Site(PageContext):
             "card.html.j2",
             links,
             entry=entry,
-            trail=self.trail(entry, links),
+            breadcrumbs=self.breadcrumbs(entry, links),
             card=card,
             title=clean(card.header.checkpoint_name, 160),
-            words=self.catalog.summary(entry).words,
+            score_text=self.catalog.summary(entry).message,
             listing=listing,
             problems=self.tables.problems(entry.path, card) if card.state == "closed" else (),
             card_filter=card_filter,
@@ -495,14 +500,16 @@ class Site(PageContext):
             "rollout.html.j2",
             links,
             entry=entry,
-            trail=[
-                *self.trail(entry, links),
+            breadcrumbs=[
+                *self.breadcrumbs(entry, links),
                 (clean(card.header.checkpoint_name, 80), links.to("card", entry.id, **query)),
             ],
             card=card,
             line=line,
             n_lines=card.summary.n_rollouts if card.summary is not None else None,
-            view=view_rollout(record, card, hides=hides, most=MAX_SAVED_TEXT if links.is_single else MAX_TEXT),
+            view=view_rollout(
+                record, card, hides=hides, max_characters=MAX_SAVED_TEXT if links.is_single else MAX_TEXT
+            ),
             name=clean(card.header.checkpoint_name, 80),
             beside=beside_fields,
             around={name: at(number) for name, number in around.items()},
@@ -563,7 +570,7 @@ class Site(PageContext):
         return without_dead_links(self.html(route, SingleLinks()))
 
 
-def _noted(by_rollout: Mapping[tuple[str, int], Sequence[RolloutNote]], card_filter: CardFilter) -> Noted:
+def _noted(by_rollout: Mapping[tuple[str, int], Sequence[RolloutNote]], card_filter: CardFilter) -> NotedRollouts:
     """The rollouts with the notes that a filter asks for."""
     return [
         key for key, notes in by_rollout.items()
@@ -582,8 +589,8 @@ def _note_fields(note: RolloutNote) -> dict[str, str]:
     }
 
 
-def _bytes(stamp: tuple[int, int] | None) -> int:
-    """Size of the file that `size_of` looked at."""
+def _file_size(stamp: tuple[int, int] | None) -> int:
+    """Size of the file that `file_stamp` looked at."""
     return stamp[0] if stamp is not None else 0
 
 
