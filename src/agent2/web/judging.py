@@ -31,7 +31,7 @@ MAX_NOTE, MAX_RATER, MAX_SHOWN_TEXT = 1_000, 80, 25_000
 
 
 @dataclass(frozen=True, slots=True)
-class JudgeComparison:
+class JudgeAgreement:
     """A judge's verdicts compared with those of another judge on the same answers."""
 
     name: str
@@ -61,7 +61,7 @@ def answers_key(card: CardFile) -> tuple[object, ...]:
     return (header.checkpoint_digest, protocol.benchmark, protocol.split, protocol.items_digest, header.seed, sides)
 
 
-def compare_judges(tables: CardTables, first: tuple[Path, CardFile], second: tuple[Path, CardFile]) -> JudgeComparison:
+def compare_judges(tables: CardTables, first: tuple[Path, CardFile], second: tuple[Path, CardFile]) -> JudgeAgreement:
     """The verdicts of two cards of the same answers. Raises CardError for a damaged card."""
     from agent2.stats.quality import cohens_kappa
 
@@ -78,7 +78,7 @@ def compare_judges(tables: CardTables, first: tuple[Path, CardFile], second: tup
     except NotEnoughData:
         kappa = "not known"
     differing = [(*key, *pair) for key, pair in zip(common, pairs, strict=True) if pair[0] != pair[1]]
-    return JudgeComparison(
+    return JudgeAgreement(
         judge_name(second[1]),
         len(common),
         len(common) - len(differing),
@@ -106,7 +106,7 @@ def position_words(judged: PairwiseJudgement) -> str:
 
 def judges_of(
     context: PageContext, entry: CatalogEntry, card: CardFile, links: Links
-) -> tuple[str, list[tuple[JudgeComparison, str, CatalogEntry]]]:
+) -> tuple[str, list[tuple[JudgeAgreement, str, CatalogEntry]]]:
     """Position bias of a card's judge, and (comparison, address of its card, card) of other judges of the answers."""
     position_bias = position_words(read_judgement(entry.path)) if JUDGEMENT in card.header.lock else ""
     comparisons = []
