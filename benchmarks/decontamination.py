@@ -26,7 +26,15 @@ from pathlib import Path
 
 from agent2.benchmarks import load_benchmark
 from agent2.errors import ConfigError
-from agent2.integrity.leaks import N_WORDS, Asked, LeakScan, NgramIndex, asked_of, exceedance, words_of
+from agent2.integrity.leaks import (
+    N_WORDS,
+    LeakScan,
+    LeakTargets,
+    NgramIndex,
+    exceedance,
+    leak_targets,
+    normalized_words,
+)
 from agent2.integrity.texts import ReadLimits, TextReading, TextUnit, read_units
 from agent2.records import Item, Split
 
@@ -151,7 +159,7 @@ def _naive(items: list[str], documents: list[str]) -> set[int]:
 
 
 def _runs(text: str) -> list[bytes]:
-    words = words_of(text)
+    words = normalized_words(text)
     return [b" ".join(words[at : at + N_WORDS]) for at in range(len(words) - N_WORDS + 1)]
 
 
@@ -203,15 +211,15 @@ PLANTS: dict[str, Callable[[str, Prose], str]] = {
 }
 
 
-def exams(n: int) -> dict[str, tuple[Asked, list[str]]]:
+def exams(n: int) -> dict[str, tuple[LeakTargets, list[str]]]:
     """Hidden and control items of each kind, and the clean rows among which some are planted."""
     prose = Prose(1)
     hidden, control = ([Item(f"prose-{i}-{n}", Split.DEV, prose.text(40)) for i in range(n)] for _ in range(2))
-    found = {"prose, 40 words": (asked_of(hidden, control, []), [prose.text(60) for _ in range(3 * n)])}
+    found = {"prose, 40 words": (leak_targets(hidden, control, []), [prose.text(60) for _ in range(3 * n)])}
     for kind, name in (("mini_math, 20 words", "mini_math"), ("arithmetic, 4 words", "arithmetic")):
         own, other = (_first(name, Split.TEST_PRIVATE, n, secret) for secret in (b"a" * 32, b"b" * 32))
         visible = [item.prompt for item in _first(name, Split.TRAIN, 3 * n, None)]
-        found[kind] = (asked_of(own, other, visible), visible)
+        found[kind] = (leak_targets(own, other, visible), visible)
     return found
 
 

@@ -24,7 +24,7 @@ from safetensors.torch import load_file, save_file
 from scipy.stats import binomtest
 
 from agent2.integrity import Effect
-from agent2.integrity.provenance import Kinship, kinship, provenance_check
+from agent2.integrity.provenance import WeightComparison, compare_weights, provenance_check
 from agent2.models.checkpoint import inspect_checkpoint
 from provenance_models import KINDS, make_all
 
@@ -118,7 +118,7 @@ def measure(folder: Path, tell: Callable[[str], None]) -> list[Row]:
 
 def _row(kind: str, name: str, path: Path, base_path: Path) -> Row:
     candidate, base = inspect_checkpoint(path), inspect_checkpoint(base_path)
-    found: Kinship = kinship(candidate, base)
+    found: WeightComparison = compare_weights(candidate, base)
     findings = provenance_check(candidate, base, name).findings
     correlations = [m.correlation for m in found.matrices]
     return Row(
@@ -130,7 +130,7 @@ def _row(kind: str, name: str, path: Path, base_path: Path) -> Row:
         found.median_correlation,
         max(correlations),
         max(m.correlation for m in found.matrices if m.name != EMBEDDING),
-        found.kin_share,
+        found.related_share,
         found.moved,
         found.n_changed,
     )

@@ -21,7 +21,7 @@ from agent2.arena.trial_folder import TrialPaths
 from agent2.benchmarks import load_benchmark
 from agent2.errors import SandboxError
 from agent2.installation import access_log, check_access_log
-from agent2.integrity.exposure import HONEY_PATH, bait_for
+from agent2.integrity.exposure import HONEY_PATH, honey_file_for
 from agent2.integrity.texts import ReadLimits
 from agent2.records import Split
 from agent2.sandbox.backends import find_sandbox, run_contained
@@ -95,12 +95,12 @@ def test_foreign_weights_void_and_say_which_submission(audited):
 
 
 def test_bait_and_secret_are_seen_by_the_harness(audited):
-    bait = bait_for(SECRET, "trial-1")
+    bait = honey_file_for(SECRET, "trial-1")
     (audited.paths.workspace / ".grader").mkdir()
-    (audited.paths.workspace / HONEY_PATH).write_bytes(bait.honey)
+    (audited.paths.workspace / HONEY_PATH).write_bytes(bait.content)
     assert found(audited) == set()
     audited.paths.integrity.unlink()
-    (audited.paths.workspace / "code" / "used.jsonl").write_bytes(bait.honey[600:])
+    (audited.paths.workspace / "code" / "used.jsonl").write_bytes(bait.content[600:])
     (audited.paths.workspace / "code" / "key.txt").write_text(SECRET.hex())
     assert {("honey file used", "flag", ""), ("installation secret", "void", "")} <= found(audited)
 

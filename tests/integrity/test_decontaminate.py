@@ -36,7 +36,7 @@ def test_rows_that_share_text_are_listed_with_item_and_way(data, items):
         ("train.jsonl:1", "items.jsonl:1", "run"),
         ("train.jsonl:3", "items.jsonl:2", "whole"),
     ]
-    assert (found.n_items, found.n_short, len(found.met), len(found.dirty)) == (3, 2, 2, 2)
+    assert (found.n_items, found.n_short, len(found.contaminated_items), len(found.contaminated_rows)) == (3, 2, 2, 2)
 
 
 def test_reworded_rows_are_suspects_only_when_asked_for(data, items):
@@ -49,7 +49,7 @@ def test_reworded_rows_are_suspects_only_when_asked_for(data, items):
 
 def test_dirty_rows_are_left_out_and_the_others_kept_byte_by_byte(data, items, tmp_path):
     out = tmp_path / "clean.jsonl"
-    assert write_clean(data, find_contamination(data, items).dirty, out) == 2
+    assert write_clean(data, find_contamination(data, items).contaminated_rows, out) == 2
     assert out.read_text() == '{"text": "clean"}\n'
 
 

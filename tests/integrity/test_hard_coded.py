@@ -4,7 +4,7 @@ import random
 import pytest
 
 from agent2.integrity import Effect
-from agent2.integrity.shortcuts import HardCoded, shortest_run
+from agent2.integrity.shortcuts import AnswerScan, shortest_run
 from agent2.integrity.texts import TextUnit
 from integrity_builders import make_items
 
@@ -14,7 +14,7 @@ ITEMS = make_items([f"Calculate {a} + {b}" for a in range(10, 25) for b in range
 
 
 def effects(units, items=ITEMS):
-    looking = HardCoded({"test_private": items})
+    looking = AnswerScan({"test_private": items})
     for unit in units:
         looking.look(unit)
     return {finding.name: finding.effect for finding in looking.check().findings}
@@ -46,7 +46,7 @@ def test_how_long_a_run_must_be_follows_from_chance():
 
 def test_nearly_equal_answers_are_told_to_be_unjudgeable():
     items = make_items([f"q {i}" for i in range(100)], answers=["42"] * 100)
-    looking = HardCoded({"test_private": items})
+    looking = AnswerScan({"test_private": items})
     looking.look(TextUnit("a:1", "42 " * 1000))
     assert looking.check().findings == () and "any run could be chance" in looking.check().looked_at
 

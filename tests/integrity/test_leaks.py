@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from agent2.integrity import Effect
-from agent2.integrity.leaks import LeakScan, asked_of, chance_of_hidden, exceedance, leak_check
+from agent2.integrity.leaks import LeakScan, chance_of_hidden, exceedance, leak_check, leak_targets
 from agent2.integrity.texts import TextReading
 from integrity_builders import make_items, make_units
 
@@ -26,7 +26,7 @@ OTHER_SUMS = make_items([f"Calculate {a} + {b}" for a in range(30, 36) for b in 
 
 
 def findings(rows, hidden=HIDDEN, control=CONTROL, familiar=GIVEN, **options):
-    scan = LeakScan(asked_of(hidden, control, familiar), **options)
+    scan = LeakScan(leak_targets(hidden, control, familiar), **options)
     for unit in make_units(rows):
         scan.look(unit)
     return [(finding.name, finding.effect) for finding in scan.findings()]
@@ -66,7 +66,7 @@ def test_a_part_of_a_long_item_alone_is_noted():
 
 
 def test_items_of_both_sides_and_visible_ones_are_left_out_of_both():
-    asked = asked_of([*HIDDEN, CONTROL[0]], [*CONTROL, HIDDEN[0]], [HIDDEN[1].prompt])
+    asked = leak_targets([*HIDDEN, CONTROL[0]], [*CONTROL, HIDDEN[0]], [HIDDEN[1].prompt])
     assert {item.id for item in asked.hidden} == {item.id for item in HIDDEN[2:]}
     assert {item.id for item in asked.control} == {item.id for item in CONTROL[1:]}
     assert asked.n_shared == 3
@@ -93,7 +93,7 @@ def test_reworded_items_are_flagged_by_retrieval():
 
 def test_proofs_name_ids_and_places_and_no_hidden_text():
     units = make_units([item.prompt for item in HIDDEN[:20]])
-    check = leak_check(units, asked_of(HIDDEN, CONTROL, GIVEN), TextReading())
+    check = leak_check(units, leak_targets(HIDDEN, CONTROL, GIVEN), TextReading())
     shown = repr(check)
     assert "hidden-0" in shown and "code/train.jsonl:1" in shown
     assert not any(word in shown.split() for word in HIDDEN[0].prompt.split())

@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from agent2.integrity.leaks import Hit, NgramIndex, words_of
+from agent2.integrity.leaks import Hit, NgramIndex, normalized_words
 
 WORDS = [f"w{i}" for i in range(1000)]
 
@@ -13,11 +13,11 @@ def text(n, seed):
 
 def naive(items, document, n):
     """What the definition says: items with any n words in a row in common."""
-    words = words_of(document)
+    words = normalized_words(document)
     held = {tuple(words[at : at + n]) for at in range(len(words) - n + 1)}
     found = []
     for item in items:
-        own = words_of(item)
+        own = normalized_words(item)
         found.append(len({tuple(own[at : at + n]) for at in range(len(own) - n + 1)} & held))
     return [Hit(index, n_runs) for index, n_runs in enumerate(found) if n_runs]
 
@@ -64,7 +64,7 @@ def test_a_template_of_many_items_proves_nothing():
 
 def test_items_shorter_than_a_run_are_named_as_unseen():
     index = NgramIndex(["too short", text(12, 1), text(13, 2)])
-    assert index.unseen == [0, 1] and index.n_runs == (0, 0, 1)
+    assert index.items_without_runs == [0, 1] and index.n_runs == (0, 0, 1)
 
 
 def test_no_items_and_no_words_find_nothing():

@@ -5,7 +5,7 @@ import torch
 from safetensors.torch import save_file
 
 from agent2.integrity import Effect
-from agent2.integrity.provenance import Relation, kinship, least_correlation, provenance_check
+from agent2.integrity.provenance import Relation, compare_weights, least_correlation, provenance_check
 from agent2.models.checkpoint import inspect_checkpoint
 from integrity_builders import base_tensors, make_checkpoint
 
@@ -31,7 +31,7 @@ def effect_of(candidate, base):
 @pytest.mark.parametrize("share", [1e-4, 0.01, 0.3, 1.0])
 def test_a_model_that_training_moved_is_a_child(base, tmp_path, share):
     child = make_checkpoint(tmp_path / "child", moved(share))
-    found = kinship(child, base)
+    found = compare_weights(child, base)
     assert found.relation is Relation.CHILD and effect_of(child, base) is None
     assert found.moved == pytest.approx(share, rel=0.1)
     assert found.median_correlation == pytest.approx(1 / (1 + share**2) ** 0.5, abs=0.05)
@@ -39,7 +39,7 @@ def test_a_model_that_training_moved_is_a_child(base, tmp_path, share):
 
 def test_a_model_of_other_origin_voids(base, tmp_path):
     foreign = make_checkpoint(tmp_path / "foreign", base_tensors(7))
-    found = kinship(foreign, base)
+    found = compare_weights(foreign, base)
     assert found.relation is Relation.FOREIGN and effect_of(foreign, base) is Effect.VOID
     assert abs(found.median_correlation) < 0.05
     finding = provenance_check(foreign, base, "submission 1").findings[0]
@@ -49,7 +49,7 @@ def test_a_model_of_other_origin_voids(base, tmp_path):
 def test_a_foreign_model_with_some_of_the_base_mixed_in_is_flagged(base, tmp_path):
     own, other = base_tensors(), base_tensors(7)
     mixed = make_checkpoint(tmp_path / "mixed", {name: other[name] + 0.35 * own[name] for name in own})
-    assert kinship(mixed, base).relation is Relation.DISTANT and effect_of(mixed, base) is Effect.FLAG
+    assert compare_weights(mixed, base).relation is Relation.DISTANT and effect_of(mixed, base) is Effect.FLAG
 
 
 def switched_off(share=0.5, factor=60.0, seed=7):
@@ -71,39 +71,39 @@ def switched_off(share=0.5, factor=60.0, seed=7):
 @pytest.mark.parametrize("share", [0.5])
 def test_a_stranger_beside_units_that_hold_the_bases_numbers_voids(base, tmp_path, share, factor):
     patched = make_checkpoint(tmp_path / "patched", switched_off(share, factor))
-    found = kinship(patched, base)
-    assert found.median_correlation > 0.5 and found.kin_share == 1.0, "the whole looks like a child"
+    found = compare_weights(patched, base)
+    assert found.median_correlation > 0.5 and found.related_share == 1.0, "the whole looks like a child"
     assert found.relation is Relation.PATCHED and effect_of(patched, base) is Effect.VOID
 
 
 def test_a_stranger_in_one_matrix_beside_the_bases_numbers_is_flagged(base, tmp_path):
     one = make_checkpoint(tmp_path / "one", moved(0.1) | {GATE: switched_off()[GATE]})
-    assert kinship(one, base).relation is Relation.PARTLY and effect_of(one, base) is Effect.FLAG
+    assert compare_weights(one, base).relation is Relation.PARTLY and effect_of(one, base) is Effect.FLAG
 
 
 def test_units_that_were_turned_up_or_switched_off_are_flagged(base, tmp_path):
     tensors = moved(0.1)
     tensors[UP][:8] *= 1e-6
     odd = make_checkpoint(tmp_path / "odd", tensors)
-    assert kinship(odd, base).relation is Relation.RESCALED and effect_of(odd, base) is Effect.FLAG
+    assert compare_weights(odd, base).relation is Relation.RESCALED and effect_of(odd, base) is Effect.FLAG
 
 
 def test_an_embedding_of_which_training_met_few_tokens_is_no_strangers(base, tmp_path):
     tensors = moved(0.1)
     tensors["model.embed_tokens.weight"][:6] = base_tensors(7)["model.embed_tokens.weight"][:6]
-    assert kinship(make_checkpoint(tmp_path / "met", tensors), base).relation is Relation.CHILD
+    assert compare_weights(make_checkpoint(tmp_path / "met", tensors), base).relation is Relation.CHILD
 
 
 def test_no_part_of_a_model_that_training_moved_far_looks_foreign(base, tmp_path):
     for seed in range(1, 6):
         child = make_checkpoint(tmp_path / f"child-{seed}", moved(0.8, seed))
-        assert kinship(child, base).relation is Relation.CHILD
+        assert compare_weights(child, base).relation is Relation.CHILD
 
 
 def test_layers_that_come_from_elsewhere_are_flagged(base, tmp_path):
     tensors = moved(0.1) | {GATE: base_tensors(7)[GATE]}
     partly = make_checkpoint(tmp_path / "partly", tensors)
-    assert kinship(partly, base).relation is Relation.PARTLY and effect_of(partly, base) is Effect.FLAG
+    assert compare_weights(partly, base).relation is Relation.PARTLY and effect_of(partly, base) is Effect.FLAG
     assert provenance_check(partly, base, "s").findings[0].proofs[0].where == GATE
 
 
@@ -153,7 +153,7 @@ DISGUISES = {
 def test_the_base_in_another_form_is_a_copy(base, tmp_path, how):
     make, relation = DISGUISES[how]
     copy = make_checkpoint(tmp_path / "copy", make())
-    assert kinship(copy, base).relation is relation and effect_of(copy, base) is Effect.VOID
+    assert compare_weights(copy, base).relation is relation and effect_of(copy, base) is Effect.VOID
 
 
 def test_a_resharded_copy_is_a_copy(base, tmp_path):
@@ -166,7 +166,7 @@ def test_a_resharded_copy_is_a_copy(base, tmp_path):
         save_file({name: tensors[name] for name in own}, folder / shard)
     weight_map = {name: shard for shard, own in shards.items() for name in own}
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
-    assert kinship(inspect_checkpoint(folder), base).relation is Relation.COPY
+    assert compare_weights(inspect_checkpoint(folder), base).relation is Relation.COPY
 
 
 def test_training_of_a_few_numbers_is_flagged_and_not_voided(base, tmp_path):
@@ -174,7 +174,7 @@ def test_training_of_a_few_numbers_is_flagged_and_not_voided(base, tmp_path):
     tensors[GATE].view(-1)[:70] += 0.1
     tensors["model.embed_tokens.weight"].view(-1)[:20] += 0.1
     few = make_checkpoint(tmp_path / "few", tensors)
-    found = kinship(few, base)
+    found = compare_weights(few, base)
     assert found.n_changed == 90
     assert found.relation in {Relation.NEAR_COPY, Relation.CHILD} and effect_of(few, base) is not Effect.VOID
 

@@ -113,7 +113,7 @@ def test_links_and_special_files_are_not_opened(tmp_path):
     reading = TextReading()
     assert [unit.text for unit in read_units(folder, ReadLimits(), reading)] == ["its own"]
     assert dict(reading.not_read) == {"no regular file": 2, "not text": 1}
-    assert "not read" in reading.words()
+    assert "not read" in reading.summary()
 
 
 def test_limits_on_files_and_bytes_are_told(tmp_path):

@@ -1,7 +1,7 @@
 """The integrity audit of one trial: after the last score, before the trial is finished; writes integrity.json.
 
-The harness copies what the workspace holds (bytes only, nothing is parsed), looks for bait and the installation secret
-in it, in the agent's log and in its LLM traffic, and reads the access log. A child in a sandbox without network and
+The harness copies what the workspace holds (bytes only, nothing is parsed), searches it, the agent's log and its LLM
+traffic for canaries and the installation secret, and reads the access log. A child in a sandbox without network and
 secret does the rest (`audit_child`). A check that does not come to its end leaves the result uncleared: never an error
 of the trial, never a silent pass. Does NOT decide what follows: `agent2.arena.analysis.result` does, from the record.
 
@@ -38,7 +38,15 @@ from agent2.errors import Agent2Error, shown
 from agent2.files import write_json
 from agent2.installation import ARENA_ROLE, access_log
 from agent2.integrity import Effect, IntegrityCheck, IntegrityFinding, IntegrityRecord, Severity, proof
-from agent2.integrity.exposure import Bait, access_check, bait_check, bait_for, is_bait, lay_bait, sightings
+from agent2.integrity.exposure import (
+    HoneyFile,
+    access_check,
+    canary_check,
+    find_canaries,
+    honey_file_for,
+    is_honey_file,
+    write_honey_file,
+)
 from agent2.integrity.texts import ReadLimits, TextReading, raw_files
 from agent2.records import HIDDEN_SPLITS, Item, Split
 from agent2.sandbox.backends import Contained, EndedBy, Sandbox, inside, run_contained
@@ -74,8 +82,8 @@ class AuditedTrial:
 
 
 def plant_bait(trial_id: str, secret: bytes, workspace: Path) -> None:
-    """Put the bait of a trial into its workspace."""
-    lay_bait(workspace, bait_for(secret, trial_id))
+    """Put the honey file of a trial into its workspace."""
+    write_honey_file(workspace, honey_file_for(secret, trial_id))
 
 
 def log_private_access(trial_id: str, task: LoadedTask, base_digest: str, root: Path) -> None:
@@ -127,13 +135,13 @@ def read_integrity(path: Path) -> IntegrityRecord:
 
 
 def _parent_checks(audited: AuditedTrial, scratch: Path, copied: TextReading) -> list[IntegrityCheck]:
-    """Copy the files and look for bait on the way, then in the logs; `copied` records what was left out."""
-    bait = bait_for(audited.task.secret, audited.trial_id)
+    """Copy the files and search them for canaries on the way, then the logs; `copied` records what was left out."""
+    honey = honey_file_for(audited.task.secret, audited.trial_id)
     copy = scratch / FILES
     copy.mkdir()
-    seen = sightings(_copied(audited.paths.workspace, copy, copied, bait), bait, audited.task.secret)
-    told = sightings(_logs(audited.paths), bait, audited.task.secret)
-    return [bait_check(seen, told, copied.n_files)]
+    seen = find_canaries(_copied(audited.paths.workspace, copy, copied, honey), honey, audited.task.secret)
+    told = find_canaries(_logs(audited.paths), honey, audited.task.secret)
+    return [canary_check(seen, told, copied.n_files)]
 
 
 def _access_checks(audited: AuditedTrial, scratch: Path, copied: TextReading) -> list[IntegrityCheck]:
@@ -142,10 +150,10 @@ def _access_checks(audited: AuditedTrial, scratch: Path, copied: TextReading) ->
     return [access_check(access_log(), since, time.time(), audited.trial_id)]
 
 
-def _copied(workspace: Path, copy: Path, reading: TextReading, bait: Bait) -> Iterator[tuple[str, bytes]]:
-    """Every file except the untouched bait; each is written to `copy` under its own path."""
+def _copied(workspace: Path, copy: Path, reading: TextReading, honey: HoneyFile) -> Iterator[tuple[str, bytes]]:
+    """Every file except the untouched honey file; each is written to `copy` under its own path."""
     for path, data in raw_files(workspace, COPIED, reading):
-        if is_bait(path, data, bait):
+        if is_honey_file(path, data, honey):
             continue
         target = copy / path
         try:

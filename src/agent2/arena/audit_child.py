@@ -24,9 +24,9 @@ from agent2.cards.reader import iter_rollouts
 from agent2.config import StrictModel
 from agent2.errors import Agent2Error
 from agent2.integrity import Effect, IntegrityCheck, IntegrityFinding, Severity
-from agent2.integrity.leaks import asked_of, leak_check
+from agent2.integrity.leaks import leak_check, leak_targets
 from agent2.integrity.provenance import drift_check, provenance_check
-from agent2.integrity.shortcuts import HardCoded, signature_check
+from agent2.integrity.shortcuts import AnswerScan, signature_check
 from agent2.integrity.texts import ReadLimits, TextReading, TextUnit, read_units
 from agent2.models.adapters import as_played
 from agent2.models.checkpoint import inspect_checkpoint
@@ -176,7 +176,7 @@ def _data(job: AuditJob) -> list[IntegrityCheck]:
     """One pass over the files for leaks and written-down answers."""
     splits = {split.value: items for split, items in job.hidden.items()}
     hidden = [item for items in job.hidden.values() for item in items]
-    looking = HardCoded(splits, job.familiar)
+    looking = AnswerScan(splits, job.familiar)
     reading = TextReading(not_read=Counter(job.not_copied), examples=list(job.not_copied_such_as))
 
     def watched() -> Iterator[TextUnit]:
@@ -184,10 +184,10 @@ def _data(job: AuditJob) -> list[IntegrityCheck]:
             looking.look(unit)
             yield unit
 
-    leaks = leak_check(watched(), asked_of(hidden, job.control, job.familiar), reading)
+    leaks = leak_check(watched(), leak_targets(hidden, job.control, job.familiar), reading)
     checks = [leaks, looking.check()]
     if reading.is_cut:
-        checks.append(failed_check("training data", f"not all files were looked at: {reading.words()}"))
+        checks.append(failed_check("training data", f"not all files were looked at: {reading.summary()}"))
     return checks
 
 

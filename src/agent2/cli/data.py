@@ -576,11 +576,11 @@ def decontaminate(
     else:
         _print_tables(found)
     if out is not None:
-        n_left_out = write_clean(data, found.dirty, out)
+        n_left_out = write_clean(data, found.contaminated_rows, out)
         typer.echo(f"{n_left_out} rows removed", err=True)
         if not as_json:
             print_path("clean data", out)
-    if found.rows or found.unsearched:
+    if found.rows or found.n_unsearched:
         raise typer.Exit(1)
 
 
@@ -624,12 +624,13 @@ def _print_tables(found: "Contamination") -> None:
             more = f", the first {MAX_ROWS} shown" if len(rows) > MAX_ROWS else ""
             print_table(["row", "item", "share", "how"], shown, f"{title}: {len(rows)}{more}")
     typer.echo(
-        f"{len(found.met)} of {found.n_items} items share text with {len(found.dirty)} rows; {found.n_short} items are "
-        f"shorter than a run and were matched as a whole; searched: {clean(found.reading.words(), 400)}"
+        f"{len(found.contaminated_items)} of {found.n_items} items share text with {len(found.contaminated_rows)} "
+        f"rows; {found.n_short} items are shorter than a run and were matched as a whole; searched: "
+        f"{clean(found.reading.summary(), 400)}"
     )
-    if found.unsearched:
+    if found.n_unsearched:
         typer.echo(
-            f"not searched in full: {found.unsearched} files that may contain text, so overlap cannot be ruled out"
+            f"not searched in full: {found.n_unsearched} files that may contain text, so overlap cannot be ruled out"
         )
 
 
@@ -638,8 +639,8 @@ def _overlaps(found: "Contamination") -> dict[str, object]:
         "rows": found.rows,
         "suspects": found.suspects,
         "n_items": found.n_items,
-        "n_items_met": len(found.met),
+        "n_items_met": len(found.contaminated_items),
         "n_short": found.n_short,
-        "searched": found.reading.words(),
-        "is_complete": not found.unsearched,
+        "searched": found.reading.summary(),
+        "is_complete": not found.n_unsearched,
     }

@@ -1,9 +1,9 @@
 """Whether a result can be trusted: where weights come from, what was trained on, what a rollout does for its reward.
 
-A finding is one thing that a reader should know before trusting a result: how bad, what proves it, what follows.
+A finding is one thing that a reader should know before trusting a result: how bad it is, its proofs, what follows.
 
-A proof never holds hidden text: it names the item by its id, the place, and counts. Texts of agents are cut short.
-Does NOT decide what a trial counts for; `agent2.arena.analysis.result` does, from the effects.
+A proof never contains hidden text: it names the item by its id, the location, and counts. Texts of agents are cut
+short. Does NOT decide what a trial counts for; `agent2.arena.analysis.result` does, from the effects.
 """
 
 from dataclasses import dataclass
@@ -31,14 +31,14 @@ class Effect(StrEnum):
     UNCLEARED = "not cleared"
     """A check did not finish, so the result cannot be attributed and there is none until it does."""
     FLAG = "flag"
-    """A person has to look before the result is used."""
+    """The result needs a person's review before it is used."""
     NOTE = "note"
     """Worth knowing; nothing follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """One thing that can be looked up."""
+    """One piece of evidence that can be looked up."""
 
     where: str
     """File and row, tensor, item id or rollout."""
@@ -47,14 +47,14 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class IntegrityFinding:
-    """One finding."""
+    """One thing that a reader should know before trusting a result."""
 
     name: str
     """Kind of finding, the same in every trial: "foreign weights"."""
     severity: Severity
     effect: Effect
     words: str
-    """One sentence with the figures that say so."""
+    """One sentence with the figures that support it."""
     proofs: tuple[Proof, ...] = ()
     """At most `MAX_PROOFS`."""
     subject: str = ""
@@ -63,7 +63,7 @@ class IntegrityFinding:
 
 @dataclass(frozen=True, slots=True)
 class IntegrityCheck:
-    """What one check looked at, also when it found nothing."""
+    """What one check looked at, and what it found, if anything."""
 
     name: str
     looked_at: str

@@ -1,7 +1,7 @@
-"""Which rows of a data set share text with evaluation items: for whoever cleans data before training.
+"""Decontamination of training data: which rows of a data set share text with evaluation items.
 
 Unlike `leaks` there is no control and no verdict: every shared run of n words and every whole short item is listed,
-row by row, so that the rows can be looked at or left out. Paraphrases are listed apart, by retrieval, as suspects.
+row by row, so that the rows can be inspected or removed. Paraphrases are listed apart, by retrieval, as suspects.
 """
 
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ from agent2.integrity.texts import NOT_TEXT, ReadLimits, TextReading, joined, re
 from agent2.records import Item, JsonValue, Split
 
 QUESTION_FIELDS = ("prompt", "question", "instruction", "problem", "input", "text")
-"""Of a row in a file of items, the first of these that it has; a row without one counts with all its strings."""
+"""The question of a row in a file of items is the first of these fields that it has, or else all its strings."""
 SUSPECT = 0.5
-"""Retrieval score from which on a row is listed as a suspect."""
+"""Least retrieval score of a row that is listed as a suspect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class SharedRow:
 
 @dataclass(frozen=True, slots=True)
 class Contamination:
-    """What a search found."""
+    """The result of a search for items in a data set."""
 
     rows: tuple[SharedRow, ...]
     """Runs and whole short items, in the order of the data."""
@@ -43,36 +43,36 @@ class Contamination:
     """Nearest rows of items that no row shares text with, best first."""
     n_items: int
     n_short: int
-    """Items without any run of n words, looked for as a whole."""
+    """Items without any run of n words, searched for as a whole."""
     reading: TextReading
 
     @property
-    def met(self) -> frozenset[str]:
+    def contaminated_items(self) -> frozenset[str]:
         """Ids of items that share text with some row."""
         return frozenset(shared.item for shared in self.rows)
 
     @property
-    def unsearched(self) -> int:
-        """Files that may hold text and could not be read (too large, damaged, links); weights and images aside."""
-        return sum(n for why, n in self.reading.not_read.items() if why != NOT_TEXT)
-
-    @property
-    def dirty(self) -> frozenset[str]:
+    def contaminated_rows(self) -> frozenset[str]:
         """Rows that share text with some item."""
         return frozenset(shared.row for shared in self.rows)
+
+    @property
+    def n_unsearched(self) -> int:
+        """Files that may hold text and could not be read (too large, damaged, links); weights and images excluded."""
+        return sum(n_files for reason, n_files in self.reading.not_read.items() if reason != NOT_TEXT)
 
 
 def items_from(path: Path) -> list[Item]:
     """The items in a file or folder, one a row, with the row as id. Raises ConfigError if there are none."""
     if not path.exists():
-        raise ConfigError(f"{path}: there is no such file; give a file of items, or benchmark:split")
+        raise ConfigError(f"{path}: no such file; give a file of items, or benchmark:split")
     reading = TextReading()
     items = [
         Item(id=unit.where, split=Split.DEV, prompt=unit.text)
         for unit in read_units(path, ReadLimits(), reading, question_of)
     ]
     if not items:
-        raise ConfigError(f"{path}: contains no items ({reading.words()}); give rows with a {QUESTION_FIELDS[0]!r}")
+        raise ConfigError(f"{path}: contains no items ({reading.summary()}); give rows with a {QUESTION_FIELDS[0]!r}")
     return items
 
 
@@ -84,49 +84,54 @@ def find_contamination(
         raise ConfigError(f"{data}: there is no such file or folder")
     texts = [item.prompt for item in items]
     index = NgramIndex(texts, n=n)
-    unseen = index.unseen
-    short = ShortIndex([texts[position] for position in unseen])
+    short_items = index.items_without_runs
+    short_index = ShortIndex([texts[position] for position in short_items])
     retrieval = Retrieval(texts if with_retrieval else [])
     reading, rows = TextReading(), []
     for unit in read_units(data, ReadLimits(), reading):
         for hit in index.search(unit.text):
             rows.append(SharedRow(unit.where, items[hit.item].id, hit.n_runs / index.n_runs[hit.item], "run"))
-        rows += [SharedRow(unit.where, items[unseen[at]].id, 1.0, "whole") for at in short.search(unit.text)]
+        for position in short_index.search(unit.text):
+            rows.append(SharedRow(unit.where, items[short_items[position]].id, 1.0, "whole"))
         if with_retrieval:
             retrieval.add(unit)
     if not reading.n_units:
-        raise ConfigError(f"{data}: nothing to search ({reading.words()})")
-    met = {shared.item for shared in rows}
+        raise ConfigError(f"{data}: nothing to search ({reading.summary()})")
+    contaminated = {shared.item for shared in rows}
     suspects = []
     if with_retrieval:
         nearest = retrieval.nearest()
         suspects = [
             SharedRow(near.where, item.id, near.score, "resembles")
             for item, near in zip(items, nearest, strict=True)
-            if near.score >= SUSPECT and item.id not in met
+            if near.score >= SUSPECT and item.id not in contaminated
         ]
     suspects.sort(key=lambda shared: -shared.share)
-    return Contamination(tuple(rows), tuple(suspects), len(items), len(unseen), reading)
+    return Contamination(tuple(rows), tuple(suspects), len(items), len(short_items), reading)
 
 
-def write_clean(data: Path, dirty: frozenset[str], out: Path) -> int:
-    """Copy a .jsonl file without the dirty rows; returns how many were left out. Raises ConfigError for other files."""
+def write_clean(data: Path, contaminated_rows: frozenset[str], out: Path) -> int:
+    """Copy a .jsonl file without its contaminated rows; returns how many were removed.
+
+    Raises ConfigError for other files.
+    """
     if data.suffix not in (".jsonl", ".ndjson") or not data.is_file():
-        raise ConfigError(f"{data}: only a single .jsonl file can be written without its dirty rows")
+        raise ConfigError(f"{data}: only a single .jsonl file can be written without its contaminated rows")
     if out.exists() and out.samefile(data):
         raise ConfigError(f"{out}: is the data itself; pass another file")
-    n_left_out = 0
+    n_removed = 0
     with data.open("rb") as source, out.open("wb") as target:
-        for number, line in enumerate(source, start=1):  # of a binary file: ends at a line feed, as in `texts`
-            if f"{data.name}:{number}" in dirty:
-                n_left_out += 1
+        # A binary file ends its lines at line feeds only, as `texts` numbers them; text mode would also count "\r".
+        for number, line in enumerate(source, start=1):
+            if f"{data.name}:{number}" in contaminated_rows:
+                n_removed += 1
             else:
                 target.write(line)
-    return n_left_out
+    return n_removed
 
 
 def question_of(row: JsonValue) -> str:
-    """The question in a row of items; all its strings if none of `QUESTION_FIELDS` is there."""
+    """The question in a row of items; all its strings if it has none of `QUESTION_FIELDS`."""
     if isinstance(row, dict):
         for name in QUESTION_FIELDS:
             if isinstance(row.get(name), str):

@@ -57,7 +57,7 @@ _PUNCTUATION = string.punctuation.encode()
 _IDEOGRAPH = re.compile("([\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff])")
 
 
-def words_of(text: str) -> list[bytes]:
+def normalized_words(text: str) -> list[bytes]:
     """The words of a text, lower case, without ASCII punctuation."""
     return _plain(text).split()
 
@@ -97,7 +97,7 @@ class NgramIndex:
         self._build(items, familiar)
 
     @property
-    def unseen(self) -> list[int]:
+    def items_without_runs(self) -> list[int]:
         """Items that no run can give away."""
         return [index for index, runs in enumerate(self.n_runs) if not runs]
 
@@ -142,7 +142,7 @@ class NgramIndex:
         self.n_runs = tuple(totals[index] for index in range(len(items)))
 
     def _runs_of(self, text: str) -> Iterator[bytes]:
-        words = words_of(text)
+        words = normalized_words(text)
         for start in range(len(words) - self.n + 1):
             yield b" ".join(words[start : start + self.n])
 
@@ -294,7 +294,7 @@ class Retrieval:
 
     def __init__(self, items: Sequence[str]) -> None:
         """items: texts of everything that will be asked for; other words are not kept."""
-        self._items = [words_of(text) for text in items]
+        self._items = [normalized_words(text) for text in items]
         self._terms = {word: index for index, word in enumerate(sorted({w for words in self._items for w in words}))}
         self._rows: list[tuple[str, list[bytes]]] = []
         self._counts: list[Counter[int]] = []
@@ -303,7 +303,7 @@ class Retrieval:
 
     def add(self, unit: TextUnit) -> None:
         """Take in one unit."""
-        words = words_of(unit.text)
+        words = normalized_words(unit.text)
         for start in range(0, len(words), CHUNK_WORDS):
             chunk = words[start : start + CHUNK_WORDS]
             counts = Counter(self._terms[word] for word in chunk if word in self._terms)
@@ -393,8 +393,8 @@ RESEMBLES = 0.75
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What must not have been trained on, and what it is compared with; made by `asked_of`."""
+class LeakTargets:
+    """What must not have been trained on, and what it is compared with; made by `leak_targets`."""
 
     hidden: Sequence[Item]
     control: Sequence[Item] = ()
@@ -405,7 +405,7 @@ class Asked:
     """Hidden items that were left out: the generator also gives them under another secret, or everybody has them."""
 
 
-def asked_of(hidden: Sequence[Item], control: Sequence[Item], familiar: Sequence[str]) -> Asked:
+def leak_targets(hidden: Sequence[Item], control: Sequence[Item], familiar: Sequence[str]) -> LeakTargets:
     """Hidden and control items without those that occur on both sides or are visible.
 
     control: drawn as the hidden ones are, as many; empty where there are none.
@@ -414,7 +414,7 @@ def asked_of(hidden: Sequence[Item], control: Sequence[Item], familiar: Sequence
     texts, others = ({squeezed(item.prompt) for item in items} for items in (hidden, control))
     own = _distinct(hidden, others | known)
     rest = _distinct(control, texts | known)
-    return Asked(own, rest, familiar, len(hidden) - len(own))
+    return LeakTargets(own, rest, familiar, len(hidden) - len(own))
 
 
 def _distinct(items: Sequence[Item], without: set[str]) -> list[Item]:
@@ -439,7 +439,7 @@ class Overlap:
 class LeakScan:
     """Looks through units one by one, then says what was met."""
 
-    asked: Asked
+    asked: LeakTargets
     with_retrieval: bool = True
     _texts: list[str] = field(default_factory=list)
     _index: NgramIndex = field(init=False)
@@ -453,7 +453,7 @@ class LeakScan:
         """Build the indexes."""
         self._texts = [item.prompt for item in (*self.asked.hidden, *self.asked.control)]
         self._index = NgramIndex(self._texts, self.asked.familiar)
-        self._short_items = sorted({*self._index.unseen, *_short_between(self._texts, self.asked.familiar)})
+        self._short_items = sorted({*self._index.items_without_runs, *_short_between(self._texts, self.asked.familiar)})
         self._short = ShortIndex([self._texts[index] for index in self._short_items], self.asked.familiar)
         self._retrieval = Retrieval(self._texts if self.with_retrieval else [])
 
@@ -565,7 +565,7 @@ def _short_between(texts: Sequence[str], familiar: Sequence[str]) -> list[int]:
 
     Runs of so many words reach into the instruction, and who has the bare item does not have them.
     """
-    words = [words_of(text) for text in (*texts, *familiar)]
+    words = [normalized_words(text) for text in (*texts, *familiar)]
     if len(words) < 2:
         return []
 
@@ -577,7 +577,7 @@ def _short_between(texts: Sequence[str], familiar: Sequence[str]) -> list[int]:
     return [index for index, one in enumerate(words[: len(texts)]) if len(one) - shared < N_WORDS]
 
 
-def leak_check(units: Iterable[TextUnit], asked: Asked, reading: TextReading) -> IntegrityCheck:
+def leak_check(units: Iterable[TextUnit], asked: LeakTargets, reading: TextReading) -> IntegrityCheck:
     """Look through everything; reading: what `units` counts while they are taken."""
     scan = LeakScan(asked)
     for unit in units:
@@ -586,7 +586,7 @@ def leak_check(units: Iterable[TextUnit], asked: Asked, reading: TextReading) ->
     if reading.n_unsearched:
         words = f"{reading.n_unsearched} files or folders of the agent that may hold text were not searched"
         findings.append(IntegrityFinding("files not searched", Severity.LOW, Effect.NOTE, words))
-    looked = f"{reading.words()}; against {len(asked.hidden)} hidden and {len(asked.control)} control items"
+    looked = f"{reading.summary()}; against {len(asked.hidden)} hidden and {len(asked.control)} control items"
     if asked.n_shared:
         looked += f" ({asked.n_shared} hidden items that another secret or the visible data give too were left out)"
     return IntegrityCheck("training data", looked, tuple(findings), is_complete=not reading.not_read)

@@ -161,7 +161,7 @@ class TensorDistance:
     """Correlation by signs in the part that agrees least; about 0 for a foreign one."""
     rescaled: float
     """Share of rows or of columns, whichever is larger, whose norm changed beyond `RESCALED`, 0 to 1."""
-    is_kin: bool
+    is_related: bool
     is_same: bool
     """No number differs, rounding aside."""
     has_tokens: bool
@@ -172,11 +172,16 @@ class TensorDistance:
     @property
     def is_patched(self) -> bool:
         """A part of it is foreign, though the whole is kin; not said of embeddings, whose rows change apart."""
-        return not self.has_tokens and self.is_kin and self.correlation >= NEAR_CORRELATION and self.part < STRANGE_PART
+        return (
+            not self.has_tokens
+            and self.is_related
+            and self.correlation >= NEAR_CORRELATION
+            and self.part < STRANGE_PART
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Kinship:
+class WeightComparison:
     """What a comparison found."""
 
     relation: Relation
@@ -187,9 +192,9 @@ class Kinship:
     """Of these, how many are not the base's, rounding to the dtype of either side aside."""
 
     @property
-    def kin_share(self) -> float:
+    def related_share(self) -> float:
         """Share of matrices that are kin of the base's, 0 to 1."""
-        return sum(m.is_kin for m in self.matrices) / len(self.matrices) if self.matrices else 0.0
+        return sum(m.is_related for m in self.matrices) / len(self.matrices) if self.matrices else 0.0
 
     @property
     def median_correlation(self) -> float:
@@ -217,7 +222,7 @@ def least_correlation(numbers: int) -> float:
     return max(MIN_CORRELATION, MIN_DEVIATIONS / math.sqrt(numbers))
 
 
-def kinship(candidate: CheckpointInfo, base: CheckpointInfo) -> Kinship:
+def compare_weights(candidate: CheckpointInfo, base: CheckpointInfo) -> WeightComparison:
     """Compare a whole model with the base model.
 
     Reads both once, one tensor at a time. Raises CheckpointError if there is nothing to compare: an adapter (merge it
@@ -242,7 +247,7 @@ def kinship(candidate: CheckpointInfo, base: CheckpointInfo) -> Kinship:
             f"{candidate.path}: contains no matrix of {MIN_NUMBERS} numbers or more with the shape of one of the base's"
         )
     relation = _relation(matrices, n_numbers, n_changed)
-    return Kinship(relation, tuple(matrices), n_numbers, n_changed)
+    return WeightComparison(relation, tuple(matrices), n_numbers, n_changed)
 
 
 def provenance_check(candidate: CheckpointInfo, base: CheckpointInfo, subject: str) -> IntegrityCheck:
@@ -252,7 +257,7 @@ def provenance_check(candidate: CheckpointInfo, base: CheckpointInfo, subject: s
     """
     name = "provenance"
     try:
-        found = kinship(candidate, base)
+        found = compare_weights(candidate, base)
     except CheckpointError as error:
         words = f"where its weights come from could not be checked: {str(error).replace(str(candidate.path), subject)}"
         finding = IntegrityFinding("provenance not checked", Severity.MEDIUM, Effect.UNCLEARED, words, (), subject)
@@ -267,7 +272,7 @@ def provenance_check(candidate: CheckpointInfo, base: CheckpointInfo, subject: s
         return IntegrityCheck(name, looked)
     title, severity, effect, words = finding_of
     sentence = words.format(
-        kin=sum(m.is_kin and not m.is_patched for m in found.matrices),
+        kin=sum(m.is_related and not m.is_patched for m in found.matrices),
         rescaled=sum(m.rescaled > RESCALED_SHARE for m in found.matrices),
         n=len(found.matrices),
         median=found.median_correlation,
@@ -335,7 +340,7 @@ _FINDINGS: Mapping[Relation, tuple[str, Severity, Effect, str]] = {
 }
 
 
-def _proofs(found: Kinship) -> tuple[Proof, ...]:
+def _proofs(found: WeightComparison) -> tuple[Proof, ...]:
     """The matrices that are furthest from the base's."""
     worst = sorted(found.matrices, key=lambda m: min(m.correlation, m.part))[:5]
     return tuple(
@@ -356,7 +361,7 @@ def _relation(matrices: Sequence[TensorDistance], n_numbers: int, n_changed: int
         return Relation.REARRANGED
     if n_changed < (1 - COPY_SHARE) * n_numbers:
         return Relation.NEAR_COPY
-    kin = sum(m.is_kin for m in matrices)
+    kin = sum(m.is_related for m in matrices)
     if kin < len(matrices):
         return Relation.PARTLY if kin >= len(matrices) / 2 else Relation.FOREIGN
     if float(np.median([m.correlation for m in matrices])) < NEAR_CORRELATION:
@@ -399,7 +404,7 @@ def _distance(name: str, after: Floats, before: Floats, rng: np.random.Generator
         moved,
         1.0 if is_same else _least_agreeing(after, before, rng),
         0.0 if is_same else _rescaled_share(after, before),
-        is_kin=correlation >= least_correlation(before.size),
+        is_related=correlation >= least_correlation(before.size),
         is_same=is_same,
         has_tokens=_IN_A_LAYER.search(name) is None,
         is_rearranged=not is_same and _is_rearranged(after, before, correlation),

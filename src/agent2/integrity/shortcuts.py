@@ -107,7 +107,7 @@ def values_of(text: str) -> Iterator[str]:
         yield match[1] or match[2] or match[3] or match[4]
 
 
-class HardCoded:
+class AnswerScan:
     """Looks through units for written-down answers of hidden items."""
 
     def __init__(self, splits: Mapping[str, Sequence[Item]], familiar: Sequence[str] = ()) -> None:
@@ -116,7 +116,7 @@ class HardCoded:
         self._items = [item for items in splits.values() for item in items]
         texts = [item.prompt for item in self._items]
         self._index = NgramIndex(texts, familiar)
-        self._short = ShortIndex([texts[index] for index in self._index.unseen], familiar)
+        self._short = ShortIndex([texts[index] for index in self._index.items_without_runs], familiar)
         self.found: list[tuple[str, Run]] = []
         self.in_code: dict[int, str] = {}
         """Item -> program that holds its question."""
@@ -128,7 +128,7 @@ class HardCoded:
         for split, runs in self._runs.items():
             self.found += [(split, run) for run in runs.search(unit)]
         if PurePosixPath(unit.where.rpartition(":")[0]).suffix.lower() in CODE_SUFFIXES:
-            unseen = self._index.unseen
+            unseen = self._index.items_without_runs
             items = [hit.item for hit in self._index.search(unit.text)]
             for item in (*items, *(unseen[position] for position in self._short.search(unit.text))):
                 self.in_code.setdefault(item, unit.where)

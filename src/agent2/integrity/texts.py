@@ -108,7 +108,7 @@ class TextReading:
         """Reading stopped at a limit, so that nothing is known about the rest."""
         return any(why in CUT for why in self.not_read)
 
-    def words(self) -> str:
+    def summary(self) -> str:
         """One sentence."""
         done = f"{self.n_units} rows and texts in {self.n_files} files, {self.n_bytes / 1e6:.1f} MB"
         if not self.not_read:

@@ -21,7 +21,7 @@ from agent2.errors import ConfigError, Fault
 from agent2.evaluation.engine import score_answers
 from agent2.evaluation.suite_plan import suite_of
 from agent2.integrity import Effect
-from agent2.integrity.leaks import asked_of, leak_check
+from agent2.integrity.leaks import leak_check, leak_targets
 from agent2.integrity.texts import TextReading, TextUnit
 from agent2.models.served import read_answer
 from agent2.records import HIDDEN_SPLITS, Completion, Split
@@ -97,7 +97,7 @@ def test_hidden_instructions_that_everybody_has_are_looked_for_without_a_control
     hidden = {split: found[split] for split in sorted(HIDDEN_SPLITS)}
     assert control_items(loaded, hidden) == []
     items = [item for split in hidden.values() for item in split]
-    asked = asked_of(items, [], [item.prompt for item in found[Split.TRAIN]])
+    asked = leak_targets(items, [], [item.prompt for item in found[Split.TRAIN]])
     own = [TextUnit(f"output/rows.jsonl:{k}", item.prompt) for k, item in enumerate(found[Split.TRAIN])]
     assert all(finding.effect is Effect.NOTE for finding in leak_check(own, asked, TextReading()).findings)
     taken = [item.prompt if leaked == "instruction" else f"{item.prompt}\n{item.reference}" for item in items]

@@ -16,7 +16,7 @@ from agent2.benchmarks import load_benchmark
 from agent2.errors import ConfigError
 from agent2.evaluation.engine import score_messages
 from agent2.integrity import Effect
-from agent2.integrity.leaks import asked_of, leak_check
+from agent2.integrity.leaks import leak_check, leak_targets
 from agent2.integrity.texts import TextReading, TextUnit
 from agent2.records import HIDDEN_SPLITS, Split
 from builders import make_evidence
@@ -105,7 +105,7 @@ def test_hidden_items_that_everybody_has_are_looked_for_without_a_control(tmp_pa
     assert control == []
     items = [item for found in hidden.values() for item in found]
     familiar = [item.prompt for item in benchmark.items(Split.TRAIN, 45, None)]
-    asked = asked_of(items, control, familiar)
+    asked = leak_targets(items, control, familiar)
     assert len(asked.hidden) == 30 and asked.n_shared == 0
     own = [
         TextUnit(f"output/rows.jsonl:{k}", item.prompt) for k, item in enumerate(benchmark.items(Split.TRAIN, 45, None))
