@@ -48,7 +48,7 @@ from agent2.benchmarks.ifeval import IfEval
 from agent2.cards.imports import read_inspect
 from agent2.errors import Agent2Error
 from agent2.evaluation.engine import Attempt, PlaySettings, play
-from agent2.evaluation.judge_check import check, read_pairs, read_verdicts
+from agent2.evaluation.judge_check import check_judge, read_pairs, read_verdicts
 from agent2.evaluation.scoring import ScoringResources, sandbox_runner
 from agent2.files import numbered_lines
 from agent2.models.served import read_answer
@@ -392,7 +392,7 @@ def llmbar(data: Path) -> Iterator[Row]:
     for folder in sorted((data / "Natural/evaluators").glob("*/*")):
         stated = json.loads((folder / "statistics.json").read_text(encoding="utf-8"))
         judged = read_verdicts(folder / "result.json", pairs)
-        report, n = check(judged), len(judged)
+        report, n = check_judge(judged), len(judged)
         name = f"{folder.parent.name} {folder.name}"
         both_missing = sum(one.shown_first is None and one.shown_second is None for one in judged)
         n_right = sum(

@@ -11,12 +11,12 @@ from agent2.cli import main
 from agent2.errors import ConfigError, Fault
 from agent2.evaluation.judge_check import (
     LabelledPair,
-    ask,
-    check,
+    check_judge,
     compare_judges,
+    judge_pairs,
+    measure_sway,
     read_pairs,
     read_verdicts,
-    sway,
     write_verdicts,
 )
 from agent2.records import Preference
@@ -88,18 +88,18 @@ def inside(measured, value):
 
 
 def test_a_judge_that_is_always_right_is_seen_as_such():
-    report = check(ask(labelled(), Judge()))
+    report = check_judge(judge_pairs(labelled(), Judge()))
     assert report.accuracy.value == report.both_right.value == report.order_agreement.value == 1.0
     assert report.kappa.value == report.kappa_orders.value == report.tau.value == 1.0
-    assert set(sway(ask(labelled(60), Right()), Right())) == {"polite", "confident", "empty"}
-    assert all(found.value == 0.0 for found in sway(ask(labelled(60), Right()), Right()).values())
+    assert set(measure_sway(judge_pairs(labelled(60), Right()), Right())) == {"polite", "confident", "empty"}
+    assert all(found.value == 0.0 for found in measure_sway(judge_pairs(labelled(60), Right()), Right()).values())
     assert report.position_bias.value == report.length_bias.value == 0.0
     assert report.n_missing == 0
 
 
 @pytest.mark.parametrize("fault", [first_one, any_one], ids=["constant", "random"])
 def test_constant_and_random_judges_are_worth_nothing(fault):
-    report = check(ask(labelled(), Judge(fault, 1.0)))
+    report = check_judge(judge_pairs(labelled(), Judge(fault, 1.0)))
     assert inside(report.accuracy, 0.5)
     assert report.kappa is None or inside(report.kappa, 0.0)
     assert report.tau is None or inside(report.tau, 0.0)
@@ -107,14 +107,14 @@ def test_constant_and_random_judges_are_worth_nothing(fault):
 
 def test_a_constant_judge_scores_half_although_the_data_show_the_better_answer_first():
     pairs = [LabelledPair(str(n), "t", (f"right {n}", f"wrong {n}"), 1.0) for n in range(100)]
-    report = check(ask(pairs, Judge(first_one, 1.0)))
+    report = check_judge(judge_pairs(pairs, Judge(first_one, 1.0)))
     assert report.accuracy.value == 0.5 and report.order_agreement.value == 0.0
     assert report.position_bias.value == 0.5
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3])
 def test_a_planted_position_bias_is_found_with_its_size(share):
-    report = check(ask(labelled(), Judge(first_one, share)))
+    report = check_judge(judge_pairs(labelled(), Judge(first_one, share)))
     assert inside(report.position_bias, share / 2) and report.position_bias.low > 0
     assert inside(report.length_bias, 0.0)
     assert inside(report.accuracy, 1 - share / 2)
@@ -129,7 +129,7 @@ def test_a_planted_length_bias_is_found_with_its_size(share):
         if len(p.answers[0]) != len(p.answers[1])
     ]
     planted = share * (1 - sum(longer_is_right) / len(longer_is_right))
-    report = check(ask(pairs, Judge(longer_one, share)))
+    report = check_judge(judge_pairs(pairs, Judge(longer_one, share)))
     assert inside(report.length_bias, planted) and report.length_bias.low > 0
     assert inside(report.position_bias, 0.0)
 
@@ -142,10 +142,10 @@ def test_length_normalised_verdicts_lose_the_planted_bias_and_nothing_else():
         longer = 0.35 if len(first) > len(second) else -0.35
         return Preference(min(1.0, max(0.0, right + longer)), "right, and the longer one")
 
-    report = check(ask(labelled(), Judge(swayed, 1.0)))
+    report = check_judge(judge_pairs(labelled(), Judge(swayed, 1.0)))
     assert report.length_bias.low > 0.2 and abs(report.length_bias_normalised.value) < 0.1
     assert report.accuracy_normalised.low > report.accuracy.high
-    honest = check(ask(labelled(), Judge()))
+    honest = check_judge(judge_pairs(labelled(), Judge()))
     assert honest.accuracy_normalised.value == 1.0 and honest.length_bias_normalised.value == 0.0
 
 
@@ -159,10 +159,10 @@ def test_a_planted_self_preference_is_found():
     def own(first, second, draw):
         return Preference(float(first in mine), "mine")
 
-    report = check(ask(pairs, Judge(own, 0.4)), model="mine")
+    report = check_judge(judge_pairs(pairs, Judge(own, 0.4)), model="mine")
     assert report.self_preference.low > 0.1
-    assert inside(check(ask(pairs, Judge()), model="mine").self_preference, 0.0)
-    assert check(ask(pairs, Judge())).self_preference is None
+    assert inside(check_judge(judge_pairs(pairs, Judge()), model="mine").self_preference, 0.0)
+    assert check_judge(judge_pairs(pairs, Judge())).self_preference is None
 
 
 @pytest.mark.parametrize(
@@ -170,40 +170,44 @@ def test_a_planted_self_preference_is_found():
 )
 def test_a_judge_that_falls_for_a_manner_is_found_with_its_size_and_by_no_other_manner(manner, sign):
     judge = Right(sign, 0.3)
-    found = sway(ask(labelled(), judge), judge)
+    found = measure_sway(judge_pairs(labelled(), judge), judge)
     assert inside(found[manner], 0.3) and found[manner].low > 0.2
     assert all(one.value == 0.0 for other, one in found.items() if other != manner)
 
 
 def test_added_words_show_what_length_alone_gains():
     judge = Judge(longer_one, 1.0)
-    assert sway(ask(labelled(), judge), judge)["empty"].low > 0.4
+    assert measure_sway(judge_pairs(labelled(), judge), judge)["empty"].low > 0.4
 
 
 def test_missing_verdicts_are_counted_and_in_no_rate():
-    report = check(ask(labelled(), Judge(no_one, 0.2)))
+    report = check_judge(judge_pairs(labelled(), Judge(no_one, 0.2)))
     assert 0.15 * 2 * N < report.n_missing < 0.25 * 2 * N
     assert report.accuracy.value == 1.0 and report.accuracy_shown_first.n_missing > 0
 
 
 def test_drift_is_found_and_chance_is_not_called_drift(tmp_path):
     pairs = labelled()
-    anchors = ask(pairs, Judge(any_one, 0.1))
+    anchors = judge_pairs(pairs, Judge(any_one, 0.1))
     write_verdicts(tmp_path / "anchors.jsonl", anchors)
     kept = read_verdicts(tmp_path / "anchors.jsonl", pairs)
     assert kept == anchors
-    same = compare_judges(ask(pairs, Judge(any_one, 0.1)), kept)
+    same = compare_judges(judge_pairs(pairs, Judge(any_one, 0.1)), kept)
     assert same.agreement.value == 1.0 and not same.has_drifted
-    assert not compare_judges(ask(pairs, Judge(any_one, 0.1, salt="again")), kept).has_drifted
-    worse = compare_judges(ask(pairs, Judge(any_one, 0.5)), kept)
+    assert not compare_judges(judge_pairs(pairs, Judge(any_one, 0.1, salt="again")), kept).has_drifted
+    worse = compare_judges(judge_pairs(pairs, Judge(any_one, 0.5)), kept)
     assert worse.has_drifted and worse.accuracy_change.high < 0
     assert worse.kappa.value == pytest.approx(worse.alpha.value, abs=0.02)
 
 
 def test_errors_that_two_judges_share_are_told_from_independent_ones():
     pairs = labelled()
-    together = compare_judges(ask(pairs, Judge(longer_one, 0.9)), ask(pairs, Judge(longer_one, 0.9, salt="b"))).errors
-    apart = compare_judges(ask(pairs, Judge(any_one, 0.6)), ask(pairs, Judge(any_one, 0.6, salt="b"))).errors
+
+    def shared(fault, share):
+        first, second = (judge_pairs(pairs, Judge(fault, share, salt=salt)) for salt in ("", "b"))
+        return compare_judges(first, second).errors
+
+    together, apart = shared(longer_one, 0.9), shared(any_one, 0.6)
     assert together.correlation > 0.3 and together.both_wrong.low > together.expected
     assert abs(apart.correlation) < 0.2
 
@@ -320,5 +324,5 @@ def test_a_judge_that_cannot_be_reached_is_told_with_exit_code_4_and_one_lost_an
             lost = self.n_asked == 1
             return Preference(None if lost else 1.0, "said", Fault.INFRASTRUCTURE if lost else None)
 
-    judged = ask(read_pairs(tmp_path / "pairs.jsonl"), LosesOne())
+    judged = judge_pairs(read_pairs(tmp_path / "pairs.jsonl"), LosesOne())
     assert [one.shown_first for one in judged] == [None, 1.0]

@@ -180,6 +180,23 @@ def test_a_thread_that_breaks_ends_the_stage_with_its_error_and_is_not_waited_fo
         list(in_batches(range(5), judge, work, threading.Event()))
 
 
+def test_an_overdue_batch_stays_missing_whatever_its_thread_does_later():
+    is_over = threading.Event()
+
+    def judge(batch):
+        if 0 in batch:
+            is_over.wait(10)
+            raise SystemError("too late")
+        is_over.set()
+        time.sleep(0.4)  # the late error is there before this verdict
+        return [f"verdict on {unit}" for unit in batch]
+
+    work = ScoringWork(ScoringMode.BATCH, batch_size=1, concurrency=1, timeout_s=1.0)
+    verdicts = dict(in_batches(range(3), judge, work, threading.Event()))
+    assert (verdicts[0].value, verdicts[0].fault) == (None, Fault.JUDGE)
+    assert (verdicts[1], verdicts[2]) == ("verdict on 1", "verdict on 2")
+
+
 def test_no_more_batches_are_under_way_than_the_scorer_says():
     counts, most, lock = [0], [0], threading.Lock()
 

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Llama
 from agent2.cards.judgement import read_judgement
 from agent2.cards.reader import iter_rollouts, read_summary
 from agent2.errors import CheckpointError, ConfigError, Fault
-from agent2.evaluation.judge_check import LabelledPair, ask, check, contrast, read_contrasts
+from agent2.evaluation.judge_check import LabelledPair, check_contrasts, check_judge, judge_pairs, read_contrasts
 from agent2.evaluation.rescoring import judge_cards, rescore
 from agent2.evaluation.runner import EvaluationLimits, EvaluationPlan, evaluate
 from agent2.evaluation.scoring import score_played
@@ -490,8 +490,8 @@ def test_a_local_checkpoint_judges_by_the_probabilities_of_its_verdicts(local):
 def test_a_local_checkpoint_judges_pairs_in_both_orders(local):
     pairs = [LabelledPair(str(n), f"{n} + 1", (str(n + 1), str(n)), 1.0) for n in range(6)]
     scorer = load_scorer("pair_judge", {"model": str(local), "probabilities": True})
-    judged = ask(pairs, scorer)
-    report = check(judged)
+    judged = judge_pairs(pairs, scorer)
+    report = check_judge(judged)
     assert report.n_missing == 0 and report.accuracy.n == 6
     messages = scorer._messages({"instruction": "0 + 1", "reference": "", "first": "1", "second": "0"})
     shares = by_hand(local, messages, list(PAIR_POINTS))
@@ -617,7 +617,7 @@ def test_contrast_pairs_tell_a_scorer_that_reads_the_instruction_from_one_that_d
         def score(self, item, rollout):
             return Score(int(rollout.answer) / 100, "")
 
-    careful, blind = contrast(pairs, Reads()), contrast(pairs, Blind())
+    careful, blind = check_contrasts(pairs, Reads()), check_contrasts(pairs, Blind())
     assert careful.response.value == careful.instruction.value == 1.0
     assert blind.response.value == blind.instruction.value == 0.5
     (tmp_path / "bad.jsonl").write_text('{"instruction_1": "a", "answer_1": 3}')

@@ -56,13 +56,13 @@ def check_judge(  # noqa: PLR0913 - one option of the command line each
 
     from agent2.cli.run import check_is_file
     from agent2.evaluation.judge_check import (
-        ask,
-        check,
+        check_judge,
         compare_judges,
         is_contrast,
+        judge_pairs,
+        measure_sway,
         read_pairs,
         read_verdicts,
-        sway,
         write_verdicts,
     )
     from agent2.scorers import load_scorer
@@ -90,15 +90,15 @@ def check_judge(  # noqa: PLR0913 - one option of the command line each
             raise ConfigError(f"scorer {scorer}: scores single answers; judge check needs a pairwise scorer")
         name = f"{referee.name}-v{referee.version}"
         with progress_bar() as steps:
-            judged = ask(pairs[:limit], referee, lambda done, total: steps("judging pairs", done, total))
-        reports[name] = check(judged, model)
+            judged = judge_pairs(pairs[:limit], referee, lambda done, total: steps("judging pairs", done, total))
+        reports[name] = check_judge(judged, model)
         if added_words:
-            reports[name] = replace(reports[name], swayed=sway(judged, referee))
+            reports[name] = replace(reports[name], swayed=measure_sway(judged, referee))
         comparisons = {path: compare_judges(judged, old) for path, old in kept.items()}
         if out is not None:
             write_verdicts(out, judged)
     else:
-        reports = {path: check(judged, model) for path, judged in kept.items()}
+        reports = {path: check_judge(judged, model) for path, judged in kept.items()}
     if as_json:
         print_json(
             {
@@ -151,14 +151,14 @@ def audit(
 
 def _check_contrasts(data: Path, scorer: Any, limit: int | None, *, as_json: bool) -> None:
     """Ask a scorer of single answers about contrast pairs."""
-    from agent2.evaluation.judge_check import contrast, read_contrasts
+    from agent2.evaluation.judge_check import check_contrasts, read_contrasts
 
     if not hasattr(scorer, "score"):
         raise ConfigError(
             f"scorer {scorer.name}: compares two answers; contrast pairs need one that scores single answers"
         )
     pairs = read_contrasts(data)
-    found = contrast(pairs[:limit], scorer)
+    found = check_contrasts(pairs[:limit], scorer)
     name = f"{scorer.name}-v{scorer.version}"
     if as_json:
         print_json({"pairs": len(pairs), "judges": {name: found}, "compared_with": {}})

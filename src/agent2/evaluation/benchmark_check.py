@@ -1,14 +1,15 @@
-"""Whether a benchmark distinguishes right from wrong, before a model is scored on it.
+"""Checks of a benchmark before a model is scored on it, and the recording of the searches that it is played with.
 
-Every split is read; reference answers are played through the real engine and scorer, and so is an empty answer. Does
-NOT judge whether items are good, or hard enough for a model: `agent2 tasks check` scores the base model of a task.
+`check_benchmark` reads every split and plays reference answers through the real engine and scorer, and so an empty
+answer. Does NOT judge whether items are good, or hard enough for a model: `agent2 tasks check` scores the base model of
+a task.
 
 `record_questions` records a live search back end for every question of a benchmark, so that it is played without a
 network. Promises: each question is searched for with its own words, and played by a model if one is given, whose
-searches are then on file, too; a question that has a usable recording is left as it is, so that an interrupted
-recording is continued; one that the back end failed has no file, and is named with the reason. A back end that fails
+searches are recorded, too; a question that has a usable recording is left as it is, so that an interrupted recording
+is continued; one that the back end failed has no file, and is reported with the reason. A back end that fails
 `GIVE_UP_AFTER` questions in a row is given up. Does NOT judge, and stores nothing but queries and pages. A checkpoint
-that asks something else later meets a search among the recorded pages of the question (`RecordedSearch`).
+that searches for something else later searches among the recorded pages of the question (`RecordedSearch`).
 """
 
 import subprocess
@@ -36,6 +37,11 @@ MOST_ITEMS = 100
 MAX_PLAYED = 20_000
 MAX_FLOOR = 0.05
 """Highest mean score of an empty answer."""
+GIVE_UP_AFTER = 10
+"""Questions in a row that the search back end failed."""
+
+Answer = Callable[[Item, Any], str]
+"""The next message for an item, from the item and its world."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +56,7 @@ class BenchmarkFinding:
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkCheck:
-    """What was found."""
+    """All checks of one benchmark."""
 
     benchmark: str
     """Name and version."""
@@ -74,15 +80,15 @@ def check_benchmark(benchmark: Benchmark, name: str = "") -> BenchmarkCheck:
     """
     secret = installation.secret()
     items = {split: split_items(benchmark, split, secret) for split in Split}
-    every = [item for members in items.values() for item in members]
-    if not every:
+    all_items = [item for members in items.values() for item in members]
+    if not all_items:
         raise ConfigError(f"benchmark {benchmark.name}: no split has items; name a file with data")
-    visible = [item for item in every if item.split not in HIDDEN_SPLITS]
+    visible = [item for item in all_items if item.split not in HIDDEN_SPLITS]
     return BenchmarkCheck(
         f"{benchmark.name}-v{benchmark.version}",
         {split.value: len(members) for split, members in items.items()},
-        [*_checks(benchmark, items, every), *_copy_check(name)],
-        (visible or every)[0].prompt if visible else "(every item is hidden)",
+        [*_checks(benchmark, items, all_items), *_copy_check(name)],
+        visible[0].prompt if visible else "(every item is hidden)",
     )
 
 
@@ -100,40 +106,60 @@ def split_items(benchmark: Benchmark, split: Split, secret: bytes | None) -> lis
     return []
 
 
-def _checks(benchmark: Benchmark, items: dict[Split, list[Item]], every: list[Item]) -> Iterator[BenchmarkFinding]:
-    owner: dict[str, Item] = {}
-    doubles = [(item, owner[item.prompt]) for item in every if owner.setdefault(item.prompt, item) is not item]
-    detail = f"{len(owner)} distinct prompts"
-    if doubles:
-        item, other = doubles[0]
-        detail = (
-            f"{len(doubles)} prompts come more than once, that of {item.id} ({item.split.value}) in {other.split.value}"
-        )
-    yield BenchmarkFinding("no two items ask the same", not doubles, detail)
-    ids = {item.id for item in every}
+def _checks(benchmark: Benchmark, items: dict[Split, list[Item]], all_items: list[Item]) -> Iterator[BenchmarkFinding]:
+    first_with: dict[str, Item] = {}
+    repeats = [item for item in all_items if first_with.setdefault(item.prompt, item) is not item]
+    detail = f"{len(first_with)} distinct prompts"
+    if repeats:
+        item = repeats[0]
+        split = first_with[item.prompt].split.value
+        detail = f"{len(repeats)} prompts come more than once, that of {item.id} ({item.split.value}) in {split}"
+    yield BenchmarkFinding("no two items ask the same", not repeats, detail)
+    ids = {item.id for item in all_items}
     yield BenchmarkFinding(
-        "every item has an id of its own", len(ids) == len(every), f"{len(ids)} ids, {len(every)} items"
+        "every item has an id of its own", len(ids) == len(all_items), f"{len(ids)} ids, {len(all_items)} items"
     )
-    yield _hidden(benchmark, items)
-    is_asked = isinstance(benchmark, DataBenchmark) and hasattr(benchmark.environment(), "ask_expert")
-    if (benchmark.max_turns > 1 and not is_asked) or any(item.reference is None for item in every):
-        why = "items are episodes, or have no reference answers; agent2 tasks check plays them"
-        yield BenchmarkFinding("reference answers score 1.0", None, why)
-    else:
-        right = _play(benchmark, every, lambda item, world: world.ask_expert() if is_asked else item.reference or "")
-        wrong = [one for one in right if one.score.value != 1.0]
-        detail = f"{len(right) - len(wrong)} of {len(right)}"
-        if wrong:
-            detail += f"; {wrong[0].rollout.item_id}: {wrong[0].score.reason}"
-        yield BenchmarkFinding("reference answers score 1.0", not wrong, detail)
-    empty = [one.score.value for one in _play(benchmark, every, lambda item, world: "")]
-    known = [value for value in empty if value is not None]
-    mean = sum(known) / len(known) if known else None
-    words = f"mean {mean:.2f} of {len(known)}" if mean is not None else "no score at all"
-    is_low = mean is not None and mean <= MAX_FLOOR and len(known) == len(empty)
-    yield BenchmarkFinding(
-        f"an empty answer scores at most {MAX_FLOOR}", is_low, f"{words}, {len(empty) - len(known)} missing"
-    )
+    yield _hidden_items(benchmark, items)
+    yield _reference_answers(benchmark, all_items)
+    yield _empty_answers(benchmark, all_items)
+
+
+def _reference_answers(benchmark: Benchmark, items: list[Item]) -> BenchmarkFinding:
+    name = "reference answers score 1.0"
+    oracle = _oracle_of(benchmark, items)
+    if oracle is None:
+        detail = "items are episodes, or have no reference answers; agent2 tasks check plays them"
+        return BenchmarkFinding(name, None, detail)
+    records = _play(benchmark, items, oracle)
+    wrong = [record for record in records if record.score.value != 1.0]
+    detail = f"{len(records) - len(wrong)} of {len(records)}"
+    if wrong:
+        detail += f"; {wrong[0].rollout.item_id}: {wrong[0].score.reason}"
+    return BenchmarkFinding(name, not wrong, detail)
+
+
+def _oracle_of(benchmark: Benchmark, items: list[Item]) -> Answer | None:
+    """How right answers are given: by the expert of a world that a data benchmark plays in, else by the reference.
+
+    None: an item has no reference, or items are episodes without such an expert.
+    """
+    if any(item.reference is None for item in items):
+        return None
+    if isinstance(benchmark, DataBenchmark) and hasattr(benchmark.environment(), "ask_expert"):
+        return lambda item, world: world.ask_expert()
+    if benchmark.max_turns > 1:
+        return None
+    return lambda item, world: item.reference or ""
+
+
+def _empty_answers(benchmark: Benchmark, items: list[Item]) -> BenchmarkFinding:
+    records = _play(benchmark, items, lambda item, world: "")
+    values = [record.score.value for record in records if record.score.value is not None]
+    n_missing = len(records) - len(values)
+    mean = sum(values) / len(values) if values else None
+    is_low = mean is not None and mean <= MAX_FLOOR and not n_missing
+    summary = f"mean {mean:.2f} of {len(values)}" if mean is not None else "no score at all"
+    return BenchmarkFinding(f"an empty answer scores at most {MAX_FLOOR}", is_low, f"{summary}, {n_missing} missing")
 
 
 def _copy_check(name: str) -> Iterator[BenchmarkFinding]:
@@ -145,15 +171,17 @@ def _copy_check(name: str) -> Iterator[BenchmarkFinding]:
         copy_source(Path(path).expanduser().resolve(), Path(folder))
         program = "import sys; from agent2.benchmarks import load_benchmark; load_benchmark(sys.argv[1])"
         copy = f"{folder}/{Path(path).name}:{attribute}"
-        done = subprocess.run([sys.executable, "-c", program, copy], capture_output=True, text=True, check=False)
-    problem = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1].replace(folder, ".")
-    told = f"{problem}; agents get the file and the Python modules that it imports from its folder, and no other file"
-    yield BenchmarkFinding(
-        "a copy for agents can be loaded", done.returncode == 0, "" if done.returncode == 0 else told
-    )
+        process = subprocess.run([sys.executable, "-c", program, copy], capture_output=True, text=True, check=False)
+    detail = ""
+    if process.returncode:
+        problem = (process.stderr.strip().splitlines() or [f"exit code {process.returncode}"])[-1].replace(folder, ".")
+        detail = (
+            f"{problem}; agents get the file and the Python modules that it imports from its folder, and no other file"
+        )
+    yield BenchmarkFinding("a copy for agents can be loaded", process.returncode == 0, detail)
 
 
-def _hidden(benchmark: Benchmark, items: dict[Split, list[Item]]) -> BenchmarkFinding:
+def _hidden_items(benchmark: Benchmark, items: dict[Split, list[Item]]) -> BenchmarkFinding:
     name = "hidden items need the installation secret"
     hidden = [split for split in sorted(HIDDEN_SPLITS) if items[split]]
     if not hidden:
@@ -166,32 +194,29 @@ def _hidden(benchmark: Benchmark, items: dict[Split, list[Item]]) -> BenchmarkFi
         return BenchmarkFinding(
             name, False, f"{split.value} is given without it; raise ConfigError where secret is None"
         )
-    words = [
+    choices = [
         f"{split.value}: {benchmark.choice_words(split)}" for split in hidden if isinstance(benchmark, DataBenchmark)
     ]
-    return BenchmarkFinding(name, True, "; ".join(words) or ", ".join(split.value for split in hidden))
+    return BenchmarkFinding(name, True, "; ".join(choices) or ", ".join(split.value for split in hidden))
 
 
-def _play(benchmark: Benchmark, items: list[Item], answer: Callable[[Item, Any], str]) -> list[ScoredRollout]:
+def _play(benchmark: Benchmark, items: list[Item], answer: Answer) -> list[ScoredRollout]:
     attempts = [Attempt(item, 0, 0) for item in items[:MAX_PLAYED]]
-    played = play_by(
+    rollouts = play_by(
         lambda attempt, world, chat: answer(attempt.item, world), attempts, benchmark.environment, benchmark.max_turns
     )
-    return list(score_played(played, benchmark.scorer()))
-
-
-GIVE_UP_AFTER = 10
+    return list(score_played(rollouts, benchmark.scorer()))
 
 
 @dataclass(frozen=True, slots=True)
 class SearchesRecorded:
-    """What a recording did."""
+    """How many questions were recorded, and which failed."""
 
     n_recorded: int
     n_before: int
     """Questions that had a recording."""
     failed: dict[str, str] = field(default_factory=dict)
-    """Id of a question -> why there is none; those that were not tried any more are among them."""
+    """Id of a question -> why it has no recording; those that were no longer tried are among them."""
 
 
 def record_questions(
@@ -199,29 +224,31 @@ def record_questions(
 ) -> SearchesRecorded:
     """Ask the live back end of `search.yaml` about every question that was not recorded yet.
 
-    Raises ConfigError where none is named, and what opening the checkpoint raises.
+    Raises ConfigError where `search.yaml` names no back end, and what opening the checkpoint raises.
     """
-    items, n_all = benchmark.to_record()
+    items, n_questions = benchmark.to_record()
     failed: dict[str, str] = {}
-    in_a_row = 0
-    for number, (item, reason) in enumerate(_recorded(benchmark, items, source), 1):
-        in_a_row = 0 if reason is None else in_a_row + 1
+    n_failed_in_a_row = 0
+    for number, (item, reason) in enumerate(_record_each(benchmark, items, source), 1):
+        n_failed_in_a_row = 0 if reason is None else n_failed_in_a_row + 1
         if reason is not None:
             failed[item.id] = reason
             benchmark.recording_of(item).unlink(missing_ok=True)
         on_progress(number, len(items))
-        if in_a_row == GIVE_UP_AFTER:
-            failed |= {one.id: f"not tried: {GIVE_UP_AFTER} questions in a row failed" for one in items[number:]}
+        if n_failed_in_a_row == GIVE_UP_AFTER:
+            failed |= {
+                untried.id: f"not tried: {GIVE_UP_AFTER} questions in a row failed" for untried in items[number:]
+            }
             break
-    return SearchesRecorded(len(items) - len(failed), n_all - len(items), failed)
+    return SearchesRecorded(len(items) - len(failed), n_questions - len(items), failed)
 
 
-def _recorded(
+def _record_each(
     benchmark: ProvidesRecordings, items: list[Item], source: CheckpointSource | None
 ) -> Iterator[tuple[Item, str | None]]:
     """Each question in order, and why it could not be recorded."""
 
-    def own_words(attempt: Attempt, world: object, chat: Sequence[Message]) -> str:
+    def search_question(attempt: Attempt, world: object, chat: Sequence[Message]) -> str:
         if len(chat) > 1:
             return write_brackets(ANSWER, UNKNOWN)
         return benchmark.static_answers([attempt.item], 0)[0]
@@ -231,7 +258,7 @@ def _recorded(
     try:
         for item in items:
             attempts = [Attempt(item, 0, 0)]
-            reason = _problem(next(play_by(own_words, attempts, benchmark.environment, 2))[1])
+            reason = _problem(next(play_by(search_question, attempts, benchmark.environment, 2))[1])
             if reason is None and sampler is not None:
                 reason = _problem(next(play_rollouts(attempts, sampler, benchmark.environment, settings))[1])
             if reason is None and not benchmark.is_recorded(item):

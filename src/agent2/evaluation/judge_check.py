@@ -1,13 +1,13 @@
-"""Judging the judge: pairwise verdicts beside people's labels, in both orders, with the biases that they show.
+"""Checks of a judge: pairwise verdicts beside people's labels, in both orders, with the biases that they show.
 
 `read_pairs` reads answers with labels (LLMBar, JudgeBench, RewardBench, human judgements of MT-Bench, our own layout);
-`ask` has a pairwise scorer judge them; `check` says how good the verdicts are; `sway` has the pairs judged again with
-polite, confident or empty words added to the worse answer; `compare_judges` puts two sets of verdicts beside each other
-(another judge, the same judge again, or kept anchor verdicts: drift). `contrast` asks a scorer of single answers, such
-as a reward model, about similar instructions with different answers.
+`judge_pairs` has a pairwise scorer judge them; `check_judge` says how good the verdicts are; `measure_sway` has the
+pairs judged again with polite, confident or empty phrases added to the worse answer; `compare_judges` puts two sets of
+verdicts beside each other (another judge, the same judge again, or recorded anchor verdicts: drift). `check_contrasts`
+has a scorer of single answers, such as a reward model, score similar instructions with different answers.
 
 A verdict that is missing is in no rate and is counted. The labels are taken as given: where people disagree, the label
-says what the data set's authors made of it.
+is the decision of the data set's authors.
 """
 
 import json
@@ -37,7 +37,7 @@ from agent2.stats.quality import SharedErrors, cohens_kappa, krippendorff_alpha,
 
 FOLDS = 5
 """Of the pairs, for the length-normalised verdicts."""
-ADDED_WORDS: Mapping[str, tuple[str, str]] = MappingProxyType(
+ADDED_PHRASES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "polite": (
             "Thank you for this kind question! It is a pleasure to help.",
@@ -55,7 +55,7 @@ ADDED_WORDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         ),
     }
 )
-"""Manner -> words before and after an answer, which say nothing about what was asked."""
+"""Manner -> phrases before and after an answer, which say nothing about the question."""
 BATCH = 64
 """Pairs that a scorer is given at once, each in both orders."""
 
@@ -116,7 +116,7 @@ class JudgeReport:
     by_subset: Mapping[str, Estimate]
     """Accuracy for each subset."""
     swayed: Mapping[str, Estimate | None] = field(default_factory=dict)
-    """Of `sway`; empty: not measured."""
+    """Of `measure_sway`; empty: not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,26 +146,26 @@ class JudgeComparison:
 
 
 def read_pairs(path: Path) -> list[LabelledPair]:
-    """Labelled pairs of a file, or of the folder that LLMBar calls a subset. Raises ConfigError with the place.
+    """Labelled pairs of a file, or of the folder that LLMBar calls a subset. Raises ConfigError with the location.
 
     Layouts, recognised by their fields: LLMBar (`input, output_1, output_2, label`), JudgeBench (`question, response_A,
     response_B, label: "A>B"`), RewardBench (`prompt, chosen, rejected`), MT-Bench human judgements (`conversation_a,
     conversation_b, winner`), ours (`instruction, first, second, label`).
     """
     file = path / "dataset.json" if path.is_dir() else path
-    pairs = [_pair(row, f"{file}:{place}", number) for number, (place, row) in enumerate(_rows(file))]
+    pairs = [_pair(row, f"{file}:{location}", number) for number, (location, row) in enumerate(_rows(file))]
     if not pairs:
         raise ConfigError(f"{file}: holds no pair of answers")
-    seen: dict[str, int] = {}
-    for number, pair in enumerate(pairs):
-        if pair.id in seen:
-            raise ConfigError(f"{file}: pairs {seen[pair.id] + 1} and {number + 1} have the same id {pair.id!r}")
-        seen[pair.id] = number
+    numbers: dict[str, int] = {}
+    for number, pair in enumerate(pairs, start=1):
+        if pair.id in numbers:
+            raise ConfigError(f"{file}: pairs {numbers[pair.id]} and {number} have the same id {pair.id!r}")
+        numbers[pair.id] = number
     return pairs
 
 
 def _rows(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Rows of a JSON list or of JSON lines, each with its place in the file."""
+    """Rows of a JSON list or of JSON lines, each with its location in the file."""
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -177,10 +177,10 @@ def _rows(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             rows = [(str(number), json.loads(line)) for number, line in numbered_lines(text) if line.strip()]
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{file}: is not JSON ({error})") from error
-    for place, row in rows:
+    for location, row in rows:
         if not isinstance(row, dict):
-            raise ConfigError(f"{file}:{place}: is a {type(row).__name__}, not an object with named fields")
-        yield place, row
+            raise ConfigError(f"{file}:{location}: is a {type(row).__name__}, not an object with named fields")
+        yield location, row
 
 
 def _pair(row: Mapping[str, Any], where: str, number: int) -> LabelledPair:
@@ -189,65 +189,67 @@ def _pair(row: Mapping[str, Any], where: str, number: int) -> LabelledPair:
             raise ConfigError(f"{where}: field {name!r} is missing or not text")
         return str(row[name])
 
-    def label(value: object, words: Mapping[str, float]) -> float:
-        if str(value) not in words:
-            raise ConfigError(f"{where}: label {value!r}; known are {', '.join(words)}")
-        return words[str(value)]
+    def label(value: object, points: Mapping[str, float]) -> float:
+        if str(value) not in points:
+            raise ConfigError(f"{where}: label {value!r}; known are {', '.join(points)}")
+        return points[str(value)]
 
     models = None
     if "output_1" in row:
         fields = text("input"), (text("output_1"), text("output_2")), label(row.get("label"), {"1": 1.0, "2": 0.0})
     elif "response_A" in row:
-        words = {"A>B": 1.0, "B>A": 0.0, "A=B": 0.5}
-        fields = text("question"), (text("response_A"), text("response_B")), label(row.get("label"), words)
+        points = {"A>B": 1.0, "B>A": 0.0, "A=B": 0.5}
+        fields = text("question"), (text("response_A"), text("response_B")), label(row.get("label"), points)
     elif "chosen" in row:
         fields = text("prompt"), (text("chosen"), text("rejected")), 1.0
         if isinstance(row.get("chosen_model"), str) and isinstance(row.get("rejected_model"), str):
             models = row["chosen_model"], row["rejected_model"]
     elif "conversation_a" in row:
         sides = [_conversation(row.get(name), where) for name in ("conversation_a", "conversation_b")]
-        words = {"model_a": 1.0, "model_b": 0.0, "tie": 0.5}
-        fields = sides[0][0], (sides[0][1], sides[1][1]), label(row.get("winner"), words)
+        points = {"model_a": 1.0, "model_b": 0.0, "tie": 0.5}
+        fields = sides[0][0], (sides[0][1], sides[1][1]), label(row.get("winner"), points)
         models = text("model_a"), text("model_b")
     elif "instruction" in row:
-        words = {"1": 1.0, "2": 0.0, "tie": 0.5}
-        fields = text("instruction"), (text("first"), text("second")), label(row.get("label"), words)
+        points = {"1": 1.0, "2": 0.0, "tie": 0.5}
+        fields = text("instruction"), (text("first"), text("second")), label(row.get("label"), points)
     else:
         raise ConfigError(
             f"{where}: fields {', '.join(sorted(row)[:8])} are of no known layout; "
             "ours is instruction, first, second, label"
         )
-    given = row.get("pair_id", row.get("id", number))
+    pair_id = row.get("pair_id", row.get("id", number))
     if "conversation_a" in row:
-        given = "-".join(str(row.get(key, "")) for key in ("question_id", "model_a", "model_b", "judge", "turn"))
-    return LabelledPair(str(given), *fields, subset=str(row.get("subset", row.get("source", ""))), models=models)
+        pair_id = "-".join(str(row.get(key, "")) for key in ("question_id", "model_a", "model_b", "judge", "turn"))
+    return LabelledPair(str(pair_id), *fields, subset=str(row.get("subset", row.get("source", ""))), models=models)
 
 
 def _conversation(turns: object, where: str) -> tuple[str, str]:
-    """What people asked, and what the model answered, of a whole conversation."""
+    """The user's messages, and the model's, of a whole conversation."""
     if not isinstance(turns, list) or not all(isinstance(turn, dict) and "content" in turn for turn in turns):
         raise ConfigError(f"{where}: a conversation is a list of messages with role and content")
-    asked = [str(turn["content"]) for turn in turns if turn.get("role") == "user"]
-    answered = [str(turn["content"]) for turn in turns if turn.get("role") != "user"]
-    return "\n\n".join(asked), "\n\n".join(answered)
+    questions = [str(turn["content"]) for turn in turns if turn.get("role") == "user"]
+    answers = [str(turn["content"]) for turn in turns if turn.get("role") != "user"]
+    return "\n\n".join(questions), "\n\n".join(answers)
 
 
-def ask(
+def judge_pairs(
     pairs: Sequence[LabelledPair], scorer: PairScorer, on_progress: Callable[[int, int], None] | None = None
 ) -> list[JudgedPair]:
     """The verdicts of a pairwise scorer, each pair in both orders.
 
-    Raises EndpointFailed if the first pairs all got none because the scorer's model cannot be reached.
+    Raises EndpointFailed if none of the first pairs got a verdict because the scorer's model cannot be reached.
     """
     prefer_batch = getattr(scorer, "prefer_batch", None)
     judged: list[JudgedPair] = []
-    waiting = iter(pairs)
-    while batch := list(islice(waiting, BATCH)):
-        asked = [order for pair in batch for order in _orders(pair)]
-        said: Sequence[Preference] = prefer_batch(asked) if prefer_batch else [scorer.prefer(*one) for one in asked]
-        if not judged and all(one.fault is Fault.INFRASTRUCTURE for one in said):
-            raise EndpointFailed(f"no verdict on the first {len(batch)} pairs: {said[-1].reason}")
-        for pair, first, second in zip(batch, said[::2], said[1::2], strict=True):
+    remaining = iter(pairs)
+    while batch := list(islice(remaining, BATCH)):
+        orders = [order for pair in batch for order in _orders(pair)]
+        preferences: Sequence[Preference] = (
+            prefer_batch(orders) if prefer_batch else [scorer.prefer(*order) for order in orders]
+        )
+        if not judged and all(preference.fault is Fault.INFRASTRUCTURE for preference in preferences):
+            raise EndpointFailed(f"no verdict on the first {len(batch)} pairs: {preferences[-1].reason}")
+        for pair, first, second in zip(batch, preferences[::2], preferences[1::2], strict=True):
             judged.append(JudgedPair(pair, first.first, None if second.first is None else 1.0 - second.first))
         if on_progress is not None:
             on_progress(len(judged), len(pairs))
@@ -265,105 +267,118 @@ def _finished(item_id: str, attempt: int, instruction: str, answer: str) -> Roll
     return Rollout(item_id, attempt, 0, RolloutStatus.COMPLETED, prompt, (), answer, {}, Usage())
 
 
-def sway(judged: Sequence[JudgedPair], scorer: PairScorer) -> dict[str, Estimate | None]:
-    """Points that the worse answer of a pair gains if polite, confident or empty words are added to it; by manner.
+def measure_sway(judged: Sequence[JudgedPair], scorer: PairScorer) -> dict[str, Estimate | None]:
+    """Points that the worse answer of a pair gains if polite, confident or empty phrases are added to it; by manner.
 
     judged: verdicts of the same scorer on the pairs as they are; those whose label is a tie are left out. Each pair is
     judged again in both orders, once for each manner.
     """
-    decided = [one for one in judged if one.pair.label != 0.5]
-    found = {}
-    for manner, words in ADDED_WORDS.items():
-        again = ask([_with_words(one.pair, words) for one in decided], scorer)
-        gains = [
-            None if before is None or after is None else after - before
-            for before, after in (
-                (_for_worse(one), _for_worse(other)) for one, other in zip(decided, again, strict=True)
-            )
-        ]
-        found[manner] = _measure(f"{manner} words", gains, (-1.0, 1.0))
-    return found
+    decided = _decided(judged)
+    estimates = {}
+    for manner, phrases in ADDED_PHRASES.items():
+        again = judge_pairs([_with_phrases(judged_pair.pair, phrases) for judged_pair in decided], scorer)
+        points = [(_points_of_worse(old), _points_of_worse(new)) for old, new in zip(decided, again, strict=True)]
+        gains = [None if before is None or after is None else after - before for before, after in points]
+        estimates[manner] = _measure(f"{manner} words", gains, (-1.0, 1.0))
+    return estimates
 
 
-def _with_words(pair: LabelledPair, words: tuple[str, str]) -> LabelledPair:
-    """The pair with words before and after its worse answer."""
+def _with_phrases(pair: LabelledPair, phrases: tuple[str, str]) -> LabelledPair:
+    """The pair with phrases before and after its worse answer."""
+    before, after = phrases
     first, second = (
-        f"{words[0]}\n\n{answer}\n\n{words[1]}" if is_worse else answer
+        f"{before}\n\n{answer}\n\n{after}" if is_worse else answer
         for answer, is_worse in zip(pair.answers, (pair.label < 0.5, pair.label > 0.5), strict=True)
     )
     return replace(pair, answers=(first, second))
 
 
-def _for_worse(one: JudgedPair) -> float | None:
+def _points_of_worse(judged_pair: JudgedPair) -> float | None:
     """Mean points of the answer that the label calls worse."""
-    points = _mean_if_all(one.shown_first, one.shown_second)
-    return None if points is None else points if one.pair.label < 0.5 else 1.0 - points
+    points = _mean_points(judged_pair)
+    return None if points is None else points if judged_pair.pair.label < 0.5 else 1.0 - points
 
 
 def write_verdicts(path: Path, judged: Sequence[JudgedPair]) -> None:
     """Verdicts as JSON lines, to be compared with later ones."""
-    rows = ({"id": one.pair.id, "shown_first": one.shown_first, "shown_second": one.shown_second} for one in judged)
+    rows = (
+        {
+            "id": judged_pair.pair.id,
+            "shown_first": judged_pair.shown_first,
+            "shown_second": judged_pair.shown_second,
+        }
+        for judged_pair in judged
+    )
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
 
 
 def read_verdicts(path: Path, pairs: Sequence[LabelledPair]) -> list[JudgedPair]:
-    """Kept verdicts on these pairs: ours (`write_verdicts`), or a `result.json` of LLMBar. Raises ConfigError."""
+    """Recorded verdicts on these pairs: ours (`write_verdicts`), or a `result.json` of LLMBar. Raises ConfigError."""
     by_id = {pair.id: pair for pair in pairs}
     judged = []
-    for number, (place, row) in enumerate(_rows(path)):
-        stored = row.get("results")
-        if isinstance(stored, list) and stored:
-            pair_id, winners = (
-                str(number),
-                [stored[-1].get(f"swap = {swap}", {}).get("winner") for swap in (False, True)],
-            )
+    for number, (location, row) in enumerate(_rows(path)):
+        results = row.get("results")
+        if isinstance(results, list) and results:  # LLMBar: rows in the order of the pairs, without ids
+            winners = [results[-1].get(f"swap = {swap}", {}).get("winner") for swap in (False, True)]
+            pair_id = str(number)
             points = [{"1": 1.0, "2": 0.0}.get(str(winner)) for winner in winners]
         else:
             pair_id, points = str(row.get("id")), [row.get("shown_first"), row.get("shown_second")]
         if pair_id not in by_id:
-            raise ConfigError(f"{path}:{place}: pair {pair_id!r} is not one of those that are judged")
+            raise ConfigError(f"{path}:{location}: pair {pair_id!r} is not one of those that are judged")
         if not all(value is None or (isinstance(value, int | float) and 0.0 <= value <= 1.0) for value in points):
-            raise ConfigError(f"{path}:{place}: verdicts are numbers from 0 to 1, or null")
+            raise ConfigError(f"{path}:{location}: verdicts are numbers from 0 to 1, or null")
         judged.append(JudgedPair(by_id[pair_id], points[0], points[1]))
     return judged
 
 
-def check(judged: Sequence[JudgedPair], model: str | None = None) -> JudgeReport:
-    """How good verdicts are. model: the judge's own name in the data, for its preference of itself."""
-    decided = [one for one in judged if one.pair.label != 0.5]
-    right = [
-        [_is_right(value, one.pair.label) for value, one in zip(values, decided, strict=True)]
-        for values in _columns(decided)
+def check_judge(judged: Sequence[JudgedPair], model: str | None = None) -> JudgeReport:
+    """How good verdicts are. model: the judge's own name in the data, for its self-preference."""
+    decided = _decided(judged)
+    correct_by_order = [
+        [_correctness(value, judged_pair.pair.label) for value, judged_pair in zip(values, decided, strict=True)]
+        for values in _by_order(decided)
     ]
-    both = list(zip(*right, strict=True))
-    subsets = sorted({one.pair.subset for one in decided} - {""})
-    winners = [_winner(one) for one in judged]
-    fair = length_normalised(judged)
+    correct_by_pair = list(zip(*correct_by_order, strict=True))
+    accuracies = [_accuracy(judged_pair) for judged_pair in decided]
+    values_by_subset: dict[str, list[float | None]] = {}
+    for judged_pair, accuracy in zip(decided, accuracies, strict=True):
+        values_by_subset.setdefault(judged_pair.pair.subset, []).append(accuracy)
+    by_subset = {subset: _measure(subset, values) for subset, values in sorted(values_by_subset.items()) if subset}
+    normalised = length_normalised(judged)
     return JudgeReport(
         n_pairs=len(judged),
-        n_missing=sum((one.shown_first is None) + (one.shown_second is None) for one in judged),
-        accuracy=_measure("accuracy", [_mean(*each) for each in both]),
-        accuracy_shown_first=_measure("accuracy", right[0]),
-        accuracy_shown_second=_measure("accuracy", right[1]),
-        both_right=_measure("both right", [None if None in each else float(each == (1.0, 1.0)) for each in both]),
-        order_agreement=_measure("order agreement", [_same(one.shown_first, one.shown_second) for one in judged]),
-        position_bias=_shifted("position bias", [_first_shown(one) for one in judged], -0.5),
-        length_bias=_measure("length bias", [_for_longer(one) for one in judged], (-1.0, 1.0)),
-        accuracy_normalised=_measure("accuracy", [_accuracy(one) for one in fair]),
-        length_bias_normalised=_measure("length bias", [_for_longer(one) for one in fair], (-1.0, 1.0)),
-        self_preference=_measure("self-preference", [_for_itself(one, model) for one in judged], (-1.0, 1.0)),
-        kappa=_kappa(winners, [_word(one.pair.label) for one in judged]),
+        n_missing=sum(values.count(None) for values in _by_order(judged)),
+        accuracy=_measure("accuracy", accuracies),
+        accuracy_shown_first=_measure("accuracy", correct_by_order[0]),
+        accuracy_shown_second=_measure("accuracy", correct_by_order[1]),
+        both_right=_measure(
+            "both right", [None if None in correct else float(correct == (1.0, 1.0)) for correct in correct_by_pair]
+        ),
+        order_agreement=_measure(
+            "order agreement", [_same_winner(first, second) for first, second in zip(*_by_order(judged), strict=True)]
+        ),
+        position_bias=_measure("position bias", [_position_bias(judged_pair) for judged_pair in judged], (-0.5, 0.5)),
+        length_bias=_measure("length bias", [_length_bias(judged_pair) for judged_pair in judged], (-1.0, 1.0)),
+        accuracy_normalised=_measure("accuracy", [_accuracy(judged_pair) for judged_pair in normalised]),
+        length_bias_normalised=_measure(
+            "length bias", [_length_bias(judged_pair) for judged_pair in normalised], (-1.0, 1.0)
+        ),
+        self_preference=_measure(
+            "self-preference", [_self_preference(judged_pair, model) for judged_pair in judged], (-1.0, 1.0)
+        ),
+        kappa=_agreement(
+            cohens_kappa,
+            [_winner(_mean_points(judged_pair)) for judged_pair in judged],
+            [_winner(judged_pair.pair.label) for judged_pair in judged],
+        ),
         tau=_agreement(
             preference_tau,
-            [_mean_if_all(one.shown_first, one.shown_second) for one in judged],
-            [one.pair.label for one in judged],
+            [_mean_points(judged_pair) for judged_pair in judged],
+            [judged_pair.pair.label for judged_pair in judged],
         ),
-        kappa_orders=_kappa(*([_word(value) for value in values] for values in _columns(judged))),
-        by_subset={
-            name: found
-            for name in subsets
-            if (found := _measure(name, [_accuracy(one) for one in decided if one.pair.subset == name])) is not None
-        },
+        kappa_orders=_agreement(cohens_kappa, *([_winner(value) for value in values] for values in _by_order(judged))),
+        by_subset={subset: accuracy for subset, accuracy in by_subset.items() if accuracy is not None},
     )
 
 
@@ -374,26 +389,32 @@ def length_normalised(judged: Sequence[JudgedPair]) -> list[JudgedPair]:
     labels of the other four fifths, so that no pair corrects itself. The form is that of the length term of
     length-controlled AlpacaEval (Dubois et al. 2024, arXiv:2404.04475).
     """
-    differences = np.array([len(one.pair.answers[0]) - len(one.pair.answers[1]) for one in judged], dtype=float)
-    spread = differences.std()
-    if not spread:
+    answers = [judged_pair.pair.answers for judged_pair in judged]
+    differences_P = np.array([len(first) - len(second) for first, second in answers], dtype=float)
+    deviation = differences_P.std()
+    if not deviation:
         return list(judged)
-    length_P = np.tanh(differences / spread)
-    points = [_mean(one.shown_first, one.shown_second) for one in judged]
+    length_P = np.tanh(differences_P / deviation)
+    points = [_mean(judged_pair.shown_first, judged_pair.shown_second) for judged_pair in judged]
     excess_P = np.array(
-        [np.nan if mean is None else mean - one.pair.label for mean, one in zip(points, judged, strict=True)]
+        [
+            np.nan if mean is None else mean - judged_pair.pair.label
+            for mean, judged_pair in zip(points, judged, strict=True)
+        ]
     )
     fold_P = np.arange(len(judged)) % FOLDS
-    fair = []
-    for place, one in enumerate(judged):
-        others = (fold_P != fold_P[place]) & ~np.isnan(excess_P)
-        size = float(length_P[others] @ length_P[others])
-        less = float(length_P[others] @ excess_P[others]) / size * float(length_P[place]) if size else 0.0
-        sides = [
-            None if side is None else min(1.0, max(0.0, side - less)) for side in (one.shown_first, one.shown_second)
-        ]
-        fair.append(replace(one, shown_first=sides[0], shown_second=sides[1]))
-    return fair
+    normalised = []
+    for number, judged_pair in enumerate(judged):
+        fitted_P = (fold_P != fold_P[number]) & ~np.isnan(excess_P)
+        size = float(length_P[fitted_P] @ length_P[fitted_P])
+        slope = float(length_P[fitted_P] @ excess_P[fitted_P]) / size if size else 0.0
+        correction = slope * float(length_P[number])
+        first, second = (
+            None if value is None else min(1.0, max(0.0, value - correction))
+            for value in (judged_pair.shown_first, judged_pair.shown_second)
+        )
+        normalised.append(replace(judged_pair, shown_first=first, shown_second=second))
+    return normalised
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,7 +437,7 @@ class ContrastReport:
     response: Estimate | None
     """Of two answers to one instruction, the right one scores higher."""
     instruction: Estimate | None
-    """An answer scores higher under its own instruction than under the other one."""
+    """An answer scores higher under its own instruction than under the similar one."""
 
 
 def is_contrast(path: Path) -> bool:
@@ -425,22 +446,22 @@ def is_contrast(path: Path) -> bool:
 
 
 def read_contrasts(path: Path) -> list[ContrastPair]:
-    """Rows with `instruction_1, answer_1, instruction_2, answer_2`. Raises ConfigError with the place."""
+    """Rows with `instruction_1, answer_1, instruction_2, answer_2`. Raises ConfigError with the location."""
     pairs = []
-    for number, (place, row) in enumerate(_rows(path)):
-        values = [row.get(f"{kind}_{side}") for kind in ("instruction", "answer") for side in (1, 2)]
+    for number, (location, row) in enumerate(_rows(path)):
+        values = [row.get(f"{field}_{side}") for field in ("instruction", "answer") for side in (1, 2)]
         if not all(isinstance(value, str) for value in values):
             raise ConfigError(
-                f"{path}:{place}: instruction_1, answer_1, instruction_2 and answer_2 are needed, as text"
+                f"{path}:{location}: instruction_1, answer_1, instruction_2 and answer_2 are needed, as text"
             )
         texts = [str(value) for value in values]
         pairs.append(ContrastPair(str(row.get("id", number)), (texts[0], texts[1]), (texts[2], texts[3])))
     return pairs
 
 
-def contrast(pairs: Sequence[ContrastPair], scorer: Any) -> ContrastReport:
+def check_contrasts(pairs: Sequence[ContrastPair], scorer: Any) -> ContrastReport:
     """Score both answers under both instructions. scorer: one of single answers, `score` or `score_batch`."""
-    played = [
+    cells = [
         (
             Item(f"{pair.id}-{i}", Split.DEV, pair.instructions[i]),
             _finished(f"{pair.id}-{i}", j, pair.instructions[i], pair.answers[j]),
@@ -450,38 +471,43 @@ def contrast(pairs: Sequence[ContrastPair], scorer: Any) -> ContrastReport:
         for j in (0, 1)
     ]
     score_batch = getattr(scorer, "score_batch", None)
-    scores = score_batch(played) if score_batch else [scorer.score(*one) for one in played]
+    scores = score_batch(cells) if score_batch else [scorer.score(item, rollout) for item, rollout in cells]
     values = [score.value for score in scores]
-    cells = [values[start : start + 4] for start in range(0, len(values), 4)]  # (I1, r1), (I1, r2), (I2, r1), (I2, r2)
+    response, instruction = [], []
+    for start in range(0, len(values), 4):
+        # Instruction 1 with answers 1 and 2, then instruction 2 with both: the first and the last are right.
+        right_1, wrong_1, wrong_2, right_2 = values[start : start + 4]
+        response.append(_mean_if_all(_points(right_1, wrong_1), _points(right_2, wrong_2)))
+        instruction.append(_mean_if_all(_points(right_1, wrong_2), _points(right_2, wrong_1)))
     return ContrastReport(
         n_pairs=len(pairs),
-        response=_measure(
-            "response consistency", [_mean_if_all(_above(c[0], c[1]), _above(c[3], c[2])) for c in cells]
-        ),
-        instruction=_measure(
-            "instruction consistency", [_mean_if_all(_above(c[0], c[2]), _above(c[3], c[1])) for c in cells]
-        ),
+        response=_measure("response consistency", response),
+        instruction=_measure("instruction consistency", instruction),
     )
 
 
-def _above(one: float | None, other: float | None) -> float | None:
-    return None if one is None or other is None else 0.5 if one == other else float(one > other)
+def _points(score: float | None, rival: float | None) -> float | None:
+    """1 for the higher score, 0.5 for equal ones; None: one is missing."""
+    return None if score is None or rival is None else 0.5 if score == rival else float(score > rival)
 
 
-def _mean_if_all(one: float | None, other: float | None) -> float | None:
-    return None if one is None or other is None else (one + other) / 2
+def _mean_if_all(first: float | None, second: float | None) -> float | None:
+    return None if first is None or second is None else (first + second) / 2
 
 
 def compare_judges(new: Sequence[JudgedPair], old: Sequence[JudgedPair]) -> JudgeComparison:
     """Two sets of verdicts, on the pairs that both have. Raises ConfigError if there is none."""
-    olds = {one.pair.id: one for one in old}
-    both = [(one, olds[one.pair.id]) for one in new if one.pair.id in olds]
-    if not both:
+    old_by_id = {judged_pair.pair.id: judged_pair for judged_pair in old}
+    after = [judged_pair for judged_pair in new if judged_pair.pair.id in old_by_id]
+    before = [old_by_id[judged_pair.pair.id] for judged_pair in after]
+    if not after:
         raise ConfigError("the two sets of verdicts have no pair in common")
-    news, before = [one for one, _ in both], [one for _, one in both]
-    words = [[_word(value) for values in _columns(side) for value in values] for side in (news, before)]
-    same = [_mean(_same(a.shown_first, b.shown_first), _same(a.shown_second, b.shown_second)) for a, b in both]
-    accuracies = [[_accuracy(one) for one in side] for side in (news, before)]
+    winners = [[_winner(value) for values in _by_order(side) for value in values] for side in (after, before)]
+    same = [
+        _mean(_same_winner(a.shown_first, b.shown_first), _same_winner(a.shown_second, b.shown_second))
+        for a, b in zip(after, before, strict=True)
+    ]
+    accuracies = [[_accuracy(judged_pair) for judged_pair in side] for side in (after, before)]
     change = [None if a is None or b is None else a - b for a, b in zip(*accuracies, strict=True)]
     wrong = [[None if value is None else value < 0.5 for value in side] for side in accuracies]
     try:
@@ -489,91 +515,93 @@ def compare_judges(new: Sequence[JudgedPair], old: Sequence[JudgedPair]) -> Judg
     except NotEnoughData:
         errors = None
     try:
-        alpha = krippendorff_alpha(words)
+        alpha = krippendorff_alpha(winners)
     except NotEnoughData:
         alpha = None
     return JudgeComparison(
-        n_pairs=len(both),
+        n_pairs=len(after),
         agreement=_measure("agreement", same),
-        kappa=_kappa(*words),
+        kappa=_agreement(cohens_kappa, *winners),
         alpha=alpha,
         accuracy_change=_measure("accuracy change", change, (-1.0, 1.0)),
         errors=errors,
     )
 
 
-def _columns(judged: Sequence[JudgedPair]) -> tuple[list[float | None], list[float | None]]:
-    return [one.shown_first for one in judged], [one.shown_second for one in judged]
+def _decided(judged: Sequence[JudgedPair]) -> list[JudgedPair]:
+    """Those whose label is no tie."""
+    return [judged_pair for judged_pair in judged if judged_pair.pair.label != 0.5]
 
 
-def _is_right(points: float | None, label: float) -> float | None:
+def _by_order(judged: Sequence[JudgedPair]) -> tuple[list[float | None], list[float | None]]:
+    """All verdicts with the first answer shown first, and all with it shown second."""
+    return [judged_pair.shown_first for judged_pair in judged], [judged_pair.shown_second for judged_pair in judged]
+
+
+def _winner(points: float | None) -> str | None:
+    return None if points is None else "tie" if points == 0.5 else "first" if points > 0.5 else "second"
+
+
+def _same_winner(points: float | None, rival_points: float | None) -> float | None:
+    return None if points is None or rival_points is None else float(_winner(points) == _winner(rival_points))
+
+
+def _correctness(points: float | None, label: float) -> float | None:
     """1 if the verdict agrees with the label, 0 if not, 0.5 for a tie; None: no verdict."""
     return None if points is None else 0.5 if points == 0.5 else float((points > 0.5) == (label > 0.5))
 
 
-def _accuracy(one: JudgedPair) -> float | None:
-    if one.pair.label == 0.5:
+def _accuracy(judged_pair: JudgedPair) -> float | None:
+    """Mean over the verdicts that are there; None: no verdict, or the label is a tie."""
+    label = judged_pair.pair.label
+    if label == 0.5:
         return None
-    return _mean(_is_right(one.shown_first, one.pair.label), _is_right(one.shown_second, one.pair.label))
+    return _mean(_correctness(judged_pair.shown_first, label), _correctness(judged_pair.shown_second, label))
 
 
 def _mean(*values: float | None) -> float | None:
-    there = [value for value in values if value is not None]
-    return sum(there) / len(there) if there else None
+    present = [value for value in values if value is not None]
+    return sum(present) / len(present) if present else None
 
 
-def _same(one: float | None, other: float | None) -> float | None:
-    return None if one is None or other is None else float(_word(one) == _word(other))
+def _mean_points(judged_pair: JudgedPair) -> float | None:
+    return _mean_if_all(judged_pair.shown_first, judged_pair.shown_second)
 
 
-def _word(points: float | None) -> str | None:
-    return None if points is None else "tie" if points == 0.5 else "first" if points > 0.5 else "second"
-
-
-def _winner(one: JudgedPair) -> str | None:
-    if one.shown_first is None or one.shown_second is None:
+def _position_bias(judged_pair: JudgedPair) -> float | None:
+    """Mean points of the answer that is shown first, less 0.5."""
+    if judged_pair.shown_first is None or judged_pair.shown_second is None:
         return None
-    return _word((one.shown_first + one.shown_second) / 2)
+    return (judged_pair.shown_first + 1.0 - judged_pair.shown_second) / 2 - 0.5
 
 
-def _first_shown(one: JudgedPair) -> float | None:
-    """Mean points of whichever answer was shown first."""
-    if one.shown_first is None or one.shown_second is None:
-        return None
-    return (one.shown_first + 1.0 - one.shown_second) / 2
-
-
-def _for_longer(one: JudgedPair) -> float | None:
+def _length_bias(judged_pair: JudgedPair) -> float | None:
     """Points of the longer answer, less those that the label gives it."""
-    first, second = (len(answer) for answer in one.pair.answers)
-    points = None if first == second else _mean(one.shown_first, one.shown_second)
-    return None if points is None else (points - one.pair.label) * (1.0 if first > second else -1.0)
+    first, second = (len(answer) for answer in judged_pair.pair.answers)
+    points = None if first == second else _mean(judged_pair.shown_first, judged_pair.shown_second)
+    return None if points is None else (points - judged_pair.pair.label) * (1.0 if first > second else -1.0)
 
 
-def _for_itself(one: JudgedPair, model: str | None) -> float | None:
-    if model is None or one.pair.models is None or (one.pair.models[0] == model) == (one.pair.models[1] == model):
+def _self_preference(judged_pair: JudgedPair, model: str | None) -> float | None:
+    """Points of the answer of the judge's own model, less those that the label gives it; None: not exactly one is."""
+    models = judged_pair.pair.models
+    if model is None or models is None or (models[0] == model) == (models[1] == model):
         return None
-    points = _mean(one.shown_first, one.shown_second)
-    return None if points is None else (points - one.pair.label) * (1.0 if one.pair.models[0] == model else -1.0)
+    points = _mean(judged_pair.shown_first, judged_pair.shown_second)
+    return None if points is None else (points - judged_pair.pair.label) * (1.0 if models[0] == model else -1.0)
 
 
-def _measure(what: str, values: Sequence[float | None], bounds: tuple[float, float] = UNIT) -> Estimate | None:
+def _measure(name: str, values: Sequence[float | None], bounds: tuple[float, float] = UNIT) -> Estimate | None:
     try:
-        return measure(values, what, bounds)
+        return measure(values, name, bounds)
     except NotEnoughData:
         return None
 
 
-def _shifted(what: str, values: Sequence[float | None], shift: float) -> Estimate | None:
-    return _measure(what, [None if value is None else value + shift for value in values], (-0.5, 0.5))
-
-
-def _kappa(one: Sequence[str | None], other: Sequence[str | None]) -> Estimate | None:
-    return _agreement(cohens_kappa, one, other)
-
-
-def _agreement(statistic: Callable[[Any, Any], Estimate], one: Sequence[Any], other: Sequence[Any]) -> Estimate | None:
+def _agreement(
+    statistic: Callable[[Any, Any], Estimate], first: Sequence[Any], second: Sequence[Any]
+) -> Estimate | None:
     try:
-        return statistic(one, other)
+        return statistic(first, second)
     except NotEnoughData:
         return None

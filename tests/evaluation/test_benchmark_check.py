@@ -1,0 +1,127 @@
+from dataclasses import replace
+
+import pytest
+
+from agent2.benchmarks import load_benchmark
+from agent2.errors import ConfigError
+from agent2.evaluation.benchmark_check import check_benchmark
+from agent2.records import Split
+from suite_fakes import Sums
+
+REFERENCES = "reference answers score 1.0"
+
+
+class Small(Sums):
+    """Ten sums in each visible split, and no hidden ones."""
+
+    def items(self, split, n, secret):
+        if split in (Split.TEST_PUBLIC, Split.TEST_PRIVATE) or n > 10:
+            raise ConfigError("no such items")
+        return [self.item(f"{split}-{k}", split, k + 100 * (split is Split.TRAIN)) for k in range(n)]
+
+
+class Episodes(Small):
+    max_turns = 3
+
+
+class WithoutReferences(Small):
+    def items(self, split, n, secret):
+        return [replace(item, reference=None) for item in super().items(split, n, secret)]
+
+
+class Repeating(Small):
+    def items(self, split, n, secret):
+        return [replace(item, prompt="0 + 1", reference="1") for item in super().items(split, n, secret)]
+
+
+class WrongReferences(Small):
+    def items(self, split, n, secret):
+        items = super().items(split, n, secret)
+        return [replace(item, payload={"expected": "?"}) if item.id.endswith("3") else item for item in items]
+
+    def scorer(self):
+        equal = super().scorer()
+        judge = equal.score
+        equal.score = lambda item, rollout: (
+            judge(replace(item, reference=item.payload.get("expected")), rollout)
+            if (item.payload)
+            else judge(item, rollout)
+        )
+        return equal
+
+
+def findings(benchmark):
+    return {finding.name: finding for finding in check_benchmark(benchmark).checks}
+
+
+def test_references_are_played_on_the_visible_items_that_there_are():
+    checked = check_benchmark(Small())
+    assert checked.is_sound and checked.counts["train"] == checked.counts["dev"] == 6
+    by_name = {finding.name: finding for finding in checked.checks}
+    assert (by_name[REFERENCES].is_ok, by_name[REFERENCES].detail) == (True, "12 of 12")
+    assert by_name["an empty answer scores at most 0.05"].detail == "mean 0.00 of 12, 0 missing"
+    assert by_name["hidden items need the installation secret"].is_ok is None
+
+
+@pytest.mark.parametrize("benchmark", [Episodes(), WithoutReferences()])
+def test_episodes_and_items_without_references_are_not_checked_and_that_is_said(benchmark):
+    finding = findings(benchmark)[REFERENCES]
+    assert finding.is_ok is None and "agent2 tasks check plays them" in finding.detail
+
+
+def test_a_reference_that_the_scorer_refuses_is_named_with_its_reason():
+    finding = findings(WrongReferences())[REFERENCES]
+    assert finding.is_ok is False
+    assert finding.detail == "10 of 12; train-3: compared"
+
+
+def test_a_prompt_in_two_splits_is_named_with_both():
+    finding = findings(Repeating())["no two items ask the same"]
+    assert finding.is_ok is False
+    assert finding.detail == "11 prompts come more than once, that of train-1 (train) in train"
+
+
+DATA = """\
+name: numbers
+version: "1.0"
+files: {train: rows.jsonl}
+prompt: "{question}"
+answer: answer
+scorer: {name: exact}
+environment: "./world.py:World"
+"""
+WORLD = """\
+from agent2.records import Message, Step
+
+
+class World:
+    name, version, max_turns = "two_steps", "1", 2
+
+    def reset(self, item, seed):
+        self.item, self.actions = item, []
+        return [Message("user", item.prompt)]
+
+    def act(self, action):
+        self.actions.append(action)
+        return Step("and now?" if len(self.actions) == 1 else None, len(self.actions) == 2)
+
+    def state(self):
+        return {"answer": self.actions[-1] if self.actions else None}
+"""
+EXPERT = """
+    def ask_expert(self):
+        return self.item.reference if self.actions else "I think"
+"""
+
+
+@pytest.mark.parametrize(("expert", "detail"), [(EXPERT, "20 of 20"), ("", "items are episodes")])
+def test_the_expert_of_a_data_benchmarks_world_answers_where_there_is_one(tmp_path, monkeypatch, expert, detail):
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+    (tmp_path / "benchmark.yaml").write_text(DATA + "max_turns: 2\n")
+    (tmp_path / "world.py").write_text(WORLD + expert)
+    (tmp_path / "rows.jsonl").write_text(
+        "".join(f'{{"question": "which number is {number}?", "answer": "{number}"}}\n' for number in range(20))
+    )
+    finding = findings(load_benchmark(str(tmp_path)))[REFERENCES]
+    assert finding.detail.startswith(detail)
+    assert finding.is_ok is (True if expert else None)
