@@ -1,4 +1,4 @@
-"""What an agent is asked to do, and the files and variables that say so.
+"""The assignment: what an agent has to do, and the files and environment variables that describe it.
 
 Everything here is visible to the agent: no hidden item, no host path and no secret may enter.
 """
@@ -38,20 +38,23 @@ MODE_RULES: Mapping[Mode, str] = {
     "allowed, not even as a warm-up or on filtered samples, in no checkpoint that you submit. Your programs and logs "
     "are checked for it afterwards.",
 }
-"""What the agent is informed of."""
+"""The rule as the assignment states it."""
 
-NETWORK_WORDS: Mapping[Network, str] = {
+NETWORK_ACCESS: Mapping[Network, str] = {
     Network.NONE: "no network",
     Network.PACKAGES: "no network but package registries, for which pip and npm are set up; all of it is recorded",
     Network.OPEN: "public hosts through the proxy in `$HTTPS_PROXY`, which records them",
 }
-"""The same about the network."""
-
+"""The network policy as the assignment states it."""
 
 SPARE_EVALUATIONS = 10
 """Evaluations of full length that always fit in the grading time where submissions are not limited."""
 UNSANDBOXED = "none"
 """Name of the back end that isolates nothing."""
+NOT_DIGESTED = {"trial_id", "containment", "llm_key", "replay", "data"}
+"""Fields of a trial's configuration that do not change the assignment; what `data` changes is in the items' digests."""
+ADDED_LATER = {"driver_record", "prices", "mode"}
+"""Fields that older trials lack; at their default they leave the configuration's digest as it was."""
 
 
 class ReplaySource(StrictModel):
@@ -109,18 +112,12 @@ class TrialConfig(StrictModel):
     threads: int = Field(default=1, ge=1)
     """Torch threads of the agent's and of the grader's processes."""
     containment: list[dict[str, str]] = Field(default_factory=list)
-    """What the sandbox holds and how strongly, as it said itself."""
-
-
-NAMES_OF_A_RUN = {"trial_id", "containment", "llm_key", "replay", "data"}
-"""Parts of the configuration that do not change what is asked of the agent; of data, the items' digests cover them."""
-ADDED_LATER = {"driver_record", "prices", "mode"}
-"""Parts that older trials lack; at their default they leave the digest as it was."""
+    """What the sandbox contains and how strongly, as its back end reports it."""
 
 
 def config_digest(config: TrialConfig) -> str:
-    """Of all that is asked of the agent: the whole configuration but `NAMES_OF_A_RUN`."""
-    fields = config.model_dump(mode="json", exclude=NAMES_OF_A_RUN)
+    """Digest of the assignment: the whole configuration without `NOT_DIGESTED`."""
+    fields = config.model_dump(mode="json", exclude=NOT_DIGESTED)
     for budget in (fields["budget"], fields["task"]["budget"]):
         if budget["judgements"] is None:  # a trial of an earlier version has no such field
             del budget["judgements"]
@@ -145,7 +142,7 @@ def grading_time(config: TrialConfig) -> float:
 
 @dataclass(frozen=True, slots=True)
 class InsidePaths:
-    """Where things lie as the agent sees them."""
+    """Paths and ports as the agent sees them."""
 
     workspace: str
     base_model: str
@@ -159,7 +156,7 @@ class InsidePaths:
 
     @property
     def grading_url(self) -> str:
-        """Of the grading API."""
+        """URL of the grading API."""
         return f"http://127.0.0.1:{self.grading_port}"
 
     @property
@@ -169,18 +166,18 @@ class InsidePaths:
 
     @property
     def data(self) -> str:
-        """Visible splits."""
+        """Folder of the visible splits."""
         return f"{self.workspace}/data"
 
     @property
     def output(self) -> str:
-        """The agent's checkpoints."""
+        """Folder of the agent's checkpoints."""
         return f"{self.workspace}/output"
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What items are played in, as far as an agent has to know."""
+    """The environment of a task's items, as far as an agent has to know it."""
 
     environment: str = "question"
     """Name of the environment."""
@@ -213,7 +210,7 @@ def world_of(benchmark: Benchmark) -> World:
 
 
 def environment(config: TrialConfig, inside: InsidePaths) -> dict[str, str]:
-    """The variables of the assignment; names follow the published benchmark where it has them."""
+    """The environment variables of the assignment, named as in the published benchmark where it has them."""
     return {
         "TASK": config.task.name,
         "BASE_MODEL": config.base_model.rsplit("/", 1)[-1],
@@ -298,7 +295,7 @@ def assignment_text(
         "row_fields": ", ".join(f"`{name}`" for name in (world or World()).row_fields),
         "mode_rule": MODE_RULES[config.mode],
         "llm_budget": _llm_budget(config),
-        "network_words": _network_words(config),
+        "network_access": _network_access(config),
         "limits": limits_of(config),
         "threads": config.threads,
         "gpus": ", ".join(f"number {gpu}" for gpu in config.gpus) or "none",
@@ -306,10 +303,10 @@ def assignment_text(
     return engine.from_string(template).render(fields)
 
 
-def _network_words(config: TrialConfig) -> str:
+def _network_access(config: TrialConfig) -> str:
     if config.sandbox == UNSANDBOXED:
         return "not isolated: this trial runs without a sandbox, and its report says so"
-    return NETWORK_WORDS[config.network]
+    return NETWORK_ACCESS[config.network]
 
 
 def _llm_budget(config: TrialConfig) -> str:

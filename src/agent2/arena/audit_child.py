@@ -1,9 +1,9 @@
 """The process that inspects what an agent left behind: `python -m agent2.arena.audit_child`, in a sandbox.
 
-Reads an `AuditJob` (JSON) on standard input, prints each `IntegrityCheck` (JSON, one a line) as soon as it is made.
+Reads an `AuditJob` (JSON) on standard input, prints each `IntegrityCheck` (JSON, one per line) as soon as it is made.
 Each check runs in a fork of its own with its own time limit, so that hostile data which break or hang one check do
 not discard what another found. Everything that is parsed (weights, tables, texts, rollouts) may be hostile, which is
-why this process has no network and no secret. What the harness keeps of it, `integrity.json`, is an `IntegrityRecord`.
+why this process has no network and no secret. Does NOT write `integrity.json`: the harness does, from the checks.
 """
 
 import multiprocessing
@@ -33,25 +33,25 @@ from agent2.models.checkpoint import inspect_checkpoint
 from agent2.records import Item, Split
 
 CHECKING_S = 3300.0
-"""Seconds that the child has for all checks; the harness ends it a little later."""
+"""Seconds that the child has for all checks; the harness kills it a little later."""
 
 
 class AuditedSubmission(StrictModel):
-    """One submission to be looked at."""
+    """One submission to inspect."""
 
     number: int
     snapshot: Path
 
 
 class AuditJob(StrictModel):
-    """All that the child sees; it has no access to the installation secret."""
+    """Input of the child; it has no access to the installation secret."""
 
     base: Path
     submissions: tuple[AuditedSubmission, ...]
     files: Path
-    """Copy of what the workspace holds, weights left out."""
+    """Copy of the workspace without weights."""
     not_copied: dict[str, int]
-    """Why -> number of files that are not in the copy."""
+    """Reason -> number of files that are not in the copy."""
     not_copied_such_as: tuple[str, ...]
     hidden: dict[Split, tuple[Item, ...]]
     control: tuple[Item, ...]
@@ -65,7 +65,7 @@ class AuditJob(StrictModel):
 
 
 def failed_check(name: str, reason: str, subject: str = "") -> IntegrityCheck:
-    """A check that did not come to its end: never a pass, and no cleared result if it is about the final submission.
+    """A check that was cut short: never a pass, and if it is about the final submission, the result is not cleared.
 
     subject: "submission 3"; empty for the whole trial.
     """
@@ -75,16 +75,16 @@ def failed_check(name: str, reason: str, subject: str = "") -> IntegrityCheck:
 
 def main() -> None:
     """Run the job on standard input."""
-    answer = os.dup(1)
-    os.dup2(2, 1)  # what libraries print is not an answer
+    output = os.dup(1)
+    os.dup2(2, 1)  # what libraries print must not get among the checks
     job = AuditJob.model_validate_json(sys.stdin.buffer.read())
-    with os.fdopen(answer, "wb", buffering=0) as file:
+    with os.fdopen(output, "wb", buffering=0) as file:
         for check in run(job):
             file.write(msgspec.json.encode(check) + b"\n")
 
 
 def run(job: AuditJob) -> Iterator[IntegrityCheck]:
-    """Make every check in a process of its own, the final submission's first; one that breaks or hangs ends alone."""
+    """Make every check in a process of its own, those of the final submission first."""
     ends_at = time.monotonic() + CHECKING_S
     for part in _parts(job):
         left_s = ends_at - time.monotonic()
@@ -96,7 +96,7 @@ def run(job: AuditJob) -> Iterator[IntegrityCheck]:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One check, or two that look at the same thing."""
+    """One check, or two that read the same data."""
 
     name: str
     subject: str
@@ -107,15 +107,16 @@ class _Part:
 
 
 def _parts(job: AuditJob) -> Iterator[_Part]:
+    # the most important first: the time of the audit may end before the last
     final = [submission for submission in job.submissions if submission.number == job.final]
-    yield from (part for submission in final for part in _of_submission(job, submission))
+    yield from (part for submission in final for part in _submission_parts(job, submission))
     yield _Part("training data", "", 900, partial(_data, job))
     yield _Part("reward-hack signatures", "", 300, partial(_signatures, job))
-    others = [submission for submission in job.submissions if submission.number != job.final]
-    yield from (part for submission in others for part in _of_submission(job, submission))
+    earlier = [submission for submission in job.submissions if submission.number != job.final]
+    yield from (part for submission in earlier for part in _submission_parts(job, submission))
 
 
-def _of_submission(job: AuditJob, submission: AuditedSubmission) -> Iterator[_Part]:
+def _submission_parts(job: AuditJob, submission: AuditedSubmission) -> Iterator[_Part]:
     subject = f"submission {submission.number}"
     yield _Part("provenance", subject, 900, partial(_provenance, job, submission, subject))
     yield _Part("drift", subject, 120, partial(_drift, job, submission, subject))
@@ -125,9 +126,9 @@ def _contained(part: _Part, limit_s: float) -> list[IntegrityCheck]:
     """The checks of one part, made in a fork that is killed at its limit."""
     context = multiprocessing.get_context("fork")
     receiving, sending = context.Pipe(duplex=False)
-    process = context.Process(target=_tell, args=(part, sending), daemon=True)
+    process = context.Process(target=_send_checks, args=(part, sending), daemon=True)
     process.start()
-    sending.close()
+    sending.close()  # our copy: else a dead child would not end the pipe, and `poll` would wait for the limit
     try:
         if not receiving.poll(limit_s):
             return [failed_check(part.name, f"this check did not end within {limit_s:.0f} seconds", part.subject)]
@@ -142,7 +143,7 @@ def _contained(part: _Part, limit_s: float) -> list[IntegrityCheck]:
         process.join()
 
 
-def _tell(part: _Part, sending: Connection) -> None:
+def _send_checks(part: _Part, sending: Connection) -> None:
     with sending:
         sending.send_bytes(msgspec.json.encode(_guarded(part)))
 
@@ -176,16 +177,16 @@ def _data(job: AuditJob) -> list[IntegrityCheck]:
     """One pass over the files for leaks and written-down answers."""
     splits = {split.value: items for split, items in job.hidden.items()}
     hidden = [item for items in job.hidden.values() for item in items]
-    looking = AnswerScan(splits, job.familiar)
+    answer_scan = AnswerScan(splits, job.familiar)
     reading = TextReading(not_read=Counter(job.not_copied), examples=list(job.not_copied_such_as))
 
-    def watched() -> Iterator[TextUnit]:
+    def units() -> Iterator[TextUnit]:
         for unit in read_units(job.files, ReadLimits(), reading):
-            looking.look(unit)
+            answer_scan.look(unit)
             yield unit
 
-    leaks = leak_check(watched(), leak_targets(hidden, job.control, job.familiar), reading)
-    checks = [leaks, looking.check()]
+    leaks = leak_check(units(), leak_targets(hidden, job.control, job.familiar), reading)
+    checks = [leaks, answer_scan.check()]
     if reading.is_cut:
         checks.append(failed_check("training data", f"not all files were looked at: {reading.summary()}"))
     return checks

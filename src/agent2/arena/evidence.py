@@ -1,4 +1,4 @@
-"""What a finished trial left behind, as records: the only input of the analysis.
+"""The records of a finished trial: the only input of the analysis.
 
 `read_evidence` (in `agent2.arena.analysis.read`) fills it from the trial's folder; tests build it by hand.
 Times are Unix seconds, without the pauses between an interruption and the restart of the agent. Nothing here is read
@@ -43,7 +43,7 @@ class AgentEnd(StrEnum):
 
 
 class SubmissionState(StrEnum):
-    """Where a submission is on its way."""
+    """The state of a submission."""
 
     ACCEPTED = "accepted"
     """Snapshot taken and on disk; waits for its evaluation."""
@@ -51,7 +51,7 @@ class SubmissionState(StrEnum):
     FAILED = "failed"
     """Accepted, but the evaluation ended in a fault."""
     REJECTED = "rejected"
-    """Refused at the door."""
+    """Refused when it was submitted; nothing was evaluated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Revision:
     not_kept: Sequence[str] = ()
     """Code that the recorder did not keep, because it is too large or packed: path and size."""
     is_complete: bool = True
-    """Everything that should be kept was."""
+    """Nothing that should have been kept is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class CommandLine:
     exit_code: int | None = None
     """None where it is not known."""
     failed: bool | None = None
-    """Whether the agent was told that it failed; None where that is not known."""
+    """Whether the agent's record says that it failed; None where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +158,10 @@ class LlmCall:
     seconds: float | None
     """To the last byte; None where it never ended."""
     protocol: str
-    asked_model: str
-    """What the agent asked for."""
+    requested_model: str
+    """The model that the agent named."""
     model: str
-    """What answered."""
+    """The model that answered."""
     outcome: str
     """As `gateway.recording.ExchangeOutcome` names it."""
     status: int | None
@@ -177,7 +177,7 @@ class LlmCall:
 
 @dataclass(frozen=True, slots=True)
 class LlmRecord:
-    """What the agent asked of its driver, as the gateway recorded it."""
+    """The agent's calls to its driver, as the gateway recorded them."""
 
     totals: LlmTotals
     calls: Sequence[LlmCall]
@@ -191,13 +191,19 @@ class LlmRecord:
 
 
 def stored_score(score: Estimate, card: str) -> dict[str, JsonValue]:
-    """As the log of a trial's events keeps it. card: path below the trial's folder."""
-    ends = {"value": score.value, "low": score.low, "high": score.high}
-    return {**ends, "n_items": score.n, "n_missing": score.n_missing, "card": card}
+    """A score as the trial's log stores it. card: path below the trial's folder."""
+    return {
+        "value": score.value,
+        "low": score.low,
+        "high": score.high,
+        "n_items": score.n,
+        "n_missing": score.n_missing,
+        "card": card,
+    }
 
 
 def read_score(stored: Mapping[str, JsonValue] | None) -> Estimate | None:
-    """What `stored_score` wrote; None for nothing stored. Raises KeyError where a field is missing."""
+    """The inverse of `stored_score`; None for nothing stored. Raises KeyError where a field is missing."""
     if not stored:
         return None
     value, low, high = (stored[key] for key in ("value", "low", "high"))
@@ -205,14 +211,20 @@ def read_score(stored: Mapping[str, JsonValue] | None) -> Estimate | None:
 
 
 def stored_gain(gain: PairedDifference) -> dict[str, JsonValue]:
-    """As the log of a trial's events keeps it."""
+    """A gain as the trial's log stores it."""
     change = gain.change
-    ends = {"delta": change.value, "low": change.low, "high": change.high}
-    return {**ends, "n_items": change.n, "n_missing": change.n_missing, "p_value": gain.p_value}
+    return {
+        "delta": change.value,
+        "low": change.low,
+        "high": change.high,
+        "n_items": change.n,
+        "n_missing": change.n_missing,
+        "p_value": gain.p_value,
+    }
 
 
 def read_gain(stored: Mapping[str, JsonValue] | None) -> PairedDifference | None:
-    """What `stored_gain` wrote; None for nothing stored. Raises KeyError where a field is missing."""
+    """The inverse of `stored_gain`; None for nothing stored. Raises KeyError where a field is missing."""
     if not stored:
         return None
     value, low, high = (stored[key] for key in ("delta", "low", "high"))
@@ -222,18 +234,18 @@ def read_gain(stored: Mapping[str, JsonValue] | None) -> PairedDifference | None
 
 @dataclass(frozen=True, slots=True)
 class NoiseBand:
-    """How far one checkpoint is from itself under this protocol (no training involved)."""
+    """How much the score of one checkpoint varies under this protocol (no training involved)."""
 
     half_width: float
     """95% quantile of the absolute paired difference, in probability units; 0: not known (greedy play, once)."""
     n_replicates: int
     over: str = "items and sampling seeds"
-    """What was drawn again."""
+    """What was resampled."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrialEvidence:
-    """All that is known of one trial. Equal only to itself, so that what is read of it is kept and not read again."""
+    """Everything that is known about one trial. Compared by identity, so that analyses of it can be cached."""
 
     trial_id: str
     task: TaskSpec
@@ -243,7 +255,7 @@ class TrialEvidence:
     sandbox: str
     """Name of the back end; "none" is flagged in the report."""
     containment: Sequence[Mapping[str, str]]
-    """What the sandbox held and how strongly: rows of {what, strength, how}."""
+    """What the sandbox contained and how strongly: rows of {what, strength, how}."""
     started_at: float
     """Start of the agent's phase."""
     ended_at: float
@@ -283,12 +295,12 @@ class TrialEvidence:
     agent_files: Mapping[str, str] = field(default_factory=dict)
     """Text files of the agent's own folder, keyed by path below /agent; empty when they have changed since."""
     integrity: IntegrityRecord | None = None
-    """What the integrity audit found; None: there was none (a trial of an earlier version), or what is stored is not
-    what it found."""
+    """Result of the integrity audit; None: there was none (a trial of an earlier version), or the stored one has been
+    changed."""
     integrity_problem: str = ""
-    """Why the stored audit is not the one that the trial's log tells of."""
+    """Why the stored audit is not the one whose digest is in the trial's log."""
     interruptions: Sequence[Interruption] = ()
-    """Times at which the agent was stopped with its harness and started again; all other times leave the pauses out."""
+    """Times at which the agent was stopped with its harness and started again; all other times exclude the pauses."""
     by_type: Sequence[TypeScore] = ()
     """Private scores by kind of task; empty where the items have no kinds."""
     warnings: Sequence[str] = ()

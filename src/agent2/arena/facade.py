@@ -1,11 +1,11 @@
-"""The benchmark as a Python object: hand in pipeline code as a string, get its evaluation back.
+"""The benchmark as a Python object: submit pipeline code as a string, get its evaluation back.
 
     environment = RLBenchEnvironment("arithmetic")
     result = environment.submit_solution(code)
     environment.get_feedback(result["run_id"])
 
 The code is run as an agent: in the sandbox, in a fresh workspace, with the variables of ASSIGNMENT.md. If it
-did not submit anything itself, the folder `$OUTPUT_DIR/model` is submitted for it when it ends well.
+did not submit anything itself, the folder `$OUTPUT_DIR/model` is submitted for it when it exits with code 0.
 """
 
 from pathlib import Path
@@ -61,7 +61,7 @@ class RLBenchEnvironment:
 
     @property
     def available_models(self) -> list[str]:
-        """The base models that a recipe makes; the task uses the first."""
+        """The base models that there is a recipe for; the task uses the first."""
         return [self._task.base_model, *sorted(set(BASE_MODELS) - {self._task.base_model})]
 
     @property
@@ -75,7 +75,7 @@ class RLBenchEnvironment:
         return {split.value: self._task.n_items[split] for split in Split}
 
     def submit_solution(self, agent_code: str, *, overrides: tuple[str, ...] = ()) -> dict[str, JsonValue]:
-        """Run pipeline code in a fresh workspace and evaluate what it made.
+        """Run pipeline code in a fresh workspace and evaluate the checkpoint that it trained.
 
         overrides: as in `agent2 run --set`. Returns the same record as `get_feedback`.
         """
@@ -116,7 +116,7 @@ class RLBenchEnvironment:
 
 
 def feedback(root: Path) -> dict[str, JsonValue]:
-    """What a solution's author sees: gain, submissions, how it ended and the end of its log."""
+    """The result of a trial as the author of a solution gets it: gain, submissions, how it ended, end of its log."""
     evidence = read_evidence(root)
     analysis = analyse(evidence)
     gain = stored_gain(evidence.gain) if evidence.gain is not None else None

@@ -43,6 +43,17 @@ QUICK_S = 5.0
 """A process that lives shorter than this failed to start."""
 MAX_QUICK_DEATHS = 5
 """In a row; after these the gateway is given up."""
+LLM_PORT = 8001
+"""Loopback port of the gateway inside a sandbox."""
+LATE_S = 120.0
+"""The gateway begins no call this long after the agent's time must be over; the agent is stopped before."""
+MIN_KEY_CHARS = 8
+"""A shorter key would be found by chance in other variables."""
+ARENA_VOLATILE = (
+    r'(?<!\\)\\*"(timestamp|elapsed_seconds|start_time|end_time|last_submit_time|now|remaining)\\*"\s*:\s*\\*"?[^,}\s"\\]+',
+    r"\b19[0-9]{8}\b",
+)
+"""What differs from run to run: times in the grading API's answers, and the sandbox's user id."""
 
 
 class GatewayError(Agent2Error):
@@ -71,7 +82,7 @@ class Gateway:
         self.n_restarts = 0
         """How often a process that died was replaced."""
         self.failure: str | None = None
-        """Why the gateway was given up; None while it is not."""
+        """Why the gateway was given up; None while it runs or is being started again."""
 
     @classmethod
     def start(cls, settings: GatewaySettings) -> "Gateway":
@@ -98,8 +109,8 @@ class Gateway:
     ) -> None:
         self.stop()
 
-    def gone(self) -> str | None:
-        """One sentence once it was given up; None while it runs or is being started again."""
+    def permanent_failure(self) -> str | None:
+        """One sentence once the gateway was given up; None while it runs or is being started again."""
         return None if self.failure is None else f"{self.failure} (not the agent's doing)"
 
     @property
@@ -135,7 +146,7 @@ class Gateway:
             if self._is_stopping.is_set():
                 return
             quick_deaths = quick_deaths + 1 if time.monotonic() - began < QUICK_S else 1
-            if status == 2 or quick_deaths >= MAX_QUICK_DEATHS:
+            if status == 2 or quick_deaths >= MAX_QUICK_DEATHS:  # 2: an Agent2Error, which a restart would repeat
                 self._give_up(
                     f"the LLM gateway ended with {status}, {quick_deaths} times in a row; see "
                     f"{self._settings.record / LOG}"
@@ -145,23 +156,26 @@ class Gateway:
             self.n_restarts += 1
             self._is_stopping.wait(0.05 * 2 ** (quick_deaths - 1))
 
-    def _give_up(self, sentence: str) -> None:
-        self.failure = sentence
-        logger.error("%s", sentence)
-        self._listener.close()  # who connects now is turned away instead of waiting for ever
+    def _give_up(self, reason: str) -> None:
+        self.failure = reason
+        logger.error("%s", reason)
+        self._listener.close()  # a client that connects now is refused instead of waiting for ever
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         settings = self._settings
         settings.record.mkdir(parents=True, exist_ok=True)
         keys = tuple(endpoint.api_key.get_secret_value() for endpoint in settings.endpoints)
         redact = tuple(text.get_secret_value() for text in settings.redact)
-        bare = settings.model_copy(
+        # No key on the command line, in the environment or in a file: they go through the standard input.
+        without_keys = settings.model_copy(
             update={
-                "endpoints": tuple(one.model_copy(update={"api_key": SecretStr("")}) for one in settings.endpoints),
+                "endpoints": tuple(
+                    endpoint.model_copy(update={"api_key": SecretStr("")}) for endpoint in settings.endpoints
+                ),
                 "redact": (),
             }
         )
-        launch = GatewayLaunch(settings=bare, keys=keys, redact=redact, listener=self._listener.fileno())
+        launch = GatewayLaunch(settings=without_keys, keys=keys, redact=redact, listener=self._listener.fileno())
         environment = {
             name: value for name, value in os.environ.items() if not any(key and key in value for key in keys)
         }
@@ -185,11 +199,11 @@ class Gateway:
         ends_at = time.monotonic() + START_S
         while time.monotonic() < ends_at:
             if self.failure is not None:
-                raise GatewayError(f"{self.failure}: {self._last_words()}")
+                raise GatewayError(f"{self.failure}: {self._last_log_line()}")
             if self._answers():
                 return
             time.sleep(0.02)
-        raise GatewayError(f"the LLM gateway did not answer within {START_S:g} seconds: {self._last_words()}")
+        raise GatewayError(f"the LLM gateway did not answer within {START_S:g} seconds: {self._last_log_line()}")
 
     def _answers(self) -> bool:
         try:
@@ -199,14 +213,14 @@ class Gateway:
         except OSError:
             return False  # not yet; the caller has a deadline
 
-    def _last_words(self) -> str:
+    def _last_log_line(self) -> str:
         path = self._settings.record / LOG
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
-        return lines[-1] if lines else "it left no word"
+        return lines[-1] if lines else "its log is empty"
 
 
 class _UnixConnection(http.client.HTTPConnection):
-    """HTTP over the gateway's socket, for the harness's own question."""
+    """HTTP over the gateway's socket, for the harness's health check."""
 
     def __init__(self, settings: GatewaySettings):
         super().__init__("localhost", timeout=START_S)
@@ -238,35 +252,22 @@ def _check(settings: GatewaySettings) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Let a process end by itself, then make it."""
+    """Let the gateway end by itself, which it does when its standard input closes; else terminate, then kill it."""
     if process.stdin is not None:
         with contextlib.suppress(BrokenPipeError):  # it is dead already
             process.stdin.close()
-    for harder in (process.terminate, process.kill):
+    for send_signal in (process.terminate, process.kill):
         try:
             process.wait(GRACE_S + 4.0)
             return
         except subprocess.TimeoutExpired:
             logger.warning("the LLM gateway does not end by itself")
-            harder()
+            send_signal()
     process.wait()
 
 
-LLM_PORT = 8001
-"""Loopback port of the gateway inside a sandbox."""
-LATE_S = 120.0
-"""The gateway begins no call this long after the agent's time must be over; the agent is stopped before."""
-MIN_KEY_CHARS = 8
-"""A shorter key would be found by chance in other variables."""
-ARENA_VOLATILE = (
-    r'(?<!\\)\\*"(timestamp|elapsed_seconds|start_time|end_time|last_submit_time|now|remaining)\\*"\s*:\s*\\*"?[^,}\s"\\]+',
-    r"\b19[0-9]{8}\b",
-)
-"""What differs from run to run in the grading API's answers; the sandbox's user id."""
-
-
 def require_driver(agent: Agent, config: TrialConfig) -> None:
-    """See that the agent and its driver fit, that the key is there, and that the budget can be held.
+    """Require that the driver fits the agent, that its key is set, and that the budget can be enforced.
 
     Raises ConfigError.
     """
@@ -342,7 +343,7 @@ def gateway_settings(
     replay = None
     if config.replay is not None:
         source = TrialPaths(Path(config.replay.trial))
-        volatile = (*agent.spec.volatile, *ARENA_VOLATILE, *_place_patterns(source, inside))
+        volatile = (*agent.spec.volatile, *ARENA_VOLATILE, *_host_patterns(source, inside))
         replay = ReplaySettings(source=source.llm, strict=config.replay.strict, volatile=volatile)
     budget = config.budget
     return GatewaySettings(
@@ -359,11 +360,14 @@ def gateway_settings(
     )
 
 
-def _place_patterns(source: TrialPaths, inside: InsidePaths) -> tuple[str, ...]:
-    """Without a sandbox, folders and ports are the host's and differ: patterns for those of both trials."""
-    before = read_events(source.trial_log).last("agent_started") or {}
-    places = {inside.workspace, str(before.get("workspace", inside.workspace))}
+def _host_patterns(source: TrialPaths, inside: InsidePaths) -> tuple[str, ...]:
+    """Patterns for the workspaces and ports of both trials, which differ where there is no sandbox; else none."""
+    recorded = read_events(source.trial_log).last("agent_started") or {}
+    workspaces = {inside.workspace, str(recorded.get("workspace", inside.workspace))}
+    if len(workspaces) == 1:  # both are /workspace, so the ports are the fixed ones, too
+        return ()
     ports = {inside.grading_port, inside.llm_port}
-    ports |= {before[key] for key in ("grading_port", "llm_port") if isinstance(before.get(key), int)}
-    moved = tuple(re.escape(place) for place in sorted(places, key=len, reverse=True)) if len(places) > 1 else ()
-    return (*moved, *(rf"127\.0\.0\.1:{port}\b" for port in sorted(ports))) if moved else ()
+    ports |= {recorded[key] for key in ("grading_port", "llm_port") if isinstance(recorded.get(key), int)}
+    # longest first: one workspace may be a prefix of the other
+    folders = (re.escape(workspace) for workspace in sorted(workspaces, key=len, reverse=True))
+    return (*folders, *(rf"127\.0\.0\.1:{port}\b" for port in sorted(ports)))

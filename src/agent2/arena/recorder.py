@@ -1,22 +1,23 @@
 """The recorder: code revisions, processes and the time that GPUs worked, watched from outside the sandbox.
 
 All that it reads was written by the agent, so it is evidence and never state: files are opened without following links,
-reads are capped, and nothing that it finds can change a score. What agents write of their own work, command lines and
-training metrics, is read by `agent2.arena.agent_files`.
+reads are capped, and nothing that it finds can change a score. What agents write about their own work, command lines
+and training metrics, is read by `agent2.arena.agent_files`.
 
 A revision is every small text file of the workspace, one commit for each change. Blobs and trees are written straight
 into a bare repository outside the workspace, so a nested .git, an ignore file or a hook of the agent hides nothing. The
 kernel notifies of changed files (`RevisionWatch`), so that a revision is taken within a second of a change; one is also
-taken every few seconds in case it did not, and always when a submission arrives. What is changed back within that
-second is not seen. A revision that could not hold everything says so (`is_complete`), and names the code that it does
-not hold (`not_kept`): files that are too large or packed. `RevisionReader` reads revisions back without data, logs and
-what libraries write: they carry times and say nothing about the agent's code, and a replay compares what is left.
+taken every few seconds in case it did not, and always when a submission arrives. A revision that could not hold
+everything says so (`is_complete`), and names the code that it does not hold (`not_kept`): files that are too large or
+packed. `RevisionReader` reads revisions back without data, logs and what libraries write: they carry times and say
+nothing about the agent's code, and a replay compares the remaining files.
 
-Processes and GPUs are sampled about once a second, so a process that lives shorter than that may be missed; it is a
-floor of what happened. Command lines are what the process says of itself. A GPU (NVIDIA's only, through its management
-library) counts while a process of the agent holds a context on it. In a container the driver may report process ids of
-another name space; then nothing can be matched and the time is not known (None), which is not zero. Without a driver or
-GPU nothing is written at all.
+Processes and GPUs are sampled about once a second. A GPU (NVIDIA's only, through its management library) counts while a
+process of the agent holds a context on it. In a container the driver may report process ids of another name space; then
+nothing can be matched and the time is not known (None), which is not zero. Without a driver or GPU nothing is written.
+
+Does NOT see a change that is undone within a second, nor every process that lives shorter than that: what it records
+is a lower bound. Does NOT verify command lines: they are what the process says about itself.
 """
 
 import hashlib
@@ -45,30 +46,55 @@ from agent2.arena.trial_folder import EventLog
 from agent2.records import JsonValue, digest_of
 from agent2.sandbox.watchdog import descendants
 
+logger = logging.getLogger(__name__)
+
 MAX_FILE_BYTES = 256 * 1024
 CHECKPOINT_ENDINGS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".npy", ".npz", ".arrow", ".parquet")
-GIVEN_FILES = frozenset({"data", "ASSIGNMENT.md", "assignment.json", ".grader"})
-"""Put there by the arena: no revision of the agent's."""
+ARENA_FILES = frozenset({"data", "ASSIGNMENT.md", "assignment.json", ".grader"})
+"""Top-level names that the arena writes; they are left out of revisions."""
 CODE_ENDINGS = (".py", ".pyc", ".pyz", ".so", ".sh", ".ipynb")
 PACKED_ENDINGS = (*CODE_ENDINGS, ".zip", ".whl", ".egg", ".tar", ".tgz", ".gz", ".xz", ".bz2")
-"""A file that ends so and is too large, or no text, is code that is not kept."""
+"""A file with such an ending that is too large, or is not text, is code that is not kept."""
 INSTALLED = ("site-packages/", "dist-packages/", "__pycache__/")
 """Folders whose files are third-party, or generated from the text."""
 MAX_NOT_KEPT = 20
 """Named in the log, in each revision."""
 UNWATCHED_ENDINGS = (*CHECKPOINT_ENDINGS, ".jsonl", ".csv", ".tsv", ".log", ".lock", ".tmp", ".pyc")
-"""A change of such a file alone is no reason to look at once."""
+"""A change of such a file alone does not trigger a revision at once."""
 BRANCH = b"refs/heads/main"
 AUTHOR = b"agent2 recorder <recorder@localhost>"
-_log = logging.getLogger(__name__)
 POLL_S = 1.0
 """Between two looks where files cannot be watched."""
 STEP_MS, DEBOUNCE_MS = 50, 400
 """A look is taken when nothing has changed for the first, at the latest after the second."""
 MOST_CHANGES, AFTER_A_FLOOD_S = 20_000, 30.0
-"""Names that change between two looks, beyond which files are looked at every `POLL_S` for so long."""
+"""If more names change between two looks, files are polled every `POLL_S` for this long instead of watched."""
 REGULAR_FILE = 0o100644
 FOLDER = 0o040000
+
+DATA_ENDINGS = (".jsonl", ".csv", ".tsv", ".log", ".lock")
+CHECKPOINT_FILES = frozenset(
+    {
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "vocab.json",
+        "merges.txt",
+        "special_tokens_map.json",
+        "added_tokens.json",
+        "generation_config.json",
+        "trainer_state.json",
+        "model.safetensors.index.json",
+    }
+)
+"""Written by libraries, not by the agent."""
+MAX_ENTRIES = 500_000
+"""Files that one reader lists, over all revisions; a file counts in each revision that has it."""
+MAX_TEXT = 256 * 2**20
+"""Bytes of distinct files that one reader decodes."""
+
+MAX_PROCESSES = 10_000
+MAX_GAP_S = 10.0
+"""A longer time between two looks (the machine slept) is not counted."""
 
 _Folder = dict[bytes, object]
 """Name -> id of a blob, or the folder below."""
@@ -76,7 +102,7 @@ _Folder = dict[bytes, object]
 
 @dataclass(frozen=True, slots=True)
 class RevisionLimits:
-    """How much is recorded; a revision that misses something says so."""
+    """How much is recorded; a revision that lacks something says so."""
 
     revision_bytes: int = 64 * 1024 * 1024
     """Of file contents in one revision."""
@@ -130,22 +156,22 @@ class RevisionRecorder:
             if path.endswith(PACKED_ENDINGS) and not any(folder in path for folder in INSTALLED):
                 not_kept.append(f"{path[:300]} ({size} bytes)")
 
-        for found in walk_files(self._workspace, MAX_FILE_BYTES, skip=GIVEN_FILES, on_large=leave_out):
+        for file in walk_files(self._workspace, MAX_FILE_BYTES, skip=ARENA_FILES, on_large=leave_out):
             n_files += 1
-            n_bytes += found.size
+            n_bytes += file.size
             if n_bytes > self._limits.revision_bytes:
                 break
-            if b"\0" in found.data:
-                leave_out(found.path, found.size)
+            if b"\0" in file.data:
+                leave_out(file.path, file.size)
                 continue
-            blob = Blob.from_string(found.data)
+            blob = Blob.from_string(file.data)
             if blob.id not in self._repo.object_store:
-                self._stored_bytes += found.size
+                self._stored_bytes += file.size
                 if self._stored_bytes > self._limits.stored_bytes:
                     self._is_complete = False
                     return None
                 self._repo.object_store.add_object(blob)
-            _put(root, found.raw_path.split(b"/"), bytes(blob.id))
+            _put(root, file.raw_path.split(b"/"), bytes(blob.id))
         self._not_kept = not_kept[:MAX_NOT_KEPT]
         if len(not_kept) > MAX_NOT_KEPT:
             self._not_kept.append(f"{len(not_kept) - MAX_NOT_KEPT} more files")
@@ -185,7 +211,7 @@ class RevisionRecorder:
 
 
 class Ticker:
-    """Calls a function every few seconds until stopped; an error does not end it, `stop` hands over the first."""
+    """Calls a function every few seconds until stopped; an error does not end it, `stop` returns the first."""
 
     def __init__(self, call: Callable[[], object], period_s: float):
         self._call = call
@@ -206,11 +232,11 @@ class Ticker:
             self._look()
 
     def _look(self) -> float:
-        """Processor seconds that it took."""
+        """Call once; returns the processor seconds that it took."""
         began = time.thread_time()
         try:
             self._call()
-        except Exception as error:  # boundary: an agent's doing must not end the watch; `stop` hands it over
+        except Exception as error:  # boundary: it reads what the agent wrote; `stop` returns the error
             self._error = self._error or error
         return time.thread_time() - began
 
@@ -219,7 +245,7 @@ class RevisionWatch(Ticker):
     """Takes a revision as soon as files change."""
 
     def __init__(self, workspace: Path, capture: Callable[[], object], period_s: float):
-        """Begin to watch. period_s: longest time between two looks, whatever the kernel reports."""
+        """Start watching. period_s: longest time between two looks, whatever the kernel reports."""
         self._workspace = workspace
         super().__init__(capture, period_s)
 
@@ -231,12 +257,15 @@ class RevisionWatch(Ticker):
         except Exception as error:  # boundary: too many folders to watch, or names that the watch cannot take
             if isinstance(error, ImportError):
                 self._error = self._error or error
-            _log.warning("files are looked at every %g s instead of watched: %s", POLL_S, error)
+            logger.warning("files are looked at every %g s instead of watched: %s", POLL_S, error)
             self._poll(math.inf)
 
     def _watch(self) -> None:
-        """Look as the kernel reports changes, until the end or a flood of them: names that wait are held in memory."""
-        from watchfiles import watch  # an installation without it looks every few seconds, and says so
+        """Look when the kernel reports changes, until the end or a flood of changes.
+
+        The library holds the changed names in memory until they are taken, so a flood must not go on.
+        """
+        from watchfiles import watch  # an installation without it polls, and says so
 
         for changes in watch(
             self._workspace,
@@ -252,7 +281,7 @@ class RevisionWatch(Ticker):
             spent = self._look()
             if len(changes) > MOST_CHANGES:
                 return
-            if changes:  # looking costs more where there is much to look at: at most a fifth of a core
+            if changes:  # a large workspace takes longer to read: at most a fifth of a core goes into it
                 self._halt.wait(min(self._period_s, 4 * spent))
 
     def _poll(self, seconds: float) -> None:
@@ -266,15 +295,15 @@ def _is_watched(change: object, path: str) -> bool:
 
 
 def _open_repository(path: Path) -> Repo:
-    """The repository; made whole or not at all, and freed of the locks of a harness that was killed."""
-    if not (path / "HEAD").exists():  # there is none, or its making was cut short
+    """The repository, created atomically if there is none; locks that a killed harness left are removed."""
+    if not (path / "HEAD").exists():  # there is none, or its creation was cut short
         draft = path.with_name(f".{path.name}.draft")
         for leftover in (draft, path):
             if leftover.exists():
                 shutil.rmtree(leftover)
         draft.mkdir(parents=True)
-        with Repo.init_bare(str(draft)) as made:
-            made.refs.set_symbolic_ref(b"HEAD", BRANCH)
+        with Repo.init_bare(str(draft)) as repo:
+            repo.refs.set_symbolic_ref(b"HEAD", BRANCH)
         os.rename(draft, path)
     for lock in path.rglob("*.lock"):
         lock.unlink()
@@ -282,7 +311,7 @@ def _open_repository(path: Path) -> Repo:
 
 
 def _put(root: _Folder, parts: list[bytes], blob: bytes) -> None:
-    """Enter a file, and the folders on the way to it; a name seen as a file and as a folder stays what it was first."""
+    """Add a file and the folders above it; a name that is both a file and a folder stays what it was first."""
     folder = root
     for part in parts[:-1]:
         inner = folder.setdefault(part, {})
@@ -292,60 +321,37 @@ def _put(root: _Folder, parts: list[bytes], blob: bytes) -> None:
     folder.setdefault(parts[-1], blob)
 
 
-DATA_ENDINGS = (".jsonl", ".csv", ".tsv", ".log", ".lock")
-CHECKPOINT_FILES = frozenset(
-    {
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "vocab.json",
-        "merges.txt",
-        "special_tokens_map.json",
-        "added_tokens.json",
-        "generation_config.json",
-        "trainer_state.json",
-        "model.safetensors.index.json",
-    }
-)
-"""Written by libraries, not by the agent."""
-
-
-MAX_ENTRIES = 500_000
-"""Files of all revisions together that one reader lists, each revision counted again."""
-MAX_TEXT = 256 * 2**20
-"""Bytes of distinct files that one reader decodes."""
-
-
 class RevisionReader:
-    """Reads the revisions of one trial, as far as `MAX_ENTRIES` and `MAX_TEXT` go."""
+    """Reads the revisions of one trial, up to `MAX_ENTRIES` files and `MAX_TEXT` bytes."""
 
     def __init__(self, repository: Repo) -> None:
         self._repository = repository
         self._texts: dict[bytes, str] = {}
-        self._known: dict[str, dict[str, str] | None] = {}
+        self._files: dict[str, dict[str, str] | None] = {}
         self._entries_left = MAX_ENTRIES
         self._n_characters = 0
         self.n_left_out = 0
-        """Revisions that were not read because there was too much before."""
+        """Revisions that were not read because the limits were reached before."""
 
     def files(self, revision: str) -> dict[str, str] | None:
-        """Path -> text of one revision; None if the commit is not there or is left out."""
-        if revision in self._known:
-            return self._known[revision]
+        """Path -> text of one revision; None if the commit is missing or is left out."""
+        if revision in self._files:
+            return self._files[revision]
         if self._entries_left < 0 or self._n_characters > MAX_TEXT:
             self.n_left_out += 1
             return None
         n_texts = len(self._texts)
-        found = revision_files(self._repository, revision, self._texts)
-        self._entries_left -= len(found or ())
+        files = revision_files(self._repository, revision, self._texts)
+        self._entries_left -= len(files or ())
         self._n_characters += sum(len(text) for text in islice(self._texts.values(), n_texts, None))
-        self._known[revision] = found
-        return found
+        self._files[revision] = files
+        return files
 
 
 def revision_files(repository: Repo, revision: str, texts: dict[bytes, str]) -> dict[str, str] | None:
-    """Path -> text of one revision, in the order of paths; None if it is not there whole.
+    """Path -> text of one revision, in the order of paths; None if any part of it is missing.
 
-    texts: blobs that were decoded already; equal ones are shared.
+    texts: blobs that were decoded already; revisions share equal files.
     """
     files: dict[str, str] = {}
     try:
@@ -363,7 +369,7 @@ def revision_files(repository: Repo, revision: str, texts: dict[bytes, str]) -> 
 
 
 def open_revisions(path: Path) -> Repo | None:
-    """The repository of a trial's revisions, to be read; None if there is none or it is damaged."""
+    """The repository of a trial's revisions, for reading; None if there is none or it is damaged."""
     try:
         return Repo(str(path)) if path.is_dir() else None
     except (NotGitRepository, OSError, ValueError):
@@ -380,12 +386,9 @@ def tree_digest(digests: Mapping[str, str]) -> str:
     return digest_of(sorted(digests.items()))
 
 
-MAX_PROCESSES = 10_000
-
-
 @dataclass(frozen=True, slots=True)
-class _Key:
-    """A process: the pid alone may be used again."""
+class _ProcessKey:
+    """Identity of a process: the kernel reuses pids."""
 
     pid: int
     created: float
@@ -397,34 +400,34 @@ class ProcessRecorder:
     def __init__(self, root_pid: int, log: EventLog):
         self._root_pid = root_pid
         self._log = log
-        self._seen: dict[_Key, ProcessSample] = {}
-        self._written: set[_Key] = set()
+        self._samples: dict[_ProcessKey, ProcessSample] = {}
+        self._written: set[_ProcessKey] = set()
 
     def sample(self) -> None:
-        """Look once; processes that are gone are written to the log."""
+        """Sample once; processes that have ended are written to the log."""
         now = time.time()
-        alive: set[_Key] = set()
+        alive: set[_ProcessKey] = set()
         try:
             children = psutil.Process(self._root_pid).children(recursive=True)
         except psutil.NoSuchProcess:
             children = []
         for process in children[:MAX_PROCESSES]:
             try:
-                key = _Key(process.pid, process.create_time())
-                self._seen[key] = _look(process, self._seen.get(key), now)
+                key = _ProcessKey(process.pid, process.create_time())
+                self._samples[key] = _sample_process(process, self._samples.get(key), now)
             except (psutil.NoSuchProcess, psutil.AccessDenied):
                 continue  # it ended meanwhile
             alive.add(key)
-        for key in [key for key in self._seen if key not in alive]:
+        for key in [key for key in self._samples if key not in alive]:
             self._write(key)
 
     def stop(self) -> None:
-        """Write what is left."""
-        for key in list(self._seen):
+        """Write the processes that still run."""
+        for key in list(self._samples):
             self._write(key)
 
-    def _write(self, key: _Key) -> None:
-        sample = self._seen.pop(key)
+    def _write(self, key: _ProcessKey) -> None:
+        sample = self._samples.pop(key)
         if key in self._written or len(self._written) >= MAX_PROCESSES:
             return
         self._written.add(key)
@@ -440,8 +443,8 @@ class ProcessRecorder:
         )
 
 
-def _look(process: psutil.Process, before: ProcessSample | None, now: float) -> ProcessSample:
-    """The process as it is now, merged with what was seen of it. Raises psutil.NoSuchProcess if it is gone."""
+def _sample_process(process: psutil.Process, before: ProcessSample | None, now: float) -> ProcessSample:
+    """The process as it is now, merged with its earlier sample. Raises psutil.NoSuchProcess if it has ended."""
     with process.oneshot():
         command = _shortened(process.cmdline())
         times = process.cpu_times()
@@ -470,19 +473,15 @@ def _exe(process: psutil.Process) -> str:
 
 def _shortened(command: list[str]) -> tuple[str, ...]:
     """The arguments as valid text, up to `MAX_COMMAND_CHARS` together."""
-    kept: list[str] = []
-    left = MAX_COMMAND_CHARS
+    arguments: list[str] = []
+    n_chars_left = MAX_COMMAND_CHARS
     for part in command:
-        if left <= 0:
+        if n_chars_left <= 0:
             break
-        text = part[:left].encode("utf-8", "backslashreplace").decode()[:left]
-        kept.append(text)
-        left -= max(1, len(text))
-    return tuple(kept)
-
-
-MAX_GAP_S = 10.0
-"""A longer time between two looks (the machine slept) is not counted."""
+        text = part[:n_chars_left].encode("utf-8", "backslashreplace").decode()[:n_chars_left]
+        arguments.append(text)
+        n_chars_left -= max(1, len(text))
+    return tuple(arguments)
 
 
 class GpuDriver(Protocol):
@@ -496,14 +495,14 @@ class GpuDriver(Protocol):
 
 
 class NvidiaDriver:
-    """The GPUs that NVIDIA's driver shows."""
+    """The GPUs that NVIDIA's driver reports."""
 
     def __init__(self) -> None:
         try:
             pynvml.nvmlInit()
             self._handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
         except pynvml.NVMLError:
-            self._handles = []  # no driver or no right to ask: there is nothing to measure
+            self._handles = []  # no driver, or no permission to use it: there is nothing to measure
 
     def count(self) -> int:
         """How many there are."""
@@ -526,27 +525,28 @@ class GpuRecorder:
         self._clock = clock
         self._n_gpus = self._driver.count()
         self._seconds = [0.0] * self._n_gpus
-        self._strangers = 0
+        self._n_unknown_pids = 0
         self._last: float | None = None
 
     def sample(self) -> None:
-        """Look once."""
+        """Sample once."""
         if not self._n_gpus:
             return
         now = self._clock()
         since = now - self._last if self._last is not None else 0.0
         self._last = now
-        own = {self._root_pid, *descendants(self._root_pid)}
+        agent_pids = {self._root_pid, *descendants(self._root_pid)}
         for number, pids in enumerate(self._driver.processes()):
-            if pids & own:
+            if pids & agent_pids:
                 self._seconds[number] += since if since <= MAX_GAP_S else 0.0
-            self._strangers += sum(not psutil.pid_exists(pid) for pid in pids)
+            # a pid that does not exist here belongs to another name space
+            self._n_unknown_pids += sum(not psutil.pid_exists(pid) for pid in pids)
 
     def stop(self) -> None:
         """Write the sum; nothing where there are no GPUs."""
         if not self._n_gpus:
             return
-        is_known = not self._strangers or any(self._seconds)
+        is_known = not self._n_unknown_pids or any(self._seconds)
         seconds: list[JsonValue] = list(self._seconds)
         log = EventLog(self._path)
         try:

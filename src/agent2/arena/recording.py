@@ -1,20 +1,20 @@
-"""Recordings of finished trials that may be given to others, and how a replay compares with its source.
+"""Recordings of finished trials that can be shared, and the comparison of a replay with its source.
 
 A recording is enough to read a trial's report and to replay it: `agent2 share TRIAL OUT`.
 
-What goes: configuration and lock, the agent's files, LLM traffic, events, code revisions, the log, and
-submissions.json (state, digests and public scores of what was handed in); the command computes the report from these.
-What stays: the grader's file, all cards (they hold hidden items), snapshots of checkpoints, the workspace, and host
-paths in the configuration.
+Included: configuration and lock, the agent's files, LLM traffic, events, code revisions, the log, and submissions.json
+(state, digests and public scores of the submissions); the command computes the report from these. Left out: the
+grader's database, all cards (they hold hidden items), snapshots of checkpoints, the workspace, and host paths in the
+configuration.
+
+A replay is compared with its source by the text files of the workspace at each submission (without data, logs and what
+libraries write, which carry times), the digest of each checkpoint's weights, and the number of LLM calls. Scores are
+not compared: with another machine's installation secret the hidden items are others.
 
 Promises: neither the installation secret nor a key that is set now, in the driver's variable or in one whose name says
 so (..._KEY, ..._TOKEN, ...), is in any file (compressed ones included); else nothing is written. Does NOT look for
-secrets that the agent itself made up or brought along, and leaves what a trial without a sandbox says about this
-machine's folders.
-
-A replay is compared with its source by the text files of the workspace at each submission (without data, logs and what
-libraries write, which carry times), the digest of each checkpoint's weights, and whether the agent asked for the same
-number of answers. Scores are not compared: another machine's installation secret asks other hidden items.
+secrets that the agent itself made up or brought along, and keeps what the logs of a trial without a sandbox say about
+this machine's folders.
 """
 
 import os
@@ -44,11 +44,12 @@ SHARED_FILES = ("lock.json", "agent.log", "integrity.json")
 SHARED_FOLDERS = ("agent", "llm", "events", "revisions.git")
 PRICES = "prices.yaml"
 NO_ADDRESS = "https://recorded.invalid"
-"""In place of the provider's addresses; nothing is asked there."""
+"""In place of the provider's addresses; nothing is ever sent there."""
 _SECRET_NAME = re.compile(r"(^|_)(API_?KEY|KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS)$", re.IGNORECASE)
-"""Variables that hold keys, by what everybody calls them."""
+"""Usual names of variables that hold keys."""
 MIN_SECRET_CHARS = 8
 """A shorter key would be found by chance."""
+DIFFERENCES = "differences.jsonl"
 
 
 def share_trial(source: Path, out: Path) -> Path:
@@ -71,7 +72,7 @@ def share_trial(source: Path, out: Path) -> Path:
         if config.prices is not None and Path(config.prices).is_file():
             shutil.copyfile(config.prices, draft.root / PRICES)
         write_json(draft.shared_submissions, read_submissions_of(paths))
-        write_json(draft.trial_json, _without_places(config).model_dump(mode="json"))
+        write_json(draft.trial_json, _without_host_paths(config).model_dump(mode="json"))
         _require_clean(draft.root, _secrets(config))
         draft.root.rename(shared.root)
     finally:
@@ -80,7 +81,7 @@ def share_trial(source: Path, out: Path) -> Path:
 
 
 def read_submissions_of(paths: TrialPaths) -> tuple[SubmissionRecord, ...]:
-    """What was handed in: from the grader's file, or from what a shared recording has in its place.
+    """The submissions of a trial, from the grader's database or, of a shared recording, from submissions.json.
 
     Raises ConfigError if the latter is damaged.
     """
@@ -103,7 +104,7 @@ def _copy(paths: TrialPaths, draft: TrialPaths) -> None:
             shutil.copytree(paths.root / name, draft.root / name, symlinks=True)
 
 
-def _without_places(config: TrialConfig) -> TrialConfig:
+def _without_host_paths(config: TrialConfig) -> TrialConfig:
     """The configuration without folders and addresses of this machine."""
     driver = config.driver_record
     if driver is not None:
@@ -125,29 +126,29 @@ def _without_places(config: TrialConfig) -> TrialConfig:
 
 
 def _secrets(config: TrialConfig) -> dict[str, bytes]:
-    """Name -> what must not be in a recording."""
+    """Name -> bytes that must not be in a recording."""
     secret = installation.secret()
-    found = {"the installation secret": secret, "the installation secret in hexadecimal": secret.hex().encode()}
-    own = config.driver_record.api_key_env if config.driver_record is not None else ""
+    secrets = {"the installation secret": secret, "the installation secret in hexadecimal": secret.hex().encode()}
+    driver_variable = config.driver_record.api_key_env if config.driver_record is not None else ""
     for name, value in os.environ.items():
-        if (name == own or _SECRET_NAME.search(name)) and len(value) >= MIN_SECRET_CHARS:
-            found[f"the key in {name}"] = os.fsencode(value)
-    return found
+        if (name == driver_variable or _SECRET_NAME.search(name)) and len(value) >= MIN_SECRET_CHARS:
+            secrets[f"the key in {name}"] = os.fsencode(value)
+    return secrets
 
 
 def _require_clean(folder: Path, secrets: dict[str, bytes]) -> None:
     for path in sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()):
-        for data in _readings(path):
-            for what, secret in secrets.items():
+        for data in _contents(path):
+            for label, secret in secrets.items():
                 if secret in data:
                     raise ConfigError(
-                        f"{path.relative_to(folder)}: contains {what}; nothing was written: find out how it got there, "
-                        "and do not share this trial"
+                        f"{path.relative_to(folder)}: contains {label}; nothing was written: find out how it got "
+                        "there, and do not share this trial"
                     )
 
 
-def _readings(path: Path) -> Iterator[bytes]:
-    """The bytes of a file, and what they unpack to."""
+def _contents(path: Path) -> Iterator[bytes]:
+    """The bytes of a file and, of a compressed file or git object, of its content."""
     data = path.read_bytes()
     yield data
     try:
@@ -158,9 +159,6 @@ def _readings(path: Path) -> Iterator[bytes]:
             yield zlib.decompress(data)
     except (zstandard.ZstdError, zlib.error) as error:
         raise ConfigError(f"{path}: cannot be unpacked ({error}), so its content is unknown; restore it") from error
-
-
-DIFFERENCES = "differences.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,18 +176,18 @@ class SubmissionReplay:
 
     @property
     def is_same_tree(self) -> bool:
-        """Both are there and equal."""
+        """Both exist and are equal."""
         return self.recorded_tree is not None and self.recorded_tree == self.replayed_tree
 
     @property
     def is_same_checkpoint(self) -> bool:
-        """Equal; two that were both refused before they had a digest are."""
+        """Equal, also if both were refused before they had a digest."""
         return self.recorded_weights == self.replayed_weights
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayReport:
-    """A replay beside its source."""
+    """A replay compared with its source."""
 
     source: str
     submissions: tuple[SubmissionReplay, ...]
@@ -198,42 +196,49 @@ class ReplayReport:
     differences: tuple[Mapping[str, JsonValue], ...]
     """Requests that were not the recorded ones."""
     cut: str | None
-    """What is missing of the recording; None: it is whole."""
+    """What is missing from the recording; None: it is complete."""
 
     @property
     def is_same(self) -> bool:
-        """Nothing at all differs and nothing is missing."""
+        """Nothing differs and nothing is missing."""
         return (
             self.cut is None
             and not self.differences
             and self.n_recorded_calls == self.n_replayed_calls
-            and all(one.is_same_tree and one.is_same_checkpoint for one in self.submissions)
+            and all(submission.is_same_tree and submission.is_same_checkpoint for submission in self.submissions)
         )
 
 
 def compare_replay(replayed: Path) -> ReplayReport:
-    """Compare a finished replay with its source, and keep what was found in its replay.json.
+    """Compare a finished replay with its source, and write the result to its replay.json.
 
-    Raises ConfigError if it is not a replay or its source is gone.
+    Raises ConfigError if it is not a replay or its source is missing.
     """
-    after = TrialPaths(replayed.resolve())
-    config = read_config(after.trial_json)
-    before = _source(after, config)
-    one, other = _submission_facts(before), _submission_facts(after)
+    replay = TrialPaths(replayed.resolve())
+    config = read_config(replay.trial_json)
+    if config.replay is None:
+        raise ConfigError(f"{replay.root}: is not a replay; nothing to compare it with")
+    source = TrialPaths(Path(config.replay.trial))
+    if not source.trial_json.is_file():
+        raise ConfigError(f"{source.root}: the recording is gone; restore it to compare {replay.root} with it")
+    before, after = _submission_contents(source), _submission_contents(replay)
     report = ReplayReport(
-        source=str(before.root),
-        submissions=tuple(_pair(number, one.get(number), other.get(number)) for number in sorted(one | other)),
-        n_recorded_calls=_n_calls(before),
-        n_replayed_calls=_n_calls(after),
-        differences=tuple(read_events(after.llm / DIFFERENCES).rows),
-        cut=recording_cut(before),
+        source=str(source.root),
+        submissions=tuple(
+            _compare_submission(number, before.get(number, _NO_CONTENT), after.get(number, _NO_CONTENT))
+            for number in sorted(before | after)
+        ),
+        n_recorded_calls=_n_calls(source),
+        n_replayed_calls=_n_calls(replay),
+        differences=tuple(read_events(replay.llm / DIFFERENCES).rows),
+        cut=recording_cut(source),
     )
-    write_json(after.replay_json, asdict(report) | {"is_same": report.is_same})
+    write_json(replay.replay_json, asdict(report) | {"is_same": report.is_same})
     return report
 
 
 def recording_cut(paths: TrialPaths) -> str | None:
-    """What is missing of a recording, in one sentence; None if it is whole."""
+    """What is missing from a recording, in one sentence; None if it is complete."""
     ended = read_events(paths.trial_log).last("agent_ended")
     if ended is None:
         return "the recording is cut: the end of the agent's phase is not in it"
@@ -248,50 +253,47 @@ def recording_cut(paths: TrialPaths) -> str | None:
         return f"the recording is cut: {len(lost)} of {len(exchanges)} LLM calls have no whole answer" + (
             f", {n_torn} line(s) are torn" if n_torn else ""
         )
-    gone = [
+    missing = [
         e.id for e in exchanges if e.outcome is ExchangeOutcome.OK and (e.response is None or not e.response.is_file())
     ]
-    return f"the recording is cut: the answer to LLM call {gone[0]} is not in it" if gone else None
+    return f"the recording is cut: the answer to LLM call {missing[0]} is not in it" if missing else None
 
 
 @dataclass(frozen=True, slots=True)
-class _Facts:
+class _SubmissionContent:
+    """What is compared of one submission."""
+
     tree: str | None
+    """Digest of the workspace's text files; None: no revision of it could be read."""
     files: Mapping[str, str]
+    """Path -> digest."""
     weights: str | None
 
 
-def _source(after: TrialPaths, config: TrialConfig) -> TrialPaths:
-    if config.replay is None:
-        raise ConfigError(f"{after.root}: is not a replay; nothing to compare it with")
-    before = TrialPaths(Path(config.replay.trial))
-    if not before.trial_json.is_file():
-        raise ConfigError(f"{before.root}: the recording is gone; restore it to compare {after.root} with it")
-    return before
+_NO_CONTENT = _SubmissionContent(None, {}, None)
 
 
-def _submission_facts(paths: TrialPaths) -> dict[int, _Facts]:
+def _submission_contents(paths: TrialPaths) -> dict[int, _SubmissionContent]:
     submissions = read_submissions_of(paths)
     repository = open_revisions(paths.revisions_git)
     if repository is None:
-        return {s.number: _Facts(None, {}, s.weights_digest) for s in submissions}
+        return {s.number: _SubmissionContent(None, {}, s.weights_digest) for s in submissions}
     try:
         texts: dict[bytes, str] = {}
-        return {s.number: _facts(repository, s, texts) for s in submissions}
+        return {s.number: _submission_content(repository, s, texts) for s in submissions}
     finally:
         repository.close()
 
 
-def _facts(repository: Repo, submission: SubmissionRecord, texts: dict[bytes, str]) -> _Facts:
+def _submission_content(repository: Repo, submission: SubmissionRecord, texts: dict[bytes, str]) -> _SubmissionContent:
     files = revision_files(repository, submission.revision, texts) if submission.revision else None
     if files is None:
-        return _Facts(None, {}, submission.weights_digest)
+        return _SubmissionContent(None, {}, submission.weights_digest)
     digests = file_digests(files)
-    return _Facts(tree_digest(digests), digests, submission.weights_digest)
+    return _SubmissionContent(tree_digest(digests), digests, submission.weights_digest)
 
 
-def _pair(number: int, one: _Facts | None, other: _Facts | None) -> SubmissionReplay:
-    before, after = one or _Facts(None, {}, None), other or _Facts(None, {}, None)
+def _compare_submission(number: int, before: _SubmissionContent, after: _SubmissionContent) -> SubmissionReplay:
     paths = sorted(before.files.keys() | after.files.keys())
     return SubmissionReplay(
         number=number,

@@ -4,7 +4,7 @@
 Answers like a provider: GET /v1/models, POST /v1/chat/completions, /v1/responses, /v1/messages (and its
 count_tokens), /v1beta/models/MODEL:generateContent, :streamGenerateContent, :countTokens. With a key, a request
 that does not carry it gets 401. Each request leaves one line in the log: which step it got, its usage, never its
-text or its key. Keeps nothing between requests.
+text or its key. Does NOT keep anything between requests.
 """
 
 import argparse
@@ -39,9 +39,10 @@ from agent2.arena.scripted_replies import (
 from agent2.errors import Agent2Error
 
 COUNTED_TOKENS = 123
-"""What the paths that count tokens say; nothing is billed for them."""
+"""The answer of the paths that count tokens; nothing is billed for them."""
 MAX_BODY = 64 * 2**20
-
+KEY_VARIABLE = "SCRIPTED_LLM_KEY"
+"""If set, requests must carry this key."""
 
 PROTOCOLS: dict[str, ScriptedWire] = {
     "/chat/completions": ScriptedOpenAiChat(),
@@ -128,6 +129,7 @@ async def _paced(lines: Iterator[str]) -> AsyncIterator[str]:
 
 
 def _key_of(request: Request) -> str:
+    """The key of a request, in whichever header or parameter its protocol carries it."""
     bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
     headers = (request.headers.get(name, "") for name in ("x-api-key", "x-goog-api-key"))
     return next(filter(None, (bearer, *headers, request.query_params.get("key", ""))), "")
@@ -145,7 +147,7 @@ def _decoded(raw: bytes, encoding: str) -> dict[str, Any]:
 
 
 def _error(status: int, message: str) -> Response:
-    """An error in words that the client libraries of all four protocols read."""
+    """An error in a form that the client libraries of all four protocols understand."""
     error = {"type": "invalid_request_error", "message": message, "code": status, "status": "FAILED"}
     return JSONResponse({"type": "error", "error": error}, status)
 
@@ -156,24 +158,22 @@ def _note(log: Path | None, line: dict[str, Any]) -> None:
             file.write(json.dumps({"time": time.time(), **line}) + "\n")
 
 
-SAYS = "Serves until it is stopped; the first line printed is its URL."
-KEY_VARIABLE = "SCRIPTED_LLM_KEY"
-"""If set, requests must carry this key."""
-
-
 def main() -> None:
     """Serve a script on a loopback port or a unix socket."""
-    parser = argparse.ArgumentParser(prog="python -m agent2.arena.scripted_llm", description=SAYS)
+    parser = argparse.ArgumentParser(
+        prog="python -m agent2.arena.scripted_llm",
+        description="Serves until it is stopped; the first line printed is its URL.",
+    )
     parser.add_argument("--script", required=True, help="YAML file with the steps, or arithmetic, the packaged one")
     parser.add_argument("--port", type=int, default=0, help="loopback port; 0: a free one")
     parser.add_argument("--socket", type=Path, help="unix socket, instead of a port")
-    parser.add_argument("--log", type=Path, help="file to append one JSON line a request to")
-    given = parser.parse_args()
+    parser.add_argument("--log", type=Path, help="file to which one JSON line per request is appended")
+    arguments = parser.parse_args()
     try:
-        app = make_app(load_script(given.script), given.log, os.environ.get(KEY_VARIABLE))
+        app = make_app(load_script(arguments.script), arguments.log, os.environ.get(KEY_VARIABLE))
     except Agent2Error as error:
         sys.exit(f"{parser.prog}: {error}")
-    listener, url = _listen(given.port, given.socket)
+    listener, url = _listen(arguments.port, arguments.socket)
     sys.stdout.write(f"{url}\n")
     sys.stdout.flush()
     config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=2)
@@ -190,7 +190,7 @@ def _listen(port: int, path: Path | None) -> tuple[socket.socket, str]:
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", port))
-    listener.listen()  # who reads the address may connect at once
+    listener.listen()  # before the address is printed: its reader may connect at once
     return listener, f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 

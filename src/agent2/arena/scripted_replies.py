@@ -1,16 +1,15 @@
-"""What a scripted LLM answers: its script, and the four wire protocols that agent systems speak.
+"""The answers of a scripted LLM: its script, and the four wire protocols that agent systems speak.
 
-The step is found by counting the results of tools in the conversation that the request carries, so the same
-request gets the same answer however often it is sent. Does NOT survive an agent that shortens its conversation:
-report few tokens in the script, so that none does. A script says what is answered and run, step by step, and which
-usage is reported for each step:
+A script says what is answered and run, step by step, and which usage is reported for each step:
 
     model: scripted-1
     steps:
       - {say: I read the assignment., run: cat ASSIGNMENT.md, usage: {input: 1000, output: 40}}
       - {say: Done., usage: {input: 1200, output: 5}}
 
-A step that runs something asks the agent for its shell; the last step runs nothing and ends the turn.
+A step with `run` calls the agent's shell; the last step runs nothing and ends the turn. The step is found by counting
+the tool results in the conversation that the request carries, so the same request gets the same answer however often it
+is sent. Does NOT work with an agent that shortens its conversation: report few tokens in the script, so that none does.
 """
 
 import json
@@ -25,6 +24,31 @@ from pydantic import Field, model_validator
 
 from agent2.config import StrictModel, load_yaml
 
+SHELL_NAMES = (
+    "exec_command",
+    "shell_command",
+    "shell",
+    "exec",
+    "Bash",
+    "bash",
+    "run_shell_command",
+    "terminal",
+    "execute_bash",
+)
+"""Names of the shell tool in agent systems; the first one that a request offers is used."""
+END_TOOL = "finish"
+"""Tool that ends the turn, where there is one."""
+END_COMMAND = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
+"""An agent whose prompt contains this word ends when a command prints it first."""
+LONGEST_S = 600
+"""Time that a command may take, where the shell has a parameter for it."""
+STILL_RUNNING = re.compile(r"Process running with session ID (\d+)")
+"""In the result of a shell that returned before its command ended."""
+WAIT_TOOL = "write_stdin"
+"""Tool that waits for such a command."""
+
+Json = dict[str, Any]
+
 
 class StepUsage(StrictModel):
     """Tokens of one answer, as a provider would count them."""
@@ -36,7 +60,7 @@ class StepUsage(StrictModel):
     cached_input: int = Field(default=0, ge=0)
     """Part of `input`."""
     reasoning: int = Field(default=0, ge=0)
-    """Part of `output`; Anthropic's protocol has no word for it."""
+    """Part of `output`; Anthropic's protocol has no field for it."""
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
@@ -52,17 +76,17 @@ class ScriptStep(StrictModel):
 
     say: str = ""
     run: str | None = None
-    """Shell command that the agent is asked to run; None: the turn ends."""
+    """Shell command that the agent is to run; None: the turn ends."""
     usage: StepUsage
     delay_s: float = Field(default=0.0, ge=0, le=600)
     """Wait before the first byte."""
 
 
 class Script(StrictModel):
-    """What a script file holds."""
+    """The content of a script file."""
 
     model: str = "scripted-1"
-    """What GET /v1/models names."""
+    """The one model that GET /v1/models lists."""
     steps: list[ScriptStep] = Field(min_length=1)
     aside: ScriptStep = ScriptStep(say="ok", usage=StepUsage(input=7, output=1))
     """The answer to a request that offers no shell: titles, summaries and other side jobs of an agent."""
@@ -86,44 +110,20 @@ def load_script(name_or_path: str) -> Script:
     return load_yaml(packaged if "/" not in name_or_path and packaged.is_file() else path, Script)
 
 
-SHELL_NAMES = (
-    "exec_command",
-    "shell_command",
-    "shell",
-    "exec",
-    "Bash",
-    "bash",
-    "run_shell_command",
-    "terminal",
-    "execute_bash",
-)
-"""How agent systems call their shell; the first one that is offered is used."""
-END_TOOL = "finish"
-"""Tool that ends the turn, where there is one."""
-END_COMMAND = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
-"""An agent whose prompt names this word ends when a command prints it first."""
-LONGEST_S = 600
-"""Time that a command may take, where the shell asks."""
-STILL_RUNNING = re.compile(r"Process running with session ID (\d+)")
-"""What a shell says that returned before its command ended."""
-WAIT_TOOL = "write_stdin"
-"""Tool that waits for such a command."""
-
-
 @dataclass(frozen=True, slots=True)
 class Tool:
     """A tool that a request offers."""
 
     name: str
     properties: Mapping[str, Mapping[str, Any]]
-    """Its parameters, as JSON schema has them."""
+    """Parameter -> its JSON schema."""
     freeform: bool = False
     """Takes program text instead of parameters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """What a request carries, as far as a script cares."""
+    """The parts of a request that a script needs."""
 
     tools: tuple[Tool, ...]
     results: tuple[str, ...]
@@ -138,7 +138,7 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class ScriptedCall:
-    """A tool to be called."""
+    """A call of a tool."""
 
     tool: Tool
     arguments: Mapping[str, Any]
@@ -148,7 +148,7 @@ class ScriptedCall:
 
     @property
     def arguments_json(self) -> str:
-        """As the protocols of OpenAI and Anthropic carry them."""
+        """The arguments as the protocols of OpenAI and Anthropic carry them."""
         return json.dumps(self.arguments)
 
 
@@ -163,20 +163,20 @@ class ScriptedReply:
     usage: StepUsage
     delay_s: float
     number: int
-    """How many results came before: makes ids that differ within a conversation and repeat with it."""
+    """Tool results before it: gives ids that differ within a conversation and are the same when it is repeated."""
 
 
 def decide(script: Script, conversation: Conversation) -> ScriptedReply:
     """The answer to a request."""
     shell = next((tool for name in SHELL_NAMES if (tool := conversation.tool(name)) is not None), None)
     number = len(conversation.results)
-    if shell is None:
+    if shell is None:  # a side job of the agent
         return ScriptedReply(None, script.aside.say, None, script.aside.usage, script.aside.delay_s, number)
-    waiting = _wait_call(conversation)
-    if waiting is not None:
-        return ScriptedReply(None, "", waiting, script.aside.usage, script.aside.delay_s, number)
-    done = sum(1 for result in conversation.results if not STILL_RUNNING.search(result))
-    index = min(done, len(script.steps) - 1)
+    wait_call = _wait_call(conversation)
+    if wait_call is not None:
+        return ScriptedReply(None, "", wait_call, script.aside.usage, script.aside.delay_s, number)
+    n_done = sum(1 for result in conversation.results if not STILL_RUNNING.search(result))
+    index = min(n_done, len(script.steps) - 1)
     step = script.steps[index]
     call = _shell_call(shell, step.run) if step.run is not None else _end_call(conversation, shell, step.say)
     return ScriptedReply(index, step.say, call, step.usage, step.delay_s, number)
@@ -184,15 +184,15 @@ def decide(script: Script, conversation: Conversation) -> ScriptedReply:
 
 def _shell_call(shell: Tool, command: str) -> ScriptedCall:
     if shell.freeform:
-        asked = json.dumps({"cmd": command, "yield_time_ms": LONGEST_S * 1000})
-        return ScriptedCall(shell, {}, f"const r = await tools.exec_command({asked}); text(JSON.stringify(r));")
+        arguments = json.dumps({"cmd": command, "yield_time_ms": LONGEST_S * 1000})
+        return ScriptedCall(shell, {}, f"const r = await tools.exec_command({arguments}); text(JSON.stringify(r));")
     return ScriptedCall(shell, _arguments(shell.properties, command))
 
 
 def _arguments(properties: Mapping[str, Mapping[str, Any]], command: str) -> dict[str, Any]:
-    """A value for each parameter that is known."""
+    """Values for those of the tool's parameters that some agent system's shell is known to have."""
     as_list = properties.get("command", {}).get("type") == "array"
-    known: dict[str, Any] = {
+    values: dict[str, Any] = {
         "command": ["bash", "-lc", command] if as_list else command,
         "cmd": command,
         "description": command.splitlines()[0][:60],
@@ -203,17 +203,17 @@ def _arguments(properties: Mapping[str, Mapping[str, Any]], command: str) -> dic
         "is_input": "false",
         "security_risk": "LOW",
     }
-    chosen = {name: value for name, value in known.items() if name in properties}
+    chosen = {name: value for name, value in values.items() if name in properties}
     return chosen or {"command": command}
 
 
 def _in_seconds(schema: Mapping[str, Any]) -> bool:
-    words = str(schema.get("description", "")).lower()
-    return "second" in words and "millisecond" not in words
+    description = str(schema.get("description", "")).lower()
+    return "second" in description and "millisecond" not in description
 
 
 def _end_call(conversation: Conversation, shell: Tool, say: str) -> ScriptedCall | None:
-    """How this agent learns that the work is done; None: by saying something without calling a tool."""
+    """The call by which this agent ends; None: it ends with a message that calls no tool."""
     end = conversation.tool(END_TOOL)
     if end is not None:
         return ScriptedCall(end, {"message": say or "done"})
@@ -223,17 +223,17 @@ def _end_call(conversation: Conversation, shell: Tool, say: str) -> ScriptedCall
 
 
 def _wait_call(conversation: Conversation) -> ScriptedCall | None:
-    """Waits on for the last command if its shell returned early."""
-    found = STILL_RUNNING.search(conversation.results[-1]) if conversation.results else None
+    """The call that waits for the last command if its shell returned early; None if it did not."""
+    match = STILL_RUNNING.search(conversation.results[-1]) if conversation.results else None
     tool = conversation.tool(WAIT_TOOL)
-    if found is None or tool is None:
+    if match is None or tool is None:
         return None
-    known = {"session_id": int(found.group(1)), "chars": "", "yield_time_ms": LONGEST_S * 1000}
-    return ScriptedCall(tool, {name: value for name, value in known.items() if name in tool.properties})
+    values = {"session_id": int(match.group(1)), "chars": "", "yield_time_ms": LONGEST_S * 1000}
+    return ScriptedCall(tool, {name: value for name, value in values.items() if name in tool.properties})
 
 
 def text_of(content: object) -> str:
-    """All text in a message, whatever mixture of strings, lists and objects it is made of."""
+    """All text in a message, which may nest strings, lists and objects."""
     if isinstance(content, str):
         return content
     if isinstance(content, Mapping):
@@ -249,9 +249,6 @@ def pieces(text: str, n: int = 3) -> list[str]:
     return [text[start : start + size] for start in range(0, len(text), size)]
 
 
-Json = dict[str, Any]
-
-
 class ScriptedWire(Protocol):
     """A wire protocol: how its requests are read and answered."""
 
@@ -261,7 +258,7 @@ class ScriptedWire(Protocol):
     ends_with_done: bool
 
     def read(self, body: Mapping[str, Any]) -> Conversation:
-        """What a request carries."""
+        """The conversation that a request carries."""
 
     def answer(self, body: Mapping[str, Any], reply: ScriptedReply) -> Json:
         """The whole answer at once."""
@@ -278,7 +275,7 @@ class ScriptedOpenAiChat:
     ends_with_done = True
 
     def read(self, body: Mapping[str, Any]) -> Conversation:
-        """What a request carries."""
+        """The conversation that a request carries."""
         messages = body.get("messages") or []
         functions = [tool["function"] for tool in body.get("tools") or [] if tool.get("type") == "function"]
         first = next((i for i, message in enumerate(messages) if message.get("role") == "tool"), len(messages))
@@ -317,7 +314,7 @@ class ScriptedOpenAiChat:
             yield {**head, "choices": [], "usage": self.usage(reply)}
 
     def usage(self, reply: ScriptedReply) -> Json:
-        """Tokens in this protocol's words."""
+        """Tokens in the fields of this protocol."""
         counted = reply.usage
         return {
             "prompt_tokens": counted.input,
@@ -347,9 +344,9 @@ class ScriptedOpenAiResponses:
     ends_with_done = False
 
     def read(self, body: Mapping[str, Any]) -> Conversation:
-        """What a request carries."""
-        given = body.get("input")
-        items = given if isinstance(given, list) else [{"type": "message", "content": given}]
+        """The conversation that a request carries."""
+        prompt = body.get("input")
+        items = prompt if isinstance(prompt, list) else [{"type": "message", "content": prompt}]
         results = [item for item in items if str(item.get("type", "")).endswith("_call_output")]
         first = items.index(results[0]) if results else len(items)
         texts = [body.get("instructions"), *(item.get("content") for item in items[:first])]
@@ -374,7 +371,7 @@ class ScriptedOpenAiResponses:
             yield {**event, "sequence_number": number}
 
     def usage(self, reply: ScriptedReply) -> Json:
-        """Tokens in this protocol's words."""
+        """Tokens in the fields of this protocol."""
         counted = reply.usage
         return {
             "input_tokens": counted.input,
@@ -385,11 +382,11 @@ class ScriptedOpenAiResponses:
         }
 
     def _events(self, body: Mapping[str, Any], reply: ScriptedReply) -> Iterator[Json]:
-        begun = {**self._head(body, reply), "status": "in_progress", "output": [], "usage": None}
-        yield {"type": "response.created", "response": begun}
-        yield {"type": "response.in_progress", "response": begun}
+        response = {**self._head(body, reply), "status": "in_progress", "output": [], "usage": None}
+        yield {"type": "response.created", "response": response}
+        yield {"type": "response.in_progress", "response": response}
         for index, item in enumerate(self._items(reply)):
-            place = {"item_id": item["id"], "output_index": index}
+            position = {"item_id": item["id"], "output_index": index}
             yield {
                 "type": "response.output_item.added",
                 "output_index": index,
@@ -397,10 +394,10 @@ class ScriptedOpenAiResponses:
             }
             if item["type"] == "message":
                 for piece in pieces(reply.say):
-                    yield {"type": "response.output_text.delta", **place, "content_index": 0, "delta": piece}
+                    yield {"type": "response.output_text.delta", **position, "content_index": 0, "delta": piece}
             elif item["type"] == "function_call":
                 for piece in pieces(item["arguments"]):
-                    yield {"type": "response.function_call_arguments.delta", **place, "delta": piece}
+                    yield {"type": "response.function_call_arguments.delta", **position, "delta": piece}
             yield {"type": "response.output_item.done", "output_index": index, "item": item}
         yield {"type": "response.completed", "response": self.answer(body, reply)}
 
@@ -451,9 +448,9 @@ class ScriptedAnthropic:
     ends_with_done = False
 
     def read(self, body: Mapping[str, Any]) -> Conversation:
-        """What a request carries."""
+        """The conversation that a request carries."""
         results: list[str] = []
-        said = [text_of(body.get("system"))]
+        texts = [text_of(body.get("system"))]
         for message in body.get("messages") or []:
             content = message.get("content")
             blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
@@ -461,12 +458,12 @@ class ScriptedAnthropic:
                 if block.get("type") == "tool_result":
                     results.append(text_of(block.get("content")))
                 elif not results:
-                    said.append(text_of(block.get("text")))
+                    texts.append(text_of(block.get("text")))
         tools = [tool for tool in body.get("tools") or [] if "name" in tool]
         return Conversation(
             tools=tuple(Tool(tool["name"], (tool.get("input_schema") or {}).get("properties") or {}) for tool in tools),
             results=tuple(results),
-            instructions="\n".join(said),
+            instructions="\n".join(texts),
         )
 
     def answer(self, body: Mapping[str, Any], reply: ScriptedReply) -> Json:
@@ -476,26 +473,26 @@ class ScriptedAnthropic:
 
     def events(self, body: Mapping[str, Any], reply: ScriptedReply) -> Iterator[Json]:
         """The events of a stream; the final count of output tokens comes at its end, as with the provider."""
-        begun = {
+        message = {
             **self._head(body, reply),
             "content": [],
             "stop_reason": None,
             "usage": {**self.usage(reply), "output_tokens": 1},
         }
-        yield {"type": "message_start", "message": begun}
+        yield {"type": "message_start", "message": message}
         for index, block in enumerate(self._blocks(reply)):
-            place = {"index": index}
+            position = {"index": index}
             if block["type"] == "text":
-                yield {"type": "content_block_start", **place, "content_block": {"type": "text", "text": ""}}
+                yield {"type": "content_block_start", **position, "content_block": {"type": "text", "text": ""}}
                 for piece in pieces(block["text"]):
-                    yield {"type": "content_block_delta", **place, "delta": {"type": "text_delta", "text": piece}}
+                    yield {"type": "content_block_delta", **position, "delta": {"type": "text_delta", "text": piece}}
             else:
                 assert reply.call is not None
-                yield {"type": "content_block_start", **place, "content_block": {**block, "input": {}}}
+                yield {"type": "content_block_start", **position, "content_block": {**block, "input": {}}}
                 for piece in pieces(reply.call.arguments_json):
                     delta = {"type": "input_json_delta", "partial_json": piece}
-                    yield {"type": "content_block_delta", **place, "delta": delta}
-            yield {"type": "content_block_stop", **place}
+                    yield {"type": "content_block_delta", **position, "delta": delta}
+            yield {"type": "content_block_stop", **position}
         yield {
             "type": "message_delta",
             "delta": {"stop_reason": self._stop(reply), "stop_sequence": None},
@@ -504,7 +501,7 @@ class ScriptedAnthropic:
         yield {"type": "message_stop"}
 
     def usage(self, reply: ScriptedReply) -> Json:
-        """Tokens in this protocol's words: input tokens leave cached ones out, reasoning is not listed separately."""
+        """Tokens in the fields of this protocol: input leaves cached tokens out, reasoning has no field."""
         counted = reply.usage
         return {
             "input_tokens": counted.input - counted.cached_input,
@@ -543,20 +540,20 @@ class ScriptedGemini:
     ends_with_done = False
 
     def read(self, body: Mapping[str, Any]) -> Conversation:
-        """What a request carries."""
+        """The conversation that a request carries."""
         results: list[str] = []
-        said = [text_of(body.get("systemInstruction"))]
+        texts = [text_of(body.get("systemInstruction"))]
         for content in body.get("contents") or []:
             for part in content.get("parts") or []:
                 if "functionResponse" in part:
                     results.append(text_of(part["functionResponse"].get("response")))
                 elif not results:
-                    said.append(text_of(part.get("text")))
+                    texts.append(text_of(part.get("text")))
         functions = [f for tool in body.get("tools") or [] for f in tool.get("functionDeclarations") or []]
         return Conversation(
             tools=tuple(Tool(f["name"], self._properties(f)) for f in functions),
             results=tuple(results),
-            instructions="\n".join(said),
+            instructions="\n".join(texts),
         )
 
     def answer(self, body: Mapping[str, Any], reply: ScriptedReply) -> Json:
@@ -572,7 +569,7 @@ class ScriptedGemini:
         yield self._chunk(reply, [last], is_last=True)
 
     def usage(self, reply: ScriptedReply) -> Json:
-        """Tokens in this protocol's words: candidates leave thoughts out."""
+        """Tokens in the fields of this protocol: candidates leave thoughts out."""
         counted = reply.usage
         return {
             "promptTokenCount": counted.input,
@@ -599,20 +596,22 @@ class ScriptedGemini:
     def _parts(self, body: Mapping[str, Any], reply: ScriptedReply) -> list[Json]:
         parts: list[Json] = []
         if reply.say or reply.call is None:
-            parts.append({"text": self._as_asked(body, reply.say) if reply.call is None else reply.say})
+            parts.append({"text": self._by_schema(body, reply.say) if reply.call is None else reply.say})
         if reply.call is not None:
             parts.append({"functionCall": {"name": reply.call.tool.name, "args": dict(reply.call.arguments)}})
         return parts
 
-    def _as_asked(self, body: Mapping[str, Any], say: str) -> str:
+    def _by_schema(self, body: Mapping[str, Any], say: str) -> str:
         """Text, or an object with a value for each key where the request has a schema for its answer."""
         settings = body.get("generationConfig") or {}
         schema = settings.get("responseJsonSchema") or settings.get("responseSchema")
         if not schema:
             return say
         values = {"string": say, "boolean": True, "number": 0, "integer": 0}
-        wanted = schema.get("properties") or {}
-        return json.dumps({name: values.get(str(kind.get("type", "")).lower(), say) for name, kind in wanted.items()})
+        properties = schema.get("properties") or {}
+        return json.dumps(
+            {name: values.get(str(parameter.get("type", "")).lower(), say) for name, parameter in properties.items()}
+        )
 
     def _properties(self, function: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
         schema = function.get("parametersJsonSchema") or function.get("parameters") or {}

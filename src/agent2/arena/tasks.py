@@ -1,13 +1,13 @@
 """Tasks of the arena, one YAML file each in the benchmark's home, and the base models that they start from.
 
-A task can also be a path to a user's own file. A base model is made by a recipe
+A task can also be a path to a user's own file. A base model is built by a recipe
 (`agent2.models.tiny_recipe.BaseModel`), found like every plug-in: packaged (`agent2.benchmarks.BASES`), an entry
 point `agent2.bases` of an installed package, or code (`./base.py:BASE`). It is stored in `<models_dir>/<name>-<recipe
-digest>/` with a `manifest.json` that says how it was made and how well it does. Everything that its weights depend on
+digest>/` with a `manifest.json` that says how it was built and how well it does. Everything that its weights depend on
 is in the digest, so a changed recipe is another folder.
 
-Promises: a base model's folder appears whole or not at all; of two builders at once the first to finish wins and both
-get the same folder. Does NOT check weights again on later use (`agent2 models check` does).
+Promises: a base model's folder appears complete or not at all; of two builders at once the first to finish wins and
+both get the same folder. Does NOT check weights again on later use (`agent2 models check` does).
 """
 
 import contextlib
@@ -32,12 +32,19 @@ from agent2.models.tiny_recipe import BaseModel, Builder, OnProgress, named_func
 from agent2.plugins import find, is_code, known_names, load, relative_to, source_digest
 from agent2.records import Split
 
+logger = logging.getLogger(__name__)
+
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 """Names of tasks and agents become parts of folder names."""
+MANIFEST = "manifest.json"
+UNPACK = "agent2.models.tiny:unpack_shipped"
+"""What builds a base whose weights are shipped; named, so that torch is loaded when there is something to build."""
+_HUB_NAME = re.compile(r"(?!models/)[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+"""OWNER/NAME of a model hub; `models/NAME` is a folder in which our pages keep a model."""
 
 
 class Level(IntEnum):
-    """What a task demands structurally; each level adds what the one before has not."""
+    """What a task demands structurally; each level adds a demand to the one before."""
 
     RULE_BASED = 1
     """A verifier exists."""
@@ -48,7 +55,7 @@ class Level(IntEnum):
 
 
 class Stage(StrEnum):
-    """The four stages of an agent's work; every report has a verdict on each."""
+    """The four stages of an agent's work; every report contains a verdict on each."""
 
     DESIGN = "design"
     IMPLEMENTATION = "implementation"
@@ -70,7 +77,7 @@ class Difficulty(StrEnum):
 
 
 class Category(StrEnum):
-    """What kind of ability is trained."""
+    """The ability that is trained."""
 
     REASONING = "reasoning"
     ALIGNMENT = "alignment"
@@ -91,9 +98,9 @@ class BudgetSpec(StrictModel):
     wall_clock_s: float = Field(gt=0, le=1e9)
     submissions: int | None = Field(default=None, ge=1)
     gpu_hours: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    """Told to the agent, measured and reported; not held: nothing stops an agent that uses more."""
+    """In the assignment, measured and reported; not enforced: nothing stops an agent that uses more."""
     judgements: int | None = Field(default=None, ge=0)
-    """Replies on which the judge of a task of level 2 gives a verdict (`POST /judge`); held by the grading API."""
+    """Replies on which the judge of a task of level 2 gives a verdict (`POST /judge`); enforced by the grading API."""
     llm_tokens: int | None = Field(default=None, ge=0)
     llm_dollars: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
@@ -167,28 +174,22 @@ def load_task(name_or_path: str, overrides: Sequence[str] = ()) -> TaskSpec:
     return load_yaml(files[name_or_path], TaskSpec, overrides)
 
 
-_log = logging.getLogger(__name__)
-
-MANIFEST = "manifest.json"
-UNPACK = "agent2.models.tiny:unpack_shipped"
-"""What builds a base whose weights are shipped; named, so that torch is loaded when there is something to build."""
-_HUB_NAME = re.compile(r"(?!models/)[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-"""OWNER/NAME of a model hub; `models/NAME` is where the pages here keep a model."""
-
-
 class _Recipes(Mapping[str, BaseModel]):
     """The recipes by name; each is imported when it is looked up."""
 
     def __getitem__(self, name: str) -> BaseModel:
         if not is_code(name) and name not in known_names("base", BASES):
             raise KeyError(name)
-        place = find("base", name, BASES)
-        found = load(place)
-        if not isinstance(found, BaseModel):
+        location = find("base", name, BASES)
+        recipe = load(location)
+        if not isinstance(recipe, BaseModel):
             raise ConfigError(
-                f"{place}: is a {type(found).__name__}; it has to be an agent2.models.tiny_recipe.BaseModel"
+                f"{location}: is a {type(recipe).__name__}; it has to be an agent2.models.tiny_recipe.BaseModel"
             )
-        return found if place.is_packaged else dataclasses.replace(found, origin=(*found.origin, source_digest(place)))
+        if location.is_packaged:
+            return recipe
+        # code that is not ours may change without a new version: its digest makes another folder
+        return dataclasses.replace(recipe, origin=(*recipe.origin, source_digest(location)))
 
     def __iter__(self) -> Iterator[str]:
         return iter(known_names("base", BASES))
@@ -198,11 +199,14 @@ class _Recipes(Mapping[str, BaseModel]):
 
 
 BASE_MODELS: Mapping[str, BaseModel] = _Recipes()
-"""Every base model that there is a recipe for; iterating gives the packaged and the installed ones."""
+"""Every base model that there is a recipe for; iterating gives the packaged and the installed ones, not code.
+
+After the class that it is an instance of.
+"""
 
 
 def cached_path(name: str) -> Path | None:
-    """The folder of a base model if it has been built; None too where its recipe reads data that are not there.
+    """The folder of a base model if it has been built; None also if its recipe reads data that are missing.
 
     Raises ConfigError for a name that is not in the table.
     """
@@ -233,10 +237,10 @@ def ensure_base_model(
     entry = _entry(name_or_path, models, data)
     folder = _folder(name_or_path, entry)
     if not (folder / MANIFEST).is_file():
-        said = on_progress or _log.info
-        with _building(folder, said):
-            if not (folder / MANIFEST).is_file():
-                _build(name_or_path, entry, folder, said)
+        report = on_progress or logger.info
+        with _build_lock(folder, report):
+            if not (folder / MANIFEST).is_file():  # else another process has built it while this one waited
+                _build(name_or_path, entry, folder, report)
     return folder
 
 
@@ -246,7 +250,7 @@ def is_path(name_or_path: str) -> bool:
 
 
 def require_base_model(name_or_path: str, models: Mapping[str, BaseModel] = BASE_MODELS) -> None:
-    """See that `ensure_base_model` has something to give, and build nothing.
+    """Require that `ensure_base_model` can return a model, without building it.
 
     Raises ConfigError: with the nearest name for an unknown one, with the command that gets a model where there is no
     such folder (nothing is downloaded here), or for a folder that is not a model in Hugging Face layout.
@@ -259,11 +263,11 @@ def require_base_model(name_or_path: str, models: Mapping[str, BaseModel] = BASE
     names = ", ".join(sorted(models))
     if not folder.exists():
         is_hub_name = _HUB_NAME.fullmatch(name_or_path) and not folder.parent.exists()
-        hub_name, kept = (name_or_path, f"models/{folder.name}") if is_hub_name else ("OWNER/NAME", "FOLDER")
+        hub_name, target = (name_or_path, f"models/{folder.name}") if is_hub_name else ("OWNER/NAME", "FOLDER")
         raise ConfigError(
             f"base model {name_or_path}: there is no such folder, and nothing is downloaded; get it with: hf download "
-            f"{hub_name} --local-dir {kept}, then pass that folder, or another model that you have, with --model "
-            f"(base_model in a file); or take one of the names: {names}"
+            f"{hub_name} --local-dir {target}, then pass that folder, or another model that you have, with --model "
+            f"(base_model in a file); or use one of the names: {names}"
         )
     if not (folder / "config.json").is_file():
         raise ConfigError(
@@ -273,7 +277,7 @@ def require_base_model(name_or_path: str, models: Mapping[str, BaseModel] = BASE
 
 
 def _entry(name: str, models: Mapping[str, BaseModel], data: Path | None) -> BaseModel:
-    """The recipe, complete."""
+    """The recipe, completed from official data where it reads them."""
     require_base_model(name, models)
     entry = models[name]
     return named_function(entry.from_data)(entry, data) if entry.from_data else entry
@@ -284,17 +288,17 @@ def _folder(name: str, entry: BaseModel) -> Path:
 
 
 def _short(name: str) -> str:
-    """Of code, the file or module with the name in it: `base-BASE`."""
+    """The name as part of a folder name; of code, the file or module and the attribute: `base-BASE`."""
     return name.rpartition("/")[2].replace(".py:", "-").replace(":", "-")
 
 
 @contextlib.contextmanager
-def _building(folder: Path, on_progress: OnProgress) -> Iterator[None]:
+def _build_lock(folder: Path, on_progress: OnProgress) -> Iterator[None]:
     """Wait until no other process builds this model; trials of a sweep that start together need it at once.
 
-    Where the file system has no locks nobody waits, and the first to finish wins.
+    Where the file system has no locks every process builds it, and the first to finish wins.
     """
-    path = installation.home() / "locks" / f"{folder.name}.lock"  # stays: others may be waiting for this very file
+    path = installation.home() / "locks" / f"{folder.name}.lock"  # never removed: another process may wait for it
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as lock:
         try:
@@ -303,12 +307,12 @@ def _building(folder: Path, on_progress: OnProgress) -> Iterator[None]:
             on_progress("waiting for another process that builds this model")
             fcntl.flock(lock, fcntl.LOCK_EX)
         except OSError as error:
-            _log.info("%s: cannot be locked (%s)", path, error.strerror)
+            logger.info("%s: cannot be locked (%s)", path, error.strerror)
         yield
 
 
 def _build(name: str, entry: BaseModel, folder: Path, on_progress: OnProgress) -> None:
-    """Build in a folder of our own and rename it; the first to rename it wins."""
+    """Build in a temporary folder beside the final one and rename it; the first to rename it wins."""
     builder: Builder = named_function(UNPACK if entry.shipped else entry.builder)
     draft = Path(tempfile.mkdtemp(prefix=f".{_short(name)}-", dir=folder.parent))
     try:

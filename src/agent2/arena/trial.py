@@ -34,7 +34,7 @@ from agent2.arena.agent_phase import (
 )
 from agent2.arena.agents import Agent, load_agent
 from agent2.arena.assignment import UNSANDBOXED, InsidePaths, TrialConfig, assignment_json, grading_time
-from agent2.arena.audit import AuditedTrial, audit_trial, is_unfinished, log_private_access, plant_bait
+from agent2.arena.audit import AuditedTrial, audit_trial, is_unfinished
 from agent2.arena.evidence import AgentEnd, stored_gain, stored_score
 from agent2.arena.grader.evaluator import ChildEvaluator, EvaluationFailed, EvaluatorProgram, GraderSettings
 from agent2.arena.grader.server import ApiInfo, make_app, serve_on_socket
@@ -58,6 +58,7 @@ from agent2.arena.scoring import (
     card_score,
     choose_final,
     fetch_cached,
+    log_task_access,
     measure_noise,
     paired_gain,
     store_cached,
@@ -77,6 +78,8 @@ from agent2.benchmarks.home import ProvidesJudge, world_mounts
 from agent2.cards.folder import file_digest
 from agent2.errors import Agent2Error, ConfigError, Fault
 from agent2.files import write_json
+from agent2.installation import ARENA_ROLE
+from agent2.integrity.exposure import honey_file_for, write_honey_file
 from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint, require_template
 from agent2.records import HIDDEN_SPLITS, Benchmark, Item, JsonValue, Scorer, Split
 from agent2.sandbox.backends import Sandbox, find_sandbox, free_port
@@ -215,7 +218,7 @@ def _open_trial(
     if is_unstarted:
         clear_unstarted(paths)
         create_workspace(paths.workspace, config, benchmark, inside)
-        plant_bait(config.trial_id, task.secret, paths.workspace)
+        write_honey_file(paths.workspace, honey_file_for(task.secret, config.trial_id))
         write_json(paths.lock_json, lock_record(config, agent, base, task))
     else:
         require_same_lock(paths.lock_json, lock_record(config, agent, base, task))
@@ -345,7 +348,7 @@ def _run_agent(trial: _Trial, base: Estimate, left_s: float, *, stopped: float |
                 is_started = True
                 outcome = watch_agent(
                     process, trial.paths, trial.revisions, deadline, tick, trial.note_unrecorded,
-                    gateway.gone if gateway is not None else lambda: None,
+                    gateway.permanent_failure if gateway is not None else lambda: None,
                 )  # fmt: skip
             except BaseException as error:  # Ctrl-C too: what was used of the time is known to the second
                 if is_started:
@@ -368,7 +371,8 @@ def _final_phase(trial: _Trial, grader: Grader, base_public: Estimate) -> None:
     """Score the chosen checkpoint and the base on private items, and measure the noise band, unless that is done."""
     if read_events(trial.paths.trial_log).last("final_scored") is not None:
         return
-    log_private_access(trial.config.trial_id, trial.task, trial.base.weights_digest, trial.paths.root)
+    root = trial.paths.root
+    log_task_access(trial.task, ARENA_ROLE, trial.config.trial_id, trial.base.weights_digest, str(root))
     _base_score(trial, grader, Split.TEST_PRIVATE)
     _noise_band(trial, grader)
     submissions = grader.all()
@@ -388,7 +392,7 @@ def _final_phase(trial: _Trial, grader: Grader, base_public: Estimate) -> None:
         "final_scored",
         split=Split.TEST_PRIVATE.value,
         submission=final.number if final else None,
-        score=stored_score(score, str(card.relative_to(trial.paths.root))) if score is not None else None,
+        score=stored_score(score, str(card.relative_to(root))) if score is not None else None,
         gain=stored_gain(gain) if gain is not None else None,
     )
 

@@ -159,7 +159,10 @@ def llm_view(evidence: TrialEvidence) -> LlmView | None:
             Column(
                 "model",
                 lambda call: clean(
-                    call.asked_model if call.asked_model == call.model else f"{call.asked_model} → {call.model}", 80
+                    call.requested_model
+                    if call.requested_model == call.model
+                    else f"{call.requested_model} → {call.model}",
+                    80,
                 ),
             ),
             *_token_columns(lambda call: call.tokens),

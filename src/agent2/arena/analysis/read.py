@@ -69,7 +69,7 @@ def _call(exchange: Exchange) -> LlmCall:
         t=exchange.started_at,
         seconds=exchange.latency_s,
         protocol=exchange.protocol.value,
-        asked_model=exchange.asked_model,
+        requested_model=exchange.asked_model,
         model=exchange.model,
         outcome=exchange.outcome.value,
         status=exchange.status,
