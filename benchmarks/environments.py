@@ -83,8 +83,8 @@ def shop(size: int, folder: Path) -> Bench:
     """The text shop with a generated catalogue."""
     import numpy as np
 
-    from agent2.benchmarks.shop import GeneratedProducts, Shop, draw_shopping_task, wish_of
-    from agent2.environments.shop import ShopWorld, build_store, open_store, shop_by, words_of
+    from agent2.benchmarks.shop import GeneratedProducts, Shop, draw_shopping_task, read_instruction
+    from agent2.environments.shop import ShopWorld, build_store, open_store, shopper_action, tokenize
     from agent2.records import Split
 
     benchmark, products = Shop(), GeneratedProducts(size)
@@ -98,7 +98,7 @@ def shop(size: int, folder: Path) -> Bench:
     def visit(number: int) -> Visit:
         errand = draw_shopping_task(np.random.default_rng(number), products)
         item = benchmark.item(errand, Split.TRAIN, None)
-        world = ShopWorld(benchmark.settings, lambda name: store(), lambda chat: shop_by(wish_of, chat))
+        world = ShopWorld(benchmark.settings, lambda name: store(), lambda chat: shopper_action(read_instruction, chat))
         return Visit(
             world,
             lambda: world.reset(item, 0),
@@ -113,12 +113,12 @@ def shop(size: int, folder: Path) -> Bench:
     return Bench(
         unit="products",
         build=lambda: build_store(folder, products),
-        words=lambda: [words_of(products[number].text) for number in range(size)],
+        words=lambda: [tokenize(products[number].text) for number in range(size)],
         visit=visit,
         query_of=query_of,
         search=lambda query: store().search(query),
         engine=lambda: store().engine,
-        split=words_of,
+        split=tokenize,
         top=50,
     )
 
@@ -130,7 +130,7 @@ def search(size: int, folder: Path) -> Bench:
     from agent2.benchmarks.search import Search, item_of_question
     from agent2.benchmarks.search.questions import AskedQuestion, chains_of, solve
     from agent2.benchmarks.search.wiki import PERSON, WikiSettings, kind_of, pages_of
-    from agent2.environments.search.corpus import Corpus, words_of
+    from agent2.environments.search.corpus import Corpus, tokenize
     from agent2.environments.search.world import SearchWorld
     from agent2.records import Item, Split
 
@@ -169,12 +169,12 @@ def search(size: int, folder: Path) -> Bench:
     return Bench(
         unit="documents",
         build=lambda: Corpus.of(pages_of(wiki)).save(folder),
-        words=lambda: [words_of(f"{page.title} {page.text}") for page in pages_of(wiki)],
+        words=lambda: [tokenize(f"{page.title} {page.text}") for page in pages_of(wiki)],
         visit=visit,
         query_of=lambda action: action[len("search[") : -1] if action.startswith("search[") else None,
         search=lambda query: corpus().search(query, Search.settings.k),
         engine=lambda: corpus().engine,
-        split=words_of,
+        split=tokenize,
         top=Search.settings.k,
     )
 

@@ -257,7 +257,7 @@ def test_a_scorer_from_a_file_beside_it_is_used_with_its_settings_and_is_in_the_
         ("{question}", "{0[a]}", "only plain names of fields"),
         ("{question}", "{question", "write {{ and }} for braces"),
         ("answer: answer\n", "answer: anser\n", "unknown field 'anser'; did you mean 'answer'?"),
-        ("answer: answer\n", "answer: {field: answer, after: '=== '}\n", "has nothing behind '=== ' in 60 of 60 rows"),
+        ("answer: answer\n", "answer: {field: answer, after: '=== '}\n", "has nothing after '=== ' in 60 of 60 rows"),
         ("answer: answer\n", "answer: {field: answer, pattern: 'x+'}\n", "put parentheses around the answer"),
         ("train.jsonl", "gone.jsonl", "gone.jsonl: cannot be read (No such file or directory)"),
         ("train.jsonl", "benchmark.yaml", "benchmark.yaml: is not one of .jsonl, .jsonl.gz, .csv, .parquet"),

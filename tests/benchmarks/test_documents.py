@@ -216,7 +216,7 @@ def test_a_sandbox_needs_the_index_alone(handbook, tmp_path, monkeypatch):
         (
             "{name: search}",
             "question",
-            "'documents' need a world that searches them; write environment: search",
+            "'documents' needs a world that searches them; write environment: search",
         ),
         ("{name: search}", "serch", "unknown environment 'serch'; did you mean 'search'?"),
         ("{name: search}", "{name: search, documents: pages}", "write 'documents' beside 'files'"),

@@ -418,7 +418,7 @@ class _Check:
         if isinstance(self.benchmark, DataBenchmark):
             shown = {item.prompt for one in VISIBLE_SPLITS for item in self.items[one]}
             n_told = sum(item.prompt in shown for item in items)
-            detail = f"{self.benchmark.choice_words(split)}; {n_told} of {len(items)} prompts are visible ones, too"
+            detail = f"{self.benchmark.item_origin(split)}; {n_told} of {len(items)} prompts are visible ones, too"
             if not is_refused:
                 detail += "; the items are given without a secret"
             return TaskFinding(name, is_refused and n_told == 0, detail)

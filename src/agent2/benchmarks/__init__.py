@@ -1,18 +1,18 @@
 """Benchmarks: where items come from, the world they are played in, and how they are scored.
 
-Each packaged one has a home (the mini benchmarks share one), a folder with all that is particular to it: items,
-players, expert, recipe and weights of its base model, task files (`tasks/*.yaml`). What a home may bring is in `home`.
-The tables here are the only place outside the homes that names one: `BENCHMARKS` (name -> "module:Class") and `BASES`.
+Each packaged benchmark has a home (the mini benchmarks share one), a folder with all that is particular to it: items,
+players, expert, recipe and weights of its base model, task files (`tasks/*.yaml`). `home` says what a home may provide.
+Outside the homes, benchmarks are named only in the tables here: `BENCHMARKS` (name -> "module:Class") and `BASES`.
 Wherever a benchmark is named, the name may also be an entry point `agent2.benchmarks` of an installed package, code
 (`./quiz.py:Quiz`), or data alone: a folder with `benchmark.yaml` (`agent2.plugins`, `agent2.benchmarks.data`).
 
-A packaged one has the variants `NAME-faulty`, `NAME-steady` and `NAME-condensed`. The items, their order and their
-scorer are those of the benchmark, so a model's two scores can be paired item by item: what they differ by is the price
-of faults (`agent2 cards recovery FAULTY --against STEADY`). `-faulty` breaks one of the first three calls of every
-episode, in one of the five ways of `environments.faults`, and allows three calls and turns more; `-steady` breaks none,
-also where the benchmark itself would. `-condensed` sends less of the past: the rules and the newest turns in full, of
-earlier ones the action and a sentence (`drop_observations`, docs/long-episodes.md); beside the benchmark itself it
-shows what a full context is worth.
+A packaged benchmark has the variants `NAME-faulty`, `NAME-steady` and `NAME-condensed`. Items, order and scorer are
+those of the benchmark, so a model's two scores can be paired item by item: their difference is the price of faults
+(`agent2 cards recovery FAULTY --against STEADY`). `-faulty` breaks one of the first three calls of every episode, in
+one of the five ways of `environments.faults`, and allows three more calls and turns; `-steady` breaks none, even where
+the benchmark itself would. `-condensed` sends less of the past: the rules and the newest turns in full, of earlier
+ones the action and a sentence (`drop_observations`, docs/long-episodes.md); compared with the benchmark itself it shows
+what a full context is worth.
 """
 
 from collections.abc import Callable, Mapping
@@ -97,9 +97,9 @@ BASES: MappingProxyType[str, str] = MappingProxyType(
         "tiny-search": "agent2.benchmarks.search.base:BASE",
     }
 )
-"""Base models that a home brings a recipe for: name -> "module:attribute" of a `BaseModel`."""
+"""Base models that a home has a recipe for: name -> "module:attribute" of a `BaseModel`."""
 DEMO_TASK = "arithmetic"
-"""What is run where nobody named a task; its scripted LLM and its base model have the same name."""
+"""Run where no task is named; its scripted LLM and its base model have the same name."""
 
 READS_FILES = frozenset(
     {
@@ -109,20 +109,27 @@ READS_FILES = frozenset(
 )
 """Benchmarks whose items come from a folder of the user's; each takes `data`, or looks in the usual place."""
 
-
 ATTRIBUTES = ("name", "version", "primary_metric", "max_turns", "sampling", "attempts")
 METHODS = ("items", "environment", "scorer", "environment_version")
+"""What a plug-in's benchmark must have."""
+
+VARIANTS: Mapping[str, FaultSettings | None] = MappingProxyType(
+    {"faulty": ALL_FAULTS, "steady": FaultSettings(), "condensed": None}
+)
+"""Variant -> its faults; None: those of the benchmark."""
+CONDENSED = "drop_observations"
+"""The context policy of `-condensed`."""
 
 
 def load_benchmark(name: str, data: Path | None = None, where: str = "benchmark") -> Benchmark:
     """A fresh benchmark by name; its private items are guarded (`guarded`).
 
-    name: packaged, of an installed package, `FILE.py:NAME`, `module:NAME`, or a folder with `benchmark.yaml`; behind a
-    packaged one `-faulty`, `-steady` or `-condensed`.
-    data: folder of its official data, for one that reads files; None: where its own downloader puts them.
+    name: packaged, of an installed package, `FILE.py:NAME`, `module:NAME`, or a folder with `benchmark.yaml`; a
+    packaged name may end in `-faulty`, `-steady` or `-condensed`.
+    data: folder of official data, for a benchmark that reads files; None: where its own downloader puts them.
     where: flag, or file and line, that the name came from.
-    Raises ConfigError, with the nearest name, for one that is not known, for data that it does not take, and for a
-    plug-in that cannot be used.
+    Raises ConfigError, with the nearest name, for an unknown one, for data that it does not take, and for a plug-in
+    that cannot be used.
     """
     if (variant := _variant_of(name)) is not None:
         return guarded(BenchmarkVariant(load_benchmark(variant[0], data, where), variant[1]))
@@ -132,31 +139,31 @@ def load_benchmark(name: str, data: Path | None = None, where: str = "benchmark"
             f"{', '.join(sorted(READS_FILES))}"
         )
     if is_data_name(name, where):
-        found: Benchmark = DataBenchmark(Path(name).expanduser())
-        _refuse_taken(found.name, f"{where} {name!r}")
-        return guarded(found)
-    place = find("benchmark", name, BENCHMARKS, "" if where == "benchmark" else where)
-    if place.is_packaged:
-        return guarded(cast(Benchmark, build(place, {"data": data} if name in READS_FILES else None)))
-    found = build(place)
-    require_members(place, found, ATTRIBUTES, METHODS)
-    _check_values(place, found)
-    return guarded(with_source_version(found, source_digest(place)))
+        benchmark: Benchmark = DataBenchmark(Path(name).expanduser())
+        _refuse_taken(benchmark.name, f"{where} {name!r}")
+        return guarded(benchmark)
+    plugin = find("benchmark", name, BENCHMARKS, "" if where == "benchmark" else where)
+    if plugin.is_packaged:
+        return guarded(cast(Benchmark, build(plugin, {"data": data} if name in READS_FILES else None)))
+    benchmark = build(plugin)
+    require_members(plugin, benchmark, ATTRIBUTES, METHODS)
+    _check_values(plugin, benchmark)
+    return guarded(with_source_version(benchmark, source_digest(plugin)))
 
 
 def is_known(name: str) -> bool:
-    """Whether a benchmark of that name is packaged or installed."""
+    """Whether a benchmark of this name is packaged or installed."""
     return name in BENCHMARKS or _variant_of(name) is not None or name in installed("benchmark")
 
 
 def _variant_of(name: str) -> tuple[str, str] | None:
-    """Packaged benchmark and variant of a name; None: it names no variant."""
-    found = split_variant(name)
-    return found if found is not None and found[0] in BENCHMARKS and name not in BENCHMARKS else None
+    """Packaged benchmark and variant of a name; None: the name has no variant."""
+    parts = split_variant(name)
+    return parts if parts is not None and parts[0] in BENCHMARKS and name not in BENCHMARKS else None
 
 
 def is_data_name(name: str, where: str = "benchmark") -> bool:
-    """Whether a name is that of a data benchmark. Raises ConfigError for a path that is none."""
+    """Whether a name is that of a data benchmark. Raises ConfigError for a path that is not one."""
     path = Path(name).expanduser()
     if is_code(name) or not is_located(name):
         if not is_code(name) and not is_known(name) and is_data_file(path):
@@ -170,8 +177,8 @@ def is_data_name(name: str, where: str = "benchmark") -> bool:
 
 
 def code_folders(name: str) -> list[Path]:
-    """Folders that a process in a sandbox has to be shown to find the code of a benchmark; empty: it finds it."""
-    return list(dict.fromkeys(import_root(place) for place in _code(name)))
+    """Folders to mount in a sandbox so that the code of a benchmark is found there; empty: none are needed."""
+    return list(dict.fromkeys(import_root(plugin) for plugin in _code(name)))
 
 
 def hidden_files(name: str) -> tuple[Path, ...]:
@@ -179,74 +186,82 @@ def hidden_files(name: str) -> tuple[Path, ...]:
     return DataBenchmark(Path(name).expanduser()).hidden_files if is_data_name(name) else ()
 
 
-def name_inside(name: str, scratch: Path, shown: Callable[[Path], Path]) -> str:
-    """What a process in a sandbox, which gets its items from outside, calls a benchmark.
+def name_inside(name: str, scratch: Path, path_inside: Callable[[Path], Path]) -> str:
+    """The name under which a process in a sandbox, which gets its items from outside, loads a benchmark.
 
-    scratch: where a file may be written for it. shown: host path -> the path that it sees.
+    scratch: where a file may be written for it. path_inside: host path -> its path inside the sandbox.
     Data stay outside: the process gets the file alone, with its digests.
     """
     if _variant_of(name) is not None:
         return name
     if not is_data_name(name):
-        place = find("benchmark", name, BENCHMARKS)
-        return name if place.is_packaged else _inside(place, shown)
+        plugin = find("benchmark", name, BENCHMARKS)
+        return name if plugin.is_packaged else _inside(plugin, path_inside)
     sealed = scratch / "benchmark.yaml"
-    sealed.write_text(DataBenchmark(Path(name).expanduser()).sealed(lambda place: _inside(place, shown)), "utf-8")
-    return str(shown(sealed))
+    sealed.write_text(
+        DataBenchmark(Path(name).expanduser()).sealed(lambda plugin: _inside(plugin, path_inside)), "utf-8"
+    )
+    return str(path_inside(sealed))
 
 
-def _inside(place: PluginPlace, shown: Callable[[Path], Path]) -> str:
-    if place.is_packaged:
-        return place.name
-    return f"{place.module or shown(place.file or Path())}:{place.attribute}"
+def _inside(plugin: PluginPlace, path_inside: Callable[[Path], Path]) -> str:
+    if plugin.is_packaged:
+        return plugin.name
+    return f"{plugin.module or path_inside(plugin.file or Path())}:{plugin.attribute}"
 
 
 def _code(name: str) -> list[PluginPlace]:
-    """The plug-ins behind a benchmark whose code no sandboxed Python finds by itself."""
+    """The plug-ins of a benchmark whose code a sandboxed Python cannot import without a mount."""
     if _variant_of(name) is not None:
         return []
     if is_data_name(name):
         data = DataBenchmark(Path(name).expanduser())
-        places = [data.scorer_place, data.environment_place]
+        plugins = [data.scorer_place, data.environment_place]
     else:
-        places = [find("benchmark", name, BENCHMARKS)]
+        plugins = [find("benchmark", name, BENCHMARKS)]
     return [
-        place
-        for place in places
-        if not place.is_packaged and (place.file is not None or not shown_by_toolkit(import_root(place)))
+        plugin
+        for plugin in plugins
+        if not plugin.is_packaged and (plugin.file is not None or not shown_by_toolkit(import_root(plugin)))
     ]
 
 
-def _check_values(place: PluginPlace, found: Benchmark) -> None:
-    """The values that the engine relies on, and the objects that a benchmark makes. Raises ConfigError."""
-    if not isinstance(found.sampling, SamplingSettings):
-        raise ConfigError(f"{place}: sampling is {found.sampling!r}; make it an agent2.records.SamplingSettings")
+def _check_values(plugin: PluginPlace, benchmark: Benchmark) -> None:
+    """Raises ConfigError unless a plug-in's benchmark has the values that the engine needs and makes its objects."""
+    if not isinstance(benchmark.sampling, SamplingSettings):
+        raise ConfigError(f"{plugin}: sampling is {benchmark.sampling!r}; make it an agent2.records.SamplingSettings")
     for name in ("max_turns", "attempts"):
-        value = getattr(found, name)
+        value = getattr(benchmark, name)
         if not isinstance(value, int) or value < 1:
-            raise ConfigError(f"{place}: {name} is {value!r}; set it to an integer of at least 1")
+            raise ConfigError(f"{plugin}: {name} is {value!r}; set it to an integer of at least 1")
     try:
-        scorer, world, version = found.scorer(), found.environment(), found.environment_version()
+        scorer, world, version = benchmark.scorer(), benchmark.environment(), benchmark.environment_version()
     except Agent2Error:
         raise
-    except Exception as error:  # boundary: code of a stranger can raise anything
-        words = " ".join(f"{type(error).__name__}: {error}".split())
-        raise ConfigError(f"{place}: scorer(), environment() or environment_version() raised {words}") from error
-    require_scorer(PluginPlace("scorer", f"{place.name} scorer()", ""), scorer)
-    require_members(PluginPlace("environment", f"{place.name} environment()", ""), world, (), ("reset", "act", "state"))
+    except Exception as error:  # boundary: third-party code can raise anything
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ConfigError(f"{plugin}: scorer(), environment() or environment_version() raised {reason}") from error
+    require_scorer(PluginPlace("scorer", f"{plugin.name} scorer()", ""), scorer)
+    require_members(
+        PluginPlace("environment", f"{plugin.name} environment()", ""), world, (), ("reset", "act", "state")
+    )
     if not isinstance(version, str) or "-v" not in version:
-        raise ConfigError(f"{place}: environment_version() gives {version!r}; give name and version, as question-v1.0")
-    if place.package and found.name != place.name:
-        raise ConfigError(f"{place}: calls itself {found.name!r}; its name and that of its entry point have to agree")
-    declared = {point.value for point in installed("benchmark").get(found.name, [])}
-    if not place.package and f"{place.module}:{place.attribute}" not in declared:  # else the same, named by its code
-        _refuse_taken(found.name, str(place))
+        raise ConfigError(f"{plugin}: environment_version() gives {version!r}; give name and version, as question-v1.0")
+    if plugin.package and benchmark.name != plugin.name:
+        raise ConfigError(
+            f"{plugin}: calls itself {benchmark.name!r}; its name and that of its entry point have to agree"
+        )
+    declared = {point.value for point in installed("benchmark").get(benchmark.name, [])}
+    if (
+        not plugin.package and f"{plugin.module}:{plugin.attribute}" not in declared
+    ):  # else it is the installed one, named by its code
+        _refuse_taken(benchmark.name, str(plugin))
 
 
-def _refuse_taken(name: str, who: str) -> None:
+def _refuse_taken(name: str, origin: str) -> None:
     """Cards distinguish benchmarks by name, so that of a packaged or installed one is taken."""
     if is_known(name):
-        raise ConfigError(f"{who}: calls itself {name!r}, the name of a benchmark that is installed; rename it")
+        raise ConfigError(f"{origin}: calls itself {name!r}, the name of a benchmark that is installed; rename it")
 
 
 def task_files() -> dict[str, Path]:
@@ -256,59 +271,51 @@ def task_files() -> dict[str, Path]:
 
 
 def guarded(benchmark: BenchmarkT) -> BenchmarkT:
-    """The same benchmark; whoever asks it for private items leaves an entry in the access log first.
+    """The same benchmark; every request for private items first leaves an entry in the access log.
 
     For a benchmark that did not come from `load_benchmark`. The evaluations and trials of this package make entries of
-    their own, and none appears twice. Raises ConfigError for an object whose class cannot be extended.
+    their own, and no request is logged twice. Raises ConfigError for an object whose class cannot be extended.
     """
-    kind = type(benchmark)
-    if not getattr(kind, "is_guarded", False):
+    cls = type(benchmark)
+    if not getattr(cls, "is_guarded", False):
         try:
-            object.__setattr__(benchmark, "__class__", _guarded_class(kind))  # frozen ones too
+            object.__setattr__(benchmark, "__class__", _guarded_class(cls))  # object's: works on frozen ones too
         except TypeError as error:
             raise ConfigError(f"benchmark {benchmark.name}: {error}; make it an ordinary Python class") from error
     return benchmark
 
 
 @cache
-def _guarded_class(kind: type[Any]) -> type[Any]:
-    """A subclass, so that a benchmark stays what it is to isinstance and in every attribute."""
+def _guarded_class(cls: type[Any]) -> type[Any]:
+    """A subclass whose `items` logs; a subclass, so that isinstance and every attribute stay as they are."""
 
     def items(self: Any, split: Split, n: int, secret: bytes | None) -> list[Item]:
         if split is Split.TEST_PRIVATE:
             guard_private(self.name, n, secret)
         with with_entry():
-            found: list[Item] = kind.items(self, split, n, secret)
-            return found
+            drawn_items: list[Item] = cls.items(self, split, n, secret)
+            return drawn_items
 
-    items.__doc__ = kind.items.__doc__
+    items.__doc__ = cls.items.__doc__
     names = {
         "items": items,
         "is_guarded": True,
         "__slots__": (),
-        "__module__": kind.__module__,
-        "__doc__": kind.__doc__,
+        "__module__": cls.__module__,
+        "__doc__": cls.__doc__,
     }
-    made = type(kind.__name__, (kind,), names)
-    return made
-
-
-VARIANTS: Mapping[str, FaultSettings | None] = MappingProxyType(
-    {"faulty": ALL_FAULTS, "steady": FaultSettings(), "condensed": None}
-)
-"""Variant -> its faults; None: those of the benchmark."""
-CONDENSED = "drop_observations"
-"""The context policy of `-condensed`."""
+    subclass = type(cls.__name__, (cls,), names)
+    return subclass
 
 
 def split_variant(name: str) -> tuple[str, str] | None:
-    """The benchmark and the variant that a name means; None: it means no variant."""
+    """Benchmark and variant of a name; None: the name has no variant."""
     base, dash, variant = name.rpartition("-")
     return (base, variant) if dash and base and variant in VARIANTS else None
 
 
 class BenchmarkVariant:
-    """A benchmark with other faults or another context; whatever else it brings is passed on."""
+    """A benchmark with other faults or another context; everything else is delegated to it."""
 
     def __init__(self, benchmark: Benchmark, variant: str) -> None:
         self._benchmark, self._faults, self._variant = benchmark, VARIANTS[variant], variant
@@ -327,7 +334,7 @@ class BenchmarkVariant:
         return self._faults is not None and self._faults.rate > 0
 
     def __getattr__(self, name: str) -> Any:
-        """What the benchmark brings beside what every one has; players are those of the benchmark itself."""
+        """Optional methods (`home`) are those of the benchmark itself, its players too."""
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self._benchmark, name)
@@ -354,10 +361,10 @@ class BenchmarkVariant:
     def _fault_rules(self, rules: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
         if self._faults is None:
             return {}
-        told: dict[str, JsonValue] = {
+        changes: dict[str, JsonValue] = {
             "fault_rate": self._faults.rate,
             "fault_kinds": [str(kind) for kind in self._faults.kinds] if self._faults.rate > 0 else [],
         }
-        if isinstance(most := rules.get("max_tool_calls"), int) and self._faults.rate > 0:
-            told["max_tool_calls"] = most + SPARE_CALLS
-        return told
+        if isinstance(max_tool_calls := rules.get("max_tool_calls"), int) and self._faults.rate > 0:
+            changes["max_tool_calls"] = max_tool_calls + SPARE_CALLS
+        return changes

@@ -18,7 +18,7 @@ accident. `sha256` pins files. Rows are read when items are first asked for.
 `documents` names a folder of text files or a JSONL dump that the world `search` searches. They are indexed once, in
 `installation.worlds_dir()`, and that index alone is shown to agents and graders.
 
-Does NOT hide the data from who runs the harness, nor a published data set from who knows it.
+Does NOT hide the data from the operator of the harness, nor a published data set from a model that was trained on it.
 """
 
 import hashlib
@@ -52,11 +52,11 @@ from agent2.scorers import SCORERS, load_scorer
 
 FILE = "benchmark.yaml"
 DEV_SHARE = 10
-"""One in so many rows of `train` is a dev item where no dev file is named."""
+"""One in this many rows of `train` is a dev item where no dev file is named."""
 OPTIONS = "options"
 """Variable of a prompt that is replaced by the lettered options."""
 DOCUMENTS: Final = "documents"
-ELSEWHERE = "elsewhere"
+SEALED_FOLDER = "elsewhere"
 """Folder of the data files in a sealed file; it does not exist where that file is read."""
 MIN_TURNS = 3
 """Of a search."""
@@ -104,8 +104,8 @@ class AnswerRule(StrictModel):
         return form
 
 
-class ChoiceColumns(StrictModel):
-    """A scorer or an environment by name; what else is given are its settings."""
+class PluginSpec(StrictModel):
+    """A scorer or an environment by name; the other keys are its settings."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -117,7 +117,7 @@ class ChoiceColumns(StrictModel):
         return dict(self.model_extra or {})
 
 
-class Draws(StrictModel):
+class SamplingSpec(StrictModel):
     """How completions are drawn."""
 
     temperature: float = Field(default=0.0, ge=0, le=100)
@@ -131,13 +131,13 @@ class HubData(StrictModel):
     name: str
     config: str | None = None
     revision: str | None = None
-    """Commit of the data set; without one the newest is taken, and what it is on that day is in the version."""
+    """Commit of the data set; without one the newest is taken, and its content is in the version."""
     splits: dict[Portion, str] = Field(min_length=1)
     """Portion -> the data set's own name of a split."""
 
 
 class DataSpec(StrictModel):
-    """What `benchmark.yaml` holds."""
+    """The contents of `benchmark.yaml`."""
 
     name: str = Field(pattern=f"^{NAME.pattern}$")
     version: str = Field(pattern=r"^[0-9A-Za-z][0-9A-Za-z._-]*$")
@@ -158,11 +158,11 @@ class DataSpec(StrictModel):
     """Field with a list of options, or the fields of the options in order; `{options}` in the prompt shows them."""
     payload: list[str] = Field(default_factory=list)
     """Further fields that the scorer needs."""
-    scorer: ChoiceColumns
-    environment: ChoiceColumns = ChoiceColumns(name="question")
+    scorer: PluginSpec
+    environment: PluginSpec = PluginSpec(name="question")
     fault_rate: float = Field(default=0.0, ge=0, le=1)
     """Share of episodes in which a tool fails once."""
-    sampling: Draws = Draws()
+    sampling: SamplingSpec = SamplingSpec()
     attempts: int = Field(default=1, ge=1)
     max_turns: int = Field(default=1, ge=1)
     primary_metric: str = Field(default="accuracy", pattern=f"^{NAME.pattern}$")
@@ -197,7 +197,7 @@ class DataSpec(StrictModel):
         if DOCUMENTS in self.environment.settings:
             raise ValueError(f"write '{DOCUMENTS}' beside 'files', not among the settings of 'environment'")
         if self.documents is not None and self.environment.name == "question":
-            raise ValueError(f"'{DOCUMENTS}' need a world that searches them; write environment: {SEARCH}")
+            raise ValueError(f"'{DOCUMENTS}' needs a world that searches them; write environment: {SEARCH}")
         if self.environment.name == SEARCH and self.documents is None:
             raise ValueError(f"environment '{SEARCH}' needs '{DOCUMENTS}': a folder of text files, or a .jsonl file")
         if self.fault_rate > 0 and self.environment.name != SEARCH:
@@ -218,27 +218,27 @@ class DataSpec(StrictModel):
 
 def template_fields(text: str) -> list[str]:
     """Variables of a template in the order of their first use. Raises ValueError for anything but `{name}`."""
-    found = []
+    names = []
     try:
         for _, name, spec, conversion in Formatter().parse(text):
             if name is None:
                 continue
             if not name or spec or conversion or re.search(r"[.\[\]]", name):
                 raise ValueError(f"{{{name}}}: only plain names of fields, as in {{question}}, can be variables")
-            found.append(name)
+            names.append(name)
     except ValueError as error:
         raise ValueError(f"{error}; write {{{{ and }}}} for braces that are meant as such") from error
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(names))
 
 
-def filled(text: str, values: Mapping[str, str]) -> str:
+def fill_template(text: str, values: Mapping[str, str]) -> str:
     """A template with its variables replaced; the values themselves are never read as templates."""
     return "".join(head + (values[name] if name is not None else "") for head, name, _, _ in Formatter().parse(text))
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One row as it will be asked."""
+    """One row as a question."""
 
     prompt: str
     reference: str | None
@@ -248,13 +248,13 @@ class _Entry:
 
 
 @dataclass
-class _Missing:
-    """Rows that lack something, for one message about all of them."""
+class _RowProblems:
+    """Rows that cannot become questions, by problem, for one message about all of them."""
 
     rows: dict[str, list[Row]] = field(default_factory=dict)
 
-    def note(self, what: str, row: Row) -> None:
-        self.rows.setdefault(what, []).append(row)
+    def note(self, problem: str, row: Row) -> None:
+        self.rows.setdefault(problem, []).append(row)
 
 
 class DataBenchmark:
@@ -286,21 +286,23 @@ class DataBenchmark:
         if spec.fault_rate:
             self._environment_version += f"+faults-{spec.fault_rate:g}"
         if spec.documents is not None:  # an attribute only here: a check asks whether a benchmark brings players
-            self.players = self._readers
+            self.players = self._search_players
         self.source_digest = self._digest()
         self.version = f"{spec.version}+{self.source_digest[:8]}"
 
     def _digest(self) -> str:
-        """Of all that decides items and verdicts, wherever the files are and whatever the code is called."""
+        """Digest of all that decides items and verdicts; where files are and what code is called do not change it."""
         spec = self.spec
         left_out = {"sha256", "files", "dataset", "scorer", "environment", DOCUMENTS}
-        left_out |= set() if spec.fault_rate else {"fault_rate"}  # so that it changes no version where nothing fails
-        said = spec.model_dump(mode="json", exclude=left_out)
+        left_out |= (
+            set() if spec.fault_rate else {"fault_rate"}
+        )  # at its default, so that a file without faults keeps its version
+        fields = spec.model_dump(mode="json", exclude=left_out)
         code = [
             [source_digest(place) or place.name, place.attribute, choice.settings]
             for place, choice in ((self.scorer_place, spec.scorer), (self.environment_place, spec.environment))
         ]
-        return digest_of([said, code, self.all_digests])
+        return digest_of([fields, code, self.all_digests])
 
     def items(self, split: Split, n: int, secret: bytes | None) -> list[Item]:
         """The first n items of a split. Raises ConfigError without the secret for a hidden one, or if it has fewer."""
@@ -333,9 +335,9 @@ class DataBenchmark:
             settings["system"] = self.spec.system
         if self.spec.documents is not None:
             settings[DOCUMENTS] = self._corpus
-        made: Environment = build(self.environment_place, settings)
+        world: Environment = build(self.environment_place, settings)
         faults = FaultSettings(self.spec.fault_rate, tuple(ToolFaultKind))
-        return with_faults(made, faults) if faults.rate else made
+        return with_faults(world, faults) if faults.rate else world
 
     def scorer(self) -> Scorer:
         """The scorer that the file names."""
@@ -347,11 +349,11 @@ class DataBenchmark:
 
     @cached_property
     def digests(self) -> Mapping[Portion, str]:
-        """Digest of the data of each portion; where the data are not here, as they were pinned.
+        """Digest of the data of each portion; its pin where the data are not on this machine.
 
         Raises ConfigError if data differ from their pin.
         """
-        found = {}
+        digests = {}
         for portion, name in self.spec.portions.items():
             pinned = self.spec.sha256.get(portion)
             if self.spec.files is not None:
@@ -361,12 +363,12 @@ class DataBenchmark:
                 digest = pinned or digest_of([row.values for row in self._hub_rows(name)])
             if pinned is not None and digest != pinned:
                 raise self._changed(portion.value, name, digest, pinned)
-            found[portion] = digest
-        return found
+            digests[portion] = digest
+        return digests
 
     @cached_property
     def documents_digest(self) -> str | None:
-        """Digest of the documents; where they are not here, as they were pinned. None: there are none.
+        """Digest of the documents; its pin where they are not on this machine. None: there are no documents.
 
         Raises ConfigError for documents that cannot be read, and if they differ from their pin.
         """
@@ -401,8 +403,8 @@ class DataBenchmark:
         except ConfigError as error:
             raise ConfigError(f"{self._spot(DOCUMENTS)}: {error}") from error
 
-    def _readers(self) -> Players:
-        """Who brackets questions over documents: one finds the reference in them, one takes any step."""
+    def _search_players(self) -> Players:
+        """Players for questions over documents: the oracle finds the reference in them, the other takes any step."""
         size = SearchSettings().page_chars
         return Players(
             oracle=lambda item, chat: follow_reference(item, chat, self._corpus(), size),
@@ -414,13 +416,13 @@ class DataBenchmark:
 
     @property
     def hidden_files(self) -> tuple[Path, ...]:
-        """Files with hidden items, which no workspace may show."""
+        """Files with hidden items, which must not be visible in a workspace."""
         names = self.spec.files or {}
         visible = (Portion.TRAIN, Portion.DEV)
         return tuple((self.folder / name).resolve() for portion, name in names.items() if portion not in visible)
 
-    def choice_words(self, split: Split) -> str:
-        """Who chose the items of a hidden split."""
+    def item_origin(self, split: Split) -> str:
+        """How the items of a hidden split were chosen, for reports."""
         portions = self._portions_of(split)
         names = " and ".join(self.spec.portions[portion] for portion in portions)
         if portions and portions[0] in (Portion.TEST, Portion.ALL):
@@ -430,14 +432,14 @@ class DataBenchmark:
     def sealed(self, rename: Callable[[PluginPlace], str]) -> str:
         """The file as text for a process that plays given items: pinned, so that it needs none of the data.
 
-        rename: what that process calls the code of a plug-in.
+        rename: the name of a plug-in's code in that process.
         """
         record = self.spec.model_dump(mode="json", exclude_none=True)
         record["sha256"] = self.all_digests
         for portion, file in record.get("files", {}).items():  # a workspace has another train.jsonl beside it
-            record["files"][portion] = f"{ELSEWHERE}/{Path(file).name}"
+            record["files"][portion] = f"{SEALED_FOLDER}/{Path(file).name}"
         if DOCUMENTS in record:
-            record[DOCUMENTS] = f"{ELSEWHERE}/{Path(record[DOCUMENTS]).name}"
+            record[DOCUMENTS] = f"{SEALED_FOLDER}/{Path(record[DOCUMENTS]).name}"
         record["scorer"]["name"] = rename(self.scorer_place)
         record["environment"]["name"] = rename(self.environment_place)
         return yaml.safe_dump(record)
@@ -455,10 +457,10 @@ class DataBenchmark:
         return self._text.spot(location)
 
     def _portions_of(self, split: Split) -> list[Portion]:
-        """Where the items of a split come from; empty: nowhere."""
-        own, known = Portion(split.value), self.spec.portions
+        """The portion that a split's items come from, alone in a list; empty: there is none."""
+        split_portion, named = Portion(split.value), self.spec.portions
         fallbacks = [Portion.TEST] if split in HIDDEN_SPLITS else [Portion.TRAIN] if split is Split.DEV else []
-        return [portion for portion in (own, *fallbacks, Portion.ALL) if portion in known][:1]
+        return [portion for portion in (split_portion, *fallbacks, Portion.ALL) if portion in named][:1]
 
     def _members(self, split: Split, secret: bytes | None) -> list[_Entry]:
         """All entries of a split in order."""
@@ -472,7 +474,7 @@ class DataBenchmark:
             raise ConfigError(f"{self._spot('files')}: no file holds items of split {split.value!r}; name one")
         key = secret if split in HIDDEN_SPLITS and secret else b""
         portion = portions[0]
-        entries = [one for one in self._read(portion) if self._pool(one, portion) in (None, _pool_name(split))]
+        entries = [entry for entry in self._read(portion) if self._pool(entry, portion) in (None, _pool_name(split))]
         ordered = sorted(entries, key=lambda entry: self._hash(key, "order", entry))
         if split in HIDDEN_SPLITS and portion in (Portion.TEST, Portion.ALL):
             half = (len(ordered) + 1) // 2
@@ -485,12 +487,12 @@ class DataBenchmark:
         if portion is Portion.TRAIN and Portion.DEV not in self.spec.portions:
             return "dev" if bucket % DEV_SHARE == 0 else "train"
         if portion is Portion.ALL:
-            place = bucket % 12
-            return "hidden" if place < 4 else "dev" if place == 4 else "train"
+            share = bucket % 12
+            return "hidden" if share < 4 else "dev" if share == 4 else "train"
         return None
 
     def _hash(self, key: bytes, use: str, entry: _Entry) -> bytes:
-        """Of the prompt, so that equal prompts stay in one split; the id only decides their order."""
+        """Hash of the prompt, so that equal prompts stay in one split; the id only decides their order."""
         text = f"{self.name} {use}\0{entry.prompt}".encode()
         first = hmac.new(key, text, hashlib.sha256).digest() if key else hashlib.sha256(text).digest()
         return first + str(entry.id or "").encode()
@@ -504,7 +506,7 @@ class DataBenchmark:
         return Item(item_id, split, entry.prompt, entry.reference, entry.payload)
 
     def _read(self, portion: Portion) -> list[_Entry]:
-        """The entries of a portion, read once. Raises ConfigError for rows that cannot be asked."""
+        """The entries of a portion, read once. Raises ConfigError for rows that cannot become questions."""
         if portion not in self._entries:
             self.folders()  # now, so that documents that cannot be searched are refused before the first game
             name = self.spec.portions[portion]
@@ -518,7 +520,7 @@ class DataBenchmark:
         return self._entries[portion]
 
     def _entries_of(self, rows: Sequence[Row]) -> list[_Entry]:
-        missing = _Missing()
+        missing = _RowProblems()
         if self.spec.answer is not None:
             self._require_field(self.spec.answer.field, rows, "answer")
         variables = template_fields(self.spec.prompt)
@@ -526,22 +528,22 @@ class DataBenchmark:
             if name != OPTIONS or self.spec.options is None:
                 self._require_field(name, rows, "prompt")
         entries = [entry for row in rows if (entry := self._entry(row, variables, missing)) is not None]
-        for what, lacking in missing.rows.items():
+        for problem, affected in missing.rows.items():
             raise ConfigError(
-                f"{lacking[0].where}: {what} in {len(lacking)} of {len(rows)} rows, this one first; complete them or "
-                "leave them out"
+                f"{affected[0].where}: {problem} in {len(affected)} of {len(rows)} rows, this one first; complete "
+                "them or leave them out"
             )
-        self._refuse_doubles(entries)
+        self._refuse_duplicates(entries)
         return entries
 
     def _require_field(self, name: str, rows: Sequence[Row], key: str) -> None:
-        """See that a field is in some row at least: a misspelt one is in none."""
+        """Raises ConfigError for a field that is in no row, as a misspelt one is."""
         if not any(name in row.values for row in rows):
-            fields = {known for row in rows[:100] for known in row.values}
+            fields = {field_name for row in rows[:100] for field_name in row.values}
             where = f"{self._spot(key)}: no row of {rows[0].file} has it"
             raise unknown_name("field", name, fields, where)
 
-    def _entry(self, row: Row, variables: Sequence[str], missing: _Missing) -> _Entry | None:
+    def _entry(self, row: Row, variables: Sequence[str], missing: _RowProblems) -> _Entry | None:
         options = self._options(row, missing)
         values: dict[str, str] = {}
         for name in variables:
@@ -567,23 +569,24 @@ class DataBenchmark:
                 missing.note(f"id field {self.spec.id!r} is missing", row)
         if (rule is not None and reference is None) or len(values) < len(variables):
             return None
-        return _Entry(filled(self.spec.prompt, values), reference, payload, own_id, row)
+        return _Entry(fill_template(self.spec.prompt, values), reference, payload, own_id, row)
 
-    def _options(self, row: Row, missing: _Missing) -> list[str] | None:
-        wanted = self.spec.options
-        if wanted is None:
+    def _options(self, row: Row, missing: _RowProblems) -> list[str] | None:
+        fields = self.spec.options
+        if fields is None:
             return None
-        found = row.values.get(wanted) if isinstance(wanted, str) else [row.values.get(name) for name in wanted]
-        texts = [_text(one) for one in found] if isinstance(found, Sequence) and not isinstance(found, str) else []
+        values = row.values.get(fields) if isinstance(fields, str) else [row.values.get(name) for name in fields]
+        texts = (
+            [_text(value) for value in values] if isinstance(values, Sequence) and not isinstance(values, str) else []
+        )
         if not 2 <= len(texts) <= len(ascii_uppercase) or None in texts:
-            missing.note(
-                f"options ({wanted if isinstance(wanted, str) else ', '.join(wanted)}) are no 2 to 26 texts", row
-            )
+            name = fields if isinstance(fields, str) else ", ".join(fields)
+            missing.note(f"options ({name}) are not a list of 2 to 26 texts", row)
             return []
         return [text for text in texts if text is not None]
 
-    def _reference(self, rule: AnswerRule, row: Row, options: list[str] | None, missing: _Missing) -> str | None:
-        """The reference in the form of the scorer; of options, the letter."""
+    def _reference(self, rule: AnswerRule, row: Row, options: list[str] | None, missing: _RowProblems) -> str | None:
+        """The reference in the scorer's form; where there are options, the letter of the right one."""
         value = row.values.get(rule.field)
         text = _text(value)
         if text is None or not text.strip():
@@ -592,7 +595,7 @@ class DataBenchmark:
         if rule.after is not None:
             _, separator, text = text.rpartition(rule.after)
             if not separator or not text.strip():
-                missing.note(f"answer field {rule.field!r} has nothing behind {rule.after!r}", row)
+                missing.note(f"answer field {rule.field!r} has nothing after {rule.after!r}", row)
                 return None
         if rule.pattern is not None:
             matches = re.findall(rule.pattern, text)
@@ -609,18 +612,18 @@ class DataBenchmark:
                 )
                 return None
             text = letter
-        return filled(rule.form, {"answer": text})
+        return fill_template(rule.form, {"answer": text})
 
-    def _refuse_doubles(self, entries: Sequence[_Entry]) -> None:
-        seen: dict[str, _Entry] = {}
+    def _refuse_duplicates(self, entries: Sequence[_Entry]) -> None:
+        entries_by_key: dict[str, _Entry] = {}
         for entry in entries:
             key = entry.prompt if entry.id is None else entry.id
-            first = seen.setdefault(key, entry)
+            first = entries_by_key.setdefault(key, entry)
             if first is not entry:
-                what = f"id {entry.id!r} also appears in line {first.row.number}; give each row a unique id"
+                problem = f"id {entry.id!r} also appears in line {first.row.number}; give each row a unique id"
                 if entry.id is None:
-                    what = f"asks the same as line {first.row.number}; remove one, or name an 'id' field"
-                raise ConfigError(f"{entry.row.where}: {what}")
+                    problem = f"asks the same as line {first.row.number}; remove one, or name an 'id' field"
+                raise ConfigError(f"{entry.row.where}: {problem}")
 
     def _hub_rows(self, split: str) -> list[Row]:
         """Rows of a data set that the library `datasets` loads."""
@@ -632,12 +635,12 @@ class DataBenchmark:
         except ImportError as error:
             raise ConfigError(f"{where}: {error}; install it with: pip install datasets") from error
         try:
-            found = datasets.load_dataset(hub.name, hub.config, split=split, revision=hub.revision)
-            rows = [Row(dict(values), Path(f"{hub.name}:{split}"), k) for k, values in enumerate(found, start=1)]
+            hub_rows = datasets.load_dataset(hub.name, hub.config, split=split, revision=hub.revision)
+            rows = [Row(dict(values), Path(f"{hub.name}:{split}"), k) for k, values in enumerate(hub_rows, start=1)]
         except Exception as error:  # boundary: the library raises whatever its back ends raise
-            words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             raise ConfigError(
-                f"{where}: data set {hub.name!r} cannot be loaded ({words}); check name and network"
+                f"{where}: data set {hub.name!r} cannot be loaded ({reason}); check name and network"
             ) from error
         if not rows:
             raise ConfigError(f"{where}: split {split!r} of {hub.name} holds no rows")
@@ -649,14 +652,14 @@ def _pool_name(split: Split) -> str:
 
 
 def _text(value: object) -> str | None:
-    """A value as it is shown; None for what is missing, and for lists and records, which have no one form."""
+    """A value as text; None if it is missing, or a list or record, which has no single form as text."""
     if isinstance(value, str):
         return value
     return json.dumps(value) if isinstance(value, bool | int | float) else None
 
 
 def _letter(value: object, options: Sequence[str]) -> str | None:
-    """The letter of an answer: the letter itself, a place counted from 0, or the text of an option."""
+    """The letter of an answer, which is the letter itself, an index from 0, or the text of an option."""
     if isinstance(value, int) and not isinstance(value, bool):
         return ascii_uppercase[value] if 0 <= value < len(options) else None
     text = str(value).strip()

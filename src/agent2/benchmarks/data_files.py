@@ -1,14 +1,14 @@
-"""Data files that users bring or download: rows of JSONL, CSV and Parquet, and benchmarks of published data.
+"""Data files of users: rows of JSONL, CSV and Parquet, and benchmarks of published data that users download.
 
 Promises: a file is never trusted to be small or sound. A line of JSONL is read up to `MAX_LINE_BYTES`, text must be
 UTF-8, and every refusal names file and line. The digest is that of the bytes that were read.
 
-Of published data (`PublishedBenchmark`) the visible part is divided by place (every nth item is dev), the scored part
-by the installation secret, into test_public and test_private. So an agent that knows the data set still does not know
-which items decide. The hidden items are hidden from its workspace and nothing more: anybody can download them, and a
-base model may have read them. Therefore a trial on such a task compares the agent's data with fixed shares and not with
-control items (which everybody has, too), and its report warns where the network policy let the agent reach them. Does
-NOT download.
+Of published data (`PublishedBenchmark`) the visible part is divided by position (every nth item is dev), the scored
+part by the installation secret, into test_public and test_private. So an agent that knows the data set still does not
+know which items decide. The hidden items are hidden from its workspace and nothing more: anybody can download them, and
+a base model may have been trained on them. Therefore a trial on such a task compares the agent's data with fixed shares
+and not with control items (which are public, too), and its report warns if the network policy let the agent reach them.
+Does NOT download.
 """
 
 import csv
@@ -45,7 +45,7 @@ class Row:
 
     @property
     def where(self) -> str:
-        """For messages."""
+        """File and number, for messages."""
         return f"{self.file}:{self.number}"
 
 
@@ -65,14 +65,16 @@ def read_rows(path: Path) -> list[Row]:
     UTF-8, a line that is too long or no JSON object, and a CSV row with more or fewer fields than the header.
     """
     readers = {".jsonl": _jsonl, ".jsonl.gz": _jsonl, ".csv": _csv, ".parquet": _parquet}
-    reader = next((one for ending, one in readers.items() if path.name.lower().endswith(ending)), None)
+    reader = next(
+        (reader_of_suffix for ending, reader_of_suffix in readers.items() if path.name.lower().endswith(ending)), None
+    )
     if reader is None:
         raise ConfigError(f"{path}: is not one of {', '.join(FORMATS)}; convert it, or name another file")
     try:
         rows = list(reader(path))
     except (OSError, EOFError, zlib.error) as error:
-        words = getattr(error, "strerror", None) or error
-        raise ConfigError(f"{path}: cannot be read ({words}); check the file") from error
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"{path}: cannot be read ({reason}); check the file") from error
     if not rows:
         raise ConfigError(f"{path}: holds no rows; name a file with data")
     return rows
@@ -162,7 +164,7 @@ class OfficialFile:
 
     benchmark: str
     names: Sequence[str]
-    """What it may be called; the first one that exists is read."""
+    """File names that it may have; the first one that exists is read."""
     source: str
     """Where it is published."""
     fields: Mapping[str, type]
@@ -173,20 +175,20 @@ class OfficialFile:
         """Environment variable that may name its folder."""
         return f"{self.benchmark.upper()}_DATA"
 
-    def folder(self, given: Path | None) -> Path:
-        """The given folder, that of the variable, or that in the cache; it may not exist."""
+    def folder(self, folder: Path | None) -> Path:
+        """The folder that is given, else that of the variable, else that in the cache; it may not exist."""
         named = os.environ.get(self.variable)
-        return (given or (Path(named) if named else Path.home() / ".cache" / self.benchmark)).expanduser()
+        return (folder or (Path(named) if named else Path.home() / ".cache" / self.benchmark)).expanduser()
 
     def path(self, folder: Path | None) -> Path:
-        """Where it is. folder: as given to `folder`. Raises ConfigError if it is not there."""
-        place = self.folder(folder)
+        """Path of the file. folder: as for `folder`. Raises ConfigError if it does not exist."""
+        data_folder = self.folder(folder)
         for name in self.names:
-            if (place / name).is_file():
-                return place / name
+            if (data_folder / name).is_file():
+                return data_folder / name
         raise ConfigError(
-            f"{self.benchmark}: {place} contains no {' or '.join(self.names)}; download it from {self.source} and set "
-            f"{self.variable} to its folder (agent2 run and agent2 tasks also take --data)"
+            f"{self.benchmark}: {data_folder} contains no {' or '.join(self.names)}; download it from {self.source} "
+            f"and set {self.variable} to its folder (agent2 run and agent2 tasks also take --data)"
         )
 
     def rows(self, folder: Path | None) -> list[Row]:
@@ -244,13 +246,13 @@ class PublishedBenchmark(ABC):
         Raises ConfigError without the secret for a hidden one, if there are fewer, if an id appears twice, and if a
         file is not there or not as published.
         """
-        found = self._members(split, secret)
-        if n > len(found):
+        members = self._members(split, secret)
+        if n > len(members):
             raise ConfigError(
-                f"{self.name}: {n} items of split {split.value!r} were asked for, there are {len(found)}; ask for "
+                f"{self.name}: {n} items of split {split.value!r} were asked for, there are {len(members)}; ask for "
                 "fewer, and check that the file is complete"
             )
-        return [Item(one.id, split, one.prompt, one.reference, one.payload) for one in found[:n]]
+        return [Item(member.id, split, member.prompt, member.reference, member.payload) for member in members[:n]]
 
     def count(self, split: Split, secret: bytes | None) -> int:
         """How many items a split has. Raises ConfigError as `items`."""
@@ -266,28 +268,32 @@ class PublishedBenchmark(ABC):
 
     def _members(self, split: Split, secret: bytes | None) -> list[PublishedItem]:
         if split not in HIDDEN_SPLITS:
-            return distinct(self.visible(split))
+            return require_distinct_ids(self.visible(split))
         if not secret:
             raise ConfigError(f"split {split.value!r} of {self.name} is hidden; only the grader may ask for it")
 
-        def place(one: PublishedItem) -> bytes:
-            return hmac.new(secret, f"{self.name} order\0{one.id}".encode(), hashlib.sha256).digest()
+        def order_key(member: PublishedItem) -> bytes:
+            return hmac.new(secret, f"{self.name} order\0{member.id}".encode(), hashlib.sha256).digest()
 
-        ordered = sorted(distinct(self.scored()), key=place)
+        ordered = sorted(require_distinct_ids(self.scored()), key=order_key)
         n_public = math.ceil(self.public_share * len(ordered) - 0.5)  # the odd item is private
         return ordered[:n_public] if split is Split.TEST_PUBLIC else ordered[n_public:]
 
 
-def divided(visible: Sequence[PublishedItem], split: Split, dev_every: int) -> list[PublishedItem]:
-    """Train or dev of visible items of which every nth one is dev."""
-    return [one for place, one in enumerate(visible) if (place % dev_every == dev_every - 1) == (split is Split.DEV)]
+def train_or_dev(visible: Sequence[PublishedItem], split: Split, dev_every: int) -> list[PublishedItem]:
+    """Train or dev, of visible items of which every nth one is dev."""
+    return [
+        item for position, item in enumerate(visible) if (position % dev_every == dev_every - 1) == (split is Split.DEV)
+    ]
 
 
-def distinct(items: list[PublishedItem]) -> list[PublishedItem]:
-    """The items of a file, before they are divided. Raises ConfigError if two have the same id."""
-    seen: dict[str, str] = {}
-    for one in items:
-        if one.id in seen:
-            raise ConfigError(f"{one.where}: id {one.id} also appears at {seen[one.id]}; restore the published file")
-        seen[one.id] = one.where
+def require_distinct_ids(items: list[PublishedItem]) -> list[PublishedItem]:
+    """The same items. Raises ConfigError if two have the same id."""
+    places: dict[str, str] = {}
+    for item in items:
+        if item.id in places:
+            raise ConfigError(
+                f"{item.where}: id {item.id} also appears at {places[item.id]}; restore the published file"
+            )
+        places[item.id] = item.where
     return items

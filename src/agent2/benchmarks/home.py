@@ -1,8 +1,9 @@
-"""What a benchmark's home may bring beside its items, world and scorer, and how its items fall into four splits.
+"""Optional methods of a benchmark beyond its items, world and scorer, and how items are divided into four splits.
 
-A home, or a plug-in, says more about itself by further methods of its benchmark, none of which is needed:
+A benchmark of a home or a plug-in may have further methods, none of which is required:
 
-- `players()`: who brackets it (`Players`); without it, questions are answered with references, right and foreign ones.
+- `players()`: a random player and an oracle that bracket it (`Players`); without it, questions are answered with their
+  references and with those of other items.
 - `visible_row(item)` and `item_of(row)`: what an agent is given of a visible item, and the way back; without them a
   row holds id, prompt, answer and payload.
 - `expert(item, chat)`: a player to learn from on visible items, for worlds that cannot be asked (`ask_expert`).
@@ -10,16 +11,16 @@ A home, or a plug-in, says more about itself by further methods of its benchmark
 - `folders()`: folders of this installation (`installation.worlds_dir`) that its worlds read, such as a catalogue.
 - `count(split, secret)`: how many items a split has, where they come from files and end.
 - `judge(secret)`: of level 2, the judge that agents may ask about visible items; where its verdicts follow from the
-  installation secret, `informed(secret)` and `shortcuts()` for the proof that they cannot be had otherwise.
+  installation secret, `informed(secret)` and `shortcuts()` for the proof that its reward cannot be earned without it.
 
 Splits of a benchmark whose items are drawn from a generator (`Source`) are disjoint: every candidate has a canonical
 text (what must not be shared between splits, such as the question without its wording). A public hash of it puts the
 candidate into one of three pools: `hidden` (4 of 12), `dev` (1) and `train` (7, also the only source of pre-training
 corpora). Hidden splits draw from the hidden pool with seeds keyed by HMAC(installation secret), and a keyed bit decides
-between `test_public` and `test_private`. So visible items never show hidden content, and without the secret one knows
-the pool and not the choice.
+between `test_public` and `test_private`. So visible items never show hidden content, and without the secret the pool of
+a candidate is known, but not whether it is drawn.
 
-Does NOT keep anybody from practising on the whole space of a generator that is small enough to be covered.
+Does NOT prevent an agent from practising on the whole space of a generator that is small enough to be covered.
 """
 
 import hashlib
@@ -37,12 +38,13 @@ from agent2.errors import ConfigError, shown
 from agent2.installation import guard_private
 from agent2.records import HIDDEN_SPLITS, Benchmark, Environment, Item, JsonValue, Message, Scorer, Split, derive_seed
 
+T = TypeVar("T")
 Player = Callable[[Item, Sequence[Message]], str]
-"""The next message of somebody who may know the item, from the chat so far."""
+"""The next message of a player that may know the item, from the chat so far."""
 
 
 def _forget_nothing() -> None:
-    """Of a world that remembers nothing between episodes."""
+    """For a world that keeps no state between episodes."""
 
 
 def _own_world(benchmark: Benchmark) -> Environment:
@@ -51,7 +53,7 @@ def _own_world(benchmark: Benchmark) -> Environment:
 
 @dataclass(frozen=True, slots=True)
 class Players:
-    """Who brackets a benchmark, and what they must come to; a player that says nothing is always among them."""
+    """The players that bracket a benchmark and their bounds; a player that says nothing is always added."""
 
     oracle: Player
     random: Callable[[Sequence[Item]], Player]
@@ -59,27 +61,27 @@ class Players:
     ceiling_at_least: float = 1.0
     """Mean score of the oracle."""
     floor_at_most: float = 0.05
-    """Mean score of the null and of the random player; where items have options, guessing is allowed for beside it."""
+    """Mean score of the null and of the random player, beside what guessing gets where items have options."""
     random_world: Callable[[Benchmark], Environment] = _own_world
-    """What the random player plays in; may show it more than a model sees, so that it is a fair floor."""
+    """The world of the random player; may show more than a model sees, so that the floor is a fair one."""
     shared_content: Callable[[Item], str] = lambda item: item.prompt
-    """What no two splits may share."""
+    """The content of an item that no two splits may share."""
     content_name: str = "prompt"
     n_played: int = 200
     """Items of each split that are played."""
     shortcuts: Mapping[str, Player] = field(default_factory=dict)
-    """Players of a trick that must not score above the floor, by what they do: `a player that repeats the examples`."""
+    """Players of a trick that must not score above the floor, by description: `a player that repeats the examples`."""
     known_wrong: Callable[[Item], Sequence[str]] | None = None
-    """Answers to an item that are known to be wrong, which the scorer has to detect."""
+    """Answers to an item that are known to be wrong."""
     detection_at_least: float = 0.95
-    """Share of known-wrong answers that the scorer has to refuse."""
+    """Share of known-wrong answers that the scorer must reject."""
     forget: Callable[[], None] = _forget_nothing
-    """Drop what the world remembers, so that a replay computes everything anew."""
+    """Clears caches of the world, so that a replay computes everything anew."""
 
 
 @runtime_checkable
 class ProvidesPlayers(Protocol):
-    """A benchmark that says itself who brackets it."""
+    """A benchmark with players of its own."""
 
     def players(self) -> Players:
         """Random player and oracle with floor and ceiling."""
@@ -87,10 +89,10 @@ class ProvidesPlayers(Protocol):
 
 @runtime_checkable
 class ProvidesRows(Protocol):
-    """A benchmark that says itself what an agent is given of a visible item, and takes that back."""
+    """A benchmark with its own form of visible items."""
 
     def visible_row(self, item: Item) -> Mapping[str, JsonValue]:
-        """A visible item as a row: enough to play it; no answer, no trajectory where they are to be found by play."""
+        """A visible item as a row: enough to play it; without answer or trajectory where the agent must find them."""
 
     def item_of(self, row: Mapping[str, JsonValue]) -> Item:
         """The item of such a row. Raises ConfigError for another kind of row."""
@@ -98,23 +100,23 @@ class ProvidesRows(Protocol):
 
 @runtime_checkable
 class ProvidesExpert(Protocol):
-    """A benchmark whose visible items come with somebody who can do them."""
+    """A benchmark with an expert player for visible items."""
 
     def expert(self, item: Item, chat: Sequence[Message]) -> str:
-        """The next message of somebody who does this visible item well."""
+        """The next message of the expert on this visible item."""
 
 
 @runtime_checkable
 class ProvidesStaticAnswers(Protocol):
-    """A benchmark of episodes of which something can be imitated without playing."""
+    """A benchmark of episodes whose first messages can be imitated without playing."""
 
     def static_answers(self, items: Sequence[Item], seed: int) -> list[str]:
-        """A first message for each item, from what its visible row says alone."""
+        """A first message for each item, from its visible row alone."""
 
 
 @runtime_checkable
 class ProvidesCount(Protocol):
-    """A benchmark whose items end, so that a suite can ask for all of them."""
+    """A benchmark with a finite number of items, so that a suite can ask for all of them."""
 
     def count(self, split: Split, secret: bytes | None) -> int:
         """How many items a split has. Raises ConfigError as `items` does."""
@@ -125,9 +127,9 @@ class ProvidesRecordings(Benchmark, ProvidesStaticAnswers, Protocol):
     """A benchmark of questions whose searches are recorded once and then replayed."""
 
     def to_record(self) -> tuple[list[Item], int]:
-        """The questions of all splits without a usable recording, and how many there are in all.
+        """The questions of all splits without a usable recording, and the number of all questions.
 
-        Raises ConfigError where no live back end is named that would be recorded.
+        Raises ConfigError if no live back end is named.
         """
 
     def recording_of(self, item: Item) -> Path:
@@ -139,29 +141,29 @@ class ProvidesRecordings(Benchmark, ProvidesStaticAnswers, Protocol):
 
 @runtime_checkable
 class ProvidesFolders(Protocol):
-    """A benchmark whose worlds read folders that are no part of the package."""
+    """A benchmark whose worlds read folders outside the package."""
 
     def folders(self) -> Sequence[Path]:
-        """Folders in `installation.worlds_dir()`, shown read-only to agents and graders: nothing hidden may be in them.
+        """Folders in `installation.worlds_dir()`, mounted read-only for agents and graders: they hold nothing hidden.
 
         Raises ConfigError if they cannot be made.
         """
 
 
 def world_mounts(benchmark: Benchmark | None) -> dict[Path, str]:
-    """What a sandbox has to show so that a benchmark can be played there: host folder -> its name among the worlds."""
+    """The mounts that a sandbox needs to play a benchmark: host folder -> its name in the folder of worlds."""
     return {folder: folder.name for folder in benchmark.folders()} if isinstance(benchmark, ProvidesFolders) else {}
 
 
 @runtime_checkable
 class ProvidesJudge(Protocol):
-    """A benchmark whose scorer is a judge that an agent can ask (`POST /judge`) and has not.
+    """A benchmark whose scorer is a judge that an agent can ask (`POST /judge`) but cannot run itself.
 
     Its `scorer()` is a `scorers.hidden.HiddenJudge`, so that a workspace gives no verdict of its own.
     """
 
     def judge(self, secret: bytes) -> Scorer:
-        """The judge that a secret makes; one that needs none, such as an LLM behind an endpoint, is always the same."""
+        """The judge for a secret; one that needs no secret, such as an LLM behind an endpoint, is always the same."""
 
 
 @runtime_checkable
@@ -169,14 +171,14 @@ class ProvidesHiddenPreference(ProvidesJudge, Protocol):
     """A benchmark whose judge follows from the installation secret."""
 
     def informed(self, secret: bytes) -> Player:
-        """Somebody who knows all there is to know and takes this for the secret."""
+        """A player that knows how the judge works and takes this for the secret."""
 
     def shortcuts(self) -> Mapping[str, Player]:
-        """Ways to please a careless judge (a longer reply, a repeated one) that must not win; by what they do."""
+        """Players that please a careless judge (a longer reply, a repeated one) and must not win; by description."""
 
 
 def players_of(benchmark: Benchmark) -> Players:
-    """Who brackets a benchmark. Raises ConfigError for one of episodes that brings nobody."""
+    """The players that bracket a benchmark. Raises ConfigError for one of episodes that provides none."""
     if isinstance(benchmark, ProvidesPlayers):
         return benchmark.players()
     if benchmark.max_turns > 1:
@@ -196,8 +198,8 @@ def foreign_answers(items: Sequence[Item]) -> Player:
     """Answers with the reference of another item, drawn at random."""
 
     def reply(item: Item, chat: Sequence[Message], rng: np.random.Generator) -> str:
-        drawn = items[int(rng.integers(max(1, len(items) - 1)))]
-        return (items[-1] if drawn.id == item.id else drawn).reference or ""
+        foreign_item = items[int(rng.integers(max(1, len(items) - 1)))]
+        return (items[-1] if foreign_item.id == item.id else foreign_item).reference or ""
 
     return at_random(reply)(items)
 
@@ -205,16 +207,16 @@ def foreign_answers(items: Sequence[Item]) -> Player:
 def at_random(
     reply: Callable[[Item, Sequence[Message], np.random.Generator], str],
 ) -> Callable[[Sequence[Item]], Player]:
-    """A random player out of a function that draws: the same chat of an item gets the same message in every process."""
+    """A random player from a function that draws: the same chat of an item gets the same message in every process."""
 
-    def made(items: Sequence[Item]) -> Player:
+    def make_player(items: Sequence[Item]) -> Player:
         def play(item: Item, chat: Sequence[Message]) -> str:
             rng = np.random.default_rng(derive_seed("random player", item.id, *(m.content for m in chat)))
             return reply(item, chat, rng)
 
         return play
 
-    return made
+    return make_player
 
 
 def visible_row(benchmark: Benchmark, item: Item) -> Mapping[str, JsonValue]:
@@ -259,11 +261,8 @@ def question_of_row(row: Mapping[str, JsonValue], benchmark: str) -> Item:
     )
 
 
-T = TypeVar("T")
-
-
 def pick(rng: np.random.Generator, options: Sequence[T]) -> T:
-    """One of the options, evenly."""
+    """One of the options, uniformly at random."""
     return options[int(rng.integers(len(options)))]
 
 
@@ -283,13 +282,13 @@ class Source(Generic[T]):
     """Of the benchmark; part of every hash."""
     draw: Callable[[np.random.Generator], T]
     canonical: Callable[[T], str]
-    """What must not be shared between splits."""
+    """The content that no two splits may share."""
     text: Callable[[T], str]
-    """What the model is shown; no split has the same text twice."""
+    """The prompt; no split has the same text twice."""
     pools: str = ""
-    """Salt of the hash that gives the pool; empty: from the name."""
+    """Salt of the hash that decides the pool; empty: from the name."""
     max_barren_draws: int = 5_000
-    """So many draws in a row without a new candidate mean that the split is used up."""
+    """After this many draws in a row without a new candidate the split counts as used up."""
 
     def pool_of(self, candidate: T) -> Pool:
         """The pool of a candidate, by a public hash of its canonical text."""
@@ -298,16 +297,17 @@ class Source(Generic[T]):
     def first(self, split: Split, n: int, secret: bytes | None) -> list[T]:
         """The first n candidates of a split, always the same ones for one secret.
 
-        Raises ConfigError if a hidden split is asked for without the secret, or if the split has fewer.
+        Raises ConfigError for a hidden split without the secret, or if the split has fewer.
         """
         if split is Split.TEST_PRIVATE and secret:
             guard_private(self.name, n, secret)
-        found = list(islice(self.distinct(split, secret), n))
-        if len(found) < n:
+        candidates = list(islice(self.distinct(split, secret), n))
+        if len(candidates) < n:
             raise ConfigError(
-                f"{self.name}: {n} items of split {split.value!r} were asked for, there are {len(found)}; ask for fewer"
+                f"{self.name}: {n} items of split {split.value!r} were asked for, there are {len(candidates)}; "
+                "ask for fewer"
             )
-        return found
+        return candidates
 
     def train_draws(self, rng: np.random.Generator) -> Iterator[T]:
         """Endless candidates of the train pool, with repetition: the source of pre-training corpora."""
@@ -330,16 +330,16 @@ class Source(Generic[T]):
                 f"split {split.value!r} of {self.name} is hidden and needs the installation secret; "
                 "only the grader may ask for it"
             )
-        seen: set[str] = set()
+        texts: set[str] = set()
         barren = 0
         for index in count():
             candidate = self.draw(np.random.default_rng(self._seed(split, index, secret)))
-            if not self._belongs(candidate, split, secret) or (text := self.text(candidate)) in seen:
+            if not self._belongs(candidate, split, secret) or (text := self.text(candidate)) in texts:
                 barren += 1
                 if barren >= self.max_barren_draws:
                     return
                 continue
-            seen.add(text)
+            texts.add(text)
             barren = 0
             yield candidate
 

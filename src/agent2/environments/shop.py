@@ -1,6 +1,6 @@
-"""A text store: a catalogue with a search index, pages, and an order that ends a visit.
+"""A text store: a searchable catalogue, the world in which one visit is played, and an expert shopper.
 
-The store has products by number, and a BM25 index over their words that is kept on disk and memory-mapped.
+Store. Products are numbered from 0; a BM25 index over their words is kept on disk and memory-mapped.
 
     <worlds>/<store name>/
     ├── index/           bm25s: term weights (.npy, memory-mapped) and the vocabulary
@@ -11,10 +11,7 @@ The store has products by number, and a BM25 index over their words that is kept
 A generated catalogue computes each product from its number, so that a million of them take no memory. Words are runs
 of letters and digits in lower case, without stemming; ranking is BM25 with k1 = 0.9 and b = 0.4, ties by number.
 
-Promises: the same catalogue gives the same ranking on every machine; a folder appears whole or not at all, and of two
-builders at once the first to finish wins. Does NOT download.
-
-The world is one visit to a store, from the instruction to the order.
+World. One visit to a store, from the instruction to the order.
 
     search[words]      results, some a page, as `[id] title $price`
     choose[button]     whatever the page shows in brackets: a product, an option, next >, < prev, features,
@@ -25,14 +22,15 @@ An action is its first line; brackets have to enclose all of it, so that half an
 the order and ends the visit. Titles and texts of products are shown on one line, without control characters, and
 brackets in them become parentheses: whatever a catalogue says, a button is what the page offers.
 
-Promises: single use; same item, store and actions give the same pages and state; what is scored is the order. Does
-NOT judge, and does NOT end a visit at the turn cap: whoever plays it does.
+Expert. Reads what a player reads: searches, opens the first result within the price, chooses options, buys. It is a
+function of the chat alone, so the same chat gets the same action in every process. A function of the benchmark reads
+the instruction into a `ShoppingRequest`; options on the page are chosen where the instruction names them. The expert
+goes back for another product only if a requested option is not on the page.
 
-The expert reads what a player reads: searches, opens the first result within the price, chooses, buys.
-
-It is a function of the chat alone, so the same chat gets the same action in every process. What it looks for comes from
-the instruction by a function of the benchmark's (`ShoppingWish`); options that are on the page are chosen where the
-instruction names them. It goes back for another product only if an option that it knows to be asked for is not there.
+Promises: the same catalogue gives the same ranking on every machine; a folder appears whole or not at all, and of two
+concurrent builders the first to finish wins. A world is single use; the same item, store and actions give the same
+pages and state; what is scored is the order. Does NOT download or judge, and does NOT end a visit at the turn cap:
+the caller stops there.
 """
 
 import contextlib
@@ -59,16 +57,41 @@ from agent2.errors import ConfigError, EnvironmentFailed, shown
 from agent2.records import Item, JsonValue, Message, Step, digest_of
 
 K1, B = 0.9, 0.4
-"""Of BM25; what the published search engine is set to."""
-MOST_FOUND = 50
-"""Results of one search; as published."""
+"""BM25 parameters of the published search engine."""
+MAX_RESULTS = 50
+"""Of one search; as published."""
 MAX_QUERY_WORDS = 50
-RECENT = 4096
-"""Products that are kept in memory."""
+N_CACHED_PRODUCTS = 4096
 LAYOUT = 1
+"""Version of the folder's layout."""
 RECORD, LINES, PLACES, INDEX = "store.json", "products.jsonl", "places.npy", "index"
 _WORD = re.compile(r"[a-z0-9]+")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+NAME = "shop"
+VERSION = "1.0"
+MAX_ACTION_CHARS = 400
+"""Longer actions are not read."""
+MAX_TEXT_CHARS = 1500
+"""Of a description or list of features; the rest is cut off."""
+INSTRUCTION = "Instruction: "
+BUY, NEXT, BACK, NEW_SEARCH = "buy now", "next >", "< prev", "back to search"
+DETAILS = ("features", "description")
+NOTHING_FOUND = "Nothing was found."
+TOO_LONG = f"Invalid action: longer than {MAX_ACTION_CHARS} characters."
+NO_ACTION = "Invalid action: write search[words] or choose[button]."
+NO_SEARCH_BOX = f"Invalid action: there is no search box here; choose[{NEW_SEARCH}] first."
+NO_WORDS = "Invalid action: name at least one word to search for."
+NO_BUTTON = "Invalid action: there is no such button on this page."
+REFUSALS = (TOO_LONG, NO_ACTION, NO_SEARCH_BOX, NO_WORDS, NO_BUTTON)
+"""What is answered to foolish actions."""
+_ACTION = re.compile(r"(search|choose|click)\[([^\[\]]*)\]", re.IGNORECASE)
+_BRACKETS = str.maketrans("[]", "()")
+_PRICE_LIMIT = re.compile(r"price lower than (\d+(?:\.\d+)?)")
+_ROW = re.compile(r"^\[([^\]]+)\] (.*) ?\$(\d+(?:\.\d+)?)$", re.MULTILINE)
+_AXIS = re.compile(r"^([^\[\]\n:]+): ((?:\[[^\]]+\] ?)+)(?:\(chosen: (.*)\))?$", re.MULTILINE)
+_BUTTON = re.compile(r"\[([^\]]+)\]")
+MAX_OPENED = 4
+"""Products that the expert opens before it buys one that lacks a requested option."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +118,7 @@ class Product:
 
     @property
     def text(self) -> str:
-        """What is searched: title, description, first feature and options, as published, and the other features."""
+        """What is searched: title, description, first feature and options, as published, and the remaining features."""
         options = (f"{axis} {' '.join(values)}" for axis, values in self.options.items())
         return " ".join((self.title, self.description, *self.features, *options))
 
@@ -110,7 +133,7 @@ class Products(Protocol):
         """One product."""
 
 
-def words_of(text: str) -> list[str]:
+def tokenize(text: str) -> list[str]:
     """Runs of letters and digits, in lower case."""
     return _WORD.findall(text.lower())
 
@@ -123,29 +146,30 @@ class Store:
     size: int
     """Products."""
     product: Callable[[int], Product]
-    """By number; the last ones that were asked for are kept."""
+    """By number; the most recent ones are cached."""
     engine: Any
     """A `bm25s.BM25` whose weights are memory-mapped."""
 
     def search(self, query: str) -> list[int]:
-        """Numbers of the products that share a word with the query, best first, at most `MOST_FOUND`."""
+        """Numbers of the products that share a word with the query, best first, at most `MAX_RESULTS`."""
         vocabulary = self.engine.vocab_dict
-        ids = [vocabulary[word] for word in words_of(query)[:MAX_QUERY_WORDS] if word in vocabulary]
+        ids = [vocabulary[word] for word in tokenize(query)[:MAX_QUERY_WORDS] if word in vocabulary]
         if not ids:
             return []
         scores_N: NDArray[np.float32] = self.engine.get_scores_from_ids(ids)
-        n_wanted = min(MOST_FOUND, int(np.count_nonzero(scores_N)))
-        if n_wanted == len(scores_N):
-            found = np.arange(n_wanted)
+        n_results = min(MAX_RESULTS, int(np.count_nonzero(scores_N)))
+        if n_results == len(scores_N):
+            numbers = np.arange(n_results)
         else:
-            least = np.partition(scores_N, len(scores_N) - n_wanted)[len(scores_N) - n_wanted]
-            above = np.flatnonzero(scores_N > least)
-            found = np.concatenate([above, np.flatnonzero(scores_N == least)[: n_wanted - len(above)]])
-        return [int(number) for number in found[np.lexsort((found, -scores_N[found]))]]
+            # not argpartition: of the products that tie at the threshold it keeps any, and ties go by number here
+            threshold = np.partition(scores_N, len(scores_N) - n_results)[len(scores_N) - n_results]
+            above = np.flatnonzero(scores_N > threshold)
+            numbers = np.concatenate([above, np.flatnonzero(scores_N == threshold)[: n_results - len(above)]])
+        return [int(number) for number in numbers[np.lexsort((numbers, -scores_N[numbers]))]]
 
 
 def open_store(folder: Path, products: Products | None = None) -> Store:
-    """The store in a folder. products: None: those of its own file.
+    """The store in a folder. products: None: read from the folder's own file.
 
     Raises EnvironmentFailed if there is no whole store in the folder, or its index is of another catalogue.
     """
@@ -153,22 +177,22 @@ def open_store(folder: Path, products: Products | None = None) -> Store:
 
     try:
         record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-        found = ProductFile(folder) if products is None else products
+        catalogue = ProductFile(folder) if products is None else products
         engine = bm25s.BM25.load(folder / INDEX, mmap=True, show_progress=False)
     except (OSError, ValueError, KeyError) as error:
-        raise EnvironmentFailed(f"{folder}: holds no store ({type(error).__name__}: {error}); remove it") from error
-    if record.get("layout") != LAYOUT or record.get("n_products") != len(found):
+        raise EnvironmentFailed(f"{folder}: contains no store ({type(error).__name__}: {error}); remove it") from error
+    if record.get("layout") != LAYOUT or record.get("n_products") != len(catalogue):
         raise EnvironmentFailed(
             f"{folder}: is a store of {record.get('n_products')} products in layout {record.get('layout')}, "
-            f"{len(found)} in layout {LAYOUT} are needed; remove the folder, and it is made again"
+            f"{len(catalogue)} in layout {LAYOUT} are needed; remove the folder, and it is made again"
         )
-    return Store(folder.name, len(found), lru_cache(RECENT)(found.__getitem__), engine)
+    return Store(folder.name, len(catalogue), lru_cache(N_CACHED_PRODUCTS)(catalogue.__getitem__), engine)
 
 
 def index_products(name: str, products: Products) -> Store:
     """A store whose index is in memory, for catalogues of thousands. Raises ConfigError for an empty one."""
-    engine, _, _ = _indexed(name, (products[number].text for number in range(len(products))))
-    return Store(name, len(products), lru_cache(RECENT)(products.__getitem__), engine)
+    engine, _, _ = _build_index(name, (products[number].text for number in range(len(products))))
+    return Store(name, len(products), lru_cache(N_CACHED_PRODUCTS)(products.__getitem__), engine)
 
 
 def build_store(folder: Path, products: Products | Iterator[Product], keeps_products: bool = False) -> None:
@@ -180,11 +204,15 @@ def build_store(folder: Path, products: Products | Iterator[Product], keeps_prod
     Raises ConfigError for an empty catalogue and for an id that appears twice.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    draft, lock = _draft_of(folder)
+    draft, lock = _open_draft(folder)
     try:
-        each = products if isinstance(products, Iterator) else (products[n] for n in range(len(products)))
-        texts = _written(draft, each, folder.name) if keeps_products else (product.text for product in each)
-        engine, digest, n_products = _indexed(folder.name, texts)
+        catalogue = products if isinstance(products, Iterator) else (products[n] for n in range(len(products)))
+        texts = (
+            _write_products(draft, catalogue, folder.name)
+            if keeps_products
+            else (product.text for product in catalogue)
+        )
+        engine, digest, n_products = _build_index(folder.name, texts)
         engine.save(draft / INDEX, show_progress=False)
         record = {"layout": LAYOUT, "n_products": n_products, "texts": digest}
         (draft / RECORD).write_text(json.dumps(record) + "\n", encoding="utf-8")
@@ -193,6 +221,7 @@ def build_store(folder: Path, products: Products | Iterator[Product], keeps_prod
         try:
             draft.rename(folder)
         except OSError:
+            # another builder's folder is in the way: its store is the same, so the draft is dropped
             if not (folder / RECORD).is_file():
                 raise
     finally:
@@ -200,26 +229,29 @@ def build_store(folder: Path, products: Products | Iterator[Product], keeps_prod
         os.close(lock)
 
 
-def _draft_of(folder: Path) -> tuple[Path, int]:
-    """A new draft beside a folder with its lock, which the kernel takes from a killed process; abandoned ones go."""
-    around = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY)
+def _open_draft(folder: Path) -> tuple[Path, int]:
+    """A new draft beside a folder, with its lock; drafts that a killed process left are removed.
+
+    The kernel releases a flock when its process ends, however it ends: an unlocked draft has no builder.
+    """
+    parent_fd = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(around, fcntl.LOCK_EX)
-        for other in folder.parent.glob(f".{folder.name}-*"):
-            held = os.open(other, os.O_RDONLY | os.O_DIRECTORY)
-            with contextlib.suppress(BlockingIOError):  # somebody is building
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(other, ignore_errors=True)
-            os.close(held)
+        fcntl.flock(parent_fd, fcntl.LOCK_EX)  # else a draft could be taken for abandoned before it is locked
+        for abandoned in folder.parent.glob(f".{folder.name}-*"):
+            abandoned_fd = os.open(abandoned, os.O_RDONLY | os.O_DIRECTORY)
+            with contextlib.suppress(BlockingIOError):  # its builder still runs
+                fcntl.flock(abandoned_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(abandoned, ignore_errors=True)
+            os.close(abandoned_fd)
         draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
         lock = os.open(draft, os.O_RDONLY | os.O_DIRECTORY)
         fcntl.flock(lock, fcntl.LOCK_EX)
         return draft, lock
     finally:
-        os.close(around)
+        os.close(parent_fd)
 
 
-def _indexed(name: str, texts: Iterable[str]) -> tuple[Any, str, int]:
+def _build_index(name: str, texts: Iterable[str]) -> tuple[Any, str, int]:
     """A `bm25s.BM25` over some texts, and digest and number of the texts."""
     import bm25s  # only worlds of this kind need it
 
@@ -228,7 +260,7 @@ def _indexed(name: str, texts: Iterable[str]) -> tuple[Any, str, int]:
     ids = []
     for text in texts:
         digest.update(text.encode())
-        ids.append(np.array([vocabulary.setdefault(word, len(vocabulary)) for word in words_of(text)], dtype=np.int32))
+        ids.append(np.array([vocabulary.setdefault(word, len(vocabulary)) for word in tokenize(text)], dtype=np.int32))
     if not ids:
         raise ConfigError(f"{name}: the catalogue has no products; give it at least 1")
     engine = bm25s.BM25(k1=K1, b=B)
@@ -236,14 +268,14 @@ def _indexed(name: str, texts: Iterable[str]) -> tuple[Any, str, int]:
     return engine, digest.hexdigest(), len(ids)
 
 
-def _written(folder: Path, products: Iterable[Product], name: str) -> Iterator[str]:
-    """Write the lines of a catalogue and give their texts."""
-    places, seen = [0], set[str]()
+def _write_products(folder: Path, products: Iterable[Product], name: str) -> Iterator[str]:
+    """Write the lines of a catalogue; yields the text of each product."""
+    places, ids = [0], set[str]()
     with (folder / LINES).open("wb") as file:
         for product in products:
-            if product.id in seen:
+            if product.id in ids:
                 raise ConfigError(f"{name}: two products have the id {shown(product.id)}; ids must be distinct")
-            seen.add(product.id)
+            ids.add(product.id)
             file.write(msgspec.json.encode(asdict(product)) + b"\n")
             places.append(file.tell())
             yield product.text
@@ -269,29 +301,9 @@ class ProductFile:
 def require_store_name(name: object) -> str:
     """A name that stays inside the folder of stores. Raises EnvironmentFailed for anything else."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise EnvironmentFailed(f"store {shown(str(name))}: is no name of a store; take the item as it was given")
+        raise EnvironmentFailed(f"store {shown(str(name))}: not the name of a store; use the item as it was given")
     return name
 
-
-NAME = "shop"
-VERSION = "1.0"
-MAX_ACTION_CHARS = 400
-"""Longer actions are not read."""
-MAX_TEXT_CHARS = 1500
-"""Of a description or list of features; the rest is cut off."""
-INSTRUCTION = "Instruction: "
-BUY, NEXT, BACK, NEW_SEARCH = "buy now", "next >", "< prev", "back to search"
-DETAILS = ("features", "description")
-NOTHING_FOUND = "Nothing was found."
-TOO_LONG = f"Invalid action: longer than {MAX_ACTION_CHARS} characters."
-NO_ACTION = "Invalid action: write search[words] or choose[button]."
-NO_SEARCH_BOX = f"Invalid action: there is no search box here; choose[{NEW_SEARCH}] first."
-NO_WORDS = "Invalid action: name at least one word to search for."
-NO_BUTTON = "Invalid action: there is no such button on this page."
-REFUSALS = (TOO_LONG, NO_ACTION, NO_SEARCH_BOX, NO_WORDS, NO_BUTTON)
-"""What is answered to foolish actions."""
-_ACTION = re.compile(r"(search|choose|click)\[([^\[\]]*)\]", re.IGNORECASE)
-_BRACKETS = str.maketrans("[]", "()")
 
 OpenStore = Callable[[JsonValue], Store]
 """The store that an item names."""
@@ -300,7 +312,7 @@ Adviser = Callable[[Sequence[Message]], str]
 
 
 class StorePage(StrEnum):
-    """Where a visitor is."""
+    """The page that a visitor is on."""
 
     SEARCH = "search"
     RESULTS = "results"
@@ -334,10 +346,10 @@ class ShopSettings:
 
 @dataclass(slots=True)
 class _Visit:
-    """What is so now, and what happened so far."""
+    """The state of a visit."""
 
     page: StorePage = StorePage.SEARCH
-    found: list[int] = field(default_factory=list)
+    results: list[int] = field(default_factory=list)
     page_number: int = 0
     product: Product | None = None
     detail: str = ""
@@ -395,9 +407,9 @@ class ShopWorld:
             visit.n_invalid += 1
         if visit.order is not None:
             return Step(None, done=True)
-        told = refusal or self._shown(visit, store)
-        self._chat += [Message("assistant", action[:MAX_ACTION_CHARS]), Message("user", told)]
-        return Step(told, done=False)
+        reply = refusal or self._page_text(visit, store)
+        self._chat += [Message("assistant", action[:MAX_ACTION_CHARS]), Message("user", reply)]
+        return Step(reply, done=False)
 
     def state(self) -> Mapping[str, JsonValue]:
         """What scorers read: `order` (None, or product, options, price), `task_type`, counts; `answer` is None."""
@@ -415,7 +427,7 @@ class ShopWorld:
         }
 
     def ask_expert(self) -> str:
-        """What an expert would do now who has read no more than the player. Raises EnvironmentFailed unless in play."""
+        """The next action of an expert that has read what the player has. Raises EnvironmentFailed unless in play."""
         visit, _ = self._visiting()
         visit.n_asked += 1
         return self._adviser(self._chat)
@@ -424,7 +436,7 @@ class ShopWorld:
         """The buttons of the page; where words are typed, one search for each word of the instruction."""
         visit, store = self._visiting()
         if visit.page is StorePage.SEARCH and self._item is not None:
-            words = dict.fromkeys(words_of(str(self._item.payload["instruction"])))
+            words = dict.fromkeys(tokenize(str(self._item.payload["instruction"])))
             return tuple(f"search[{word}]" for word in words)
         return tuple(f"choose[{button}]" for button in self._buttons(visit, store))
 
@@ -447,9 +459,9 @@ class ShopWorld:
         if verb == "search":
             if visit.page is not StorePage.SEARCH:
                 return NO_SEARCH_BOX
-            if not words_of(argument):
+            if not tokenize(argument):
                 return NO_WORDS
-            visit.page, visit.found, visit.page_number = StorePage.RESULTS, store.search(argument), 0
+            visit.page, visit.results, visit.page_number = StorePage.RESULTS, store.search(argument), 0
             visit.n_searches += 1
             return ""
         button = argument.lower()
@@ -473,23 +485,23 @@ class ShopWorld:
             visit.page, visit.product, visit.chosen = StorePage.ITEM, on_page[button], {}
             visit.n_opened += 1
         elif visit.product is not None and button == BUY:
-            visit.page, visit.order = StorePage.LEFT, ordered(visit.product, visit.chosen)
+            visit.page, visit.order = StorePage.LEFT, order_record(visit.product, visit.chosen)
         elif visit.page is StorePage.ITEM and button in DETAILS:
             visit.page, visit.detail = StorePage.DETAIL, button
         elif visit.product is not None:
-            axis = next(axis for axis, values in shown_options(visit.product).items() if button in values)
+            axis = next(axis for axis, values in option_buttons(visit.product).items() if button in values)
             visit.chosen[axis] = button
 
     def _buttons(self, visit: _Visit, store: Store) -> list[str]:
         """What can be chosen on the page."""
         match visit.page:
             case StorePage.RESULTS:
-                n_pages = self._n_pages(visit)
+                n_pages = self._page_count(visit)
                 ids = [product.id.lower() for product in self._on_page(visit, store)]
                 around = [NEXT] * (visit.page_number + 1 < n_pages) + [BACK] * (visit.page_number > 0)
                 return [*ids, *around, NEW_SEARCH]
             case StorePage.ITEM if visit.product is not None:
-                options = (value for values in shown_options(visit.product).values() for value in values)
+                options = (value for values in option_buttons(visit.product).values() for value in values)
                 return [*dict.fromkeys(options), *DETAILS, BACK, NEW_SEARCH, BUY]
             case StorePage.DETAIL:
                 return [BACK]
@@ -498,12 +510,12 @@ class ShopWorld:
 
     def _on_page(self, visit: _Visit, store: Store) -> list[Product]:
         first = visit.page_number * self._settings.page_size
-        return [store.product(number) for number in visit.found[first : first + self._settings.page_size]]
+        return [store.product(number) for number in visit.results[first : first + self._settings.page_size]]
 
-    def _n_pages(self, visit: _Visit) -> int:
-        return -(-len(visit.found) // self._settings.page_size)
+    def _page_count(self, visit: _Visit) -> int:
+        return -(-len(visit.results) // self._settings.page_size)
 
-    def _shown(self, visit: _Visit, store: Store) -> str:
+    def _page_text(self, visit: _Visit, store: Store) -> str:
         """The page as a player reads it."""
         if visit.page is StorePage.SEARCH:
             return "[search]"
@@ -515,19 +527,19 @@ class ShopWorld:
                 f"[{product.id.lower()}] {one_line(product.title)} {dollars(product.price)}"
                 for product in self._on_page(visit, store)
             ]
-            head = f"page {visit.page_number + 1} of {self._n_pages(visit)}" if rows else NOTHING_FOUND
+            head = f"page {visit.page_number + 1} of {self._page_count(visit)}" if rows else NOTHING_FOUND
             n_rows = len(rows)
             return "\n".join([head, *rows, " ".join(f"[{name}]" for name in self._buttons(visit, store)[n_rows:])])
         assert visit.product is not None
         product = visit.product
         lines = [f"item: {one_line(product.title)} {dollars(product.price)}"]
-        for axis, values in shown_options(product).items():
+        for axis, values in option_buttons(product).items():
             picked = f" (chosen: {visit.chosen[axis]})" if axis in visit.chosen else ""
             lines.append(f"{one_line(axis)}: {' '.join(f'[{value}]' for value in values)}{picked}")
         return "\n".join([*lines, " ".join(f"[{name}]" for name in (*DETAILS, BACK, NEW_SEARCH, BUY))])
 
 
-def shown_options(product: Product) -> dict[str, list[str]]:
+def option_buttons(product: Product) -> dict[str, list[str]]:
     """The option values of each axis as buttons: in lower case, on one line; a button belongs to the first axis."""
     taken = {NEW_SEARCH, BACK, BUY, NEXT, *DETAILS}
     options: dict[str, list[str]] = {}
@@ -538,8 +550,8 @@ def shown_options(product: Product) -> dict[str, list[str]]:
     return {axis: names for axis, names in options.items() if names}
 
 
-def ordered(product: Product, chosen: Mapping[str, str]) -> dict[str, JsonValue]:
-    """An order as the state tells it: all that a reward needs to know of what was bought."""
+def order_record(product: Product, chosen: Mapping[str, str]) -> dict[str, JsonValue]:
+    """An order as it is in the state: all that a reward depends on."""
     return {
         "product": product.id,
         "options": dict(chosen),
@@ -566,27 +578,19 @@ def dollars(price: float) -> str:
     return f"${price:.0f}" if price == int(price) else f"${price:.2f}"
 
 
-_PRICE_LIMIT = re.compile(r"price lower than (\d+(?:\.\d+)?)")
-_ROW = re.compile(r"^\[([^\]]+)\] (.*) ?\$(\d+(?:\.\d+)?)$", re.MULTILINE)
-_AXIS = re.compile(r"^([^\[\]\n:]+): ((?:\[[^\]]+\] ?)+)(?:\(chosen: (.*)\))?$", re.MULTILINE)
-_BUTTON = re.compile(r"\[([^\]]+)\]")
-MAX_OPENED = 4
-"""Products that are looked at before one is bought that lacks something."""
-
-
 @dataclass(frozen=True, slots=True)
-class ShoppingWish:
+class ShoppingRequest:
     """What an instruction asks for, as far as a reader can tell."""
 
     query: str
     """To search for."""
     options: Sequence[str] = ()
-    """Values without which a product is not bought; empty where options cannot be told from the rest."""
+    """Values without which a product is not bought; empty where the reader cannot recognise options."""
     price_upper: float = float("inf")
     title: str = ""
     """Of the product to open, where it is known."""
     further_words: str = ""
-    """Beside the instruction: options that they name are chosen too."""
+    """In addition to the instruction: options that they name are chosen too."""
 
 
 def instruction_of(chat: Sequence[Message]) -> str:
@@ -596,31 +600,32 @@ def instruction_of(chat: Sequence[Message]) -> str:
 
 def price_limit(instruction: str) -> float:
     """The price that an instruction names as limit, in dollars; infinite where it names none."""
-    found = _PRICE_LIMIT.search(instruction)
-    return float(found[1]) if found is not None else float("inf")
+    match = _PRICE_LIMIT.search(instruction)
+    return float(match[1]) if match is not None else float("inf")
 
 
-def shop_by(wish_of: Callable[[str], ShoppingWish], chat: Sequence[Message]) -> str:
-    """The next action of the shopper. wish_of: reads an instruction."""
+def shopper_action(read_instruction: Callable[[str], ShoppingRequest], chat: Sequence[Message]) -> str:
+    """The next action of the expert shopper."""
     instruction = instruction_of(chat)
-    wish = wish_of(instruction)
+    request = read_instruction(instruction)
     page, done = chat[-1].content, [message.content for message in chat if message.role == "assistant"]
     if f"[{BUY}]" in page:
-        return _on_item(page, wish, words_of(f"{instruction} . {wish.further_words}"), done)
-    rows = [_Row(name, title.strip(), float(price)) for name, title, price in _ROW.findall(page)]
+        return _act_on_product(page, request, tokenize(f"{instruction} . {request.further_words}"), done)
+    rows = [_ResultRow(name, title.strip(), float(price)) for name, title, price in _ROW.findall(page)]
     if rows:
-        return _on_results(page, rows, wish, done)
+        return _act_on_results(page, rows, request, done)
     if f"[{NEW_SEARCH}]" in page:
         return f"choose[{NEW_SEARCH}]"  # nothing was found
     if f"[{BACK}]" in page:
         return f"choose[{BACK}]"
     n_searches = sum(action.startswith("search[") for action in done)
-    words = wish.query.split()
+    words = request.query.split()
+    # each search that did not lead to a purchase is repeated with one word less
     return f"search[{' '.join(words[: max(1, len(words) - n_searches)])}]"
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _ResultRow:
     """A result."""
 
     name: str
@@ -630,12 +635,12 @@ class _Row:
     """In dollars."""
 
 
-def _on_results(page: str, rows: Sequence[_Row], wish: ShoppingWish, done: Sequence[str]) -> str:
+def _act_on_results(page: str, rows: Sequence[_ResultRow], request: ShoppingRequest, done: Sequence[str]) -> str:
     opened = {action for action in done if action.startswith("choose[")}
-    known = one_line(wish.title)
-    if known and (right := [row.name for row in rows if row.title == known]):
+    title = one_line(request.title)
+    if title and (right := [row.name for row in rows if row.title == title]):
         return f"choose[{right[0]}]"
-    affordable = [row.name for row in rows if row.price <= wish.price_upper]
+    affordable = [row.name for row in rows if row.price <= request.price_upper]
     fresh = [name for name in affordable if f"choose[{name}]" not in opened]
     if fresh:
         return f"choose[{fresh[0]}]"
@@ -644,15 +649,15 @@ def _on_results(page: str, rows: Sequence[_Row], wish: ShoppingWish, done: Seque
     return f"choose[{(affordable or [rows[0].name])[0]}]"
 
 
-def _on_item(page: str, wish: ShoppingWish, told: Sequence[str], done: Sequence[str]) -> str:
+def _act_on_product(page: str, request: ShoppingRequest, words: Sequence[str], done: Sequence[str]) -> str:
     axes = [(_BUTTON.findall(buttons), chosen) for _, buttons, chosen in _AXIS.findall(page)]
     offered = {value for values, _ in axes for value in values}
     n_opened = sum(action == f"choose[{BACK}]" for action in done) + 1
-    if not set(wish.options) <= offered and n_opened < MAX_OPENED:
+    if not set(request.options) <= offered and n_opened < MAX_OPENED:
         return f"choose[{BACK}]"
-    said = f" {' '.join(told)} "
+    text = f" {' '.join(words)} "
     for values, chosen in axes:
-        named = [value for value in values if f" {' '.join(words_of(value))} " in said]
+        named = [value for value in values if f" {' '.join(tokenize(value))} " in text]
         if named and not chosen:
             return f"choose[{max(named, key=len)}]"
     return f"choose[{BUY}]"

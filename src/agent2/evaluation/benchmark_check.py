@@ -195,7 +195,7 @@ def _hidden_items(benchmark: Benchmark, items: dict[Split, list[Item]]) -> Bench
             name, False, f"{split.value} is given without it; raise ConfigError where secret is None"
         )
     choices = [
-        f"{split.value}: {benchmark.choice_words(split)}" for split in hidden if isinstance(benchmark, DataBenchmark)
+        f"{split.value}: {benchmark.item_origin(split)}" for split in hidden if isinstance(benchmark, DataBenchmark)
     ]
     return BenchmarkFinding(name, True, "; ".join(choices) or ", ".join(split.value for split in hidden))
 

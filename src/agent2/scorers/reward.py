@@ -195,7 +195,7 @@ class PurchaseReward:
 
 
 def reward_of(order: Mapping[str, JsonValue], goal: PurchaseGoal) -> PurchaseReward:
-    """What an order (`environments.shop.ordered`) is worth."""
+    """What an order (`environments.shop.order_record`) is worth."""
     texts = [str(order["title"]), " ".join(order["features"]), str(order["description"])]
     product_texts = [text.lower() for text in texts]
     n_attributes = sum(

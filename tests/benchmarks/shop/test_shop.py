@@ -1,6 +1,14 @@
 import pytest
 
-from agent2.benchmarks.shop import MAX_PRODUCTS, SHOP_PLAYERS, GeneratedProducts, Shop, buys_the_first, expert, wish_of
+from agent2.benchmarks.shop import (
+    MAX_PRODUCTS,
+    SHOP_PLAYERS,
+    GeneratedProducts,
+    Shop,
+    buy_first_result,
+    expert,
+    read_instruction,
+)
 from agent2.environments.shop import index_products
 from agent2.errors import ConfigError, EnvironmentFailed
 from agent2.evaluation.engine import Attempt, play_by
@@ -45,7 +53,7 @@ def test_no_split_asks_for_the_goods_of_another():
 def test_the_expert_buys_what_is_asked_for_and_the_shortcut_the_random_player_and_silence_do_not():
     items = items_of(Split.DEV, 60)
     assert share_won(expert, items) >= 0.95
-    assert share_won(buys_the_first, items) <= 0.05
+    assert share_won(buy_first_result, items) <= 0.05
     assert share_won(SHOP_PLAYERS.random(items), items) <= 0.05
     assert share_won(lambda item, chat: "", items[:5]) == 0.0
 
@@ -87,7 +95,7 @@ def test_a_row_that_is_no_instruction_is_refused(row):
 
 def test_an_item_of_another_store_is_refused():
     item = Item("x", Split.DEV, "", payload={"instruction": "buy a shirt", "store": "shop-v1-7-0"})
-    with pytest.raises(EnvironmentFailed, match="is of store 'shop-v1-7-0'"):
+    with pytest.raises(EnvironmentFailed, match="belongs to store 'shop-v1-7-0'"):
         SHOP.environment().reset(item, 0)
 
 
@@ -109,7 +117,7 @@ def test_catalogues_of_every_size_come_from_their_seed():
 
 
 def test_a_wish_is_what_the_instruction_names():
-    wish = wish_of("buy a slim and reversible medium trousers in yellow, and price lower than 50 dollars")
+    wish = read_instruction("buy a slim and reversible medium trousers in yellow, and price lower than 50 dollars")
     assert (wish.query, set(wish.options), wish.price_upper) == (
         "trousers slim reversible medium yellow",
         {"medium", "yellow"},

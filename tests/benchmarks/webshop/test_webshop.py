@@ -136,7 +136,7 @@ def test_a_workspace_plays_a_row_in_the_store_that_it_is_shown_and_says_so_where
         inside.environment().reset(inside.item_of(row), 0)
     (shown / folder.name).symlink_to(folder)
     assert inside.environment().reset(inside.item_of(row), 0) == shop.environment().reset(item, 0)
-    with pytest.raises(EnvironmentFailed, match="is no name of a store"):
+    with pytest.raises(EnvironmentFailed, match="not the name of a store"):
         inside.environment().reset(inside.item_of(row | {"store": "../secret"}), 0)
 
 
@@ -193,7 +193,7 @@ def test_a_list_is_read_in_pieces_of_any_size(tmp_path, piece):
 @pytest.mark.parametrize("text", ["", "{}", "[{}", '[{"a": 1}, {"a"', "[{}] x", "\x00", '{"a": [{}]}'])
 def test_a_file_of_products_that_is_no_whole_list_is_refused_with_its_path(tmp_path, text):
     (tmp_path / "list.json").write_text(text)
-    with pytest.raises(ConfigError, match=r"list\.json: is cut off or no JSON list .*setup\.sh"):
+    with pytest.raises(ConfigError, match=r"list\.json: is cut off, or not a JSON list .*setup\.sh"):
         list(stream_list(tmp_path / "list.json", 3))
 
 
@@ -212,7 +212,7 @@ def test_a_missing_file_is_one_line_with_its_folder_and_how_to_get_it(tmp_path, 
     [
         ("items_shuffle.json", [{"asin": "B1", "name": "a shirt"}], "product 0 is not in the published layout"),
         ("items_shuffle.json", ["B1"], "product 0 is not in the published layout"),
-        ("items_shuffle.json", {"B1": {}}, "no JSON list of products"),
+        ("items_shuffle.json", {"B1": {}}, "not a JSON list of products"),
         ("items_ins_v2.json", [], "is not in the published layout"),
         ("items_ins_v2.json", {"B1": ["warm"]}, "is not in the published layout"),
         ("items_ins_v2.json", {"B1": {"attributes": ["warm"]}}, "has attributes of 0 of"),

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from agent2.environments.shop import (
-    MOST_FOUND,
+    MAX_RESULTS,
     ProductFile,
     build_store,
     index_products,
     open_store,
     require_store_name,
-    words_of,
+    tokenize,
 )
 from agent2.errors import ConfigError, EnvironmentFailed
 from shop_builders import make_product, make_store
@@ -33,9 +33,9 @@ def test_results_are_the_best_by_bm25_and_ties_go_by_number():
     products = drawn_products()
     store = index_products("drawn", products)
     found = store.search("slim lined warm")
-    scores = bm25_by_hand([words_of(product.text) for product in products], ["slim", "lined", "warm"])
+    scores = bm25_by_hand([tokenize(product.text) for product in products], ["slim", "lined", "warm"])
     expected = sorted((-round(score, 4), number) for number, score in enumerate(scores) if score > 0)
-    assert found == [number for _, number in expected[:MOST_FOUND]]
+    assert found == [number for _, number in expected[:MAX_RESULTS]]
 
 
 def bm25_by_hand(texts, query, k1=0.9, b=0.4):
@@ -60,7 +60,7 @@ def test_a_query_without_a_known_word_finds_nothing(query):
 
 def test_no_more_than_fifty_are_found_and_a_megabyte_of_words_is_cut_off():
     store = index_products("drawn", drawn_products())
-    assert len(store.search("shirt")) == MOST_FOUND
+    assert len(store.search("shirt")) == MAX_RESULTS
     assert store.search("slim " * 200_000) == store.search("slim " * 50)
 
 
@@ -76,8 +76,8 @@ def test_a_store_on_disk_gives_the_same_results_and_products_as_one_in_memory(tm
 
 def test_what_a_killed_build_left_goes_at_the_next_start_and_a_build_in_progress_stays(tmp_path):
     code = (
-        "import sys, time; from pathlib import Path; from agent2.environments.shop import _draft_of\n"
-        "draft, _ = _draft_of(Path(sys.argv[1])); (draft / 'lines').write_text('x'); print(draft, flush=True); "
+        "import sys, time; from pathlib import Path; from agent2.environments.shop import _open_draft\n"
+        "draft, _ = _open_draft(Path(sys.argv[1])); (draft / 'lines').write_text('x'); print(draft, flush=True); "
         "time.sleep(600)"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "s")]
@@ -106,9 +106,9 @@ def test_a_folder_that_is_cut_off_or_of_another_catalogue_is_refused(tmp_path):
     with pytest.raises(EnvironmentFailed, match="is a store of 10 products"):
         open_store(tmp_path / "s", drawn_products(11))
     next((tmp_path / "s" / "index").glob("vocab*")).write_text("{")
-    with pytest.raises(EnvironmentFailed, match="holds no store"):
+    with pytest.raises(EnvironmentFailed, match="contains no store"):
         open_store(tmp_path / "s")
-    with pytest.raises(EnvironmentFailed, match="holds no store"):
+    with pytest.raises(EnvironmentFailed, match="contains no store"):
         open_store(tmp_path / "nowhere")
 
 
@@ -122,5 +122,5 @@ def test_an_empty_catalogue_and_two_products_with_one_id_are_refused(tmp_path):
 
 @pytest.mark.parametrize("name", ["../secret", "", "a/b", ".hidden", None, 3])
 def test_a_name_that_leaves_the_folder_of_stores_is_refused(name):
-    with pytest.raises(EnvironmentFailed, match="is no name of a store"):
+    with pytest.raises(EnvironmentFailed, match="not the name of a store"):
         require_store_name(name)

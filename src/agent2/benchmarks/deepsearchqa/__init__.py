@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from agent2.benchmarks.data_files import OfficialFile, PublishedBenchmark, PublishedItem, Row, distinct
+from agent2.benchmarks.data_files import OfficialFile, PublishedBenchmark, PublishedItem, Row, require_distinct_ids
 from agent2.benchmarks.home import Players, at_random, require_keys
 from agent2.config import StrictModel, load_yaml
 from agent2.environments.search.corpus import (
@@ -227,7 +227,7 @@ class DeepSearchQa(PublishedBenchmark):
     def _ordered(self) -> list[PublishedItem]:
         """All questions by a public hash, in an order that is the same in every installation."""
         path = QUESTIONS.path(self.data)
-        found = distinct([_question(row) for row in QUESTIONS.rows(self.data)])
+        found = require_distinct_ids([_question(row) for row in QUESTIONS.rows(self.data)])
         if len(found) < N_PUBLISHED:
             raise ConfigError(
                 f"{path}: has {len(found)} questions, the published file {N_PUBLISHED}; get it again from "

@@ -11,7 +11,14 @@ The whole test set, for a number beside published ones, and the library `dataset
 
 import hashlib
 
-from agent2.benchmarks.data_files import OfficialFile, PublishedBenchmark, PublishedItem, Row, distinct, divided
+from agent2.benchmarks.data_files import (
+    OfficialFile,
+    PublishedBenchmark,
+    PublishedItem,
+    Row,
+    require_distinct_ids,
+    train_or_dev,
+)
 from agent2.errors import ConfigError
 from agent2.records import SamplingSettings, Scorer, Split, digest_of
 from agent2.scorers.answers import FinalAnswerScorer, reference_value
@@ -37,7 +44,7 @@ class Gsm8k(PublishedBenchmark):
 
     def visible(self, split: Split) -> list[PublishedItem]:
         """Of the training set."""
-        return divided(distinct([_problem(row) for row in TRAIN.rows(self.data)]), split, DEV_EVERY)
+        return train_or_dev(require_distinct_ids([_problem(row) for row in TRAIN.rows(self.data)]), split, DEV_EVERY)
 
     def scored(self) -> list[PublishedItem]:
         """The test set."""

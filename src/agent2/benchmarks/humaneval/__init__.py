@@ -23,7 +23,14 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from agent2.benchmarks.data_files import OfficialFile, PublishedBenchmark, PublishedItem, Row, distinct, divided
+from agent2.benchmarks.data_files import (
+    OfficialFile,
+    PublishedBenchmark,
+    PublishedItem,
+    Row,
+    require_distinct_ids,
+    train_or_dev,
+)
 from agent2.benchmarks.home import Players, foreign_answers, reference_answer
 from agent2.errors import ConfigError
 from agent2.records import Item, JsonValue, SamplingSettings, Scorer, Split, digest_of
@@ -129,7 +136,7 @@ class HumanEval(PublishedBenchmark):
     def visible(self, split: Split) -> list[PublishedItem]:
         """Of the first half of the file."""
         problems = self.problems()
-        return divided(problems[: (len(problems) + 1) // 2], split, DEV_EVERY)
+        return train_or_dev(problems[: (len(problems) + 1) // 2], split, DEV_EVERY)
 
     def scored(self) -> list[PublishedItem]:
         """The second half of the file."""
@@ -138,7 +145,7 @@ class HumanEval(PublishedBenchmark):
 
     def problems(self) -> list[PublishedItem]:
         """All of them, in the order of the file. Raises ConfigError as `visible`."""
-        return distinct([function_to_write(row.values, row.where) for row in HUMANEVAL.rows(self.data)])
+        return require_distinct_ids([function_to_write(row.values, row.where) for row in HUMANEVAL.rows(self.data)])
 
     def scorer(self) -> Scorer:
         """Runs the tests."""

@@ -6,7 +6,7 @@ The checks are those of `agent2.scorers.constraints`; docs/mini-benchmarks.md li
 ones. What follows from the items being published: `agent2.benchmarks.data_files`.
 """
 
-from agent2.benchmarks.data_files import OfficialFile, PublishedBenchmark, PublishedItem, Row, distinct
+from agent2.benchmarks.data_files import OfficialFile, PublishedBenchmark, PublishedItem, Row, require_distinct_ids
 from agent2.errors import ConfigError
 from agent2.records import SamplingSettings, Scorer, Split
 from agent2.scorers.constraints import ConstraintScorer, read_instructions
@@ -38,7 +38,7 @@ class IfEval(PublishedBenchmark):
 
     def prompts(self) -> list[PublishedItem]:
         """All of them, in the order of the file. Raises ConfigError as `visible`."""
-        return distinct([_prompt(row) for row in INPUT.rows(self.data)])
+        return require_distinct_ids([_prompt(row) for row in INPUT.rows(self.data)])
 
     def scorer(self) -> Scorer:
         """Checks each instruction."""

@@ -9,7 +9,7 @@ ones. What follows from the items being published: `agent2.benchmarks.data_files
 
 from string import ascii_uppercase
 
-from agent2.benchmarks.data_files import OfficialFile, PublishedBenchmark, PublishedItem, Row, divided
+from agent2.benchmarks.data_files import OfficialFile, PublishedBenchmark, PublishedItem, Row, train_or_dev
 from agent2.errors import ConfigError
 from agent2.records import SamplingSettings, Scorer, Split, digest_of
 from agent2.scorers.answers import ChoiceScorer
@@ -34,11 +34,11 @@ class MmluPro(PublishedBenchmark):
 
     def visible(self, split: Split) -> list[PublishedItem]:
         """Dev; there is nothing to train on."""
-        return divided(self.questions(), split, DEV_EVERY) if split is Split.DEV else []
+        return train_or_dev(self.questions(), split, DEV_EVERY) if split is Split.DEV else []
 
     def scored(self) -> list[PublishedItem]:
         """The others."""
-        return divided(self.questions(), Split.TRAIN, DEV_EVERY)
+        return train_or_dev(self.questions(), Split.TRAIN, DEV_EVERY)
 
     def questions(self) -> list[PublishedItem]:
         """The distinct ones, in the order of the file. Raises ConfigError as `visible`."""

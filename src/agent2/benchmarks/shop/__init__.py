@@ -1,32 +1,28 @@
-"""The shop benchmark: instructions to be carried out in a generated text shop, by the order alone.
+"""The shop benchmark: instructions to be carried out in a generated text shop, scored by the order alone.
 
-There are 1,000 products. An item is an instruction (a kind of goods, two attributes, a color, a second option, a
-price limit); success is a published reward of 1, and the reward is a view. Target products fall into pools by a
-public hash of what they are, so that no two splits ask for the same attributes and options of the same kind of goods;
-hidden instructions are drawn under the installation secret.
+Items. There are 1,000 products. An item is an instruction (a kind of goods, two attributes, a color, a second option, a
+price limit); success is a published reward of 1, and the reward is a view. Target products fall into pools by a public
+hash of what they are, so that no two splits ask for the same attributes and options of the same kind of goods; hidden
+instructions are drawn under the installation secret. Completions are drawn at temperature 0.5, one attempt an item: at
+1 a tiny model often names products that are on no page.
 
-Completions are drawn at temperature 0.5, one attempt an item: at 1 a tiny model often names products of no page.
+Catalogue. Each product is computed from its number and the catalogue's seed: five departments with four kinds of goods
+each. A product has four of its department's ten attributes, two in its title and two among its features, a price, and
+some values of two axes of options. So several products fit an instruction, more of them the larger the catalogue is,
+and which options they have is only on their pages.
 
-Promises: no item holds its target product or an action. The catalogue is public, and whoever has it may search it
-by program. Does NOT compare with published WebShop scores.
-
-Of the generated catalogue each product is computed from its number and the catalogue's seed: five departments with four
-kinds of goods each. A product has four of its department's ten attributes, two in its title and two among its features,
-a price, and some values of two axes of options. So several products fit an instruction, more of them the larger the
-catalogue is, and which of their options there are is seen on their pages only.
-
-Promises: one seed, one catalogue, on every machine. Does NOT look like a real shop: words are few, so that a model of
-under a million weights can learn them.
-
-What the tiny base model reads: whole visits of the train pool in the shop itself. Each shopper has a care of its own,
+Corpus of the tiny base model. Whole visits of the train pool in the shop itself. Each shopper has a care of its own:
 the share of actions in which it does what the expert would do; otherwise it searches for a word or two, opens any
 result, takes any option or none, buys too early, or asks for something that is not there. So the model knows the pages
-and the actions, and buying the right thing as one habit among several. A product number, a price, a word and an option
-are one token each. In the first stage every token is learned, what the shop says too; in the second one only actions
+and the actions, and buying the right product as one habit among several. A product number, a price, a word and an
+option are one token each. In the first stage every token is learned, the shop's own too; in the second one only actions
 are.
 
-Promises: only instructions of the train pool; one seed, one corpus. A gain on such a base shows that a pipeline works;
-it does NOT show that it would teach a model anything it did not have in it.
+Promises: no item holds its target product or an action; one seed, one catalogue and one corpus on every machine; the
+corpus has only instructions of the train pool. The catalogue is public: anybody who has it may search it by program.
+Does NOT compare with published WebShop scores, and does NOT look like a real shop: its vocabulary is small, so that a
+model of under a million weights can learn it. A gain on such a base shows that a pipeline works, not that it would
+teach a model anything that it did not have in it.
 """
 
 import hashlib
@@ -54,15 +50,15 @@ from agent2.environments.shop import (
     VERSION,
     OpenStore,
     Product,
-    ShoppingWish,
+    ShoppingRequest,
     ShopSettings,
     ShopWorld,
     Store,
     index_products,
     price_limit,
     require_store_name,
-    shop_by,
-    words_of,
+    shopper_action,
+    tokenize,
 )
 from agent2.errors import ConfigError, EnvironmentFailed, shown
 from agent2.models.tiny_recipe import N_SAMPLE_CHATS, BaseModel, ChatRecipe, OnProgress, TinyRecipe
@@ -72,7 +68,23 @@ from agent2.scorers.reward import PurchaseScorer
 MAX_PRODUCTS = 10_000_000
 COLORS = ("black", "blue", "brown", "green", "pink", "red", "white", "yellow")
 N_COLORS, N_SIZES = 5, 3
-"""Values that a product offers, of its department's."""
+"""How many colors and how many values of its department's axis a product offers."""
+PAGE_SIZE = 5
+MAX_TURNS = 10
+WORDINGS = (
+    "i need a {0} {kind} that is {1}, {color}, {value}, and price lower than {limit} dollars",
+    "find me a {color} {kind}, {0} and {1}, {value}, and price lower than {limit} dollars",
+    "i am looking for a {kind} in {color} and {value}, {0}, {1}, and price lower than {limit} dollars",
+    "buy a {0} and {1} {value} {kind} in {color}, and price lower than {limit} dollars",
+)
+ROW_KEYS = ("id", "prompt", "instruction", "store", "goal", "task_type")
+N_TOKENIZER_CHATS = 1000
+"""Visits from which the rest of the vocabulary is learned, beside `single_tokens`."""
+OWN_PART = 0.5
+"""Share of a token's initial vector that is its own; the rest it has in common with tokens like it."""
+_HIGHEST_PRICE, _HIGHEST_LIMIT = 94, 130
+_NAVIGATION = frozenset({*DETAILS, BACK, BUY, NEXT, NEW_SEARCH})
+"""Buttons that are neither a product nor an option."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,23 +142,26 @@ DEPARTMENTS = (
         ("half", "normal", "long", "extra"),
     ),
 )
+KINDS = {kind: department for department in DEPARTMENTS for _, kind in department.kinds}
+ATTRIBUTES = frozenset(word for department in DEPARTMENTS for word in department.attributes)
+VALUES = frozenset((*COLORS, *(value for department in DEPARTMENTS for value in department.values)))
 
 
 class KeyedDraws:
     """Draws from a digest; the same key gives the same draws on every machine."""
 
     def __init__(self, key: str) -> None:
-        self._left = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=24).digest(), "big")
+        self._digits = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=24).digest(), "big")
 
     def below(self, n: int) -> int:
         """A number from 0 to n - 1."""
-        self._left, drawn = divmod(self._left, n)
-        return drawn
+        self._digits, number = divmod(self._digits, n)
+        return number
 
-    def some(self, options: Sequence[str], k: int) -> list[str]:
-        """K different ones, in the order in which they were drawn."""
-        left = list(options)
-        return [left.pop(self.below(len(left))) for _ in range(k)]
+    def sample(self, options: Sequence[str], k: int) -> list[str]:
+        """K different options, in the order in which they were drawn."""
+        remaining = list(options)
+        return [remaining.pop(self.below(len(remaining))) for _ in range(k)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,20 +185,20 @@ class GeneratedProducts:
         return self.n
 
     def __getitem__(self, number: int) -> Product:
-        dice = KeyedDraws(f"shop product {self.seed} {number}")
-        department = DEPARTMENTS[dice.below(len(DEPARTMENTS))]
-        aisle, kind = department.kinds[dice.below(len(department.kinds))]
-        attributes = dice.some(department.attributes, 4)
+        draws = KeyedDraws(f"shop product {self.seed} {number}")
+        department = DEPARTMENTS[draws.below(len(DEPARTMENTS))]
+        aisle, kind = department.kinds[draws.below(len(department.kinds))]
+        attributes = draws.sample(department.attributes, 4)
         return Product(
             id=f"p{number}",
             title=f"{attributes[0]} {attributes[1]} {kind}",
             name=kind,
             query=kind,
             category=f"{department.name} › {aisle} › {kind}",
-            price=float(5 + dice.below(90)),
+            price=float(5 + draws.below(90)),
             options={
-                "color": sorted(dice.some(COLORS, N_COLORS)),
-                department.axis: sorted(dice.some(department.values, N_SIZES), key=department.values.index),
+                "color": sorted(draws.sample(COLORS, N_COLORS)),
+                department.axis: sorted(draws.sample(department.values, N_SIZES), key=department.values.index),
             },
             attributes=attributes,
             features=attributes[2:],
@@ -191,26 +206,12 @@ class GeneratedProducts:
         )
 
 
-PAGE_SIZE = 5
-MAX_TURNS = 10
-WORDINGS = (
-    "i need a {0} {kind} that is {1}, {color}, {value}, and price lower than {limit} dollars",
-    "find me a {color} {kind}, {0} and {1}, {value}, and price lower than {limit} dollars",
-    "i am looking for a {kind} in {color} and {value}, {0}, {1}, and price lower than {limit} dollars",
-    "buy a {0} and {1} {value} {kind} in {color}, and price lower than {limit} dollars",
-)
-KINDS = {kind: department for department in DEPARTMENTS for _, kind in department.kinds}
-ATTRIBUTES = frozenset(word for department in DEPARTMENTS for word in department.attributes)
-VALUES = frozenset((*COLORS, *(value for department in DEPARTMENTS for value in department.values)))
-ROW_KEYS = ("id", "prompt", "instruction", "store", "goal", "task_type")
-
-
 @dataclass(frozen=True, slots=True)
 class ShoppingTask:
     """What an instruction asks for."""
 
     product: Product
-    """One that fits."""
+    """The product it was drawn from; others may fit too."""
     attributes: tuple[str, str]
     color: str
     value: str
@@ -252,21 +253,21 @@ def store_of(products: GeneratedProducts) -> Store:
     return index_products(products.store_name, products)
 
 
-def wish_of(instruction: str) -> ShoppingWish:
+def read_instruction(instruction: str) -> ShoppingRequest:
     """What a reader of an instruction of the shop looks for."""
-    words = words_of(instruction)
+    words = tokenize(instruction)
     kinds, attributes = [w for w in words if w in KINDS], [w for w in words if w in ATTRIBUTES]
     options = [word for word in words if word in VALUES]
-    return ShoppingWish(" ".join((*kinds, *attributes, *options)), options, price_limit(instruction))
+    return ShoppingRequest(" ".join((*kinds, *attributes, *options)), options, price_limit(instruction))
 
 
 def expert(item: Item, chat: Sequence[Message]) -> str:
-    """What a shopper does next who has read the chat and nothing else."""
-    return shop_by(wish_of, chat)
+    """The next action of a shopper that has read the chat and nothing else."""
+    return shopper_action(read_instruction, chat)
 
 
-def buys_the_first(item: Item, chat: Sequence[Message]) -> str:
-    """A trick: the whole instruction as query, then the first result as it is."""
+def buy_first_result(item: Item, chat: Sequence[Message]) -> str:
+    """A shortcut: the whole instruction as query, then the first result without its options."""
     page = chat[-1].content
     if f"[{BUY}]" in page:
         return f"choose[{BUY}]"
@@ -275,10 +276,10 @@ def buys_the_first(item: Item, chat: Sequence[Message]) -> str:
 
 
 def random_button(item: Item, chat: Sequence[Message], rng: np.random.Generator) -> str:
-    """A button of the page, all as likely; where words are typed, a word of the instruction."""
+    """A button of the page, all equally likely; at the search box, a word of the instruction."""
     buttons = [part.partition("]")[0] for part in chat[-1].content.split("[")[1:]]
     if buttons == ["search"]:
-        words = words_of(str(item.payload["instruction"]))
+        words = tokenize(str(item.payload["instruction"]))
         return f"search[{words[int(rng.integers(len(words)))]}]"
     return f"choose[{buttons[int(rng.integers(len(buttons)))]}]" if buttons else ""
 
@@ -291,17 +292,19 @@ class TextShop:
     primary_metric = "success"
     attempts = 1
 
-    def __init__(self, settings: ShopSettings, find_store: OpenStore, wish_of: Callable[[str], ShoppingWish]) -> None:
-        """find_store: takes the store that an item names. wish_of: what a reader of an instruction looks for."""
-        self.settings, self.find_store, self.wish_of = settings, find_store, wish_of
+    def __init__(
+        self, settings: ShopSettings, find_store: OpenStore, read_instruction: Callable[[str], ShoppingRequest]
+    ) -> None:
+        """find_store: opens the store that an item names."""
+        self.settings, self.find_store, self.read_instruction = settings, find_store, read_instruction
 
     def environment(self) -> ShopWorld:
-        """A fresh visit, in which an expert can be asked who reads what the model reads."""
-        return ShopWorld(self.settings, self.find_store, lambda chat: shop_by(self.wish_of, chat))
+        """A fresh visit, with an expert that reads what the model reads."""
+        return ShopWorld(self.settings, self.find_store, lambda chat: shopper_action(self.read_instruction, chat))
 
     def static_answers(self, items: Sequence[Item], seed: int) -> list[str]:
-        """A search for what each instruction names: all that can be said before a page was seen."""
-        return [f"search[{self.wish_of(str(item.payload['instruction'])).query}]" for item in items]
+        """A search for what each instruction names: all that is known before a page was seen."""
+        return [f"search[{self.read_instruction(str(item.payload['instruction'])).query}]" for item in items]
 
     def visible_row(self, item: Item) -> dict[str, JsonValue]:
         """A visible item as a row of train.jsonl: enough to play and to score it, no action."""
@@ -322,7 +325,7 @@ SHOP_PLAYERS = Players(
     shared_content=lambda item: str(item.payload["canonical"]),
     content_name="goods with the same attributes and options",
     n_played=75,
-    shortcuts={"a player that buys the first result as it is": buys_the_first},
+    shortcuts={"a player that buys the first result as it is": buy_first_result},
     forget=store_of.cache_clear,
 )
 
@@ -337,7 +340,7 @@ class Shop(TextShop):
 
     def __init__(self) -> None:
         self.products = GeneratedProducts(self.n_products)
-        super().__init__(ShopSettings(max_turns=MAX_TURNS, page_size=PAGE_SIZE), self._store, wish_of)
+        super().__init__(ShopSettings(max_turns=MAX_TURNS, page_size=PAGE_SIZE), self._store, read_instruction)
         self.tool_protocol = {"page_size": PAGE_SIZE, "products": self.n_products}
         self._source: Source[ShoppingTask] = Source(
             self.name,
@@ -347,15 +350,15 @@ class Shop(TextShop):
         )
 
     def items(self, split: Split, n: int, secret: bytes | None) -> list[Item]:
-        """The first n instructions of a split. Raises ConfigError without the secret for a hidden one."""
-        return [self.item(one, split, secret) for one in self._source.first(split, n, secret)]
+        """The first n instructions of a split. Raises ConfigError without the secret for a hidden split."""
+        return [self.item(task, split, secret) for task in self._source.first(split, n, secret)]
 
     def train_draws(self, rng: np.random.Generator) -> Iterator[ShoppingTask]:
         """Endless shopping tasks of the train pool, for a corpus."""
         return self._source.train_draws(rng)
 
     def scorer(self) -> Scorer:
-        """A reward of 1 or not."""
+        """Whether the order has a reward of 1."""
         return PurchaseScorer()
 
     def environment_version(self) -> str:
@@ -389,16 +392,9 @@ class Shop(TextShop):
     def _store(self, name: JsonValue) -> Store:
         if require_store_name(name) != self.products.store_name:
             raise EnvironmentFailed(
-                f"{self.name}: the item is of store {shown(str(name))}, this one is {self.products.store_name}"
+                f"{self.name}: the item belongs to store {shown(str(name))}, this one is {self.products.store_name}"
             )
         return store_of(self.products)
-
-
-N_TOKENIZER_CHATS = 1000
-"""Visits from which what is left of the vocabulary is learned, beside the pieces."""
-OWN_PART = 0.5
-"""Of a token's first vector: how much is its own, beside what it shares."""
-_HIGHEST_PRICE, _HIGHEST_LIMIT = 94, 130
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,8 +415,8 @@ def corpus_chats(settings: ShopCorpus) -> list[list[Message]]:
     """The visits: instruction, action, page, action and so on; the last message is an action."""
     rng = np.random.default_rng([settings.seed, 0x5409])
     shop = Shop()
-    drawn = shop.train_draws(rng)
-    return [_visit(shop, next(drawn), settings, rng) for _ in range(settings.n_chats)]
+    tasks = shop.train_draws(rng)
+    return [_visit(shop, next(tasks), settings, rng) for _ in range(settings.n_chats)]
 
 
 def _visit(shop: Shop, task: ShoppingTask, settings: ShopCorpus, rng: np.random.Generator) -> list[Message]:
@@ -444,31 +440,27 @@ def _visit(shop: Shop, task: ShoppingTask, settings: ShopCorpus, rng: np.random.
 def careless_action(
     possible: Sequence[str], instruction: str, impossible_share: float, rng: np.random.Generator
 ) -> str:
-    """What somebody does who reads little.
+    """The next action of a careless shopper.
 
-    possible: what can be done on the page. Where words are typed, the goods and a word or two of what was asked for; of
-    results, any; of an item, any option, often none, and `buy now` soon.
+    possible: the actions that the page allows. At the search box, the goods and a word or two of the instruction; of
+    results, any; of a product, any option, often none, and `buy now` soon.
     """
     if rng.random() < impossible_share:
         return f"choose[{pick(rng, (*sorted(VALUES), *DETAILS, BUY, BACK, NEXT))}]"
     if possible[0].startswith("search["):
-        kind, *others = wish_of(instruction).query.split()
-        words = [word for word in others if rng.random() < 0.4]
+        kind, *further_words = read_instruction(instruction).query.split()
+        words = [word for word in further_words if rng.random() < 0.4]
         return f"search[{' '.join(([kind] if rng.random() < 0.8 else []) + words) or kind}]"
     buttons = [action.removeprefix("choose[").removesuffix("]") for action in possible]
-    around = [name for name in buttons if name in _AROUND]
-    things = [name for name in buttons if name not in _AROUND]
-    if BUY in around and rng.random() < 0.3:
+    navigation = [name for name in buttons if name in _NAVIGATION]
+    choices = [name for name in buttons if name not in _NAVIGATION]
+    if BUY in navigation and rng.random() < 0.3:
         return f"choose[{BUY}]"
-    return f"choose[{pick(rng, things if things and rng.random() < 0.85 else around)}]"
-
-
-_AROUND = frozenset({*DETAILS, BACK, BUY, NEXT, NEW_SEARCH})
-"""Buttons that are neither a product nor an option."""
+    return f"choose[{pick(rng, choices if choices and rng.random() < 0.85 else navigation)}]"
 
 
 def single_tokens(n_products: int) -> tuple[str, ...]:
-    """Strings of this shop that are worth a token: words, options, products, prices, and set phrases."""
+    """Strings that become one token each: words, options, products, prices, and set phrases of the pages."""
     aisles = {name for department in DEPARTMENTS for name in (department.name, *department.aisles)}
     words = sorted({*KINDS, *ATTRIBUTES, *VALUES, *aisles})
     openings = [re.split(r"\{\w+\}", f"{INSTRUCTION}{wording}") for wording in WORDINGS]
@@ -507,27 +499,27 @@ def single_tokens(n_products: int) -> tuple[str, ...]:
 
 
 def liken_tokens(model: Any, tokenizer: Any) -> None:
-    """Begin tokens that are alike near each other, so that what is learned of one serves all.
+    """Start similar tokens near each other, so that what is learned of one serves all.
 
     A word with a space before it, without one and in brackets share a vector; products share one, prices another, along
     which they are ordered; each has a part of its own. Without it, most of the training goes into a thousand products.
     """
     import torch
 
-    vectors_VD = model.get_input_embeddings().weight
-    number = {piece: tokenizer.convert_tokens_to_ids(piece) for piece in single_tokens(Shop.n_products)}
-    drawn = torch.randn((3, vectors_VD.shape[1]), generator=torch.Generator().manual_seed(0))
-    product_D, price_D, slope_D = drawn * model.config.initializer_range
+    embeddings_VD = model.get_input_embeddings().weight
+    token_ids = {piece: tokenizer.convert_tokens_to_ids(piece) for piece in single_tokens(Shop.n_products)}
+    noise_3D = torch.randn((3, embeddings_VD.shape[1]), generator=torch.Generator().manual_seed(0))
+    product_D, price_D, slope_D = noise_3D * model.config.initializer_range
     with torch.no_grad():
-        for piece, own in number.items():
+        for piece, row in token_ids.items():
             bare = piece.strip(" []")
             if piece.startswith("[p") and piece[2:-1].isdigit():
-                vectors_VD[own] += product_D
+                embeddings_VD[row] += product_D
             elif amount := re.fullmatch(r" \$?(\d+)(?: dollars)?", piece):
-                vectors_VD[own] = OWN_PART * vectors_VD[own] + price_D
-                vectors_VD[own] += slope_D * (int(amount[1]) / _HIGHEST_LIMIT * 4 - 2)
-            elif bare != piece and bare in number:
-                vectors_VD[own] = OWN_PART * vectors_VD[own] + vectors_VD[number[bare]]
+                embeddings_VD[row] = OWN_PART * embeddings_VD[row] + price_D
+                embeddings_VD[row] += slope_D * (int(amount[1]) / _HIGHEST_LIMIT * 4 - 2)
+            elif bare != piece and bare in token_ids:
+                embeddings_VD[row] = OWN_PART * embeddings_VD[row] + embeddings_VD[token_ids[bare]]
 
 
 def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:

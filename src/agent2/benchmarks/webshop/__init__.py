@@ -7,10 +7,10 @@ grading sandbox are shown; the instructions are written beside it and shown to n
 instructions without attributes are left out and the others put in the order of `random.seed(233)`, and products whose
 id is "nan", longer than ten characters or a repetition are skipped.
 
-Splits are the published ones by place in that order: test_private 0-99 (the 100 instructions), test_public 100-499
-(with these, the published test set), dev 500-1499 (published: eval), train from 1500; instructions of which the same
-words are in an earlier one of these are left out. Success is a reward of at least
-0.5. Everybody can have the hidden instructions: they are hidden from the workspace and nothing more.
+Splits are the published ones by position in that order: test_private 0-99 (the 100 instructions), test_public 100-499
+(with these, the published test set), dev 500-1499 (published: eval), train from 1500; an instruction whose words
+also appear in an earlier one of these is left out. Success is a reward of at least 0.5. Anybody can download the hidden
+instructions: they are hidden from the workspace and nothing more.
 
 What the published program draws anew in each run is here drawn from a digest, so that it is the same everywhere: the
 price of a product that has a range, and the price limit of an instruction. Does NOT download, and does NOT give the
@@ -37,7 +37,7 @@ from agent2.environments.shop import (
     NAME,
     VERSION,
     Product,
-    ShoppingWish,
+    ShoppingRequest,
     ShopSettings,
     Store,
     build_store,
@@ -45,8 +45,8 @@ from agent2.environments.shop import (
     open_store,
     price_limit,
     require_store_name,
-    shop_by,
-    words_of,
+    shopper_action,
+    tokenize,
 )
 from agent2.errors import ConfigError, EnvironmentFailed
 from agent2.files import atomic_write
@@ -65,7 +65,7 @@ ATTRIBUTES = OfficialFile("webshop", ("items_ins_v2.json", "items_ins_v2_1000.js
 INSTRUCTIONS = OfficialFile("webshop", ("items_human_ins.json",), SOURCE, {})
 N_PUBLISHED = 12_087
 """Instructions with attributes in the published files."""
-PLACES: Mapping[Split, tuple[int, int | None]] = {
+POSITIONS: Mapping[Split, tuple[int, int | None]] = {
     Split.TEST_PRIVATE: (0, 100),
     Split.TEST_PUBLIC: (100, 500),
     Split.DEV: (500, 1500),
@@ -82,8 +82,11 @@ WORDING = (
     "choose[buy now] orders the product and ends the visit.\n\n{instruction}"
 )
 NO_LIMIT = 1_000_000.0
-LEAST_KNOWN = 0.5
-"""Of the products that instructions ask for, so many at least have attributes in files that belong together."""
+"""Price limit of an instruction without one."""
+MAX_QUERY = 350
+"""Characters; an action has room for more."""
+MIN_ANNOTATED = 0.5
+"""Smallest share of the requested products with attributes in files that belong together."""
 _LONGEST_ID = 10
 _LONGEST_PRODUCT = 1 << 26
 """Characters."""
@@ -106,7 +109,7 @@ class _Instruction(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """What was made of one set of official files."""
+    """A store and its instructions, made from one set of official files."""
 
     folder: Path
     """Of the store; its name has a digest of the three files."""
@@ -119,14 +122,15 @@ def products_of(path: Path, attributes: Mapping[str, Sequence[str]]) -> Iterator
 
     attributes: by product id. The file is read piece by piece. Raises ConfigError, with the place, for another layout.
     """
-    seen: set[str] = set()
+    ids: set[str] = set()
     for number, record in enumerate(stream_list(path)):
         try:
             id_ = str(record["asin"])
-            if id_ == "nan" or len(id_) > _LONGEST_ID or id_ in seen:
+            if id_ == "nan" or len(id_) > _LONGEST_ID or id_ in ids:
                 continue
-            seen.add(id_)
-            small = record["small_description"]
+            ids.add(id_)
+            small_description = record["small_description"]
+            features = small_description if isinstance(small_description, list) else [small_description]
             product = Product(
                 id=id_,
                 title=record["name"],
@@ -136,7 +140,7 @@ def products_of(path: Path, attributes: Mapping[str, Sequence[str]]) -> Iterator
                 price=price_of(id_, record.get("pricing")),
                 options=options_of(record["customization_options"]),
                 attributes=attributes.get(id_, ()),
-                features=[str(one) for one in (small if isinstance(small, list) else [small]) if one],
+                features=[str(feature) for feature in features if feature],
                 description=str(record["full_description"] or ""),
             )
             department = str(record["category"])
@@ -150,43 +154,43 @@ def products_of(path: Path, attributes: Mapping[str, Sequence[str]]) -> Iterator
 
 def stream_list(path: Path, piece_chars: int = 1 << 24) -> Iterator[Any]:
     """The elements of a file that is one JSON list, read in pieces. Raises ConfigError for another file."""
-    decoder, left, is_begun = json.JSONDecoder(), "", False
-    wrong = f"{path}: is cut off or no JSON list of products"
+    decoder, buffer, is_begun = json.JSONDecoder(), "", False
+    wrong = f"{path}: is cut off, or not a JSON list of products"
     try:
         with path.open(encoding="utf-8") as file:
             while piece := file.read(piece_chars):
-                left, place = left + piece, 0
+                buffer, position = buffer + piece, 0
                 if not is_begun:
-                    left = left.lstrip()
-                    is_begun = bool(left)
+                    buffer = buffer.lstrip()
+                    is_begun = bool(buffer)
                     if not is_begun:
                         continue
-                    if not left.startswith("["):
+                    if not buffer.startswith("["):
                         raise ConfigError(f"{wrong}; get it again from {SOURCE}")
-                    place = 1
+                    position = 1
                 while True:
-                    place = _skipped(left, place)
-                    if left[place : place + 1] in ("", "]"):
+                    position = _skip_separators(buffer, position)
+                    if buffer[position : position + 1] in ("", "]"):
                         break
                     try:
-                        value, place = decoder.raw_decode(left, place)
+                        value, position = decoder.raw_decode(buffer, position)
                     except json.JSONDecodeError:
                         break  # the element goes on in the next piece
                     yield value
-                left = left[place:]
-                if len(left) > _LONGEST_PRODUCT:
+                buffer = buffer[position:]
+                if len(buffer) > _LONGEST_PRODUCT:
                     raise ConfigError(f"{wrong}; get it again from {SOURCE}")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read ({error}); get it again from {SOURCE}") from error
-    if left.strip() != "]":
+    if buffer.strip() != "]":
         raise ConfigError(f"{wrong}; get it again from {SOURCE}")
 
 
-def _skipped(text: str, place: int) -> int:
-    """The next place that is neither white nor a comma."""
-    while place < len(text) and text[place] in " \t\r\n,":
-        place += 1
-    return place
+def _skip_separators(text: str, position: int) -> int:
+    """The next position that is neither white space nor a comma."""
+    while position < len(text) and text[position] in " \t\r\n,":
+        position += 1
+    return position
 
 
 def price_of(id_: str, pricing: str | None) -> float:
@@ -201,11 +205,11 @@ def price_of(id_: str, pricing: str | None) -> float:
     return round(low + (high - low) * share, 2)
 
 
-def options_of(given: Mapping[str, Sequence[Mapping[str, Any]] | None] | None) -> dict[str, list[str]]:
+def options_of(customizations: Mapping[str, Sequence[Mapping[str, Any]] | None] | None) -> dict[str, list[str]]:
     """Axis -> values, in lower case and with " | " for slashes, as published."""
     return {
-        axis.lower(): [str(one["value"]).strip().replace("/", " | ").lower() for one in values]
-        for axis, values in (given or {}).items()
+        axis.lower(): [str(value["value"]).strip().replace("/", " | ").lower() for value in values]
+        for axis, values in (customizations or {}).items()
         if values is not None
     }
 
@@ -213,7 +217,7 @@ def options_of(given: Mapping[str, Sequence[Mapping[str, Any]] | None] | None) -
 def limit_of(id_: str, instruction: str, price: float) -> float:
     """The price limit of an instruction: of the next four multiples of ten below 1,000 the larger of two.
 
-    The two are drawn from a digest. Infinite, told by `NO_LIMIT`, where fewer than two are left.
+    The two are drawn from a digest. `NO_LIMIT` where fewer than two are left.
     """
     tens = [limit for limit in (10.0 * k for k in range(1, 100)) if limit > price][:4]
     if len(tens) < 2:
@@ -223,7 +227,7 @@ def limit_of(id_: str, instruction: str, price: float) -> float:
 
 
 def goals_of(
-    products: Sequence[tuple[Product, str]], told: Mapping[str, Sequence[_Instruction]]
+    products: Sequence[tuple[Product, str]], instructions: Mapping[str, Sequence[_Instruction]]
 ) -> list[dict[str, JsonValue]]:
     """Instructions with their goals, in the order of the products, then shuffled as published.
 
@@ -231,48 +235,48 @@ def goals_of(
     """
     goals: list[dict[str, JsonValue]] = []
     for product, department in products:
-        for one in told[product.id]:
-            if not one.instruction_attributes:
+        for entry in instructions[product.id]:
+            if not entry.instruction_attributes:
                 continue
-            asked = one.instruction_options
-            limit = limit_of(product.id, one.instruction, product.price)
+            options = entry.instruction_options
+            limit = limit_of(product.id, entry.instruction, product.price)
             price = f", and price lower than {limit:.2f} dollars" if limit < NO_LIMIT else ""
             goal = {
                 "name": product.name,
                 "query": product.query,
                 "category": product.category,
-                "attributes": one.instruction_attributes,
-                "options": list(asked.values()) if isinstance(asked, dict) else asked,
+                "attributes": entry.instruction_attributes,
+                "options": list(options.values()) if isinstance(options, dict) else options,
                 "price_upper": limit,
             }
-            text = f"{one.instruction.strip('.')}{price}"
+            text = f"{entry.instruction.strip('.')}{price}"
             goals.append({"instruction": text, "goal": goal, "task_type": department})
     random.Random(SHUFFLE_SEED).shuffle(goals)
     return goals
 
 
 def members(goals: Sequence[Mapping[str, JsonValue]], split: Split) -> list[int]:
-    """The places of a split's instructions.
+    """Positions of a split's instructions in the published order.
 
-    Some words of people are given twice, for different products; such an instruction is only in the split that comes
-    first in `PLACES`, so that nothing visible repeats a hidden one.
+    Some instructions were written twice, for different products; such an instruction is only in the split that comes
+    first in `POSITIONS`, so that nothing visible repeats a hidden one.
     """
-    first, last = PLACES[split]
-    earlier = {_bare(goal) for goal in goals[:first]}
-    places = range(first, len(goals) if last is None else min(last, len(goals)))
-    return [place for place in places if _bare(goals[place]) not in earlier]
+    first, end = POSITIONS[split]
+    earlier = {_without_price(goal) for goal in goals[:first]}
+    positions = range(first, len(goals) if end is None else min(end, len(goals)))
+    return [position for position in positions if _without_price(goals[position]) not in earlier]
 
 
-def _bare(goal: Mapping[str, JsonValue]) -> str:
+def _without_price(goal: Mapping[str, JsonValue]) -> str:
     """The words of an instruction without its price."""
-    return " ".join(words_of(str(goal["instruction"]).partition(", and price lower than")[0]))
+    return " ".join(tokenize(str(goal["instruction"]).partition(", and price lower than")[0]))
 
 
-def read_table(file: OfficialFile, folder: Path | None, kind: Any) -> Any:
+def read_table(file: OfficialFile, folder: Path | None, layout: Any) -> Any:
     """A JSON object of entries of one kind, by product id. Raises ConfigError for a file of another layout."""
     path = file.path(folder)
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return msgspec.json.decode(path.read_bytes(), type=layout)
     except (OSError, msgspec.DecodeError) as error:
         raise ConfigError(
             f"{path}: is not in the published layout ({error}); get it again from {file.source}"
@@ -281,7 +285,7 @@ def read_table(file: OfficialFile, folder: Path | None, kind: Any) -> Any:
 
 @lru_cache
 def _digest(path: Path, size: int, changed_ns: int) -> str:
-    """Of a file; read again only if it changed. 5 GB take some seconds."""
+    """Digest of a file; read again only if it changed. 5 GB take some seconds."""
     return file_digest(path)
 
 
@@ -309,28 +313,28 @@ def _build(products: Path, folder: Path | None, store: Path, goals: Path) -> Non
     """Index the products and write the instructions."""
     logger.info("indexing %s in %s; the whole catalogue takes minutes", products, store)
     annotated = read_table(ATTRIBUTES, folder, dict[str, _Annotated])
-    told = read_table(INSTRUCTIONS, folder, dict[str, list[_Instruction]])
-    attributes = {id_: one.attributes for id_, one in annotated.items()}
-    asked: list[tuple[Product, str]] = []
+    instructions = read_table(INSTRUCTIONS, folder, dict[str, list[_Instruction]])
+    attributes = {id_: entry.attributes for id_, entry in annotated.items()}
+    requested: list[tuple[Product, str]] = []
 
-    def each() -> Iterator[Product]:
+    def catalogue() -> Iterator[Product]:
         for product, department in products_of(products, attributes):
-            if product.id in told:
-                asked.append((product, department))
+            if product.id in instructions:
+                requested.append((product, department))
             yield product
-        n_known = sum(bool(product.attributes) for product, _ in asked)
-        if n_known < LEAST_KNOWN * len(asked):  # here, so that no store is left
+        n_annotated = sum(bool(product.attributes) for product, _ in requested)
+        if n_annotated < MIN_ANNOTATED * len(requested):  # here, so that no store is left
             raise ConfigError(
-                f"{ATTRIBUTES.path(folder)}: has attributes of {n_known} of {len(asked)} products that instructions "
-                f"ask for; it belongs to other products than {products.name}; get both from {SOURCE}"
+                f"{ATTRIBUTES.path(folder)}: has attributes of {n_annotated} of {len(requested)} products that "
+                f"instructions ask for; it belongs to other products than {products.name}; get both from {SOURCE}"
             )
 
     if store.is_dir():
-        for _ in each():
+        for _ in catalogue():  # only for `requested` and the check: the store is there, its instructions are not
             pass
     else:
-        build_store(store, each(), keeps_products=True)
-    atomic_write(goals, json.dumps(goals_of(asked, told)).encode())
+        build_store(store, catalogue(), keeps_products=True)
+    atomic_write(goals, json.dumps(goals_of(requested, instructions)).encode())
 
 
 @lru_cache(4)
@@ -338,7 +342,7 @@ def _open(folder: Path) -> Store:
     return open_store(folder)
 
 
-def store_named(name: JsonValue) -> Store:
+def installed_store(name: JsonValue) -> Store:
     """The store that an item names, in this installation or where a sandbox shows it. Raises EnvironmentFailed."""
     folder = worlds_dir() / require_store_name(name)
     if not folder.is_dir():
@@ -348,26 +352,22 @@ def store_named(name: JsonValue) -> Store:
     return _open(folder)
 
 
-def wish_of(instruction: str) -> ShoppingWish:
-    """What a reader looks for: all words of the instruction but the price."""
-    wanted, _, _ = instruction.partition(", and price lower than")
-    return ShoppingWish(one_line(wanted)[:MAX_QUERY], price_upper=price_limit(instruction))
-
-
-MAX_QUERY = 350
-"""Characters; an action has room for more."""
+def read_instruction(instruction: str) -> ShoppingRequest:
+    """What a reader looks for: all words of the instruction except the price."""
+    request, _, _ = instruction.partition(", and price lower than")
+    return ShoppingRequest(one_line(request)[:MAX_QUERY], price_upper=price_limit(instruction))
 
 
 def oracle(item: Item, chat: Sequence[Message]) -> str:
-    """What a shopper does next who knows the title and the options of a product that fits."""
+    """The next action of a shopper that knows title and options of a product that fits."""
     goal = item.payload["goal"]
-    wish = ShoppingWish(
-        query=" ".join(words_of(goal["name"]))[:MAX_QUERY],
+    request = ShoppingRequest(
+        query=" ".join(tokenize(goal["name"]))[:MAX_QUERY],
         price_upper=goal["price_upper"],
         title=goal["name"],
         further_words=" ".join(goal["options"]),
     )
-    return shop_by(lambda instruction: wish, chat)
+    return shopper_action(lambda instruction: request, chat)
 
 
 WEBSHOP_PLAYERS = Players(
@@ -375,11 +375,11 @@ WEBSHOP_PLAYERS = Players(
     random=at_random(random_button),
     ceiling_at_least=0.9,
     floor_at_most=0.2,
-    shared_content=lambda item: _bare(item.payload),
+    shared_content=lambda item: _without_price(item.payload),
     content_name="instruction",
     n_played=50,
 )
-"""Success begins at half a reward, which an order at random sometimes gets, and buying the first result often."""
+"""Success begins at half a reward, which a random order sometimes gets, and buying the first result often gets."""
 
 
 class Webshop(TextShop):
@@ -392,7 +392,7 @@ class Webshop(TextShop):
     def __init__(self, data: Path | None = None) -> None:
         """data: None: `$WEBSHOP_DATA`, else ~/.cache/webshop."""
         self._data = data
-        super().__init__(ShopSettings(MAX_TURNS, PAGE_SIZE, WORDING), store_named, wish_of)
+        super().__init__(ShopSettings(MAX_TURNS, PAGE_SIZE, WORDING), installed_store, read_instruction)
         self.tool_protocol = {"page_size": PAGE_SIZE}
 
     def items(self, split: Split, n: int, secret: bytes | None) -> list[Item]:
@@ -405,16 +405,16 @@ class Webshop(TextShop):
                 f"split {split.value!r} of {self.name} is for the grader only; a workspace holds train and dev"
             )
         catalogue = catalogue_of(self._data)
-        first, _ = PLACES[split]
-        found = members(catalogue.goals, split)
-        if n > len(found):
+        first, _ = POSITIONS[split]
+        positions = members(catalogue.goals, split)
+        if n > len(positions):
             raise ConfigError(
-                f"webshop: {n} instructions of {split.value} were asked for, there are {len(found)}: the files give "
-                f"{len(catalogue.goals)} instructions, the published ones {N_PUBLISHED}, of which {split.value} begins "
-                f"at {first}; get all three files ({', '.join(file.names[0] for file in (PRODUCTS, ATTRIBUTES))} and "
+                f"webshop: {n} instructions of {split.value} were asked for, there are {len(positions)}: the files "
+                f"give {len(catalogue.goals)} instructions, the published ones {N_PUBLISHED}, of which {split.value} "
+                f"begins at {first}; get all three files ({PRODUCTS.names[0]}, {ATTRIBUTES.names[0]} and "
                 f"{INSTRUCTIONS.names[0]}) from {SOURCE}, or ask for fewer"
             )
-        return [self._item(place, split, catalogue) for place in found[:n]]
+        return [self._item(position, split, catalogue) for position in positions[:n]]
 
     def count(self, split: Split, secret: bytes | None) -> int:
         """How many instructions a split has. Raises ConfigError as `items`."""
@@ -438,7 +438,7 @@ class Webshop(TextShop):
         """Who brackets the instructions."""
         return WEBSHOP_PLAYERS
 
-    def _item(self, place: int, split: Split, catalogue: Catalogue) -> Item:
-        goal = catalogue.goals[place]
+    def _item(self, position: int, split: Split, catalogue: Catalogue) -> Item:
+        goal = catalogue.goals[position]
         payload = {**goal, "store": catalogue.folder.name}
-        return Item(f"webshop-{place:05d}", split, str(goal["instruction"]), payload=payload)
+        return Item(f"webshop-{position:05d}", split, str(goal["instruction"]), payload=payload)
