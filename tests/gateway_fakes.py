@@ -158,8 +158,8 @@ class FakeProvider:
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
-        seen = {"path": request.path, "query": dict(request.query), "headers": dict(request.headers), "body": body}
-        self.requests.append(seen)
+        recorded = {"path": request.path, "query": dict(request.query), "headers": dict(request.headers), "body": body}
+        self.requests.append(recorded)
         if self.handlers:
             return await self.handlers.popleft()(request)
         return usual(request, body)
@@ -266,7 +266,7 @@ def gateway_settings(root: Path, url: str | None, **fields: Any) -> GatewaySetti
     endpoints = (
         () if url is None else tuple(ProviderEndpoint(protocol=p, base_url=url, api_key=KEY) for p in WireProtocol)
     )
-    known: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "socket": root / "llm.sock",
         "record": root / "llm",
         "endpoints": endpoints,
@@ -274,7 +274,7 @@ def gateway_settings(root: Path, url: str | None, **fields: Any) -> GatewaySetti
         "dummy_key": DUMMY,
         "prices": prices,
     }
-    return GatewaySettings(**{**known, **fields})
+    return GatewaySettings(**{**defaults, **fields})
 
 
 @contextmanager

@@ -5,7 +5,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from agent2.arena.gateway.recording import Begin, End, ExchangeRecorder, Scrubber
+from agent2.arena.gateway.recording import CallEnded, CallStarted, ExchangeRecorder, Scrubber
 from agent2.arena.gateway.settings import TokenCounts, WireProtocol
 from agent2.cards.writer import CardWriter
 from agent2.evaluation.outcome import read_outcome, run_suite
@@ -67,13 +67,13 @@ def write_exchanges(folder: Path) -> None:
         body = json.dumps({"messages": messages}).encode()
         protocol = WireProtocol.OPENAI_CHAT
         recorder.append(
-            Begin(number, float(number), protocol, "generate", "/v1", "m", "m", False, len(body), none, None)
+            CallStarted(number, float(number), protocol, "generate", "/v1", "m", "m", False, len(body), none, None)
         )
-        recorder.keep_request(number, body)
+        recorder.write_request(number, body)
         calls = [{"function": {"name": "bash", "arguments": "{}"}}]
         message = {"role": "assistant", "content": said, "tool_calls": calls}
         answer = json.dumps({"choices": [{"message": message}]}).encode()
-        end = End(number, 2.0 + number, "ok", 200, none, None, True, none, None, 1.0, None, 0, "", "json", 1)
+        end = CallEnded(number, 2.0 + number, "ok", 200, none, None, True, none, None, 1.0, None, 0, "", "json", 1)
         recorder.end(end, answer)
         messages = [*messages, message, {"role": "tool", "content": f"output {number}"}]
     recorder.close()

@@ -56,22 +56,22 @@ def test_the_provider_gets_the_pinned_model_and_the_real_key_and_no_other_header
             path, body = request_of(protocol)
             assert client.post(path, json=body, headers=extra, params={"key": DUMMY}).status_code == 200
     where = dict(zip(WireProtocol, provider.requests, strict=True))
-    for protocol, seen in where.items():
-        headers = {name.lower(): value for name, value in seen["headers"].items()}
-        assert DUMMY not in json.dumps(seen["query"]) + json.dumps(headers)
+    for protocol, request in where.items():
+        headers = {name.lower(): value for name, value in request["headers"].items()}
+        assert DUMMY not in json.dumps(request["query"]) + json.dumps(headers)
         assert headers["anthropic-beta"] == "b1"
         assert not {"x-secret-of-agent", "cookie", "openai-organization"} & set(headers)
         if protocol is WireProtocol.GEMINI:
-            assert seen["path"] == "/v1beta/models/priced:generateContent"
+            assert request["path"] == "/v1beta/models/priced:generateContent"
             assert headers["x-goog-api-key"] == KEY
         elif protocol is WireProtocol.ANTHROPIC:
             assert headers["x-api-key"] == KEY
         else:
             assert headers["authorization"] == f"Bearer {KEY}"
         if protocol is not WireProtocol.GEMINI:
-            assert json.loads(seen["body"])["model"] == "priced"
-    asked = [one.asked_model for one in read_exchanges(tmp_path / "llm")]
-    assert asked == ["small-helper", "small-helper", "small-helper", "gemini-small"]
+            assert json.loads(request["body"])["model"] == "priced"
+    asked_models = [exchange.asked_model for exchange in read_exchanges(tmp_path / "llm")]
+    assert asked_models == ["small-helper", "small-helper", "small-helper", "gemini-small"]
 
 
 def test_usage_is_asked_for_in_chat_streams_and_shown_only_to_who_asked(provider, tmp_path):
@@ -79,16 +79,16 @@ def test_usage_is_asked_for_in_chat_streams_and_shown_only_to_who_asked(provider
     with running(settings) as (_, client):
         path, body = request_of(WireProtocol.OPENAI_CHAT, stream=True)
         silent = client.post(path, json=body).text
-        told = client.post(path, json={**body, "stream_options": {"include_usage": True, "other": 1}}).text
-    assert [json.loads(seen["body"])["stream_options"] for seen in provider.requests] == [
+        requested = client.post(path, json={**body, "stream_options": {"include_usage": True, "other": 1}}).text
+    assert [json.loads(request["body"])["stream_options"] for request in provider.requests] == [
         {"include_usage": True},
         {"include_usage": True, "other": 1},
     ]
     assert "prompt_tokens" not in silent
     assert "hello" in silent and silent.endswith("data: [DONE]\n\n")
-    assert "prompt_tokens" in told
+    assert "prompt_tokens" in requested
     exchanges = read_exchanges(tmp_path / "llm")
-    assert [one.tokens for one in exchanges] == [PLAIN, PLAIN]
+    assert [exchange.tokens for exchange in exchanges] == [PLAIN, PLAIN]
     assert read_body(exchanges[0].response).decode() == silent
     assert json.loads(read_body(exchanges[0].request)) == body
 
@@ -152,7 +152,7 @@ def test_a_spent_budget_is_an_error_that_nobody_tries_again(provider, tmp_path):
     }
     assert len(provider.requests) == 4
     exchanges = read_exchanges(tmp_path / "llm")
-    assert [one.outcome for one in exchanges] == [ExchangeOutcome.OK, ExchangeOutcome.REFUSED] * 4
+    assert [exchange.outcome for exchange in exchanges] == [ExchangeOutcome.OK, ExchangeOutcome.REFUSED] * 4
     assert (totals(exchanges).calls, totals(exchanges).n_refused) == (4, 4)
 
 
@@ -180,8 +180,8 @@ def test_after_the_deadline_no_call_is_made(provider, tmp_path):
 
 def test_calls_at_the_same_time_cannot_take_the_same_tokens(provider, tmp_path):
     settings = gateway_settings(tmp_path, provider.url, max_tokens=8_000)
-    told = {"choices": [], "usage": {"prompt_tokens": 100, "completion_tokens": 900}}
-    provider.then(*[streaming(sse(told), b"data: [DONE]\n\n", wait_s=0.2)] * 40)
+    chunk = {"choices": [], "usage": {"prompt_tokens": 100, "completion_tokens": 900}}
+    provider.then(*[streaming(sse(chunk), b"data: [DONE]\n\n", wait_s=0.2)] * 40)
     _, body = request_of(WireProtocol.OPENAI_CHAT, stream=True, max_tokens=900)
 
     async def all_at_once() -> list[int]:
@@ -303,8 +303,8 @@ def test_a_trial_makes_no_more_calls_than_allowed_and_keeps_no_more_bodies(provi
     path, body = request_of(WireProtocol.OPENAI_CHAT)
     noise = {**body, "pad": random.Random(0).randbytes(2000).hex()}
     with running(settings) as (_, client):
-        statuses = [client.post(path, json=one).status_code for one in (body, noise, body, body)]
+        statuses = [client.post(path, json=content).status_code for content in (body, noise, body, body)]
     assert statuses == [200, 200, 200, 403]
     exchanges = read_exchanges(tmp_path / "llm")
-    assert [one.tokens for one in exchanges] == [PLAIN] * 3
-    assert [one.request is not None for one in exchanges] == [True, False, True]
+    assert [exchange.tokens for exchange in exchanges] == [PLAIN] * 3
+    assert [exchange.request is not None for exchange in exchanges] == [True, False, True]

@@ -8,7 +8,7 @@ from aiohttp import StreamReader
 from aiohttp.base_protocol import BaseProtocol
 from aiohttp.test_utils import make_mocked_request
 
-from agent2.arena.gateway.requests import BodyRoom, Declined
+from agent2.arena.gateway.requests import BodyMemory, RequestDeclined
 
 
 def request(body: bytes, encoding: str = ""):
@@ -24,23 +24,23 @@ def request(body: bytes, encoding: str = ""):
 
 def test_bodies_wait_until_there_is_memory_for_them():
     async def run() -> list[int]:
-        room, held, seen = BodyRoom(size=100), 0, []
+        memory, held, held_over_time = BodyMemory(size=100), 0, []
 
         async def serve() -> None:
             nonlocal held
-            async with room.body(request(b"x" * 40), 1.0) as body:
+            async with memory.body(request(b"x" * 40), 1.0) as body:
                 held += len(body)
-                seen.append(held)
+                held_over_time.append(held)
                 await asyncio.sleep(0.01)
                 held -= len(body)
 
         await asyncio.gather(*(serve() for _ in range(9)))
-        async with room.body(request(b"x" * 500), 1.0) as body:  # larger than all the room: alone it may
+        async with memory.body(request(b"x" * 500), 1.0) as body:  # larger than all the memory: served when it is alone
             assert len(body) == 500
-        return seen
+        return held_over_time
 
-    seen = asyncio.run(run())
-    assert len(seen) == 9 and max(seen) == 80
+    held_over_time = asyncio.run(run())
+    assert len(held_over_time) == 9 and max(held_over_time) == 80
 
 
 @pytest.mark.parametrize(
@@ -53,23 +53,23 @@ def test_bodies_wait_until_there_is_memory_for_them():
 )
 def test_packed_bodies_are_unpacked_up_to_the_limit(encoding, pack):
     async def read(text: bytes) -> bytes:
-        async with BodyRoom().body(request(pack(text), encoding), 0.001) as body:
+        async with BodyMemory().body(request(pack(text), encoding), 0.001) as body:
             return body
 
     assert asyncio.run(read(b"hello" * 100)) == b"hello" * 100
-    with pytest.raises(Declined, match=r"larger than 0\.001 MiB"):
+    with pytest.raises(RequestDeclined, match=r"larger than 0\.001 MiB"):
         asyncio.run(read(b"hello" * 10_000))
-    with pytest.raises(Declined, match="is not valid gzip"):
+    with pytest.raises(RequestDeclined, match="is not valid gzip"):
         asyncio.run(read_as_gzip())
 
 
 async def read_as_gzip() -> None:
-    async with BodyRoom().body(request(b"nothing packed", "gzip"), 1.0):
+    async with BodyMemory().body(request(b"nothing packed", "gzip"), 1.0):
         pass
 
 
 async def unpacked(body: bytes, encoding: str, mib: float = 1.0) -> bytes:
-    async with BodyRoom().body(request(body, encoding), mib) as plain:
+    async with BodyMemory().body(request(body, encoding), mib) as plain:
         return plain
 
 
@@ -79,7 +79,7 @@ def test_every_member_of_a_packed_body_is_read():
     frames = zstandard.compress(b'{"a": 1, ') + zstandard.compress(b'"b": 2}')
     assert asyncio.run(unpacked(frames, "zstd")) == b'{"a": 1, "b": 2}'
     bomb = gzip.compress(b" " * 2**19, mtime=0) * 40
-    with pytest.raises(Declined, match="larger than 1 MiB"):
+    with pytest.raises(RequestDeclined, match="larger than 1 MiB"):
         asyncio.run(unpacked(bomb, "gzip"))
 
 
@@ -93,5 +93,5 @@ def test_every_member_of_a_packed_body_is_read():
     ],
 )
 def test_half_a_packed_body_and_one_with_something_behind_it_are_refused(encoding, packed):
-    with pytest.raises(Declined, match=f"is not valid {encoding}"):
+    with pytest.raises(RequestDeclined, match=f"is not valid {encoding}"):
         asyncio.run(unpacked(packed, encoding))

@@ -47,7 +47,7 @@ from agent2.arena.gateway.recording import (
     read_body,
     read_exchanges,
 )
-from agent2.arena.gateway.requests import BadRequest, Prepared, read_object
+from agent2.arena.gateway.requests import BadRequest, PreparedRequest, read_object
 from agent2.arena.gateway.settings import GatewaySettings, ReplaySettings, TokenCounts, WireProtocol
 from agent2.errors import ConfigError
 from agent2.records import JsonValue, digest_of
@@ -59,133 +59,10 @@ CONNECT_S = 30.0
 FIRST_WAIT_S = 0.5
 """Before the first retry, where the provider names no time; doubled each time."""
 MAX_ERROR_BODY = 1024 * 1024
-_AGAIN = frozenset({408, 409, 429, 500, 502, 503, 504, 520, 522, 524, 529})
-_HOPELESS = (b"insufficient_quota", b"billing_hard_limit_reached", b"credit balance is too low")
+_RETRIED_STATUSES = frozenset({408, 409, 429, 500, 502, 503, 504, 520, 522, 524, 529})
+_FINAL_REFUSALS = (b"insufficient_quota", b"billing_hard_limit_reached", b"credit balance is too low")
 """A 429 that says one of these will say it again."""
 _RETRY_DELAY = re.compile(rb'"retryDelay"\s*:\s*"([0-9.]+)s"')
-
-
-class NoAnswer(Exception):
-    """No answer could be had; the sentence is for the agent, and names no host."""
-
-    def __init__(self, sentence: str, *, retries: int, is_timeout: bool):
-        super().__init__(sentence)
-        self.retries = retries
-        self.is_timeout = is_timeout
-
-
-@dataclass(slots=True)
-class Answer:
-    """The beginning of a provider's answer."""
-
-    response: aiohttp.ClientResponse
-    """Open; whoever gets it releases it."""
-    error_body: bytes | None
-    """Of an answer with an error status; that of others is still to be read."""
-    retries: int
-
-
-class Upstream:
-    """The way to the provider."""
-
-    def __init__(self, settings: GatewaySettings, session: aiohttp.ClientSession, rng: random.Random):
-        self._settings = settings
-        self._session = session
-        self._rng = rng
-        self._timeout = aiohttp.ClientTimeout(
-            total=None, connect=None, sock_connect=CONNECT_S, sock_read=settings.idle_timeout_s
-        )
-
-    async def call(
-        self, url: str, headers: Mapping[str, str], body: bytes, proxy: str | None, has_left: Callable[[], bool]
-    ) -> Answer:
-        """POST, again where that is allowed and the client still waits. Raises NoAnswer when none can be had."""
-        retries = 0
-        while True:
-            wait: float | None
-            try:
-                response = await self._session.post(
-                    url, data=body, headers=headers, timeout=self._timeout, allow_redirects=False, proxy=proxy
-                )
-            except aiohttp.SocketTimeoutError as error:
-                raise NoAnswer(
-                    f"the provider did not answer within {self._settings.idle_timeout_s:g} seconds",
-                    retries=retries,
-                    is_timeout=True,
-                ) from error
-            except (aiohttp.ClientError, OSError) as error:
-                wait = self._allowed(self._backoff(retries), retries)
-                logger.warning("no connection to the provider (%s), try %d", type(error).__name__, retries + 1)
-                if wait is None:
-                    raise NoAnswer(
-                        f"the provider cannot be reached ({type(error).__name__}, {retries + 1} tries)",
-                        retries=retries,
-                        is_timeout=False,
-                    ) from error
-            else:
-                if response.status < 300:
-                    return Answer(response, None, retries)
-                error_body = await _read_error(response)
-                wait = self._wait_after(response, error_body, retries)
-                if wait is None:
-                    return Answer(response, error_body, retries)
-                logger.warning("the provider said %d, try %d", response.status, retries + 1)
-                response.release()
-            await asyncio.sleep(wait)
-            if has_left():
-                raise NoAnswer("the agent gave up before an answer came", retries=retries, is_timeout=False)
-            retries += 1
-
-    def _wait_after(self, response: aiohttp.ClientResponse, body: bytes, retries: int) -> float | None:
-        """Seconds until the next try, or None if there is none."""
-        wish = response.headers.get("x-should-retry", "")
-        if wish == "false" or (wish != "true" and response.status not in _AGAIN):
-            return None
-        if response.status == 429 and any(words in body for words in _HOPELESS):
-            return None
-        asked = retry_after(response.headers, body, time.time())
-        return self._allowed(self._backoff(retries) if asked is None else asked, retries)
-
-    def _backoff(self, retries: int) -> float:
-        return FIRST_WAIT_S * 2.0**retries * (0.75 + 0.5 * self._rng.random())
-
-    def _allowed(self, wait: float, retries: int) -> float | None:
-        settings = self._settings
-        if retries >= settings.max_retries or wait > settings.max_retry_wait_s:
-            return None
-        if settings.deadline is not None and time.time() + wait >= settings.deadline:
-            return None
-        return wait
-
-
-def retry_after(headers: Mapping[str, str], body: bytes, now: float) -> float | None:
-    """Seconds that a provider asks to wait, from its headers or (Gemini) its error; None if it names none."""
-    try:
-        if "retry-after-ms" in headers:
-            return max(0.0, float(headers["retry-after-ms"]) / 1000)
-        if "retry-after" in headers:
-            return max(0.0, float(headers["retry-after"]))
-    except ValueError:
-        when = email.utils.parsedate_tz(headers.get("retry-after", ""))
-        if when is not None:
-            return max(0.0, email.utils.mktime_tz(when) - now)
-    match = _RETRY_DELAY.search(body)
-    return float(match.group(1)) if match else None
-
-
-async def _read_error(response: aiohttp.ClientResponse) -> bytes:
-    """The body of an error, cut at a mebibyte; one of our own if it breaks off."""
-    body = b""
-    try:
-        async for chunk in response.content.iter_any():
-            body += chunk
-            if len(body) > MAX_ERROR_BODY:
-                break
-        return body[:MAX_ERROR_BODY]
-    except (aiohttp.ClientError, OSError):
-        return msgspec.json.encode({"error": {"message": "the provider's error broke off", "code": response.status}})
-
-
 MAX_ANSWER = 128 * 1024 * 1024
 """Bytes of one answer that are passed on."""
 EVENT_STREAM = "text/event-stream"
@@ -196,217 +73,6 @@ _PASSED_ON = re.compile(
 """Headers of an answer that are passed on; clients pace themselves by those about rate limits."""
 NO_USAGE = "the provider reported no usable token counts; tokens are estimated"
 _BROKEN = (aiohttp.ClientError, TimeoutError, OSError)
-
-
-@dataclass(slots=True)
-class Relayed:
-    """What the agent got."""
-
-    status: int
-    content_type: str
-    body: bytes = b""
-    outcome: ExchangeOutcome = ExchangeOutcome.OK
-    tokens: TokenCounts | None = None
-    """None: the provider reported none that can be used."""
-    is_counted: bool = False
-    fault: str = ""
-    cut: bool = False
-    first_byte: float | None = None
-    """When the provider's first byte came, on the monotonic clock."""
-    response: web.StreamResponse | None = None
-    written: int | None = None
-    """Bytes of text in a whole answer without usage, to estimate its tokens from; None: nothing is to be estimated."""
-    is_estimated: bool = False
-    """The tokens are our estimate."""
-
-
-class RelayEnd:
-    """The agent's end of a call; another connection can take over as long as nothing was heard on the first."""
-
-    def __init__(self, request: web.Request):
-        self.request = request
-        self.response: web.StreamResponse | None = None
-        """Of a stream that has begun."""
-        self.kept: list[bytes] = []
-        self.was_heard = False
-        """Something of the answer was sent to an agent that was there."""
-        self.was_taken_over = False
-        self._size = 0
-        self._is_gone = False
-        self._turn = asyncio.Lock()
-
-    @property
-    def has_left(self) -> bool:
-        """The client is gone."""
-        return self._is_gone or self.request.transport is None
-
-    async def begin(self, status: int, headers: dict[str, str]) -> None:
-        """The head of a stream."""
-        async with self._turn:
-            self.response = web.StreamResponse(status=status, headers=headers)
-            await self._prepare(self.response)
-
-    async def send(self, data: bytes) -> None:
-        """Pass bytes of a stream on. Raises ValueError when there are too many."""
-        if not data:
-            return
-        async with self._turn:
-            self.kept.append(data)
-            self._size += len(data)
-            if self._size > MAX_ANSWER:
-                raise ValueError(f"the answer is longer than {MAX_ANSWER} bytes")
-            await self._write(data)
-
-    async def take_over(self, request: web.Request) -> None:
-        """The agent has asked again, on another connection, which gets the answer from its beginning."""
-        async with self._turn:
-            self.request, self._is_gone, self.was_taken_over = request, False, True
-            if self.response is not None:
-                self.response = web.StreamResponse(status=self.response.status, headers=self.response.headers)
-                await self._prepare(self.response)
-                await self._write(b"".join(self.kept))
-
-    async def _prepare(self, response: web.StreamResponse) -> None:
-        try:
-            await response.prepare(self.request)
-        except OSError:
-            self._is_gone = True  # noted as a fault of the call when it ends
-
-    async def _write(self, data: bytes) -> None:
-        if self.has_left or self.response is None or not data:
-            return
-        try:
-            await self.response.write(data)
-            self.was_heard = True
-        except OSError:
-            self._is_gone = True  # noted as a fault of the call when it ends
-
-
-def hang_up(request: web.Request) -> None:
-    """Close the agent's connection without the end of the answer."""
-    if request.transport is not None:
-        request.transport.close()
-
-
-def passed_headers(answer: Answer, scrubber: Scrubber) -> dict[str, str]:
-    """The provider's headers that the agent gets."""
-    headers = answer.response.headers
-    return {name: scrubber.clean(headers[name].encode()).decode() for name in headers if _PASSED_ON.fullmatch(name)}
-
-
-async def relay_whole(answer: Answer, protocol: WireProtocol, scrubber: Scrubber, *, is_free: bool) -> Relayed:
-    """Read an answer that is not a stream; the caller sends it."""
-    status, kind = answer.response.status, answer.response.headers.get("content-type", "application/json")
-    first_byte = time.monotonic()
-    if answer.error_body is not None:
-        body = scrubber.clean(answer.error_body)
-        fault = f"the provider answered {status}"
-        return Relayed(status, kind, body, ExchangeOutcome.FAILED, None, False, fault, first_byte=first_byte)
-    try:
-        body = scrubber.clean(await _read(answer.response))
-    except (*_BROKEN, ValueError) as error:
-        fault = f"the provider's answer broke off ({type(error).__name__})"
-        return Relayed(502, kind, b"", ExchangeOutcome.PARTIAL, None, False, fault, first_byte=first_byte)
-    if is_free:
-        return Relayed(status, kind, body, ExchangeOutcome.OK, TokenCounts(), True, first_byte=first_byte)
-    tokens = tokens_of_answer(protocol, body)
-    relayed = Relayed(status, kind, body, ExchangeOutcome.OK, tokens, tokens is not None, first_byte=first_byte)
-    _weigh(relayed, protocol, is_stream=False)
-    return relayed
-
-
-def _weigh(relayed: Relayed, protocol: WireProtocol, *, is_stream: bool) -> None:
-    """Where a whole answer has no usage, or none for the text that it has, measure the text."""
-    if relayed.is_counted and relayed.tokens is not None and relayed.tokens.output > 0:
-        return
-    written = written_bytes(protocol, relayed.body, is_stream=is_stream)
-    if written or not relayed.is_counted:
-        relayed.tokens, relayed.is_counted, relayed.written = None, False, written
-        relayed.fault = relayed.fault or NO_USAGE
-
-
-async def relay_stream(
-    agent: RelayEnd, answer: Answer, protocol: WireProtocol, scrubber: Scrubber, *, hides_usage: bool
-) -> Relayed:
-    """Pass a stream on while it comes."""
-    headers = {**passed_headers(answer, scrubber), "cache-control": "no-cache"}
-    await agent.begin(answer.response.status, headers)
-    relayed = Relayed(answer.response.status, headers.get("content-type", EVENT_STREAM), response=agent.response)
-    meter = StreamMeter(protocol)
-    try:
-        await _pass_on(answer, agent, meter, StreamScrubber(scrubber), relayed, hides_usage)
-    except _BROKEN as error:
-        relayed.cut = True
-        relayed.fault = f"the provider's stream broke off ({type(error).__name__})"
-    except ValueError as error:
-        relayed.cut = True
-        relayed.fault = f"the provider's stream cannot be passed on: {error}"
-    if relayed.cut:
-        hang_up(agent.request)
-    relayed.body = b"".join(agent.kept)
-    _judge(relayed, meter, agent_left=agent.has_left)
-    if relayed.outcome is ExchangeOutcome.OK:
-        _weigh(relayed, protocol, is_stream=True)
-    return relayed
-
-
-async def _pass_on(
-    answer: Answer,
-    agent: RelayEnd,
-    meter: StreamMeter,
-    scrubber: StreamScrubber,
-    relayed: Relayed,
-    hides_usage: bool,
-) -> None:
-    splitter = SseSplitter()
-    async for chunk in answer.response.content.iter_any():
-        if relayed.first_byte is None:
-            relayed.first_byte = time.monotonic()
-        await _pass_piece(scrubber.feed(chunk), agent, meter, splitter, hides_usage)
-    await _pass_piece(scrubber.end(), agent, meter, splitter, hides_usage)
-    rest = splitter.rest
-    if rest.strip():  # a last event without the empty line after it
-        is_usage = [meter.feed(event) for event in splitter.feed(b"\n\n")]
-        if hides_usage and not any(is_usage):
-            await agent.send(rest)
-
-
-async def _pass_piece(
-    piece: bytes, agent: RelayEnd, meter: StreamMeter, splitter: SseSplitter, hides_usage: bool
-) -> None:
-    if hides_usage:
-        events = splitter.feed(piece)
-        await agent.send(b"".join([event.raw for event in events if not meter.feed(event)]))
-    else:
-        await agent.send(piece)
-        for event in splitter.feed(piece):
-            meter.feed(event)
-
-
-def _judge(relayed: Relayed, meter: StreamMeter, *, agent_left: bool) -> None:
-    """Outcome, tokens and fault of a stream that came to an end of some kind."""
-    relayed.tokens, relayed.is_counted = meter.tokens, meter.is_counted
-    if relayed.cut and meter.is_whole:
-        relayed.fault = ""  # everything that matters had come
-    elif not relayed.cut and not meter.is_whole:
-        relayed.fault = meter.problem or "the provider's stream ended without its last event"
-    relayed.fault = relayed.fault or meter.problem
-    if relayed.fault:
-        relayed.outcome = ExchangeOutcome.PARTIAL
-    elif agent_left:
-        relayed.fault = "the agent hung up; the answer was read to its end"
-
-
-async def _read(response: aiohttp.ClientResponse) -> bytes:
-    pieces, size = [], 0
-    async for chunk in response.content.iter_any():
-        pieces.append(chunk)
-        size += len(chunk)
-        if size > MAX_ANSWER:
-            raise ValueError(f"longer than {MAX_ANSWER} bytes")
-    return b"".join(pieces)
-
-
 VOLATILE_FIELDS: dict[WireProtocol, frozenset[str]] = {
     WireProtocol.OPENAI_CHAT: frozenset({"user", "prompt_cache_key", "safety_identifier", "metadata"}),
     WireProtocol.OPENAI_RESPONSES: frozenset(
@@ -416,7 +82,6 @@ VOLATILE_FIELDS: dict[WireProtocol, frozenset[str]] = {
     WireProtocol.GEMINI: frozenset({"labels"}),
 }
 """Fields of the top level that identify a session, by protocol; left out."""
-
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*"
 _DAY = r"(?:Mon|Tues?|Wed(?:nes)?|Thu(?:rs)?|Fri|Sat(?:ur)?|Sun)(?:day)?"
 VOLATILE_TEXT: tuple[tuple[str, str], ...] = (
@@ -444,13 +109,333 @@ VOLATILE_TEXT: tuple[tuple[str, str], ...] = (
     (r"\b(?=[0-9a-f]*\d)[0-9a-f]{12,}\b", "<hex>"),
 )
 """Regular expression -> its replacement, in this order."""
+MAX_DIFF_LINES = 2_000
+
+
+class NoAnswer(Exception):
+    """No answer could be had; the sentence is for the agent, and names no host."""
+
+    def __init__(self, sentence: str, *, retries: int, is_timeout: bool):
+        super().__init__(sentence)
+        self.retries = retries
+        self.is_timeout = is_timeout
+
+
+@dataclass(slots=True)
+class ProviderAnswer:
+    """The beginning of a provider's answer."""
+
+    response: aiohttp.ClientResponse
+    """Open; the caller releases it."""
+    error_body: bytes | None
+    """Of an answer with an error status; that of others is still to be read."""
+    retries: int
+
+
+class Upstream:
+    """The way to the provider."""
+
+    def __init__(self, settings: GatewaySettings, session: aiohttp.ClientSession, rng: random.Random):
+        self._settings = settings
+        self._session = session
+        self._rng = rng
+        self._timeout = aiohttp.ClientTimeout(
+            total=None, connect=None, sock_connect=CONNECT_S, sock_read=settings.idle_timeout_s
+        )
+
+    async def call(
+        self, url: str, headers: Mapping[str, str], body: bytes, proxy: str | None, has_left: Callable[[], bool]
+    ) -> ProviderAnswer:
+        """POST, again where that is allowed and the client still waits. Raises NoAnswer when none can be had."""
+        retries = 0
+        while True:
+            wait: float | None
+            try:
+                response = await self._session.post(
+                    url, data=body, headers=headers, timeout=self._timeout, allow_redirects=False, proxy=proxy
+                )
+            except aiohttp.SocketTimeoutError as error:
+                raise NoAnswer(
+                    f"the provider did not answer within {self._settings.idle_timeout_s:g} seconds",
+                    retries=retries,
+                    is_timeout=True,
+                ) from error
+            except (aiohttp.ClientError, OSError) as error:
+                wait = self._allowed(self._backoff(retries), retries)
+                logger.warning("no connection to the provider (%s), try %d", type(error).__name__, retries + 1)
+                if wait is None:
+                    raise NoAnswer(
+                        f"the provider cannot be reached ({type(error).__name__}, {retries + 1} tries)",
+                        retries=retries,
+                        is_timeout=False,
+                    ) from error
+            else:
+                if response.status < 300:
+                    return ProviderAnswer(response, None, retries)
+                error_body = await _read_error(response)
+                wait = self._wait_after(response, error_body, retries)
+                if wait is None:
+                    return ProviderAnswer(response, error_body, retries)
+                logger.warning("the provider said %d, try %d", response.status, retries + 1)
+                response.release()
+            await asyncio.sleep(wait)
+            if has_left():
+                raise NoAnswer("the agent gave up before an answer came", retries=retries, is_timeout=False)
+            retries += 1
+
+    def _wait_after(self, response: aiohttp.ClientResponse, body: bytes, retries: int) -> float | None:
+        """Seconds until the next try, or None if there is none."""
+        should_retry = response.headers.get("x-should-retry", "")  # their own clients obey it as well
+        if should_retry == "false" or (should_retry != "true" and response.status not in _RETRIED_STATUSES):
+            return None
+        if response.status == 429 and any(refusal in body for refusal in _FINAL_REFUSALS):
+            return None
+        requested_s = retry_after(response.headers, body, time.time())
+        return self._allowed(self._backoff(retries) if requested_s is None else requested_s, retries)
+
+    def _backoff(self, retries: int) -> float:
+        return FIRST_WAIT_S * 2.0**retries * (0.75 + 0.5 * self._rng.random())
+
+    def _allowed(self, wait: float, retries: int) -> float | None:
+        settings = self._settings
+        if retries >= settings.max_retries or wait > settings.max_retry_wait_s:
+            return None
+        if settings.deadline is not None and time.time() + wait >= settings.deadline:
+            return None
+        return wait
+
+
+def retry_after(headers: Mapping[str, str], body: bytes, now: float) -> float | None:
+    """Seconds that a provider asks to wait, from its headers or (Gemini) its error; None if it names none."""
+    try:
+        if "retry-after-ms" in headers:
+            return max(0.0, float(headers["retry-after-ms"]) / 1000)
+        if "retry-after" in headers:
+            return max(0.0, float(headers["retry-after"]))
+    except ValueError:
+        date = email.utils.parsedate_tz(headers.get("retry-after", ""))  # RFC 9110 allows a date instead of seconds
+        if date is not None:
+            return max(0.0, email.utils.mktime_tz(date) - now)
+    match = _RETRY_DELAY.search(body)
+    return float(match.group(1)) if match else None
+
+
+async def _read_error(response: aiohttp.ClientResponse) -> bytes:
+    """The body of an error, cut at a mebibyte; one of our own if it breaks off."""
+    body = b""
+    try:
+        async for chunk in response.content.iter_any():
+            body += chunk
+            if len(body) > MAX_ERROR_BODY:
+                break
+        return body[:MAX_ERROR_BODY]
+    except (aiohttp.ClientError, OSError):
+        return msgspec.json.encode({"error": {"message": "the provider's error broke off", "code": response.status}})
+
+
+@dataclass(slots=True)
+class RelayedAnswer:
+    """What the agent got."""
+
+    status: int
+    content_type: str
+    body: bytes = b""
+    outcome: ExchangeOutcome = ExchangeOutcome.OK
+    tokens: TokenCounts | None = None
+    """None: the provider reported none that can be used."""
+    is_counted: bool = False
+    fault: str = ""
+    cut: bool = False
+    first_byte: float | None = None
+    """When the provider's first byte came, on the monotonic clock."""
+    response: web.StreamResponse | None = None
+    written: int | None = None
+    """Bytes of text in a whole answer without usage, to estimate its tokens from; None: nothing is to be estimated."""
+    is_estimated: bool = False
+    """The tokens are our estimate."""
+
+
+class AgentConnection:
+    """The agent's end of a call; another connection can take over as long as nothing was heard on the first."""
+
+    def __init__(self, request: web.Request):
+        self.request = request
+        self.response: web.StreamResponse | None = None
+        """Of a stream that has begun."""
+        self.sent: list[bytes] = []
+        """All pieces of the stream so far, also those that a client which is gone did not get."""
+        self.was_heard = False
+        """Something of the answer was sent to an agent that was there."""
+        self.was_taken_over = False
+        self._size = 0
+        self._is_gone = False
+        # between two awaits of one write another connection may take over: it must get every byte once
+        self._turn = asyncio.Lock()
+
+    @property
+    def has_left(self) -> bool:
+        """The client is gone."""
+        return self._is_gone or self.request.transport is None
+
+    async def begin(self, status: int, headers: dict[str, str]) -> None:
+        """The head of a stream."""
+        async with self._turn:
+            self.response = web.StreamResponse(status=status, headers=headers)
+            await self._prepare(self.response)
+
+    async def send(self, data: bytes) -> None:
+        """Pass bytes of a stream on. Raises ValueError when there are too many."""
+        if not data:
+            return
+        async with self._turn:
+            self.sent.append(data)
+            self._size += len(data)
+            if self._size > MAX_ANSWER:
+                raise ValueError(f"the answer is longer than {MAX_ANSWER} bytes")
+            await self._write(data)
+
+    async def take_over(self, request: web.Request) -> None:
+        """The agent has asked again, on another connection, which gets the answer from its beginning."""
+        async with self._turn:
+            self.request, self._is_gone, self.was_taken_over = request, False, True
+            if self.response is not None:
+                self.response = web.StreamResponse(status=self.response.status, headers=self.response.headers)
+                await self._prepare(self.response)
+                await self._write(b"".join(self.sent))
+
+    async def _prepare(self, response: web.StreamResponse) -> None:
+        try:
+            await response.prepare(self.request)
+        except OSError:
+            self._is_gone = True  # noted as a fault of the call when it ends
+
+    async def _write(self, data: bytes) -> None:
+        if self.has_left or self.response is None or not data:
+            return
+        try:
+            await self.response.write(data)
+            self.was_heard = True
+        except OSError:
+            self._is_gone = True  # noted as a fault of the call when it ends
+
+
+def hang_up(request: web.Request) -> None:
+    """Close the agent's connection without the end of the answer."""
+    if request.transport is not None:
+        request.transport.close()
+
+
+def passed_headers(answer: ProviderAnswer, scrubber: Scrubber) -> dict[str, str]:
+    """The provider's headers that the agent gets."""
+    headers = answer.response.headers
+    return {name: scrubber.clean(headers[name].encode()).decode() for name in headers if _PASSED_ON.fullmatch(name)}
+
+
+async def relay_whole(
+    answer: ProviderAnswer, protocol: WireProtocol, scrubber: Scrubber, *, is_free: bool
+) -> RelayedAnswer:
+    """Read an answer that is not a stream; the caller sends it."""
+    status, content_type = answer.response.status, answer.response.headers.get("content-type", "application/json")
+    first_byte = time.monotonic()
+    if answer.error_body is not None:
+        body = scrubber.clean(answer.error_body)
+        fault = f"the provider answered {status}"
+        return RelayedAnswer(
+            status, content_type, body, ExchangeOutcome.FAILED, None, False, fault, first_byte=first_byte
+        )
+    try:
+        body = scrubber.clean(await _read_whole(answer.response))
+    except (*_BROKEN, ValueError) as error:
+        fault = f"the provider's answer broke off ({type(error).__name__})"
+        return RelayedAnswer(502, content_type, b"", ExchangeOutcome.PARTIAL, None, False, fault, first_byte=first_byte)
+    if is_free:
+        return RelayedAnswer(status, content_type, body, ExchangeOutcome.OK, TokenCounts(), True, first_byte=first_byte)
+    tokens = tokens_of_answer(protocol, body)
+    relayed = RelayedAnswer(
+        status, content_type, body, ExchangeOutcome.OK, tokens, tokens is not None, first_byte=first_byte
+    )
+    _measure_text(relayed, protocol, is_stream=False)
+    return relayed
+
+
+def _measure_text(relayed: RelayedAnswer, protocol: WireProtocol, *, is_stream: bool) -> None:
+    """Where a whole answer has no usage, or none for the text that it has, measure the text."""
+    if relayed.is_counted and relayed.tokens is not None and relayed.tokens.output > 0:
+        return
+    written = written_bytes(protocol, relayed.body, is_stream=is_stream)
+    if written or not relayed.is_counted:
+        relayed.tokens, relayed.is_counted, relayed.written = None, False, written
+        relayed.fault = relayed.fault or NO_USAGE
+
+
+async def relay_stream(
+    agent: AgentConnection, answer: ProviderAnswer, protocol: WireProtocol, scrubber: Scrubber, *, hides_usage: bool
+) -> RelayedAnswer:
+    """Pass a stream on while it comes. hides_usage: leave out the event that reports it, which we asked for."""
+    headers = {**passed_headers(answer, scrubber), "cache-control": "no-cache"}
+    await agent.begin(answer.response.status, headers)
+    relayed = RelayedAnswer(answer.response.status, headers.get("content-type", EVENT_STREAM), response=agent.response)
+    meter, splitter, stream_scrubber = StreamMeter(protocol), SseSplitter(), StreamScrubber(scrubber)
+
+    async def pass_on(piece: bytes) -> None:
+        if hides_usage:
+            events = splitter.feed(piece)
+            await agent.send(b"".join([event.raw for event in events if not meter.feed(event)]))
+        else:  # at once, before the event is whole
+            await agent.send(piece)
+            for event in splitter.feed(piece):
+                meter.feed(event)
+
+    try:
+        async for chunk in answer.response.content.iter_any():
+            if relayed.first_byte is None:
+                relayed.first_byte = time.monotonic()
+            await pass_on(stream_scrubber.feed(chunk))
+        await pass_on(stream_scrubber.end())
+        last_event = splitter.rest
+        if last_event.strip():  # a last event without the empty line after it
+            is_usage = [meter.feed(event) for event in splitter.feed(b"\n\n")]
+            if hides_usage and not any(is_usage):
+                await agent.send(last_event)
+    except _BROKEN as error:
+        relayed.cut = True
+        relayed.fault = f"the provider's stream broke off ({type(error).__name__})"
+    except ValueError as error:
+        relayed.cut = True
+        relayed.fault = f"the provider's stream cannot be passed on: {error}"
+    if relayed.cut:
+        hang_up(agent.request)  # the agent must notice that the stream is not whole
+    relayed.body = b"".join(agent.sent)
+    relayed.tokens, relayed.is_counted = meter.tokens, meter.is_counted
+    if relayed.cut and meter.is_whole:
+        relayed.fault = ""  # everything that matters had come
+    elif not relayed.cut and not meter.is_whole:
+        relayed.fault = meter.problem or "the provider's stream ended without its last event"
+    relayed.fault = relayed.fault or meter.problem
+    if relayed.fault:
+        relayed.outcome = ExchangeOutcome.PARTIAL
+        return relayed
+    if agent.has_left:
+        relayed.fault = "the agent hung up; the answer was read to its end"
+    _measure_text(relayed, protocol, is_stream=True)
+    return relayed
+
+
+async def _read_whole(response: aiohttp.ClientResponse) -> bytes:
+    pieces, size = [], 0
+    async for chunk in response.content.iter_any():
+        pieces.append(chunk)
+        size += len(chunk)
+        if size > MAX_ANSWER:
+            raise ValueError(f"longer than {MAX_ANSWER} bytes")
+    return b"".join(pieces)
 
 
 class Masker:
     """Lays requests out as text that two runs of one agent have in common."""
 
     def __init__(self, volatile: Iterable[str] = ()):
-        """volatile: further regular expressions. Raises ConfigError for one that is none."""
+        """volatile: further regular expressions. Raises ConfigError for one that does not compile."""
         self._patterns = []
         for pattern in volatile:
             try:
@@ -464,9 +449,9 @@ class Masker:
         try:
             value = read_object(body)
         except BadRequest:
-            return self.masked(body.decode("utf-8", "replace"))  # a request that no gateway would have passed on
-        kept = {name: inner for name, inner in value.items() if name not in VOLATILE_FIELDS[protocol]}
-        return self.masked(_laid_out(kept))
+            return self.masked(body.decode("utf-8", "replace"))  # a gateway would not have passed it on
+        fields = {name: inner for name, inner in value.items() if name not in VOLATILE_FIELDS[protocol]}
+        return self.masked(_format_json(fields))
 
     def masked(self, text: str) -> str:
         """The text with everything volatile replaced."""
@@ -475,13 +460,10 @@ class Masker:
         return text
 
 
-def _laid_out(value: JsonValue) -> str:
+def _format_json(value: JsonValue) -> str:
     """JSON for reading: indented, keys sorted, and the lines of a text on lines of their own."""
     text = json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False)
     return re.sub(r"(?<!\\)((?:\\\\)*)\\n", r"\1\n", text)
-
-
-MAX_DIFF_LINES = 2_000
 
 
 class RequestDifference(msgspec.Struct, frozen=True):
@@ -510,7 +492,7 @@ class ReplayedAnswer:
 
 
 @dataclass(slots=True)
-class _Recorded:
+class _RecordedAnswer:
     exchange: Exchange
     digest: str
     is_served: bool = False
@@ -524,7 +506,7 @@ class ReplayPlayer:
         self._settings = settings
         self._masker = Masker(settings.volatile)
         self._recorded = [
-            _Recorded(exchange, digest_of(self._text_of(exchange)))
+            _RecordedAnswer(exchange, digest_of(self._text_of(exchange)))
             for exchange in read_exchanges(settings.source)
             if exchange.status is not None
         ]
@@ -532,27 +514,31 @@ class ReplayPlayer:
             raise RecordingError(f"{settings.source}: contains no recorded answer; pass the llm/ folder of a trial")
 
     def mark_served(self, number: int) -> None:
-        """An answer that an earlier process of this trial served."""
-        for one in self._recorded:
-            one.is_served = one.is_served or one.exchange.id == number
+        """Leave out an answer that an earlier process of this trial served."""
+        for recorded in self._recorded:
+            recorded.is_served = recorded.is_served or recorded.exchange.id == number
 
-    def play(self, number: int, route: WireRoute, asked: Prepared, body: bytes) -> ReplayedAnswer:
+    def play(self, number: int, route: WireRoute, prepared: PreparedRequest, body: bytes) -> ReplayedAnswer:
         """What a request gets. number: its exchange in this trial; body: as the agent sent it."""
         text = self._masker.text(route.protocol, body)
         digest = digest_of(text)
-        kind = (route.protocol, route.kind.value, asked.stream)
-        unserved = [one for one in self._recorded if not one.is_served]
-        waiting = [one for one in unserved if (one.exchange.protocol, one.exchange.kind, one.exchange.stream) == kind]
-        same = next((one for one in waiting if one.digest == digest), None)
+        form = (route.protocol, route.kind.value, prepared.stream)
+        unserved = [recorded for recorded in self._recorded if not recorded.is_served]
+        candidates = [
+            recorded
+            for recorded in unserved
+            if (recorded.exchange.protocol, recorded.exchange.kind, recorded.exchange.stream) == form
+        ]
+        same = next((recorded for recorded in candidates if recorded.digest == digest), None)
         if same is not None:
             return self._serve(same)
-        if not waiting:
+        if not candidates:
             sentence = "the recording holds no further answer for this request"
             return ReplayedAnswer(
                 None, sentence=sentence, difference=RequestDifference(time.time(), number, None, False, text[:2000])
             )
-        alike = (one for one in waiting if one.exchange.asked_model == asked.asked_model)
-        expected = next(alike, waiting[0])
+        alike = (recorded for recorded in candidates if recorded.exchange.asked_model == prepared.asked_model)
+        expected = next(alike, candidates[0])
         diff = self._diff(expected.exchange, text)
         difference = RequestDifference(time.time(), number, expected.exchange.id, not self._settings.strict, diff)
         if self._settings.strict:
@@ -561,7 +547,7 @@ class ReplayPlayer:
         served = self._serve(expected)
         return ReplayedAnswer(served.exchange, served.body, difference=difference)
 
-    def _serve(self, recorded: _Recorded) -> ReplayedAnswer:
+    def _serve(self, recorded: _RecordedAnswer) -> ReplayedAnswer:
         recorded.is_served = True
         path = recorded.exchange.response
         if path is None:
@@ -581,7 +567,7 @@ class ReplayPlayer:
         lines = list(
             difflib.unified_diff(recorded, text.splitlines(), f"recorded exchange {expected.id}", "this run", n=3)
         )
-        kept = lines[:MAX_DIFF_LINES] + (
+        shown_lines = lines[:MAX_DIFF_LINES] + (
             [f"... {len(lines) - MAX_DIFF_LINES} more lines"] * (len(lines) > MAX_DIFF_LINES)
         )
-        return "\n".join(line.rstrip("\n") for line in kept)
+        return "\n".join(line.rstrip("\n") for line in shown_lines)

@@ -36,9 +36,9 @@ from pydantic import SecretStr
 
 from agent2.arena.gateway.answers import (
     EVENT_STREAM,
+    AgentConnection,
     NoAnswer,
-    Relayed,
-    RelayEnd,
+    RelayedAnswer,
     ReplayedAnswer,
     ReplayPlayer,
     Upstream,
@@ -49,28 +49,28 @@ from agent2.arena.gateway.answers import (
 )
 from agent2.arena.gateway.protocols import (
     ApiProblem,
-    Kind,
+    RequestKind,
     WireRoute,
     error_body,
     find_route,
-    given_key,
     guess_protocol,
     models_body,
+    request_key,
     status_of,
     upstream_headers,
     upstream_url,
 )
 from agent2.arena.gateway.recording import (
-    Begin,
-    End,
+    CallEnded,
+    CallLost,
+    CallStarted,
     ExchangeOutcome,
     ExchangeRecorder,
-    Lost,
     RecordingError,
     Scrubber,
     ScrubbingFormatter,
 )
-from agent2.arena.gateway.requests import BadRequest, BodyRoom, Declined, Prepared, prepare, storable
+from agent2.arena.gateway.requests import BadRequest, BodyMemory, PreparedRequest, RequestDeclined, prepare, storable
 from agent2.arena.gateway.settings import GatewaySettings, PriceTable, TokenCounts, WireProtocol, load_prices
 from agent2.config import StrictModel
 from agent2.errors import Agent2Error
@@ -86,6 +86,17 @@ MARGIN = 1.5
 """Over the most tokens a byte that a call of this trial had."""
 SMALL = 2_000
 """Bytes below which a request says nothing about tokens a byte."""
+MAX_REFUSALS = 200
+"""Refused calls that are recorded; an agent that never stops asking must not fill the disk."""
+UNREAD_S = 120.0
+"""How long an answer is kept for an agent that gave up waiting for it."""
+MAX_UNREAD = 64 * 2**20
+"""Bytes of such answers."""
+HEALTH = frozenset({"/", "/health"})
+GRACE_S = 2.0
+"""For the calls under way when the gateway is stopped."""
+KEEP_ALIVE_S = 600.0
+"""Longest silence between two requests on one connection of the agent."""
 
 
 def tokens_in(n_bytes: int) -> int:
@@ -120,15 +131,15 @@ class Ledger:
     def estimate(self, model: str, n_bytes: int, output_tokens: int) -> Charge:
         """What a request may need.
 
-        Input: half a token a byte for the first call; later ones take the most tokens a byte seen so far, and half
-        as much again. Never more than a token a byte, because no tokenizer makes more.
+        Input: half a token a byte for the first call; later ones take the most tokens a byte seen so far plus 50%.
+        Never more than a token a byte, because no tokenizer makes more.
         """
         ratio = FIRST_RATIO if self._tokens_per_byte is None else min(1.0, self._tokens_per_byte * MARGIN)
         tokens = TokenCounts(input=math.ceil(n_bytes * ratio), output=output_tokens)
         return Charge(tokens, self._prices.cost(model, tokens))
 
     def learn(self, n_bytes: int, input_tokens: int) -> None:
-        """Take note of how many tokens a request had."""
+        """Update the estimate of tokens a byte from what a request had."""
         if n_bytes >= SMALL and input_tokens > 0:
             self._tokens_per_byte = max(self._tokens_per_byte or 0.0, input_tokens / n_bytes)
 
@@ -137,9 +148,9 @@ class Ledger:
 
         alone: leave out what is reserved for other calls, which may need less in the end.
         """
-        others = [] if alone else list(self._open.values())
-        tokens = self._spent_tokens + sum(other.tokens.total for other in others)
-        dollars = self._spent_dollars + sum(other.dollars or 0.0 for other in others)
+        reservations = [] if alone else list(self._open.values())
+        tokens = self._spent_tokens + sum(reserved.tokens.total for reserved in reservations)
+        dollars = self._spent_dollars + sum(reserved.dollars or 0.0 for reserved in reservations)
         if self._max_tokens is not None and tokens + charge.tokens.total > self._max_tokens:
             return (
                 f"the trial's LLM budget of {self._max_tokens} tokens is spent: {tokens} are used, "
@@ -169,21 +180,18 @@ class Ledger:
         self._spent_dollars += charge.dollars or 0.0
 
 
-MAX_REFUSALS = 200
-"""Refused calls that are recorded; an agent that never stops asking must not fill the disk."""
-
-
 @dataclass(slots=True)
 class LedgerCall:
     """One call of the agent."""
 
     id: int
     route: WireRoute
-    asked: Prepared
+    prepared: PreparedRequest
     body: bytes
     """As the agent sent it."""
     path: str
     t: float = field(default_factory=time.time)
+    """Unix seconds."""
     began: float = field(default_factory=time.monotonic)
     """On the monotonic clock."""
     reserved: Charge = NOTHING
@@ -203,38 +211,37 @@ class CallLedger:
     """Budget and record of one trial."""
 
     def __init__(self, settings: GatewaySettings, recorder: ExchangeRecorder, prices: PriceTable):
-        """Go on from what earlier processes of the trial spent."""
+        """Resume from what earlier processes of the trial spent."""
         self._settings = settings
         self._recorder = recorder
         self._prices = prices
         self._ledger = Ledger(settings.max_tokens, settings.max_dollars, prices)
         self._settled = asyncio.Condition()
         self._n_refused = 0
-        begins = {line.id: line for line in recorder.lines if isinstance(line, Begin)}
+        started = {line.id: line for line in recorder.lines if isinstance(line, CallStarted)}
         for line in recorder.lines:
-            if isinstance(line, End):
+            if isinstance(line, CallEnded):
                 self._ledger.add(Charge(line.charged, line.charged_dollars))
                 if line.counted:
-                    self._ledger.learn(begins[line.id].request_bytes, line.tokens.input)
-            elif isinstance(line, Lost):
-                lost = begins[line.id]
-                self._ledger.add(Charge(lost.reserved, lost.reserved_dollars))
+                    self._ledger.learn(started[line.id].request_bytes, line.tokens.input)
+            elif isinstance(line, CallLost):
+                lost_call = started[line.id]
+                self._ledger.add(Charge(lost_call.reserved, lost_call.reserved_dollars))
 
     @property
     def is_full(self) -> bool:
-        """The trial has made as many calls as one may."""
+        """The trial has made as many calls as it may."""
         return self._recorder.last_id >= self._settings.max_calls
 
-    def new_call(self, route: WireRoute, asked: Prepared, body: bytes, path: str) -> LedgerCall:
+    def new_call(self, route: WireRoute, prepared: PreparedRequest, body: bytes, path: str) -> LedgerCall:
         """A call with the next number; nothing is recorded yet."""
-        return LedgerCall(self._recorder.next_id(), route, asked, body, path)
+        return LedgerCall(self._recorder.next_id(), route, prepared, body, path)
 
     async def open(self, call: LedgerCall, has_left: Callable[[], bool]) -> Refusal | None:
-        """Reserve and record; or why not. Waits while only other calls' reservations are in the way.
+        """Reserve and record; or the reason why not. Waits while only other calls' reservations are in the way.
 
-        has_left: whether the agent has given up waiting.
-
-        Raises RecordingError, with nothing reserved, if the record cannot be written.
+        has_left: whether the agent has given up waiting. Raises RecordingError, with nothing reserved, if the record
+        cannot be written.
         """
         async with self._settled:
             while True:
@@ -242,23 +249,25 @@ class CallLedger:
                 deadline = self._settings.deadline
                 if deadline is not None and time.time() >= deadline:
                     return Refusal(ApiProblem.DEADLINE, "the trial's time is over; no further LLM call is made")
-                never = self._ledger.refusal(charge, alone=True)
-                if never is not None:
-                    return Refusal(ApiProblem.BUDGET, never)
+                sentence = self._ledger.refusal(charge, alone=True)
+                if sentence is not None:  # waiting for other calls to end would not help
+                    return Refusal(ApiProblem.BUDGET, sentence)
                 if self._ledger.refusal(charge, alone=False) is None:
                     break
                 await self._settled.wait()
                 if has_left():
                     return Refusal(ApiProblem.NO_PROVIDER, "the agent gave up before the call could be made")
+            # nothing is awaited since the check above, so that two calls cannot reserve the same tokens; recorded
+            # first, so that no call is made that a killed gateway would forget
             call.reserved = charge
-            self._begin(call)
+            self._record_start(call)
             self._ledger.reserve(call.id, charge)
         return None
 
-    async def close(self, call: LedgerCall, relayed: Relayed) -> None:
+    async def close(self, call: LedgerCall, relayed: RelayedAnswer) -> None:
         """Charge what the call cost, and record its end."""
         tokens = relayed.tokens or TokenCounts()
-        is_free = relayed.outcome is ExchangeOutcome.FAILED or call.route.kind is Kind.COUNT
+        is_free = relayed.outcome is ExchangeOutcome.FAILED or call.route.kind is RequestKind.COUNT
         dollars: float | None = 0.0 if is_free else None
         charge = Charge(tokens, dollars)
         if relayed.is_counted and not is_free:
@@ -272,53 +281,53 @@ class CallLedger:
         elif not relayed.is_counted and not is_free:
             charge = call.reserved  # the usage is unknown: the budget must not count it as nothing
         self._ledger.settle(call.id, charge)
-        self._end(call, relayed, charge, dollars)
+        self._record_end(call, relayed, charge, dollars)
         async with self._settled:
             self._settled.notify_all()
 
-    def note_refused(self, call: LedgerCall, relayed: Relayed) -> None:
+    def note_refused(self, call: LedgerCall, relayed: RelayedAnswer) -> None:
         """Record a call that was not made."""
         self._n_refused += 1
         if self._n_refused <= MAX_REFUSALS:
             relayed.outcome = ExchangeOutcome.REFUSED
             call.reserved = NOTHING
-            self._begin(call)
-            self._end(call, relayed, NOTHING, 0.0)
+            self._record_start(call)
+            self._record_end(call, relayed, NOTHING, 0.0)
         else:
             self._recorder.decline(call.path, relayed.status, relayed.fault)
 
-    def note_replayed(self, call: LedgerCall, relayed: Relayed, dollars: float | None) -> None:
+    def note_replayed(self, call: LedgerCall, relayed: RelayedAnswer, dollars: float | None) -> None:
         """Record a call that was answered from a recording: with the recorded counts, and outside the budget."""
-        self._begin(call)
-        self._end(call, relayed, NOTHING, dollars)
+        self._record_start(call)
+        self._record_end(call, relayed, NOTHING, dollars)
 
     def _estimate(self, call: LedgerCall) -> Charge:
-        if call.route.kind is Kind.COUNT:
+        if call.route.kind is RequestKind.COUNT:
             return NOTHING
-        output = call.asked.output_tokens or self._settings.unlisted_output_tokens * call.asked.alternatives
+        output = call.prepared.output_tokens or self._settings.unlisted_output_tokens * call.prepared.alternatives
         return self._ledger.estimate(self._settings.model, len(call.body), output)
 
-    def _begin(self, call: LedgerCall) -> None:
-        line = Begin(
+    def _record_start(self, call: LedgerCall) -> None:
+        line = CallStarted(
             id=call.id,
             t=call.t,
             protocol=call.route.protocol,
             kind=call.route.kind.value,
             path=call.path,
-            asked_model=call.asked.asked_model,
+            asked_model=call.prepared.asked_model,
             model=self._settings.model,
-            stream=call.asked.stream,
+            stream=call.prepared.stream,
             request_bytes=len(call.body),
             reserved=call.reserved.tokens,
             reserved_dollars=call.reserved.dollars,
             replay_of=call.replay_of,
         )
         self._recorder.append(line)
-        self._recorder.keep_request(call.id, call.body)
+        self._recorder.write_request(call.id, call.body)
 
-    def _end(self, call: LedgerCall, relayed: Relayed, charge: Charge, dollars: float | None) -> None:
-        first = relayed.first_byte
-        line = End(
+    def _record_end(self, call: LedgerCall, relayed: RelayedAnswer, charge: Charge, dollars: float | None) -> None:
+        first_byte = relayed.first_byte
+        line = CallEnded(
             id=call.id,
             t=time.time(),
             outcome=relayed.outcome.value,
@@ -330,7 +339,7 @@ class CallLedger:
             charged=charge.tokens,
             charged_dollars=charge.dollars,
             latency_s=round(time.monotonic() - call.began, 6),
-            first_byte_s=None if first is None else round(first - call.began, 6),
+            first_byte_s=None if first_byte is None else round(first_byte - call.began, 6),
             retries=call.retries,
             fault=relayed.fault,
             content_type=relayed.content_type,
@@ -340,29 +349,22 @@ class CallLedger:
         self._recorder.end(line, relayed.body)
 
 
-UNREAD_S = 120.0
-"""So long an answer is kept for an agent that gave up waiting for it."""
-MAX_UNREAD = 64 * 2**20
-"""Bytes of such answers."""
-HEALTH = frozenset({"/", "/health"})
-
-
 @dataclass(slots=True)
-class _Pending:
+class _PendingCall:
     """A call under way."""
 
     url: str
     headers: dict[str, str]
-    agent: RelayEnd
-    answer: asyncio.Future[Relayed] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    agent: AgentConnection
+    answer: asyncio.Future[RelayedAnswer] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
 @dataclass(frozen=True, slots=True)
-class _Unread:
+class _UnreadAnswer:
     """An answer whose client was gone."""
 
     since: float
-    relayed: Relayed
+    relayed: RelayedAnswer
 
 
 class Proxy:
@@ -383,13 +385,13 @@ class Proxy:
         self._upstream = upstream
         self._scrubber = scrubber
         self._player = player
-        self._room = BodyRoom()
-        self._pending: dict[str, list[_Pending]] = {}
-        self._unread: OrderedDict[str, _Unread] = OrderedDict()
+        self._body_memory = BodyMemory()
+        self._pending: dict[str, list[_PendingCall]] = {}
+        self._unread: OrderedDict[str, _UnreadAnswer] = OrderedDict()
         self._endpoints = {endpoint.protocol: endpoint for endpoint in settings.endpoints}
         self._proxies = {endpoint.protocol: _proxy_of(endpoint.base_url) for endpoint in settings.endpoints}
         for line in recorder.lines:
-            if player is not None and isinstance(line, Begin) and line.replay_of is not None:
+            if player is not None and isinstance(line, CallStarted) and line.replay_of is not None:
                 player.mark_served(line.replay_of)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
@@ -399,103 +401,103 @@ class Proxy:
         route = find_route(request.method, request.path, request.headers)
         protocol = route.protocol if route else guess_protocol(request.path, request.headers)
         try:
-            return await self._serve_or_decline(request, route, protocol)
+            try:
+                return await self._serve(request, route)
+            except RequestDeclined as declined:
+                status = status_of(declined.problem, protocol)
+                self._recorder.decline(storable(request.path), status, storable(str(declined)))
+                return _response(_gateway_error(declined.problem, protocol, storable(str(declined))))
         except RecordingError:
             logger.exception("a call could not be recorded, and was not made")
-            return _response(_own(ApiProblem.NO_RECORD, protocol, "the gateway cannot record this call"))
-
-    async def _serve_or_decline(
-        self, request: web.Request, route: WireRoute | None, protocol: WireProtocol
-    ) -> web.StreamResponse:
-        try:
-            return await self._serve(request, route)
-        except Declined as declined:
-            status = status_of(declined.problem, protocol)
-            self._recorder.decline(storable(request.path), status, storable(str(declined)))
-            return _response(_own(declined.problem, protocol, storable(str(declined))))
+            return _response(_gateway_error(ApiProblem.NO_RECORD, protocol, "the gateway cannot record this call"))
 
     async def _serve(self, request: web.Request, route: WireRoute | None) -> web.StreamResponse:
         if route is None:
-            raise Declined(ApiProblem.UNKNOWN_PATH, f"{request.method} {request.path} is not served by the LLM gateway")
-        key = given_key(request.headers, request.query)
+            raise RequestDeclined(
+                ApiProblem.UNKNOWN_PATH, f"{request.method} {request.path} is not served by the LLM gateway"
+            )
+        key = request_key(request.headers, request.query)
         if not hmac.compare_digest(key.encode("utf-8", "replace"), self._settings.dummy_key.encode()):
-            raise Declined(ApiProblem.WRONG_KEY, "this is not the key that the trial gave you")
-        if route.kind is Kind.MODELS:
+            raise RequestDeclined(ApiProblem.WRONG_KEY, "this is not the key that the trial gave you")
+        if route.kind is RequestKind.MODELS:
             is_one = request.path.count("/") > 2
             return web.json_response(models_body(route.protocol, self._settings.model, is_one))
         if self._ledger.is_full:
-            raise Declined(
+            raise RequestDeclined(
                 ApiProblem.BUDGET, f"the trial has made {self._settings.max_calls} LLM calls; no more are made"
             )
-        async with self._room.body(request, self._settings.max_request_mib) as body:
+        async with self._body_memory.body(request, self._settings.max_request_mib) as body:
             return await self._serve_body(request, route, body)
 
     async def _serve_body(self, request: web.Request, route: WireRoute, body: bytes) -> web.StreamResponse:
         try:
-            asked = prepare(body, route, self._settings.model)
+            prepared = prepare(body, route, self._settings.model)
         except BadRequest as error:
-            raise Declined(ApiProblem.BAD_REQUEST, str(error)) from error
+            raise RequestDeclined(ApiProblem.BAD_REQUEST, str(error)) from error
         if self._player is None and route.protocol not in self._endpoints:
-            known = ", ".join(self._endpoints)
-            raise Declined(ApiProblem.NO_ENDPOINT, f"the trial's driver does not speak {route.protocol} (but {known})")
+            spoken = ", ".join(self._endpoints)
+            raise RequestDeclined(
+                ApiProblem.NO_ENDPOINT, f"the trial's driver does not speak {route.protocol} (but {spoken})"
+            )
         if self._player is not None:
-            call = self._ledger.new_call(route, asked, body, storable(request.path))
+            call = self._ledger.new_call(route, prepared, body, storable(request.path))
             return await self._replay(request, call, self._player)
         endpoint = self._endpoints[route.protocol]
         url = upstream_url(endpoint, route, self._settings.model, request.query)
         headers = upstream_headers(endpoint, request.headers)
-        key = digest_of([url, headers, asked.body.decode()])
-        repeated = await self._repeated(request, key)
+        key = digest_of([url, headers, prepared.body.decode()])
+        repeated = await self._answer_repeat(request, key)
         if repeated is not None:
             return repeated
-        call = self._ledger.new_call(route, asked, body, storable(request.path))
-        return await self._make(call, _Pending(url, headers, RelayEnd(request)), key)
+        call = self._ledger.new_call(route, prepared, body, storable(request.path))
+        return await self._make_call(call, _PendingCall(url, headers, AgentConnection(request)), key)
 
-    async def _make(self, call: LedgerCall, pending: _Pending, key: str) -> web.StreamResponse:
+    async def _make_call(self, call: LedgerCall, pending: _PendingCall, key: str) -> web.StreamResponse:
         """Reserve, ask the provider, pass its answer on."""
         self._pending.setdefault(key, []).append(pending)
         try:
             relayed = await self._open_and_ask(call, pending)
             pending.answer.set_result(relayed)
         finally:
-            pending.answer.cancel()
+            pending.answer.cancel()  # of no effect once it has a result; else it releases a repeat that waits for it
             self._pending[key].remove(pending)
             if not self._pending[key]:
                 del self._pending[key]
         if pending.agent.has_left and not pending.agent.was_heard and relayed.outcome is ExchangeOutcome.OK:
-            self._keep_unread(key, relayed)
+            # kept for an agent that gave up waiting and may ask again; the oldest go when they take too much memory
+            self._unread[key] = _UnreadAnswer(time.monotonic(), relayed)
+            while self._unread and sum(len(unread.relayed.body) for unread in self._unread.values()) > MAX_UNREAD:
+                self._unread.popitem(last=False)
         return _response(relayed)
 
-    async def _repeated(self, request: web.Request, key: str) -> web.StreamResponse | None:
+    async def _answer_repeat(self, request: web.Request, key: str) -> web.StreamResponse | None:
         """The answer to a request that was made before by an agent which gave up waiting; None: it is a new one."""
         unread = self._unread.pop(key, None)
         if unread is not None and time.monotonic() - unread.since <= UNREAD_S:
-            return _again(unread.relayed)
+            return _repeat_answer(unread.relayed)
         for pending in self._pending.get(key, []):
             if pending.agent.has_left and not pending.agent.was_heard:
                 await pending.agent.take_over(request)
                 try:
+                    # shielded: if this client leaves too, the call itself must still get its result
                     relayed = await asyncio.shield(pending.answer)
                 except asyncio.CancelledError:
-                    raise Declined(ApiProblem.NO_PROVIDER, "the call that this request repeats broke down") from None
+                    raise RequestDeclined(
+                        ApiProblem.NO_PROVIDER, "the call that this request repeats broke down"
+                    ) from None
                 stream = pending.agent.response
-                return stream if stream is not None and pending.agent.request is request else _again(relayed)
+                return stream if stream is not None and pending.agent.request is request else _repeat_answer(relayed)
         return None
 
-    def _keep_unread(self, key: str, relayed: Relayed) -> None:
-        """For an agent that gave up waiting and may ask again; the oldest go when they take too much memory."""
-        self._unread[key] = _Unread(time.monotonic(), relayed)
-        while self._unread and sum(len(one.relayed.body) for one in self._unread.values()) > MAX_UNREAD:
-            self._unread.popitem(last=False)
-
-    async def _open_and_ask(self, call: LedgerCall, pending: _Pending) -> Relayed:
+    async def _open_and_ask(self, call: LedgerCall, pending: _PendingCall) -> RelayedAnswer:
         agent = pending.agent
         refusal = await self._ledger.open(call, lambda: agent.has_left)
         if refusal is not None:
-            relayed = _own(refusal.problem, call.route.protocol, refusal.sentence)
+            relayed = _gateway_error(refusal.problem, call.route.protocol, refusal.sentence)
             self._ledger.note_refused(call, relayed)
             return relayed
-        relayed = Relayed(
+        # what is recorded if the task is cancelled below: the reservation is charged, as the usage is unknown
+        relayed = RelayedAnswer(
             0, "", outcome=ExchangeOutcome.PARTIAL, fault="the gateway was stopped in the middle of the call"
         )
         try:
@@ -508,50 +510,53 @@ class Proxy:
             await self._ledger.close(call, relayed)
         return relayed
 
-    async def _ask(self, call: LedgerCall, pending: _Pending) -> Relayed:
+    async def _ask(self, call: LedgerCall, pending: _PendingCall) -> RelayedAnswer:
         protocol, agent = call.route.protocol, pending.agent
         proxy = self._proxies[protocol]
         try:
             answer = await self._upstream.call(
-                pending.url, pending.headers, call.asked.body, proxy, lambda: agent.has_left
+                pending.url, pending.headers, call.prepared.body, proxy, lambda: agent.has_left
             )
         except NoAnswer as error:
             call.retries = error.retries
-            return _own(ApiProblem.PROVIDER_SLOW if error.is_timeout else ApiProblem.NO_PROVIDER, protocol, str(error))
+            return _gateway_error(
+                ApiProblem.PROVIDER_SLOW if error.is_timeout else ApiProblem.NO_PROVIDER, protocol, str(error)
+            )
         call.retries = answer.retries
         try:
             if 300 <= answer.response.status < 400:
                 sentence = "the provider redirects, which is not followed; fix its base URL"
-                return _own(ApiProblem.NO_PROVIDER, protocol, sentence)
-            kind = answer.response.headers.get("content-type", "")
-            if answer.error_body is None and kind.startswith(EVENT_STREAM):
-                hides_usage = call.asked.hides_usage
+                return _gateway_error(ApiProblem.NO_PROVIDER, protocol, sentence)
+            content_type = answer.response.headers.get("content-type", "")
+            if answer.error_body is None and content_type.startswith(EVENT_STREAM):
+                hides_usage = call.prepared.hides_usage
                 return await relay_stream(agent, answer, protocol, self._scrubber, hides_usage=hides_usage)
-            is_free = call.route.kind is Kind.COUNT
+            is_free = call.route.kind is RequestKind.COUNT
             relayed = await relay_whole(answer, protocol, self._scrubber, is_free=is_free)
             if relayed.outcome is ExchangeOutcome.PARTIAL:
-                relayed.body = _own(ApiProblem.NO_PROVIDER, protocol, relayed.fault).body
-            sent = passed_headers(answer, self._scrubber)
-            relayed.response = web.Response(status=relayed.status, body=relayed.body, headers=sent)
+                relayed.body = _gateway_error(ApiProblem.NO_PROVIDER, protocol, relayed.fault).body
+            headers = passed_headers(answer, self._scrubber)
+            relayed.response = web.Response(status=relayed.status, body=relayed.body, headers=headers)
             return relayed
         finally:
             answer.response.release()
 
     async def _replay(self, request: web.Request, call: LedgerCall, player: ReplayPlayer) -> web.StreamResponse:
         """Serve a recorded answer."""
-        played = player.play(call.id, call.route, call.asked, call.body)
-        if played.difference is not None:
-            self._recorder.difference(played.difference)
-        recorded = played.exchange
+        replayed = player.play(call.id, call.route, call.prepared, call.body)
+        if replayed.difference is not None:
+            self._recorder.add_difference(replayed.difference)
+        recorded = replayed.exchange
         if recorded is None:
-            relayed = _own(ApiProblem.REPLAY, call.route.protocol, played.sentence)
+            relayed = _gateway_error(ApiProblem.REPLAY, call.route.protocol, replayed.sentence)
             self._ledger.note_replayed(call, relayed, 0.0)
             return _response(relayed)
         call.replay_of = recorded.id
-        relayed = _recorded_answer(played)
+        relayed = _recorded_answer(replayed)
         self._ledger.note_replayed(call, relayed, recorded.dollars)
         if not relayed.cut:
             return _response(relayed)
+        # broken off as the provider's was: aiohttp would end a whole response properly
         response = web.StreamResponse(status=relayed.status, headers={"content-type": relayed.content_type})
         await response.prepare(request)
         await response.write(relayed.body)
@@ -559,23 +564,23 @@ class Proxy:
         return response
 
 
-def _again(relayed: Relayed) -> web.StreamResponse:
+def _repeat_answer(relayed: RelayedAnswer) -> web.StreamResponse:
     """An answer for another connection than the one that it was made for."""
-    made = relayed.response
-    headers = {**made.headers} if made is not None else {"content-type": relayed.content_type}
+    original = relayed.response
+    headers = {**original.headers} if original is not None else {"content-type": relayed.content_type}
     headers.pop("Content-Length", None)
     headers.pop("Transfer-Encoding", None)
     return web.Response(status=relayed.status, body=relayed.body, headers=headers)
 
 
-def _recorded_answer(played: ReplayedAnswer) -> Relayed:
-    recorded = played.exchange
+def _recorded_answer(replayed: ReplayedAnswer) -> RelayedAnswer:
+    recorded = replayed.exchange
     if recorded is None or recorded.status is None:
         raise RecordingError("a recorded answer has no status; the recording is damaged")
-    return Relayed(
+    return RelayedAnswer(
         recorded.status,
         recorded.content_type or "application/json",
-        played.body,
+        replayed.body,
         recorded.outcome,
         recorded.tokens,
         recorded.counted,
@@ -585,13 +590,13 @@ def _recorded_answer(played: ReplayedAnswer) -> Relayed:
     )
 
 
-def _own(problem: ApiProblem, protocol: WireProtocol, sentence: str) -> Relayed:
+def _gateway_error(problem: ApiProblem, protocol: WireProtocol, sentence: str) -> RelayedAnswer:
     """An error of the gateway in place of a provider's answer."""
     body = msgspec.json.encode(error_body(problem, protocol, sentence))
-    return Relayed(status_of(problem, protocol), "application/json", body, ExchangeOutcome.FAILED, fault=sentence)
+    return RelayedAnswer(status_of(problem, protocol), "application/json", body, ExchangeOutcome.FAILED, fault=sentence)
 
 
-def _response(relayed: Relayed) -> web.StreamResponse:
+def _response(relayed: RelayedAnswer) -> web.StreamResponse:
     if relayed.response is not None:
         return relayed.response
     return web.Response(status=relayed.status, body=relayed.body, headers={"content-type": relayed.content_type})
@@ -603,11 +608,6 @@ def _proxy_of(url: str) -> str | None:
     host = parts.hostname or ""
     is_local = host in {"localhost", "::1"} or host.startswith("127.")
     return None if is_local or proxy_bypass(host) else getproxies().get(parts.scheme)
-
-
-GRACE_S = 2.0
-"""For the calls under way when the gateway is stopped."""
-KEEP_ALIVE_S = 600.0
 
 
 class GatewayLaunch(StrictModel):

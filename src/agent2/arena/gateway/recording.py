@@ -35,9 +35,20 @@ import zstandard
 from agent2.arena.gateway.settings import TokenCounts, WireProtocol
 from agent2.errors import Agent2Error, Fault
 
+logger = logging.getLogger(__name__)
+
 REDACTED = b"[redacted]"
 MIN_LENGTH = 6
 """Shorter secrets would be found everywhere."""
+EXCHANGES = "exchanges.jsonl"
+BODIES = "bodies"
+DIFFERENCES = "differences.jsonl"
+LEVEL = 3
+"""Of zstd, for bodies."""
+SYNC_S = 1.0
+"""Between two fsyncs of the record."""
+MAX_BODY = 256 * 2**20
+"""Bytes of a recorded body; a recording may come from an untrusted source."""
 
 
 class Scrubber:
@@ -58,13 +69,13 @@ class Scrubber:
         """How many bytes at the end could be the beginning of a secret."""
         longest = 0
         for secret in self._secrets:
-            # The last place where the secret's beginning can be without the whole fitting in.
-            at = text.find(secret[:1], max(0, len(text) - len(secret) + 1))
-            while at != -1 and len(text) - at > longest:
-                if secret.startswith(text[at:]):
-                    longest = len(text) - at
+            # from the first place where the secret may begin without all of it fitting in
+            start = text.find(secret[:1], max(0, len(text) - len(secret) + 1))
+            while start != -1 and len(text) - start > longest:
+                if secret.startswith(text[start:]):
+                    longest = len(text) - start
                     break
-                at = text.find(secret[:1], at + 1)
+                start = text.find(secret[:1], start + 1)
         return longest
 
 
@@ -103,22 +114,13 @@ class ScrubbingFormatter(logging.Formatter):
         return self._scrubber.clean(super().format(record).encode("utf-8", "replace")).decode("utf-8", "replace")
 
 
-logger = logging.getLogger(__name__)
-
-EXCHANGES = "exchanges.jsonl"
-BODIES = "bodies"
-DIFFERENCES = "differences.jsonl"
-LEVEL = 3
-SYNC_S = 1.0
-
-
 class RecordingError(Agent2Error):
     """The record of the LLM calls cannot be written or read."""
 
     fault = Fault.INFRASTRUCTURE
 
 
-class Begin(msgspec.Struct, tag="begin", tag_field="event", frozen=True):
+class CallStarted(msgspec.Struct, tag="begin", tag_field="event", frozen=True):
     """A call was accepted."""
 
     id: int
@@ -136,7 +138,7 @@ class Begin(msgspec.Struct, tag="begin", tag_field="event", frozen=True):
     """The exchange of the recorded trial whose answer is served."""
 
 
-class End(msgspec.Struct, tag="end", tag_field="event", frozen=True):
+class CallEnded(msgspec.Struct, tag="end", tag_field="event", frozen=True):
     """A call ended."""
 
     id: int
@@ -161,14 +163,14 @@ class End(msgspec.Struct, tag="end", tag_field="event", frozen=True):
     """The tokens are our estimate; the provider reported none that can be used."""
 
 
-class Lost(msgspec.Struct, tag="lost", tag_field="event", frozen=True):
+class CallLost(msgspec.Struct, tag="lost", tag_field="event", frozen=True):
     """A call of a process that was killed; its cost is its reservation."""
 
     id: int
     t: float
 
 
-class Started(msgspec.Struct, tag="started", tag_field="event", frozen=True):
+class ProcessStarted(msgspec.Struct, tag="started", tag_field="event", frozen=True):
     """A process began to serve."""
 
     t: float
@@ -185,19 +187,19 @@ class DeclinedExchange(msgspec.Struct, tag="declined", tag_field="event", frozen
     reason: str
 
 
-RecordingLine = Begin | End | Lost | Started | DeclinedExchange
+RecordingLine = CallStarted | CallEnded | CallLost | ProcessStarted | DeclinedExchange
 _decoder: msgspec.json.Decoder[RecordingLine] = msgspec.json.Decoder(RecordingLine)
 
 
 def body_path(folder: Path, number: int, side: Literal["request", "response"]) -> Path:
-    """Where a body lies."""
+    """The file of a body."""
     return folder / BODIES / f"{number:06d}.{side}.zst"
 
 
 def read_lines(folder: Path) -> tuple[list[RecordingLine], int]:
     """All lines of a record and how many bytes a torn last line has.
 
-    Raises RecordingError for a line in the middle that is none.
+    Raises RecordingError for a damaged line in the middle.
     """
     path = folder / EXCHANGES
     try:
@@ -219,13 +221,13 @@ class ExchangeRecorder:
 
     def __init__(self, folder: Path, scrubber: Scrubber, max_bodies_mib: float):
         """Take over the folder. Raises RecordingError if what is there is damaged or it cannot be written."""
-        self._room = int(max_bodies_mib * 2**20)
+        self._free_bytes = int(max_bodies_mib * 2**20)
         self._folder = folder
         self._scrubber = scrubber
         self._compressor = zstandard.ZstdCompressor(level=LEVEL)  # used by the one writing thread only
         try:
             (folder / BODIES).mkdir(parents=True, exist_ok=True)
-            self._room -= sum(path.stat().st_size for path in (folder / BODIES).iterdir())
+            self._free_bytes -= sum(path.stat().st_size for path in (folder / BODIES).iterdir())
             self.lines, torn_bytes = read_lines(folder)
             path = folder / EXCHANGES
             if torn_bytes:
@@ -234,13 +236,13 @@ class ExchangeRecorder:
         except OSError as error:
             raise RecordingError(f"{folder}: cannot be written ({error.strerror}); make room or fix it") from error
         self._lock = threading.Lock()
-        self._pool = ThreadPoolExecutor(1, "llm-bodies")
+        self._pool = ThreadPoolExecutor(1, "llm-bodies")  # one thread: the end of a call is written after its bodies
         self._is_dirty = threading.Event()
         self._is_closed = threading.Event()
         self._syncer = threading.Thread(target=self._sync, name="llm-sync", daemon=True)
         self._n_declined = sum(isinstance(line, DeclinedExchange) for line in self.lines)
-        self._take_over(torn_bytes)
-        self.last_id = max((line.id for line in self.lines if isinstance(line, Begin)), default=0)
+        self._record_start(torn_bytes)
+        self.last_id = max((line.id for line in self.lines if isinstance(line, CallStarted)), default=0)
         """The number of the latest call."""
         self._syncer.start()
 
@@ -254,25 +256,25 @@ class ExchangeRecorder:
         self._write(self._file, self._scrubber.clean(msgspec.json.encode(line)) + b"\n")
 
     def decline(self, path: str, status: int, reason: str) -> None:
-        """Note a request that was no call; the first thousand, so that they cannot fill the disk."""
+        """Record a request that was no call; the first thousand, so that they cannot fill the disk."""
         if self._n_declined < 1000:
             self._n_declined += 1
             self.append(DeclinedExchange(time.time(), path[:200], status, reason[:500]))
 
-    def keep_request(self, number: int, body: bytes) -> None:
+    def write_request(self, number: int, body: bytes) -> None:
         """Write a request's body, in the background."""
-        self._pool.submit(self._keep, body_path(self._folder, number, "request"), body)
+        self._pool.submit(self._write_body, body_path(self._folder, number, "request"), body)
 
-    def end(self, line: End, body: bytes) -> None:
+    def end(self, line: CallEnded, body: bytes) -> None:
         """Write an answer's body and then the line, in the background."""
         self._pool.submit(self._end, line, body)
 
-    def difference(self, record: object) -> None:
+    def add_difference(self, difference: object) -> None:
         """Append to the differences of a replay."""
         path = self._folder / DIFFERENCES
         file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            self._write(file, self._scrubber.clean(msgspec.json.encode(record)) + b"\n")
+            self._write(file, self._scrubber.clean(msgspec.json.encode(difference)) + b"\n")
         finally:
             os.close(file)
 
@@ -284,36 +286,37 @@ class ExchangeRecorder:
         os.fsync(self._file)
         os.close(self._file)
 
-    def _take_over(self, torn_bytes: int) -> None:
-        opened = {line.id for line in self.lines if isinstance(line, Begin)}
-        closed = {line.id for line in self.lines if isinstance(line, End | Lost)}
+    def _record_start(self, torn_bytes: int) -> None:
+        """Record that this process serves from now on, and which calls a killed one left open."""
+        opened = {line.id for line in self.lines if isinstance(line, CallStarted)}
+        closed = {line.id for line in self.lines if isinstance(line, CallEnded | CallLost)}
         now = time.time()
-        fresh: list[RecordingLine] = [
-            Started(now, torn_bytes),
-            *(Lost(number, now) for number in sorted(opened - closed)),
+        new_lines: list[RecordingLine] = [
+            ProcessStarted(now, torn_bytes),
+            *(CallLost(number, now) for number in sorted(opened - closed)),
         ]
-        for line in fresh:
+        for line in new_lines:
             self.append(line)
-        self.lines += fresh
+        self.lines += new_lines
 
-    def _end(self, line: End, body: bytes) -> None:
-        self._keep(body_path(self._folder, line.id, "response"), body)
+    def _end(self, line: CallEnded, body: bytes) -> None:
+        self._write_body(body_path(self._folder, line.id, "response"), body)
         try:
             self.append(line)
         except RecordingError:
-            # The thread's boundary: the call stays open in the record, which is to say lost.
+            # the thread's boundary: the call stays open in the record, and the next process closes it as lost
             logger.exception("the end of call %d is not recorded", line.id)
 
-    def _keep(self, path: Path, body: bytes) -> None:
+    def _write_body(self, path: Path, body: bytes) -> None:
         packed = self._compressor.compress(self._scrubber.clean(body))
-        if len(packed) > self._room:
+        if len(packed) > self._free_bytes:
             logger.error("%s is not recorded: there is no room left for bodies", path.name)
             return
         try:
             path.write_bytes(packed)
-            self._room -= len(packed)
+            self._free_bytes -= len(packed)
         except OSError:
-            # The thread's boundary: the count matters more than the body, and a missing body is seen when read.
+            # the thread's boundary: the count matters more than the body, and a missing body is noticed when read
             logger.exception("%s is not recorded", path.name)
 
     def _write(self, file: int, data: bytes) -> None:
@@ -336,12 +339,8 @@ class ExchangeRecorder:
                 try:
                     os.fsync(self._file)
                 except OSError:
-                    # The thread's boundary: the lines are with the kernel, and the next write will show it.
+                    # the thread's boundary: the lines are with the kernel, and the next write will fail as well
                     logger.exception("the record could not be forced to disk")
-
-
-MAX_BODY = 256 * 2**20
-"""Bytes of a recorded body; a recording may come from an untrusted source."""
 
 
 class ExchangeOutcome(StrEnum):
@@ -359,6 +358,10 @@ class ExchangeOutcome(StrEnum):
     """The gateway died in the middle; tokens and dollars are those that were reserved."""
     OPEN = "open"
     """Under way, or the gateway died and was not started again."""
+
+
+_OUTCOMES = frozenset(outcome.value for outcome in ExchangeOutcome)
+_ANSWERED = frozenset({ExchangeOutcome.OK, ExchangeOutcome.PARTIAL})
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,20 +440,20 @@ class LlmTotals:
 def read_exchanges(folder: Path) -> list[Exchange]:
     """All exchanges of an `llm/` folder, in the order of acceptance; none if it does not exist.
 
-    Raises RecordingError for a line in the middle that is none, or an outcome that is none; a torn last line is left
-    out.
+    Raises RecordingError for a damaged line in the middle or an unknown outcome; a torn last line is left out.
     """
     lines, _ = read_lines(folder)
-    begins = {line.id: line for line in lines if isinstance(line, Begin)}
-    ends = {line.id: line for line in lines if isinstance(line, End)}
-    lost = {line.id for line in lines if isinstance(line, Lost)}
-    return [_exchange(folder, begins[number], ends.get(number), number in lost) for number in sorted(begins)]
+    started = {line.id: line for line in lines if isinstance(line, CallStarted)}
+    ended = {line.id: line for line in lines if isinstance(line, CallEnded)}
+    lost = {line.id for line in lines if isinstance(line, CallLost)}
+    return [_exchange(folder, started[number], ended.get(number), number in lost) for number in sorted(started)]
 
 
 def read_body(path: Path) -> bytes:
     """A recorded body. Raises RecordingError if it is missing or damaged."""
     try:
         data = path.read_bytes()
+        # asked of the header first: a recording with a bomb must not be unpacked to find out
         if zstandard.frame_content_size(data) > MAX_BODY:
             raise RecordingError(f"{path}: unpacks to more than {MAX_BODY} bytes, which no gateway writes; restore it")
         return zstandard.ZstdDecompressor().decompress(data, max_output_size=MAX_BODY)
@@ -460,28 +463,28 @@ def read_body(path: Path) -> bytes:
 
 def totals(exchanges: Iterable[Exchange]) -> LlmTotals:
     """Add up the calls that were made; refused ones are only counted."""
-    known = list(exchanges)
-    made = [one for one in known if one.outcome is not ExchangeOutcome.REFUSED]
-    n_by = Counter(one.outcome for one in known)
-    priced = [one.dollars for one in made if one.dollars is not None]
-    is_known = len(priced) == len(made) or any(not _is_free(one) and one.dollars is not None for one in made)
+    all_exchanges = list(exchanges)
+    calls = [exchange for exchange in all_exchanges if exchange.outcome is not ExchangeOutcome.REFUSED]
+    n_by = Counter(exchange.outcome for exchange in all_exchanges)
+    priced = [call.dollars for call in calls if call.dollars is not None]
+    is_known = len(priced) == len(calls) or any(not _is_free(call) and call.dollars is not None for call in calls)
     tokens, by_model = TokenCounts(), dict[str, TokenCounts]()
-    for one in made:
-        tokens += one.tokens
-        by_model[one.model] = by_model.get(one.model, TokenCounts()) + one.tokens
+    for call in calls:
+        tokens += call.tokens
+        by_model[call.model] = by_model.get(call.model, TokenCounts()) + call.tokens
     return LlmTotals(
-        calls=len(made),
+        calls=len(calls),
         tokens=tokens,
         dollars=math.fsum(priced) if is_known else None,
-        n_unknown_cost=len(made) - len(priced),
+        n_unknown_cost=len(calls) - len(priced),
         n_failed=n_by[ExchangeOutcome.FAILED],
         n_partial=n_by[ExchangeOutcome.PARTIAL],
         n_lost=n_by[ExchangeOutcome.LOST] + n_by[ExchangeOutcome.OPEN],
         n_refused=n_by[ExchangeOutcome.REFUSED],
-        n_uncounted=sum(not one.counted and not one.estimated and one.outcome in _ANSWERED for one in made),
-        n_estimated=sum(one.estimated for one in made),
-        n_replayed=sum(one.replay_of is not None for one in made),
-        retries=sum(one.retries for one in made),
+        n_uncounted=sum(not call.counted and not call.estimated and call.outcome in _ANSWERED for call in calls),
+        n_estimated=sum(call.estimated for call in calls),
+        n_replayed=sum(call.replay_of is not None for call in calls),
+        retries=sum(call.retries for call in calls),
         by_model=by_model,
     )
 
@@ -491,29 +494,25 @@ def _is_free(exchange: Exchange) -> bool:
     return exchange.outcome is ExchangeOutcome.FAILED or exchange.kind == "count"
 
 
-_OUTCOMES = frozenset(outcome.value for outcome in ExchangeOutcome)
-_ANSWERED = frozenset({ExchangeOutcome.OK, ExchangeOutcome.PARTIAL})
-
-
-def _exchange(folder: Path, begin: Begin, end: End | None, is_lost: bool) -> Exchange:
+def _exchange(folder: Path, start: CallStarted, end: CallEnded | None, is_lost: bool) -> Exchange:
     if end is None:
         outcome = ExchangeOutcome.LOST if is_lost else ExchangeOutcome.OPEN
-        tokens, dollars = begin.reserved, begin.reserved_dollars
+        tokens, dollars = start.reserved, start.reserved_dollars
     else:
         if end.outcome not in _OUTCOMES:
             raise RecordingError(
-                f"{folder}: exchange {begin.id}: the outcome {end.outcome!r} is none; restore the file"
+                f"{folder}: exchange {start.id}: the outcome {end.outcome!r} is unknown; restore the file"
             )
         outcome, tokens, dollars = ExchangeOutcome(end.outcome), end.tokens, end.dollars
     return Exchange(
-        id=begin.id,
-        protocol=begin.protocol,
-        kind=begin.kind,
-        path=begin.path,
-        asked_model=begin.asked_model,
-        model=begin.model,
-        stream=begin.stream,
-        started_at=begin.t,
+        id=start.id,
+        protocol=start.protocol,
+        kind=start.kind,
+        path=start.path,
+        asked_model=start.asked_model,
+        model=start.model,
+        stream=start.stream,
+        started_at=start.t,
         outcome=outcome,
         status=end.status if end else None,
         tokens=tokens,
@@ -526,9 +525,9 @@ def _exchange(folder: Path, begin: Begin, end: End | None, is_lost: bool) -> Exc
         estimated=end.estimated if end else False,
         content_type=end.content_type if end else "",
         cut=end.cut if end else False,
-        replay_of=begin.replay_of,
-        request=_existing(body_path(folder, begin.id, "request")),
-        response=_existing(body_path(folder, begin.id, "response")) if end else None,
+        replay_of=start.replay_of,
+        request=_existing(body_path(folder, start.id, "request")),
+        response=_existing(body_path(folder, start.id, "response")) if end else None,
     )
 
 

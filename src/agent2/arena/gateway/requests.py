@@ -27,7 +27,7 @@ from typing import NoReturn
 import zstandard
 from aiohttp import web
 
-from agent2.arena.gateway.protocols import ApiProblem, Kind, WireRoute
+from agent2.arena.gateway.protocols import ApiProblem, RequestKind, WireRoute
 from agent2.arena.gateway.settings import WireProtocol
 from agent2.errors import Agent2Error, shown
 from agent2.records import JsonValue
@@ -46,11 +46,11 @@ _HOSTED_FIELDS = frozenset(
     {"websearchoptions", "websearch", "plugins", "mcpservers", "container", "searchparameters", "enablesearch"}
     | {"searchoptions", "connectors"}
 )
-_KEPT_FIELDS = frozenset({"previousresponseid", "conversation", "prompt", "cachedcontent"})
-_KEPT_PARTS = frozenset({"fileid", "fileids", "containerid", "cachedcontent", "previousresponseid"})
+_STORED_FIELDS = frozenset({"previousresponseid", "conversation", "prompt", "cachedcontent"})
+_STORED_PARTS = frozenset({"fileid", "fileids", "containerid", "cachedcontent", "previousresponseid"})
 """Fields anywhere in a request that name something which the provider keeps."""
-_KEPT_ITEMS = frozenset({"itemreference", "imagegenerationcall", "codeinterpretercall", "containerupload"})
-"""Kinds of parts of a conversation that do."""
+_STORED_ITEMS = frozenset({"itemreference", "imagegenerationcall", "codeinterpretercall", "containerupload"})
+"""Types of parts of a conversation that do so."""
 _ADDRESS_FIELDS = frozenset({"imageurl", "videourl", "audiourl", "fileurl", "filedata", "fileuri", "inputaudio"})
 _BARE_FIELDS = frozenset({"filedata", "inputaudio"})
 """Fields that may also hold base64 without `data:`."""
@@ -62,6 +62,23 @@ _TOOL_ITEMS = ("tool_search_output", "additional_tools")
 """Items of a conversation that bring further tools."""
 _DATA = re.compile(r"data:[!-~]*")
 _BASE64 = re.compile(r"[A-Za-z0-9+/=_-]*")
+MAX_HELD = 256 * 2**20
+"""Bytes of bodies that are held at the same time: the gateway's memory is not the sandbox's."""
+_REPRICING = frozenset({"servicetier", "speed", "inferencegeo", "models", "route", "provider", "fallbacks", "preset"})
+"""Fields by which a request would be answered at another price, or by another model: left out."""
+_OUTPUT_LIMITS = {
+    WireProtocol.OPENAI_CHAT: ("max_completion_tokens", "max_tokens"),
+    WireProtocol.OPENAI_RESPONSES: ("max_output_tokens",),
+    WireProtocol.ANTHROPIC: ("max_tokens",),
+    WireProtocol.GEMINI: ("maxOutputTokens", "max_output_tokens"),
+}
+MAX_OUTPUT = 100_000_000
+"""Tokens; a request that allows more is taken to allow these."""
+MAX_NAME = 200
+"""Characters of a model's name that are recorded."""
+MAX_VALUES = 250_000
+"""Values in one body. Parsed, one that takes 2 bytes can take 300; the texts in a body are not limited by this."""
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 
 
 class BadRequest(Agent2Error):
@@ -73,7 +90,14 @@ def plain_name(name: str) -> str:
     return name.casefold().replace("_", "")
 
 
-def refuse_hosted(request: Mapping[str, JsonValue], *, is_gemini: bool) -> None:
+_EXACT_NAMES = {
+    plain_name(name): name
+    for name in ("model", "stream", "stream_options", "n", "max_tokens", "max_completion_tokens", "max_output_tokens")
+}
+"""Fields that decide what a call costs; in another spelling a lenient server would read them and we would not."""
+
+
+def refuse_hosted_tools(request: Mapping[str, JsonValue], *, is_gemini: bool) -> None:
     """Refuse tools that the provider would run, and fields of the top level that name what it keeps.
 
     Raises BadRequest.
@@ -86,7 +110,7 @@ def refuse_hosted(request: Mapping[str, JsonValue], *, is_gemini: bool) -> None:
             continue
         if plain in _HOSTED_FIELDS:
             raise BadRequest(f"{name!r} asks the provider to reach out of the sandbox, which a trial does not allow")
-        if plain in _KEPT_FIELDS:
+        if plain in _STORED_FIELDS:
             raise BadRequest(f"{name!r} refers to what the provider keeps, which a trial does not allow; send it whole")
         if plain == "background":
             raise BadRequest("background responses are not served, their usage cannot be counted; remove it")
@@ -101,28 +125,31 @@ def refuse_addresses(request: Mapping[str, JsonValue]) -> None:
 
     Raises BadRequest.
     """
-    for part in _mappings(request):
+    for part in _objects_in(request):
         kind = part.get("type")
         if kind in _TOOL_ITEMS:
             _refuse_tools(part.get("tools"), is_gemini=False)
-        if isinstance(kind, str) and plain_name(kind) in _KEPT_ITEMS:
+        if isinstance(kind, str) and plain_name(kind) in _STORED_ITEMS:
             raise BadRequest(f"{kind!r} refers to what the provider keeps, which a trial does not allow; send it whole")
         is_media = isinstance(kind, str) and _MEDIA.fullmatch(kind) is not None
         for name, value in part.items():
             plain = plain_name(name)
-            if (plain in _KEPT_PARTS and isinstance(value, str | list)) or (plain == "audio" and _has_id(value)):
+            if (plain in _STORED_PARTS and isinstance(value, str | list)) or (plain == "audio" and _has_id(value)):
                 raise BadRequest(f"{name!r} refers to what the provider keeps, which a trial does not allow")
             if plain in _ADDRESS_FIELDS or (is_media and plain in _MEDIA_FIELDS):
                 _refuse_address(value, bare=plain in _BARE_FIELDS)
 
 
 def _refuse_address(value: JsonValue, *, bare: bool) -> None:
-    """value: an address, several, or an object with one in it; bare: base64 will do."""
+    """Refuse any address but `data:`.
+
+    value: an address, several, or an object with one in it. bare: base64 without `data:` is accepted as well.
+    """
     if isinstance(value, dict):
-        found = [inner for name, inner in value.items() if plain_name(name) in _ADDRESSES_IN]
+        addresses = [inner for name, inner in value.items() if plain_name(name) in _ADDRESSES_IN]
     else:
-        found = value if isinstance(value, list) else [value]
-    for address in found:
+        addresses = value if isinstance(value, list) else [value]
+    for address in addresses:
         if isinstance(address, dict | list):
             _refuse_address(address, bare=bare)
         elif isinstance(address, str) and not _DATA.fullmatch(address) and not (bare and _BASE64.fullmatch(address)):
@@ -142,7 +169,10 @@ def _refuse_tools(tools: JsonValue, *, is_gemini: bool) -> None:
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
         raise BadRequest("'tools' is not a list of objects; send one")
     for tool in tools:
-        hosted = next((name for name in tool if name not in _GEMINI_CLIENT_TOOLS), None) if is_gemini else _hosted(tool)
+        if is_gemini:  # a tool is one object with a field for each kind of tool
+            hosted = next((name for name in tool if name not in _GEMINI_CLIENT_TOOLS), None)
+        else:
+            hosted = _hosted_tool(tool)
         if hosted is not None:
             raise BadRequest(
                 f"the tool {shown(hosted)} would be run by the provider, outside the sandbox, which a trial does not "
@@ -152,7 +182,7 @@ def _refuse_tools(tools: JsonValue, *, is_gemini: bool) -> None:
             _refuse_tools(tool.get("tools"), is_gemini=is_gemini)
 
 
-def _hosted(tool: Mapping[str, JsonValue]) -> JsonValue:
+def _hosted_tool(tool: Mapping[str, JsonValue]) -> JsonValue:
     """Name of a tool that the provider would run, or None. A tool without a kind but with a name is the agent's."""
     for name in tool:
         plain = plain_name(name)
@@ -163,35 +193,32 @@ def _hosted(tool: Mapping[str, JsonValue]) -> JsonValue:
         return None if tool.get("name") or tool.get("function") else "without a type and a name"
     if not isinstance(kind, str) or not _CLIENT_TYPES.fullmatch(kind):
         return kind
-    place = tool.get("environment")
-    runs_there = kind == "shell" and isinstance(place, dict) and place.get("type") != "local"
-    return "shell in a container" if runs_there else None
+    environment = tool.get("environment")
+    is_remote = kind == "shell" and isinstance(environment, dict) and environment.get("type") != "local"
+    return "shell in a container" if is_remote else None
 
 
-def _mappings(request: Mapping[str, JsonValue]) -> Iterator[Mapping[str, JsonValue]]:
-    """Every object of a request, without what an agent's own tools were given and gave back."""
-    yield request
-    waiting: list[JsonValue] = list(request.values())
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, list):
-            waiting += one
-        elif isinstance(one, dict):
-            yield one
-            waiting += [inner for name, inner in one.items() if not _is_tools_own(one, name)]
+def _objects_in(request: Mapping[str, JsonValue]) -> Iterator[Mapping[str, JsonValue]]:
+    """Every object of a request but the arguments and results of the agent's own tools."""
+    yield request  # no recursion below: a body may nest deeper than Python can call
+    pending: list[JsonValue] = list(request.values())
+    while pending:
+        part = pending.pop()
+        if isinstance(part, list):
+            pending += part
+        elif isinstance(part, dict):
+            yield part
+            pending += [inner for name, inner in part.items() if not _is_tool_data(part, name)]
 
 
-def _is_tools_own(part: Mapping[str, JsonValue], name: str) -> bool:
+def _is_tool_data(part: Mapping[str, JsonValue], name: str) -> bool:
+    """Whether a field holds arguments or a result of the agent's own tool, where any address is only text."""
     if name == "input":
         return part.get("type") == "tool_use"
     return name in {"args", "response"} and "name" in part
 
 
-MAX_HELD = 256 * 2**20
-"""Bytes of bodies that are held at the same time: the gateway's memory is not the sandbox's."""
-
-
-class Declined(Exception):
+class RequestDeclined(Exception):
     """A request that is answered without a call; the sentence is for the agent."""
 
     def __init__(self, problem: ApiProblem, sentence: str):
@@ -199,8 +226,8 @@ class Declined(Exception):
         self.problem = problem
 
 
-class BodyRoom:
-    """Memory for the bodies of requests that are being served; who finds none waits."""
+class BodyMemory:
+    """Memory for the bodies of requests that are being served; a request that does not fit waits."""
 
     def __init__(self, size: int = MAX_HELD):
         """size: bytes."""
@@ -211,11 +238,12 @@ class BodyRoom:
     @contextlib.asynccontextmanager
     async def body(self, request: web.Request, max_mib: float) -> AsyncIterator[bytes]:
         """The plain body of a request, held until the block ends. Raises as `read_body`."""
-        most = int(max_mib * 2**20) + 1
+        largest = int(max_mib * 2**20) + 1
         is_plain = not request.headers.get("content-encoding")
-        known = request.content_length if is_plain else None
-        size = most if known is None else min(known, most)
+        stated = request.content_length if is_plain else None
+        size = largest if stated is None else min(stated, largest)
         async with self._freed:
+            # a single body may be larger than all of the memory: it must not wait for ever
             await self._freed.wait_for(lambda: self._held == 0 or self._held + size <= self._size)
             self._held += size
         try:
@@ -230,7 +258,10 @@ class BodyRoom:
 
 
 async def read_body(request: web.Request, max_mib: float) -> bytes:
-    """The plain body. Raises Declined if it is too large, also once unpacked, cannot be unpacked, or breaks off."""
+    """The plain body.
+
+    Raises RequestDeclined if it is too large, packed or unpacked, cannot be unpacked, or breaks off.
+    """
     limit = int(max_mib * 2**20)
     encoding = request.headers.get("content-encoding", "").lower()
     try:
@@ -238,9 +269,11 @@ async def read_body(request: web.Request, max_mib: float) -> bytes:
     except web.HTTPRequestEntityTooLarge as error:
         raise _too_large(max_mib) from error
     except (zlib.error, zstandard.ZstdError) as error:
-        raise Declined(ApiProblem.BAD_REQUEST, f"the body is not valid {encoding} ({error}); send it plain") from error
+        raise RequestDeclined(
+            ApiProblem.BAD_REQUEST, f"the body is not valid {encoding} ({error}); send it plain"
+        ) from error
     except (ConnectionError, web.RequestPayloadError) as error:
-        raise Declined(ApiProblem.BAD_REQUEST, "the body broke off; send all of it") from error
+        raise RequestDeclined(ApiProblem.BAD_REQUEST, "the body broke off; send all of it") from error
     if len(plain) > limit:
         raise _too_large(max_mib)
     return plain
@@ -257,7 +290,7 @@ def _unpacked(body: bytes, encoding: str, limit: int) -> bytes:
             with zstandard.ZstdDecompressor().stream_reader(body, read_across_frames=True) as reader:
                 return reader.read(limit + 1)
         case _:
-            raise Declined(
+            raise RequestDeclined(
                 ApiProblem.BAD_REQUEST, f"content-encoding {shown(encoding)} is not understood; send it plain"
             )
 
@@ -274,30 +307,8 @@ def _inflated(body: bytes, limit: int) -> bytes:
     return plain
 
 
-def _too_large(max_mib: float) -> Declined:
-    return Declined(ApiProblem.TOO_LARGE, f"the request is larger than {max_mib:g} MiB; send less")
-
-
-_REPRICING = frozenset({"servicetier", "speed", "inferencegeo", "models", "route", "provider", "fallbacks", "preset"})
-"""Fields by which a request would be answered at another price, or by another model: left out."""
-_SPELLED = {
-    plain_name(name): name
-    for name in ("model", "stream", "stream_options", "n", "max_tokens", "max_completion_tokens", "max_output_tokens")
-}
-"""Fields that decide what a call costs; in another spelling a lenient server would read them and we would not."""
-_OUTPUT_LIMITS = {
-    WireProtocol.OPENAI_CHAT: ("max_completion_tokens", "max_tokens"),
-    WireProtocol.OPENAI_RESPONSES: ("max_output_tokens",),
-    WireProtocol.ANTHROPIC: ("max_tokens",),
-    WireProtocol.GEMINI: ("maxOutputTokens", "max_output_tokens"),
-}
-MAX_OUTPUT = 100_000_000
-"""Tokens; a request that allows more is taken to allow these."""
-MAX_NAME = 200
-"""Characters of a model's name that are recorded."""
-MAX_VALUES = 250_000
-"""Values in one body. Parsed, one that takes 2 bytes can take 300; the texts in a body are not limited by this."""
-_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+def _too_large(max_mib: float) -> RequestDeclined:
+    return RequestDeclined(ApiProblem.TOO_LARGE, f"the request is larger than {max_mib:g} MiB; send less")
 
 
 def read_object(body: bytes) -> dict[str, JsonValue]:
@@ -308,7 +319,7 @@ def read_object(body: bytes) -> dict[str, JsonValue]:
     if n_values(body) > MAX_VALUES:
         raise BadRequest(f"the body holds more than {MAX_VALUES} values; send fewer and longer ones")
     try:
-        value = json.loads(body.decode(), object_pairs_hook=_object, parse_constant=_no_number)
+        value = json.loads(body.decode(), object_pairs_hook=_unique_names, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"the body is not a JSON object ({error}); send one") from error
     if not isinstance(value, dict):
@@ -317,37 +328,37 @@ def read_object(body: bytes) -> dict[str, JsonValue]:
 
 
 def n_values(body: bytes) -> int:
-    """About how many values a JSON text holds, without parsing it: never less than there are, cut at the limit."""
-    count = _marks(body, 0, len(body))
+    """About how many values a JSON text holds, without parsing it: never fewer than there are, cut at the limit."""
+    count = _count_marks(body, 0, len(body))
     if count < MAX_VALUES:
         return count + 1
-    count, end = 1, 0  # the marks may be in texts: count those between texts
-    for text in _STRING.finditer(body):
-        count += _marks(body, end, text.start())
-        end = text.end()
+    count, end = 1, 0  # the marks may be inside strings: count those between strings
+    for match in _STRING.finditer(body):
+        count += _count_marks(body, end, match.start())
+        end = match.end()
         if count > MAX_VALUES:
             return count
-    return count + _marks(body, end, len(body))
+    return count + _count_marks(body, end, len(body))
 
 
-def _marks(body: bytes, start: int, end: int) -> int:
+def _count_marks(body: bytes, start: int, end: int) -> int:
     return sum(body.count(mark, start, end) for mark in (b",", b"{", b"["))
 
 
-def _object(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        twice = next(name for name, n in Counter(name for name, _ in pairs).items() if n > 1)
-        raise BadRequest(f"the name {shown(twice)} appears twice in one object of the body; send it once")
-    return made
+def _unique_names(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        repeated = next(name for name, n in Counter(name for name, _ in pairs).items() if n > 1)
+        raise BadRequest(f"the name {shown(repeated)} appears twice in one object of the body; send it once")
+    return fields
 
 
-def _no_number(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number")
 
 
-def _written(fields: Mapping[str, JsonValue]) -> bytes:
-    """The JSON text of a request, half characters replaced. Raises BadRequest."""
+def _to_json(fields: Mapping[str, JsonValue]) -> bytes:
+    """The JSON text of a request, lone surrogates replaced. Raises BadRequest."""
     try:
         text = json.dumps(fields, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except (ValueError, RecursionError) as error:
@@ -355,6 +366,7 @@ def _written(fields: Mapping[str, JsonValue]) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
+        # by way of UTF-16, where two surrogates that make up one character find each other
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
 
 
@@ -364,7 +376,7 @@ def storable(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedRequest:
     """A request that is ready for the provider."""
 
     body: bytes
@@ -378,35 +390,46 @@ class Prepared:
     """The agent did not ask for the usage in its stream: it is taken out again."""
 
 
-def prepare(body: bytes, route: WireRoute, model: str) -> Prepared:
-    """Take a request apart and make the one for the provider. Raises BadRequest with a sentence for the agent."""
+def prepare(body: bytes, route: WireRoute, model: str) -> PreparedRequest:
+    """Check a request and make the one for the provider. Raises BadRequest with a sentence for the agent."""
     fields = read_object(body)
     is_gemini = route.protocol is WireProtocol.GEMINI
-    if route.kind is Kind.GENERATE:
-        refuse_hosted(fields, is_gemini=is_gemini)
+    if route.kind is RequestKind.GENERATE:
+        refuse_hosted_tools(fields, is_gemini=is_gemini)
     refuse_addresses(fields)
     for name in list(fields):
         plain = plain_name(name)
         if plain in _REPRICING:
             del fields[name]
-        elif not is_gemini and _SPELLED.get(plain, name) != name:
-            raise BadRequest(f"the field {shown(name)} is spelled {_SPELLED[plain]!r}; some servers would read both")
-    return _gemini(fields, route) if is_gemini else _other(fields, route, model)
+        elif not is_gemini and _EXACT_NAMES.get(plain, name) != name:
+            raise BadRequest(
+                f"the field {shown(name)} is spelled {_EXACT_NAMES[plain]!r}; some servers would read both"
+            )
+    return _prepare_gemini(fields, route) if is_gemini else _prepare_openai_or_anthropic(fields, route, model)
 
 
-def _gemini(fields: dict[str, JsonValue], route: WireRoute) -> Prepared:
+def _prepare_gemini(fields: dict[str, JsonValue], route: WireRoute) -> PreparedRequest:
     """The path names the model, and says whether it is a stream."""
     fields.pop("model", None)
-    settings = [_mapping(fields, name) for name in ("generationConfig", "generation_config")]
-    limit = max((_limit(one, _OUTPUT_LIMITS[WireProtocol.GEMINI]) or 0 for one in settings), default=0) or None
-    many = max(_whole(one.get(name)) or 1 for one in settings for name in ("candidateCount", "candidate_count"))
-    asked = storable(route.model or "")[:MAX_NAME]
-    return Prepared(_written(fields), asked, bool(route.stream), _times(limit, many), many, hides_usage=False)
+    # both spellings are read by the provider, so the larger number counts
+    configs = [_mapping(fields, name) for name in ("generationConfig", "generation_config")]
+    limit = max(_largest_limit(config, _OUTPUT_LIMITS[WireProtocol.GEMINI]) or 0 for config in configs) or None
+    n_alternatives = max(
+        _positive_count(config.get(name)) or 1 for config in configs for name in ("candidateCount", "candidate_count")
+    )
+    return PreparedRequest(
+        body=_to_json(fields),
+        asked_model=storable(route.model or "")[:MAX_NAME],
+        stream=bool(route.stream),
+        output_tokens=_total_limit(limit, n_alternatives),
+        alternatives=n_alternatives,
+        hides_usage=False,
+    )
 
 
-def _other(fields: dict[str, JsonValue], route: WireRoute, model: str) -> Prepared:
-    """The three protocols whose body says everything."""
-    asked = fields.get("model")
+def _prepare_openai_or_anthropic(fields: dict[str, JsonValue], route: WireRoute, model: str) -> PreparedRequest:
+    """The three protocols whose body names the model, and says whether it is a stream."""
+    asked_model = fields.get("model")
     stream = fields.get("stream") is True
     fields["model"] = model
     hides_usage = False
@@ -414,14 +437,14 @@ def _other(fields: dict[str, JsonValue], route: WireRoute, model: str) -> Prepar
         options = _mapping(fields, "stream_options")
         hides_usage = options.get("include_usage") is not True
         fields["stream_options"] = {**options, "include_usage": True}
-    limit = _limit(fields, _OUTPUT_LIMITS[route.protocol])
-    many = _whole(fields.get("n")) or 1
-    return Prepared(
-        body=_written(fields),
-        asked_model=storable(asked)[:MAX_NAME] if isinstance(asked, str) else "",
+    limit = _largest_limit(fields, _OUTPUT_LIMITS[route.protocol])
+    n_alternatives = _positive_count(fields.get("n")) or 1
+    return PreparedRequest(
+        body=_to_json(fields),
+        asked_model=storable(asked_model)[:MAX_NAME] if isinstance(asked_model, str) else "",
         stream=stream,
-        output_tokens=_times(limit, many),
-        alternatives=many,
+        output_tokens=_total_limit(limit, n_alternatives),
+        alternatives=n_alternatives,
         hides_usage=hides_usage,
     )
 
@@ -431,19 +454,19 @@ def _mapping(fields: Mapping[str, JsonValue], name: str) -> dict[str, JsonValue]
     return value if isinstance(value, dict) else {}
 
 
-def _limit(fields: Mapping[str, JsonValue], names: tuple[str, ...]) -> int | None:
+def _largest_limit(fields: Mapping[str, JsonValue], names: tuple[str, ...]) -> int | None:
     """The largest of the limits that a request names: which of them counts is the provider's to say."""
-    return max((_whole(fields.get(name)) or 0 for name in names), default=0) or None
+    return max((_positive_count(fields.get(name)) or 0 for name in names), default=0) or None
 
 
-def _whole(value: JsonValue) -> int | None:
+def _positive_count(value: JsonValue) -> int | None:
     """A count above 0, also as the text or decimal number that some providers take for one; `MAX_OUTPUT` at most."""
     try:
         count = int(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else 0
     except (ValueError, OverflowError):
-        return None  # no number, which the provider will say
+        return None  # not a number: the provider will refuse it
     return min(count, MAX_OUTPUT) if count > 0 else None
 
 
-def _times(limit: int | None, many: int) -> int | None:
-    return min(limit * many, MAX_OUTPUT) if limit is not None else None
+def _total_limit(limit: int | None, n_alternatives: int) -> int | None:
+    return min(limit * n_alternatives, MAX_OUTPUT) if limit is not None else None

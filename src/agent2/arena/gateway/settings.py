@@ -12,9 +12,9 @@
 Settings cross a process border (JSON on standard input), so they are pydantic records. API keys are `SecretStr`: they
 show in no repr and no dump; only `arena.llm` writes them, into the pipe to the gateway's process.
 
-`prices.yaml` says when and where each price was read; `--prices FILE` goes before it, model by model. A model that is
-in neither has no price, so its cost is None, never 0. Discounts, batch or priority tiers, regional surcharges and
-fees of the provider's own tools are not known.
+`prices.yaml` says when and where each price was read; `--prices FILE` has precedence, model by model. A model that is
+in neither has no price, so its cost is None, never 0. Does NOT know discounts, batch or priority tiers, regional
+surcharges and fees of the provider's own tools.
 """
 
 import os
@@ -34,6 +34,11 @@ from agent2.errors import ConfigError, unknown_name
 
 BaseUrl = Annotated[str, StringConstraints(pattern=r"^https?://[^/\s]+(/\S*)?$")]
 """`http://` or `https://`, a host, and perhaps a path."""
+PER = 1_000_000
+"""Prices are dollars for this many tokens."""
+_SUFFIX = re.compile(r"(-latest|-\d{8}|-\d{4}-\d{2}-\d{2}|-\d{2}-\d{2}|-\d{3})$")
+OPENAI = "https://api.openai.com/v1"
+OPENROUTER = "https://openrouter.ai/api"
 
 
 class WireProtocol(StrEnum):
@@ -79,11 +84,11 @@ class TokenCounts:
 
 
 class ProviderEndpoint(StrictModel):
-    """Where a protocol is spoken, and with which key."""
+    """The address at which a provider speaks a protocol, and the key for it."""
 
     protocol: WireProtocol
     base_url: BaseUrl
-    """As the provider's own client libraries want it: `https://api.openai.com/v1`, `https://api.anthropic.com`,
+    """As the provider's own client libraries expect it: `https://api.openai.com/v1`, `https://api.anthropic.com`,
     `https://generativelanguage.googleapis.com`. An OpenAI origin without a path gets `/v1`."""
     api_key: SecretStr
 
@@ -96,7 +101,7 @@ class ReplaySettings(StrictModel):
     strict: bool = False
     """A request that differs from the recorded one is answered with an error instead of the next recorded answer."""
     volatile: tuple[str, ...] = ()
-    """Regular expressions of text that may differ, beside the ones of `replay`."""
+    """Regular expressions of text that may differ, beside `answers.VOLATILE_TEXT`."""
 
 
 class GatewaySettings(StrictModel):
@@ -113,13 +118,13 @@ class GatewaySettings(StrictModel):
     dummy_key: str = Field(min_length=1)
     """What the agent has in place of a key; a request with another one is refused."""
     prices: Path | None = None
-    """A price file that goes before the packaged one."""
+    """A price file that has precedence over the packaged one."""
     max_tokens: int | None = Field(default=None, ge=0)
     """Budget of tokens, input and output together."""
     max_dollars: float | None = Field(default=None, ge=0)
-    """Budget of dollars; wants a model whose price is known."""
+    """Budget of dollars; needs a model whose price is known."""
     deadline: float | None = None
-    """Unix time after which no call is begun."""
+    """Unix time after which no call is started."""
     replay: ReplaySettings | None = None
     unlisted_output_tokens: int = Field(default=16_384, ge=1)
     """Output tokens that are reserved for a request that names no limit of its own."""
@@ -137,11 +142,6 @@ class GatewaySettings(StrictModel):
     """Longest silence of a provider inside one call."""
     redact: tuple[SecretStr, ...] = ()
     """Further text that must reach neither the record nor the agent; API keys are in it without being named."""
-
-
-PER = 1_000_000
-"""Prices are dollars for this many tokens."""
-_SUFFIX = re.compile(r"(-latest|-\d{8}|-\d{4}-\d{2}-\d{2}|-\d{2}-\d{2}|-\d{3})$")
 
 
 class Rates(StrictModel):
@@ -210,7 +210,7 @@ class PriceTable:
 
         A name such as `gpt-x-mini` is never priced as `gpt-x`.
         """
-        name = model.removeprefix("models/")
+        name = model.removeprefix("models/")  # Gemini's way to write a name
         for candidate in (name, _SUFFIX.sub("", name)):
             for file in self.files:
                 if candidate in file.models:
@@ -235,10 +235,6 @@ def load_prices(path: Path | None = None) -> PriceTable:
     packaged = resources.files("agent2.arena.gateway") / "prices.yaml"
     table = parse_yaml(packaged.read_text(encoding="utf-8"), PriceFile, "prices.yaml")
     return PriceTable((table,) if path is None else (load_yaml(path, PriceFile), table))
-
-
-OPENAI = "https://api.openai.com/v1"
-OPENROUTER = "https://openrouter.ai/api"
 
 
 class Provider(StrictModel):
@@ -287,9 +283,9 @@ class Driver(StrictModel):
     """As the provider calls it."""
     provider: str
     endpoints: dict[WireProtocol, BaseUrl] = Field(min_length=1)
-    """Base URL of each protocol that the provider speaks; see `Endpoint.base_url`."""
+    """Base URL of each protocol that the provider speaks; see `ProviderEndpoint.base_url`."""
     api_key_env: str = ""
-    """Variable of the harness' environment that holds the key; empty: the endpoint wants none."""
+    """Variable of the harness' environment that holds the key; empty: the endpoint needs none."""
 
     def require(self, protocol: WireProtocol) -> None:
         """Raise ConfigError if the provider does not speak a protocol that an agent needs."""
@@ -316,7 +312,7 @@ class Driver(StrictModel):
 def load_driver(name_or_path: str) -> Driver:
     """A driver by `provider/model`, or from a YAML file (a path that ends in .yaml or .yml, or names a file).
 
-    Raises ConfigError for a provider that is in no table, a name without a model, or a bad file.
+    Raises ConfigError for an unknown provider, a name without a model, or a bad file.
     """
     path = Path(name_or_path)
     if path.suffix in {".yaml", ".yml"} or path.is_file():
@@ -329,7 +325,7 @@ def load_driver(name_or_path: str) -> Driver:
         )
     if provider not in PROVIDERS:
         raise unknown_name("provider", provider, PROVIDERS, f"--driver {name_or_path}")
-    known = PROVIDERS[provider]
+    entry = PROVIDERS[provider]
     return Driver(
-        name=name_or_path, model=model, provider=provider, endpoints=known.endpoints, api_key_env=known.api_key_env
+        name=name_or_path, model=model, provider=provider, endpoints=entry.endpoints, api_key_env=entry.api_key_env
     )

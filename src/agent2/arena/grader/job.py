@@ -1,4 +1,4 @@
-"""What the grader and its evaluating child say to each other: one job in, one outcome out, both JSON.
+"""What the grader and its evaluating child exchange: one job in, one outcome out, both JSON.
 
 The hidden items travel in the job, so the child never needs the installation secret. The job is all of standard input;
 standard output is kept for the outcome alone, and whatever libraries print goes to standard error.
@@ -153,10 +153,10 @@ def outcome_of(summary: CardSummary, weights_digest: str, max_missing: int) -> E
 
 def answer_job(run: Callable[[EvaluationJob], EvaluationOutcome]) -> None:
     """Read a job, run it, print its outcome. A bug in `run` ends the process without an outcome."""
-    answer = os.dup(1)
-    os.set_inheritable(answer, False)
-    os.dup2(2, 1)
+    answer_handle = os.dup(1)
+    os.set_inheritable(answer_handle, False)
+    os.dup2(2, 1)  # what libraries print to standard output must not be taken for the outcome
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     outcome = run(EvaluationJob.model_validate_json(sys.stdin.buffer.read()))
-    with os.fdopen(answer, "wb") as file:
+    with os.fdopen(answer_handle, "wb") as file:
         file.write(outcome.model_dump_json().encode())

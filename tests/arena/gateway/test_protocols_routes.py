@@ -3,7 +3,7 @@ import json
 import pytest
 from pydantic import SecretStr
 
-from agent2.arena.gateway.protocols import Kind, WireRoute, find_route, upstream_url
+from agent2.arena.gateway.protocols import RequestKind, WireRoute, find_route, upstream_url
 from agent2.arena.gateway.requests import BadRequest, prepare
 from agent2.arena.gateway.settings import ProviderEndpoint, WireProtocol
 
@@ -54,7 +54,7 @@ def test_other_paths_are_no_routes(method, path):
 @pytest.mark.parametrize("path", ["/v1/models/org/model", "/v1beta/models/org/model", "/v1/models/org/model:free"])
 def test_a_models_name_may_have_an_organisation_in_it(path):
     route = find_route("GET", path, {})
-    assert route is not None and route.kind is Kind.MODELS
+    assert route is not None and route.kind is RequestKind.MODELS
 
 
 @pytest.mark.parametrize(
@@ -78,13 +78,13 @@ def test_the_output_limit_of_a_request_is_read(path, fields, limit):
 
 
 def test_a_request_for_many_answers_without_a_limit_says_how_many():
-    asked = prepare(b'{"n": 50}', WireRoute(WireProtocol.OPENAI_CHAT, Kind.GENERATE), "m")
-    assert (asked.output_tokens, asked.alternatives) == (None, 50)
+    prepared = prepare(b'{"n": 50}', WireRoute(WireProtocol.OPENAI_CHAT, RequestKind.GENERATE), "m")
+    assert (prepared.output_tokens, prepared.alternatives) == (None, 50)
 
 
 def test_the_values_of_a_request_are_sent_as_they_were_and_in_their_order():
     body = b'{"messages":[ {"b" : 1e-7, "content":"\\u00e9", "a": [1.0, 12345678901234567890]} ], "model": "x"}'
-    sent = prepare(body, WireRoute(WireProtocol.OPENAI_CHAT, Kind.GENERATE), "m").body
+    sent = prepare(body, WireRoute(WireProtocol.OPENAI_CHAT, RequestKind.GENERATE), "m").body
     assert '{"b":1e-07,"content":"é","a":[1.0,12345678901234567890]}'.encode() in sent
     assert json.loads(sent)["model"] == "m"
 
@@ -101,7 +101,7 @@ def test_the_values_of_a_request_are_sent_as_they_were_and_in_their_order():
 )
 def test_tools_that_the_agent_runs_itself_are_allowed(tool):
     for protocol in (WireProtocol.OPENAI_RESPONSES, WireProtocol.ANTHROPIC):
-        prepare(json.dumps({"tools": [tool]}).encode(), WireRoute(protocol, Kind.GENERATE), "m")
+        prepare(json.dumps({"tools": [tool]}).encode(), WireRoute(protocol, RequestKind.GENERATE), "m")
 
 
 @pytest.mark.parametrize("kind", ["web_search", "web_search_preview", "mcp", "code_interpreter", "file_search"])
@@ -109,6 +109,6 @@ def test_tools_that_the_provider_would_run_are_refused(kind):
     with pytest.raises(BadRequest, match=kind):
         prepare(
             json.dumps({"tools": [{"type": kind}]}).encode(),
-            WireRoute(WireProtocol.OPENAI_RESPONSES, Kind.GENERATE),
+            WireRoute(WireProtocol.OPENAI_RESPONSES, RequestKind.GENERATE),
             "m",
         )

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agent2.arena.gateway.protocols import Kind, WireRoute
+from agent2.arena.gateway.protocols import RequestKind, WireRoute
 from agent2.arena.gateway.requests import BadRequest, prepare, refuse_addresses
 from agent2.arena.gateway.settings import WireProtocol
 
@@ -13,7 +13,7 @@ PIXEL = "data:image/png;base64,AAAA"
 WEB = "https://example.org/x?what=the-agent-tells"
 
 
-def send(protocol, kind=Kind.GENERATE, **fields):
+def send(protocol, kind=RequestKind.GENERATE, **fields):
     return json.loads(prepare(json.dumps(fields).encode(), WireRoute(protocol, kind, "m", True), "pinned").body)
 
 
@@ -54,7 +54,7 @@ def test_what_the_provider_keeps_or_plugs_in_is_refused_in_every_protocol(name):
             send(protocol, **{name: ["x"]})
 
 
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", RequestKind)
 @pytest.mark.parametrize(
     ("protocol", "part"),
     [
@@ -101,7 +101,7 @@ def test_fields_that_change_the_price_of_a_token_do_not_reach_the_provider():
         assert set(send(protocol, **repricing, temperature=0)) <= {"model", "temperature", "stream"}
 
 
-def raw(text, protocol=CHAT, kind=Kind.GENERATE):
+def raw(text, protocol=CHAT, kind=RequestKind.GENERATE):
     return prepare(text if isinstance(text, bytes) else text.encode(), WireRoute(protocol, kind, "m", True), "pinned")
 
 

@@ -39,19 +39,19 @@ def test_the_key_comes_from_the_environment_and_shows_nowhere():
         driver.resolved({})
     endpoints = driver.resolved({"ANTHROPIC_API_KEY": "sk-very-secret"})
     assert endpoints[0].api_key.get_secret_value() == "sk-very-secret"
-    assert "very-secret" not in repr(endpoints) + "".join(one.model_dump_json() for one in endpoints)
+    assert "very-secret" not in repr(endpoints) + "".join(endpoint.model_dump_json() for endpoint in endpoints)
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "message"),
     [
         ("gpt-5", "write PROVIDER/MODEL"),
         ("opanai/gpt", "did you mean 'openai'"),
         ("missing.yaml", "cannot be read"),
     ],
 )
-def test_a_name_that_is_none_says_what_to_write(name, words):
-    with pytest.raises(ConfigError, match=words):
+def test_a_name_that_is_none_says_what_to_write(name, message):
+    with pytest.raises(ConfigError, match=message):
         load_driver(name)
 
 

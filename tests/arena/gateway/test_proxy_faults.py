@@ -55,7 +55,9 @@ def test_a_provider_that_is_down_is_an_error_in_the_protocols_shape_and_costs_no
             assert "cannot be reached" in answer.json()["error"]["message"]
             assert "127.0.0.1" not in answer.text
     exchanges = read_exchanges(tmp_path / "llm")
-    assert {(one.outcome, one.retries, one.dollars) for one in exchanges} == {(ExchangeOutcome.FAILED, 1, 0.0)}
+    assert {(exchange.outcome, exchange.retries, exchange.dollars) for exchange in exchanges} == {
+        (ExchangeOutcome.FAILED, 1, 0.0)
+    }
 
 
 def test_a_provider_that_says_nothing_is_given_up(provider, tmp_path):
@@ -73,7 +75,7 @@ def test_a_provider_that_says_nothing_is_given_up(provider, tmp_path):
         answer = post(client, CHAT)
     assert answer.status_code == 504
     exchanges = read_exchanges(tmp_path / "llm")
-    assert [one.outcome for one in exchanges] == [ExchangeOutcome.PARTIAL, ExchangeOutcome.FAILED]
+    assert [exchange.outcome for exchange in exchanges] == [ExchangeOutcome.PARTIAL, ExchangeOutcome.FAILED]
     assert len(provider.requests) == 2
 
 
@@ -166,7 +168,9 @@ def test_an_answer_without_usage_that_can_be_used_is_estimated_and_ends_a_budget
         statuses = [post(client, CHAT).status_code for _ in range(4)]
     assert statuses == [200, 200, 200, 403]
     exchanges = read_exchanges(tmp_path / "llm")
-    assert {(one.counted, one.estimated, one.tokens.output) for one in exchanges[:3]} == {(False, True, 1_000)}
+    assert {(exchange.counted, exchange.estimated, exchange.tokens.output) for exchange in exchanges[:3]} == {
+        (False, True, 1_000)
+    }
     assert "estimated" in exchanges[0].fault
     total = totals(exchanges)
     assert (total.calls, total.n_estimated, total.n_uncounted, total.n_unknown_cost) == (3, 3, 0, 3)
@@ -195,7 +199,7 @@ def test_a_client_that_gives_up_and_asks_again_is_billed_once(provider, tmp_path
             assert client.post(path, json=body).status_code == 200  # a new request: the first was answered
             assert len(provider.requests) == n_before + 2
     exchanges = read_exchanges(tmp_path / "llm")
-    assert [(one.outcome, one.tokens.input) for one in exchanges] == [(ExchangeOutcome.OK, 1000)] * 4
+    assert [(exchange.outcome, exchange.tokens.input) for exchange in exchanges] == [(ExchangeOutcome.OK, 1000)] * 4
     assert "asked again" in exchanges[0].fault
 
 
@@ -289,7 +293,7 @@ def test_a_gateway_killed_in_the_middle_of_a_call_is_started_again_and_the_call_
         big = {**CHAT[1], "max_tokens": 25_000}
         assert client.post(CHAT[0], json=big).status_code == 403
     exchanges = read_exchanges(tmp_path / "llm")
-    assert [one.outcome for one in exchanges] == [
+    assert [exchange.outcome for exchange in exchanges] == [
         ExchangeOutcome.LOST,
         ExchangeOutcome.OK,
         ExchangeOutcome.OK,
@@ -309,11 +313,18 @@ def test_a_torn_last_line_is_cut_and_a_damaged_middle_is_refused(provider, tmp_p
     path = tmp_path / "llm" / "exchanges.jsonl"
     whole = path.read_bytes()
     path.write_bytes(whole[:-40])
-    assert [one.outcome for one in read_exchanges(tmp_path / "llm")] == [ExchangeOutcome.OK, ExchangeOutcome.OPEN]
+    assert [exchange.outcome for exchange in read_exchanges(tmp_path / "llm")] == [
+        ExchangeOutcome.OK,
+        ExchangeOutcome.OPEN,
+    ]
     with running(settings) as (_, client):
         assert post(client, CHAT).status_code == 200
     exchanges = read_exchanges(tmp_path / "llm")
-    assert [one.outcome for one in exchanges] == [ExchangeOutcome.OK, ExchangeOutcome.LOST, ExchangeOutcome.OK]
+    assert [exchange.outcome for exchange in exchanges] == [
+        ExchangeOutcome.OK,
+        ExchangeOutcome.LOST,
+        ExchangeOutcome.OK,
+    ]
     lines = path.read_bytes().split(b"\n")
     path.write_bytes(b"\n".join([lines[0], lines[1][:30], *lines[2:]]))
     with pytest.raises(RecordingError, match=r"exchanges\.jsonl:2: is not a line"):
@@ -333,7 +344,10 @@ def test_a_call_that_cannot_be_recorded_is_not_made(provider, tmp_path):
         resource.prlimit(gateway.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         assert post(client, CHAT).status_code == 200
     assert len(provider.requests) == 2
-    assert [one.outcome for one in read_exchanges(tmp_path / "llm")] == [ExchangeOutcome.OK, ExchangeOutcome.OK]
+    assert [exchange.outcome for exchange in read_exchanges(tmp_path / "llm")] == [
+        ExchangeOutcome.OK,
+        ExchangeOutcome.OK,
+    ]
 
 
 def test_the_key_is_on_no_disk_in_no_log_in_no_answer_and_in_no_process_listing(provider, tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ from agent2.arena.gateway.settings import WireProtocol
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "second"),
     [
         ("at 2026-11-21T10:00:00Z", "at 2027-01-01T00:00:01.123Z"),
         ("at 2026-11-21 10:00:00,123 INFO", "at 2026-12-01 08:01:59,004 INFO"),
@@ -28,14 +28,14 @@ from agent2.arena.gateway.settings import WireProtocol
         ("t=1795222885.919551", "t=1795999999.1"),
     ],
 )
-def test_what_changes_from_run_to_run_is_masked(one, other):
+def test_what_changes_from_run_to_run_is_masked(first, second):
     masker = Masker()
-    assert masker.masked(one) == masker.masked(other)
-    assert masker.masked(one) != one
+    assert masker.masked(first) == masker.masked(second)
+    assert masker.masked(first) != first
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "second"),
     [
         ("score 0.25", "score 0.75"),
         ("step 1", "step 2"),
@@ -47,17 +47,19 @@ def test_what_changes_from_run_to_run_is_masked(one, other):
         ("ratio 3:4", "ratio 4:3"),
     ],
 )
-def test_what_an_agent_did_is_not_masked(one, other):
+def test_what_an_agent_did_is_not_masked(first, second):
     masker = Masker()
-    assert masker.masked(one) != masker.masked(other)
+    assert masker.masked(first) != masker.masked(second)
 
 
 def test_the_text_of_a_request_does_not_depend_on_order_or_session_fields_and_shows_lines():
     masker = Masker()
-    one = json.dumps({"model": "m", "metadata": {"user_id": "u1"}, "messages": [{"content": "a\nb", "role": "user"}]})
-    other = json.dumps({"messages": [{"role": "user", "content": "a\nb"}], "metadata": {"user_id": "u2"}, "model": "m"})
-    text = masker.text(WireProtocol.ANTHROPIC, one.encode())
-    assert text == masker.text(WireProtocol.ANTHROPIC, other.encode())
+    first = json.dumps({"model": "m", "metadata": {"user_id": "u1"}, "messages": [{"content": "a\nb", "role": "user"}]})
+    second = json.dumps(
+        {"messages": [{"role": "user", "content": "a\nb"}], "metadata": {"user_id": "u2"}, "model": "m"}
+    )
+    text = masker.text(WireProtocol.ANTHROPIC, first.encode())
+    assert text == masker.text(WireProtocol.ANTHROPIC, second.encode())
     assert '"a\nb"' in text
 
 

@@ -52,10 +52,10 @@ def test_the_same_requests_get_the_same_answers_in_any_order_with_no_provider(pr
         assert new.headers["content-type"] == old.headers["content-type"]
     assert len(provider.requests) == n_asked
     assert differences(root) == []
-    played = totals(read_exchanges(root / "llm"))
+    replayed = totals(read_exchanges(root / "llm"))
     original = totals(read_exchanges(source / "llm"))
-    assert (played.tokens, played.dollars) == (original.tokens, pytest.approx(original.dollars))
-    assert (played.n_replayed, original.n_replayed) == (8, 0)
+    assert (replayed.tokens, replayed.dollars) == (original.tokens, pytest.approx(original.dollars))
+    assert (replayed.n_replayed, original.n_replayed) == (8, 0)
 
 
 def test_errors_and_cut_streams_are_replayed_too(provider, tmp_path):
@@ -71,7 +71,10 @@ def test_errors_and_cut_streams_are_replayed_too(provider, tmp_path):
         assert client.post(path, json=body).json() == {"error": {"message": "bad"}}
         with pytest.raises(httpx.RemoteProtocolError):
             client.post(path, json=body)
-    assert [one.outcome for one in read_exchanges(root / "llm")] == [ExchangeOutcome.FAILED, ExchangeOutcome.PARTIAL]
+    assert [exchange.outcome for exchange in read_exchanges(root / "llm")] == [
+        ExchangeOutcome.FAILED,
+        ExchangeOutcome.PARTIAL,
+    ]
 
 
 def test_a_request_that_differs_is_shown_as_a_diff_and_goes_on(provider, tmp_path):
@@ -90,7 +93,7 @@ def test_a_request_that_differs_is_shown_as_a_diff_and_goes_on(provider, tmp_pat
     assert "-step 1\n+step 1 was changed\n" in first["diff"]
     assert "line a\n-step" in first["diff"]
     assert (last["expected"], last["served"]) == (None, False)
-    assert [one.replay_of for one in read_exchanges(root / "llm")] == [1, 2, None]
+    assert [exchange.replay_of for exchange in read_exchanges(root / "llm")] == [1, 2, None]
 
 
 def test_a_strict_replay_answers_a_difference_with_an_error(provider, tmp_path):
@@ -103,7 +106,7 @@ def test_a_strict_replay_answers_a_difference_with_an_error(provider, tmp_path):
         assert client.post(path, json=body).status_code == 200
     assert refused.status_code == 400
     assert "differs from recorded exchange 1" in refused.json()["error"]["message"]
-    assert [one["served"] for one in differences(root)] == [False]
+    assert [difference["served"] for difference in differences(root)] == [False]
 
 
 def test_a_difference_takes_the_answer_for_the_same_model_first(provider, tmp_path):
@@ -114,7 +117,7 @@ def test_a_difference_takes_the_answer_for_the_same_model_first(provider, tmp_pa
     with running(replay_settings(root, source)) as (_, client):
         path, body = request_of(WireProtocol.ANTHROPIC, "other work", model="large")
         client.post(path, json=body)
-    assert [one.replay_of for one in read_exchanges(root / "llm")] == [2]
+    assert [exchange.replay_of for exchange in read_exchanges(root / "llm")] == [2]
 
 
 def test_what_an_agent_declares_volatile_may_differ(provider, tmp_path):
@@ -138,7 +141,7 @@ def test_a_replay_goes_on_after_a_kill(provider, tmp_path):
             wait_for(lambda: read_exchanges(root / "llm")[-1].outcome is ExchangeOutcome.OK)
             os.kill(gateway.pid, signal.SIGKILL)
             wait_for(lambda n=n_kills: gateway.n_restarts == n + 1)
-    assert [one.replay_of for one in read_exchanges(root / "llm")] == [1, 2, 3]
+    assert [exchange.replay_of for exchange in read_exchanges(root / "llm")] == [1, 2, 3]
     assert differences(root) == []
 
 

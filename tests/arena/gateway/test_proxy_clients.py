@@ -23,9 +23,9 @@ ASK = [{"role": "user", "content": "hi"}]
 
 @pytest.fixture
 def settings(provider: FakeProvider, tmp_path) -> Iterator[GatewaySettings]:
-    made = gateway_settings(tmp_path, provider.url)
-    with running(made):
-        yield made
+    gateway = gateway_settings(tmp_path, provider.url)
+    with running(gateway):
+        yield gateway
 
 
 def over(settings: GatewaySettings) -> httpx.Client:
@@ -48,27 +48,27 @@ def google_client(settings: GatewaySettings, version: str | None = None) -> gena
 
 def test_openais_client_speaks_both_of_its_protocols_with_and_without_a_stream(settings, provider):
     client = openai_client(settings)
-    asked = {"model": "org/model", "messages": ASK}
-    assert client.chat.completions.create(**asked).usage.prompt_tokens == 1000
-    chunks = list(client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True}))
+    request = {"model": "org/model", "messages": ASK}
+    assert client.chat.completions.create(**request).usage.prompt_tokens == 1000
+    chunks = list(client.chat.completions.create(**request, stream=True, stream_options={"include_usage": True}))
     assert chunks[0].choices[0].delta.content == "hello" and chunks[-1].usage.completion_tokens == 50
     assert client.responses.create(model="m", input="hi").usage.input_tokens == 1000
     assert [event.type for event in client.responses.create(model="m", input="hi", stream=True)][-1].endswith(
         "completed"
     )
     assert client.models.retrieve("org/model").id == "priced"
-    assert [one.outcome for one in read_exchanges(settings.record)] == [ExchangeOutcome.OK] * 4
+    assert [exchange.outcome for exchange in read_exchanges(settings.record)] == [ExchangeOutcome.OK] * 4
     assert read_exchanges(settings.record)[0].asked_model == "org/model"
 
 
 def test_anthropics_client_speaks_with_and_without_a_stream_and_counts(settings, provider):
     client = anthropic_client(settings)
-    asked = {"model": "org/model", "max_tokens": 50, "messages": ASK}
-    assert client.messages.create(**asked).content[0].text == "hello"
-    with client.messages.stream(**asked) as stream:
+    request = {"model": "org/model", "max_tokens": 50, "messages": ASK}
+    assert client.messages.create(**request).content[0].text == "hello"
+    with client.messages.stream(**request) as stream:
         assert "".join(stream.text_stream) == "hello"
     assert client.messages.count_tokens(model="m", messages=ASK).input_tokens == 123
-    assert [one.tokens.input for one in read_exchanges(settings.record)] == [1000, 1000, 0]
+    assert [exchange.tokens.input for exchange in read_exchanges(settings.record)] == [1000, 1000, 0]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_googles_client_reaches_the_version_that_it_asks_for(settings, provider,
     assert texts == ["hello", "hello"]  # the fake says it in both of its events
     assert client.models.count_tokens(model="gemini-x", contents="hi").total_tokens == 123
     assert client.models.get(model="org/model").name == "models/priced"
-    paths = [seen["path"].partition("/models/") for seen in provider.requests]
+    paths = [request["path"].partition("/models/") for request in provider.requests]
     assert {start for start, _, _ in paths} in ({at}, {"/v1beta"} if version is None else {at})
     assert [end for _, _, end in paths] == [
         f"priced:{w}" for w in ("generateContent", "streamGenerateContent", "countTokens")

@@ -7,8 +7,8 @@ from gateway_fakes import PRICES
 EMPTY = PriceTable(())
 
 
-def tokens(read: int, written: int = 0) -> TokenCounts:
-    return TokenCounts(input=read, output=written)
+def tokens(n_input: int, n_output: int = 0) -> TokenCounts:
+    return TokenCounts(input=n_input, output=n_output)
 
 
 def test_what_is_reserved_cannot_be_taken_again_until_it_is_given_back():
