@@ -13,7 +13,9 @@ from model_builders import make_model
 
 PLACES = ("box", "desk", "sofa")
 THINGS = ("key", "cup", "pen", "coin")
-PLAYS = [(f"find the {thing}", f"go {place}") for thing in THINGS for place in (*PLACES, PLACES[0], PLACES[1])]
+PLAYS = [
+    (f"find the {object_name}", f"go {place}") for object_name in THINGS for place in (*PLACES, PLACES[0], PLACES[1])
+]
 """What the model reads: any place, whatever is asked."""
 
 
@@ -45,11 +47,11 @@ class Hunt:
 class BreaksAtFirst(Hunt):
     """The first worlds of a run break when they are opened."""
 
-    left = 0
+    n_failures = 0
 
     def reset(self, item: Item, seed: int) -> Sequence[Message]:
-        if BreaksAtFirst.left > 0:
-            BreaksAtFirst.left -= 1
+        if BreaksAtFirst.n_failures > 0:
+            BreaksAtFirst.n_failures -= 1
             raise EnvironmentFailed("the world would not open")
         return super().reset(item, seed)
 

@@ -89,7 +89,7 @@ me = read_participant()
 task = read_visible(me)
 items = {item.id: item for item in task.train}
 rows = []
-for (drawn,) in task.draw(me.base, AttemptSettings(rounds=1, attempts=1), 1):
+for (drawn,) in task.sample_attempts(me.base, AttemptSettings(rounds=1, attempts=1), 1):
     asked = instruction_of(items[drawn.rollout.item_id])
     unasked = [aspect for aspect in VALUES if aspect not in asked.aspects][:2]
     more = [WORDINGS["warm"][aspect].format(FACTS[asked.animal, aspect]) for aspect in unasked]

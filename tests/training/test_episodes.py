@@ -49,7 +49,7 @@ class Scripted:
         return [(request_id, self.completions.pop(0))]
 
 
-def said(tokenizer, text, *, ended=True):
+def sampled_message(tokenizer, text, *, ended=True):
     ids = tokenizer(text, add_special_tokens=False)["input_ids"] + [tokenizer.eos_token_id] * ended
     stop = StopReason.END if ended else StopReason.LENGTH
     return Completion(text, tuple(ids), tuple([-0.5] * len(ids)), stop)
@@ -57,18 +57,22 @@ def said(tokenizer, text, *, ended=True):
 
 def test_every_episode_comes_back_in_order_and_its_tokens_are_the_conversation(player):
     tokenizer = player[1]
-    played = played_by(player)
-    assert [e.rollout.seed for e in played.episodes] == list(range(24))
-    assert {e.ending for e in played.episodes} == {Ending.COMPLETED, Ending.TURN_CAP}
-    for episode in played.episodes:
-        assert len(episode.completion_ids) == len(episode.is_drawn) == len(episode.logprobs)
-        drawn = [t for t, own in zip(episode.completion_ids, episode.is_drawn, strict=True) if own]
-        assert tokenizer.decode(drawn, skip_special_tokens=True) == "".join(episode.actions)
-        assert all(p == 0.0 for p, own in zip(episode.logprobs, episode.is_drawn, strict=True) if not own)
+    batch = played_by(player)
+    assert [e.rollout.seed for e in batch.episodes] == list(range(24))
+    assert {e.ending for e in batch.episodes} == {Ending.COMPLETED, Ending.TURN_CAP}
+    for episode in batch.episodes:
+        assert len(episode.completion_ids) == len(episode.is_sampled) == len(episode.logprobs)
+        sampled_ids = [
+            t for t, is_sampled in zip(episode.completion_ids, episode.is_sampled, strict=True) if is_sampled
+        ]
+        assert tokenizer.decode(sampled_ids, skip_special_tokens=True) == "".join(episode.actions)
+        assert all(
+            p == 0.0 for p, is_sampled in zip(episode.logprobs, episode.is_sampled, strict=True) if not is_sampled
+        )
         text = tokenizer.decode([*episode.prompt_ids, *episode.completion_ids])
         assert text.startswith(f"<|user|>{episode.item.prompt}<|assistant|>{episode.actions[0]}")
         assert 1 <= len(episode.actions) <= 3
-    assert played.environment_s > 0 and played.generation_s > 0
+    assert batch.environment_s > 0 and batch.generation_s > 0
 
 
 def test_an_episode_does_not_depend_on_what_is_played_beside_it(player):
@@ -79,33 +83,33 @@ def test_an_episode_does_not_depend_on_what_is_played_beside_it(player):
 
 def test_a_message_cut_off_is_told_to_the_world_and_ended_by_us_not_by_the_model(player):
     tokenizer = player[1]
-    sampler = Scripted(tokenizer, said(tokenizer, "go", ended=False), said(tokenizer, "go box"))
+    sampler = Scripted(tokenizer, sampled_message(tokenizer, "go", ended=False), sampled_message(tokenizer, "go box"))
     item = next(i for i in make_items() if i.payload["place"] == "box")
-    played = play_episodes([Attempt(item, 0, 0)], sampler, ChatTokens(tokenizer), Hunt, settings(), CONTEXT)
-    episode = played.episodes[0]
+    batch = play_episodes([Attempt(item, 0, 0)], sampler, ChatTokens(tokenizer), Hunt, settings(), CONTEXT)
+    episode = batch.episodes[0]
     assert episode.actions == ["go", "go box"] and episode.ending is Ending.COMPLETED
     assert episode.n_unterminated == 1 and not episode.last_is_unterminated
     assert "go<|end|><|user|>what?<|assistant|>" in tokenizer.decode(episode.completion_ids)
     n_go = len(tokenizer("go", add_special_tokens=False)["input_ids"])
-    assert episode.is_drawn[: n_go + 1] == [True] * n_go + [False]
+    assert episode.is_sampled[: n_go + 1] == [True] * n_go + [False]
     assert sampler.asked[1][1] == [*episode.prompt_ids, *episode.completion_ids[: -len(sampler_ids(episode))]]
 
 
 def sampler_ids(episode):
     """The ids of the last message."""
     count = 0
-    for own in reversed(episode.is_drawn):
-        if not own:
+    for is_sampled in reversed(episode.is_sampled):
+        if not is_sampled:
             break
         count += 1
     return episode.completion_ids[-count:]
 
 
 def test_an_episode_ends_where_the_context_has_no_room(player):
-    played = played_by(player, context=22)
-    ended = {e.ending for e in played.episodes}
+    batch = played_by(player, context=22)
+    ended = {e.ending for e in batch.episodes}
     assert Ending.CONTEXT in ended
-    assert all(e.n_tokens <= 22 + 20 for e in played.episodes)
+    assert all(e.n_tokens <= 22 + 20 for e in batch.episodes)
 
 
 def test_an_opening_that_fills_the_context_is_refused(player):
@@ -131,14 +135,14 @@ def test_a_world_that_breaks_once_is_begun_anew_and_says_so(player):
     retried = [e for e in episodes if e.rollout.retries]
     assert len(retried) == 1 and retried[0].ending is not Ending.FAILED
     assert retried[0].rollout.reason == "restarted after this environment fault: the floor gave way"
-    assert len(retried[0].completion_ids) == len(retried[0].is_drawn)
+    assert len(retried[0].completion_ids) == len(retried[0].is_sampled)
 
 
 def test_a_world_that_breaks_twice_is_an_episode_without_a_reward(player):
     Fragile.breaks = 2
     episode = played_by(player, n=1, make=Fragile).episodes[0]
     assert episode.ending is Ending.FAILED and episode.rollout.retries == 1
-    assert not any(episode.is_drawn) and episode.completion_ids
+    assert not any(episode.is_sampled) and episode.completion_ids
 
 
 def test_a_policy_without_numbers_stops_the_run(player):
@@ -150,7 +154,7 @@ def test_a_policy_without_numbers_stops_the_run(player):
 
 def test_a_sampler_without_log_probabilities_is_refused(player):
     sampler = Scripted(player[1], Completion("go box"))
-    with pytest.raises(SamplerFailed, match="needs the drawn tokens and their log-probabilities"):
+    with pytest.raises(SamplerFailed, match="needs the sampled tokens and their log-probabilities"):
         play_episodes(starts(1), sampler, ChatTokens(player[1]), Hunt, settings(), CONTEXT)
 
 
@@ -201,10 +205,10 @@ class Elsewhere(Hunt):
 
 def test_worlds_elsewhere_work_side_by_side_and_play_the_same_episodes(player):
     Elsewhere.calls.clear()
-    there = played_by(player, n=8, make=Elsewhere).episodes
+    remote = played_by(player, n=8, make=Elsewhere).episodes
     assert Elsewhere.calls[:16] == ["begin"] * 8 + ["begun"] * 8
     assert "begin_act begin_act begin_act acted acted acted" in " ".join(Elsewhere.calls)
-    assert [(e.completion_ids, e.logprobs, e.state) for e in there] == [
+    assert [(e.completion_ids, e.logprobs, e.state) for e in remote] == [
         (e.completion_ids, e.logprobs, e.state) for e in played_by(player, n=8).episodes
     ]
 

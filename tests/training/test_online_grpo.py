@@ -51,7 +51,7 @@ def test_it_learns_to_play_and_logs_every_batch(base, tmp_path):
         replace(SETTINGS, checkpoint_batches=(20,), stop_at_success=0.95),
         on_checkpoint=lambda batch, folder: saved.append((batch, folder.name, digest(folder))),
     )
-    before, after = (sum(line["success"] for line in some) / 5 for some in (lines[:5], lines[-5:]))
+    before, after = (sum(line["success"] for line in group) / 5 for group in (lines[:5], lines[-5:]))
     assert after > before + 0.12  # 0.54 to 0.75 where one of four kinds is never found by chance, else to 0.96
     assert [entry[:2] for entry in saved] == [(20, "model-batch20")]
     assert len({saved[0][2], digest(report.checkpoint), digest(base)}) == 3
@@ -90,7 +90,7 @@ def test_a_caller_or_the_clock_can_end_it(base, tmp_path):
 @pytest.mark.parametrize(("n_broken", "n_failed", "n_retried"), [(3, 0, 3), (97, 1, 96)])
 def test_worlds_that_break_are_begun_anew_and_the_log_says_so(base, tmp_path, n_broken, n_failed, n_retried):
     """The 96 worlds of a batch are opened before any is opened again: the 97th that breaks is a second try."""
-    BreaksAtFirst.left = n_broken
+    BreaksAtFirst.n_failures = n_broken
     _, lines = run(base, tmp_path, world=BreaksAtFirst)
     assert lines[0]["masked_failed"] == pytest.approx(n_failed / 96)
     assert lines[0]["retried_share"] == pytest.approx(n_retried / 96)

@@ -14,8 +14,8 @@ class Dice:
 
     def generate(self, prompts, n_responses):
         probabilities = torch.softmax(self.scores, 0).expand(len(prompts), -1)
-        drawn = torch.multinomial(probabilities, n_responses, replacement=True, generator=self.generator)
-        return [[Response(str(face), [face]) for face in row] for row in drawn.tolist()]
+        faces = torch.multinomial(probabilities, n_responses, replacement=True, generator=self.generator)
+        return [[Response(str(face), [face]) for face in row] for row in faces.tolist()]
 
     def log_probs(self, prompts, responses):
         faces = torch.tensor([[response.token_ids[0] for response in group] for group in responses])

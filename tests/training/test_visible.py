@@ -13,7 +13,7 @@ from agent2.evaluation.engine import score_messages
 from agent2.records import Item, Score, Split
 from agent2.training.grpo import GrpoSettings
 from agent2.training.participant import Participant, read_participant
-from agent2.training.visible import AttemptSettings, TraceSettings, VisibleTask, read_visible, show_line
+from agent2.training.visible import AttemptSettings, TraceSettings, VisibleTask, print_log_line, read_visible
 from model_builders import make_model
 
 SCORING = {"temperature": 1.0, "top_p": 1.0, "max_tokens": 12, "max_turns": 12}
@@ -47,11 +47,11 @@ def rows(n, name="household"):
 
 def test_rows_become_items_that_can_be_played_and_the_design_says_how_they_are(participate):
     task = read_visible(participate("household", rows(3)))
-    assert task.is_interactive and task.me.max_turns == 12
+    assert task.is_interactive and task.participant.max_turns == 12
     world = task.world()
     assert world.reset(task.train[0], 0)[0].content == task.train[0].prompt
-    words = task.evaluation_words(["before training"])
-    assert "3 dev items" in words and "at most 12 turns, at temperature 1.0" in words
+    protocol = task.describe_evaluation(["before training"])
+    assert "3 dev items" in protocol and "at most 12 turns, at temperature 1.0" in protocol
 
 
 QUESTIONS = {"temperature": 1.0, "top_p": 1.0, "max_tokens": 12}
@@ -77,16 +77,16 @@ def test_questions_bring_answers_to_imitate_that_the_benchmarks_own_scorer_pays_
 @pytest.mark.parametrize("name", PLAYED)
 def test_episodes_bring_traces_of_an_expert_that_the_benchmarks_own_scorer_pays_for(participate, name):
     task = read_visible(participate(name, rows(8, name)))
-    shown = task.demonstrations(TraceSettings(episodes_per_item=1, clumsy_share=0.0))
-    assert len(shown.rows) >= 7
+    demonstrations = task.demonstrations(TraceSettings(episodes_per_item=1, clumsy_share=0.0))
+    assert len(demonstrations.rows) >= 7
     prompts = {item.prompt: item for item in task.train}
-    for row in shown.rows:
+    for row in demonstrations.rows:
         item = prompts[row["messages"][0]["content"]]
-        said = [message["content"] for message in row["messages"] if message["role"] == "assistant"]
-        assert len(said) > 1
+        actions = [message["content"] for message in row["messages"] if message["role"] == "assistant"]
+        assert len(actions) > 1
         if name == "household":  # the others meet faults by the seed of the episode
-            assert score_messages(task.benchmark, item, said).value == 1.0
-            assert score_messages(task.benchmark, item, said[:-1]).value == 0.0
+            assert score_messages(task.benchmark, item, actions).value == 1.0
+            assert score_messages(task.benchmark, item, actions[:-1]).value == 0.0
 
 
 class Silent:
@@ -124,10 +124,10 @@ def test_a_row_without_a_prompt_and_a_completion_that_cannot_be_judged_are_refus
 
 def test_openings_alone_can_be_imitated_where_the_home_says_with_what(participate):
     task = read_visible(participate("household", rows(6)))
-    shown = task.static_rows(3).rows
-    assert [row["prompt"] for row in shown] == [item.prompt for item in task.train]
-    assert {row["answer"].partition(" to ")[0] for row in shown} == {"go"}
-    assert all(row["answer"].removeprefix("go to ") in row["prompt"] for row in shown)
+    demonstrations = task.static_rows(3).rows
+    assert [row["prompt"] for row in demonstrations] == [item.prompt for item in task.train]
+    assert {row["answer"].partition(" to ")[0] for row in demonstrations} == {"go"}
+    assert all(row["answer"].removeprefix("go to ") in row["prompt"] for row in demonstrations)
 
 
 @pytest.mark.slow
@@ -138,7 +138,7 @@ def test_a_checkpoint_is_played_on_every_dev_item(participate):
     assert 0 <= score.success < 0.4
     assert set(score.by_type) <= {item.payload["task_type"] for item in task.dev}
     assert task.evaluate_on_dev(ensure_base_model("tiny-household")) == score
-    logged = [json.loads(line) for line in (task.me.output / "eval_log.jsonl").read_text().splitlines()]
+    logged = [json.loads(line) for line in (task.participant.output / "eval_log.jsonl").read_text().splitlines()]
     assert [(line["step"], line["eval_dev"]) for line in logged] == [(0, score.success), (1, score.success)]
 
 
@@ -154,7 +154,7 @@ def test_a_checkpoint_is_measured_handed_in_and_both_are_told(participate, monke
     monkeypatch.setattr(Participant, "submit", submit)
     base = ensure_base_model("tiny-household")
     task.check_and_submit(base, "as it was")
-    success = json.loads((task.me.output / "eval_log.jsonl").read_text())["eval_dev"]
+    success = json.loads((task.participant.output / "eval_log.jsonl").read_text())["eval_dev"]
     assert handed_in == [(base, f"as it was, dev {100 * success:.1f}%")]
     assert capsys.readouterr().out.splitlines()[-2:] == [
         f"as it was: {task.evaluate_on_dev(base)} of {len(task.dev)} dev items",
@@ -163,7 +163,7 @@ def test_a_checkpoint_is_measured_handed_in_and_both_are_told(participate, monke
 
 
 def test_a_line_of_the_log_is_told_in_words(capsys):
-    show_line({"phase": "grpo", "step": 4, "loss": 0.5, "success": 0.25, "t": 1.0})
+    print_log_line({"phase": "grpo", "step": 4, "loss": 0.5, "success": 0.25, "t": 1.0})
     assert capsys.readouterr().out == "grpo step 4: loss 0.500, success 0.250\n"
 
 
@@ -194,7 +194,7 @@ def test_judgements_that_allow_no_step_are_refused(participate):
 @pytest.mark.parametrize(("judgements", "n_items"), [(None, 12), (10_000, 12), (100, 8), (44, 1)])
 def test_no_more_items_are_attempted_than_judgements_allow(participate, judgements, n_items):
     me = replace(participate("arithmetic", rows(12, "arithmetic"), QUESTIONS), judgements=judgements)
-    assert read_visible(me).n_drawn(AttemptSettings(rounds=2, attempts=4)) == n_items  # 3 x 12 are for measuring
+    assert read_visible(me).n_attempted(AttemptSettings(rounds=2, attempts=4)) == n_items  # 3 x 12 are for measuring
 
 
 def test_attempts_that_cannot_be_paid_and_pairs_of_episodes_are_refused(participate):
@@ -202,7 +202,7 @@ def test_attempts_that_cannot_be_paid_and_pairs_of_episodes_are_refused(particip
     with pytest.raises(ConfigError, match="preference pairs compare single answers; use an agent that plays"):
         read_visible(me).preference_pairs(me.base, AttemptSettings(), 1)
     with pytest.raises(ConfigError, match=r"13 judgements are too few .* raise budget.judgements"):
-        read_visible(replace(me, judgements=13)).n_drawn(AttemptSettings())
+        read_visible(replace(me, judgements=13)).n_attempted(AttemptSettings())
 
 
 def test_one_kind_of_items_can_be_learned_from_alone(participate, monkeypatch):
@@ -223,8 +223,8 @@ def test_the_best_attempts_are_kept_and_pairs_prefer_what_the_scorer_does(partic
     me = replace(participate("arithmetic", rows(60, "arithmetic"), QUESTIONS), base=base)
     task, answers = read_visible(me), {item.prompt: item.reference for item in items}
     settings = AttemptSettings(attempts=4)
-    kept = task.rejection_sampling(base, settings, 1).rows
-    assert 0 < len(kept) <= 60 and all(row["answer"] == answers[row["prompt"]] for row in kept)
+    imitated = task.rejection_sampling(base, settings, 1).rows
+    assert 0 < len(imitated) <= 60 and all(row["answer"] == answers[row["prompt"]] for row in imitated)
     for pair in task.preference_pairs(base, settings, 1):
         right = answers[pair["prompt"][0]["content"]]
         assert pair["chosen"][0]["content"] == right != pair["rejected"][0]["content"]

@@ -1,10 +1,10 @@
-"""Episodes as training needs them: token ids that only ever grow, with what the model drew marked.
+"""Episodes as training needs them: token ids that are only ever appended to, with the sampled ones marked.
 
-Rendering a conversation again after each message may tokenise the model's own words differently from how it drew
-them. Here the opening is rendered once with the model's chat template (`ChatTokens`); after that come the drawn tokens
-as they are, and around each observation the template's text between one model message and the next. So the trainer
-learns exactly the tokens that were drawn, and a sampler with a prefix cache computes nothing twice. The loop is that
-of evaluation (`evaluation.engine`). The whole history is sent, always: context policies are for evaluation only.
+Rendering a conversation again after each message may tokenise the model's own words differently from how it sampled
+them. Here the opening is rendered once with the model's chat template (`ChatTokens`); after that come the sampled
+tokens as they are, and around each observation the template's text between one model message and the next. So the
+trainer learns exactly the tokens that were sampled, and a sampler with a prefix cache computes nothing twice. The loop
+is that of evaluation (`evaluation.engine`). The whole history is always sent: context policies are for evaluation only.
 
 Promises: for text that the tokenizer encodes in one way, the ids equal those of the whole conversation rendered at
 once; an environment that breaks is restarted where the fault table allows it, and what still fails is an episode
@@ -36,8 +36,10 @@ from agent2.records import (
     StopReason,
 )
 
-REMEMBERED = 65536
-"""Observations whose token ids are kept."""
+MAX_CACHED_REPLIES = 65536
+"""Observations whose token ids are cached."""
+STUTTER = re.compile(r"([^\W\d_]{4,20}?)\1|([^\W\d_]{1,3}?)\2{3,}")
+"""Four or more letters twice in a row, or fewer of them four times; digits, rules and blanks are no stutter."""
 
 
 class ChatTokens:
@@ -54,12 +56,12 @@ class ChatTokens:
         self._tokenizer = tokenizer
         self._head = self._text([Message("user", "a"), Message("assistant", "b")], prompt=False)
         end_text = tokenizer.convert_ids_to_tokens(self.end)
-        _, found, self._tail = self._head.rpartition(end_text)
-        if not found:
+        _, separator, self._tail = self._head.rpartition(end_text)
+        if not separator:
             raise ConfigError(
                 f"the chat template ends no assistant message with {end_text!r}; set eos_token to the token that does"
             )
-        self.reply = lru_cache(maxsize=REMEMBERED)(self._reply)
+        self.reply = lru_cache(maxsize=MAX_CACHED_REPLIES)(self._reply)
         """Token ids from the end token of one model message (not included) to the start of the next one."""
 
     def opening(self, messages: Sequence[Message]) -> list[int]:
@@ -83,35 +85,31 @@ class ChatTokens:
         return ids
 
 
-STUTTER = re.compile(r"([^\W\d_]{4,20}?)\1|([^\W\d_]{1,3}?)\2{3,}")
-"""Four or more letters twice in a row, or fewer of them four times; digits, rules and blanks are no stutter."""
-
-
 class Ending(StrEnum):
     """How an episode ended."""
 
     COMPLETED = "completed"
-    """The world said that it is over."""
+    """The world ended it."""
     TURN_CAP = "turn_cap"
     CONTEXT = "context"
-    """No room for another message."""
+    """The context has no room for another message."""
     FAILED = "failed"
-    """The world broke, twice."""
+    """The world broke, also in the retries that the fault table allows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """What was played, as a rollout and as token ids."""
+    """One played episode, as a rollout and as token ids."""
 
     item: Item
     rollout: Rollout
     prompt_ids: list[int]
     completion_ids: list[int]
-    """All that follows the opening: messages of the model and of the world."""
-    is_drawn: list[bool]
-    """For each completion token, whether the model drew it."""
+    """Everything after the opening: messages of the model and of the world."""
+    is_sampled: list[bool]
+    """For each completion token, whether the model sampled it."""
     logprobs: list[float]
-    """Of each drawn token when it was drawn; 0 for the others."""
+    """Of each sampled token when it was sampled; 0 for all others."""
     is_full: bool = False
     """Whether the context had no room for another message."""
 
@@ -138,7 +136,7 @@ class Episode:
 
     @property
     def n_tokens(self) -> int:
-        """Opening included."""
+        """Tokens of the episode, the opening included."""
         return len(self.prompt_ids) + len(self.completion_ids)
 
     @property
@@ -148,7 +146,7 @@ class Episode:
 
     @property
     def last_is_unterminated(self) -> bool:
-        """Whether the newest message is one of them."""
+        """Whether the last message was cut off."""
         return bool(self.rollout.turns) and self.rollout.turns[-1].stop_reason is StopReason.LENGTH
 
     @property
@@ -158,7 +156,7 @@ class Episode:
 
     @property
     def n_stuttering(self) -> int:
-        """Messages in which a run of letters comes again at once, such as "searchsearch" or "AAAAA"."""
+        """Messages in which a run of letters is repeated at once, such as "searchsearch" or "AAAAA"."""
         return sum(STUTTER.search(action) is not None for action in self.actions)
 
 
@@ -181,7 +179,7 @@ def play_episodes(
     settings: PlaySettings,
     context: int,
 ) -> PlayedEpisodes:
-    """Play every attempt to its end; each has its place in the sequence as number.
+    """Play every attempt to its end; the number of each attempt is its position in the sequence.
 
     context: most tokens of an episode. Raises SamplerFailed when the sampler breaks, the policy gives no numbers, or an
     opening leaves no room for a message.
@@ -205,7 +203,7 @@ def play_episodes(
         if not isinstance(ids, _TokenDialogue):  # it failed: its turns count nowhere
             ids, rollout = _TokenDialogue.failed(chat), replace(rollout, turns=())
         episodes[done.attempt.attempt] = Episode(
-            done.attempt.item, rollout, ids.prompt_ids, ids.completion_ids, ids.is_drawn, ids.logprobs, ids.is_full
+            done.attempt.item, rollout, ids.prompt_ids, ids.completion_ids, ids.is_sampled, ids.logprobs, ids.is_full
         )
     seconds = time.perf_counter() - began
     return PlayedEpisodes([episodes[n] for n in range(len(attempts))], seconds - timed.seconds, timed.seconds)
@@ -218,7 +216,7 @@ class _TokenDialogue:
         """room: most tokens before a message."""
         self.prompt_ids = opening
         self.completion_ids: list[int] = []
-        self.is_drawn: list[bool] = []
+        self.is_sampled: list[bool] = []
         self.logprobs: list[float] = []
         self.is_full = False
         self._chat, self._room = chat, room
@@ -227,33 +225,35 @@ class _TokenDialogue:
     def failed(cls, chat: ChatTokens) -> "_TokenDialogue":
         """Of an episode that failed: a trainer's row needs a token on either side; these count in no loss."""
         dialogue = cls(chat, [chat.end], 0)
-        dialogue.completion_ids, dialogue.is_drawn, dialogue.logprobs = [chat.end], [False], [0.0]
+        dialogue.completion_ids, dialogue.is_sampled, dialogue.logprobs = [chat.end], [False], [0.0]
         return dialogue
 
     def prompt(self) -> Prompt | None:
-        """All so far."""
+        """All tokens so far; None if they leave no room for a message."""
         self.is_full = len(self.prompt_ids) + len(self.completion_ids) > self._room
         return None if self.is_full else [*self.prompt_ids, *self.completion_ids]
 
     def add(self, completion: Completion, observation: str | None) -> None:
-        """The tokens that were drawn; then the world's words, after the end token if the model did not draw it."""
+        """Append the sampled tokens, then the world's reply, after the end token if the model did not sample it."""
         if not completion.token_ids or completion.logprobs is None:
-            raise SamplerFailed("training needs the drawn tokens and their log-probabilities; use an in-process model")
-        self._append(completion.token_ids, completion.logprobs, drawn=True)
+            raise SamplerFailed(
+                "training needs the sampled tokens and their log-probabilities; use an in-process model"
+            )
+        self._append(completion.token_ids, completion.logprobs, is_sampled=True)
         if observation is not None:
             reply = self._chat.reply(observation)
             if self.completion_ids[-1] != self._chat.end:
                 reply = (self._chat.end, *reply)
-            self._append(reply, [0.0] * len(reply), drawn=False)
+            self._append(reply, [0.0] * len(reply), is_sampled=False)
 
-    def _append(self, ids: Sequence[int], logprobs: Sequence[float], *, drawn: bool) -> None:
+    def _append(self, ids: Sequence[int], logprobs: Sequence[float], *, is_sampled: bool) -> None:
         self.completion_ids += ids
-        self.is_drawn += [drawn] * len(ids)
+        self.is_sampled += [is_sampled] * len(ids)
         self.logprobs += logprobs
 
 
 class _TimedSampler:
-    """A sampler that counts the seconds spent waiting for it."""
+    """A sampler that measures the seconds spent waiting for it."""
 
     def __init__(self, sampler: Sampler) -> None:
         self.capacity = sampler.capacity
@@ -262,7 +262,7 @@ class _TimedSampler:
         self.submit = sampler.submit
 
     def collect(self) -> list[tuple[int, Completion]]:
-        """As the sampler's own."""
+        """As the wrapped sampler's."""
         started = time.perf_counter()
         done = self._sampler.collect()
         self.seconds += time.perf_counter() - started

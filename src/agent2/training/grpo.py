@@ -7,12 +7,12 @@ device is used if present. A reward that no member of a group earns, or that all
 base model must solve some of the prompts some of the time. RLOO (Ahmadian et al. 2024, arXiv:2402.14740) compares each
 completion with the mean of the others in its group, does not divide by their spread, and weighs whole completions.
 
-`OnlineTrainer` is for multi-turn episodes (`online_grpo`). TRL draws through its `rollout_func`, and computes loss,
+`OnlineTrainer` is for multi-turn episodes (`online_grpo`). TRL samples through its `rollout_func`, and computes loss,
 clipping, KL term, accumulation and optimiser steps. The subclass changes three things: advantages and the loss mask
-come from our `judge`; old log-probabilities are those of the sampler instead of a second forward pass; and
+come from `online_grpo.judge`; old log-probabilities are those of the sampler instead of a second forward pass; and
 log-probabilities are computed in small batches of like length, for rows that the loss depends on. The loss and its
-gradient are TRL's (`tests/training/test_trl_gradient.py` compares them with a compact loss). Written against TRL 1.16
-(pinned). Does NOT do tools, images, vLLM or several processes.
+gradient are TRL's (`tests/training/test_grpo_trl_gradient.py` compares them with a compact loss). Written against TRL
+1.16 (pinned). Does NOT do tools, images, vLLM or several processes.
 """
 
 import logging
@@ -45,6 +45,15 @@ from agent2.training.running import (
     trainer_arguments,
     use_threads,
 )
+
+_log = logging.getLogger(__name__)
+
+ROWS_PER_PASS = 32
+"""Rows of like length that go through the model together."""
+NO_SIGNAL = 1e-8
+"""Advantages smaller than this count as zero."""
+LARGEST_GAP = 1e-2
+"""Between the sampler's and the trainer's log-probability of a token, nats; rounding in float32 was up to 3e-4."""
 
 Reward = Callable[[list[str], list[str]], list[float]]
 """Completions and the answers of their rows, in the same order, to one reward each."""
@@ -179,16 +188,7 @@ def _arguments(settings: GrpoSettings, out_dir: Path) -> dict[str, Any]:
     }
 
 
-ROWS_PER_PASS = 32
-"""Rows of like length that go through the model together."""
-NO_SIGNAL = 1e-8
-"""Advantages smaller than this are none."""
-LARGEST_GAP = 1e-2
-"""Between the sampler's and the trainer's log-probability of a token, nats; rounding in float32 was up to 3e-4."""
-_log = logging.getLogger(__name__)
-
-
-class Excluded(StrEnum):
+class ExclusionReason(StrEnum):
     """Why an episode is left out of the loss."""
 
     FAILED = "failed"
@@ -198,12 +198,12 @@ class Excluded(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """A batch of episodes as the loss sees it; axes P groups, G members."""
+class JudgedBatch:
+    """Rewards, exclusions and advantages of a batch of episodes; axes P groups, G members."""
 
     rewards: Sequence[float | None]
-    """For each episode; None: it broke."""
-    excluded: Sequence[Excluded | None]
+    """For each episode; None: it failed."""
+    excluded: Sequence[ExclusionReason | None]
     advantages_PG: torch.Tensor
     measures: Mapping[str, float]
     """For the log, by the names of `logs`."""
@@ -214,22 +214,22 @@ class Batch:
     """A batch of episodes, judged, in the order of TRL's prompts."""
 
     episodes: Sequence[Episode]
-    judged: Judged
+    judged: JudgedBatch
     measures: Mapping[str, float]
     """More for the log: seconds, divergence."""
     played_at: float = field(default_factory=time.perf_counter)
 
     @property
-    def is_kept(self) -> Tensor:
+    def is_learned(self) -> Tensor:
         """For each episode, whether it counts in the loss."""
-        return torch.tensor([why is None for why in self.judged.excluded])
+        return torch.tensor([reason is None for reason in self.judged.excluded])
 
 
 class BatchPlayer(Protocol):
     """Plays and judges one batch."""
 
     def play(self, item_numbers: Sequence[int], trainer: Any) -> Batch:
-        """item_numbers: one for each episode, groups standing together."""
+        """item_numbers: one for each episode, groups adjacent."""
 
 
 class OnlineTrainer(GRPOTrainer):  # type: ignore[misc]
@@ -242,7 +242,7 @@ class OnlineTrainer(GRPOTrainer):  # type: ignore[misc]
         self._inputs: Mapping[str, Tensor] | None = None
         self._updates = 0
         self._has_warned = False
-        with warnings.catch_warnings():  # that the interface may change is why TRL is pinned
+        with warnings.catch_warnings():  # TRL warns that the interface may change, which is why it is pinned
             warnings.filterwarnings("ignore", message="You are using 'rollout_func'", category=UserWarning)
             super().__init__(reward_funcs=[self._rewards], rollout_func=self._roll_out, **arguments)
 
@@ -261,7 +261,7 @@ class OnlineTrainer(GRPOTrainer):  # type: ignore[misc]
             "prompt_ids": [episode.prompt_ids for episode in episodes],
             "completion_ids": [episode.completion_ids for episode in episodes],
             "logprobs": [episode.logprobs for episode in episodes],
-            "env_mask": [[int(drawn) for drawn in episode.is_drawn] for episode in episodes],
+            "env_mask": [[int(sampled) for sampled in episode.is_sampled] for episode in episodes],
         }
 
     def _rewards(self, **_: Any) -> list[float | None]:
@@ -269,17 +269,18 @@ class OnlineTrainer(GRPOTrainer):  # type: ignore[misc]
 
     def _generate_and_score_completions(self, inputs: Any) -> dict[str, Any]:
         """TRL's batch with our advantages and loss mask."""
-        made: dict[str, Any] = super()._generate_and_score_completions(inputs)
-        batch, real_NC, drawn_NC = self.batch, made["completion_mask"], made["tool_mask"]
-        allowed_NC = drawn_NC if self._mask_observations else torch.ones_like(drawn_NC)
-        made["tool_mask"] = allowed_NC * batch.is_kept.to(real_NC)[:, None]
-        made["advantages"] = batch.judged.advantages_PG.flatten().to(made["advantages"])
-        learned_NC = real_NC * made["tool_mask"]
-        made["num_items_in_batch"] = learned_NC.sum()
-        n_foreign = int((learned_NC * (1 - drawn_NC)).sum())
+        outputs: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        batch, real_NC, sampled_NC = self.batch, outputs["completion_mask"], outputs["tool_mask"]
+        allowed_NC = sampled_NC if self._mask_observations else torch.ones_like(sampled_NC)
+        outputs["tool_mask"] = allowed_NC * batch.is_learned.to(real_NC)[:, None]
+        outputs["advantages"] = batch.judged.advantages_PG.flatten().to(outputs["advantages"])
+        learned_NC = real_NC * outputs["tool_mask"]
+        # TRL's own count includes the episodes that are left out, which would scale the loss down.
+        outputs["num_items_in_batch"] = learned_NC.sum()
+        n_foreign = int((learned_NC * (1 - sampled_NC)).sum())
         self._note({"foreign_share": n_foreign / max(1, int(learned_NC.sum()))})
         self._note({**batch.judged.measures, **batch.measures})
-        return made
+        return outputs
 
     def _compute_loss(self, model: Any, inputs: Mapping[str, Tensor]) -> Tensor:
         self._inputs = inputs
@@ -296,62 +297,63 @@ class OnlineTrainer(GRPOTrainer):  # type: ignore[misc]
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Log-probabilities and entropies of completion tokens, N x C, of the rows that matter."""
         n_rows = len(input_ids)
+        # TRL asks here for the old log-probabilities, before the loss: the sampler has them already.
         if self._inputs is None and model is not self.ref_model and self._mask_observations:
-            drawn = [torch.tensor(episode.logprobs) for episode in self.batch.episodes]
-            known_NC = torch.nn.utils.rnn.pad_sequence(drawn, batch_first=True).to(input_ids.device)
-            return known_NC, None, None
+            logprobs = [torch.tensor(episode.logprobs) for episode in self.batch.episodes]
+            sampled_NC = torch.nn.utils.rnn.pad_sequence(logprobs, batch_first=True).to(input_ids.device)
+            return sampled_NC, None, None
         rows = torch.arange(n_rows, device=input_ids.device)
-        if self._inputs is not None and self.beta == 0:
+        if self._inputs is not None and self.beta == 0:  # without a KL term a row without advantage has no gradient
             rows = rows[self._inputs["advantages"].abs() > NO_SIGNAL]
         options["batch_size"] = None
         pieces: list[Tensor] = []
         entropies: list[Tensor] = []
         order = rows[attention_mask[rows].sum(1).argsort()]
-        for chosen in torch.split(order, ROWS_PER_PASS) if len(order) else ():
-            logps, entropy = self._pass_over(model, input_ids, attention_mask, logits_to_keep, chosen, options)
+        for chunk in torch.split(order, ROWS_PER_PASS) if len(order) else ():
+            logps, entropy = self._forward_rows(model, input_ids, attention_mask, logits_to_keep, chunk, options)
             pieces.append(logps)
             entropies.append(entropy)
         if self._inputs is None:
             return _scattered(pieces, order, n_rows, input_ids), None, None
-        return self._with_known_rows(model, pieces, entropies, order)
+        return self._with_sampled_rows(model, pieces, entropies, order)
 
-    def _pass_over(
+    def _forward_rows(
         self,
         model: Any,
         input_ids: Tensor,
         attention_mask: Tensor,
         n_kept: int,
-        chosen: Tensor,
+        rows: Tensor,
         options: dict[str, Any],
     ) -> tuple[Tensor, Tensor]:
         """TRL's pass over some rows, cut to the columns they use; padded back to n_kept columns."""
-        mask = attention_mask[chosen]
-        used = mask.any(0).nonzero().flatten()
-        first, end = int(used[0]), int(used[-1]) + 1
+        mask = attention_mask[rows]
+        columns = mask.any(0).nonzero().flatten()
+        first, end = int(columns[0]), int(columns[-1]) + 1
         n_prompt = input_ids.shape[1] - n_kept
         logps, entropy, _ = super()._get_per_token_logps_and_entropies(
-            model, input_ids[chosen, first:end], mask[:, first:end], end - n_prompt, **options
+            model, input_ids[rows, first:end], mask[:, first:end], end - n_prompt, **options
         )
         missing = n_kept - (end - n_prompt)
         pad = torch.nn.functional.pad
         return pad(logps, (0, missing)), pad(logps.detach() if entropy is None else entropy.detach(), (0, missing))
 
-    def _with_known_rows(
+    def _with_sampled_rows(
         self, model: Any, pieces: list[Tensor], entropies: list[Tensor], order: Tensor
     ) -> tuple[Tensor, Tensor, None]:
-        """The rows that were computed, and for the others what was known when they were drawn."""
+        """The rows that were computed, and for the remaining ones the log-probabilities from sampling."""
         inputs = self._inputs or {}
-        drawn_NC = inputs["sampling_per_token_logps"]
-        logps_NC, entropy_NC = drawn_NC.clone(), -drawn_NC
+        sampled_NC = inputs["sampling_per_token_logps"]
+        logps_NC, entropy_NC = sampled_NC.clone(), -sampled_NC
         if pieces:
             computed = torch.cat(pieces)
             logps_NC = logps_NC.index_copy(0, order, computed)
             entropy_NC = entropy_NC.index_copy(0, order, torch.cat(entropies))
             if self._updates == 0:
-                is_drawn = drawn_NC[order] != 0
-                gap = (computed.detach() - drawn_NC[order]).abs()[is_drawn]
+                is_sampled = sampled_NC[order] != 0
+                gap = (computed.detach() - sampled_NC[order]).abs()[is_sampled]
                 self._note_gap(float(gap.max()) if len(gap) else 0.0)
-        else:  # a loss that depends on no row still has to be one that can be differentiated
+        else:  # a loss that depends on no row still has to be differentiable
             logps_NC = logps_NC + 0.0 * sum(parameter.sum() for parameter in model.parameters())
         return logps_NC, entropy_NC, None
 
@@ -367,7 +369,7 @@ class OnlineTrainer(GRPOTrainer):  # type: ignore[misc]
         self._note({"logprob_gap": gap})
 
     def _note(self, measures: Mapping[str, float]) -> None:
-        """Into TRL's log, which averages over the updates between two lines."""
+        """Add to TRL's log, which averages over the updates between two lines."""
         for name, value in measures.items():
             self._metrics["train"][name].append(float(value))
 

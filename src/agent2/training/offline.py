@@ -1,12 +1,13 @@
-"""Learning from stored rows, with TRL's trainers: supervised fine-tuning, and direct preference optimisation.
+"""Training on stored rows, with TRL's trainers: supervised fine-tuning (SFT) and direct preference optimisation (DPO).
 
-SFT imitates answers, or what an assistant says in conversations. Rows are {"prompt", "answer"}: each becomes a user
+SFT imitates answers, or the assistant's messages of conversations. Rows are {"prompt", "answer"}: each becomes a user
 message and an assistant message in the model's own chat template, and the loss is on the answer and its end only. Or
 they are {"messages": [{"role", "content"}, ...]}: the loss is on assistant messages, except for those with `"learn":
 false`, which are context (a clumsy action and its result). The model's own tokens are those that its chat template
 marks with {% generation %}. A template without marks that TRL knows (Qwen2.5's, Llama 3's, ...) is replaced by TRL's
-marked one for making the rows, and by nothing else: the tokenizer keeps its own. Those marks may be wider than what a
-model draws, so the rest of the generation prompt before a message, and what follows its end token, are not learned.
+marked one when the rows are encoded, and nowhere else: the tokenizer keeps its own. Those marks may be wider than what
+a model generates, so the rest of the generation prompt before a message, and what follows its end token, are not
+learned.
 
 The log (`running`) and TRL's trainer state are written beside out_dir. One torch thread unless $AGENT2_THREADS says
 more; a CUDA device is used if present. Does NOT pack, quantise, or hold out data. Does NOT cut long conversations: one
@@ -45,6 +46,7 @@ from agent2.training.running import (
 
 NO_LABEL = -100
 """Label of a token that is not learned."""
+PAIR_FIELDS = frozenset({"prompt", "chosen", "rejected"})
 
 
 def labelled_chats(
@@ -61,7 +63,7 @@ def labelled_chats(
 
 @dataclass(frozen=True, slots=True)
 class _Marks:
-    """How a tokenizer's conversations mark what the model says."""
+    """How a tokenizer's chat template marks the model's messages."""
 
     tokenizer: Any
     template: str | None
@@ -69,8 +71,8 @@ class _Marks:
     prompt: Sequence[int] = ()
     """Token ids of the generation prompt; only with TRL's template."""
 
-    def read(self, messages: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[tuple[int, int]]]:
-        """Token ids of a conversation, and (first, end) of each stretch that the model is to draw."""
+    def encode(self, messages: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[tuple[int, int]]]:
+        """Token ids of a conversation, and (first, end) of each stretch that the model is to generate."""
         encoded = self.tokenizer.apply_chat_template(
             [{"role": message["role"], "content": message["content"]} for message in messages],
             chat_template=self.template,
@@ -79,27 +81,27 @@ class _Marks:
         )
         ids = list(encoded["input_ids"])
         spans = _spans(encoded["assistant_masks"])
-        return ids, spans if self.template is None else [self._drawn(ids, first, end) for first, end in spans]
+        return ids, spans if self.template is None else [self._trimmed(ids, first, end) for first, end in spans]
 
-    def _drawn(self, ids: Sequence[int], first: int, end: int) -> tuple[int, int]:
+    def _trimmed(self, ids: Sequence[int], first: int, end: int) -> tuple[int, int]:
         """A stretch without the part of the generation prompt that reaches into it, and up to its end token."""
         length = len(self.prompt)
-        for into in range(length):
-            start = first - length + into
-            if start >= 0 and list(ids[start : first + into]) == list(self.prompt):
-                first += into
+        for n_inside in range(length):
+            start = first - length + n_inside
+            if start >= 0 and list(ids[start : first + n_inside]) == list(self.prompt):
+                first += n_inside
                 break
         ends = [index for index in range(first, end) if ids[index] == self.tokenizer.eos_token_id]
         return first, ends[-1] + 1 if ends else end
 
 
 def _marks(tokenizer: Any, recipe: str) -> _Marks:
-    own = getattr(tokenizer, "chat_template", None)
-    if own and has_generation_markers(own):
+    own_template = getattr(tokenizer, "chat_template", None)
+    if own_template and has_generation_markers(own_template):
         return _Marks(tokenizer, None)
     try:
-        template = get_training_chat_template(tokenizer) if own else None
-    except ValueError:  # TRL's word for a template that it does not know
+        template = get_training_chat_template(tokenizer) if own_template else None
+    except ValueError:  # TRL raises it for a template that it does not know
         template = None
     if template is None:
         raise ConfigError(
@@ -113,51 +115,51 @@ def _marks(tokenizer: Any, recipe: str) -> _Marks:
 def _generation_prompt(tokenizer: Any) -> list[int]:
     """Token ids between a user message and the model's."""
     chat = [{"role": "user", "content": "a"}]
-    without, with_it = (
-        tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=on) for on in (False, True)
+    plain, prompted = (
+        tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=add) for add in (False, True)
     )
-    ids: list[int] = tokenizer(with_it.removeprefix(without), add_special_tokens=False)["input_ids"]
+    ids: list[int] = tokenizer(prompted.removeprefix(plain), add_special_tokens=False)["input_ids"]
     return ids
 
 
 def _labelled(row: Mapping[str, Any], index: int, marks: _Marks, max_tokens: int, recipe: str) -> dict[str, list[int]]:
-    said = _messages(row, index, recipe)
-    ids, spans = marks.read(said)
+    messages = _messages(row, index, recipe)
+    ids, spans = marks.encode(messages)
     if len(ids) > max_tokens:
         raise ConfigError(
             f"{recipe}: row {index} has {len(ids)} tokens, max_tokens is {max_tokens}; raise it or drop the row"
         )
-    own = [message for message in said if message["role"] == "assistant"]
-    if len(spans) != len(own):
+    assistant_messages = [message for message in messages if message["role"] == "assistant"]
+    if len(spans) != len(assistant_messages):
         raise ConfigError(
-            f"{recipe}: row {index} has {len(own)} assistant messages, the chat template marks {len(spans)} stretches; "
-            "put other messages between them and mark each one with {% generation %}"
+            f"{recipe}: row {index} has {len(assistant_messages)} assistant messages, the chat template marks "
+            f"{len(spans)} stretches; put other messages between them and mark each one with {{% generation %}}"
         )
     labels = [NO_LABEL] * len(ids)
-    for (first, end), message in zip(spans, own, strict=True):
+    for (first, end), message in zip(spans, assistant_messages, strict=True):
         if message.get("learn", True):
             labels[first:end] = ids[first:end]
     return {"input_ids": ids, "labels": labels}
 
 
 def _messages(row: Mapping[str, Any], index: int, recipe: str) -> Sequence[Mapping[str, Any]]:
-    said = row.get("messages")
-    if not isinstance(said, Sequence) or isinstance(said, str) or not said:
+    messages = row.get("messages")
+    if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
         raise ConfigError(f"{recipe}: row {index} has no messages; it has {sorted(row)}")
-    for number, message in enumerate(said):
+    for number, message in enumerate(messages):
         missing = {"role", "content"} - set(message)
         if missing:
             raise ConfigError(f"{recipe}: row {index}, message {number} has no {' and no '.join(sorted(missing))}")
-    if not any(message["role"] == "assistant" and message.get("learn", True) for message in said):
+    if not any(message["role"] == "assistant" and message.get("learn", True) for message in messages):
         raise ConfigError(f"{recipe}: row {index} has no assistant message to learn from; drop it")
-    return said
+    return messages
 
 
-def _spans(is_own: Sequence[int]) -> list[tuple[int, int]]:
+def _spans(mask: Sequence[int]) -> list[tuple[int, int]]:
     """(first, end) of each stretch of ones."""
-    edges = [0, *is_own, 0]
-    starts = [i for i in range(len(is_own)) if edges[i + 1] and not edges[i]]
-    ends = [i + 1 for i in range(len(is_own)) if edges[i + 1] and not edges[i + 2]]
+    padded = [0, *mask, 0]
+    starts = [i for i in range(len(mask)) if padded[i + 1] and not padded[i]]
+    ends = [i + 1 for i in range(len(mask)) if padded[i + 1] and not padded[i + 2]]
     return list(zip(starts, ends, strict=True))
 
 
@@ -231,9 +233,6 @@ def _arguments(settings: SftSettings, out_dir: Path, *, are_chats: bool) -> SFTC
         packing=False,
         logging_steps=settings.log_every_steps,
     )
-
-
-PAIR_FIELDS = frozenset({"prompt", "chosen", "rejected"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,20 +1,20 @@
-"""Online reinforcement learning over episodes: play, judge, prefer what did better than its group, play again.
+"""Online reinforcement learning over episodes: play, judge, reinforce what did better than its group, play again.
 
     report = train_online_grpo(base, items, make_environment, out / "model", OnlineGrpoSettings(seed=0))
 
 Items are played in the world that `make_environment` opens, by the policy as it is at that moment, hundreds of
-episodes at once (`episodes`). The loss is on the tokens that the policy drew; TRL's GRPOTrainer makes it
+episodes at once (`episodes`). The loss is on the tokens that the policy sampled; TRL's GRPOTrainer computes it
 (`grpo`). The log (`running`), one line a batch, and TRL's trainer state are written beside out_dir. One torch
 thread unless $AGENT2_THREADS says more; a CUDA device is used if present.
 
-An episode that broke has no reward (None), which is never a zero. Those that are left out of the loss are counted by
+An episode that failed has no reward (None), which is never a zero. Those that are left out of the loss are counted by
 their reason; truncated are those that the context or the limit of a message ended, never those that merely hit the
 turn cap. Gamma decay: success in T turns is worth `decay ** (T - 1)`. A group whose episodes all win or all fail
 teaches nothing: the model must win some games some of the time.
 
 The default settings are those that worked on a model of 0.7 million weights in the household world; each switch that
-can spoil a run says so. `require_sense` refuses what cannot work and warns of what is merely unwise. Does NOT play and
-train at the same time, and does NOT run on several devices.
+can spoil a run says so. `validate_settings` refuses what cannot work and warns of what is merely unwise. Does NOT play
+and train at the same time, and does NOT run on several devices.
 """
 
 import copy
@@ -37,7 +37,7 @@ from agent2.models.hf import HfSampler
 from agent2.models.loading import context_length
 from agent2.records import Environment, Item, SamplingSettings, derive_seed
 from agent2.training.episodes import ChatTokens, Ending, Episode, play_episodes
-from agent2.training.grpo import ROWS_PER_PASS, Batch, Excluded, Judged, OnlineTrainer
+from agent2.training.grpo import ROWS_PER_PASS, Batch, ExclusionReason, JudgedBatch, OnlineTrainer
 from agent2.training.reference import (
     Baseline,
     Clip,
@@ -64,7 +64,15 @@ from agent2.training.running import (
 _log = logging.getLogger(__name__)
 
 DEFAULT_CLIP = Clip()
+COMPOSITE_WEIGHTS: Mapping[str, float] = {"success": 5.0, "valid": 1.0, "format": 1.0}
+"""Of the composite reward, which is divided by their sum: success, share of valid actions, share of messages that
+the model ended itself (the +5 / +1 / +1 of the source)."""
+SUCCESS_WINDOW = 5
+"""Batches whose mean success `stop_at_success` is compared with."""
 
+MakeEnvironment = Callable[[], Environment]
+Success = Callable[[Episode], float | None]
+"""From a finished episode to its success, 0 to 1; None: it could not be judged, which leaves it out."""
 RewardKind = Literal["binary", "composite"]
 
 
@@ -99,7 +107,7 @@ class OnlineGrpoSettings:
     messages that never end."""
     clip: Clip = DEFAULT_CLIP
     mask_observations: bool = True
-    """False trains the model to predict the world's words as if it had drawn them: for showing what goes wrong."""
+    """False trains the model to predict the world's words as if it had written them: for showing what goes wrong."""
     mask_truncated: bool = False
     """Leave out lost episodes whose last message was cut off or that used up the context; False: they are failures. One
     that was cut off earlier and played on is never left out."""
@@ -119,7 +127,7 @@ class OnlineGrpoSettings:
     checkpoint_batches: tuple[int, ...] = ()
     """After these batches the model is saved as `<out_dir>-batch<N>` and the caller is notified."""
     max_seconds: float | None = None
-    """No new batch is begun after so long; None: no limit."""
+    """No new batch begins after so long; None: no limit."""
     stop_at_success: float | None = None
     """Training ends once the mean success of the last five batches reaches this; None: never."""
     seed: int = 0
@@ -130,12 +138,12 @@ class OnlineGrpoSettings:
         return self.prompts_per_batch * self.generations
 
 
-def require_sense(settings: OnlineGrpoSettings, n_items: int) -> None:
-    """Refuse settings that cannot work, naming the field; warn of those that seldom do.
+def validate_settings(settings: OnlineGrpoSettings, n_items: int) -> None:
+    """Refuse settings that cannot work, naming the field; warn of those that rarely do.
 
     n_items: how many items there are to play. Raises ConfigError.
     """
-    low = {
+    minima = {
         "batches": 1,
         "prompts_per_batch": 1,
         "generations": 2,
@@ -147,9 +155,9 @@ def require_sense(settings: OnlineGrpoSettings, n_items: int) -> None:
         "warmup_updates": 0,
         "kl_weight": 0,
     }
-    for name, least in low.items():
-        if getattr(settings, name) < least:
-            raise ConfigError(f"train_online_grpo: {name} is {getattr(settings, name)}; set it to at least {least}")
+    for name, minimum in minima.items():
+        if getattr(settings, name) < minimum:
+            raise ConfigError(f"train_online_grpo: {name} is {getattr(settings, name)}; set it to at least {minimum}")
     if not settings.temperature > 0:
         raise ConfigError(f"train_online_grpo: temperature is {settings.temperature}; episodes need chance, set it > 0")
     if not 0 < settings.decay <= 1:
@@ -176,41 +184,34 @@ def require_sense(settings: OnlineGrpoSettings, n_items: int) -> None:
                      "no group keeps a signal")  # fmt: skip
 
 
-Success = Callable[[Episode], float | None]
-"""An episode that came to an end to its success, 0 to 1; None: it could not be judged, which leaves it out."""
-
-COMPOSITE_WEIGHTS: Mapping[str, float] = {"success": 5.0, "valid": 1.0, "format": 1.0}
-"""Of the composite reward, which is divided by their sum: success, share of valid actions, share of messages that
-the model ended itself (the +5 / +1 / +1 of the source)."""
-
-
-def won(episode: Episode) -> float:
+def success_from_state(episode: Episode) -> float:
     """Success as worlds with a goal report it: the state's `won`."""
     return float(bool(episode.state.get("won")))
 
 
-def judge(episodes: Sequence[Episode], settings: OnlineGrpoSettings, success: Success) -> Judged:
+def judge(episodes: Sequence[Episode], settings: OnlineGrpoSettings, success: Success) -> JudgedBatch:
     """Rewards, exclusions and advantages of a batch whose groups are adjacent."""
     successes = [None if e.ending is Ending.FAILED else success(e) for e in episodes]
     parts = [None if s is None else _components(e, s, settings) for e, s in zip(episodes, successes, strict=True)]
     rewards = [None if p is None else _total(p, settings) for p in parts]
     excluded = [_excluded(e, s, settings) for e, s in zip(episodes, successes, strict=True)]
-    counted = [
-        float("nan") if why is not None or reward is None else reward
-        for reward, why in zip(rewards, excluded, strict=True)
+    learned = [
+        float("nan") if reason is not None or reward is None else reward
+        for reward, reason in zip(rewards, excluded, strict=True)
     ]
-    rewards_PG = torch.tensor(counted).view(-1, settings.generations)
+    rewards_PG = torch.tensor(learned).view(-1, settings.generations)
     advantages_PG = advantages_of(rewards_PG, settings.advantage, by_spread=settings.by_spread)
     measures = {
         **_measures(episodes, successes),
         "signal_share": share_with_signal(advantages_PG),
-        **{f"masked_{why.value}": excluded.count(why) / len(episodes) for why in Excluded},
+        **{f"masked_{reason.value}": excluded.count(reason) / len(episodes) for reason in ExclusionReason},
     }
     if settings.reward == "composite":
-        known = [part for part in parts if part is not None]
+        judged_parts = [part for part in parts if part is not None]
         for name in COMPOSITE_WEIGHTS:
-            measures[f"reward_{name}"] = _mean([part[name] for part in known])
-    return Judged(rewards, excluded, advantages_PG, {k: v for k, v in measures.items() if v == v})
+            measures[f"reward_{name}"] = _mean([part[name] for part in judged_parts])
+    measured = {name: value for name, value in measures.items() if not math.isnan(value)}
+    return JudgedBatch(rewards, excluded, advantages_PG, measured)
 
 
 def _components(episode: Episode, success: float, settings: OnlineGrpoSettings) -> dict[str, float]:
@@ -229,16 +230,16 @@ def _total(parts: Mapping[str, float], settings: OnlineGrpoSettings) -> float:
     return sum(weights[name] * parts[name] for name in weights) / sum(weights.values())
 
 
-def _excluded(episode: Episode, success: float | None, settings: OnlineGrpoSettings) -> Excluded | None:
+def _excluded(episode: Episode, success: float | None, settings: OnlineGrpoSettings) -> ExclusionReason | None:
     if success is None:
-        return Excluded.FAILED
+        return ExclusionReason.FAILED
     if settings.max_episode_tokens is not None and episode.n_tokens > settings.max_episode_tokens:
-        return Excluded.TOO_LONG
+        return ExclusionReason.TOO_LONG
     is_cut = episode.ending is Ending.CONTEXT or episode.last_is_unterminated
     if settings.mask_truncated and is_cut and not success:
-        return Excluded.TRUNCATED
+        return ExclusionReason.TRUNCATED
     if settings.mask_capped and episode.ending is Ending.TURN_CAP:
-        return Excluded.CAPPED
+        return ExclusionReason.CAPPED
     return None
 
 
@@ -247,15 +248,15 @@ def _invalid(episode: Episode) -> int:
 
 
 def _measures(episodes: Sequence[Episode], successes: Sequence[float | None]) -> dict[str, float]:
-    """What the log says about a batch; shares are of messages or episodes, NaN where nothing was measured."""
+    """The log's fields about a batch; shares are of messages or episodes, NaN where nothing was measured."""
     n_turns = sum(len(e.actions) for e in episodes) or float("nan")
-    n_drawn = sum(sum(e.is_drawn) for e in episodes) or float("nan")
+    n_sampled = sum(sum(e.is_sampled) for e in episodes) or float("nan")
     knows_invalid = any("n_invalid" in e.state for e in episodes)
     ended = [e for e in episodes if e.ending is not Ending.FAILED]
     return {
         "success": _mean([s for s in successes if s is not None]),
         "turns": n_turns / max(1, len(ended)),
-        "action_length": n_drawn / n_turns,
+        "action_length": n_sampled / n_turns,
         "invalid_share": sum(map(_invalid, episodes)) / n_turns if knows_invalid else float("nan"),
         "unterminated_share": sum(e.n_unterminated for e in episodes) / n_turns,
         "repeated_share": sum(e.n_repeated for e in episodes) / n_turns,
@@ -269,22 +270,17 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else float("nan")
 
 
-MakeEnvironment = Callable[[], Environment]
-RECENT = 5
-"""Batches whose mean success `stop_at_success` looks at."""
-
-
 @dataclass(frozen=True, slots=True)
 class OnlineGrpoHooks:
-    """What a caller wants to know or to decide while training goes."""
+    """What a caller is notified of, and decides, during training."""
 
     on_log: OnLog | None = None
     on_checkpoint: OnCheckpoint | None = None
-    """Told after how many batches which folder was saved; training waits until it returns."""
+    """Called with the number of batches and the folder that was saved; training waits until it returns."""
     stop: Callable[[LogLine], str | None] | None = None
-    """Asked after each line of the log; a sentence ends training, and the report holds it."""
-    success: Success = won
-    """An episode to its success, 0 to 1; None leaves it out."""
+    """Called with each line of the log; a sentence ends training, and the report holds it."""
+    success: Success = success_from_state
+    """From an episode to its success, 0 to 1; None leaves it out."""
     callbacks: Sequence[TrainerCallback] = ()
     """Of the trainer, such as a monitor's; they come after our own."""
 
@@ -304,7 +300,7 @@ def train_online_grpo(
     """
     started = time.monotonic()
     hooks = hooks or OnlineGrpoHooks()
-    stopper = Stopper(settings, hooks.stop, started)
+    stopper = EarlyStopping(settings, hooks.stop, started)
     hooks = replace(hooks, callbacks=(stopper, *hooks.callbacks))
     trainer = make_trainer(model_path, items, make_environment, out_dir, settings, hooks)
     report = run_and_save(trainer, model_path, out_dir, started)
@@ -321,7 +317,7 @@ def make_trainer(
     hooks: OnlineGrpoHooks,
 ) -> OnlineTrainer:
     """A trainer that is ready to train; raises what `train_online_grpo` does."""
-    require_sense(settings, len(items))
+    validate_settings(settings, len(items))
     use_threads()
     set_seed(settings.seed)
     model, tokenizer = load_for_training(model_path)
@@ -380,41 +376,41 @@ class _Player:
         self._n_batches += 1
         sampling = SamplingSettings(temperature=settings.temperature, max_tokens=settings.max_tokens)
         playing = PlaySettings(sampling, settings.max_turns, settings.in_flight, needs_sampler=True)
-        played = play_episodes(attempts, self._sampler, self._chat, self._make_environment, playing, self._context)
-        measures = {"environment_s": played.environment_s, "generation_s": played.generation_s}
+        batch = play_episodes(attempts, self._sampler, self._chat, self._make_environment, playing, self._context)
+        measures = {"environment_s": batch.environment_s, "generation_s": batch.generation_s}
         if self._initial is not None:
             kl = divergence(
-                self._initial.to(trainer.model.device), played.episodes[:: self._stride], settings.temperature
+                self._initial.to(trainer.model.device), batch.episodes[:: self._stride], settings.temperature
             )
             measures |= {"kl_initial": kl} if settings.kl_weight else {"kl_initial": kl, "kl": kl}
-        return Batch(played.episodes, judge(played.episodes, settings, self._success), measures)
+        return Batch(batch.episodes, judge(batch.episodes, settings, self._success), measures)
 
     @property
     def _stride(self) -> int:
         return math.ceil(self._settings.episodes_per_batch / self._settings.kl_episodes)
 
     def _attempt(self, position: int, number: int) -> Attempt:
-        """Members of a group share the world's seed, not the draws."""
+        """Members of a group share the world's seed, not that of sampling."""
         group = position // self._settings.generations
         names = (self._settings.seed, self._n_batches)
-        draws = derive_seed("draws", *names, position)
-        return Attempt(self._items[number], position, draws, world_seed=derive_seed("world", *names, group))
+        sampling_seed = derive_seed("draws", *names, position)
+        return Attempt(self._items[number], position, sampling_seed, world_seed=derive_seed("world", *names, group))
 
 
 @torch.no_grad()
 def divergence(reference: Any, episodes: Sequence[Episode], temperature: float) -> float:
-    """Divergence of the policy that drew the episodes from a reference model, nats a drawn token.
+    """Divergence of the policy that played the episodes from a reference model, nats a sampled token.
 
     Estimate: mean of exp(d) - d - 1 with d = log p_reference - log p_policy (Schulman 2020, "k3": never negative).
     """
     total, n_tokens = 0.0, 0
-    ordered = sorted((e for e in episodes if any(e.is_drawn)), key=lambda episode: episode.n_tokens)
+    ordered = sorted((e for e in episodes if any(e.is_sampled)), key=lambda episode: episode.n_tokens)
     for start in range(0, len(ordered), ROWS_PER_PASS):
-        some = ordered[start : start + ROWS_PER_PASS]
+        rows = ordered[start : start + ROWS_PER_PASS]
         batch = to_batch(
-            [[*e.prompt_ids, *e.completion_ids] for e in some],
-            [[False] * len(e.prompt_ids) + e.is_drawn for e in some],
-            [[0.0] * len(e.prompt_ids) + e.logprobs for e in some],
+            [[*e.prompt_ids, *e.completion_ids] for e in rows],
+            [[False] * len(e.prompt_ids) + e.is_sampled for e in rows],
+            [[0.0] * len(e.prompt_ids) + e.logprobs for e in rows],
             pad=0,
         ).to(reference.device)
         gap = (token_logprobs(reference, batch, temperature) - batch.old_logprobs_NT)[batch.is_learned_NT].double()
@@ -423,14 +419,14 @@ def divergence(reference: Any, episodes: Sequence[Episode], temperature: float) 
     return total / n_tokens if n_tokens else float("nan")
 
 
-class Stopper(TrainerCallback):  # type: ignore[misc]
+class EarlyStopping(TrainerCallback):  # type: ignore[misc]
     """Ends training when time is up, when success is high enough, or when the caller says so."""
 
     def __init__(
         self, settings: OnlineGrpoSettings, stop: Callable[[LogLine], str | None] | None, started: float
     ) -> None:
         self.reason = ""
-        """Why training ended early; empty: it did not."""
+        """Why training ended early; empty if it did not."""
         self._settings, self._stop, self._started = settings, stop, started
         self._successes: list[float] = []
 
@@ -442,29 +438,30 @@ class Stopper(TrainerCallback):  # type: ignore[misc]
         logs: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Look at a line of the log."""
+        """Check the limits after a line of the log."""
         if not logs or "success" not in logs or self.reason:
             return
         self._successes.append(float(logs["success"]))
-        self.reason = self._why(logs, state.global_step) or ""
+        self.reason = self._stop_reason(logs, state.global_step) or ""
         if self.reason:
             control.should_training_stop = True
             _log.info("training ends at update %d: %s", state.global_step, self.reason)
 
-    def _why(self, logs: Mapping[str, Any], step: int) -> str | None:
+    def _stop_reason(self, logs: Mapping[str, Any], step: int) -> str | None:
         seconds = time.monotonic() - self._started
-        recent = self._successes[-RECENT:]
+        recent = self._successes[-SUCCESS_WINDOW:]
         if self._settings.max_seconds is not None and seconds > self._settings.max_seconds:
             return f"{seconds:.0f} s are more than max_seconds {self._settings.max_seconds:g}"
         target = self._settings.stop_at_success
-        if target is not None and len(recent) == RECENT and sum(recent) / RECENT >= target:
-            return f"success of the last {RECENT} batches is {sum(recent) / RECENT:.3f}, at least {target:g}"
+        if target is not None and len(recent) == SUCCESS_WINDOW and sum(recent) / SUCCESS_WINDOW >= target:
+            mean = sum(recent) / SUCCESS_WINDOW
+            return f"success of the last {SUCCESS_WINDOW} batches is {mean:.3f}, at least {target:g}"
         line: LogLine = {name: float(value) for name, value in logs.items() if isinstance(value, int | float)}
         return self._stop({**line, "step": step}) if self._stop is not None else None
 
 
 def _row(number: int, item: Item) -> dict[str, Any]:
-    """TRL passes prompts only to the rollout function: the number of the item travels in the message."""
+    """A row of TRL's dataset. TRL passes only prompts to the rollout function: the message carries the item number."""
     return {"prompt": [{"role": "user", "content": item.prompt, "item": str(number)}]}
 
 

@@ -1,8 +1,8 @@
-"""What an agent's program does besides training: read its assignment, measure on dev items, submit.
+"""The parts of an agent's program besides training: read the assignment, measure on dev items, submit.
 
-For programs in an arena workspace; knows the assignment from the environment and `assignment.json`, and the grader by
-HTTP, like any other program. A submission whose connection is lost is sent again under the same key, which the grader
-charges once. Does NOT retry a refused one: the refusal says what to change.
+For programs in an arena workspace, which read the assignment from the environment and `assignment.json`, and talk to
+the grader by HTTP, like any other program. A submission whose connection is lost is sent again under the same key,
+which the grader charges once. Does NOT retry a refused one: the refusal says what to change.
 """
 
 import json
@@ -26,7 +26,7 @@ from agent2.training.reference import AnswerTask, ChatModel, evaluate_model
 VARIABLES = ("WORKSPACE", "MODEL_PATH", "DATA_PATH", "OUTPUT_DIR", "GRADING_SERVER_URL")
 
 DataRow = dict[str, Any]
-"""{"id", "prompt", "answer"}, or what else the assignment says its rows hold."""
+"""{"id", "prompt", "answer"}, or the fields that the assignment names."""
 EVALUATION_LOG = "eval_log.jsonl"
 PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 """Before a submission whose connection was lost is sent again, in seconds."""
@@ -42,19 +42,19 @@ class Participant:
     train: list[DataRow]
     dev: list[DataRow]
     sampling: SamplingSettings
-    """How completions are drawn when a submission is scored."""
+    """How completions are sampled when a submission is scored."""
     seed: int
     grading_url: str
     environment: str = "question"
     """Name of the world that items are played in."""
     benchmark: str = ""
-    """Where the items come from, by the name that `agent2.benchmarks.load_benchmark` knows."""
+    """Where the items come from: a name for `agent2.benchmarks.load_benchmark`."""
     max_turns: int = 1
     """Most messages of the model in one episode."""
     level: int = 1
     """What the task demands: 1 a program verifies, 2 a judge does, 3 trajectories are collected online."""
     wall_clock_s: float = 300.0
-    """Seconds that the assignment gives."""
+    """The time budget of the assignment."""
     judgements: int | None = None
     """Replies that the judge of a task of level 2 gives a verdict on; None: no limit, or no judge to ask."""
     effort: float = 1.0
@@ -68,7 +68,7 @@ class Participant:
         return max(1.0, share * self.wall_clock_s - (time.monotonic() - started))
 
     def write_design(self, design: dict[str, Any]) -> None:
-        """Keep the pipeline design where the report looks for it.
+        """Write the pipeline design to `design.json`, which the report reads.
 
         design: algorithm, hyperparameters, data_preprocessing, evaluation_protocol.
         """
@@ -76,14 +76,14 @@ class Participant:
         (self.output / "design.json").write_text(json.dumps(design, indent=2), encoding="utf-8")
 
     def evaluate_on_dev(self, checkpoint: Path, verify: Callable[[str, str], float]) -> float:
-        """Mean reward on the dev items, 0 to 1, drawn as the grader draws."""
+        """Mean reward on the dev items, 0 to 1, with answers sampled as the grader samples them."""
         task = AnswerTask("dev", self.dev, verify)
         value = float(evaluate_model(ChatModel(checkpoint, self.sampling), [task])["dev"])
         self.log_evaluation(checkpoint, {"eval_dev": value})
         return value
 
     def log_evaluation(self, checkpoint: Path, values: Mapping[str, float]) -> None:
-        """Keep what was measured of a checkpoint, numbered from 0, in a log beside the training log.
+        """Append the measurements of a checkpoint, numbered from 0, to a log beside the training log.
 
         values: by names that begin with "eval_".
         """
@@ -95,22 +95,22 @@ class Participant:
             file.write(json.dumps(line) + "\n")
 
     def submit(self, checkpoint: Path, note: str) -> dict[str, Any]:
-        """Hand a checkpoint in and wait for its score (0 to 100).
+        """Submit a checkpoint and wait for its score (0 to 100).
 
         Raises SubmissionError with the grader's reason if it gets none.
         """
         body = {"model_path": str(checkpoint), "note": note, "key": secrets.token_hex(16)}
-        response = post_again(f"{self.grading_url}/submit", body)
+        response = post_with_retries(f"{self.grading_url}/submit", body)
         answer: dict[str, Any] = response.json()
         if response.is_error or answer.get("score") is None:
             raise SubmissionError(f"submission of {checkpoint} has no score: {answer.get('error') or answer}")
         return answer
 
 
-def post_again(url: str, body: Mapping[str, str], pauses_s: Sequence[float] = PAUSES_S) -> httpx.Response:
-    """Post JSON and wait for the answer, however long it takes; after a lost connection, post the same again.
+def post_with_retries(url: str, body: Mapping[str, str], pauses_s: Sequence[float] = PAUSES_S) -> httpx.Response:
+    """Post JSON and wait for the answer, however long it takes; after a lost connection, post the same body again.
 
-    body: with a "key", by which the grader knows a request that it has had. pauses_s: before each new attempt.
+    body: with a "key", by which the grader recognises a repeated request. pauses_s: before each new attempt.
     Raises SubmissionError when the grader cannot be reached.
     """
     for pause_s in (*pauses_s, None):
@@ -124,7 +124,7 @@ def post_again(url: str, body: Mapping[str, str], pauses_s: Sequence[float] = PA
             if response.status_code != httpx.codes.REQUEST_TIMEOUT or pause_s is None:
                 return response
             problem = "the grader got the request too slowly"
-        tell(f"{url}: {problem}; sending it again in {pause_s:g} s")
+        print_progress(f"{url}: {problem}; sending it again in {pause_s:g} s")
         time.sleep(pause_s)
     raise AssertionError("unreachable")
 
@@ -162,8 +162,8 @@ def read_participant() -> Participant:
     )
 
 
-def tell(text: str) -> None:
-    """One line of an agent's own log, which is its standard output; at once, so that it can be followed."""
+def print_progress(text: str) -> None:
+    """Print one line of an agent's own log, which is its standard output; flushed, so that it can be followed."""
     print(text, flush=True)  # noqa: T201
 
 
@@ -183,9 +183,9 @@ def _rows(path: Path) -> list[DataRow]:
 
 
 def start_recipe(question: str, episodes: str) -> None:
-    """Become one of two programs beside this one, by whether an item is a question or an episode; does not return.
+    """Run one of two programs beside this one, by whether an item is a question or an episode; does not return.
 
-    The program replaces this process, so that whoever watches processes sees which one trained.
+    The program replaces this process, so that a record of the processes shows which one trained.
     Raises ConfigError outside an arena workspace.
     """
     if "WORKSPACE" not in os.environ:
@@ -197,7 +197,7 @@ def start_recipe(question: str, episodes: str) -> None:
 
 def run_recipe(run: "Callable[[Participant], None]") -> None:
     """Read the assignment and run a recipe, without the progress bars of the libraries."""
-    # here, because `start_recipe` is a moment of a program that is about to be replaced
+    # not at the top: programs that only call `start_recipe` are replaced at once and need none of it
     import datasets
     from transformers.utils import logging as transformers_logging
 

@@ -1,21 +1,21 @@
 """GRPO in plain torch: advantages, log-probabilities, trainer and evaluation loop, small enough to read in one sitting.
 
-Advantages say how much better an episode did than the others of its group. The baseline `group` subtracts the mean of
+Advantages say how much better an episode did than the rest of its group. The baseline `group` subtracts the mean of
 the group (Shao et al. 2024, arXiv:2402.03300, section 4.1), and may divide by its spread. `leave-one-out` subtracts
 the mean of the *other* members (Kool et al. 2019; RLOO, Ahmadian et al. 2024, arXiv:2402.14740, section 3), which
 keeps the estimate unbiased; it is G / (G - 1) times the former. An episode that is left out of the loss takes part in
 no mean: its reward is NaN here and its advantage 0.
 
-`AgenticGRPOTrainer` is the method without machinery: draw several responses to each prompt, reward them, subtract the
+`AgenticGRPOTrainer` is the method without machinery: sample several responses to each prompt, reward them, subtract the
 mean of their group, and raise the log-probability of what did better (`loss = -mean(log_prob_i * advantage_i)`). It
 has no clipping, no reference model, no reuse of old samples and no scaling by the group's spread; for production use
 `agent2.training.grpo`. Log-probabilities are sums over the tokens of a response, so longer responses move more.
 
-`evaluate_model` draws answers as the arena does (one user message, the model's own chat template, a seed for each
+`evaluate_model` samples answers as the arena does (one user message, the model's own chat template, a seed for each
 prompt). It writes no card: it is for an agent that wants to know its progress on dev data; published scores come from
 `agent2.evaluation`.
 
-Axes: P groups (one for each prompt of a batch), G members of a group, N episodes, T tokens, M drawn tokens, V
+Axes: P groups (one for each prompt of a batch), G members of a group, N episodes, T tokens, M learned tokens, V
 vocabulary.
 """
 
@@ -44,15 +44,15 @@ def advantages_of(rewards_PG: Tensor, baseline: Baseline, *, by_spread: bool) ->
     by_spread: divide by the standard deviation (n - 1) of the group.
     """
     is_in_PG = ~rewards_PG.isnan()
-    n_P1 = is_in_PG.sum(1, keepdim=True)
+    n_members_P1 = is_in_PG.sum(1, keepdim=True)
     filled_PG = rewards_PG.nan_to_num(0.0)
-    mean_P1 = filled_PG.sum(1, keepdim=True) / n_P1.clamp(min=1)
+    mean_P1 = filled_PG.sum(1, keepdim=True) / n_members_P1.clamp(min=1)
     centred_PG = torch.where(is_in_PG, filled_PG - mean_P1, 0.0)
-    others_P1 = (n_P1 - 1).clamp(min=1)
+    n_others_P1 = (n_members_P1 - 1).clamp(min=1)
     if baseline == "leave-one-out":
-        centred_PG = centred_PG * n_P1 / others_P1
+        centred_PG = centred_PG * n_members_P1 / n_others_P1
     if by_spread:
-        spread_P1 = ((filled_PG - mean_P1).square() * is_in_PG).sum(1, keepdim=True).div(others_P1).sqrt()
+        spread_P1 = ((filled_PG - mean_P1).square() * is_in_PG).sum(1, keepdim=True).div(n_others_P1).sqrt()
         centred_PG = centred_PG / (spread_P1 + SPREAD_FLOOR)
     # rounding would leave a trace of a mean that is not quite the common reward, and a small spread would blow it up
     highest_P1 = rewards_PG.nan_to_num(-torch.inf).amax(1, keepdim=True)
@@ -61,21 +61,21 @@ def advantages_of(rewards_PG: Tensor, baseline: Baseline, *, by_spread: bool) ->
 
 
 def share_with_signal(advantages_PG: Tensor) -> float:
-    """Share of groups in which any advantage differs from 0: the others teach nothing."""
+    """Share of groups in which any advantage differs from 0; all other groups teach nothing."""
     return float((advantages_PG.abs() > 1e-8).any(1).float().mean())
 
 
 class ChatModel:
-    """A checkpoint with a way of drawing from it."""
+    """A checkpoint and the settings with which it is sampled."""
 
     def __init__(self, checkpoint: Path, sampling: SamplingSettings, max_batch: int = 256) -> None:
-        """sampling: its seed names the stream; each prompt draws from its own part of it."""
+        """sampling: each prompt has a seed of its own, derived from the seed of these settings."""
         device = "cuda" if torch.cuda.is_available() else "cpu"
         self._sampler = HfSampler(checkpoint, max_batch=max_batch, device=device)
         self._sampling = sampling
 
     def generate(self, inputs: Sequence[str]) -> list[str]:
-        """One answer to each prompt. Raises SamplerFailed if one could not be drawn."""
+        """One answer to each prompt. Raises SamplerFailed if one could not be sampled."""
         for index, prompt in enumerate(inputs):
             seed = derive_seed("chat model", self._sampling.seed, index)
             self._sampler.submit(index, [Message("user", prompt)], replace(self._sampling, seed=seed))
@@ -103,7 +103,9 @@ class AnswerTask:
 
     def evaluate(self, predictions: Sequence[str]) -> float:
         """Mean reward of predictions in the order of the rows."""
-        rewards = [self.verify(given, row["answer"]) for given, row in zip(predictions, self.rows, strict=True)]
+        rewards = [
+            self.verify(prediction, row["answer"]) for prediction, row in zip(predictions, self.rows, strict=True)
+        ]
         return sum(rewards) / len(rewards)
 
 
@@ -128,7 +130,7 @@ class TokenBatch:
     is_learned_NT: Tensor
     """True where the token counts in the loss."""
     old_logprobs_NT: Tensor
-    """When drawn; 0 elsewhere."""
+    """From when the token was sampled; 0 elsewhere."""
 
     def to(self, device: torch.device) -> "TokenBatch":
         """The same on a device."""
@@ -173,15 +175,15 @@ def to_batch(
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """One drawn response."""
+    """One sampled response."""
 
     text: str
     token_ids: Sequence[int]
-    """As drawn, the end token included."""
+    """As sampled, the end token included."""
 
 
 class Policy(Protocol):
-    """What can be trained: it draws responses and says how likely they were."""
+    """A model that can be trained: it samples responses and computes how likely they were."""
 
     def generate(self, prompts: Sequence[str], n_responses: int) -> list[list[Response]]:
         """n_responses random responses to each prompt."""
@@ -190,7 +192,7 @@ class Policy(Protocol):
         """Log-probability of each response, prompts x responses, with gradients."""
 
     def parameters(self) -> Iterator[Parameter]:
-        """What the optimiser moves."""
+        """The parameters that the optimiser updates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +209,7 @@ class GRPOConfig:
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """What one step saw."""
+    """Loss and mean reward of one step."""
 
     loss: float
     mean_reward: float
@@ -217,7 +219,7 @@ class AgenticGRPOTrainer:
     """Group-relative policy optimisation, one gradient step a batch."""
 
     def __init__(self, model: Policy, config: GRPOConfig) -> None:
-        """Raises ConfigError if the config draws fewer than two responses to a prompt."""
+        """Raises ConfigError if the config asks for fewer than two responses to a prompt."""
         if config.n_responses < 2:
             raise ConfigError(f"n_responses is {config.n_responses}; a group needs at least 2 to be compared within")
         self.model = model
@@ -244,7 +246,7 @@ class AgenticGRPOTrainer:
         return -(log_probs_PR * advantages_PR).mean()
 
     def train_step(self, batch: Mapping[str, Sequence[str]]) -> StepReport:
-        """Draw, reward and learn once from a batch with `prompts` and `answers` of equal length."""
+        """Sample, reward and learn once from a batch with `prompts` and `answers` of equal length."""
         responses = self.generate_responses(batch["prompts"])
         rewards_PR = self.compute_rewards(responses, batch["answers"])
         loss = self.compute_grpo_loss(self.model.log_probs(batch["prompts"], responses), rewards_PR)
@@ -256,7 +258,7 @@ class AgenticGRPOTrainer:
 
 
 class CausalPolicy:
-    """A causal language model of transformers with a chat template, as a `Policy`. Draws from torch's global stream."""
+    """A causal language model of transformers with a chat template, as a `Policy`; samples with torch's global RNG."""
 
     def __init__(self, model: Any, tokenizer: Any, max_new_tokens: int = 12, temperature: float = 1.0) -> None:
         self.model = model
@@ -276,8 +278,8 @@ class CausalPolicy:
             temperature=self.temperature,
             top_k=0,
         )
-        drawn = [self._response(row) for row in output_NT[:, encoded["input_ids"].shape[1] :].tolist()]
-        return [drawn[start : start + n_responses] for start in range(0, len(drawn), n_responses)]
+        responses = [self._response(row) for row in output_NT[:, encoded["input_ids"].shape[1] :].tolist()]
+        return [responses[start : start + n_responses] for start in range(0, len(responses), n_responses)]
 
     def log_probs(self, prompts: Sequence[str], responses: Sequence[Sequence[Response]]) -> Tensor:
         """Log-probability of each response at the policy's temperature, prompts x responses, with gradients."""
@@ -310,23 +312,23 @@ class CausalPolicy:
 
     def _response(self, token_ids: list[int]) -> Response:
         end = self.tokenizer.eos_token_id
-        kept = token_ids[: token_ids.index(end) + 1] if end in token_ids else token_ids
-        return Response(self.tokenizer.decode(kept, skip_special_tokens=True), kept)
+        response_ids = token_ids[: token_ids.index(end) + 1] if end in token_ids else token_ids
+        return Response(self.tokenizer.decode(response_ids, skip_special_tokens=True), response_ids)
 
 
 class GeneratingModel(Protocol):
-    """What can be evaluated."""
+    """A model that can be evaluated."""
 
     def generate(self, inputs: Sequence[str]) -> Sequence[str]:
         """One prediction for each input."""
 
 
 class TestTask(Protocol):
-    """What a model can be evaluated on."""
+    """A task that a model can be evaluated on."""
 
     @property
     def name(self) -> str:
-        """Names the metric."""
+        """The name of the metric."""
 
     @property
     def inputs(self) -> Sequence[str]:

@@ -1,7 +1,7 @@
-"""What every recipe shares before, during and after its steps: checked rows, one log format, checkpoints.
+"""The parts that all recipes share: checks of rows, one log format, checkpoints, limits and the run itself.
 
 The saved tokenizer, chat template and generation config are those of the model that training began with, whatever a
-trainer did to them meanwhile. Does NOT shard, quantise or merge adapters.
+trainer changed in the meantime. Does NOT shard, quantise or merge adapters.
 
 The log is JSON lines, written as training runs. A line holds `phase`, `step`, `t` (Unix seconds), `seconds` (since
 training began) and those of `loss`, `reward`, `reward_std`, `kl`, `entropy`, `length` (tokens of a completion),
@@ -12,13 +12,13 @@ rejected one) and `rewards/accuracies` (share of pairs where that is above 0). O
 
     success             share of episodes with full success
     kl_initial          nats a token from the initial model (`kl` is from the reference)
-    turns, length, action_length             messages and drawn tokens of an episode, drawn tokens of a message
+    turns, length, action_length             messages and sampled tokens of an episode, sampled tokens of a message
     invalid_share, unterminated_share, repeated_share, stutter_share    of messages: not valid, cut off, same as the one
                         before, a run of letters repeated at once
     capped_share, retried_share, masked_failed, masked_truncated, masked_capped, masked_too_long    of episodes
     signal_share        groups whose rewards differ
     clip_share          tokens whose ratio was clipped
-    foreign_share       tokens in the loss that the policy did not draw: 0 unless observations are not masked
+    foreign_share       tokens in the loss that the policy did not sample: 0 unless observations are not masked
     logprob_gap         largest difference between sampler and trainer on the same token
     staleness           updates since the episodes were played
     environment_s, generation_s, training_s
@@ -51,10 +51,39 @@ from transformers import (
 
 from agent2.errors import ConfigError
 
+_log = logging.getLogger(__name__)
+
 THREADS_VARIABLE = "AGENT2_THREADS"
+LOG_NAME = "train_log.jsonl"
+STATE_NAME = "trainer_state.json"
+FIELDS = frozenset({"prompt", "answer"})
+_TRAINER_FIELDS = {
+    "loss": "loss",
+    "reward": "reward",
+    "reward_std": "reward_std",
+    "kl": "kl",
+    "entropy": "entropy",
+    "completions/mean_length": "length",
+    "completions/clipped_ratio": "clipped",
+    "grad_norm": "grad_norm",
+    "learning_rate": "learning_rate",
+    "clip_ratio/region_mean": "clip_share",
+    "rewards/margins": "rewards/margins",
+    "rewards/accuracies": "rewards/accuracies",
+}
+EPISODE_FIELDS = (
+    "success", "kl_initial", "turns", "action_length", "invalid_share", "unterminated_share", "repeated_share",
+    "stutter_share", "capped_share", "retried_share", "masked_failed", "masked_truncated", "masked_capped",
+    "masked_too_long", "signal_share", "foreign_share", "logprob_gap", "staleness", "environment_s", "generation_s",
+    "training_s", "reward_success", "reward_valid", "reward_format",
+)  # fmt: skip
+"""Logged under their own names by online training."""
+_LOG_FIELDS = {**_TRAINER_FIELDS, **{name: name for name in EPISODE_FIELDS}}
 
 OnCheckpoint = Callable[[int, Path], None]
-"""Told after how many steps (or batches) which folder was saved; training waits until it returns."""
+"""Called with the number of steps (or batches) and the folder that was saved; training waits until it returns."""
+LogLine = dict[str, float | str]
+OnLog = Callable[[LogLine], None]
 
 
 def use_threads() -> int:
@@ -80,13 +109,13 @@ def load_for_training(model_path: Path) -> tuple[PreTrainedModel, PreTrainedToke
 
 def save_checkpoint(model: PreTrainedModel, model_path: Path, out_dir: Path) -> None:
     """Write weights (safetensors) to out_dir, with the tokenizer and generation config of model_path."""
-    in_use = model.generation_config
+    trainer_config = model.generation_config
     if (model_path / "generation_config.json").is_file():
         model.generation_config = GenerationConfig.from_pretrained(model_path)
     try:
         model.save_pretrained(out_dir)
     finally:
-        model.generation_config = in_use
+        model.generation_config = trainer_config
     AutoTokenizer.from_pretrained(model_path).save_pretrained(out_dir)
 
 
@@ -95,23 +124,23 @@ class CheckpointSaver(TrainerCallback):  # type: ignore[misc]
 
     def __init__(
         self,
-        moments: Mapping[int, tuple[str, int]],
+        steps: Mapping[int, tuple[str, int]],
         model_path: Path,
         out_dir: Path,
         on_checkpoint: OnCheckpoint | None,
     ) -> None:
-        """moments: for each step, what to add to the folder's name and the number to report."""
-        self._moments = moments
+        """steps: for each step at which to save, the suffix of the folder's name and the number to report."""
+        self._steps = steps
         self._model_path = model_path
         self._out_dir = out_dir
         self._on_checkpoint = on_checkpoint
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Save if this is one of the moments."""
-        if state.global_step not in self._moments:
+        """Save if this is one of the steps."""
+        if state.global_step not in self._steps:
             return
-        name, number = self._moments[state.global_step]
-        folder = self._out_dir.with_name(f"{self._out_dir.name}-{name}")
+        suffix, number = self._steps[state.global_step]
+        folder = self._out_dir.with_name(f"{self._out_dir.name}-{suffix}")
         save_checkpoint(kwargs["model"], self._model_path, folder)
         if self._on_checkpoint is not None:
             self._on_checkpoint(number, folder)
@@ -125,38 +154,8 @@ class TimeLimit(TrainerCallback):  # type: ignore[misc]
         self._until = math.inf if max_seconds is None else started + max_seconds
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Look at the clock."""
+        """Stop if the time is up."""
         control.should_training_stop = control.should_training_stop or time.monotonic() > self._until
-
-
-LOG_NAME = "train_log.jsonl"
-STATE_NAME = "trainer_state.json"
-
-LogLine = dict[str, float | str]
-OnLog = Callable[[LogLine], None]
-
-_NAMES = {
-    "loss": "loss",
-    "reward": "reward",
-    "reward_std": "reward_std",
-    "kl": "kl",
-    "entropy": "entropy",
-    "completions/mean_length": "length",
-    "completions/clipped_ratio": "clipped",
-    "grad_norm": "grad_norm",
-    "learning_rate": "learning_rate",
-    "clip_ratio/region_mean": "clip_share",
-    "rewards/margins": "rewards/margins",
-    "rewards/accuracies": "rewards/accuracies",
-}
-EPISODE_FIELDS = (
-    "success", "kl_initial", "turns", "action_length", "invalid_share", "unterminated_share", "repeated_share",
-    "stutter_share", "capped_share", "retried_share", "masked_failed", "masked_truncated", "masked_capped",
-    "masked_too_long", "signal_share", "foreign_share", "logprob_gap", "staleness", "environment_s", "generation_s",
-    "training_s", "reward_success", "reward_valid", "reward_format",
-)  # fmt: skip
-"""Logged under their own names by online training."""
-_WRITTEN = {**_NAMES, **{name: name for name in EPISODE_FIELDS}}
 
 
 class LogWriter(TrainerCallback):  # type: ignore[misc]
@@ -177,9 +176,9 @@ class LogWriter(TrainerCallback):  # type: ignore[misc]
         logs: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Write what this log measured; the summary that a trainer logs at its end has no loss or reward."""
+        """Append the measured values; the summary that a trainer logs at its end has no loss or reward."""
         measured = {
-            ours: float(logs[theirs]) for theirs, ours in _WRITTEN.items() if logs and logs.get(theirs) is not None
+            ours: float(logs[theirs]) for theirs, ours in _LOG_FIELDS.items() if logs and logs.get(theirs) is not None
         }
         if not {"loss", "reward"} & set(measured):
             return
@@ -202,14 +201,9 @@ class LogWriter(TrainerCallback):  # type: ignore[misc]
         self._file.close()
 
 
-_log = logging.getLogger(__name__)
-
-FIELDS = frozenset({"prompt", "answer"})
-
-
 @dataclass(frozen=True, slots=True)
 class TrainReport:
-    """What a recipe did."""
+    """The outcome of a recipe."""
 
     checkpoint: Path
     steps: int
@@ -217,11 +211,11 @@ class TrainReport:
     """Loading and saving included, imports not."""
     log: Path
     stopped: str = ""
-    """Why training ended before its last step; empty: it did not."""
+    """Why training ended before its last step; empty if it did not."""
 
 
 def require_rows(recipe: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Every row has a prompt and an answer, and there is one. Raises ConfigError naming the first that has not."""
+    """Raise ConfigError unless there are rows and each has a prompt and an answer, naming the first that has not."""
     if not rows:
         raise ConfigError(f"{recipe}: there are no rows to train on; give at least one {{'prompt', 'answer'}}")
     for index, row in enumerate(rows):
@@ -231,12 +225,12 @@ def require_rows(recipe: str, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def log_path(out_dir: Path) -> Path:
-    """The training log of a run that saves to out_dir: beside it, so that the checkpoint holds nothing else."""
+    """The training log of a run that saves to out_dir: beside the checkpoint, so that the latter holds nothing else."""
     return out_dir.parent / LOG_NAME
 
 
 def trainer_arguments(out_dir: Path, learning_rate: float, seed: int) -> dict[str, Any]:
-    """What every recipe tells TRL: full precision, Adam's second moment, nothing saved or reported but by us."""
+    """TRL's arguments of every recipe: full precision, Adam's second moment, nothing saved or reported by TRL."""
     return {
         "output_dir": str(out_dir),
         "learning_rate": learning_rate,

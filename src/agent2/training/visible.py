@@ -1,14 +1,14 @@
-"""What an agent's program does with the visible items of its assignment, whatever the task: imitate, reward, measure.
+"""Learning from the visible items of an assignment, whatever the task: imitation, rewards, measurement.
 
-The rows are converted back to items of the assignment's benchmark, and the benchmark's own world and scorer say what a
-message or an episode is worth, as they do when a submission is scored. So a program that works with a `VisibleTask`
+The rows are converted back to items of the assignment's benchmark, and the benchmark's own world and scorer decide what
+a message or an episode is worth, as they do when a submission is scored. So a program that works with a `VisibleTask`
 names no task and runs on every one. Does NOT write a card, and does NOT know hidden items.
 
 `collect_traces` plays each item anew with an expert's advice. In some episodes a share of the actions is clumsy on
-purpose (a possible command drawn at random, or one that is no longer possible): the outcome and the expert's recovery
-are in the row, the clumsy action itself is marked `"learn": false`. A model that has only seen flawless games does
-not know what to do after its own first mistake. The expert is asked only while an episode is played; lost episodes
-are counted and left out; all randomness comes from the seed.
+purpose (a random possible command, or one that is no longer possible): the outcome and the expert's recovery are in
+the row, the clumsy action itself is marked `"learn": false`. A model that has only seen flawless games does not know
+what to do after its own first mistake. The expert is asked only while an episode is played; lost episodes are counted
+and left out; all randomness comes from the seed.
 """
 
 import os
@@ -34,8 +34,21 @@ from agent2.records import Benchmark, Environment, Item, JsonValue, Message, Rol
 from agent2.training.episodes import Episode
 from agent2.training.grpo import GrpoSettings
 from agent2.training.online_grpo import OnlineGrpoHooks, OnlineGrpoSettings, train_online_grpo
-from agent2.training.participant import DataRow, Participant, tell
+from agent2.training.participant import DataRow, Participant, print_progress
 from agent2.training.running import LogLine
+
+KIND_VARIABLE = "AGENT2_TASK_TYPE"
+N_MEASURED = 3
+"""Measurements on the dev items that an agent plans for."""
+GRPO_SHARE = 0.8
+"""Of the assignment's wall clock, after which no step of GRPO on questions begins; the rest is for measuring."""
+
+Expert = Callable[[Item, Sequence[Message]], str]
+"""From an item and the chat so far to the next message of a player that does the item well."""
+KeepRule = Callable[[Item, Rollout], bool]
+"""Whether an episode is kept."""
+StopRule = Callable[[LogLine], str | None]
+"""As `OnlineGrpoHooks.stop`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +59,21 @@ class TraceSettings:
     max_turns: int = 12
     """Where a world's own `max_turns` is lower, that one counts."""
     clumsy_share: float = 0.5
-    """Of episodes in which the player is clumsy at all."""
+    """Share of episodes in which the player is clumsy at all."""
     clumsy_rate: float = 0.25
-    """Of actions in such an episode."""
+    """Share of clumsy actions in such an episode."""
     learn_clumsy: bool = False
-    """True marks nothing, so that clumsiness is imitated too: for a pupil that is meant to be weak."""
+    """True marks nothing, so that clumsiness is imitated too: for a model that is meant to be weak."""
     impossible_rate: float = 0.3
-    """Of clumsy actions: what was possible before and is not any more, where there is such an action."""
+    """Share of clumsy actions that were possible before and are not any more, where there is such an action."""
     avoided: tuple[str, ...] = ("help",)
-    """Actions that clumsiness never chooses, such as one that is answered at length."""
+    """Actions that are never chosen as clumsy ones, such as one that is answered at length."""
     seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Traces:
-    """Its outcome."""
+class CollectedTraces:
+    """The outcome of `collect_traces`."""
 
     rows: list[dict[str, JsonValue]]
     """{"messages": [...]} of every game that was won, as `train_sft` takes them."""
@@ -69,14 +82,8 @@ class Traces:
     seconds: float
 
 
-Expert = Callable[[Item, Sequence[Message]], str]
-"""The next message of somebody who does an item well, from the chat so far."""
-KeepRule = Callable[[Item, Rollout], bool]
-"""Whether an episode is kept."""
-
-
 def is_won(item: Item, rollout: Rollout) -> bool:
-    """As worlds with a goal tell it: the state's `won`."""
+    """Whether the goal was reached, as worlds with a goal report it: the state's `won`."""
     return bool(rollout.state.get("won"))
 
 
@@ -86,7 +93,7 @@ def collect_traces(
     settings: TraceSettings,
     expert: Expert | None = None,
     verdict: KeepRule = is_won,
-) -> Traces:
+) -> CollectedTraces:
     """Play every item with the expert's advice; where the world lists no possible actions, none is clumsy.
 
     make_world: opens a fresh world; where expert is None, one that has `ask_expert` and `admissible`, which are
@@ -112,7 +119,7 @@ def collect_traces(
         n_actions += len(rollout.turns)
         if verdict(item, rollout):
             rows.append({"messages": player.messages_of(rollout)})
-    return Traces(rows, len(attempts), n_actions, time.monotonic() - started)
+    return CollectedTraces(rows, len(attempts), n_actions, time.monotonic() - started)
 
 
 class _TracePlayer:
@@ -160,22 +167,15 @@ def _chat_of(rollout: Rollout) -> list[dict[str, str]]:
 def _clumsy(
     possible: Sequence[str], was_possible: dict[str, None], settings: TraceSettings, rng: np.random.Generator
 ) -> str:
-    """An action that was not advised: first what to do, then with what, so that no verb outnumbers the others."""
-    gone = [action for action in was_possible if action not in set(possible)]
-    options: Sequence[str] = gone if gone and rng.random() < settings.impossible_rate else possible
+    """An action that was not advised: first the verb, then its object, so that all verbs are equally frequent."""
+    impossible = [action for action in was_possible if action not in set(possible)]
+    options: Sequence[str] = impossible if impossible and rng.random() < settings.impossible_rate else possible
     by_verb: dict[str, list[str]] = {}
     for action in options:
         by_verb.setdefault(action.partition(" ")[0], []).append(action)
     verbs = sorted(by_verb)
-    named = by_verb[verbs[int(rng.integers(len(verbs)))]]
-    return named[int(rng.integers(len(named)))]
-
-
-KIND_VARIABLE = "AGENT2_TASK_TYPE"
-N_MEASURED = 3
-"""Measurements on the dev items that an agent plans for."""
-GRPO_SHARE = 0.8
-"""Of the assignment's wall clock, after which no step of GRPO on questions is begun; the rest is for measuring."""
+    actions = by_verb[verbs[int(rng.integers(len(verbs)))]]
+    return actions[int(rng.integers(len(actions)))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ class PlayedScore:
     success: float
     """Mean score, 0 to 1, of the items that have one."""
     by_type: Mapping[str, float]
-    """Of each task type that occurs; empty where items have none."""
+    """Mean score of each task type that occurs; empty where items have no type."""
     n_missing: int
     """Items without a score."""
 
@@ -200,16 +200,16 @@ class Demonstrations:
     """Rows to imitate, as `train_sft` takes them, and where they come from."""
 
     rows: Sequence[DataRow]
-    words: str
-    """For the design."""
+    description: str
+    """For the agent's design."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptSettings:
-    """How a checkpoint's own attempts at train items are drawn, to learn from what each is worth."""
+    """How a checkpoint's own attempts at train items are sampled, to learn from what each is worth."""
 
     rounds: int = 2
-    """Each with attempts of the checkpoint that the one before made."""
+    """Each round samples from the checkpoint that the previous round trained."""
     attempts: int = 4
     """At each item, in each round."""
     temperature: float = 1.0
@@ -223,12 +223,12 @@ class VisibleTask:
     benchmark: Benchmark
     train: Sequence[Item]
     dev: Sequence[Item]
-    me: Participant
+    participant: Participant
 
     @property
     def is_interactive(self) -> bool:
         """True where an item is an episode of several turns, False where it is one question with one answer."""
-        return self.me.max_turns > 1
+        return self.participant.max_turns > 1
 
     @property
     def world(self) -> Callable[[], Environment]:
@@ -238,7 +238,7 @@ class VisibleTask:
     @property
     def context(self) -> int:
         """Most tokens that the base model takes, prompt and completion together."""
-        return context_length(AutoConfig.from_pretrained(self.me.base).get_text_config(decoder=True))
+        return context_length(AutoConfig.from_pretrained(self.participant.base).get_text_config(decoder=True))
 
     @property
     def has_teacher(self) -> bool:
@@ -246,22 +246,22 @@ class VisibleTask:
         return hasattr(self.world(), "ask_expert") and hasattr(self.world(), "admissible")
 
     def demonstrations(self, settings: TraceSettings) -> Demonstrations:
-        """What can be imitated: reference answers of questions, or won episodes of an expert.
+        """Rows to imitate: reference answers of questions, or won episodes of an expert.
 
-        settings: of the episodes. Raises ConfigError where the task gives neither.
+        settings: of the episodes. Raises ConfigError where the task has neither.
         """
         if not self.is_interactive:
             answers = [(item, item.reference) for item in self.train if item.reference is not None]
             rows = self._pairs(answers) if len(answers) == len(self.train) else []
-            words = f"the reference answers of all {len(rows)} train rows; loss on the answer only"
+            description = f"the reference answers of all {len(rows)} train rows; loss on the answer only"
         else:
             expert = self.benchmark.expert if isinstance(self.benchmark, ProvidesExpert) else None
             if expert is None and not hasattr(self.world(), "ask_expert"):
                 rows = []
             else:
-                limits = replace(settings, max_turns=self.me.max_turns)
+                limits = replace(settings, max_turns=self.participant.max_turns)
                 rows = collect_traces(self.train, self.world, limits, expert, self._is_solved).rows
-            words = (
+            description = (
                 f"{settings.episodes_per_item} episode(s) of each of {len(self.train)} train items, played with the "
                 f"expert's advice; the {len(rows)} that were solved are kept"
             )
@@ -270,12 +270,12 @@ class VisibleTask:
                 f"benchmark {self.benchmark.name}: there is nothing to imitate: its train rows hold no answers, and no "
                 "expert plays its items; use an agent that learns from rewards (grpo)"
             )
-        return Demonstrations(rows, words)
+        return Demonstrations(rows, description)
 
     def static_rows(self, seed: int) -> Demonstrations:
-        """What can be imitated from the visible rows alone, without playing.
+        """Rows to imitate that come from the visible rows alone, without playing.
 
-        Raises ConfigError for episodes of which nothing can.
+        Raises ConfigError for a benchmark of episodes without static answers.
         """
         if not self.is_interactive:
             return self.demonstrations(TraceSettings())
@@ -294,88 +294,94 @@ class VisibleTask:
         ]
 
     def grpo_settings(self, usual: GrpoSettings, started: float) -> GrpoSettings:
-        """Settings of `train_grpo` for this assignment: its tokens, its items, most of its time, the effort asked for.
+        """Settings of `train_grpo` for this assignment: its tokens, its items, most of its time, the effort requested.
 
         Where each reward is bought from a judge, no more steps than the judgements allow beside measuring on the dev
         items three times. started: `time.monotonic()` of the agent's start. Raises ConfigError if they allow none.
         """
-        steps, n_prompts = max(2, round(self.me.effort * usual.steps)), min(usual.prompts_per_step, len(self.train))
-        if self.me.judgements is not None:
-            left = self.me.judgements - N_MEASURED * len(self.dev)
-            steps = min(steps, left // (n_prompts * usual.generations))
+        steps = max(2, round(self.participant.effort * usual.steps))
+        n_prompts = min(usual.prompts_per_step, len(self.train))
+        if self.participant.judgements is not None:
+            n_judgements = self.participant.judgements - N_MEASURED * len(self.dev)
+            steps = min(steps, n_judgements // (n_prompts * usual.generations))
             if steps < 1:
                 raise ConfigError(
-                    f"{self.me.judgements} judgements are too few for a step of {n_prompts} x {usual.generations} "
-                    f"replies and {N_MEASURED} measurements on {len(self.dev)} dev items; raise budget.judgements"
+                    f"{self.participant.judgements} judgements are too few for a step of {n_prompts} x "
+                    f"{usual.generations} replies and {N_MEASURED} measurements on {len(self.dev)} dev items; "
+                    "raise budget.judgements"
                 )
         return replace(
             usual,
             steps=steps,
             prompts_per_step=n_prompts,
-            max_completion_tokens=self.me.sampling.max_tokens,
-            max_seconds=self.me.seconds_until(GRPO_SHARE, started),
+            max_completion_tokens=self.participant.sampling.max_tokens,
+            max_seconds=self.participant.seconds_until(GRPO_SHARE, started),
         )
 
-    def n_drawn(self, settings: AttemptSettings) -> int:
-        """Items that are attempted in a round: all, times the effort asked for, or as many as judgements can be bought.
+    def n_attempted(self, settings: AttemptSettings) -> int:
+        """Items that are attempted in a round: all, times the effort requested, or as many as the judgements allow.
 
-        Raises ConfigError if that is none.
+        Raises ConfigError if the judgements allow none.
         """
-        n_items = max(1, round(min(1.0, self.me.effort) * len(self.train)))
-        if self.me.judgements is None:
+        n_items = max(1, round(min(1.0, self.participant.effort) * len(self.train)))
+        if self.participant.judgements is None:
             return n_items
-        left = self.me.judgements - (settings.rounds + 1) * len(self.dev)
-        if left < settings.rounds * settings.attempts:
+        n_judgements = self.participant.judgements - (settings.rounds + 1) * len(self.dev)
+        if n_judgements < settings.rounds * settings.attempts:
             raise ConfigError(
-                f"{self.me.judgements} judgements are too few for {settings.rounds} x {settings.attempts} replies to "
-                f"an item and {settings.rounds + 1} measurements on {len(self.dev)} dev items; raise budget.judgements"
+                f"{self.participant.judgements} judgements are too few for {settings.rounds} x {settings.attempts} "
+                f"replies to an item and {settings.rounds + 1} measurements on {len(self.dev)} dev items; raise "
+                "budget.judgements"
             )
-        return min(n_items, left // (settings.rounds * settings.attempts))
+        return min(n_items, n_judgements // (settings.rounds * settings.attempts))
 
-    def draw(self, checkpoint: Path, settings: AttemptSettings, number: int) -> list[list[ScoredRollout]]:
-        """A checkpoint's attempts at train items in a round, those of one item together; without a score: left out."""
+    def sample_attempts(self, checkpoint: Path, settings: AttemptSettings, number: int) -> list[list[ScoredRollout]]:
+        """A checkpoint's attempts at train items in a round, grouped by item; attempts without a score are left out."""
         rng = np.random.default_rng(derive_seed("drawn items", settings.seed, number))
-        chosen = [self.train[int(place)] for place in rng.permutation(len(self.train))[: self.n_drawn(settings)]]
+        chosen = [self.train[int(index)] for index in rng.permutation(len(self.train))[: self.n_attempted(settings)]]
         attempts = [
             Attempt(item, k, derive_seed("drawn", settings.seed, number, item.id, k))
             for item in chosen
             for k in range(settings.attempts)
         ]
-        sampling = replace(self.me.sampling, temperature=settings.temperature, top_p=1.0)
+        sampling = replace(self.participant.sampling, temperature=settings.temperature, top_p=1.0)
         by_item: dict[str, list[ScoredRollout]] = {item.id: [] for item in chosen}
-        for scored in _played(checkpoint, self.benchmark, attempts, PlaySettings(sampling, self.me.max_turns), 256):
+        for scored in _played(
+            checkpoint, self.benchmark, attempts, PlaySettings(sampling, self.participant.max_turns), 256
+        ):
             if scored.score.value is not None and scored.rollout.turns:
                 by_item[scored.rollout.item_id].append(scored)
-        return [sorted(group, key=lambda one: one.rollout.attempt) for group in by_item.values() if group]
+        return [sorted(group, key=lambda scored: scored.rollout.attempt) for group in by_item.values() if group]
 
     def rejection_sampling(self, checkpoint: Path, settings: AttemptSettings, number: int) -> Demonstrations:
-        """The best of a checkpoint's attempts at each item, where it is worth no less than the mean attempt.
+        """The best of a checkpoint's attempts at each item, where its score is at least that of the mean attempt.
 
-        Raises ConfigError if none is worth anything.
+        Raises ConfigError if no attempt scores above 0.
         """
-        groups = self.draw(checkpoint, settings, number)
-        values = [_value_of(one) for group in groups for one in group]
+        groups = self.sample_attempts(checkpoint, settings, number)
+        values = [_value_of(scored) for group in groups for scored in group]
         mean = sum(values) / len(values) if values else 0.0
         best = [max(group, key=_value_of) for group in groups]
-        kept = [one for one in best if 0.0 < _value_of(one) >= mean]
-        if not kept:
+        selected = [scored for scored in best if 0.0 < _value_of(scored) >= mean]
+        if not selected:
             raise ConfigError(
                 f"benchmark {self.benchmark.name}: none of {len(values)} attempts earned anything, so there is nothing "
                 "to imitate; imitate reference answers first (sft)"
             )
-        tell(f"round {number}: {len(values)} attempts earn {mean:.3f} on average; {len(kept)} are kept")
-        words = f"the best of {settings.attempts} attempts at each of {len(groups)} items, {len(kept)} kept"
+        print_progress(f"round {number}: {len(values)} attempts earn {mean:.3f} on average; {len(selected)} are kept")
+        description = f"the best of {settings.attempts} attempts at each of {len(groups)} items, {len(selected)} kept"
         if self.is_interactive:
-            return Demonstrations([{"messages": _chat_of(one.rollout)} for one in kept], words)
+            return Demonstrations([{"messages": _chat_of(scored.rollout)} for scored in selected], description)
         items = {item.id: item for item in self.train}
         return Demonstrations(
-            self._pairs([(items[one.rollout.item_id], one.rollout.turns[0].action) for one in kept]), words
+            self._pairs([(items[scored.rollout.item_id], scored.rollout.turns[0].action) for scored in selected]),
+            description,
         )
 
     def preference_pairs(self, checkpoint: Path, settings: AttemptSettings, number: int) -> list[DataRow]:
-        """Of each item the best and the worst of a checkpoint's attempts, where they differ in worth, for `train_dpo`.
+        """Of each item the best and the worst of a checkpoint's attempts, where their scores differ, for `train_dpo`.
 
-        Raises ConfigError for episodes, which are no single answers, and if no attempts differ.
+        Raises ConfigError for episodes, which are not single answers, and if no attempts differ.
         """
         if self.is_interactive:
             raise ConfigError(
@@ -383,58 +389,66 @@ class VisibleTask:
                 "answers; use an agent that plays (grpo, rloo, best-of-n)"
             )
         pairs = []
-        for group in self.draw(checkpoint, settings, number):
+        for group in self.sample_attempts(checkpoint, settings, number):
             chosen, rejected = max(group, key=_value_of), min(group, key=_value_of)
             if _value_of(chosen) > _value_of(rejected):
-                said = [[{"role": "assistant", "content": one.rollout.turns[0].action}] for one in (chosen, rejected)]
-                pairs.append({"prompt": _as_rows(chosen.rollout.prompt), "chosen": said[0], "rejected": said[1]})
+                answers = [
+                    [{"role": "assistant", "content": scored.rollout.turns[0].action}] for scored in (chosen, rejected)
+                ]
+                pairs.append({"prompt": _as_rows(chosen.rollout.prompt), "chosen": answers[0], "rejected": answers[1]})
         if not pairs:
             raise ConfigError(
                 f"benchmark {self.benchmark.name}: all attempts at an item earned the same, so there is no preference "
                 "to learn; use a base model that succeeds now and then"
             )
-        tell(f"round {number}: {len(pairs)} preference pairs")
+        print_progress(f"round {number}: {len(pairs)} preference pairs")
         return pairs
 
     def reward(self, completions: Sequence[str], item_ids: Sequence[str]) -> list[float]:
-        """What completions of train items are worth, by the benchmark's scorer.
+        """Scores of completions of train items, by the benchmark's scorer.
 
         Raises ConfigError for a completion that it cannot judge.
         """
         items = {item.id: item for item in self.train}
-        asked = [(items[item_id], [text]) for text, item_id in zip(completions, item_ids, strict=True)]
+        questions = [(items[item_id], [text]) for text, item_id in zip(completions, item_ids, strict=True)]
         rewards = []
-        for score, item_id in zip(score_answers(self.benchmark, asked), item_ids, strict=True):
+        for score, item_id in zip(score_answers(self.benchmark, questions), item_ids, strict=True):
             if score.value is None:
                 raise ConfigError(f"train item {item_id}: its answer has no score ({score.reason})")
             rewards.append(score.value)
         return rewards
 
     def success(self, episode: Episode) -> float | None:
-        """What an episode that was played in training is worth, by the scorer of the benchmark."""
+        """The score of an episode that was played in training, by the scorer of the benchmark."""
         return self._value(episode.item, episode.rollout)
 
     def evaluate_on_dev(self, checkpoint: Path) -> PlayedScore:
-        """Every dev item played once as the grader plays. Raises ConfigError if none has a score."""
-        score = play_once(checkpoint, self.benchmark, self.dev, PlaySettings(self.me.sampling, self.me.max_turns))
-        self.me.log_evaluation(checkpoint, {"eval_dev": score.success, "eval_missing": float(score.n_missing)})
+        """Play every dev item once, as the grader does. Raises ConfigError if none has a score."""
+        score = play_once(
+            checkpoint, self.benchmark, self.dev, PlaySettings(self.participant.sampling, self.participant.max_turns)
+        )
+        self.participant.log_evaluation(checkpoint, {"eval_dev": score.success, "eval_missing": float(score.n_missing)})
         return score
 
     def check_and_submit(self, checkpoint: Path, stage: str) -> None:
-        """Measure a checkpoint on the dev items, hand it in and print both scores; stage: what it comes from.
+        """Measure a checkpoint on the dev items, submit it and print both scores; stage: the name of what trained it.
 
         Raises SubmissionError if the grader gives no score.
         """
         after = self.evaluate_on_dev(checkpoint)
-        tell(f"{stage}: {after} of {len(self.dev)} dev items")
-        answer = self.me.submit(checkpoint, f"{stage}, dev {100 * after.success:.1f}%")
-        told = f"{answer['score']:.1f} (base model {answer['baseline_score']:.1f})"
-        tell(f"submission {answer['submission_id']}: {told}")
+        print_progress(f"{stage}: {after} of {len(self.dev)} dev items")
+        answer = self.participant.submit(checkpoint, f"{stage}, dev {100 * after.success:.1f}%")
+        scores = f"{answer['score']:.1f} (base model {answer['baseline_score']:.1f})"
+        print_progress(f"submission {answer['submission_id']}: {scores}")
 
-    def evaluation_words(self, when: Sequence[str]) -> str:
-        """The evaluation protocol of a design, in words. when: moments of measuring."""
-        sampling = self.me.sampling
-        turns = f"each played once for at most {self.me.max_turns} turns" if self.is_interactive else "one draw each"
+    def describe_evaluation(self, when: Sequence[str]) -> str:
+        """The evaluation protocol of a design, as a sentence. when: points in time of the measurements."""
+        sampling = self.participant.sampling
+        turns = (
+            f"each played once for at most {self.participant.max_turns} turns"
+            if self.is_interactive
+            else "one draw each"
+        )
         return (
             f"mean score on {len(self.dev)} dev items, {turns}, at temperature {sampling.temperature} and top_p "
             f"{sampling.top_p}, {' and '.join(when)}"
@@ -464,36 +478,39 @@ class VisibleTask:
         return scored.score.value
 
 
-def read_visible(me: Participant) -> VisibleTask:
-    """The task of an assignment; with $AGENT2_TASK_TYPE, the train items of that kind alone are learned from.
+def read_visible(participant: Participant) -> VisibleTask:
+    """The task of an assignment; with $AGENT2_TASK_TYPE, only train items of that type are learned from.
 
-    Raises ConfigError if its rows are not those of its benchmark, or none is of that kind.
+    Raises ConfigError if its rows are not those of its benchmark, or no item is of that type.
     """
-    benchmark = load_benchmark(me.benchmark)
-    train, dev = ([item_of(benchmark, row) for row in rows] for rows in (me.train, me.dev))
+    benchmark = load_benchmark(participant.benchmark)
+    train, dev = ([item_of(benchmark, row) for row in rows] for rows in (participant.train, participant.dev))
     if kind := os.environ.get(KIND_VARIABLE):
         kinds = sorted({str(item.payload.get("task_type")) for item in train})
         train = [item for item in train if item.payload.get("task_type") == kind]
         if not train:
             raise ConfigError(f"${KIND_VARIABLE} is {kind!r}; the train items are of the kinds {', '.join(kinds)}")
-    return VisibleTask(benchmark, train, dev, me)
+    return VisibleTask(benchmark, train, dev, participant)
 
 
 def play_once(
     checkpoint: Path, benchmark: Benchmark, items: Sequence[Item], settings: PlaySettings, max_batch: int = 128
 ) -> PlayedScore:
-    """A checkpoint on items, each played once; seeds follow from the items. Raises ConfigError if none has a score."""
+    """Scores of a checkpoint on items, each played once; seeds are derived from the item ids.
+
+    Raises ConfigError if no item has a score.
+    """
     attempts = [Attempt(item, 0, derive_seed("dev", settings.sampling.seed, item.id)) for item in items]
     types = {item.id: str(item.payload.get("task_type", "")) for item in items}
     values: dict[str, list[float]] = defaultdict(list)
     for scored in _played(checkpoint, benchmark, attempts, settings, max_batch):
         if scored.score.value is not None:
             values[types[scored.rollout.item_id]].append(scored.score.value)
-    known = [value for group in values.values() for value in group]
-    if not known:
+    scores = [value for group in values.values() for value in group]
+    if not scores:
         raise ConfigError(f"{checkpoint}: none of {len(items)} dev items has a score; look at its log")
     by_type = {name: sum(group) / len(group) for name, group in values.items() if name}
-    return PlayedScore(sum(known) / len(known), by_type, len(items) - len(known))
+    return PlayedScore(sum(scores) / len(scores), by_type, len(items) - len(scores))
 
 
 def _played(
@@ -532,11 +549,11 @@ def _views(sampler: Any, name: str, n_items: int, temperature: float | None) -> 
     ]
     settings = PlaySettings(sampling, benchmark.max_turns)
     scores = [scored.score for scored in play(attempts, sampler, benchmark.environment, benchmark.scorer(), settings)]
-    known = [score.value for score in scores if score.value is not None]
-    found = {"score": _mean(known), "missing": float(len(scores) - len(known))}
+    values = [score.value for score in scores if score.value is not None]
+    means = {"score": _mean(values), "missing": float(len(scores) - len(values))}
     for view in sorted({view for score in scores for view in score.views}):
-        found[view] = _mean([value for score in scores if (value := score.views.get(view)) is not None])
-    return found
+        means[view] = _mean([value for score in scores if (value := score.views.get(view)) is not None])
+    return means
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -547,9 +564,9 @@ def _as_rows(messages: Sequence[Message]) -> list[dict[str, str]]:
     return [{"role": message.role, "content": message.content} for message in messages]
 
 
-def show_line(line: LogLine) -> None:
+def print_log_line(line: LogLine) -> None:
     """Print one line of a training log, for an agent's own log."""
-    shown = (
+    names = (
         "loss",
         "reward",
         "rewards/margins",
@@ -561,8 +578,8 @@ def show_line(line: LogLine) -> None:
         "unterminated_share",
         "signal_share",
     )
-    told = ", ".join(f"{name} {float(line[name]):.3f}" for name in shown if name in line)
-    tell(f"{line['phase']} step {line['step']}: {told}")
+    numbers = ", ".join(f"{name} {float(line[name]):.3f}" for name in names if name in line)
+    print_progress(f"{line['phase']} step {line['step']}: {numbers}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -570,15 +587,11 @@ class OnlineStage:
     """One run of `train_online_grpo`."""
 
     name: str
-    """Also that of its folder among the agent's outputs."""
+    """Also the name of its folder among the agent's outputs."""
     settings: OnlineGrpoSettings
     """Turns, tokens and seconds are replaced by those of the assignment and the clock."""
     until: float
-    """No new batch is begun after this share of the assignment's wall clock."""
-
-
-StopRule = Callable[[LogLine], str | None]
-"""As `OnlineGrpoHooks.stop`."""
+    """No new batch begins after this share of the assignment's wall clock."""
 
 
 def learn_in_stages(
@@ -588,35 +601,35 @@ def learn_in_stages(
     started: float,
     make_watch: Callable[[], StopRule],
 ) -> Path:
-    """Play and learn stage by stage, with a submission after each; the last good checkpoint.
+    """Play and learn stage by stage, with a submission after each; returns the last good checkpoint.
 
-    started: `time.monotonic()` of the agent's start. make_watch: looks after one stage; what it stops is not
-    submitted, and the next stage goes on from the checkpoint before.
+    started: `time.monotonic()` of the agent's start. make_watch: makes the stop rule of one stage; a stage that it
+    stops is not submitted, and the next one continues from the checkpoint before.
     """
-    me = task.me
+    participant = task.participant
     for stage in stages:
-        watch = _Watch(make_watch())
+        watch = _StopRecorder(make_watch())
         settings = replace(
             stage.settings,
             prompts_per_batch=min(stage.settings.prompts_per_batch, len(task.train)),
-            batches=max(1, round(me.effort * stage.settings.batches)),
-            max_turns=me.max_turns,
-            max_tokens=me.sampling.max_tokens,
-            max_seconds=me.seconds_until(stage.until, started),
+            batches=max(1, round(participant.effort * stage.settings.batches)),
+            max_turns=participant.max_turns,
+            max_tokens=participant.sampling.max_tokens,
+            max_seconds=participant.seconds_until(stage.until, started),
         )
-        out = me.output / stage.name / "model"
-        hooks = OnlineGrpoHooks(show_line, stop=watch, success=task.success)
+        out = participant.output / stage.name / "model"
+        hooks = OnlineGrpoHooks(print_log_line, stop=watch, success=task.success)
         report = train_online_grpo(checkpoint, task.train, task.world, out, settings, hooks)
-        tell(f"{stage.name}: {report.steps} updates in {report.seconds:.0f} s {report.stopped}")
+        print_progress(f"{stage.name}: {report.steps} updates in {report.seconds:.0f} s {report.stopped}")
         if watch.reason is not None:
-            tell(f"{stage.name}: thrown away; going on from {checkpoint}")
+            print_progress(f"{stage.name}: discarded; continuing from {checkpoint}")
             continue
         checkpoint = report.checkpoint
         task.check_and_submit(checkpoint, f"online RL, {stage.name}, {report.steps} updates")
     return checkpoint
 
 
-class _Watch:
+class _StopRecorder:
     """Remembers why it stopped a run."""
 
     def __init__(self, stop: StopRule) -> None:

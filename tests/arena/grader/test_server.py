@@ -25,7 +25,7 @@ from agent2.arena.grader.server import (
 from agent2.errors import Fault, SubmissionError
 from agent2.records import SamplingSettings
 from agent2.stats.estimates import Estimate
-from agent2.training.participant import Participant, post_again
+from agent2.training.participant import Participant, post_with_retries
 from grading_builders import ScriptedEvaluation, broken, scored, write_checkpoint
 
 pytestmark = pytest.mark.slow  # each test starts a server
@@ -281,7 +281,7 @@ def test_a_grader_that_is_gone_is_an_error_that_names_it():
         port = silent.getsockname()[1]
         message = rf"127\.0\.0\.1:{port}/submit: the grader cannot be reached: .*refused"
         with pytest.raises(SubmissionError, match=message):
-            post_again(f"http://127.0.0.1:{port}/submit", {"key": "k"}, pauses_s=(0.01, 0.01))
+            post_with_retries(f"http://127.0.0.1:{port}/submit", {"key": "k"}, pauses_s=(0.01, 0.01))
 
 
 def test_a_socket_left_by_a_killed_harness_is_replaced(serve, trial, tmp_path, monkeypatch):

@@ -4,8 +4,8 @@ import dataclasses
 import os
 
 from agent2.training.offline import SftSettings, train_sft
-from agent2.training.participant import Participant, run_recipe, tell
-from agent2.training.visible import AttemptSettings, read_visible, show_line
+from agent2.training.participant import Participant, print_progress, run_recipe
+from agent2.training.visible import AttemptSettings, print_log_line, read_visible
 
 SEED = int(os.environ.get("AGENT2_SEED", "0"))
 DRAWS = AttemptSettings(seed=SEED)
@@ -21,18 +21,18 @@ def run(me: Participant) -> None:
         {
             "algorithm": "rejection sampling: SFT on the best of several attempts",
             "hyperparameters": {"draws": dataclasses.asdict(DRAWS), "sft": dataclasses.asdict(settings)},
-            "data_preprocessing": f"{DRAWS.attempts} attempts at each of {task.n_drawn(DRAWS)} train items in each of "
-            f"{DRAWS.rounds} rounds; the best of each item is kept if it earns no less than the mean",
-            "evaluation_protocol": task.evaluation_words(["before training", "after each round"]),
+            "data_preprocessing": f"{DRAWS.attempts} attempts at each of {task.n_attempted(DRAWS)} train items in each "
+            f"of {DRAWS.rounds} rounds; the best of each item is kept if it earns no less than the mean",
+            "evaluation_protocol": task.describe_evaluation(["before training", "after each round"]),
         }
     )
-    tell(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
+    print_progress(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
     checkpoint = me.base
     for number in range(1, DRAWS.rounds + 1):
         kept = task.rejection_sampling(checkpoint, DRAWS, number)
         out = me.output / f"round-{number}" / "model"
-        checkpoint = train_sft(checkpoint, kept.rows, out, settings, show_line).checkpoint
-        task.check_and_submit(checkpoint, f"round {number}, {kept.words}")
+        checkpoint = train_sft(checkpoint, kept.rows, out, settings, print_log_line).checkpoint
+        task.check_and_submit(checkpoint, f"round {number}, {kept.description}")
 
 
 if __name__ == "__main__":

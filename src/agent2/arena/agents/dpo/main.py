@@ -7,8 +7,8 @@ import dataclasses
 import os
 
 from agent2.training.offline import DpoSettings, train_dpo
-from agent2.training.participant import Participant, run_recipe, tell
-from agent2.training.visible import AttemptSettings, read_visible, show_line
+from agent2.training.participant import Participant, print_progress, run_recipe
+from agent2.training.visible import AttemptSettings, print_log_line, read_visible
 
 SEED = int(os.environ.get("AGENT2_SEED", "0"))
 DRAWS = AttemptSettings(seed=SEED)
@@ -23,17 +23,17 @@ def run(me: Participant) -> None:
         {
             "algorithm": "DPO",
             "hyperparameters": {"draws": dataclasses.asdict(DRAWS), "dpo": dataclasses.asdict(settings)},
-            "data_preprocessing": f"{DRAWS.attempts} answers to each of {task.n_drawn(DRAWS)} train items in each of "
-            f"{DRAWS.rounds} rounds; the best and the worst of each item are a pair if they differ in worth",
-            "evaluation_protocol": task.evaluation_words(["before training", "after each round"]),
+            "data_preprocessing": f"{DRAWS.attempts} answers to each of {task.n_attempted(DRAWS)} train items in each "
+            f"of {DRAWS.rounds} rounds; the best and the worst of each item are a pair if they differ in worth",
+            "evaluation_protocol": task.describe_evaluation(["before training", "after each round"]),
         }
     )
-    tell(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
+    print_progress(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
     checkpoint = me.base
     for number in range(1, DRAWS.rounds + 1):
         pairs = task.preference_pairs(checkpoint, DRAWS, number)
         out = me.output / f"round-{number}" / "model"
-        checkpoint = train_dpo(checkpoint, pairs, out, settings, show_line).checkpoint
+        checkpoint = train_dpo(checkpoint, pairs, out, settings, print_log_line).checkpoint
         task.check_and_submit(checkpoint, f"dpo, round {number}, {len(pairs)} pairs")
 
 

@@ -14,8 +14,8 @@ from agent2.monitor.signals import Danger
 from agent2.monitor.watch import stop_at
 from agent2.training.offline import SftSettings, train_sft
 from agent2.training.online_grpo import OnlineGrpoSettings
-from agent2.training.participant import Participant, run_recipe, tell
-from agent2.training.visible import OnlineStage, TraceSettings, learn_in_stages, read_visible, show_line
+from agent2.training.participant import Participant, print_progress, run_recipe
+from agent2.training.visible import OnlineStage, TraceSettings, learn_in_stages, print_log_line, read_visible
 
 SEED = int(os.environ.get("AGENT2_SEED", "0"))
 TRACES = TraceSettings(episodes_per_item=1, clumsy_share=1.0, clumsy_rate=0.3, learn_clumsy=True, seed=SEED)
@@ -40,16 +40,16 @@ def run(me: Participant) -> None:
         {
             "algorithm": "GRPO, online over episodes" + (", after a short SFT warm-up" if shown else ""),
             "hyperparameters": {**first, "grpo": [dataclasses.asdict(stage) for stage in STAGES]},
-            "data_preprocessing": (f"warm-up: {shown.words}, clumsy actions too; then " if shown else "")
+            "data_preprocessing": (f"warm-up: {shown.description}, clumsy actions too; then " if shown else "")
             + "the train items, played by the model itself",
-            "evaluation_protocol": task.evaluation_words(["before training", "before each submission"]),
+            "evaluation_protocol": task.describe_evaluation(["before training", "before each submission"]),
         }
     )
-    tell(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
+    print_progress(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
     checkpoint = me.base
     if shown is not None:
         in_time = dataclasses.replace(warm_up, max_seconds=me.seconds_until(WARM_UP_UNTIL, started))
-        checkpoint = train_sft(me.base, shown.rows, me.output / "warm-up" / "model", in_time, show_line).checkpoint
+        checkpoint = train_sft(me.base, shown.rows, me.output / "warm-up" / "model", in_time, print_log_line).checkpoint
         task.check_and_submit(checkpoint, f"warm-up on {len(shown.rows)} rows")
     learn_in_stages(task, checkpoint, STAGES, started, partial(stop_at, Danger.FORMAT_COLLAPSE))
 

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 from agent2.training.grpo import GrpoHooks, GrpoSettings, train_grpo
-from agent2.training.participant import Participant, run_recipe, tell
-from agent2.training.visible import read_visible, show_line
+from agent2.training.participant import Participant, print_progress, run_recipe
+from agent2.training.visible import print_log_line, read_visible
 
 SETTINGS = GrpoSettings(steps=100, seed=int(os.environ.get("AGENT2_SEED", "0")))
 
@@ -25,18 +25,18 @@ def run(me: Participant) -> None:
             "algorithm": "GRPO",
             "hyperparameters": dataclasses.asdict(settings),
             "data_preprocessing": f"prompts of all {len(task.train)} train rows; answers for the reward only",
-            "evaluation_protocol": task.evaluation_words(["before training", "before each submission"]),
+            "evaluation_protocol": task.describe_evaluation(["before training", "before each submission"]),
         }
     )
-    tell(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
+    print_progress(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
 
     def check_and_submit(step: int, checkpoint: Path) -> None:
         task.check_and_submit(checkpoint, f"grpo, {step} steps")
 
-    hooks = GrpoHooks(show_line, check_and_submit)
+    hooks = GrpoHooks(print_log_line, check_and_submit)
     report = train_grpo(me.base, task.questions(), task.reward, me.output / "model", settings, hooks)
     check_and_submit(report.steps, report.checkpoint)
-    tell(f"trained {report.steps} steps in {report.seconds:.0f} s, halfway submission included")
+    print_progress(f"trained {report.steps} steps in {report.seconds:.0f} s, halfway submission included")
 
 
 if __name__ == "__main__":

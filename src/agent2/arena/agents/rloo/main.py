@@ -12,8 +12,8 @@ from agent2.monitor.signals import Danger
 from agent2.monitor.watch import stop_at
 from agent2.training.grpo import GrpoHooks, GrpoSettings, train_rloo
 from agent2.training.online_grpo import OnlineGrpoSettings
-from agent2.training.participant import Participant, run_recipe, tell
-from agent2.training.visible import OnlineStage, learn_in_stages, read_visible, show_line
+from agent2.training.participant import Participant, print_progress, run_recipe
+from agent2.training.visible import OnlineStage, learn_in_stages, print_log_line, read_visible
 
 SEED = int(os.environ.get("AGENT2_SEED", "0"))
 QUESTIONS = GrpoSettings(steps=100, seed=SEED)
@@ -31,15 +31,15 @@ def run(me: Participant) -> None:
             "algorithm": "RLOO",
             "hyperparameters": dataclasses.asdict(EPISODES if task.is_interactive else settings),
             "data_preprocessing": f"all {len(task.train)} train items, attempted by the model itself",
-            "evaluation_protocol": task.evaluation_words(["before training", "before the submission"]),
+            "evaluation_protocol": task.describe_evaluation(["before training", "before the submission"]),
         }
     )
-    tell(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
+    print_progress(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
     if task.is_interactive:
         learn_in_stages(task, me.base, (STAGE,), started, partial(stop_at, Danger.FORMAT_COLLAPSE))
         return
     out = me.output / "model"
-    report = train_rloo(me.base, task.questions(), task.reward, out, settings, GrpoHooks(show_line))
+    report = train_rloo(me.base, task.questions(), task.reward, out, settings, GrpoHooks(print_log_line))
     task.check_and_submit(report.checkpoint, f"rloo, {report.steps} steps")
 
 

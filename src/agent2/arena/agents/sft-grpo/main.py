@@ -10,8 +10,8 @@ from agent2.monitor.watch import stop_at
 from agent2.training.grpo import GrpoHooks, GrpoSettings, train_grpo
 from agent2.training.offline import SftSettings, train_sft
 from agent2.training.online_grpo import OnlineGrpoSettings
-from agent2.training.participant import Participant, run_recipe, tell
-from agent2.training.visible import OnlineStage, TraceSettings, learn_in_stages, read_visible, show_line
+from agent2.training.participant import Participant, print_progress, run_recipe
+from agent2.training.visible import OnlineStage, TraceSettings, learn_in_stages, print_log_line, read_visible
 
 SEED = int(os.environ.get("AGENT2_SEED", "0"))
 TRACES = TraceSettings(seed=SEED)
@@ -40,19 +40,19 @@ def run(me: Participant) -> None:
         {
             "algorithm": "SFT, then GRPO" + (", online over episodes" if task.is_interactive else ""),
             "hyperparameters": {**traces, "sft": dataclasses.asdict(imitation), "grpo": grpo},
-            "data_preprocessing": f"{shown.words}; then the same items, done by the model itself",
-            "evaluation_protocol": task.evaluation_words(["before training", "before each submission"]),
+            "data_preprocessing": f"{shown.description}; then the same items, done by the model itself",
+            "evaluation_protocol": task.describe_evaluation(["before training", "before each submission"]),
         }
     )
-    tell(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
+    print_progress(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
     in_time = dataclasses.replace(imitation, max_seconds=me.seconds_until(IMITATES_UNTIL, started))
-    imitated = train_sft(me.base, shown.rows, me.output / "sft" / "model", in_time, show_line)
+    imitated = train_sft(me.base, shown.rows, me.output / "sft" / "model", in_time, print_log_line)
     task.check_and_submit(imitated.checkpoint, f"sft on {len(shown.rows)} rows")
     if task.is_interactive:
         learn_in_stages(task, imitated.checkpoint, STAGES, started, partial(stop_at, Danger.FORMAT_COLLAPSE))
         return
     out = me.output / "grpo" / "model"
-    report = train_grpo(imitated.checkpoint, task.questions(), task.reward, out, questions, GrpoHooks(show_line))
+    report = train_grpo(imitated.checkpoint, task.questions(), task.reward, out, questions, GrpoHooks(print_log_line))
     task.check_and_submit(report.checkpoint, f"grpo, {report.steps} steps")
 
 

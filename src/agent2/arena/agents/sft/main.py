@@ -9,8 +9,8 @@ import os
 import time
 
 from agent2.training.offline import SftSettings, train_sft
-from agent2.training.participant import Participant, run_recipe, tell
-from agent2.training.visible import TraceSettings, read_visible, show_line
+from agent2.training.participant import Participant, print_progress, run_recipe
+from agent2.training.visible import TraceSettings, print_log_line, read_visible
 
 SEED = int(os.environ.get("AGENT2_SEED", "0"))
 TRACES = TraceSettings(seed=SEED)
@@ -32,14 +32,14 @@ def run(me: Participant) -> None:
         {
             "algorithm": "SFT",
             "hyperparameters": dataclasses.asdict(settings) | traces,
-            "data_preprocessing": shown.words,
-            "evaluation_protocol": task.evaluation_words(["before training", "after it"]),
+            "data_preprocessing": shown.description,
+            "evaluation_protocol": task.describe_evaluation(["before training", "after it"]),
         }
     )
-    tell(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
+    print_progress(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
     in_time = dataclasses.replace(settings, max_seconds=me.seconds_until(TRAINS_UNTIL, started))
-    report = train_sft(me.base, shown.rows, me.output / "model", in_time, show_line)
-    tell(f"{report.steps} steps in {report.seconds:.0f} s")
+    report = train_sft(me.base, shown.rows, me.output / "model", in_time, print_log_line)
+    print_progress(f"{report.steps} steps in {report.seconds:.0f} s")
     task.check_and_submit(report.checkpoint, f"sft on {len(shown.rows)} rows")
 
 

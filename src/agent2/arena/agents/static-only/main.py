@@ -9,8 +9,8 @@ import os
 import time
 
 from agent2.training.offline import SftSettings, train_sft
-from agent2.training.participant import Participant, run_recipe, tell
-from agent2.training.visible import read_visible, show_line
+from agent2.training.participant import Participant, print_progress, run_recipe
+from agent2.training.visible import print_log_line, read_visible
 
 SEED = int(os.environ.get("AGENT2_SEED", "0"))
 LEARNING_RATES = (3e-5, 3e-4, 2e-3)
@@ -30,17 +30,17 @@ def run(me: Participant) -> None:
         {
             "algorithm": "SFT on static data",
             "hyperparameters": dataclasses.asdict(settings) | {"learning_rate": LEARNING_RATES},
-            "data_preprocessing": shown.words,
-            "evaluation_protocol": task.evaluation_words(["before training", "after it at each rate"]),
+            "data_preprocessing": shown.description,
+            "evaluation_protocol": task.describe_evaluation(["before training", "after it at each rate"]),
         }
     )
-    tell(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
+    print_progress(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
     for number, rate in enumerate(LEARNING_RATES, 1):
         out = me.output / f"rate-{rate:g}" / "model"
         until = TRAINS_UNTIL * number / len(LEARNING_RATES)
         at_rate = dataclasses.replace(settings, learning_rate=rate, max_seconds=me.seconds_until(until, started))
-        report = train_sft(me.base, shown.rows, out, at_rate, show_line)
-        tell(f"{report.steps} steps in {report.seconds:.0f} s")
+        report = train_sft(me.base, shown.rows, out, at_rate, print_log_line)
+        print_progress(f"{report.steps} steps in {report.seconds:.0f} s")
         task.check_and_submit(report.checkpoint, f"static data only, learning rate {rate:g}")
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from agent2.errors import ConfigError
-from agent2.training.online_grpo import OnlineGrpoSettings, require_sense
+from agent2.training.online_grpo import OnlineGrpoSettings, validate_settings
 
 
 @pytest.mark.parametrize(
@@ -20,17 +20,17 @@ from agent2.training.online_grpo import OnlineGrpoSettings, require_sense
 )
 def test_settings_that_cannot_work_are_refused_by_name(changed, sentence):
     with pytest.raises(ConfigError, match=sentence):
-        require_sense(OnlineGrpoSettings(**changed), 100)
+        validate_settings(OnlineGrpoSettings(**changed), 100)
 
 
 @pytest.mark.parametrize(
     ("changed", "sentence"), [({"reward": "composite"}, "can rise while success"), ({"mask_capped": True}, "no group")]
 )
 def test_settings_that_seldom_work_are_warned_of(changed, sentence, caplog):
-    require_sense(OnlineGrpoSettings(**changed), 100)
+    validate_settings(OnlineGrpoSettings(**changed), 100)
     assert sentence in caplog.text
 
 
 def test_the_defaults_are_taken_without_a_word(caplog):
-    require_sense(OnlineGrpoSettings(), 100)
+    validate_settings(OnlineGrpoSettings(), 100)
     assert not caplog.records

@@ -32,8 +32,8 @@ def pieces_match(tokenizer, messages):
     """Whether a conversation put together piece by piece gives the ids of the whole one rendered at once."""
     chat = ChatTokens(tokenizer)
     ids = chat.opening(messages[:1])
-    for said, observed in zip(messages[1::2], messages[2::2], strict=True):
-        ids += [*tokenizer(said.content, add_special_tokens=False)["input_ids"], chat.end]
+    for message, observed in zip(messages[1::2], messages[2::2], strict=True):
+        ids += [*tokenizer(message.content, add_special_tokens=False)["input_ids"], chat.end]
         ids += chat.reply(observed.content)
     return ids == chat.opening(messages)
 
@@ -63,10 +63,10 @@ def test_a_reply_begins_behind_the_end_token_and_ends_where_the_model_speaks(tok
     ],
 )
 def test_a_template_that_cannot_be_appended_to_is_refused(tokenizer, template, sentence):
-    other = AutoTokenizer.from_pretrained(tokenizer.name_or_path)
-    other.chat_template = template
+    changed = AutoTokenizer.from_pretrained(tokenizer.name_or_path)
+    changed.chat_template = template
     with pytest.raises(ConfigError, match=sentence):
-        ChatTokens(other).reply("what?")
+        ChatTokens(changed).reply("what?")
 
 
 def test_a_tokenizer_without_an_end_token_is_refused():

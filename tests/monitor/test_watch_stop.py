@@ -1,6 +1,6 @@
 from agent2.monitor.signals import Danger
 from agent2.monitor.watch import stop_at
-from monitor.test_episode_detectors import healthy, signals, with_change
+from monitor.test_detectors_episodes import healthy, signals, with_change
 
 
 def collapsing():

@@ -10,7 +10,7 @@ from agent2.training.reference import ChatModel
 from model_builders import make_model, make_rows
 
 
-def said(text):
+def assistant_message(text):
     return [{"role": "assistant", "content": text}]
 
 
@@ -18,7 +18,7 @@ def test_no_pairs_and_a_pair_without_a_field_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="there are no pairs"):
         train_dpo(tmp_path, [], tmp_path / "out", DpoSettings())
     with pytest.raises(ConfigError, match="pair 0 has no rejected"):
-        train_dpo(tmp_path, [{"prompt": [], "chosen": said("1")}], tmp_path / "out", DpoSettings())
+        train_dpo(tmp_path, [{"prompt": [], "chosen": assistant_message("1")}], tmp_path / "out", DpoSettings())
 
 
 @pytest.mark.slow
@@ -26,7 +26,11 @@ def test_the_preferred_answer_becomes_more_likely_and_the_log_shows_it(tmp_path)
     base = make_model(tmp_path / "base")
     prompts = [row["prompt"] for row in make_rows()]
     pairs = [
-        {"prompt": [{"role": "user", "content": prompt}], "chosen": said("7"), "rejected": said("3")}
+        {
+            "prompt": [{"role": "user", "content": prompt}],
+            "chosen": assistant_message("7"),
+            "rejected": assistant_message("3"),
+        }
         for prompt in prompts
     ]
     lines = []
@@ -37,8 +41,8 @@ def test_the_preferred_answer_becomes_more_likely_and_the_log_shows_it(tmp_path)
     assert lines[-1]["rewards/margins"] > lines[0]["rewards/margins"] and lines[-1]["rewards/accuracies"] > 0.9
 
     def share_of(text, checkpoint):
-        drawn = ChatModel(checkpoint, SamplingSettings(temperature=1.0, max_tokens=1)).generate(prompts)
-        return sum(answer.startswith(text) for answer in drawn) / len(drawn)
+        answers = ChatModel(checkpoint, SamplingSettings(temperature=1.0, max_tokens=1)).generate(prompts)
+        return sum(answer.startswith(text) for answer in answers) / len(answers)
 
     assert share_of("7", report.checkpoint) > share_of("7", base)
     assert share_of("3", report.checkpoint) < 0.2

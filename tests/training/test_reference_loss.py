@@ -64,9 +64,9 @@ def test_log_probabilities_are_those_of_the_next_token_at_the_temperature(tmp_pa
     batch = to_batch(
         [[7, 8, 9], [7, 9, 8, 7]], [[False, True, True], [False, False, True, False]], [[0.0] * 3, [0.0] * 4], 0
     )
-    found = token_logprobs(model, batch, temperature=0.7)
+    logprobs = token_logprobs(model, batch, temperature=0.7)
     logits = model(input_ids=torch.tensor([[7, 9, 8, 7]])).logits[0] / 0.7
-    assert found[1, 2].item() == pytest.approx(torch.log_softmax(logits[1], -1)[8].item(), abs=1e-5)
-    assert found[1, [0, 1, 3]].tolist() == [0.0, 0.0, 0.0]
+    assert logprobs[1, 2].item() == pytest.approx(torch.log_softmax(logits[1], -1)[8].item(), abs=1e-5)
+    assert logprobs[1, [0, 1, 3]].tolist() == [0.0, 0.0, 0.0]
     alone = token_logprobs(model, rows_of(batch, torch.tensor([0])), temperature=0.7)
-    assert torch.allclose(alone[0], found[0, :3], atol=1e-5)
+    assert torch.allclose(alone[0], logprobs[0, :3], atol=1e-5)

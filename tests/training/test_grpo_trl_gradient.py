@@ -10,7 +10,7 @@ import torch
 from transformers import TrainerCallback
 
 from agent2.training.grpo import ROWS_PER_PASS
-from agent2.training.online_grpo import OnlineGrpoHooks, OnlineGrpoSettings, make_trainer, won
+from agent2.training.online_grpo import OnlineGrpoHooks, OnlineGrpoSettings, make_trainer, success_from_state
 from agent2.training.reference import to_batch, token_logprobs
 from episode_builders import Hunt, grpo_loss, make_items, make_player, rows_of
 
@@ -50,7 +50,7 @@ class Compared:
     without_gradient: list[str]
 
 
-def compare(base, folder, settings, success=won):
+def compare(base, folder, settings, success=success_from_state):
     catcher = GradientCatcher()
     hooks = OnlineGrpoHooks(success=success, callbacks=[catcher])
     trainer = make_trainer(base, make_items(), Hunt, folder / "model", settings, hooks)
@@ -58,23 +58,25 @@ def compare(base, folder, settings, success=won):
     model = copy.deepcopy(trainer.model)
     trainer.train()
     gaps = compact_backward(model, trainer.batch, settings)
-    found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-    trl = {name: catcher.gradients.get(name) for name in found}
-    own = torch.cat([gradient.flatten().double() for gradient in found.values()])
-    other = torch.cat([(torch.zeros_like(found[n]) if g is None else g).flatten().double() for n, g in trl.items()])
-    cosine = float(torch.dot(own, other) / max(float(own.norm() * other.norm()), 1e-300))
+    gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    trl = {name: catcher.gradients.get(name) for name in gradients}
+    ours = torch.cat([gradient.flatten().double() for gradient in gradients.values()])
+    theirs = torch.cat(
+        [(torch.zeros_like(gradients[n]) if g is None else g).flatten().double() for n, g in trl.items()]
+    )
+    cosine = float(torch.dot(ours, theirs) / max(float(ours.norm() * theirs.norm()), 1e-300))
     lacking = [n for n, g in catcher.gradients.items() if g is None or not g.isfinite().all() or not g.any()]
-    return Compared(gaps, cosine, float(other.norm()), float(own.norm()), lacking)
+    return Compared(gaps, cosine, float(theirs.norm()), float(ours.norm()), lacking)
 
 
 def compact_backward(model, batch, settings):
     """Gradients of the compact loss into the model, some rows at a time; returns the gaps to the sampler."""
-    episodes, kept = batch.episodes, batch.is_kept.tolist()
+    episodes, is_learned = batch.episodes, batch.is_learned.tolist()
     tokens = to_batch(
         [[*e.prompt_ids, *e.completion_ids] for e in episodes],
         [
-            [False] * len(e.prompt_ids) + [drawn and counts for drawn in e.is_drawn]
-            for e, counts in zip(episodes, kept, strict=True)
+            [False] * len(e.prompt_ids) + [is_sampled and counts for is_sampled in e.is_sampled]
+            for e, counts in zip(episodes, is_learned, strict=True)
         ],
         [[0.0] * len(e.prompt_ids) + e.logprobs for e in episodes],
         pad=0,
@@ -84,14 +86,14 @@ def compact_backward(model, batch, settings):
     gaps = []
     n_learned, n_rows = int(tokens.is_learned_NT.sum()), len(advantages_N)
     for chosen in torch.split(torch.arange(n_rows, device=advantages_N.device), ROWS_PER_PASS):
-        some = rows_of(tokens, chosen)
-        logprobs_NT = token_logprobs(model, some, settings.temperature)
-        gaps.append((logprobs_NT.detach() - some.old_logprobs_NT)[some.is_learned_NT].double().cpu())
-        on_policy = replace(some, old_logprobs_NT=logprobs_NT.detach())
+        chunk = rows_of(tokens, chosen)
+        logprobs_NT = token_logprobs(model, chunk, settings.temperature)
+        gaps.append((logprobs_NT.detach() - chunk.old_logprobs_NT)[chunk.is_learned_NT].double().cpu())
+        on_policy = replace(chunk, old_logprobs_NT=logprobs_NT.detach())
         loss = grpo_loss(logprobs_NT, on_policy, advantages_N[chosen], settings.clip, settings.normalise)
         share = len(chosen) / n_rows
         if settings.normalise == "token":
-            share = int(some.is_learned_NT.sum()) / max(1, n_learned)
+            share = int(chunk.is_learned_NT.sum()) / max(1, n_learned)
         (loss * share).backward()
     return torch.cat(gaps).numpy()
 
@@ -107,17 +109,17 @@ def compact_backward(model, batch, settings):
     ],
 )
 def test_trl_and_the_compact_loss_have_one_gradient_and_the_sampler_agrees(base, tmp_path, changed):
-    found = compare(base, tmp_path, replace(SETTINGS, **changed))
-    assert found.cosine >= 0.999
-    assert found.norm_trl == pytest.approx(found.norm_compact, rel=1e-4)
-    assert np.abs(found.gaps).max() < 1e-4 and len(found.gaps) > 100
-    assert found.without_gradient == []
+    compared = compare(base, tmp_path, replace(SETTINGS, **changed))
+    assert compared.cosine >= 0.999
+    assert compared.norm_trl == pytest.approx(compared.norm_compact, rel=1e-4)
+    assert np.abs(compared.gaps).max() < 1e-4 and len(compared.gaps) > 100
+    assert compared.without_gradient == []
 
 
 @pytest.mark.slow
 def test_without_a_signal_both_gradients_are_zero(base, tmp_path):
-    found = compare(base, tmp_path, SETTINGS, success=lambda episode: 1.0)
-    assert found.norm_trl == found.norm_compact == 0
+    compared = compare(base, tmp_path, SETTINGS, success=lambda episode: 1.0)
+    assert compared.norm_trl == compared.norm_compact == 0
 
 
 @pytest.mark.slow

@@ -52,12 +52,12 @@ def test_every_row_can_be_played_again_to_a_win():
     openings = {item.prompt: item for item in GAMES}
     for row in traces.rows:
         world = HouseholdWorld(HOUSEHOLD.settings)
-        said = world.reset(openings[row["messages"][0]["content"]], 0)[0].content
+        observation = world.reset(openings[row["messages"][0]["content"]], 0)[0].content
         for message in row["messages"]:
             if message["role"] == "user":
-                assert message["content"] == said
+                assert message["content"] == observation
             else:
-                said = world.act(message["content"]).observation
+                observation = world.act(message["content"]).observation
         assert world.state()["won"]
 
 
@@ -68,11 +68,11 @@ def test_one_seed_gives_the_same_traces_and_another_seed_others():
 
 
 def test_more_turns_than_the_world_takes_are_the_turns_that_it_takes():
-    least = TraceSettings(episodes_per_item=1, clumsy_share=0.0, max_turns=3)
+    shortest = TraceSettings(episodes_per_item=1, clumsy_share=0.0, max_turns=3)
     short = partial(HouseholdWorld, HouseholdSettings(max_turns=3))
-    found, same = (collect_traces(GAMES, short, replace(least, max_turns=n)) for n in (12, 3))
-    assert (found.rows, found.n_actions) == (same.rows, same.n_actions)
-    assert len(found.rows) < found.n_played == len(GAMES), "games that were lost are counted and left out"
+    traces, same = (collect_traces(GAMES, short, replace(shortest, max_turns=n)) for n in (12, 3))
+    assert (traces.rows, traces.n_actions) == (same.rows, same.n_actions)
+    assert len(traces.rows) < traces.n_played == len(GAMES), "games that were lost are counted and left out"
 
 
 @pytest.mark.parametrize("settings", [replace(CLUMSY, episodes_per_item=0), replace(CLUMSY, max_turns=0)])

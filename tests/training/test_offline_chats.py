@@ -77,11 +77,11 @@ def published(folder, template, *special):
 def test_the_original_template_of_qwen2_5_is_learned_where_the_model_speaks(tmp_path):
     qwen = published(tmp_path / "model", qwen2_5_chat_template, "<|im_start|>", "<|im_end|>")
     row = labelled(qwen, CHAT)
-    said = [{key: message[key] for key in ("role", "content")} for message in CHAT]
-    assert row["input_ids"] == qwen.apply_chat_template(said, return_dict=True)["input_ids"]
+    messages = [{key: message[key] for key in ("role", "content")} for message in CHAT]
+    assert row["input_ids"] == qwen.apply_chat_template(messages, return_dict=True)["input_ids"]
     assert learned(qwen, row) == "go box<|im_end|>"
-    both = labelled(qwen, [{**message, "learn": True} for message in CHAT])
-    assert learned(qwen, both) == "fly<|im_end|>go box<|im_end|>"
+    learn_all = labelled(qwen, [{**message, "learn": True} for message in CHAT])
+    assert learned(qwen, learn_all) == "fly<|im_end|>go box<|im_end|>"
     assert qwen.chat_template == qwen2_5_chat_template
 
 
@@ -114,10 +114,12 @@ def test_a_model_with_the_template_of_qwen2_5_is_trained_on_conversations_and_ke
 
 
 def test_a_template_without_generation_marks_that_nobody_knows_is_refused(tokenizer):
-    other = AutoTokenizer.from_pretrained(tokenizer.name_or_path)
-    other.chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %} {% endif %}"
+    changed = AutoTokenizer.from_pretrained(tokenizer.name_or_path)
+    changed.chat_template = (
+        "{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %} {% endif %}"
+    )
     with pytest.raises(ConfigError, match=r"marks no \{% generation %\}.*TRL knows no marked one"):
-        labelled(other, CHAT)
-    other.chat_template = None
+        labelled(changed, CHAT)
+    changed.chat_template = None
     with pytest.raises(ConfigError, match=r"marks no \{% generation %\}"):
-        labelled(other, CHAT)
+        labelled(changed, CHAT)

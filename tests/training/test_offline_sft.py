@@ -76,8 +76,8 @@ def test_conversations_are_learned_where_they_are_to_be(tmp_path):
     settings = SftSettings(epochs=10, batch_size=20, learning_rate=1e-2)
     report = train_sft(base, rows, tmp_path / "run" / "model", settings, lines.append)
     assert lines[-1]["loss"] < lines[0]["loss"] / 4
-    said = ChatModel(report.checkpoint, SamplingSettings(max_tokens=3)).generate(["1 + 2", "3 + 3"])
-    assert said == ["1", "1"], "the 7 was seen in every row and never learned"
+    answers = ChatModel(report.checkpoint, SamplingSettings(max_tokens=3)).generate(["1 + 2", "3 + 3"])
+    assert answers == ["1", "1"], "the 7 was seen in every row and never learned"
 
 
 def test_a_conversation_that_cannot_be_used_is_refused(tmp_path):

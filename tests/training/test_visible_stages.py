@@ -22,7 +22,7 @@ STAGES = (
 class Task:
     """What `learn_in_stages` needs of an interactive task."""
 
-    me: Participant
+    participant: Participant
     submitted: list = field(default_factory=list)
     train: tuple = tuple(range(40))
 
@@ -47,10 +47,10 @@ def task(tmp_path):
 @pytest.fixture
 def runs(monkeypatch):
     """Trainings that log three lines and obey the hook, in place of real ones."""
-    seen = []
+    calls = []
 
     def train(model_path, items, make_environment, out_dir, settings, hooks):
-        seen.append((model_path, settings))
+        calls.append((model_path, settings))
         for line in LINES:
             hooks.on_log(line)
             reason = hooks.stop(line)
@@ -59,7 +59,7 @@ def runs(monkeypatch):
         return TrainReport(out_dir, LINES[-1]["step"], 1.0, out_dir)
 
     monkeypatch.setattr(visible, "train_online_grpo", train)
-    return seen
+    return calls
 
 
 def never():
@@ -68,12 +68,12 @@ def never():
 
 def test_each_stage_goes_on_from_the_one_before_and_is_submitted(task, runs):
     last = learn_in_stages(task, Path("/sft"), STAGES, time.monotonic(), never)
-    assert [path for path, _ in runs] == [Path("/sft"), task.me.output / "learning" / "model"]
+    assert [path for path, _ in runs] == [Path("/sft"), task.participant.output / "learning" / "model"]
     assert task.submitted == [
         ("learning", "online RL, learning, 6 updates"),
         ("settling", "online RL, settling, 6 updates"),
     ]
-    assert last == task.me.output / "settling" / "model"
+    assert last == task.participant.output / "settling" / "model"
 
 
 def test_turns_tokens_time_and_effort_are_those_of_the_assignment(task, runs):
@@ -87,6 +87,6 @@ def test_a_stage_that_its_watch_stopped_is_thrown_away_and_told(task, runs, caps
     last = learn_in_stages(task, Path("/sft"), STAGES, time.monotonic(), lambda: next(watches))
     assert [path for path, _ in runs] == [Path("/sft"), Path("/sft")]
     assert [name for name, _ in task.submitted] == ["settling"]
-    assert last == task.me.output / "settling" / "model"
-    told = capsys.readouterr().out
-    assert "it collapsed" in told and "learning: thrown away; going on from /sft" in told
+    assert last == task.participant.output / "settling" / "model"
+    output = capsys.readouterr().out
+    assert "it collapsed" in output and "learning: discarded; continuing from /sft" in output

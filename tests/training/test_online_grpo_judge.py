@@ -3,8 +3,8 @@ import pytest
 from agent2.errors import Fault
 from agent2.records import Rollout, RolloutStatus, StopReason, Turn, Usage
 from agent2.training.episodes import Ending, Episode
-from agent2.training.grpo import Excluded
-from agent2.training.online_grpo import OnlineGrpoSettings, judge, won
+from agent2.training.grpo import ExclusionReason
+from agent2.training.online_grpo import OnlineGrpoSettings, judge, success_from_state
 from episode_builders import make_items
 
 ITEM = make_items(1)[0]
@@ -13,21 +13,21 @@ WIN, LOSS = {"won": True, "n_invalid": 0}, {"won": False, "n_invalid": 2}
 
 def episode(state=WIN, turns=2, ending=Ending.COMPLETED, unterminated=0, actions=None, last_is_cut=False):
     n = 3 * turns
-    said = actions or [f"go {i}" for i in range(turns)]
-    cut = range(len(said) - unterminated, len(said)) if last_is_cut else range(unterminated)
-    stops = [StopReason.LENGTH if i in cut else StopReason.END for i in range(len(said))]
+    messages = actions or [f"go {i}" for i in range(turns)]
+    cut = range(len(messages) - unterminated, len(messages)) if last_is_cut else range(unterminated)
+    stops = [StopReason.LENGTH if i in cut else StopReason.END for i in range(len(messages))]
     status = RolloutStatus.COMPLETED if ending is Ending.COMPLETED else RolloutStatus.TURN_CAP
-    found = Episode(
+    result = Episode(
         ITEM,
-        rollout([Turn(action, None, stop, 0, 3) for action, stop in zip(said, stops, strict=True)], status, state),
+        rollout([Turn(action, None, stop, 0, 3) for action, stop in zip(messages, stops, strict=True)], status, state),
         prompt_ids=[1] * 10,
         completion_ids=[2] * n,
-        is_drawn=[True] * n,
+        is_sampled=[True] * n,
         logprobs=[-0.5] * n,
         is_full=ending is Ending.CONTEXT,
     )
-    assert (found.ending, found.n_unterminated, found.last_is_unterminated) == (ending, unterminated, last_is_cut)
-    return found
+    assert (result.ending, result.n_unterminated, result.last_is_unterminated) == (ending, unterminated, last_is_cut)
+    return result
 
 
 def rollout(turns, status, state, fault=None, retries=0):
@@ -44,7 +44,7 @@ def broken():
 
 
 def judged(*episodes, **settings):
-    return judge(episodes, OnlineGrpoSettings(generations=len(episodes), **settings), won)
+    return judge(episodes, OnlineGrpoSettings(generations=len(episodes), **settings), success_from_state)
 
 
 def test_a_win_is_worth_one_and_a_loss_nothing():
@@ -52,64 +52,64 @@ def test_a_win_is_worth_one_and_a_loss_nothing():
 
 
 def test_with_decay_a_win_in_fewer_turns_is_worth_more():
-    found = judged(episode(turns=1), episode(turns=3), capped(), decay=0.9)
-    assert found.rewards == pytest.approx([1.0, 0.81, 0.0])
-    assert found.measures["success"] == pytest.approx(2 / 3)
+    batch = judged(episode(turns=1), episode(turns=3), capped(), decay=0.9)
+    assert batch.rewards == pytest.approx([1.0, 0.81, 0.0])
+    assert batch.measures["success"] == pytest.approx(2 / 3)
 
 
 def test_a_composite_reward_pays_for_form_without_success_and_its_parts_are_logged():
-    found = judged(episode(), capped(unterminated=1), reward="composite")
+    batch = judged(episode(), capped(unterminated=1), reward="composite")
     # 5 for success, 1 for the valid half of four actions, 1 for three of four messages ended; of 7
-    assert found.rewards == pytest.approx([1.0, (0.5 + 0.75) / 7])
-    assert found.measures["reward_success"] == 0.5
-    assert found.measures["reward_valid"] == pytest.approx(0.75)
-    assert found.measures["reward_format"] == pytest.approx(0.875)
+    assert batch.rewards == pytest.approx([1.0, (0.5 + 0.75) / 7])
+    assert batch.measures["reward_success"] == 0.5
+    assert batch.measures["reward_valid"] == pytest.approx(0.75)
+    assert batch.measures["reward_format"] == pytest.approx(0.875)
     assert "reward_valid" not in judged(episode(), capped()).measures
 
 
 def test_episodes_that_hit_the_turn_cap_are_failures_that_count():
-    found = judged(episode(), capped())
-    assert found.excluded == [None, None]
-    assert found.measures["signal_share"] == 1.0
+    batch = judged(episode(), capped())
+    assert batch.excluded == [None, None]
+    assert batch.measures["signal_share"] == 1.0
 
 
 def test_without_the_capped_ones_only_wins_are_left_and_the_signal_is_gone():
-    found = judged(episode(), episode(), capped(), capped(), mask_capped=True)
-    assert found.excluded == [None, None, Excluded.CAPPED, Excluded.CAPPED]
-    assert found.advantages_PG.tolist() == [[0.0] * 4]
-    assert found.measures["masked_capped"] == 0.5 and found.measures["signal_share"] == 0.0
+    batch = judged(episode(), episode(), capped(), capped(), mask_capped=True)
+    assert batch.excluded == [None, None, ExclusionReason.CAPPED, ExclusionReason.CAPPED]
+    assert batch.advantages_PG.tolist() == [[0.0] * 4]
+    assert batch.measures["masked_capped"] == 0.5 and batch.measures["signal_share"] == 0.0
 
 
 def test_truncated_means_cut_off_and_lost_never_the_turn_cap():
     cut, cut_and_won = (make(unterminated=1, last_is_cut=True) for make in (capped, episode))
     no_room = episode(LOSS, ending=Ending.CONTEXT)
-    found = judged(cut, cut_and_won, no_room, capped(), mask_truncated=True)
-    assert found.excluded == [Excluded.TRUNCATED, None, Excluded.TRUNCATED, None]
+    batch = judged(cut, cut_and_won, no_room, capped(), mask_truncated=True)
+    assert batch.excluded == [ExclusionReason.TRUNCATED, None, ExclusionReason.TRUNCATED, None]
     assert judged(cut, cut_and_won, no_room, capped()).excluded == [None] * 4
 
 
 def test_an_episode_that_was_cut_off_once_and_played_on_to_the_turn_cap_counts():
-    found = judged(episode(), capped(unterminated=3), mask_truncated=True)
-    assert found.excluded == [None, None] and found.rewards == [1.0, 0.0]
-    assert found.measures["unterminated_share"] == pytest.approx(3 / 6) and found.measures["masked_truncated"] == 0.0
+    batch = judged(episode(), capped(unterminated=3), mask_truncated=True)
+    assert batch.excluded == [None, None] and batch.rewards == [1.0, 0.0]
+    assert batch.measures["unterminated_share"] == pytest.approx(3 / 6) and batch.measures["masked_truncated"] == 0.0
 
 
 def test_long_episodes_are_left_out_by_length():
-    assert judged(episode(turns=1), capped(), max_episode_tokens=20).excluded == [None, Excluded.TOO_LONG]
+    assert judged(episode(turns=1), capped(), max_episode_tokens=20).excluded == [None, ExclusionReason.TOO_LONG]
 
 
 def test_a_broken_episode_has_no_reward_and_spoils_no_mean():
-    found = judged(episode(), capped(), broken())
-    assert found.rewards == [1.0, 0.0, None]
-    assert found.excluded[2] is Excluded.FAILED
-    assert found.advantages_PG[0, 2] == 0 and found.measures["success"] == 0.5
-    assert found.measures["masked_failed"] == pytest.approx(1 / 3)
-    assert found.measures["turns"] == 3.0, "of the two that were played to their end, 2 and 4"
+    batch = judged(episode(), capped(), broken())
+    assert batch.rewards == [1.0, 0.0, None]
+    assert batch.excluded[2] is ExclusionReason.FAILED
+    assert batch.advantages_PG[0, 2] == 0 and batch.measures["success"] == 0.5
+    assert batch.measures["masked_failed"] == pytest.approx(1 / 3)
+    assert batch.measures["turns"] == 3.0, "of the two that were played to their end, 2 and 4"
 
 
 def test_a_batch_in_which_everything_broke_is_no_zero():
-    found = judged(broken(), broken())
-    assert "success" not in found.measures and found.measures["masked_failed"] == 1.0
+    batch = judged(broken(), broken())
+    assert "success" not in batch.measures and batch.measures["masked_failed"] == 1.0
 
 
 def test_shares_are_of_messages():

@@ -17,7 +17,7 @@ def test_every_input_gets_an_answer_and_the_same_seed_gives_the_same_answers(tmp
 
 def test_a_task_of_answers_is_the_mean_reward():
     rows = [{"prompt": "1 + 1", "answer": "2"}, {"prompt": "1 + 2", "answer": "3"}]
-    task = AnswerTask("sums", rows, lambda given, truth: float(given == truth))
+    task = AnswerTask("sums", rows, lambda prediction, truth: float(prediction == truth))
     assert task.inputs == ["1 + 1", "1 + 2"]
     assert task.evaluate(["2", "4"]) == 0.5
     with pytest.raises(ValueError, match="longer"):
