@@ -3,10 +3,10 @@ from pydantic import ValidationError
 
 from agent2.arena.sweep import (
     SweepSpec,
+    all_trials,
     compare_agents,
     decide_sweep,
     final_scores,
-    known_trials,
     plan_trials,
     run_sweep,
     sweep_rows,
@@ -192,7 +192,7 @@ def test_a_sweep_over_drivers_tells_what_a_driver_is_worth_and_what_it_cost(task
     assert [(row.llm_calls, row.llm_tokens) for row in rows] == [(1, 110), (1, 110)]
     assert rows[0].llm_dollars == pytest.approx((100 * 2 + 10 * 8) / 1e6)
     assert [row.is_autonomous for row in rows] == [False, False]  # the base model handed back completes nothing
-    (pair,) = pair_effects(known_trials(plan, root), final_scores(plan, root))
+    (pair,) = pair_effects(all_trials(plan, root), final_scores(plan, root))
     assert (pair.axis, pair.fixed, pair.difference.change.value) == (Axis.DRIVER, "chatty", 0.0)
     (summary, _) = summarise_agents(rows)
     assert summary.autonomy.value == 0.0

@@ -145,7 +145,7 @@ def test_a_sweep_driven_to_the_end_stops_within_its_cap_and_undoes_nothing(seed)
 def test_bad_sweeps_are_refused():
     with pytest.raises(ConfigError, match="has only one"):
         decide_cells([], cells_of("a"), PLAN)
-    with pytest.raises(ConfigError, match="which this sweep has not"):
+    with pytest.raises(ConfigError, match="which is not in this sweep"):
         decide_cells([row("z", 0, 1.0)], cells_of("a", "b"), PLAN)
     with pytest.raises(ConfigError, match="two rows"):
         decide_cells([row("a", 0, 1.0), row("a", 0, 2.0)], cells_of("a", "b"), PLAN)

@@ -151,7 +151,10 @@ def test_replies_pass_every_check():
     findings = check_task(small("replies", **JUDGED))
     assert [finding.name for finding in findings if not finding.ok] == []
     (structural,) = [f for f in findings if f.name.startswith("structural")]
-    assert "who knows all but the secret scores 0." in structural.detail and "eight times: 0.0" in structural.detail
+    assert (
+        "a player that knows everything but the secret scores 0." in structural.detail
+        and "eight times: 0.0" in structural.detail
+    )
 
 
 def test_a_judge_that_half_of_the_guesses_happen_to_please_is_no_false_alarm(tmp_path):
@@ -223,10 +226,10 @@ class AnyStyle(PreferenceJudge):
 @pytest.mark.parametrize(
     ("benchmark", "why"),
     [
-        (Public(), "who knows all but the secret scores"),
+        (Public(), "a player that knows everything but the secret scores"),
         (Wordy(), "all that is known: 1.000"),
         (Telling(), "visible items differ with the secret"),
-        (Generous(), "who knows all but the secret scores 1.000"),
+        (Generous(), "a player that knows everything but the secret scores 1.000"),
     ],
     ids=["public", "wordy", "telling", "generous"],
 )
@@ -236,7 +239,7 @@ def test_a_judge_that_can_be_computed_or_fooled_is_found(benchmark, why):
 
 
 def test_who_knows_all_but_the_secret_wins_where_the_judge_is_public():
-    said = re.search(r"who knows all but the secret scores ([\d.]+)", judged_by(Public()).detail)
+    said = re.search(r"a player that knows everything but the secret scores ([\d.]+)", judged_by(Public()).detail)
     assert float(said.group(1)) > 0.9
 
 

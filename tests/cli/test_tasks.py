@@ -11,8 +11,8 @@ from agent2.arena.task_check import (
     RANDOM_FLOOR,
     TaskFinding,
     check_task,
-    keep_check,
     last_check,
+    store_check,
 )
 from agent2.arena.tasks import load_task, task_names
 from agent2.benchmarks import load_benchmark
@@ -67,7 +67,7 @@ def test_what_the_last_check_measured_is_listed_until_the_task_changes(tmp_path,
         TaskFinding(HEADROOM_OF_BASE, False, "", 30.0, value=0.316),
         TaskFinding(NOISE_OF_BASE, True, "", value=0.045),
     ]
-    keep_check(task, findings)
+    store_check(task, findings)
     line = next(line for line in run("tasks", "list").output.splitlines() if line.strip().startswith("arithmetic "))
     assert line.split()[4:11] == ["0.4%", "31.6%", "100.0%", "±4.5", "1", "FAILED,", "33"]
     assert last_check(task).n_failed == 1
@@ -110,11 +110,11 @@ def test_a_task_that_cannot_be_checked_does_not_keep_the_others_from_it(tmp_path
 def test_what_was_measured_of_the_tasks_own_base_stays_when_another_model_or_none_is_checked():
     task = load_task("arithmetic")
     own = [TaskFinding(CEILING, True, "", value=1.0), TaskFinding(HEADROOM_OF_BASE, True, "", value=0.31)]
-    keep_check(task, own)
-    keep_check(task, [TaskFinding(CEILING, True, "", value=0.9)])
+    store_check(task, own)
+    store_check(task, [TaskFinding(CEILING, True, "", value=0.9)])
     assert last_check(task).value(HEADROOM_OF_BASE) == 0.31 and last_check(task).value(CEILING) == 0.9
     other = [TaskFinding(CEILING, True, "", value=1.0), TaskFinding(HEADROOM_OF_BASE, True, "", value=0.97)]
-    keep_check(task, other, is_own_base=False)
+    store_check(task, other, is_own_base=False)
     assert last_check(task).value(HEADROOM_OF_BASE) == 0.31
 
 
@@ -160,9 +160,9 @@ def test_sizes_may_be_set_where_the_data_are_smaller_than_published(tmp_path, pr
 
 def test_what_was_measured_of_the_base_on_other_sizes_is_forgotten():
     task = load_task("arithmetic")
-    keep_check(task, [TaskFinding(HEADROOM_OF_BASE, True, "", value=0.31)])
+    store_check(task, [TaskFinding(HEADROOM_OF_BASE, True, "", value=0.31)])
     smaller = task.n_items.model_copy(update={"test_private": 7})
-    keep_check(task.model_copy(update={"n_items": smaller}), [TaskFinding(CEILING, True, "", value=1.0)])
+    store_check(task.model_copy(update={"n_items": smaller}), [TaskFinding(CEILING, True, "", value=1.0)])
     assert last_check(task).value(HEADROOM_OF_BASE) is None and last_check(task).n_items["test_private"] == 7
 
 

@@ -1,7 +1,7 @@
 """Sweeps: many trials (stacks x tasks x seeds), each in a process of its own, resumable.
 
-A stack is agent x driver x mode: an agent that is driven by an LLM runs with each driver, one that is not runs once;
-each in every mode. It is named by its parts: `codex`, `codex+openai/gpt-5.2`, `grpo (rl-only)`.
+A stack is agent x driver x mode: an agent that is driven by an LLM runs with each driver, any other runs once; both run
+in every mode. A stack is named by its parts: `codex`, `codex+openai/gpt-5.2`, `grpo (rl-only)`.
 
     sweeps/<name>/
     ├── sweep.json        the resolved plan (machine-written)
@@ -9,14 +9,14 @@ each in every mode. It is named by its parts: `codex`, `codex+openai/gpt-5.2`, `
     ├── logs/<id>.log     what its process printed
     └── report/
 
-A sweep that was killed is resumed by the same command: finished trials are kept, an open one is resumed, and no trial
-is ever run twice under one name. A trial that cannot be run is reported and does not stop the others.
+A sweep that was killed is resumed by the same command: finished trials are kept, an unfinished one is resumed, and no
+trial is ever run twice under one name. A trial that cannot be run is reported and does not stop the others.
 
-With `until: decided`, `decide_cells` says which cells need more seeds. On each task, agents are compared by their
+With `until_decided`, `decide_cells` computes which cells need more seeds. On each task, agents are compared by their
 gain on test_private with `agent2.stats.sequential`: seeds come in rounds, an agent whose pairs are all decided gets
 no more, and the chance of calling any equal pair of any task different is at most alpha. A trial without a gain
 (nothing submitted, or not finished) is missing, never a zero: another seed replaces it. An agent with more than
-`max_missing` of them on a task is given up there and named. Finish interrupted trials first: one that ends after its
+`max_missing` of them on a task is given up there and reported. Finish interrupted trials first: one that ends after its
 seed was replaced changes the rounds.
 """
 
@@ -65,10 +65,15 @@ from agent2.stats.sequential import AdaStopSettings, AdaStopState, compare_seque
 
 NOT_STARTED = "not started"
 """State of a row without a trial yet."""
+PLAN_FILE = "sweep.json"
+REPORT_FILE = "report.html"
+"""Written last; a finished trial without it was cut short just before."""
+INTERRUPT_GRACE_S = 3.0
+"""Ctrl-C in a terminal also reaches the trials, a signal to the sweep alone does not: then they get it after this."""
 
 
 class UntilDecided(StrictModel):
-    """Section `until_decided` of a sweep's file; fixed before the first trial, or the error rate means nothing."""
+    """Section `until_decided` of a sweep's file; the error rate holds only if it is fixed before the first trial."""
 
     seeds_per_round: int = Field(default=5, ge=2)
     """New seeds of each undecided agent in a round. With fewer than 5, the first rounds can decide nothing."""
@@ -79,7 +84,7 @@ class UntilDecided(StrictModel):
     alpha: float = Field(default=0.05, gt=0.0, lt=1.0)
     """Chance of any false difference, over all pairs on all tasks; each task gets an equal part."""
     accept_early: float = Field(default=0.0, ge=0.0, lt=1.0)
-    """Spent on giving up pairs that look equal before the cap; 0 never does."""
+    """Spent on stopping pairs that look equal before the cap; 0: never."""
 
     @model_validator(mode="after")
     def _rounds_fit(self) -> "UntilDecided":
@@ -96,8 +101,9 @@ class UntilDecided(StrictModel):
             beta=self.accept_early,
         )
         n_pairs = n_agents * (n_agents - 1) // 2
-        few = 2 * settings.n_interims * n_pairs / settings.alpha
-        return replace(settings, max_permutations=max(settings.max_permutations, int(few)))
+        # twice what the test requires to be able to decide all pairs
+        n_permutations = 2 * settings.n_interims * n_pairs / settings.alpha
+        return replace(settings, max_permutations=max(settings.max_permutations, int(n_permutations)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +117,14 @@ class CellNeed:
 
 @dataclass(frozen=True, slots=True)
 class SweepDecision:
-    """What the finished trials say, and what to run next."""
+    """Result of the finished trials, and what to run next."""
 
     needs: tuple[CellNeed, ...]
     """Empty: the sweep is over."""
     states: Mapping[str, AdaStopState]
-    """Task -> what is known of its pairs of agents."""
+    """Task -> state of the test on its pairs of agents."""
     given_up: tuple[tuple[str, str], ...]
-    """(task, agent) with too many trials without a gain: no more are run, and pairs not decided stay so."""
+    """(task, agent) with too many trials without a gain: no more are run, and its open pairs stay open."""
     n_missing: Mapping[tuple[str, str], int]
     """(task, agent) -> trials without a gain; only where there are any."""
 
@@ -136,11 +142,11 @@ def decide_cells(
 ) -> SweepDecision:
     """Decide from the trials run so far which (task, agent) cells need which seeds.
 
-    rows: one for each trial, in any order; those without a gain count as missing, those not started not at all.
+    rows: one for each trial, in any order; those without a gain count as missing, those not started are ignored.
     cells: every (task, agent) of the sweep, at least two agents on each task. Seeds are used from first_seed
     upwards; new ones follow the highest one used in the cell. The same rows give the same decision, and later rounds
-    never undo an earlier one. Raises ConfigError for a task with one agent, a row outside the cells or twice the
-    same trial.
+    never undo an earlier one. Raises ConfigError for a task with one agent, a row outside the cells or a trial with
+    two rows.
     """
     agents_of: dict[str, list[str]] = {}
     for task, agent in cells:
@@ -171,17 +177,16 @@ def _by_cell(
     rows: Sequence[SweepRow], cells: Sequence[tuple[str, str]]
 ) -> dict[tuple[str, str], dict[int, float | None]]:
     runs: dict[tuple[str, str], dict[int, float | None]] = {cell: {} for cell in cells}
-    twice = [trial for trial, count in Counter((row.task, row.agent, row.seed) for row in rows).items() if count > 1]
-    if twice:
-        raise ConfigError(
-            f"task {twice[0][0]!r}, agent {twice[0][1]!r}, seed {twice[0][2]} has two rows; give each trial once"
-        )
+    counts = Counter((row.task, row.agent, row.seed) for row in rows)
+    for (task, agent, seed), count in counts.items():
+        if count > 1:
+            raise ConfigError(f"task {task!r}, agent {agent!r}, seed {seed} has two rows; give each trial once")
     for row in rows:
         if row.state == NOT_STARTED:
             continue
         if (row.task, row.agent) not in runs:
             raise ConfigError(
-                f"trial {row.trial} is of agent {row.agent!r} on task {row.task!r}, which this sweep has not"
+                f"trial {row.trial} is of agent {row.agent!r} on task {row.task!r}, which is not in this sweep"
             )
         runs[row.task, row.agent][row.seed] = None if row.gain is None else 100 * row.gain.value
     return runs
@@ -200,7 +205,7 @@ class SweepSpec(StrictModel):
     """Training routes allowed, one run each."""
     seeds: list[int] = Field(min_length=1)
     parallel: int = Field(default=1, ge=1)
-    """Trials at once."""
+    """Trials that run at the same time."""
     sandbox: str = "bubblewrap"
     set: list[str] = Field(default_factory=list)
     """Overrides of every trial, as "budget.wall_clock_s=300"."""
@@ -209,7 +214,7 @@ class SweepSpec(StrictModel):
 
 
 def plan_trials(spec: SweepSpec) -> list[PlannedTrial]:
-    """Every cell, seed by seed, so that an interrupted sweep has whole rows to compare.
+    """Every cell, seed by seed: an interrupted sweep has complete seeds to compare.
 
     Raises ConfigError for an unknown name or a trial planned twice.
     """
@@ -218,18 +223,18 @@ def plan_trials(spec: SweepSpec) -> list[PlannedTrial]:
         PlannedTrial(task=task, task_name=load_task(task).name, seed=seed, **stack)
         for seed, task, stack in product(spec.seeds, spec.tasks, stacks)
     ]
-    names = Counter(trial.trial_id for trial in planned)
-    twice = sorted(name for name, count in names.items() if count > 1)
-    if twice:
+    counts = Counter(trial.trial_id for trial in planned)
+    repeated = sorted(trial_id for trial_id, count in counts.items() if count > 1)
+    if repeated:
         raise ConfigError(
-            f"sweep {spec.name}: {twice[0]} is planned {names[twice[0]]} times; list each task, agent and seed once, "
-            "and give agents in different folders, and drivers in different files, different names"
+            f"sweep {spec.name}: {repeated[0]} is planned {counts[repeated[0]]} times; list each task, agent and seed "
+            "once, and give agents in different folders, and drivers in different files, different names"
         )
     return planned
 
 
 def check_trials(spec: SweepSpec, planned: Sequence[PlannedTrial]) -> None:
-    """See that each stack can be run on each task.
+    """Require that each stack can be run on each task.
 
     Raises ConfigError for an unusable override or sandbox, a driver that does not fit or has no key, or an agent system
     that is not installed; SandboxError for a GPU that is not there.
@@ -246,58 +251,53 @@ def _stacks(spec: SweepSpec, agent: str) -> list[dict[str, Any]]:
 
     Raises ConfigError for an agent that needs a driver when there is none.
     """
-    player = load_agent(agent).spec
-    if player.llm is not None and not spec.drivers:
+    agent_spec = load_agent(agent).spec
+    if agent_spec.llm is not None and not spec.drivers:
         raise ConfigError(
-            f"sweep {spec.name}: agent {player.name} is driven by an LLM; list its drivers under drivers:"
+            f"sweep {spec.name}: agent {agent_spec.name} is driven by an LLM; list its drivers under drivers:"
         )
-    drivers = [(name, load_driver(name).name) for name in spec.drivers] if player.llm is not None else [(None, None)]
+    drivers: list[tuple[str | None, str | None]] = [(None, None)]
+    if agent_spec.llm is not None:
+        drivers = [(name, load_driver(name).name) for name in spec.drivers]
     return [
-        {"agent": agent, "agent_name": player.name, "driver": driver, "driver_name": name, "mode": mode}
+        {"agent": agent, "agent_name": agent_spec.name, "driver": driver, "driver_name": name, "mode": mode}
         for (driver, name), mode in product(drivers, spec.modes)
     ]
 
 
-PLAN_FILE = "sweep.json"
-REPORT_FILE = "report.html"
-"""Written last; a finished trial without it was cut short just before."""
-OWN_INTERRUPT_S = 3.0
-"""Ctrl-C in a terminal reaches the trials as well, a signal to the sweep does not: they get it after so long."""
-
-
 def run_sweep(spec: SweepSpec, out: Path, steps: Steps) -> tuple[Path, list[str]]:
-    """Run what is not finished; the sweep's folder, and one sentence for each trial that could not be run.
+    """Run the trials that are not finished; returns the sweep's folder, and a sentence for each that could not be run.
 
     With `until_decided`, more seeds follow until the agents are distinguished or the cap is reached; a trial that
     could not be run ends that. Raises ConfigError before anything runs for an unknown name, and if the folder
-    holds another sweep.
+    contains another sweep.
     """
     planned = plan_trials(spec)
     check_trials(spec, planned)
     root = (out / spec.name).resolve()
-    _claim(root, spec)
-    failures = _run_all(spec, known_trials(spec, root), root, steps)
+    _claim_folder(root, spec)
+    failures = _run_all(spec, all_trials(spec, root), root, steps)
     while not failures and (decision := decide_sweep(spec, root)) is not None and decision.needs:
         cells = {(trial.task_name, trial.stack): trial for trial in planned}
-        more = [
+        added = [
             cells[need.task, need.agent].model_copy(update={"seed": seed})
             for need in decision.needs
             for seed in need.seeds
         ]
-        failures = _run_all(spec, more, root, steps)
+        failures = _run_all(spec, added, root, steps)
     return root, failures
 
 
 def decide_sweep(spec: SweepSpec, root: Path) -> SweepDecision | None:
-    """Which agents the trials so far distinguish, and who needs more seeds; None if the sweep does not ask."""
+    """Which agents the trials so far distinguish, and which need more seeds; None without `until_decided`."""
     if spec.until_decided is None:
         return None
     cells = list(dict.fromkeys((trial.task_name, trial.stack) for trial in plan_trials(spec)))
     return decide_cells(sweep_rows(spec, root), cells, spec.until_decided, spec.seeds[0])
 
 
-def known_trials(spec: SweepSpec, root: Path) -> list[PlannedTrial]:
-    """The planned trials, and those that were added since to distinguish agents."""
+def all_trials(spec: SweepSpec, root: Path) -> list[PlannedTrial]:
+    """The planned trials, and those that were added since to distinguish agents (known by their folders)."""
     planned = plan_trials(spec)
     names = {trial.trial_id for trial in planned}
     added = []
@@ -311,40 +311,40 @@ def known_trials(spec: SweepSpec, root: Path) -> list[PlannedTrial]:
 
 
 def _run_all(spec: SweepSpec, planned: Sequence[PlannedTrial], root: Path, steps: Steps) -> list[str]:
-    """Run what is not finished; one sentence for each trial that could not be run.
+    """Run the trials that are not finished; returns one sentence for each that could not be run.
 
-    An interrupt starts no further trial, and ends those that are running as it ends a trial that is run alone.
+    After an interrupt no further trial is started, and those that run are interrupted as one that is run alone.
     """
     failures: list[str] = []
     running: list[subprocess.Popen[bytes]] = []
     with ThreadPoolExecutor(spec.parallel) as pool:
-        waiting = {pool.submit(_run_one, spec, trial, root, running): trial for trial in planned}
+        futures = {pool.submit(_run_one, spec, trial, root, running): trial for trial in planned}
         try:
-            for done, future in enumerate(as_completed(waiting), start=1):
+            for done, future in enumerate(as_completed(futures), start=1):
                 steps("trials", done, len(planned))
                 problem = future.result()
                 if problem:
-                    failures.append(f"{waiting[future].trial_id}: {problem}")
+                    failures.append(f"{futures[future].trial_id}: {problem}")
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            for trial in running:
+            for process in running:
                 with suppress(subprocess.TimeoutExpired):
-                    trial.wait(OWN_INTERRUPT_S)
+                    process.wait(INTERRUPT_GRACE_S)
                     continue
-                trial.send_signal(signal.SIGINT)
+                process.send_signal(signal.SIGINT)
             raise
     return failures
 
 
 def sweep_rows(spec: SweepSpec, root: Path) -> list[SweepRow]:
-    """One row for each known trial; those that are not finished, or damaged, say so and hold nothing else."""
+    """One row for each trial; one that is not finished, or damaged, has its state and nothing else."""
     rows = []
-    for planned in known_trials(spec, root):
-        found = _evidence(_paths(root, planned))
-        if isinstance(found, str):
-            rows.append(unfinished_row(planned, found))
+    for planned in all_trials(spec, root):
+        evidence = _evidence(_paths(root, planned))
+        if isinstance(evidence, str):
+            rows.append(unfinished_row(planned, evidence))
         else:
-            rows.append(row_of(found, analyse(found), planned.stack, planned.agent_name))
+            rows.append(row_of(evidence, analyse(evidence), planned.stack, planned.agent_name))
     return rows
 
 
@@ -353,21 +353,34 @@ def compare_agents(spec: SweepSpec, root: Path) -> list[AgentComparison]:
 
     A trial whose result is the base model (a void one too) counts with the base's scores; one without any submission,
     or that is not cleared, has no score and is left out. With two common seeds or more the interval covers the choice
-    of items and the luck of the runs together; with one, the choice of items alone.
+    of items and the variation between runs together; with one, the choice of items alone.
     """
     scores = final_scores(spec, root)
-    found = [
-        _compare(task, agent_a, agent_b, scores)
-        for (task, agent_a), (other_task, agent_b) in combinations(scores, 2)
-        if task == other_task
-    ]
-    return [comparison for comparison in found if comparison is not None]
+    comparisons: list[AgentComparison] = []
+    for (task, agent_a), (task_b, agent_b) in combinations(scores, 2):
+        if task != task_b:
+            continue
+        runs_a, runs_b = scores[task, agent_a], scores[task, agent_b]
+        difference = difference_of_runs(runs_a, runs_b, f"sweep comparison {task} {agent_a} {agent_b}")
+        if difference is None:
+            continue
+        comparisons.append(
+            AgentComparison(
+                task=task,
+                agent_a=agent_a,
+                agent_b=agent_b,
+                difference=difference,
+                claim=judge(difference).claim.value,
+                n_seeds=len(set(runs_a) & set(runs_b)),
+            )
+        )
+    return comparisons
 
 
 def item_gains(spec: SweepSpec, root: Path) -> dict[tuple[str, str], BySeed]:
     """(task, stack) -> seed -> item -> final minus base; 0 where the base is the result, by identity or rule."""
     gains: dict[tuple[str, str], BySeed] = {}
-    for planned in known_trials(spec, root):
+    for planned in all_trials(spec, root):
         paths = _paths(root, planned)
         evidence = _evidence(paths)
         if isinstance(evidence, str) or evidence.gain is None:
@@ -378,9 +391,9 @@ def item_gains(spec: SweepSpec, root: Path) -> dict[tuple[str, str], BySeed]:
         is_measured = kind is ResultKind.MEASURED
         base = read_summary(paths.card("base", Split.TEST_PRIVATE)).item_scores
         final = read_summary(paths.card("final", Split.TEST_PRIVATE)).item_scores if is_measured else base
-        both = {item: (final.get(item), old) for item, old in base.items()}
+        pairs = {item: (final.get(item), old) for item, old in base.items()}
         gains.setdefault((planned.task_name, planned.stack), {})[planned.seed] = {
-            item: None if new is None or old is None else new - old for item, (new, old) in both.items()
+            item: None if new is None or old is None else new - old for item, (new, old) in pairs.items()
         }
     return gains
 
@@ -388,7 +401,7 @@ def item_gains(spec: SweepSpec, root: Path) -> dict[tuple[str, str], BySeed]:
 def final_scores(spec: SweepSpec, root: Path) -> dict[tuple[str, str], BySeed]:
     """(task, stack) -> seed -> item -> final private score; trials without a result have no entry."""
     scores: dict[tuple[str, str], BySeed] = {}
-    for planned in known_trials(spec, root):
+    for planned in all_trials(spec, root):
         paths = _paths(root, planned)
         evidence = _evidence(paths)
         if isinstance(evidence, str) or evidence.gain is None:
@@ -397,29 +410,14 @@ def final_scores(spec: SweepSpec, root: Path) -> dict[tuple[str, str], BySeed]:
         if state is IntegrityState.NOT_CLEARED and evidence.final_submission is not None:
             continue
         base_counts = state is IntegrityState.VOID or bool(failed_gates(evidence))
-        who = "base" if evidence.final_submission is None or base_counts else "final"
-        summary = read_summary(paths.card(who, Split.TEST_PRIVATE))
+        model = "base" if evidence.final_submission is None or base_counts else "final"
+        summary = read_summary(paths.card(model, Split.TEST_PRIVATE))
         scores.setdefault((planned.task_name, planned.stack), {})[planned.seed] = summary.item_scores
     return scores
 
 
-def _compare(task: str, agent_a: str, agent_b: str, scores: Mapping[tuple[str, str], BySeed]) -> AgentComparison | None:
-    runs_a, runs_b = scores[task, agent_a], scores[task, agent_b]
-    difference = difference_of_runs(runs_a, runs_b, f"sweep comparison {task} {agent_a} {agent_b}")
-    if difference is None:
-        return None
-    return AgentComparison(
-        task=task,
-        agent_a=agent_a,
-        agent_b=agent_b,
-        difference=difference,
-        claim=judge(difference).claim.value,
-        n_seeds=len(set(runs_a) & set(runs_b)),
-    )
-
-
-def _claim(root: Path, spec: SweepSpec) -> None:
-    """Make the folder, or see that it is this sweep's."""
+def _claim_folder(root: Path, spec: SweepSpec) -> None:
+    """Make the folder, or require that it is this sweep's. Raises ConfigError."""
     plan = spec.model_dump(mode="json", exclude={"parallel"})
     path = root / PLAN_FILE
     if path.exists():
@@ -435,7 +433,10 @@ def _claim(root: Path, spec: SweepSpec) -> None:
 def _run_one(
     spec: SweepSpec, planned: PlannedTrial, root: Path, running: list["subprocess.Popen[bytes]"]
 ) -> str | None:
-    """Run or resume one trial, whose process is in `running` meanwhile; a sentence if it could not be finished."""
+    """Run or resume one trial; returns a sentence if it could not be finished.
+
+    running: holds its process while it runs.
+    """
     paths = _paths(root, planned)
     if _is_finished(paths) and (paths.report / REPORT_FILE).exists():
         return None
@@ -445,18 +446,18 @@ def _run_one(
     else:
         command += ["run", planned.task, "--agent", planned.agent, "--seed", str(planned.seed)]
         command += ["--out", str(root / "trials")]
-        own = (f"sandbox={spec.sandbox}", f"trial_id={planned.trial_id}")
-        command += [word for override in (*own, *spec.set, *planned.overrides) for word in ("--set", override)]
+        overrides = (f"sandbox={spec.sandbox}", f"trial_id={planned.trial_id}")
+        command += [word for override in (*overrides, *spec.set, *planned.overrides) for word in ("--set", override)]
     log = root / "logs" / f"{planned.trial_id}.log"
     with log.open("ab") as output:
-        ended = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
-        running.append(ended)
-        ended.wait()
-        running.remove(ended)
-    if ended.returncode == 0:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        running.append(process)
+        process.wait()
+        running.remove(process)
+    if process.returncode == 0:
         return None
     last = [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-1:]
-    return f"ended with exit code {ended.returncode} ({' '.join(last)[:300]}); see {log}"
+    return f"ended with exit code {process.returncode} ({' '.join(last)[:300]}); see {log}"
 
 
 def _paths(root: Path, planned: PlannedTrial) -> TrialPaths:
@@ -464,9 +465,9 @@ def _paths(root: Path, planned: PlannedTrial) -> TrialPaths:
 
 
 def _evidence(paths: TrialPaths) -> TrialEvidence | str:
-    """What is known of a finished trial, or the state of one that has no result."""
+    """The evidence of a finished trial, or the state of one that has no result."""
     if not _is_finished(paths):
-        return "not finished" if paths.root.exists() else "not started"
+        return "not finished" if paths.root.exists() else NOT_STARTED
     try:
         return read_evidence(paths.root)
     except Agent2Error as error:

@@ -1,16 +1,17 @@
 """The records of a sweep: a row for each trial, a comparison for each pair of stacks, and the effects of their parts.
 
 A stack is agent system (scaffold) x driver x mode. A row of a trial that did not finish has a state and nothing else; a
-row without a gain (no submission) keeps None, and every average says over how many trials it is.
+row without a gain (no submission) has None, and every average states its number of trials. Trials without a result are
+missing, not zero.
 
-What a driver makes of a scaffold, and a scaffold of a driver, is seen in pairs of stacks that differ in one part only:
-for each scaffold all pairs of its drivers, for each driver all pairs of its scaffolds, on the same task, mode, hidden
-items and seeds. Intervals hold for all pairs of a family at once (Bonferroni within one scaffold or one driver), so the
-widest pair may be picked and read.
+The effect of the driver and that of the scaffold are estimated from pairs of stacks that differ in that part only: for
+each scaffold all pairs of its drivers, for each driver all pairs of its scaffolds, on the same task, mode, hidden items
+and seeds. Intervals hold for all pairs of a family at once (Bonferroni within one scaffold or one driver), so the pair
+with the largest difference may be picked and read.
 
-Two things vary: the choice of hidden items, and the luck of a run (training and the driver's own sampling). The
-headline interval and p-value are over both; with one seed the luck of a run is not known, and they are over items
-alone and say so. Trials without a result are missing, not zero.
+Two things vary: the choice of hidden items, and the run (training and the driver's own sampling). The headline interval
+and p-value are over both; with one seed the variation between runs is not known, and they are over items alone and say
+so.
 """
 
 import re
@@ -31,19 +32,26 @@ from agent2.records import derive_seed
 from agent2.stats.comparisons import Claim, holm, judge, over_items_and_seeds, paired_difference
 from agent2.stats.estimates import UNIT, Estimate, PairedDifference, measure, ratio_of_sums
 
+FINISHED = "finished"
+ALPHA = 0.05
+"""Chance that any interval of a family misses."""
+
+BySeed = dict[int, Mapping[str, float | None]]
+"""Seed -> item -> score, or gain."""
+
 
 class PlannedTrial(StrictModel):
     """One trial of a sweep."""
 
     task: str
-    """As written in the file: a name or a path."""
+    """As in the sweep's file: a name or a path."""
     agent: str
-    """As written in the file: a name or a folder."""
+    """As in the sweep's file: a name or a folder."""
     task_name: str
     agent_name: str
-    """Of the agent system (the scaffold)."""
+    """Name of the agent system (the scaffold)."""
     driver: str | None = None
-    """As written in the file."""
+    """As in the sweep's file."""
     driver_name: str | None = None
     mode: Mode = Mode.FREE
     seed: int
@@ -61,18 +69,15 @@ class PlannedTrial(StrictModel):
 
     @property
     def overrides(self) -> list[str]:
-        """Those of this cell, for `resolve_trial`."""
-        chosen = [f"mode={self.mode.value}"] if self.mode is not Mode.FREE else []
-        return [*chosen, *([f"driver={self.driver}"] if self.driver is not None else [])]
+        """The overrides of this cell, for `resolve_trial`."""
+        mode = [f"mode={self.mode.value}"] if self.mode is not Mode.FREE else []
+        return [*mode, *([f"driver={self.driver}"] if self.driver is not None else [])]
 
 
 def stack_name(agent: str, driver: str | None, mode: Mode) -> str:
     """The name of a stack."""
     driven = f"{agent}+{driver}" if driver is not None else agent
     return driven if mode is Mode.FREE else f"{driven} ({mode.value})"
-
-
-FINISHED = "finished"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +99,7 @@ class SweepRow:
     private: Estimate | None = None
     """Final submission on test_private."""
     gain: Estimate | None = None
-    """Paired gain on test_private, over items; None when nothing was handed in, without an interval when it is 0 by
+    """Paired gain on test_private, over items; None when nothing was submitted, without an interval when it is 0 by
     identity or rule."""
     p_value: float | None = None
     claim: str = ""
@@ -109,12 +114,12 @@ class SweepRow:
     route: str = ""
     """Route of the final submission in words."""
     seconds: float | None = None
-    """Length of the agent's phase."""
+    """Duration of the agent's phase."""
     n_submissions: int | None = None
     scaffold: str = ""
     """The agent system alone."""
     driver: str | None = None
-    """None: driven by no LLM."""
+    """None: not driven by an LLM."""
     mode: str = Mode.FREE.value
     mode_kept: str = ""
     """Verdict on the mode's rule: pass, partial, fail or unknown."""
@@ -147,8 +152,8 @@ class AgentComparison:
     agent_a: str
     agent_b: str
     difference: PairedDifference
-    """On the items that both were scored on; over items alone with one common seed, when the luck of a run is not
-    known."""
+    """On the items that both were scored on; with one common seed over items alone, as the variation between runs is
+    not known."""
     claim: str
     """Better (a than b), worse or unclear."""
     n_seeds: int
@@ -164,9 +169,9 @@ class AgentSummary:
     n_trials: int
     n_finished: int
     n_with_gain: int
-    """Trials whose gain is a number; the rest is not counted as zero."""
+    """Trials whose gain is a number; the others do not count as zero."""
     mean_gain: Estimate | None
-    """Over what `over` says; without an interval where no items are common. None without a gain."""
+    """Interval over `over`; none where no items are common. None without a gain."""
     spread_points: float | None
     """Standard deviation of the gain over seeds; None with fewer than two."""
     min_gain_points: float | None
@@ -174,8 +179,8 @@ class AgentSummary:
     n_better: int
     """Trials that are better than the base by their own interval, p-value and noise band."""
     routes: Mapping[str, int]
-    """Route of the final submission -> in how many trials. Only where a submission is the result: a trial that kept the
-    base, handed it back or is void took no route to its result."""
+    """Route of the final submission -> number of trials. Only where a submission is the result: where the result is the
+    base model (nothing better submitted, a copy of it, a void trial), no route led to it."""
     autonomy: Estimate | None = None
     """Share of finished trials that were completed without a human intervention; None without a finished trial."""
     recovery: Estimate | None = None
@@ -193,7 +198,7 @@ class AgentSummary:
 
 
 def unfinished_row(planned: PlannedTrial, state: str) -> SweepRow:
-    """The row of a trial that has no result. state: what became of it."""
+    """The row of a trial that has no result. state: "not started", "not finished", "failed: one sentence"."""
     return SweepRow(
         task=planned.task_name,
         agent=planned.stack,
@@ -249,12 +254,8 @@ def row_of(
     )
 
 
-BySeed = dict[int, Mapping[str, float | None]]
-"""Seed -> item -> score, or gain."""
-
-
 def difference_of_runs(runs_a: BySeed, runs_b: BySeed, label: str, confidence: float = 0.95) -> PairedDifference | None:
-    """A minus b on the items and seeds that both have: over both with two seeds or more, else over items.
+    """A minus b on their common items and seeds: over items and seeds with two seeds or more, else over items.
 
     label: seeds the bootstrap. Items without a score in any of the runs are left out; None if none are left.
     """
@@ -289,22 +290,22 @@ def summarise_agents(
 
 
 def _summary(task: str, agent: str, rows: Sequence[SweepRow], item_gains: BySeed) -> AgentSummary:
-    nothing: BySeed = {seed: dict.fromkeys(by_item, 0.0) for seed, by_item in item_gains.items()}
-    found = difference_of_runs(item_gains, nothing, f"mean gain {task} {agent}")
+    zeros: BySeed = {seed: dict.fromkeys(by_item, 0.0) for seed, by_item in item_gains.items()}
+    difference = difference_of_runs(item_gains, zeros, f"mean gain {task} {agent}")
     gains = [row.gain.value for row in rows if row.gain is not None]
     bands = [row.noise for row in rows if row.gain is not None and row.noise is not None]
-    is_one_run = len(item_gains) == 1  # over items alone: only the band says how far a model is from itself
-    band = max(bands, default=None) if is_one_run else None
+    # With one run the interval is over items alone: only the noise band says how much a model's score varies.
+    band = max(bands, default=None) if len(item_gains) == 1 else None
     autonomous = [float(row.is_autonomous) for row in rows if row.is_autonomous is not None]
     driven = [row for row in rows if row.llm_tokens is not None]
-    known = [row.llm_dollars for row in driven if row.llm_dollars is not None]
+    costs = [row.llm_dollars for row in driven if row.llm_dollars is not None]
     return AgentSummary(
         task=task,
         agent=agent,
         n_trials=len(rows),
         n_finished=sum(row.state == FINISHED for row in rows),
         n_with_gain=len(gains),
-        mean_gain=_mean_gain(gains, found),
+        mean_gain=_mean_gain(gains, difference),
         spread_points=100 * statistics.stdev(gains) if len(gains) > 1 else None,
         min_gain_points=100 * min(gains) if gains else None,
         max_gain_points=100 * max(gains) if gains else None,
@@ -313,31 +314,27 @@ def _summary(task: str, agent: str, rows: Sequence[SweepRow], item_gains: BySeed
         autonomy=measure(autonomous, "autonomy", UNIT) if autonomous else None,
         recovery=_recovery(rows),
         llm_tokens=sum(row.llm_tokens or 0 for row in driven) if driven else None,
-        llm_dollars=sum(known) if known else None,
-        n_unknown_cost=len(driven) - len(known),
-        claim=judge(found, band).claim.value if found is not None else "",
-        over=found.over if found is not None else "",
+        llm_dollars=sum(costs) if costs else None,
+        n_unknown_cost=len(driven) - len(costs),
+        claim=judge(difference, band).claim.value if difference is not None else "",
+        over=difference.over if difference is not None else "",
     )
 
 
-def _mean_gain(gains: Sequence[float], found: PairedDifference | None) -> Estimate | None:
+def _mean_gain(gains: Sequence[float], difference: PairedDifference | None) -> Estimate | None:
     """The mean over trials with a gain; its interval is that of the common items and seeds."""
     if not gains:
         return None
     mean = statistics.fmean(gains)
-    return replace(found.change, value=mean) if found is not None else Estimate(mean, None, None, len(gains))
+    return replace(difference.change, value=mean) if difference is not None else Estimate(mean, None, None, len(gains))
 
 
 def _recovery(rows: Sequence[SweepRow]) -> Estimate | None:
-    """Over failures, a trial being one unit: failures of one trial have one cause as often as not."""
+    """Share of failures, with trials as the units: failures of one trial often have one cause."""
     judged = [row for row in rows if row.n_failures is not None]
     recovered = [float(row.n_recovered or 0) for row in judged]
     failures = [float((row.n_failures or 0) - (row.n_unknown_recoveries or 0)) for row in judged]
     return ratio_of_sums(recovered, failures, "recovery") if sum(failures) else None
-
-
-ALPHA = 0.05
-"""Chance that any interval of a family misses."""
 
 
 class Axis(StrEnum):
@@ -377,7 +374,7 @@ class PairEffect:
 
 @dataclass(frozen=True, slots=True)
 class AxisEffect:
-    """How much one part matters while the other stays: the pair that is furthest apart."""
+    """How much one part matters while the other is fixed: the pair with the largest difference."""
 
     axis: Axis
     task: str
@@ -385,7 +382,7 @@ class AxisEffect:
     fixed: str
     n_levels: int
     widest: PairEffect
-    """With the better level first."""
+    """The better level is `level_a`."""
 
 
 def pair_effects(planned: Sequence[PlannedTrial], scores: Mapping[tuple[str, str], BySeed]) -> list[PairEffect]:
@@ -396,7 +393,7 @@ def pair_effects(planned: Sequence[PlannedTrial], scores: Mapping[tuple[str, str
     effects: list[PairEffect] = []
     for axis in Axis:
         for key, levels in _families(planned, axis).items():
-            effects += _family(axis, key, levels, scores)
+            effects += _family_effects(axis, key, levels, scores)
     return effects
 
 
@@ -411,10 +408,10 @@ def axis_effects(pairs: Sequence[PairEffect]) -> list[AxisEffect]:
             task,
             mode,
             fixed,
-            n_levels=len({level for pair in found for level in (pair.level_a, pair.level_b)}),
-            widest=_best_first(max(found, key=lambda pair: abs(pair.difference.change.value))),
+            n_levels=len({level for pair in family for level in (pair.level_a, pair.level_b)}),
+            widest=_best_first(max(family, key=lambda pair: abs(pair.difference.change.value))),
         )
-        for (axis, task, mode, fixed), found in families.items()
+        for (axis, task, mode, fixed), family in families.items()
     ]
 
 
@@ -424,7 +421,7 @@ _Pair = tuple[str, str, BySeed, BySeed, PairedDifference]
 
 
 def _families(planned: Sequence[PlannedTrial], axis: Axis) -> dict[tuple[str, str, str], _Levels]:
-    """(task, mode, fixed part) -> level -> its trials; stacks without a driver belong to no family."""
+    """(task, mode, fixed part) -> level -> its trials; stacks without a driver are left out."""
     families: dict[tuple[str, str, str], _Levels] = {}
     for trial in planned:
         if trial.driver_name is None:
@@ -436,69 +433,61 @@ def _families(planned: Sequence[PlannedTrial], axis: Axis) -> dict[tuple[str, st
     return families
 
 
-def _family(
+def _family_effects(
     axis: Axis, key: tuple[str, str, str], levels: _Levels, scores: Mapping[tuple[str, str], BySeed]
 ) -> list[PairEffect]:
+    """The effects of one family. key: task, mode and fixed part."""
+    task, mode, fixed = key
     label = f"sweep effect {axis.value} {' '.join(key)}"
-    n_pairs = len(list(_comparable(key[0], levels, scores, label, 1 - ALPHA)))
+    # the level of the intervals depends on the number of pairs that can be compared: count them first
+    n_pairs = len(list(_comparable_pairs(task, levels, scores, label, 1 - ALPHA)))
     if not n_pairs:
         return []
-    found = list(_comparable(key[0], levels, scores, label, 1 - ALPHA / n_pairs))
-    adjusted = holm([difference.p_value for *_, difference in found])
-    return [
-        _record(axis, key, levels, pair, float(p_adjusted), n_pairs)
-        for pair, p_adjusted in zip(found, adjusted, strict=True)
-    ]
+    pairs = list(_comparable_pairs(task, levels, scores, label, 1 - ALPHA / n_pairs))
+    adjusted = holm([difference.p_value for *_, difference in pairs])
+    effects = []
+    for (level_a, level_b, runs_a, runs_b, difference), p_adjusted in zip(pairs, map(float, adjusted), strict=True):
+        seeds = sorted(set(runs_a) & set(runs_b))
+        method = f"{difference.change.method}, Bonferroni intervals and Holm p over {n_pairs} pair(s)"
+        effects.append(
+            PairEffect(
+                axis=axis,
+                task=task,
+                mode=mode,
+                fixed=fixed,
+                level_a=level_a,
+                level_b=level_b,
+                difference=replace(difference, change=replace(difference.change, method=method)),
+                claim=judge(difference, p_value=p_adjusted).claim.value,
+                over_runs=_over_runs(runs_a, runs_b, seeds, 1 - ALPHA / n_pairs),
+                p_adjusted=p_adjusted,
+                n_seeds=len(seeds),
+                n_missing=len({trial.seed for trial in (*levels[level_a], *levels[level_b])}) - len(seeds),
+                n_pairs=n_pairs,
+            )
+        )
+    return effects
 
 
-def _record(
-    axis: Axis,
-    key: tuple[str, str, str],
-    levels: _Levels,
-    pair: _Pair,
-    p_adjusted: float,
-    n_pairs: int,
-) -> PairEffect:
-    task, mode, fixed = key
-    level_a, level_b, one, other, difference = pair
-    seeds = sorted(set(one) & set(other))
-    method = f"{difference.change.method}, Bonferroni intervals and Holm p over {n_pairs} pair(s)"
-    return PairEffect(
-        axis=axis,
-        task=task,
-        mode=mode,
-        fixed=fixed,
-        level_a=level_a,
-        level_b=level_b,
-        difference=replace(difference, change=replace(difference.change, method=method)),
-        claim=judge(difference, p_value=p_adjusted).claim.value,
-        over_runs=_over_runs(one, other, seeds, 1 - ALPHA / n_pairs),
-        p_adjusted=p_adjusted,
-        n_seeds=len(seeds),
-        n_missing=len({trial.seed for trial in (*levels[level_a], *levels[level_b])}) - len(seeds),
-        n_pairs=n_pairs,
-    )
-
-
-def _comparable(
+def _comparable_pairs(
     task: str, levels: _Levels, scores: Mapping[tuple[str, str], BySeed], label: str, confidence: float
 ) -> Iterator[_Pair]:
     """Pairs of levels with a common seed and a common scored item."""
     for level_a, level_b in combinations(levels, 2):
-        one = scores.get((task, levels[level_a][0].stack), {})
-        other = scores.get((task, levels[level_b][0].stack), {})
-        difference = difference_of_runs(one, other, f"{label} {level_a} {level_b}", confidence)
+        runs_a = scores.get((task, levels[level_a][0].stack), {})
+        runs_b = scores.get((task, levels[level_b][0].stack), {})
+        difference = difference_of_runs(runs_a, runs_b, f"{label} {level_a} {level_b}", confidence)
         if difference is not None:
-            yield level_a, level_b, one, other, difference
+            yield level_a, level_b, runs_a, runs_b, difference
 
 
-def _over_runs(one: BySeed, other: BySeed, seeds: Sequence[int], confidence: float) -> Estimate:
+def _over_runs(runs_a: BySeed, runs_b: BySeed, seeds: Sequence[int], confidence: float) -> Estimate:
     """Differences of whole runs, paired by seed."""
     differences: list[float | None] = []
     for seed in seeds:
-        run_a, run_b = one[seed], other[seed]
-        apart = [a - b for item, a in run_a.items() if a is not None and (b := run_b.get(item)) is not None]
-        differences.append(sum(apart) / len(apart) if apart else None)
+        run_a, run_b = runs_a[seed], runs_b[seed]
+        by_item = [a - b for item, a in run_a.items() if a is not None and (b := run_b.get(item)) is not None]
+        differences.append(sum(by_item) / len(by_item) if by_item else None)
     return measure(differences, "differences of runs", confidence=confidence)
 
 

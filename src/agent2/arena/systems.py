@@ -1,26 +1,28 @@
-"""Agent systems: installs each at its pinned version, finds the installed ones, and says how one is started in a trial.
+"""Agent systems: installs each at its pinned version, finds the installed ones, and plans how one is launched.
 
     $AGENT2_HOME/agents/NAME/VERSION/
     ├── manifest.json   what was installed, how, and the digest of the tree
     └── tree/           node_modules/, or a virtual environment
 
-Installing is the only place in the arena that uses the network. The system is built in a folder beside the final one,
-asked for its version inside the sandbox, and only then moved into place, so a folder appears whole or not at all. npm
-runs no script of any package; pip takes wheels (source only where agent.yaml names the package) and installs into a
-virtual environment. What is run is what was installed: names, sizes and contents of all files of the tree are
-compared before each trial. Does NOT check signatures: what a registry serves under a version is trusted, and its
-digest is recorded.
+Installing is the only operation of the arena that uses the network. The system is built in a folder beside the final
+one, run inside the sandbox for its version, and only then moved into place, so a folder appears complete or not at all.
+npm runs no script of any package; pip installs wheels (source only where agent.yaml lists the package) into a virtual
+environment.
 
 A launch has these fields, in the words of `command`, the values of `environment` and the texts of `files`:
 
     {{llm_url}} {{llm_key}} {{model}}   the gateway as seen inside, the trial's dummy key, the driver's name
-    {{prompt}} {{prompt_file}}          the one prompt for all agent systems: its text; a file that holds it
+    {{prompt}} {{prompt_file}}          the one prompt for all agent systems: its text; a file that contains it
     {{workspace}} {{home}} {{agent}}    folders inside; `home` is the agent's own and starts with `files` only
     {{installed}} {{program}}           the installed system's folder; its program (words for `command`: `program`
                                         may become several of them, so it must be a word of its own)
 
-No real key is known here. Files of the launch are written to a folder of the trial by `LaunchPlan.write`, are bound
-read-only and are copied to the agent's home before its program starts.
+The files of a launch are written to a folder of the trial by `LaunchPlan.write`, are bound read-only and are copied to
+the agent's home before its program starts.
+
+Promises: what is run is what was installed: names, sizes and contents of all files of the tree are compared before each
+trial. A launch contains no real key. Does NOT check signatures: what a registry serves under a version is trusted, and
+its digest is recorded.
 """
 
 import hashlib
@@ -53,11 +55,33 @@ from agent2.sandbox.spec import HOME, Mount, SandboxSpec
 MANIFEST = "manifest.json"
 TREE = "tree"
 INSIDE = "/installed"
-"""Where the tree is in a sandbox."""
+"""Path of the tree in a sandbox."""
+NEWEST_MINOR = 15
+"""Of the names python3.N that are looked for on PATH."""
+QUERY_TIMEOUT_S = 30.0
+INSTALL_TIMEOUT_S = 1800.0
+VERSION_TIMEOUT_S = 120.0
+ABANDONED_S = 4 * INSTALL_TIMEOUT_S
+"""An older draft belongs to an installer that was killed."""
+MAX_VERSION_CHARS = 2000
+LAUNCH = "/launch"
+"""Path of the launch's files in a sandbox."""
+_VERSION_PROGRAM = "import json, sys; print(json.dumps([list(sys.version_info[:3]), sys.base_prefix, sys.executable]))"
+_ERROR_LINE = re.compile(r"\berror|\bconflict is|depends on|requested", re.IGNORECASE)
+"""Lines of npm and pip that give the reason of a failure."""
+_COPY_HOME = 'cp -R "$1/." "$HOME" && shift && exec "$@"'
+
+OnInstallProgress = Callable[[str], None]
+"""Called with a few words on what is being done."""
+
+# sandboxed: an agent.yaml may come from somebody else
+_engine = jinja2.sandbox.ImmutableSandboxedEnvironment(
+    undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False
+)
 
 
 class InstallManifest(StrictModel):
-    """What `manifest.json` holds."""
+    """The content of `manifest.json`."""
 
     name: str
     """Of the agent."""
@@ -66,7 +90,7 @@ class InstallManifest(StrictModel):
     program: list[str]
     """Command line of the program; {tree} is the folder of the tree."""
     said: str
-    """What the program printed when it was asked for its version."""
+    """Output of the program for its version."""
     digest: str
     """Of all files of the tree."""
     size_mib: float
@@ -86,12 +110,12 @@ class InstalledSystem:
 
     @property
     def tree(self) -> Path:
-        """All that was installed."""
+        """Folder with everything that was installed."""
         return self.folder / TREE
 
     @property
     def runtime_outside_usr(self) -> tuple[Path, ...]:
-        """Folders or files that must be shown at the same path inside; those of /usr are shown anyway."""
+        """Folders or files that must be mounted at the same path inside; /usr is always mounted."""
         return tuple(Path(path) for path in self.manifest.runtime if not f"{path}/".startswith("/usr/"))
 
     @property
@@ -101,7 +125,7 @@ class InstalledSystem:
 
 
 def system_folder(name: str, version: str) -> Path:
-    """Where a version of a system lies, or would lie."""
+    """The folder of a version of a system, installed or not."""
     return installation.home() / "agents" / name / version
 
 
@@ -110,8 +134,8 @@ def installed_versions(name: str) -> list[str]:
     folder = installation.home() / "agents" / name
     if not folder.is_dir():
         return []
-    done = (path for path in folder.iterdir() if not path.name.startswith("."))  # others are being installed
-    return sorted(path.name for path in done if (path / MANIFEST).is_file())
+    finished = (path for path in folder.iterdir() if not path.name.startswith("."))  # hidden ones are drafts
+    return sorted(path.name for path in finished if (path / MANIFEST).is_file())
 
 
 def find_installed(agent: Agent) -> InstalledSystem | None:
@@ -143,36 +167,36 @@ def require_installed(agent: Agent) -> InstalledSystem:
     system = find_installed(agent)
     install = agent.spec.install
     if system is None or install is None:
-        version = install.version if install is not None else "none"
-        others = [other for other in installed_versions(agent.spec.name) if other != version]
-        have = f"installed: {', '.join(others)}" if others else "it is not installed"
+        pinned = install.version if install is not None else "none"
+        installed = [version for version in installed_versions(agent.spec.name) if version != pinned]
+        state = f"installed: {', '.join(installed)}" if installed else "it is not installed"
         raise ConfigError(
-            f"agent {agent.spec.name}: version {version} is pinned, {have}; run: {install_command(agent)}"
+            f"agent {agent.spec.name}: version {pinned} is pinned, {state}; run: {install_command(agent)}"
         )
-    found = tree_digest(system.tree)
-    if found != system.digest:
+    digest = tree_digest(system.tree)
+    if digest != system.digest:
         raise ConfigError(
-            f"{system.tree}: its files are not as installed (digest {found[:12]}, installed {system.digest[:12]}); "
+            f"{system.tree}: its files are not as installed (digest {digest[:12]}, installed {system.digest[:12]}); "
             f"remove {system.folder} and run: {install_command(agent)}"
         )
     return system
 
 
 def system_mounts(system: InstalledSystem, sandbox: Sandbox) -> tuple[tuple[Mount, ...], tuple[str, ...]]:
-    """What a sandbox must show of a system, and the command line of its program as seen inside."""
+    """The mounts that a system needs in a sandbox, and the command line of its program inside."""
     inside = sandbox.visible_path(system.tree, INSIDE)
     program = tuple(word.replace("{tree}", inside) for word in system.manifest.program)
     return (Mount(system.tree, INSIDE), *(Mount(path, str(path)) for path in system.runtime_outside_usr)), program
 
 
 def install_command(agent: Agent) -> str:
-    """What installs an agent's system."""
+    """The shell command that installs an agent's system."""
     name = agent.spec.name
     return f"agent2 agents install {name if name in agent_names() else agent.asked_as or agent.folder}"
 
 
 def tree_digest(tree: Path) -> str:
-    """Of names, kinds, permissions to execute and contents of all files; byte-code caches aside.
+    """Digest of names, file types, execute permissions and contents of all files, without byte-code caches.
 
     Raises ConfigError if the tree cannot be read.
     """
@@ -194,19 +218,13 @@ def tree_digest(tree: Path) -> str:
     return digest.hexdigest()
 
 
-NEWEST_MINOR = 15
-"""Of the names python3.N that are looked for on PATH."""
-ASK_TIMEOUT_S = 30.0
-_QUESTION = "import json, sys; print(json.dumps([list(sys.version_info[:3]), sys.base_prefix, sys.executable]))"
-
-
 @dataclass(frozen=True, slots=True)
 class Interpreter:
     """A Python on this machine."""
 
     path: Path
     prefix: Path
-    """Folder that holds all of it."""
+    """Folder that contains all of it."""
     version: str
 
 
@@ -215,48 +233,50 @@ def find_interpreter(minimum: tuple[int, int], chosen: Path | None, package: str
 
     package: what needs it, for the message. Raises ConfigError if there is none, or the chosen one is too old.
     """
-    wanted = ".".join(map(str, minimum))
+    required = ".".join(map(str, minimum))
     if chosen is not None:
-        found = _ask(chosen)
-        if found is None:
+        interpreter = _inspect_python(chosen)
+        if interpreter is None:
             raise ConfigError(f"--python {chosen}: does not run as a Python; give the path of an interpreter")
-        if _numbers(found.version) < minimum:
-            raise ConfigError(f"--python {chosen}: is Python {found.version}; {package} needs {wanted} or newer")
-        return found
+        if _numbers(interpreter.version) < minimum:
+            raise ConfigError(
+                f"--python {chosen}: is Python {interpreter.version}; {package} needs {required} or newer"
+            )
+        return interpreter
     for candidate in _candidates(minimum):
-        found = _ask(candidate)
-        if found is not None and _numbers(found.version) >= minimum:
-            return found
+        interpreter = _inspect_python(candidate)
+        if interpreter is not None and _numbers(interpreter.version) >= minimum:
+            return interpreter
     raise ConfigError(
-        f"{package} needs Python {wanted} or newer, and none was found (asked: this one, "
-        f"{sys.version_info[0]}.{sys.version_info[1]}; python{wanted} and newer on PATH; pyenv); install one, "
-        "or name it with --python PATH"
+        f"{package} needs Python {required} or newer, and none was found (tried: this one, "
+        f"{sys.version_info[0]}.{sys.version_info[1]}; python{required} and newer on PATH; pyenv); install one, "
+        "or pass it with --python PATH"
     )
 
 
 def find_node(minimum: tuple[int, ...]) -> Path:
-    """The node on PATH. Raises ConfigError if there is none or it is older than that."""
-    wanted = ".".join(map(str, minimum))
-    found = shutil.which("node")
-    if found is None:
-        raise ConfigError(f"node is not on PATH; install Node.js {wanted} or newer")
-    done = _output([found, "--version"])
-    match = re.match(r"v(\d+(?:\.\d+)*)", done or "")
+    """The node on PATH. Raises ConfigError if there is none or it is older than minimum."""
+    required = ".".join(map(str, minimum))
+    node = shutil.which("node")
+    if node is None:
+        raise ConfigError(f"node is not on PATH; install Node.js {required} or newer")
+    output = _output([node, "--version"])
+    match = re.match(r"v(\d+(?:\.\d+)*)", output or "")
     if match is None:
         raise ConfigError(
-            f"{found}: does not print its version ({(done or 'nothing')[:60]!r}); install Node.js {wanted}"
+            f"{node}: does not print its version ({(output or 'nothing')[:60]!r}); install Node.js {required}"
         )
     if _numbers(match.group(1)) < minimum:
-        raise ConfigError(f"{found}: is version {match.group(1)}; install Node.js {wanted} or newer")
-    return Path(os.path.realpath(found))
+        raise ConfigError(f"{node}: is version {match.group(1)}; install Node.js {required} or newer")
+    return Path(os.path.realpath(node))
 
 
 def _candidates(minimum: tuple[int, int]) -> Iterator[Path]:
     yield Path(sys.executable)
     for minor in range(minimum[1], NEWEST_MINOR + 1):
-        found = shutil.which(f"python{minimum[0]}.{minor}")
-        if found is not None:
-            yield Path(found)
+        executable = shutil.which(f"python{minimum[0]}.{minor}")
+        if executable is not None:
+            yield Path(executable)
     versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     if versions.is_dir():
         for folder in sorted(versions.iterdir(), key=lambda path: _numbers(path.name)):
@@ -264,13 +284,13 @@ def _candidates(minimum: tuple[int, int]) -> Iterator[Path]:
                 yield folder / "bin" / "python"
 
 
-def _ask(python: Path) -> Interpreter | None:
-    """What an interpreter says of itself; None if it does not run."""
-    said = _output([str(python), "-I", "-c", _QUESTION])
-    if said is None:
+def _inspect_python(python: Path) -> Interpreter | None:
+    """Version and folder of an interpreter; None if it does not run."""
+    output = _output([str(python), "-I", "-c", _VERSION_PROGRAM])
+    if output is None:
         return None
     try:
-        version, prefix, _ = json.loads(said)
+        version, prefix, _ = json.loads(output)
     except ValueError:
         return None
     binary = Path(prefix) / "bin" / f"python{version[0]}.{version[1]}"
@@ -279,49 +299,37 @@ def _ask(python: Path) -> Interpreter | None:
 
 
 def _output(command: list[str]) -> str | None:
-    """What a program prints; None if it fails."""
+    """Standard output of a program; None if it fails."""
     try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=ASK_TIMEOUT_S, check=False
+        process = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=QUERY_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout if done.returncode == 0 else None
+    return process.stdout if process.returncode == 0 else None
 
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
-INSTALL_TIMEOUT_S = 1800.0
-VERSION_TIMEOUT_S = 120.0
-ABANDONED_S = 4 * INSTALL_TIMEOUT_S
-"""A draft that is older belongs to no installer that still works."""
-KEPT_OUTPUT = 2000
-_TELLING = re.compile(r"\berror|\bconflict is|depends on|requested", re.IGNORECASE)
-"""Lines of npm and pip that say why they failed."""
-
-OnInstallProgress = Callable[[str], None]
-"""Told in a few words what is being done."""
-
-
 @dataclass(frozen=True, slots=True)
 class InstallOptions:
-    """What the user may choose about an installation."""
+    """The user's options of an installation."""
 
     npm: str = "npm"
     """Name or path of npm."""
     python: Path | None = None
-    """Interpreter for Python systems; None: the nearest one that is new enough."""
+    """Interpreter for Python systems; None: see `find_interpreter`."""
     sandbox: str | None = None
-    """Where the program is asked for its version; None: the default sandbox."""
+    """Back end in which the program is run for its version; None: the default sandbox."""
 
 
 def install_system(agent: Agent, options: InstallOptions, on_progress: OnInstallProgress) -> InstalledSystem:
-    """Install the pinned version of an agent's system, or find it installed and unchanged.
+    """Install the pinned version of an agent's system, unless it is installed and unchanged.
 
-    Raises ConfigError naming what is missing on this machine, what the registry said, or a version that is not the
-    pinned one; SandboxError if the sandbox does not work here.
+    Raises ConfigError with what is missing on this machine, the registry's error, or a version that is not the pinned
+    one; SandboxError if the sandbox does not work here.
     """
     install = agent.spec.install
     if install is None:
@@ -340,7 +348,7 @@ def install_system(agent: Agent, options: InstallOptions, on_progress: OnInstall
         try:
             draft.rename(folder)
         except OSError:
-            if find_installed(agent) is None:  # else another process was first
+            if find_installed(agent) is None:  # else another process has installed it meanwhile
                 raise
     finally:
         shutil.rmtree(draft, ignore_errors=True)
@@ -351,7 +359,7 @@ def install_system(agent: Agent, options: InstallOptions, on_progress: OnInstall
 
 
 def _clear_abandoned(folder: Path) -> None:
-    """Remove what an installer left that was killed."""
+    """Remove the drafts of installers that were killed."""
     for draft in folder.glob(".*"):
         if time.time() - draft.stat().st_mtime > ABANDONED_S:
             shutil.rmtree(draft, ignore_errors=True)
@@ -360,7 +368,7 @@ def _clear_abandoned(folder: Path) -> None:
 def _build(
     agent: Agent, install: InstallSpec, draft: Path, options: InstallOptions, on_progress: OnInstallProgress
 ) -> None:
-    """Everything below the draft folder, the manifest last."""
+    """Install into the draft folder; the manifest is written last."""
     started = time.monotonic()
     tree = draft / TREE
     tree.mkdir()
@@ -384,28 +392,29 @@ def _build(
         installer=installer,
         seconds=round(time.monotonic() - started, 1),
     )
-    said = ask_version(agent, InstalledSystem(manifest, draft), find_sandbox(options.sandbox))
-    if not re.search(install.version_pattern, said):
+    version_output = query_version(agent, InstalledSystem(manifest, draft), find_sandbox(options.sandbox))
+    if not re.search(install.version_pattern, version_output):
         raise ConfigError(
-            f"{source.package} {source.version}: asked for its version it says {said[-200:]!r}, which does not match "
+            f"{source.package} {source.version}: prints {version_output[-200:]!r} as its version, which does not match "
             f"{install.version_pattern!r}; fix `install` in {agent.folder / 'agent.yaml'}"
         )
-    final = manifest.model_copy(update={"said": said[:KEPT_OUTPUT]})
+    final = manifest.model_copy(update={"said": version_output[:MAX_VERSION_CHARS]})
     (draft / MANIFEST).write_text(json.dumps(final.model_dump(mode="json"), indent=2) + "\n", encoding="utf-8")
     (draft / MANIFEST).chmod(0o644)
 
 
-def ask_version(agent: Agent, system: InstalledSystem, sandbox: Sandbox) -> str:
-    """What the installed program prints when it is asked for its version, in the sandbox and without network.
+def query_version(agent: Agent, system: InstalledSystem, sandbox: Sandbox) -> str:
+    """Output of the installed program for its version, run in the sandbox and without network.
 
     Raises ConfigError if it does not end in time or prints nothing.
     """
     install = agent.spec.install
     arguments = install.version_arguments if install is not None else []
+    # outside a trial there is nothing to fill template fields with
     fixed = {name: value for name, value in agent.spec.environment.items() if "{{" not in value}
-    with tempfile.TemporaryDirectory(prefix="agent2-version-") as place:
-        workspace, log = Path(place) / "workspace", Path(place) / "log"
-        Path(place).chmod(0o755)
+    with tempfile.TemporaryDirectory(prefix="agent2-version-") as scratch:
+        workspace, log = Path(scratch) / "workspace", Path(scratch) / "log"
+        Path(scratch).chmod(0o755)
         sandbox.prepare_workspace(workspace)
         mounts, program = system_mounts(system, sandbox)
         process = sandbox.start(
@@ -413,14 +422,14 @@ def ask_version(agent: Agent, system: InstalledSystem, sandbox: Sandbox) -> str:
         )
         ended = process.wait(VERSION_TIMEOUT_S)
         process.stop(1.0)
-        said = log.read_text(encoding="utf-8", errors="replace").strip()
-    if ended is None or not said:
+        output = log.read_text(encoding="utf-8", errors="replace").strip()
+    if ended is None or not output:
         problem = "did not end" if ended is None else f"printed nothing ({ended.reason})"
         raise ConfigError(
             f"{system.manifest.package} {system.manifest.version}: {' '.join(program[-2:])} {' '.join(arguments)} "
             f"{problem} after {VERSION_TIMEOUT_S:g} s at most; check that this machine can run it"
         )
-    return said
+    return output
 
 
 def _install_npm(package: NpmPackage, tree: Path, options: InstallOptions) -> tuple[list[str], list[str], str]:
@@ -432,8 +441,8 @@ def _install_npm(package: NpmPackage, tree: Path, options: InstallOptions) -> tu
         raise ConfigError(
             f"{package.package}: {options.npm} is not on PATH, npm is needed to install it; install Node.js 20 or newer"
         )
-    words = [npm, "install", "--prefix", str(tree), "--ignore-scripts", "--no-audit", "--no-fund", "--save-exact"]
-    _run([*words, "--loglevel=error", f"{package.package}@{package.version}"], tree, package.package)
+    command = [npm, "install", "--prefix", str(tree), "--ignore-scripts", "--no-audit", "--no-fund", "--save-exact"]
+    _run([*command, "--loglevel=error", f"{package.package}@{package.version}"], tree, package.package)
     if not (tree / "node_modules" / inside).is_file():
         raise ConfigError(
             f"{package.package} {package.version}: contains no {inside}; its optional package for this machine may be "
@@ -453,22 +462,23 @@ def _install_python(
     interpreter: Interpreter = find_interpreter(package.python, options.python, package.package)
     _run([str(interpreter.path), "-m", "venv", str(tree)], tree, package.package)
     python = str(tree / "bin" / "python")
-    words = [python, "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
-    words += ["--only-binary", ":all:"]
-    words += [word for name in package.without_wheel for word in ("--no-binary", name)]
+    command = [python, "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
+    command += ["--only-binary", ":all:"]
+    command += [word for name in package.without_wheel for word in ("--no-binary", name)]
     if package.constraints is not None:
-        words += ["--constraint", str(agent.folder / package.constraints)]
-    _run([*words, f"{package.package}=={package.version}", *package.requirements], tree, package.package)
+        command += ["--constraint", str(agent.folder / package.constraints)]
+    _run([*command, f"{package.package}=={package.version}", *package.requirements], tree, package.package)
     version = _run([python, "-m", "pip", "--version"], tree, package.package).split(" from ")[0]
-    words = ["{tree}/bin/python", "-I", "-m", package.module]
-    return words, [str(interpreter.prefix)], f"{version}, Python {interpreter.version}"
+    command = ["{tree}/bin/python", "-I", "-m", package.module]
+    return command, [str(interpreter.prefix)], f"{version}, Python {interpreter.version}"
 
 
 def _run(command: Sequence[str], folder: Path, package: str) -> str:
-    """Run a tool of the installation. Raises ConfigError with the last words of one that fails."""
+    """Run a tool of the installation; returns its output. Raises ConfigError with the reason if it fails."""
+    # PYTHONPATH and the like are meant for our own interpreter
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command,
             cwd=folder,
             env=environment,
@@ -483,35 +493,25 @@ def _run(command: Sequence[str], folder: Path, package: str) -> str:
         raise ConfigError(
             f"{package}: {Path(command[0]).name} did not end within {INSTALL_TIMEOUT_S:g} s; check the network"
         ) from error
-    if done.returncode != 0:
-        said = (done.stdout + done.stderr).splitlines()
-        told = [line.strip() for line in said if _TELLING.search(line)] or said[-1:] or ["nothing"]
+    if process.returncode != 0:
+        lines = (process.stdout + process.stderr).splitlines()
+        reasons = [line.strip() for line in lines if _ERROR_LINE.search(line)] or lines[-1:] or ["nothing"]
         raise ConfigError(
-            f"{package}: {Path(command[0]).name} failed with status {done.returncode} and said: "
-            f"{' | '.join(told)[:600]}; check the network, the registry and the pinned version"
+            f"{package}: {Path(command[0]).name} failed with status {process.returncode} and said: "
+            f"{' | '.join(reasons)[:600]}; check the network, the registry and the pinned version"
         )
-    return done.stdout
+    return process.stdout
 
 
 def _make_readable(folder: Path) -> None:
-    """The sandboxed program reads it as another user."""
-    for place, names, files in os.walk(folder):
-        os.chmod(place, os.stat(place).st_mode | 0o055)
+    """Let every user read the tree: a sandboxed program runs as another one."""
+    for subfolder, names, files in os.walk(folder):
+        os.chmod(subfolder, os.stat(subfolder).st_mode | 0o055)
         for name in (*names, *files):
-            path = os.path.join(place, name)
+            path = os.path.join(subfolder, name)
             if not os.path.islink(path) and name in files:
                 mode = os.stat(path).st_mode
                 os.chmod(path, mode | 0o044 | (0o011 if mode & 0o100 else 0))
-
-
-LAUNCH = "/launch"
-"""Where the files of the launch are inside."""
-
-_COPY_HOME = 'cp -R "$1/." "$HOME" && shift && exec "$@"'
-
-_engine = jinja2.sandbox.ImmutableSandboxedEnvironment(
-    undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -519,7 +519,7 @@ class LlmInside:
     """The LLM as the agent sees it."""
 
     url: str
-    """Origin of the gateway, as http://127.0.0.1:8001; without a path."""
+    """Origin of the gateway, such as http://127.0.0.1:8001; without a path."""
     key: str
     """The trial's dummy key; worth nothing outside the trial."""
     model: str
@@ -528,20 +528,20 @@ class LlmInside:
 
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
-    """All that starting an agent needs beyond the assignment."""
+    """How an agent is started: everything beyond the assignment."""
 
     command: tuple[str, ...]
     environment: dict[str, str]
     home_files: dict[str, str]
     """Path below the agent's home -> text."""
     mounts: tuple[Mount, ...]
-    """Beside the agent's own folder: the installed system and the folder of the launch."""
+    """The installed system and the launch's folder; the agent's own folder is not among them."""
     folder: Path
     """Host folder of the launch's files."""
     prompt: str
 
     def write(self) -> None:
-        """Write the launch's files, readable for the sandboxed program; replaces an earlier launch's."""
+        """Write the launch's files, readable for the sandboxed program; replaces those of an earlier launch."""
         if self.folder.exists():
             shutil.rmtree(self.folder)
         home = self.folder / "home"
@@ -558,9 +558,9 @@ class LaunchPlan:
 def launch_plan(
     agent: Agent, config: TrialConfig, inside: InsidePaths, llm: LlmInside | None, folder: Path
 ) -> LaunchPlan:
-    """How this agent is started; touches no file. Call `write` on the result before the sandbox starts.
+    """How this agent is started; writes nothing. Call `write` on the result before the sandbox starts.
 
-    folder: where the launch's files will be on the host; made by `write`.
+    folder: of the launch's files on the host; made by `write`.
     Raises ConfigError if the agent needs an LLM and there is none, if its system is not installed or was changed
     since, or for a template field that does not exist.
     """
@@ -584,10 +584,10 @@ def launch_plan(
     mounts = [Mount(folder, LAUNCH)]
     program: tuple[str, ...] = ()
     if system is not None:
-        shown, program = system_mounts(system, sandbox)
+        installed, program = system_mounts(system, sandbox)
         fields["installed"] = sandbox.visible_path(system.tree, INSIDE)
-        mounts += shown
-    fill = _Filler(f"agent {spec.name}", fields)
+        mounts += installed
+    fill = _TemplateFiller(f"agent {spec.name}", fields)
     command = _command(spec.command, program, fill)
     environment = fill.all("environment", spec.environment)
     home_files = fill.all("files", {_inside_home(name): text for name, text in spec.files.items()})
@@ -605,13 +605,13 @@ def _prompt(inside: InsidePaths) -> str:
     return _engine.from_string(template).render(inside=inside).strip() + "\n"
 
 
-def _command(words: list[str], program: tuple[str, ...], fill: "_Filler") -> tuple[str, ...]:
+def _command(arguments: list[str], program: tuple[str, ...], fill: "_TemplateFiller") -> tuple[str, ...]:
     filled: list[str] = []
-    for word in words:
-        if word.replace(" ", "") == "{{program}}" and program:
+    for argument in arguments:
+        if argument.replace(" ", "") == "{{program}}" and program:
             filled += program
         else:
-            filled.append(fill("command", word))
+            filled.append(fill("command", argument))
     return tuple(filled)
 
 
@@ -624,8 +624,8 @@ def _inside_home(name: str) -> str:
     return str(path)
 
 
-class _Filler:
-    """Fills in template fields; knows whose they are, for the message."""
+class _TemplateFiller:
+    """Fills in template fields; where: whose they are, for the message."""
 
     def __init__(self, where: str, fields: Mapping[str, object]) -> None:
         self._where, self._fields = where, fields

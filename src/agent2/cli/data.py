@@ -271,12 +271,12 @@ def _checked(
 
 def _keep(spec: "TaskSpec", findings: "list[TaskFinding]", model: str, overrides: Sequence[str]) -> None:
     """Keep them for `tasks list`; what was shown is not lost where that cannot be done."""
-    from agent2.arena.task_check import keep_check
+    from agent2.arena.task_check import store_check
 
     if any(not override.startswith("n_items.") for override in overrides):
         return
     try:
-        keep_check(spec, findings, is_own_base=model in ("", NO_MODEL, spec.base_model))
+        store_check(spec, findings, is_own_base=model in ("", NO_MODEL, spec.base_model))
     except OSError as error:
         typer.echo(f"warning: tasks list will not show this check: {error.filename}: {error.strerror}", err=True)
 

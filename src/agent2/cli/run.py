@@ -317,11 +317,11 @@ def sweep(
     from agent2.arena.sweep import (
         SweepSpec,
         UntilDecided,
+        all_trials,
         compare_agents,
         decide_sweep,
         final_scores,
         item_gains,
-        known_trials,
         run_sweep,
         sweep_rows,
     )
@@ -336,7 +336,7 @@ def sweep(
     check_is_folder("--out", out)
     with live_sweep(out / spec.name) as steps, resumed_by_repeating():
         root, failures = run_sweep(spec, out, steps)
-    effects = pair_effects(known_trials(spec, root), final_scores(spec, root))
+    effects = pair_effects(all_trials(spec, root), final_scores(spec, root))
     rows, comparisons, gains = sweep_rows(spec, root), compare_agents(spec, root), item_gains(spec, root)
     report = sweep_report(rows, comparisons, f"Sweep {spec.name}", effects, gains)
     written = write_sweep_report(report, root / "report")

@@ -78,7 +78,7 @@ def test_what_a_killed_installer_left_is_no_installation_and_is_cleared_away(hom
 
 @pytest.mark.slow
 def test_a_program_of_another_version_is_not_installed(home, tmp_path):
-    with pytest.raises(ConfigError, match=r"tool 1\.2\.3: asked for its version it says 'tool 1\.2\.4'"):
+    with pytest.raises(ConfigError, match=r"tool 1\.2\.3: prints 'tool 1\.2\.4'"):
         install(write_npm_agent(tmp_path / "mine"), write_npm(tmp_path / "bin", says="1.2.4"))
     assert installed_versions("mine") == []
     assert list((home / "agents" / "mine").iterdir()) == []
