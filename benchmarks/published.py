@@ -43,7 +43,7 @@ from agent2.benchmarks.alfworld import AlfworldChat, published_examples
 from agent2.benchmarks.alpacaeval import is_switched, preference
 from agent2.benchmarks.data import DataBenchmark
 from agent2.benchmarks.data_files import PublishedItem
-from agent2.benchmarks.humaneval import TIMEOUT_S, HumanEval, Mbpp, function_to_write
+from agent2.benchmarks.humaneval import TIMEOUT_S, HumanEval, Mbpp, problem_of
 from agent2.benchmarks.ifeval import IfEval
 from agent2.cards.imports import read_inspect
 from agent2.errors import Agent2Error
@@ -540,7 +540,7 @@ def humaneval(folder: Path) -> Iterator[Row]:
     problems = HumanEval(folder).problems()
     right = passed(problems, [(number, one.reference or "") for number, one in enumerate(problems)])
     yield Row("canonical solutions that pass", len(problems), sum(right))
-    example = function_to_write(lines(folder / "example_problem.jsonl")[0])
+    example = problem_of(lines(folder / "example_problem.jsonl")[0])
     samples = [(0, row["completion"]) for row in lines(folder / "example_samples.jsonl")]
     yield Row("pass@1 of the example samples", 0.5, float(np.mean(passed([example], samples))))
 

@@ -15,7 +15,7 @@ from agent2.arena.scoring import LoadedTask
 from agent2.arena.task_check import check_task
 from agent2.arena.tasks import SplitSizes, load_task
 from agent2.benchmarks import load_benchmark
-from agent2.benchmarks.alpacaeval import SHARES, fill, is_switched, preference, read_messages, split_of
+from agent2.benchmarks.alpacaeval import SHARES, fill_prompt, is_switched, preference, read_messages, split_of
 from agent2.cli import main
 from agent2.errors import ConfigError, Fault
 from agent2.evaluation.engine import score_answers
@@ -142,7 +142,7 @@ def test_without_a_folder_the_one_of_the_variable_is_read_and_else_it_says_what_
 
 
 def test_texts_are_filled_in_once_and_a_prompt_of_another_form_is_refused():
-    messages = fill(read_messages(PROMPT), "do {output_1}", "first {output_2}", "second")
+    messages = fill_prompt(read_messages(PROMPT), "do {output_1}", "first {output_2}", "second")
     assert [message.role for message in messages] == ["system", "user"]
     assert messages[1].content == "Task: do {output_1}\nm: first {output_2}\nM: second"
     with pytest.raises(ConfigError, match="is not AlpacaEval's"):

@@ -12,10 +12,10 @@ from agent2.benchmarks.pyfunc import (
     Pyfunc,
     PyfuncCorpus,
     corpus_chats,
+    draw_inputs,
     grammar_pieces,
-    inputs_of,
     mutants,
-    repeats_examples,
+    repeat_examples,
     to_item,
     wrong_answers,
 )
@@ -56,7 +56,7 @@ def test_mutants_differ_from_the_function_on_some_input(family):
         function = drawn(rng)
         wrong = mutants(function, rng, 4)
         assert wrong and len({one.body for one in wrong}) == len(wrong)
-        tried = [*inputs_of(family, 5, rng), *inputs_of(family, 5, rng, is_variant=True)]
+        tried = [*draw_inputs(family, 5, rng), *draw_inputs(family, 5, rng, is_variant=True)]
         assert all(one.body != function.body for one in wrong)
         assert len(function.values(tried)) == 10
 
@@ -82,7 +82,7 @@ def test_the_reference_passes_and_mutants_and_the_repeated_examples_do_not():
     items = load_benchmark("pyfunc").items(Split.DEV, 8, None)
     right = score_answers(Pyfunc(), [(item, [item.reference]) for item in items])
     assert [score.value for score in right] == [1.0] * 8
-    tricks = score_answers(Pyfunc(), [(item, [repeats_examples(item, [])]) for item in items])
+    tricks = score_answers(Pyfunc(), [(item, [repeat_examples(item, [])]) for item in items])
     assert [score.value for score in tricks] == [0.0] * 8
     assert all("only_sample_tests_pass" in score.labels for score in tricks)
     wrong = score_answers(Pyfunc(), [(item, [answer]) for item in items for answer in wrong_answers(item)])

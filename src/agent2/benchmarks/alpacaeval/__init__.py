@@ -1,4 +1,4 @@
-"""AlpacaEval 2: open instructions, held against GPT-4's answers by an LLM annotator.
+"""AlpacaEval 2: open instructions, compared with GPT-4's answers by an LLM annotator.
 
 The items are the published 805 instructions with the baseline's answers (the model outputs of gpt4_1106_preview in the
 repository tatsu-lab/alpaca_eval), which are not shipped: pass the folder that holds them. The annotator is the
@@ -6,10 +6,10 @@ published one (`weighted_alpaca_eval_gpt4_turbo`): its prompt, which of the two 
 the instruction), and a preference from the probabilities of the two names, `m` and `M`, that it may answer with. Its
 model is any OpenAI-compatible endpoint, named in `judge.yaml` beside the items.
 
-AlpacaEval has no train set, and published items are nobody's secret. Splits by a public hash of the instruction, the
+AlpacaEval has no train set, and its published items cannot be secret. Splits by a public hash of the instruction, the
 same in every installation: 3 of 16 train, 1 dev, 4 test_public, 8 test_private. Half is kept for the one score that
-counts, since its interval is the narrowest that can be had; a quarter is enough to choose a checkpoint by; the rest are
-prompts of the same kind to learn from. Does NOT give a leaderboard number: that is over all 805.
+decides, so that its interval is as narrow as possible; a quarter is enough to select a checkpoint; the rest are prompts
+of the same kind to learn from. Does NOT give a leaderboard number: that is over all 805.
 """
 
 import hashlib
@@ -60,7 +60,7 @@ JUDGE_FILE = "judge.yaml"
 PROMPT_FILE = "evaluators_configs/alpaca_eval_clf_gpt4_turbo/alpaca_eval_clf.txt"
 """In the package `alpaca_eval`."""
 N_LIKELIEST = 5
-"""Tokens that the published annotator was told the probabilities of."""
+"""Number of tokens whose probabilities the published annotator reads."""
 FIRST, SECOND = "m", "M"
 """The names that the published prompt gives to the two answers."""
 SHARES = {Split.TRAIN: 3, Split.DEV: 1, Split.TEST_PUBLIC: 4, Split.TEST_PRIVATE: 8}
@@ -69,7 +69,7 @@ _TURN = re.compile(r"<\|im_start\|>(\w+)\n(.*?)<\|im_end\|>", re.DOTALL)
 
 
 class AnnotatorFile(StrictModel):
-    """`judge.yaml`: who annotates."""
+    """`judge.yaml`: the annotating model."""
 
     model: str
     """Any checkpoint that `agent2 eval` takes, `http://HOST/v1#NAME`; the published one is gpt-4-1106-preview."""
@@ -88,18 +88,18 @@ def is_switched(instruction: str) -> bool:
 
 def read_messages(prompt: str) -> list[tuple[str, str]]:
     """Role and text of each message of a prompt in ChatML. Raises ConfigError for another form."""
-    found = [(role, text.strip()) for role, text in _TURN.findall(prompt)]
-    fields = {name for _, text in found for name in _FIELD.findall(text)}
-    if not found or fields != {"instruction", "output_1", "output_2"}:
+    messages = [(role, text.strip()) for role, text in _TURN.findall(prompt)]
+    fields = {name for _, text in messages for name in _FIELD.findall(text)}
+    if not messages or fields != {"instruction", "output_1", "output_2"}:
         raise ConfigError(
             "the prompt is not AlpacaEval's: messages between <|im_start|> and <|im_end|> with the fields "
-            f"{{instruction}}, {{output_1}} and {{output_2}}; it has {len(found)} messages, fields: {sorted(fields)}"
+            f"{{instruction}}, {{output_1}} and {{output_2}}; it has {len(messages)} messages, fields: {sorted(fields)}"
         )
-    return found
+    return messages
 
 
-def fill(messages: Sequence[tuple[str, str]], instruction: str, first: str, second: str) -> list[Message]:
-    """The messages with their fields filled in; what is filled in is not looked at again."""
+def fill_prompt(messages: Sequence[tuple[str, str]], instruction: str, first: str, second: str) -> list[Message]:
+    """The messages with their fields filled in; braces in the texts themselves are left as they are."""
     texts = {"instruction": instruction, "output_1": first, "output_2": second}
     return [Message(role, _FIELD.sub(lambda match: texts[match[1]], text)) for role, text in messages]
 
@@ -109,13 +109,13 @@ def preference(completion: Completion, *, switched: bool) -> float | None:
 
     A name that is not among the most likely tokens has probability 0.
     """
-    others = next((others for _, others in completion.alternatives or () if others), {})
-    likeliest = nlargest(N_LIKELIEST, others.items(), key=lambda pair: pair[1])
-    found = {token: value for token, value in likeliest if token in (FIRST, SECOND)}
-    if not found:
+    alternatives = next((alternatives for _, alternatives in completion.alternatives or () if alternatives), {})
+    likeliest = nlargest(N_LIKELIEST, alternatives.items(), key=lambda pair: pair[1])
+    log_probs = {token: value for token, value in likeliest if token in (FIRST, SECOND)}
+    if not log_probs:
         return None
-    most = max(found.values())
-    share = {token: math.exp(value - most) for token, value in found.items()}
+    highest = max(log_probs.values())
+    share = {token: math.exp(value - highest) for token, value in log_probs.items()}
     second = share.get(SECOND, 0.0) / sum(share.values())
     return 1.0 - second if switched else second
 
@@ -129,7 +129,7 @@ class AlpacaAnnotator:
     work = ScoringWork(ScoringMode.BATCH, batch_size=64)
 
     def __init__(self, file: AnnotatorFile, prompt: str) -> None:
-        """Raises ConfigError for a prompt of another form and a model that is not there."""
+        """Raises ConfigError for a prompt of another form and a model that does not exist."""
         self._messages = read_messages(prompt)
         self._judge = JudgeModel(
             file.model,
@@ -144,35 +144,41 @@ class AlpacaAnnotator:
         self.identity = JudgeIdentity(file.model, prompt_digest)
 
     def score_batch(self, batch: Sequence[tuple[Item, Rollout]]) -> list[Score]:
-        """One verdict for each."""
-        asked = []
+        """One verdict for each rollout, in order."""
+        prompts = []
         for item, rollout in batch:
-            answer, other = rollout.answer or "", item.reference or ""
-            pair = (answer, other) if is_switched(item.prompt) else (other, answer)
-            asked.append(fill(self._messages, item.prompt, *pair))
-        answers = self._judge.ask(asked, lambda completion: bool(completion.alternatives))
+            answer, baseline = rollout.answer or "", item.reference or ""
+            pair = (answer, baseline) if is_switched(item.prompt) else (baseline, answer)
+            prompts.append(fill_prompt(self._messages, item.prompt, *pair))
+        answers = self._judge.ask(prompts, lambda completion: bool(completion.alternatives))
         return [
-            self._verdict(item, rollout, said.completion, said.views)
-            for (item, rollout), said in zip(batch, answers, strict=True)
+            self._verdict(item, rollout, verdict.completion, verdict.views)
+            for (item, rollout), verdict in zip(batch, answers, strict=True)
         ]
 
     def score(self, item: Item, rollout: Rollout) -> Score:
         """The verdict on one answer."""
         return self.score_batch([(item, rollout)])[0]
 
-    def _verdict(self, item: Item, rollout: Rollout, said: Completion, costs: Mapping[str, float | None]) -> Score:
-        if said.fault is not None:
-            return Score(None, f"the annotator gave no answer: {said.reason}", Fault.JUDGE, costs)
-        value = preference(said, switched=is_switched(item.prompt))
+    def _verdict(
+        self, item: Item, rollout: Rollout, completion: Completion, costs: Mapping[str, float | None]
+    ) -> Score:
+        if completion.fault is not None:
+            return Score(None, f"the annotator gave no answer: {completion.reason}", Fault.JUDGE, costs)
+        value = preference(completion, switched=is_switched(item.prompt))
         if value is None:
-            why = f"answered {shown(said.text)}" if said.alternatives else "its endpoint gives no top_logprobs"
-            return Score(None, f"the annotator named neither answer: {why}", Fault.JUDGE, costs)
+            reason = (
+                f"answered {shown(completion.text)}"
+                if completion.alternatives
+                else "its endpoint gives no top_logprobs"
+            )
+            return Score(None, f"the annotator named neither answer: {reason}", Fault.JUDGE, costs)
         lengths = {REPLY_CHARS: float(len(rollout.answer or "")), REFERENCE_CHARS: float(len(item.reference or ""))}
         return Score(value, f"preferred to the baseline's answer with {value:.4f}", views={**costs, **lengths})
 
 
 class AlpacaEval:
-    """The published instructions, held against the baseline's answers."""
+    """The published instructions, compared with the baseline's answers."""
 
     name = "alpacaeval"
     version = "1.0"
@@ -190,10 +196,10 @@ class AlpacaEval:
 
         Raises ConfigError for files that are absent, damaged or of another layout, and for more items than there are.
         """
-        found = [item for item in self._all() if item.split is split]
-        if n > len(found):
-            raise ConfigError(f"alpacaeval: {n} items of {split.value} were asked for, there are {len(found)}")
-        return found[:n]
+        items = [item for item in self._all() if item.split is split]
+        if n > len(items):
+            raise ConfigError(f"alpacaeval: {n} items of {split.value} were asked for, there are {len(items)}")
+        return items[:n]
 
     def count(self, split: Split, secret: bytes | None) -> int:
         """How many items a split has. Raises ConfigError as `items`."""
@@ -204,7 +210,7 @@ class AlpacaEval:
         return QuestionEnvironment()
 
     def scorer(self) -> Scorer:
-        """The annotator of `judge.yaml`; without one, verdicts are missing. In a workspace it is asked by the API."""
+        """The annotator of `judge.yaml`; without one, verdicts are missing. A workspace asks it through the API."""
         return HiddenJudge(self.judge, self.judge(b""))
 
     def judge(self, secret: bytes) -> Scorer:
@@ -221,7 +227,7 @@ class AlpacaEval:
         return QUESTION_WORLD
 
     def players(self) -> Players:
-        """The baseline itself, which is as good as itself, and its answers to other items."""
+        """The baseline against itself, which is a tie, and its answers to other items."""
         return Players(reference_answer, foreign_answers, ceiling_at_least=0.4, floor_at_most=0.2, n_played=20)
 
     def _all(self) -> list[Item]:
@@ -239,25 +245,25 @@ class AlpacaEval:
             if instruction in numbers:
                 raise ConfigError(f"{path}: rows {numbers[instruction]} and {number} have the same instruction")
             numbers[instruction] = number
-        made = [
+        items = [
             Item(f"alpacaeval-{number:03d}", split_of(text), text, output, {"dataset": source})
             for number, (text, output, source) in enumerate(pairs)
         ]
-        return sorted(made, key=lambda item: hashlib.sha256(f"alpacaeval order\0{item.prompt}".encode()).digest())
+        return sorted(items, key=lambda item: hashlib.sha256(f"alpacaeval order\0{item.prompt}".encode()).digest())
 
 
 def split_of(instruction: str) -> Split:
     """The split of an instruction, by a public hash."""
-    place = hashlib.sha256(f"alpacaeval split\0{instruction}".encode()).digest()[0] % sum(SHARES.values())
+    bucket = hashlib.sha256(f"alpacaeval split\0{instruction}".encode()).digest()[0] % sum(SHARES.values())
     for split, share in SHARES.items():
-        if place < share:
+        if bucket < share:
             return split
-        place -= share
+        bucket -= share
     raise AssertionError("unreachable: the shares add up")
 
 
 class _NoAnnotator:
-    """Stands in where no annotator is named, as in an agent's workspace: no verdict."""
+    """Used where no annotator is named, as in an agent's workspace: gives no verdict."""
 
     name = AlpacaAnnotator.name
     version = "none"
@@ -266,7 +272,7 @@ class _NoAnnotator:
     identity = JudgeIdentity()
 
     def score_batch(self, batch: Sequence[tuple[Item, Rollout]]) -> list[Score]:
-        """No verdict, whatever is asked."""
+        """No verdict on any rollout."""
         return [Score(None, f"there is no annotator: no {JUDGE_FILE} in the data folder", Fault.JUDGE)] * len(batch)
 
     def score(self, item: Item, rollout: Rollout) -> Score:
@@ -278,7 +284,7 @@ def _installed_prompt() -> Path:
     spec = find_spec("alpaca_eval")
     if spec is None or not spec.submodule_search_locations:
         raise ConfigError(
-            f"alpacaeval: the published prompt is not here; set prompt in {JUDGE_FILE} to alpaca_eval_clf.txt of "
+            f"alpacaeval: the published prompt is not installed; set prompt in {JUDGE_FILE} to alpaca_eval_clf.txt of "
             "github.com/tatsu-lab/alpaca_eval, or install that package"
         )
     return Path(spec.submodule_search_locations[0]) / PROMPT_FILE

@@ -1,33 +1,29 @@
 """Exact arithmetic after RandomCalculation: generated expressions, rational answers, hidden splits.
 
-Source of the idea: "Reasoning or Memorization? Unreliable Results of Reinforcement Learning Due to Data
-Contamination" (RandomCalculation).
+Source of the idea: "Reasoning or Memorization? Unreliable Results of Reinforcement Learning Due to Data Contamination"
+(RandomCalculation).
 
-The difficulty of the arena's task is fixed here (one operation, + and -, operands 0 to 99), because a
-score is comparable only at one difficulty; `generate` makes any other. Completions are drawn
-at temperature 0.6 and top-p 0.95, one attempt for each item, so that two evaluations of one checkpoint
-differ as real evaluations do.
+Expressions. `generate(seed, difficulty)` is the whole generator: the same seed and difficulty give the same expression
+on every machine. Values are rationals, so division never rounds, and no expression divides by zero. An expression's
+*canonical* text is the same for all orders of the operands of sums and products (`3 + 5` and `5 + 3`, `(1 + 2) + 3` and
+`3 + (2 + 1)`).
 
-Does NOT compare with published results on RandomCalculation: items, model and prompt are our own.
+Items. The difficulty of the arena's task is fixed here (one operation, + and -, operands 0 to 99), because a score is
+comparable only at one difficulty. Every canonical expression falls into one of the pools of `home.Source`, so nothing
+visible ever shows a hidden one; at this difficulty the hidden pool holds about five times as many as the two hidden
+splits use. Completions are drawn at temperature 0.6 and top-p 0.95, one attempt for each item, so that two evaluations
+of one checkpoint differ as real evaluations do.
 
-The corpus is what the tiny base model reads before it is handed to an agent: sums and differences of the train pool,
-often wrong. Only `right_share` of the answers are right; each of the others is one of a few plausible mistakes (off by
-one, off by ten, the other operation), drawn evenly. A model that has read it knows the right answer as one
-candidate among several, which is what reinforcement learning can then bring out. Gains on such a base show that a
-pipeline works; they do NOT show that it would teach a model anything it did not have in it.
+Corpus of the tiny base model. Sums and differences of the train pool, often wrong: only `right_share` of the answers
+are right; each of the rest is one of a few plausible mistakes (off by one, off by ten, the other operation), drawn
+evenly. A model that has read it knows the right answer as one candidate among several, which is what reinforcement
+learning can then bring out.
 
-Every canonical expression falls into one of the pools of `home.Source`, so nothing visible ever shows a hidden one; at
-the difficulty of the arena's task the hidden pool holds about five times as many as the two hidden splits use.
-
-Does NOT keep an agent from practising on the whole space of expressions: with operands up to 99 it is
-small enough to be covered, which would be learning arithmetic by exhaustion, not knowing the test.
-
-`generate(seed, difficulty)` is the whole generator: the same seed and difficulty give the same expression
-on every machine. Values are rationals, so division never rounds, and no expression divides by zero.
-
-An expression's *canonical* text is the same for all orders of the operands of sums and products
-(`3 + 5` and `5 + 3`, `(1 + 2) + 3` and `3 + (2 + 1)`): splits are disjoint by it. It does NOT identify
-expressions that are equal for deeper reasons (`2 * 3` and `3 + 3`).
+Does NOT compare with published results on RandomCalculation: items, model and prompt are our own. Does NOT identify
+expressions that are equal for deeper reasons (`2 * 3` and `3 + 3`). Does NOT prevent an agent from practising on the
+whole space of expressions: with operands up to 99 it is small enough to be covered, which would be learning arithmetic
+by exhaustion, not knowing the test. A gain on such a base shows that a pipeline works, not that it would teach a model
+anything that it did not have in it.
 """
 
 import ast
@@ -52,8 +48,9 @@ from agent2.syntax import parse_expression
 
 MAX_OPERATIONS = 20
 MAX_OPERAND = 10**9
-"""With it the value of the longest expression still fits into an answer."""
+"""At this size the value of the longest expression still fits into an answer."""
 _MAX_DRAWS = 10_000
+POOL_VERSION = "arithmetic-pools-1"
 
 OPERATORS: MappingProxyType[str, Callable[[Fraction, Fraction], Fraction]] = MappingProxyType(
     {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
@@ -174,9 +171,6 @@ def _terms(expression: Expression, symbol: str) -> list[str]:
     return [canonical(expression)]
 
 
-POOL_VERSION = "arithmetic-pools-1"
-
-
 def pool_of(canonical_text: str) -> Pool:
     """The pool of an expression, by a public hash of its canonical text."""
     return pool_of_text(canonical_text, POOL_VERSION)
@@ -189,9 +183,9 @@ def source_of(difficulty: ExpressionDifficulty) -> Source[Expression]:
 
 
 def count_at_most(split: Split, difficulty: ExpressionDifficulty) -> int:
-    """A number that the expressions of a split do not exceed, without drawing any.
+    """An upper bound on the number of expressions of a split, without drawing any.
 
-    All trees of the difficulty, times the share of the split, plus six standard deviations of what a hash gives it.
+    All trees of the difficulty times the share of the split, plus six standard deviations for the hash's choice.
     """
     n = difficulty.n_operations
     shapes = math.comb(2 * n, n) // (n + 1)
@@ -226,12 +220,12 @@ class Arithmetic:
 
         Raises ConfigError if a hidden split is asked for without the secret, or if the split has fewer.
         """
-        most = count_at_most(split, self.difficulty)
-        expressions = list(islice(source_of(self.difficulty).distinct(split, secret), n)) if n <= most else []
+        upper_bound = count_at_most(split, self.difficulty)
+        expressions = list(islice(source_of(self.difficulty).distinct(split, secret), n)) if n <= upper_bound else []
         if len(expressions) < n:
-            there = len(expressions) if n <= most else f"at most {most}"
+            available = len(expressions) if n <= upper_bound else f"at most {upper_bound}"
             raise ConfigError(
-                f"arithmetic: {n} items of split {split.value!r} were asked for, there are {there} at "
+                f"arithmetic: {n} items of split {split.value!r} were asked for, there are {available} at "
                 f"{self.difficulty}; ask for fewer or make the difficulty wider"
             )
         return [self._item(expression, split, secret) for expression in expressions]
@@ -253,7 +247,7 @@ class Arithmetic:
         oracle = format_rational(value_of(read_expression(text_of(expression))))
         if verify(oracle, reference) != 1.0:
             raise ConfigError(
-                f"arithmetic: {text_of(expression)} is shown, its text is worth {oracle} and its tree {reference}; "
+                f"arithmetic: the text {text_of(expression)} has the value {oracle}, its tree {reference}; "
                 "the generator is broken, report it"
             )
         return Item(
@@ -310,7 +304,7 @@ def plausible_mistake(expression: Expression, rng: np.random.Generator) -> Fract
 
 
 def _other_operation(expression: Expression) -> Fraction | None:
-    """The value had + been read as - or the other way round at the outermost operation; None for others."""
+    """The value with + and - exchanged at the outermost operation; None where that is another operation."""
     swapped = {"+": "-", "-": "+"}
     if isinstance(expression, int) or expression.symbol not in swapped:
         return None

@@ -1,8 +1,8 @@
-"""The base model of the embedded `arithmetic` task: shipped with the package, made by a recipe that is here too.
+"""Training and measuring of the base model of the embedded `arithmetic` task.
 
-`build` pre-trains it (a minute or two on one core); `agent2.models.tiny.make` writes the folder that the package ships,
-which is unpacked on use, so the base is the same on every machine. Training gives other weights on another CPU or
-version of torch, as float order differs.
+The package ships its weights: `agent2.models.tiny.make` writes that folder, which is unpacked on use, so the base is
+the same on every machine. `build` pre-trains it (a minute or two on one core); on another CPU or version of torch that
+gives other weights, because floats are added in another order.
 
 The probe plays dev items under the benchmark's own protocol; the accuracy in `made.json` is measured afterwards on
 other dev items, so that stopping at a lucky reading does not flatter it.

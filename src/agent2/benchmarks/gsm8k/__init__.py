@@ -2,11 +2,12 @@
 
 Of the 7,473 published training problems every tenth is dev (747), the others are train (6,726). Of the 1,319 test
 problems a choice keyed by the installation secret puts 659 into test_public and 660 into test_private. A score counts
-only answers whose last line `#### NUMBER` can be read; the view `flexible_match` tells what would be right without it.
+only answers whose last line `#### NUMBER` can be read; the view `flexible_match` says what would be right without it.
 The verdicts are those of `agent2.scorers.answers`, which equal the published ones on the published solutions.
 
-The whole test set, for a number beside published ones, and the library `datasets` as a source: a `benchmark.yaml`
-(docs/how-to/own-benchmark.md). What follows from the items being published: `agent2.benchmarks.data_files`.
+To play the whole test set, for a number beside published ones, or to read from the library `datasets`, write a
+`benchmark.yaml` (docs/how-to/own-benchmark.md). What follows from the items being published:
+`agent2.benchmarks.data_files`.
 """
 
 import hashlib
@@ -43,7 +44,7 @@ class Gsm8k(PublishedBenchmark):
     prompt_digest = digest_of(INSTRUCTION)
 
     def visible(self, split: Split) -> list[PublishedItem]:
-        """Of the training set."""
+        """Items of the training set."""
         return train_or_dev(require_distinct_ids([_problem(row) for row in TRAIN.rows(self.data)]), split, DEV_EVERY)
 
     def scored(self) -> list[PublishedItem]:

@@ -11,10 +11,10 @@ halved under the secret; 1-10 are the examples of its prompt and are left out.
 An answer is the last code block, or all of it; it follows the item's own prompt, so that a body and a whole function
 both count. What follows from the items being published: `agent2.benchmarks.data_files`.
 
-`mutants` are programs with one planted bug, which the tests should refuse (mutation testing as generally known:
-DeMillo, Lipton and Sayward 1978): a constant, an operator, a comparison, a condition or a returned value is changed in
-one place. Some mutants compute what the original computes; no program can tell which, so a detection rate over mutants
-is a lower bound.
+`mutants` are programs with one planted bug, which the tests should reject (mutation testing: DeMillo, Lipton and
+Sayward 1978): a constant, an operator, a comparison, a condition or a returned value is changed in one place. Some
+mutants compute what the original computes; no program can tell which, so a detection rate over mutants is a lower
+bound.
 """
 
 import ast
@@ -52,53 +52,7 @@ SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.And: ast.Or,
     ast.Or: ast.And,
 }
-
-
-def spread_mutants(source: str, n: int, function: str | None = None) -> list[str]:
-    """At most n different mutants, spread over the places of the program; arguments and errors as `mutants`."""
-    found = list(dict.fromkeys(mutants(source, function)))
-    return found[:: max(1, len(found) // n)][:n]
-
-
-def mutants(source: str, function: str | None = None) -> Iterator[str]:
-    """Every version of the functions of a program with one bug. Raises SyntaxError if it cannot be read.
-
-    function: bugs in this one alone, because helpers that the tests use may be replaced by right ones.
-    """
-    tree = parse_python(source)
-    plain = ast.unparse(tree)
-    inside = {
-        id(node)
-        for each in ast.walk(tree)
-        if isinstance(each, ast.FunctionDef) and function in (None, each.name)
-        for node in ast.walk(each)
-    }
-    for number, original in enumerate(ast.walk(tree)):
-        if id(original) not in inside:
-            continue
-        changed = copy.deepcopy(tree)
-        _plant(list(ast.walk(changed))[number])
-        text = ast.unparse(ast.fix_missing_locations(changed))
-        if text != plain:
-            yield text
-
-
-def _plant(node: Any) -> None:
-    """Change a node where it is one of the kinds; nothing otherwise."""
-    for field in ("op", "ops"):
-        value = getattr(node, field, None)
-        first: Any = value[0] if isinstance(value, list) and value else value
-        if type(first) in SWAPS:
-            other = SWAPS[type(first)]()
-            setattr(node, field, [other, *value[1:]] if isinstance(value, list) else other)
-    if isinstance(node, ast.Constant) and type(node.value) is int:
-        node.value += 1
-    elif isinstance(node, ast.Return) and node.value is not None:
-        node.value = ast.Constant(None)
-    elif isinstance(node, ast.If | ast.IfExp):
-        node.test = ast.UnaryOp(ast.Not(), node.test)
-
-
+"""What `mutants` replaces an operator or a comparison by."""
 HUMANEVAL = OfficialFile(
     "humaneval",
     ("HumanEval.jsonl.gz", "HumanEval.jsonl"),
@@ -120,8 +74,53 @@ DEV_EVERY = 4
 TIMEOUT_S = 5.0
 N_MUTANTS = 3
 """Of each published solution."""
-LEAST_DETECTED = 0.85
-"""Share of mutants that the tests have to refuse."""
+MIN_DETECTED_SHARE = 0.85
+"""Share of mutants that the tests must reject."""
+
+
+def spread_mutants(source: str, n: int, function: str | None = None) -> list[str]:
+    """At most n different mutants, spread over the program; arguments and errors as `mutants`."""
+    programs = list(dict.fromkeys(mutants(source, function)))
+    return programs[:: max(1, len(programs) // n)][:n]
+
+
+def mutants(source: str, function: str | None = None) -> Iterator[str]:
+    """Every version of a program with one bug in a function. Raises SyntaxError if the program cannot be parsed.
+
+    function: bugs in this one alone, because helpers that the tests use may be replaced by right ones.
+    """
+    tree = parse_python(source)
+    unchanged = ast.unparse(tree)
+    eligible = {
+        id(node)
+        for definition in ast.walk(tree)
+        if isinstance(definition, ast.FunctionDef) and function in (None, definition.name)
+        for node in ast.walk(definition)
+    }
+    for number, original in enumerate(ast.walk(tree)):
+        if id(original) not in eligible:
+            continue
+        changed = copy.deepcopy(tree)
+        _plant_bug(list(ast.walk(changed))[number])
+        text = ast.unparse(ast.fix_missing_locations(changed))
+        if text != unchanged:
+            yield text
+
+
+def _plant_bug(node: Any) -> None:
+    """Plant a bug in a node, in place; a node of no suitable kind stays as it is."""
+    for field in ("op", "ops"):
+        value = getattr(node, field, None)
+        first: Any = value[0] if isinstance(value, list) and value else value
+        if type(first) in SWAPS:
+            replacement = SWAPS[type(first)]()
+            setattr(node, field, [replacement, *value[1:]] if isinstance(value, list) else replacement)
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        node.value += 1
+    elif isinstance(node, ast.Return) and node.value is not None:
+        node.value = ast.Constant(None)
+    elif isinstance(node, ast.If | ast.IfExp):
+        node.test = ast.UnaryOp(ast.Not(), node.test)
 
 
 class HumanEval(PublishedBenchmark):
@@ -134,7 +133,7 @@ class HumanEval(PublishedBenchmark):
     public_share = 22 / 82
 
     def visible(self, split: Split) -> list[PublishedItem]:
-        """Of the first half of the file."""
+        """Items of the first half of the file."""
         problems = self.problems()
         return train_or_dev(problems[: (len(problems) + 1) // 2], split, DEV_EVERY)
 
@@ -144,8 +143,8 @@ class HumanEval(PublishedBenchmark):
         return problems[(len(problems) + 1) // 2 :]
 
     def problems(self) -> list[PublishedItem]:
-        """All of them, in the order of the file. Raises ConfigError as `visible`."""
-        return require_distinct_ids([function_to_write(row.values, row.where) for row in HUMANEVAL.rows(self.data)])
+        """All problems, in the order of the file. Raises ConfigError as `visible`."""
+        return require_distinct_ids([problem_of(row.values, row.where) for row in HUMANEVAL.rows(self.data)])
 
     def scorer(self) -> Scorer:
         """Runs the tests."""
@@ -165,16 +164,16 @@ class Mbpp(PublishedBenchmark):
     prompt_digest = digest_of(MBPP_INSTRUCTION)
 
     def visible(self, split: Split) -> list[PublishedItem]:
-        """Those of the published validation and training sets."""
+        """Problems of the published validation and training sets."""
         return self.problems(511, 600) if split is Split.DEV else self.problems(601, 974)
 
     def scored(self) -> list[PublishedItem]:
-        """Those of the published test set."""
+        """Problems of the published test set."""
         return self.problems(11, 510)
 
     def problems(self, first: int = 1, last: int = 974) -> list[PublishedItem]:
-        """Those with task ids in a range. Raises ConfigError as `visible`."""
-        return [_problem(row) for row in MBPP.rows(self.data) if first <= row.values["task_id"] <= last]
+        """The problems with task ids in a range. Raises ConfigError as `visible`."""
+        return [_mbpp_problem(row) for row in MBPP.rows(self.data) if first <= row.values["task_id"] <= last]
 
     def scorer(self) -> Scorer:
         """Runs the tests."""
@@ -185,15 +184,17 @@ class Mbpp(PublishedBenchmark):
         return _players()
 
 
-def known_wrong(item: Item) -> list[str]:
-    """Mutants of the published solution, as answers; a few of them compute the same after all."""
+def wrong_solutions(item: Item) -> list[str]:
+    """Mutants of the published solution, as answers; a few of them are right after all."""
     check = item.payload.get("check")
     entry = str(check["entry_point"]) if check else None
     return [f"```python\n{bug}\n```" for bug in spread_mutants(code_of(item.reference or ""), N_MUTANTS, entry)]
 
 
 def _players() -> Players:
-    return Players(reference_answer, foreign_answers, known_wrong=known_wrong, detection_at_least=LEAST_DETECTED)
+    return Players(
+        reference_answer, foreign_answers, known_wrong=wrong_solutions, detection_at_least=MIN_DETECTED_SHARE
+    )
 
 
 @cache
@@ -202,7 +203,7 @@ def _scorer() -> PythonTestsScorer:
     return PythonTestsScorer(timeout_s=TIMEOUT_S)
 
 
-def function_to_write(values: Mapping[str, str], where: str = "") -> PublishedItem:
+def problem_of(values: Mapping[str, str], where: str = "") -> PublishedItem:
     """A problem in the published layout. where: file and line."""
     solution = f"{values['prompt']}{values['canonical_solution']}"
     check = {"test": values["test"], "entry_point": values["entry_point"], "program": solution}
@@ -215,7 +216,7 @@ def function_to_write(values: Mapping[str, str], where: str = "") -> PublishedIt
     )
 
 
-def _problem(row: Row) -> PublishedItem:
+def _mbpp_problem(row: Row) -> PublishedItem:
     values = row.values
     tests, code = [str(test) for test in values["test_list"]], values["code"].replace("\r\n", "\n")
     setup = str(values.get("test_setup_code") or "").replace("\r\n", "\n")
@@ -224,11 +225,11 @@ def _problem(row: Row) -> PublishedItem:
         judged: dict[str, JsonValue] = {"tests": tests, "suffix": setup}
     except ValueError:
         judged = {"check": _as_check(row, tests, f"{code}\n{setup}\n")}
-    shown = "\n".join(tests)
+    test_lines = "\n".join(tests)
     return PublishedItem(
         id=f"mbpp-{values['task_id']}",
         where=row.where,
-        prompt=f"{MBPP_INSTRUCTION.format(text=values['text'])}\n\n{shown}",
+        prompt=f"{MBPP_INSTRUCTION.format(text=values['text'])}\n\n{test_lines}",
         reference=f"```python\n{code}\n```",
         payload=judged,
     )

@@ -1,4 +1,4 @@
-"""Mixtures: items of several benchmarks of single questions, in fixed shares, each scored as its own benchmark does.
+"""Mixtures: items of several benchmarks of single questions, in fixed shares, each scored by its own benchmark.
 
 The score is the mean over all items, so a weight is a share of items. An item's benchmark is its `task_type`, so
 every report has the gain of each part beside the mean, and a task can set a bound for each (`TaskSpec.gates`): a mean
@@ -46,7 +46,7 @@ class MixtureScorer:
     name = "mixture"
 
     def __init__(self, parts: Mapping[str, Scorer]) -> None:
-        """parts: by the `task_type` of their items; inline scorers, and such as run batches in a sandbox."""
+        """parts: by the `task_type` of their items; inline scorers, and scorers that run batches in a sandbox."""
         self._parts = parts
         self.version = "+".join(f"{part.name}-{part.version}" for part in parts.values())
         self.emits = reduce(or_, (emits_of(part) or Emits() for part in parts.values()))
@@ -66,18 +66,18 @@ class MixtureScorer:
         return self.score_batch_on(runner, [(item, rollout)])[0]
 
     def score_batch_on(self, runner: SandboxRunner, batch: Sequence[tuple[Item, Rollout]]) -> list[Score]:
-        """A verdict on each, in order. Raises SandboxError."""
-        found: dict[int, Score] = {}
-        for kind, part in self._parts.items():
-            places = [place for place, (item, _) in enumerate(batch) if item.payload.get("task_type") == kind]
-            members = [batch[place] for place in places]
+        """A verdict on each rollout, in order. Raises SandboxError."""
+        scores_by_position: dict[int, Score] = {}
+        for name, part in self._parts.items():
+            positions = [position for position, (item, _) in enumerate(batch) if item.payload.get("task_type") == name]
+            members = [batch[position] for position in positions]
             if isinstance(part, SandboxBatchScorer):
                 scores = part.score_batch_on(runner, members) if members else []
             else:
-                scores = [part.score(*one) for one in members]
-            found.update(zip(places, scores, strict=True))
-        nobody = Score(None, "the item's task_type names no part of this mixture", Fault.JUDGE)
-        return [found.get(place, nobody) for place in range(len(batch))]
+                scores = [part.score(*played) for played in members]
+            scores_by_position.update(zip(positions, scores, strict=True))
+        no_part = Score(None, "the item's task_type names no part of this mixture", Fault.JUDGE)
+        return [scores_by_position.get(position, no_part) for position in range(len(batch))]
 
 
 class Mixture:
@@ -108,23 +108,25 @@ class Mixture:
 
     @property
     def sampling(self) -> SamplingSettings:
-        """That of the part with the longest answers."""
+        """The settings of the part with the longest answers."""
         return max((part.sampling for part in self.parts.values()), key=lambda sampling: sampling.max_tokens)
 
     def items(self, split: Split, n: int, secret: bytes | None) -> list[Item]:
-        """The first n items, in shares that hold for each beginning of the list up to one item.
+        """The first n items; each prefix of the list has the shares, up to one item.
 
         Raises ConfigError without the secret for a hidden split, or if a part has fewer.
         """
         counts = dict.fromkeys(self.weights, 0)
         order = []
         for number in range(1, n + 1):
-            kind = max(counts, key=lambda part: number * self.weights[part] - counts[part])
-            counts[kind] += 1
-            order.append(kind)
-        drawn = {kind: iter(self.parts[kind].items(split, count, secret)) for kind, count in counts.items() if count}
-        chosen = [(kind, next(drawn[kind])) for kind in order]
-        return [replace(item, payload={**item.payload, "task_type": kind}) for kind, item in chosen]
+            name = max(counts, key=lambda part: number * self.weights[part] - counts[part])
+            counts[name] += 1
+            order.append(name)
+        items_of_part = {
+            name: iter(self.parts[name].items(split, count, secret)) for name, count in counts.items() if count
+        }
+        chosen = [(name, next(items_of_part[name])) for name in order]
+        return [replace(item, payload={**item.payload, "task_type": name}) for name, item in chosen]
 
     def environment(self) -> Environment:
         """A fresh question."""
@@ -135,7 +137,7 @@ class Mixture:
         return QUESTION_WORLD
 
     def scorer(self) -> Scorer:
-        """That of each part for its items."""
+        """Scores each item by its part's scorer."""
         return MixtureScorer({name: part.scorer() for name, part in self.parts.items()})
 
     def players(self) -> Players:
@@ -163,7 +165,7 @@ def mixed_chats(settings: MixtureCorpus) -> list[list[Message]]:
     """Chats of both kinds."""
     sums = pretraining_corpus(settings.arithmetic)
     return [
-        *([Message("user", asked), Message("assistant", answer)] for asked, answer in sums),
+        *([Message("user", prompt), Message("assistant", answer)] for prompt, answer in sums),
         *corpus_chats(settings.pyfunc),
     ]
 

@@ -1,10 +1,10 @@
 """The published MMLU-Pro (Wang et al. 2024, arXiv:2406.01574): questions of 14 subjects with up to ten options.
 
 Read from the published test set; there is no train set. Of its 12,032 questions 159 repeat an earlier one, options and
-answer included, and are left out, so that no question is in two splits. Every tenth of the others is dev (1,187); a
-choice keyed by the installation secret halves the rest (5,343 each). Asked without examples and with reasoning first;
-the published protocol shows five worked examples of the same subject, so scores here do NOT compare with published
-ones. What follows from the items being published: `agent2.benchmarks.data_files`.
+answer included, and are left out, so that no question is in two splits. Every tenth of the rest is dev (1,187); a
+choice keyed by the installation secret halves what remains (5,343 each). Asked without examples and with reasoning
+first; the published protocol shows five worked examples of the same subject, so scores here do NOT compare with
+published ones. What follows from the items being published: `agent2.benchmarks.data_files`.
 """
 
 from string import ascii_uppercase
@@ -37,15 +37,15 @@ class MmluPro(PublishedBenchmark):
         return train_or_dev(self.questions(), split, DEV_EVERY) if split is Split.DEV else []
 
     def scored(self) -> list[PublishedItem]:
-        """The others."""
+        """All questions that are not dev."""
         return train_or_dev(self.questions(), Split.TRAIN, DEV_EVERY)
 
     def questions(self) -> list[PublishedItem]:
-        """The distinct ones, in the order of the file. Raises ConfigError as `visible`."""
+        """The distinct questions, in the order of the file. Raises ConfigError as `visible`."""
         first: dict[str, PublishedItem] = {}
         for row in TEST.rows(self.data):
-            one = _question(row)
-            first.setdefault(one.prompt, one)
+            question = _question(row)
+            first.setdefault(question.prompt, question)
         return list(first.values())
 
     def scorer(self) -> Scorer:
@@ -55,10 +55,10 @@ class MmluPro(PublishedBenchmark):
 
 def _question(row: Row) -> PublishedItem:
     values, options = row.values, [str(option) for option in row.values["options"]]
-    place = values["answer_index"]
-    if not 0 <= place < len(options) <= len(ascii_uppercase) or values["answer"] != ascii_uppercase[place]:
+    index = values["answer_index"]
+    if not 0 <= index < len(options) <= len(ascii_uppercase) or values["answer"] != ascii_uppercase[index]:
         raise ConfigError(
-            f"{row.where}: answer {values['answer']!r} and answer_index {place} do not name the same one of "
+            f"{row.where}: answer {values['answer']!r} and answer_index {index} do not name the same one of "
             f"{len(options)} options; restore the published file"
         )
     listed = "\n".join(f"{letter}. {option}" for letter, option in zip(ascii_uppercase, options, strict=False))

@@ -12,16 +12,14 @@ Python; the number of steps is the difficulty. The examples are the *sample test
 the model sees; *hidden tests* have other inputs of the same kind, *variant tests* inputs of another kind (longer,
 negative, empty). A program counts if it passes all of them, so that one which repeats the examples earns nothing.
 
-Promises: values come from a reference that is Python's own evaluation of our source, never of a model's; known-wrong
-solutions (`mutants`) differ from the reference on some input that was tried. Does NOT compare with scores on HumanEval.
+Corpus of the tiny base model. Functions of the train pool with their bodies, of which only `right_share` are right;
+each of the rest is a plausible mistake (a constant, a step, the order, the end). So the model knows the right body as
+one candidate among several, which is what imitation and reinforcement learning can then bring out. Every phrase and
+every line of code is one token, so that a model of half a million weights learns it in about a minute.
 
-What the tiny base model reads: functions of the train pool with their bodies, of which only `right_share` are right;
-each of the others is a plausible mistake (a constant, a step, the order, the end). So it knows the right body as one
-candidate among several, which is what imitation and reinforcement learning can then bring out. Every phrase and every
-line of code is one token, so that a model of half a million weights learns it in about a minute.
-
-Promises: only functions of the train pool; one seed, one corpus. A gain on such a base shows that a pipeline works; it
-does NOT show that it would teach a model anything it did not have in it.
+Promises: expected values come from running our own source, never from a model; known-wrong solutions (`mutants`) differ
+from the reference on some input that was tried; one seed, one corpus. Does NOT compare with scores on HumanEval. A gain
+on such a base shows that a pipeline works, not that it would teach a model anything that it did not have in it.
 """
 
 import re
@@ -40,20 +38,22 @@ from agent2.records import Environment, Item, JsonValue, Message, SamplingSettin
 from agent2.scorers.python_tests import PythonTestsScorer
 
 N_SAMPLE, N_HIDDEN, N_VARIANT = 2, 4, 3
-N_TRIED = 60
-"""Inputs on which a mutant has to differ somewhere to count as wrong."""
+N_MUTANT_INPUTS = 60
+"""Inputs that are tried: a mutant counts as wrong if it differs on one of them."""
 MAX_STEPS = 4
 WORDS = ("ab", "xy", "no", "end", "up")
+_TEST = re.compile(r"assert solve\((.*)\) == (.*)", re.DOTALL)
+_NUMBERS = tuple(range(2, 10))
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionStep:
-    """One step, in words and as a line of Python; `{c}` is its constant."""
+    """One step, as a phrase of English and a line of Python; `{c}` is its constant."""
 
-    words: str
+    phrase: str
     code: str
     constants: Sequence[JsonValue] = ()
-    """What the constant is drawn from; empty: it has none."""
+    """The values of the constant; empty: the step has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +63,10 @@ class Family:
     parameters: str
     steps: Sequence[FunctionStep]
     ends: Sequence[FunctionStep]
-    """What is returned in the end; in a recursion, what it begins with."""
+    """The return statements; of a recursion, its base cases."""
     is_recursive: bool = False
 
 
-_NUMBERS = tuple(range(2, 10))
 FAMILIES: dict[str, Family] = {
     "arithmetic": Family(
         "a, b",
@@ -136,17 +135,17 @@ class GeneratedFunction:
 
     @property
     def docstring(self) -> str:
-        """What it does."""
+        """What the function does, in English."""
         family = FAMILIES[self.family]
-        steps = [family.steps[number].words.format(c=_shown(constant)) for number, constant in self.steps]
-        end = family.ends[self.end].words
+        steps = [family.steps[number].phrase.format(c=_constant_text(constant)) for number, constant in self.steps]
+        end = family.ends[self.end].phrase
         if family.is_recursive:
             return f"{end}. Else take the value at n - 1, {', '.join(steps)}."
         return f"Take {family.parameters.partition(',')[0]}, {', '.join([*steps, end])}."
 
     @property
     def body(self) -> str:
-        """The lines that do it."""
+        """The lines of the function below its signature."""
         family = FAMILIES[self.family]
         lines = [family.steps[number].code.format(c=repr(constant)) for number, constant in self.steps]
         end = family.ends[self.end].code
@@ -162,18 +161,19 @@ class GeneratedFunction:
         return f"def solve({FAMILIES[self.family].parameters}):"
 
     def values(self, inputs: Sequence[tuple[JsonValue, ...]]) -> list[JsonValue]:
-        """What it returns for each input; the source is ours."""
-        names: dict[str, JsonValue] = {}
-        exec(f"{self.signature}\n{self.body}", names)
-        return [names["solve"](*one) for one in inputs]
+        """The value for each input."""
+        namespace: dict[str, JsonValue] = {}
+        # no sandbox: the source is put together from FAMILIES above, never from a model
+        exec(f"{self.signature}\n{self.body}", namespace)
+        return [namespace["solve"](*arguments) for arguments in inputs]
 
 
-def _shown(constant: JsonValue) -> str:
+def _constant_text(constant: JsonValue) -> str:
     return f"'{constant}'" if isinstance(constant, str) else str(constant)
 
 
 def draw_function(rng: np.random.Generator, n_steps: Sequence[int], families: Sequence[str]) -> GeneratedFunction:
-    """A random function. n_steps: the numbers of steps that are drawn evenly; families: likewise."""
+    """A random function; the number of steps and the family are drawn uniformly."""
     name = families[int(rng.integers(len(families)))]
     family = FAMILIES[name]
     steps = [_draw_step(rng, family) for _ in range(n_steps[int(rng.integers(len(n_steps)))])]
@@ -189,20 +189,20 @@ def _draw_constant(rng: np.random.Generator, step: FunctionStep) -> JsonValue:
     return step.constants[int(rng.integers(len(step.constants)))] if step.constants else None
 
 
-def inputs_of(
+def draw_inputs(
     family: str, n: int, rng: np.random.Generator, *, is_variant: bool = False
 ) -> list[tuple[JsonValue, ...]]:
-    """Different inputs of a family. is_variant: of another kind: longer, negative, or empty."""
-    found: dict[str, tuple[JsonValue, ...]] = {}
+    """Different inputs of a family. is_variant: inputs of another kind (longer, negative, or empty)."""
+    inputs: dict[str, tuple[JsonValue, ...]] = {}
     if is_variant and family in ("strings", "lists"):
-        found["empty"] = ("",) if family == "strings" else ([],)
-    while len(found) < n:
-        one = _input(family, rng, is_variant=is_variant)
-        found.setdefault(repr(one), one)
-    return list(found.values())
+        inputs["empty"] = ("",) if family == "strings" else ([],)
+    while len(inputs) < n:
+        arguments = _draw_input(family, rng, is_variant=is_variant)
+        inputs.setdefault(repr(arguments), arguments)
+    return list(inputs.values())
 
 
-def _input(family: str, rng: np.random.Generator, *, is_variant: bool) -> tuple[JsonValue, ...]:
+def _draw_input(family: str, rng: np.random.Generator, *, is_variant: bool) -> tuple[JsonValue, ...]:
     def numbers(low: int, high: int, size: int) -> list[int]:
         return [int(number) for number in rng.integers(low, high + 1, size)]
 
@@ -225,35 +225,37 @@ def mutants(function: GeneratedFunction, rng: np.random.Generator, n: int) -> li
 
     Each differs in one place: a constant, a step, the end, two steps swapped, or a step left out.
     """
-    tried = inputs_of(function.family, N_TRIED // 2 if function.family != "recursion" else 6, rng)
-    tried += inputs_of(function.family, N_TRIED // 2 if function.family != "recursion" else 5, rng, is_variant=True)
-    right = function.values(tried)
-    found: dict[str, GeneratedFunction] = {}
+    # a recursion has no more different inputs: n is 0 to 5, or 6 to 10 as a variant
+    n_usual, n_variant = (6, 5) if function.family == "recursion" else (N_MUTANT_INPUTS // 2, N_MUTANT_INPUTS // 2)
+    inputs = draw_inputs(function.family, n_usual, rng)
+    inputs += draw_inputs(function.family, n_variant, rng, is_variant=True)
+    expected = function.values(inputs)
+    mutant_by_body: dict[str, GeneratedFunction] = {}
     for _ in range(20 * n):
-        if len(found) >= n:
+        if len(mutant_by_body) >= n:
             break
-        changed = _changed(function, rng)
-        if changed.body != function.body and changed.body not in found and changed.values(tried) != right:
-            found[changed.body] = changed
-    return list(found.values())
+        mutant = _mutate(function, rng)
+        if mutant.body != function.body and mutant.body not in mutant_by_body and mutant.values(inputs) != expected:
+            mutant_by_body[mutant.body] = mutant
+    return list(mutant_by_body.values())
 
 
-def _changed(function: GeneratedFunction, rng: np.random.Generator) -> GeneratedFunction:
+def _mutate(function: GeneratedFunction, rng: np.random.Generator) -> GeneratedFunction:
     family, steps = FAMILIES[function.family], list(function.steps)
-    at = int(rng.integers(len(steps)))
+    index = int(rng.integers(len(steps)))
     match int(rng.integers(5)):
         case 0:
-            steps[at] = (steps[at][0], _draw_constant(rng, family.steps[steps[at][0]]))
+            steps[index] = (steps[index][0], _draw_constant(rng, family.steps[steps[index][0]]))
         case 1:
-            steps[at] = _draw_step(rng, family)
+            steps[index] = _draw_step(rng, family)
         case 2:
             return replace(function, end=int(rng.integers(len(family.ends))))
         case 3:
-            other = int(rng.integers(len(steps)))
-            steps[at], steps[other] = steps[other], steps[at]
+            partner = int(rng.integers(len(steps)))
+            steps[index], steps[partner] = steps[partner], steps[index]
         case _:
             if len(steps) > 1:
-                del steps[at]
+                del steps[index]
     return replace(function, steps=tuple(steps))
 
 
@@ -268,7 +270,7 @@ class Pyfunc:
     attempts = 1
 
     def __init__(self, n_steps: Sequence[int] = (2, 3), families: Sequence[str] = tuple(FAMILIES)) -> None:
-        """n_steps: the difficulty, numbers of steps that are drawn evenly. families: kinds of functions.
+        """n_steps: the difficulty, numbers of steps, drawn uniformly. families: kinds of functions.
 
         Raises ConfigError for numbers outside 1 to 4 and unknown families.
         """
@@ -278,7 +280,7 @@ class Pyfunc:
             raise ConfigError(f"pyfunc: families is {list(families)}; give some of {', '.join(FAMILIES)}")
         draw = partial(draw_function, n_steps=tuple(n_steps), families=tuple(families))
         self.source: Source[GeneratedFunction] = Source(
-            self.name, draw, lambda one: one.body, lambda one: one.docstring
+            self.name, draw, lambda function: function.body, lambda function: function.docstring
         )
 
     def items(self, split: Split, n: int, secret: bytes | None) -> list[Item]:
@@ -298,13 +300,13 @@ class Pyfunc:
         return PythonTestsScorer(timeout_s=5.0)
 
     def players(self) -> Players:
-        """Who brackets the functions, somebody who repeats the examples, and known-wrong solutions."""
+        """References, those of other items, a program that hard-codes the examples, and known-wrong solutions."""
         return Players(
             reference_answer,
             foreign_answers,
             floor_at_most=0.10,
             n_played=40,
-            shortcuts={"a player that hard-codes the sample tests": repeats_examples},
+            shortcuts={"a player that hard-codes the sample tests": repeat_examples},
             known_wrong=wrong_answers,
         )
 
@@ -326,13 +328,13 @@ def to_item(function: GeneratedFunction, item_id: str, split: Split) -> Item:
     """The item of a function; its inputs follow from the function alone."""
     rng = np.random.default_rng(derive_seed("pyfunc inputs", function.body))
     n_usual = N_SAMPLE + N_HIDDEN
-    usual = inputs_of(function.family, n_usual, rng)
-    variant = inputs_of(function.family, N_VARIANT, rng, is_variant=True)
+    usual = draw_inputs(function.family, n_usual, rng)
+    variant = draw_inputs(function.family, N_VARIANT, rng, is_variant=True)
     values = function.values([*usual, *variant])
-    shown = [_call(one) for one in (*usual, *variant)]
-    tests = [f"assert {call} == {value!r}" for call, value in zip(shown, values, strict=True)]
+    calls = [_call(one) for one in (*usual, *variant)]
+    tests = [f"assert {call} == {value!r}" for call, value in zip(calls, values, strict=True)]
     examples = "".join(
-        f"    >>> {call}\n    {value!r}\n" for call, value in zip(shown[:N_SAMPLE], values[:N_SAMPLE], strict=True)
+        f"    >>> {call}\n    {value!r}\n" for call, value in zip(calls[:N_SAMPLE], values[:N_SAMPLE], strict=True)
     )
     prefix = f'{function.signature}\n    """{function.docstring}\n\n{examples}    """\n'
     return Item(
@@ -355,16 +357,13 @@ def _call(arguments: tuple[JsonValue, ...]) -> str:
     return f"solve({', '.join(map(repr, arguments))})"
 
 
-_TEST = re.compile(r"assert solve\((.*)\) == (.*)", re.DOTALL)
-
-
-def repeats_examples(item: Item, chat: Sequence[Message]) -> str:
-    """A program that knows the sample tests and nothing else."""
+def repeat_examples(item: Item, chat: Sequence[Message]) -> str:
+    """A program that looks its values up in the sample tests."""
     parameters = re.findall(r"def solve\((.*)\):", item.payload["prefix"])[0]
-    return "    return {" + ", ".join(_entries(item)) + f"}}.get(repr(({parameters},)))"
+    return "    return {" + ", ".join(_table_entries(item)) + f"}}.get(repr(({parameters},)))"
 
 
-def _entries(item: Item) -> Iterator[str]:
+def _table_entries(item: Item) -> Iterator[str]:
     for test in item.payload["sample_tests"]:
         arguments, value = _TEST.fullmatch(test).groups()  # type: ignore[union-attr]
         yield f"repr(({arguments},)): {value}"
@@ -372,8 +371,8 @@ def _entries(item: Item) -> Iterator[str]:
 
 def wrong_answers(item: Item) -> list[str]:
     """Bodies that are known to be wrong."""
-    made = item.payload["made_of"]
-    function = GeneratedFunction(made["family"], tuple((number, c) for number, c in made["steps"]), made["end"])
+    parts = item.payload["made_of"]
+    function = GeneratedFunction(parts["family"], tuple((number, c) for number, c in parts["steps"]), parts["end"])
     rng = np.random.default_rng(derive_seed("pyfunc mutants", item.id))
     return [one.body for one in mutants(function, rng, 6)]
 
@@ -391,24 +390,24 @@ class PyfuncCorpus:
 def corpus_chats(settings: PyfuncCorpus) -> list[list[Message]]:
     """Chats of a prompt and a body."""
     rng = np.random.default_rng([settings.seed, 0xF0])
-    drawn = Pyfunc().source.train_draws(rng)
+    functions = Pyfunc().source.train_draws(rng)
     chats: list[list[Message]] = []
     while len(chats) < settings.n_chats:
-        function = next(drawn)
+        function = next(functions)
         item = to_item(function, "", Split.TRAIN)
         body = function.body
         if rng.random() >= settings.right_share:
-            wrong = mutants(function, rng, 1)
-            if not wrong:
+            mistakes = mutants(function, rng, 1)
+            if not mistakes:
                 continue
-            body = wrong[0].body
+            body = mistakes[0].body
         chats.append([Message("user", item.prompt), Message("assistant", body)])
     return chats
 
 
 def grammar_pieces() -> tuple[str, ...]:
     """Phrases and lines of code, cut where a constant stands; each is one token."""
-    found: set[str] = {
+    pieces: set[str] = {
         '):\n    """',
         "\n\n    >>> solve(",
         ")\n    ",
@@ -417,13 +416,13 @@ def grammar_pieces() -> tuple[str, ...]:
         ", ",
         "return r",
     }
-    found |= {"    if n < 1:\n        return ", "    r = solve(n - 1)\n", ". Else take the value at n - 1, "}
+    pieces |= {"    if n < 1:\n        return ", "    r = solve(n - 1)\n", ". Else take the value at n - 1, "}
     for family in FAMILIES.values():
-        found |= {f"def solve({family.parameters}", f"Take {family.parameters.partition(',')[0]}, "}
+        pieces |= {f"def solve({family.parameters}", f"Take {family.parameters.partition(',')[0]}, "}
         for step in (*family.steps, *family.ends):
-            for text in (step.words, f"    {step.code}"):
-                found |= {part for part in re.split(r"\{c\}", text.format(c="{c}")) if len(part) > 1}
-    return tuple(sorted(found, key=lambda piece: (-len(piece), piece)))
+            for text in (step.phrase, f"    {step.code}"):
+                pieces |= {part for part in re.split(r"\{c\}", text.format(c="{c}")) if len(part) > 1}
+    return tuple(sorted(pieces, key=lambda piece: (-len(piece), piece)))
 
 
 def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
