@@ -173,7 +173,7 @@ def test_an_item_is_shown_with_question_reference_and_both_answers_line_by_line(
         "question", "reference answer", "baseline answered", "checkpoint answered"
     ]  # fmt: skip
     long = each.items[0].texts[3]
-    assert (long.shown + long.folded).replace(" ", "") == "wrong" + "word" * 400 and len(long.shown) <= 600
+    assert (long.head + long.tail).replace(" ", "") == "wrong" + "word" * 400 and len(long.head) <= 600
     assert "more characters</summary>" in html
 
 

@@ -10,7 +10,7 @@ from agent2.reports.charts import llm_svg
 from agent2.reports.headline import cost_words, llm_words
 from agent2.reports.pages import write_report
 from agent2.reports.text import dollars
-from agent2.reports.trial_view import command_table, conduct_facts, llm_view
+from agent2.reports.trial_view import command_table, conduct_fields, llm_view
 from builders import START, make_evidence
 
 TOTALS = LlmTotals(
@@ -78,7 +78,7 @@ def test_an_agent_without_a_driver_has_no_llm_section(tmp_path):
 
 
 def test_conduct_tells_mode_autonomy_and_recovery():
-    rows = conduct_facts(analyse(make_evidence())).lines()
+    rows = conduct_fields(analyse(make_evidence())).lines()
     assert rows["mode"] == "free, kept: any route was allowed"
     assert rows["task"] == "completed, by the agent alone"
     assert rows["human interventions"] == "none reported"

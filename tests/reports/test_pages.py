@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from agent2.arena.analysis.result import analyse
-from agent2.reports.headline import headline, headline_facts
+from agent2.reports.headline import headline, headline_fields
 from agent2.reports.pages import write_report
 from agent2.stats.estimates import Estimate
 from builders import (
@@ -126,7 +126,7 @@ def test_an_unsandboxed_run_is_flagged_at_the_top_of_every_page(tmp_path):
 
 
 def told(evidence, analysis):
-    return headline_facts(headline(evidence, analysis)).lines()
+    return headline_fields(headline(evidence, analysis)).lines()
 
 
 def test_the_json_headline_is_the_record_that_the_page_and_the_terminal_put_in_words(tmp_path):

@@ -237,7 +237,7 @@ def test_labels_do_not_cover_each_other(tmp_path, n_axes):
         ({"series": {f"m{k}": [1, 2, 3, 4] for k in range(60)}}, "60 series hide each other"),
         ({"series": {"m": [1, 2]}}, "'m' has 2 numbers for 4 axes"),
         ({"series": {"m": {"five": 1}}}, "names the axis 'five'"),
-        ({"axes": ["one", "one", "two", "three"]}, "'one' is there twice"),
+        ({"axes": ["one", "one", "two", "three"]}, "'one' occurs twice"),
         ({"series": {}}, "at least 1"),
         ({"axes": [{"name": "v", "scale": "bad_rate"}, "b", "c", "d"]}, "needs max_bad_rate"),
         ({"axes": [{"name": "v", "scale": "range", "worst": 1, "best": 1}, "b", "c", "d"]}, "no scale between"),
@@ -290,7 +290,7 @@ def test_a_table_and_a_leaderboard_can_be_drawn(tmp_path):
         ("model,a,b,c\nm,1,2\n", "row 2 has 3 cells"),
         ("model,a,b,c\nm,1,x,3\n", "'x' is not a number"),
         ("model,a,b,c\nm,1,nan,3\n", "not finite"),
-        ("model,a,b,c\nm,1,2,3\nm,1,2,3\n", "there twice"),
+        ("model,a,b,c\nm,1,2,3\nm,1,2,3\n", "occurs twice"),
     ],
 )
 def test_a_broken_table_is_refused_with_its_row(tmp_path, text, words):

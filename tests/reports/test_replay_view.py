@@ -34,6 +34,6 @@ def test_differing_requests_are_shown_as_diffs_and_the_rest_is_counted():
     assert lines[-1] == "... and 2 more requests that differ"
 
 
-def test_a_request_beyond_the_recording_is_said_to_be_none_of_it():
+def test_a_request_beyond_the_recording_is_named_as_not_recorded():
     (line,) = difference_lines(report(SAME, differences=[{"id": 9, "expected": None, "diff": ""}]))
-    assert line == "request 9 is none that was recorded:"
+    assert line == "request 9 was not recorded:"

@@ -211,7 +211,7 @@ def _show_trial(path: Path, *, as_json: bool) -> None:
     from agent2.arena.analysis.read import read_evidence
     from agent2.arena.analysis.result import analyse
     from agent2.arena.sweep_records import stack_name
-    from agent2.reports.headline import headline, headline_facts
+    from agent2.reports.headline import headline, headline_fields
     from agent2.reports.pages import report_record
     from agent2.reports.text import clean, duration, score_words
 
@@ -222,7 +222,7 @@ def _show_trial(path: Path, *, as_json: bool) -> None:
         return
     stack = stack_name(evidence.agent, evidence.driver, evidence.mode)
     typer.echo(clean(f"trial {evidence.trial_id}: {stack} on {evidence.task.name}, seed {evidence.seed}"))
-    print_table(["", ""], [*headline_facts(headline(evidence, analysis)).lines().items()])
+    print_table(["", ""], [*headline_fields(headline(evidence, analysis)).lines().items()])
     rows = [
         [str(one.number), duration(one.received_at - evidence.started_at), one.state.value, score_words(one.score, "–")]
         for one in evidence.submissions

@@ -160,13 +160,13 @@ def print_result(root: Path, *, as_json: bool = False) -> None:
     Raises MachineLacks if the agent was stopped because something of ours failed: the report says so as well.
     """
     from agent2.arena.evidence import AgentEnd
-    from agent2.reports.headline import headline, headline_facts
+    from agent2.reports.headline import headline, headline_fields
 
     evidence, analysis, page = write_trial_report(root)
     if as_json:
         print_file(page.with_suffix(".json"))
     else:
-        print_table(["", ""], [*headline_facts(headline(evidence, analysis)).lines().items()])
+        print_table(["", ""], [*headline_fields(headline(evidence, analysis)).lines().items()])
         print_path("report", page)
     if evidence.agent_end is AgentEnd.INFRASTRUCTURE:
         raise MachineLacks(

@@ -1,8 +1,8 @@
-"""What the figures of trials, sweeps, evaluations and monitored runs show; as inline SVG, or in a given figure.
+"""Figures of trials, sweeps, evaluations and monitored runs, as inline SVG or in a given figure.
 
 A monitored run has one small panel for each series, dangers marked where they began. Each panel is a figure of its own,
-so that a page can set as many side by side as there is room for. What a mark means is written above the panel, where
-nothing is drawn. Colours, fonts and files: `agent2.reports.style`.
+so that a page can put as many side by side as there is room for. Labels of marks are above the panel, where nothing is
+drawn. Colours, fonts and files: `agent2.reports.style`.
 """
 
 import math
@@ -31,10 +31,29 @@ from agent2.stats.estimates import Estimate
 TRAJECTORY_INCHES = (8.2, 3.6)
 MAX_CURVES = 4
 MIN_SPAN = 30.0
+"""Points of the score axis that are always shown."""
 FAR_SHARE = 0.5
+"""Share of the time allowed that was used, below which the deadline is not on the axis."""
 TIME_UNITS = ((180.0, 1.0, "seconds"), (3 * 3600.0, 60.0, "minutes"), (math.inf, 3600.0, "hours"))
 """(shorter than, seconds of one unit, its name)"""
 MAX_CURVE_POINTS = 400
+MAX_CALLS = 2_000
+MAX_PANELS = 12
+MAX_POINTS = 400
+COLUMNS = 3
+TITLE_CHARACTERS = 40
+LINE_POINTS = 10.5
+"""Height of a line of danger names."""
+MAX_LINES = 120
+FOREST_ROW_INCHES = 0.24
+METRIC_ROW_INCHES = 0.34
+STYLES = {
+    "better": (GREEN, "^"),
+    "worse": (ORANGE, "v"),
+    "unclear": (MUTED, "o"),
+    "neither": (BLUE, "s"),
+}
+"""Kind of a change -> colour and marker."""
 
 
 def trajectory_svg(evidence: TrialEvidence) -> str:
@@ -50,8 +69,8 @@ def draw_trajectory(figure: FigureBase, evidence: TrialEvidence) -> None:
     axes = figure.subplots()
     axes.patch.set_alpha(0)
     allowed = evidence.deadline - evidence.started_at
-    shown = allowed if _is_deadline_near(evidence) else evidence.ended_at - evidence.started_at
-    unit, unit_name = time_unit(shown)
+    time_shown_s = allowed if _is_deadline_near(evidence) else evidence.ended_at - evidence.started_at
+    unit, unit_name = time_unit(time_shown_s)
     base = evidence.base_public.scaled(100)
     axes.axhspan(*base.interval, color=MUTED, alpha=0.14, linewidth=0)
     axes.axhline(base.value, color=MUTED, linewidth=1.4, linestyle=(0, (5, 3)), label="base model, 95% band")
@@ -84,28 +103,28 @@ def curves_svg(evidence: TrialEvidence) -> str | None:
 
 
 def time_unit(seconds: float) -> tuple[float, str]:
-    """Seconds of the unit to write a span in, and its name."""
-    return next((unit, name) for most, unit, name in TIME_UNITS if seconds < most)
+    """(seconds of a unit, its name) that suits a span of time."""
+    return next((unit, name) for limit_s, unit, name in TIME_UNITS if seconds < limit_s)
 
 
 def _is_deadline_near(evidence: TrialEvidence) -> bool:
-    """The agent used so much of its time that the deadline fits into the figure."""
+    """Whether the agent used so much of its time that the deadline fits into the figure."""
     return evidence.ended_at - evidence.started_at >= FAR_SHARE * (evidence.deadline - evidence.started_at)
 
 
 def _draw_deadline(axes: Axes, evidence: TrialEvidence, unit: float) -> None:
-    """The deadline as a line, or as words when it is so far off that the line would squeeze everything else."""
-    given = evidence.deadline - evidence.started_at
-    its_unit, its_name = time_unit(given)
-    allowed = given / unit
+    """The deadline as a line, or as a label where the line would squeeze everything else."""
+    allowed_s = evidence.deadline - evidence.started_at
+    deadline_unit, unit_name = time_unit(allowed_s)
+    allowed = allowed_s / unit
     used = (evidence.ended_at - evidence.started_at) / unit
     is_far = not _is_deadline_near(evidence)
     reach = 1.25 * used if is_far else max(allowed, used)
     if not is_far:
         axes.axvline(allowed, color=MUTED, linewidth=1.2, linestyle=(0, (2, 2)))
-    words = f"deadline at {given / its_unit:g} {its_name} →" if is_far else "deadline"
+    label = f"deadline at {allowed_s / deadline_unit:g} {unit_name} →" if is_far else "deadline"
     axes.annotate(
-        words, (reach if is_far else allowed, 1.0), xycoords=("data", "axes fraction"), xytext=(0, 3),
+        label, (reach if is_far else allowed, 1.0), xycoords=("data", "axes fraction"), xytext=(0, 3),
         textcoords="offset points", ha="right", va="bottom", color=MUTED, fontsize=9,
     )  # fmt: skip
     axes.set_xlim(0, reach if is_far else 1.03 * reach)
@@ -133,7 +152,7 @@ def _draw_submissions(axes: Axes, evidence: TrialEvidence, unit: float) -> None:
             axes.annotate(str(submission.number), (time, value), xytext=(7, 4), textcoords="offset points", fontsize=9)
     if len(scored) > 1:
         steps = [((s.received_at - start) / unit, 100 * s.score.value) for s in scored if s.score is not None]
-        best = [max(value for _, value in steps[: place + 1]) for place in range(len(steps))]
+        best = [max(value for _, value in steps[: last + 1]) for last in range(len(steps))]
         axes.step([time for time, _ in steps], best, where="post", color=BLUE, alpha=0.45, linewidth=1.2)
     if not evidence.submissions:
         axes.text(0.5, 0.62, "no submission", transform=axes.transAxes, ha="center", color=MUTED, fontsize=11)
@@ -153,35 +172,32 @@ def _draw_final(axes: Axes, evidence: TrialEvidence, unit: float) -> None:
     )
     for score, colour, fill, label in marks:
         if score is not None:
-            shown = score.scaled(100)
+            percent = score.scaled(100)
             axes.errorbar(
-                [end], [shown.value], yerr=[[arm] for arm in arms(shown)], fmt="*", color=colour, markerfacecolor=fill,
-                capsize=3, markersize=12, label=label,
+                [end], [percent.value], yerr=[[arm] for arm in arms(percent)], fmt="*", color=colour,
+                markerfacecolor=fill, capsize=3, markersize=12, label=label,
             )  # fmt: skip
 
 
 def _training_series(metrics: Sequence[MetricPoint]) -> list[tuple[str, list[tuple[float, float]]]]:
-    """The telling metric of each training log, thinned to what a figure can show."""
+    """Reward, loss or the first metric of each training log, thinned for the figure."""
     logs = logged_training(metrics)
-    # trainers keep a second copy of their log beside the first; it would draw every curve twice
-    own = {log.method for log in logs if not log.file.endswith("trainer_state.json")}
+    # trainers write a second copy of their log beside the first; it would draw every curve twice
+    methods = {log.method for log in logs if not log.file.endswith("trainer_state.json")}
     series = []
     for log in logs:
-        if log.method in own and log.file.endswith("trainer_state.json"):
+        if log.method in methods and log.file.endswith("trainer_state.json"):
             continue
-        wanted = [key for key in log.keys if key.rpartition("/")[2] in {"reward", "loss"}] or list(log.keys)
-        key = next((key for key in wanted if key == "reward"), wanted[0])
+        main_keys = [key for key in log.keys if key.rpartition("/")[2] in {"reward", "loss"}] or list(log.keys)
+        key = next((key for key in main_keys if key == "reward"), main_keys[0])
         points = [
-            (float(p.step if p.step is not None else place), p.values[key])
-            for place, p in enumerate(p for p in metrics if p.file == log.file and key in p.values)
+            (float(p.step if p.step is not None else index), p.values[key])
+            for index, p in enumerate(p for p in metrics if p.file == log.file and key in p.values)
         ]
         if len(points) > 1:
             label = clean(f"{key} ({log.file})", 60)
             series.append((label, points[:: max(1, len(points) // MAX_CURVE_POINTS)]))
     return series[:MAX_CURVES]
-
-
-MAX_CALLS = 2_000
 
 
 def llm_svg(evidence: TrialEvidence) -> str | None:
@@ -220,25 +236,17 @@ def llm_svg(evidence: TrialEvidence) -> str | None:
         return as_svg(figure, "llm", f"{len(calls)} LLM calls over time, {total} tokens")
 
 
-MAX_PANELS = 12
-MAX_POINTS = 400
-COLUMNS = 3
-TITLE_CHARACTERS = 40
-LINE_POINTS = 10.5
-"""Height of a line of danger names."""
-
-
 def monitor_svg(watch: Watch) -> str:
     """Benchmarks first, then the series that detectors read, then the rest, 12 panels at most."""
-    shown = _chosen(watch)
-    n_rows = max(1, -(-len(shown) // COLUMNS))
+    chosen = _chosen(watch)
+    n_rows = max(1, -(-len(chosen) // COLUMNS))
     with drawing(9.6, 0.4 + 1.9 * n_rows) as figure:
         panels = figure.subplots(n_rows, COLUMNS, squeeze=False)
-        for axes, series in zip(panels.flat, shown, strict=False):
+        for axes, series in zip(panels.flat, chosen, strict=False):
             draw_panel(axes, series, watch)
-        for axes in list(panels.flat)[len(shown) :]:
+        for axes in list(panels.flat)[len(chosen) :]:
             axes.set_visible(False)
-        return as_svg(figure, "monitor", f"{len(shown)} series of the run; vertical lines mark danger signals")
+        return as_svg(figure, "monitor", f"{len(chosen)} series of the run; vertical lines mark danger signals")
 
 
 def panel_svgs(watch: Watch) -> list[str]:
@@ -260,28 +268,28 @@ def _chosen(watch: Watch) -> list[Series]:
 
 
 def thinned(n: int) -> NDArray[np.int64]:
-    """Places of at most `MAX_POINTS` of n points, evenly spread, the first and the last among them."""
+    """Indices of at most `MAX_POINTS` of n points, evenly spread, the first and the last among them."""
     return np.unique(np.linspace(0, n - 1, min(n, MAX_POINTS)).round().astype(np.int64))
 
 
 def draw_panel(axes: Axes, series: Series, watch: Watch) -> None:
     """One series, with a dashed line where each danger in it was raised and its name and step above the axes."""
-    kept = thinned(len(series))
+    indices = thinned(len(series))
     colour, marker = (GREEN, "o") if series.name in watch.benchmarks else (BLUE, "")
     axes.patch.set_alpha(0)
-    axes.plot(series.steps[kept], series.values[kept], color=colour, marker=marker, markersize=3.5, linewidth=1.3)
+    axes.plot(series.steps[indices], series.values[indices], color=colour, marker=marker, markersize=3.5, linewidth=1.3)
     signals = sorted((s for s in watch.signals if series.name in s.series), key=lambda s: s.step)
     for signal in signals:
         axes.axvline(signal.step, color=ORANGE, linewidth=1.4, linestyle=(0, (4, 2)))
-    words = [clean(f"{s.step}: {s.danger.value.replace('_', ' ')}", TITLE_CHARACTERS) for s in signals]
-    for line, text in enumerate(reversed(words)):
+    labels = [clean(f"{s.step}: {s.danger.value.replace('_', ' ')}", TITLE_CHARACTERS) for s in signals]
+    for line, text in enumerate(reversed(labels)):
         axes.annotate(
             text, (0.0, 1.0), xycoords="axes fraction", xytext=(0, 4 + line * LINE_POINTS), textcoords="offset points",
             ha="left", va="bottom", fontsize=8, color=ORANGE,
         )  # fmt: skip
     axes.set_title(
         clean(series.name, TITLE_CHARACTERS), fontsize=9.5, color=INK, loc="left", fontweight="bold",
-        pad=5 + len(words) * LINE_POINTS,
+        pad=5 + len(labels) * LINE_POINTS,
     )  # fmt: skip
     axes.tick_params(labelsize=8, colors=MUTED)
     axes.locator_params(axis="x", nbins=5)
@@ -291,12 +299,8 @@ def draw_panel(axes: Axes, series: Series, watch: Watch) -> None:
     axes.margins(y=0.12)
 
 
-MAX_LINES = 120
-FOREST_ROW_INCHES = 0.24
-
-
 def forest_svg(rows: Sequence[SweepRow], summaries: Sequence[AgentSummary] = ()) -> str:
-    """Paired gain of every trial with its 95% interval over items; a trial without a gain says so.
+    """Paired gain of every trial with its 95% interval over items; a trial without a gain is labelled with the reason.
 
     The mean of each agent has the interval of its summary: over items and seeds, where it has several.
     """
@@ -340,8 +344,8 @@ def forest_svg(rows: Sequence[SweepRow], summaries: Sequence[AgentSummary] = ())
 
 def _draw_forest(axes: Axes, row: SweepRow, height: float) -> None:
     if row.gain is None:
-        words = row.result.replace("_", " ") or row.state
-        axes.annotate(clean(words, 60), (0, height), xytext=(6, 0), textcoords="offset points", va="center",
+        reason = row.result.replace("_", " ") or row.state
+        axes.annotate(clean(reason, 60), (0, height), xytext=(6, 0), textcoords="offset points", va="center",
                       color=MUTED, fontsize=9)  # fmt: skip
         return
     style: dict[str, Any] = {
@@ -362,16 +366,6 @@ def arms(estimate: Estimate) -> tuple[float, float]:
     """How far the interval reaches below and above the value; not below 0, where a value is outside by rounding."""
     low, high = estimate.interval
     return max(0.0, estimate.value - low), max(0.0, high - estimate.value)
-
-
-METRIC_ROW_INCHES = 0.34
-STYLES = {
-    "better": (GREEN, "^"),
-    "worse": (ORANGE, "v"),
-    "unclear": (MUTED, "o"),
-    "neither": (BLUE, "s"),
-}
-"""How sure a change is -> colour and marker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,35 +390,37 @@ def change_svg(metrics: Sequence[MetricSpec], evidence: Evidence) -> str | None:
         every_axes = figure.subplots(1, len(panels), squeeze=False)[0]
         for axes, (title, bars) in zip(every_axes, panels, strict=True):
             _draw_changes(axes, title, bars)
-        seen = dict.fromkeys(bar.kind for _, bars in panels for bar in bars)
-        handles = [every_axes[0].plot([], [], STYLES[kind][1], color=STYLES[kind][0], label=kind)[0] for kind in seen]
-        figure.legend(handles, list(seen), loc="outside upper left", ncols=4, fontsize=9)
+        kinds = dict.fromkeys(bar.kind for _, bars in panels for bar in bars)
+        handles = [every_axes[0].plot([], [], STYLES[kind][1], color=STYLES[kind][0], label=kind)[0] for kind in kinds]
+        figure.legend(handles, list(kinds), loc="outside upper left", ncols=4, fontsize=9)
         n = sum(len(bars) for _, bars in panels)
         return as_svg(figure, "change", f"Change of {n} metrics from baseline to checkpoint with 95% intervals")
 
 
 def _bar(spec: MetricSpec, evidence: Evidence, is_rate: bool) -> _Bar | None:
-    found = evidence.metrics.get(spec.name)
-    if found is None or not found.is_complete or (spec.unit is Unit.RATE) is not is_rate:
+    metric = evidence.metrics.get(spec.name)
+    if metric is None or not metric.is_complete or (spec.unit is Unit.RATE) is not is_rate:
         return None
-    old, new = found.values()
+    old, new = metric.values()
     if not is_rate and old == 0.0:
         return None
     scale = 100.0 if is_rate else 100.0 / abs(old)
-    known = found.paired.change if found.paired is not None else Estimate(0.0, None, None, found.n_items or 0)
-    change = replace(known.scaled(scale), value=scale * (new - old))
+    paired_change = (
+        metric.paired.change if metric.paired is not None else Estimate(0.0, None, None, metric.n_items or 0)
+    )
+    change = replace(paired_change.scaled(scale), value=scale * (new - old))
     mark = " *" if spec.role is Role.PRIMARY else ""
-    return _Bar(clean(f"{spec.name}{mark}", 44), change, change_kind(spec, found))
+    return _Bar(clean(f"{spec.name}{mark}", 44), change, change_kind(spec, metric))
 
 
 def _draw_changes(axes: Axes, title: str, bars: Sequence[_Bar]) -> None:
     axes.patch.set_alpha(0)
     axes.axvline(0, color=MUTED, linewidth=1.2, linestyle=(0, (5, 3)))
-    for place, bar in enumerate(bars):
+    for row, bar in enumerate(bars):
         colour, marker = STYLES[bar.kind]
         error = None if bar.change.low is None else [[arm] for arm in arms(bar.change)]
-        axes.errorbar([bar.change.value], [-place], xerr=error, fmt=marker, color=colour, capsize=3, markersize=7)
-    axes.set_yticks([-place for place in range(len(bars))], [bar.label for bar in bars], fontsize=9, color=INK)
+        axes.errorbar([bar.change.value], [-row], xerr=error, fmt=marker, color=colour, capsize=3, markersize=7)
+    axes.set_yticks([-row for row in range(len(bars))], [bar.label for bar in bars], fontsize=9, color=INK)
     axes.set_ylim(-len(bars) + 0.4, 0.6)
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel(f"change, {title}")

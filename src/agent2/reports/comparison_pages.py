@@ -1,12 +1,12 @@
 """Pages that compare agents: the report of a sweep, and a leaderboard.
 
-A sweep's report shows every trial, every agent over its seeds, every pair of agents on the same items: sweep.json,
-sweep.md, sweep.html and forest.svg, all from one `SweepReport`. A trial without a gain is shown by its reason and
-enters no average; averages say over how many trials they are.
+A sweep's report shows every trial, every agent over its seeds, and every pair of agents on the same items: sweep.json,
+sweep.md, sweep.html and forest.svg, all from one `SweepReport`. A trial without a gain is shown with its reason and is
+in no average; averages state their number of trials.
 
-A leaderboard is given as tables for the terminal, Markdown, CSV and one HTML page; its JSON is the record itself. Ranks
-are shown as intervals (`2-4` where the data leave it open), stacks of one tier have one number, and a stack without a
-counted trial has none. Figures of others are in tables of their own, labelled as published and not ours.
+A leaderboard becomes tables for the terminal, Markdown, CSV and one HTML page; its JSON is the record itself. Ranks are
+shown as intervals (`2-4` where the data leave it open), the stacks of one tier have one number, and a stack without a
+counted trial has none. Published figures of other people have tables of their own, labelled as published and not ours.
 """
 
 import csv
@@ -64,6 +64,13 @@ from agent2.stats.estimates import PERCENT, POINTS, Estimate, Notation
 FORMAT = "agent2-sweep-2"
 """Version 1 had numbers with intervals as flat fields (`gain_points`, `low_points`, ...)."""
 AXIS_WORDS = {Axis.DRIVER: "driver", Axis.SCAFFOLD: "agent system"}
+NOT_OURS = "published by others, not ours: no rollouts behind it, never compared with the trials above"
+SCORE = Notation(".3f", 100.0)
+"""Percent with the digits that published tables have."""
+TERMINAL_AGENT = ("stack", "trials", "mean gain [95%]", "over", "verdict", "spread over seeds")
+TERMINAL_COMPARISON = ("stacks", "difference, points", "95% interval", "over", "p", "verdict", "items", "seeds")
+TERMINAL = ("rank", "tier", "stack", "runs", "mean gain [95%]", "within noise", "routes", "LLM cost", "marks")
+"""Columns of `agent_table`, `comparison_table` and `standing_table` that a terminal has room for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +109,7 @@ def sweep_report(
 
 
 def sweep_fields(report: SweepReport) -> dict[str, Any]:
-    """What the templates of a sweep's report are filled with."""
+    """Values of the templates of a sweep's report."""
     return {
         "title": clean(report.title),
         "subtitle": _subtitle(report.rows),
@@ -129,10 +136,10 @@ def write_sweep_report(report: SweepReport, out_dir: Path) -> SweepReportPaths:
 
 
 def trial_table(rows: Sequence[SweepRow]) -> Table[SweepRow]:
-    """Every trial, with all that is known of it."""
+    """Every trial with its scores, verdict, costs and state."""
 
-    def score(which: Estimate | None) -> str:
-        return PERCENT.estimate(which, DASH)
+    def score(estimate: Estimate | None) -> str:
+        return PERCENT.estimate(estimate, DASH)
 
     return Table(
         (
@@ -157,8 +164,8 @@ def trial_table(rows: Sequence[SweepRow]) -> Table[SweepRow]:
 def narrow_trial_table(rows: Sequence[SweepRow]) -> Table[SweepRow]:
     """The trials for a terminal: scores without their intervals, and a state in place of the route it prevented."""
 
-    def score(which: Estimate | None) -> str:
-        return percent(which.value if which is not None else None)
+    def score(estimate: Estimate | None) -> str:
+        return percent(estimate.value if estimate is not None else None)
 
     whole = trial_table(rows).of("stack", "seed", "gain, points (over items)", "noise band", "verdict")
     scores = (
@@ -176,61 +183,61 @@ def agent_table(summaries: Sequence[AgentSummary]) -> Table[AgentSummary]:
     """Every agent over its trials."""
     return Table(
         (
-            Column("stack", lambda one: clean(f"{one.agent} · {one.task}")),
-            Column("trials", lambda one: f"{one.n_finished} of {one.n_trials}"),
-            Column("with a gain", lambda one: str(one.n_with_gain)),
-            Column("mean gain [95%]", lambda one: POINTS.estimate(one.mean_gain, DASH)),
-            Column("over", lambda one: one.over or DASH),
-            Column("verdict", lambda one: one.claim or DASH),
-            Column("spread over seeds", lambda one: DASH if one.spread_points is None else f"±{one.spread_points:.1f}"),
+            Column("stack", lambda summary: clean(f"{summary.agent} · {summary.task}")),
+            Column("trials", lambda summary: f"{summary.n_finished} of {summary.n_trials}"),
+            Column("with a gain", lambda summary: str(summary.n_with_gain)),
+            Column("mean gain [95%]", lambda summary: POINTS.estimate(summary.mean_gain, DASH)),
+            Column("over", lambda summary: summary.over or DASH),
+            Column("verdict", lambda summary: summary.claim or DASH),
+            Column(
+                "spread over seeds",
+                lambda summary: DASH if summary.spread_points is None else f"±{summary.spread_points:.1f}",
+            ),
             Column("min to max", _span_words),
-            Column("better, by trial", lambda one: f"{one.n_better} of {one.n_with_gain}"),
-            Column("routes", lambda one: clean(", ".join(f"{name} ×{n}" for name, n in one.routes.items())) or DASH),
-            Column("completed alone", lambda one: score_words(one.autonomy, DASH)),
-            Column("failures recovered", lambda one: score_words(one.recovery, DASH)),
+            Column("better, by trial", lambda summary: f"{summary.n_better} of {summary.n_with_gain}"),
+            Column(
+                "routes", lambda summary: clean(", ".join(f"{name} ×{n}" for name, n in summary.routes.items())) or DASH
+            ),
+            Column("completed alone", lambda summary: score_words(summary.autonomy, DASH)),
+            Column("failures recovered", lambda summary: score_words(summary.recovery, DASH)),
             Column("LLM cost", _cost_words),
         ),
         summaries,
     )
 
 
-TERMINAL_AGENT = ("stack", "trials", "mean gain [95%]", "over", "verdict", "spread over seeds")
-TERMINAL_COMPARISON = ("stacks", "difference, points", "95% interval", "over", "p", "verdict", "items", "seeds")
-"""Columns that a terminal has room for."""
-
-
 def comparison_table(comparisons: Sequence[AgentComparison]) -> Table[AgentComparison]:
     """Every pair of stacks on the same hidden items."""
     return Table(
         (
-            Column("stacks", lambda one: clean(f"{one.agent_a} minus {one.agent_b} · {one.task}")),
-            Column("difference, points", lambda one: POINTS.number(one.difference.change.value)),
-            Column("95% interval", lambda one: POINTS.interval(one.difference.change, DASH)),
-            Column("over", lambda one: one.difference.over),
-            Column("p", lambda one: p_words(one.difference.p_value)),
-            Column("verdict", lambda one: one.claim),
-            Column("items", lambda one: str(one.difference.change.n)),
-            Column("seeds", lambda one: str(one.n_seeds)),
-            Column("method", lambda one: clean(one.difference.change.method) or DASH),
+            Column("stacks", lambda pair: clean(f"{pair.agent_a} minus {pair.agent_b} · {pair.task}")),
+            Column("difference, points", lambda pair: POINTS.number(pair.difference.change.value)),
+            Column("95% interval", lambda pair: POINTS.interval(pair.difference.change, DASH)),
+            Column("over", lambda pair: pair.difference.over),
+            Column("p", lambda pair: p_words(pair.difference.p_value)),
+            Column("verdict", lambda pair: pair.claim),
+            Column("items", lambda pair: str(pair.difference.change.n)),
+            Column("seeds", lambda pair: str(pair.n_seeds)),
+            Column("method", lambda pair: clean(pair.difference.change.method) or DASH),
         ),
         comparisons,
     )
 
 
 def axis_table(effects: Sequence[AxisEffect]) -> Table[AxisEffect]:
-    """How much each part matters: the pair that is furthest apart in each family."""
+    """Effect of each part of a stack: the pair that is furthest apart in each family."""
     return Table(
         (
-            Column("effect of the", lambda one: AXIS_WORDS[one.axis]),
-            Column("on", lambda one: _where(one.fixed, one.mode, one.task)),
-            Column("levels", lambda one: str(one.n_levels)),
-            Column("furthest apart", lambda one: clean(f"{one.widest.level_a} minus {one.widest.level_b}")),
-            Column("points", lambda one: POINTS.number(one.widest.difference.change.value)),
-            Column("95% interval", lambda one: POINTS.interval(one.widest.difference.change, DASH)),
-            Column("over", lambda one: one.widest.difference.over),
-            Column("over runs alone", lambda one: POINTS.interval(one.widest.over_runs, DASH)),
-            Column("p, adjusted", lambda one: p_words(one.widest.p_adjusted)),
-            Column("verdict", lambda one: one.widest.claim),
+            Column("effect of the", lambda effect: AXIS_WORDS[effect.axis]),
+            Column("on", lambda effect: _where(effect.fixed, effect.mode, effect.task)),
+            Column("levels", lambda effect: str(effect.n_levels)),
+            Column("furthest apart", lambda effect: clean(f"{effect.widest.level_a} minus {effect.widest.level_b}")),
+            Column("points", lambda effect: POINTS.number(effect.widest.difference.change.value)),
+            Column("95% interval", lambda effect: POINTS.interval(effect.widest.difference.change, DASH)),
+            Column("over", lambda effect: effect.widest.difference.over),
+            Column("over runs alone", lambda effect: POINTS.interval(effect.widest.over_runs, DASH)),
+            Column("p, adjusted", lambda effect: p_words(effect.widest.p_adjusted)),
+            Column("verdict", lambda effect: effect.widest.claim),
         ),
         effects,
     )
@@ -284,8 +291,8 @@ def _span_words(summary: AgentSummary) -> str:
 def _cost_words(summary: AgentSummary) -> str:
     if summary.llm_tokens is None:
         return DASH
-    known = dollars(summary.llm_dollars)
-    return f"{known} + {summary.n_unknown_cost} trials unknown" if summary.n_unknown_cost else known
+    cost = dollars(summary.llm_dollars)
+    return f"{cost} + {summary.n_unknown_cost} trials unknown" if summary.n_unknown_cost else cost
 
 
 def _subtitle(rows: Sequence[SweepRow]) -> str:
@@ -298,39 +305,38 @@ def _subtitle(rows: Sequence[SweepRow]) -> str:
     return f"{counted(len(rows), 'trial')} ({n_finished} finished), {counted(stacks, 'stack')}{driven}, {seeded}{cut}"
 
 
-NOT_OURS = "published by others, not ours: no rollouts behind it, never compared with the trials above"
-SCORE = Notation(".3f", 100.0)
-"""Percent with the digits that published tables have."""
-TERMINAL = ("rank", "tier", "stack", "runs", "mean gain [95%]", "within noise", "routes", "LLM cost", "marks")
-"""Columns of `standing_table` that a terminal has room for."""
-
-
 def standing_table(board: TaskStandings) -> Table[Standing]:
     """Every stack on one task."""
 
-    def ours(which: ToSuccess | None) -> str:
-        return DASH if which is None else duration(which.spent.value)
+    def time(to_success: ToSuccess | None) -> str:
+        return DASH if to_success is None else duration(to_success.spent.value)
 
     return Table(
         (
-            Column("rank", lambda one: one.place.text if one.place is not None else DASH),
-            Column("tier", lambda one: str(one.place.tier) if one.place is not None else DASH),
-            Column("stack", lambda one: clean(one.stack)),
-            Column("runs", lambda one: f"{one.n_counted} of {one.summary.n_trials}"),
-            Column("base -> final", lambda one: f"{percent(one.base)} -> {percent(one.final)}"),
-            Column("mean gain [95%]", lambda one: POINTS.estimate(one.summary.mean_gain, DASH)),
-            Column("over", lambda one: one.summary.over or DASH),
-            Column("verdict", lambda one: one.summary.claim or DASH),
-            Column("within noise", lambda one: f"{one.n_within_noise} of {one.n_counted}" if one.n_counted else DASH),
-            Column("spread over runs", lambda one: _spread(one.summary.spread_points)),
-            Column("routes", lambda one: clean(", ".join(f"{n} x{k}" for n, k in one.summary.routes.items())) or DASH),
-            Column("better than base", lambda one: _rate(one.spend.task_success)),
-            Column("failures recovered", lambda one: _rate(one.spend.recovery_rate)),
-            Column("time to success", lambda one: ours(one.spend.seconds_to_success)),
-            Column("LLM cost", lambda one: _cost(one)),
-            Column("cost of a success", lambda one: _price(one.dollars_per_success)),
-            Column("seeds", lambda one: ", ".join(map(str, one.seeds)) or DASH),
-            Column("marks", lambda one: clean("; ".join(one.marks)) or DASH),
+            Column("rank", lambda standing: standing.place.text if standing.place is not None else DASH),
+            Column("tier", lambda standing: str(standing.place.tier) if standing.place is not None else DASH),
+            Column("stack", lambda standing: clean(standing.stack)),
+            Column("runs", lambda standing: f"{standing.n_counted} of {standing.summary.n_trials}"),
+            Column("base -> final", lambda standing: f"{percent(standing.base)} -> {percent(standing.final)}"),
+            Column("mean gain [95%]", lambda standing: POINTS.estimate(standing.summary.mean_gain, DASH)),
+            Column("over", lambda standing: standing.summary.over or DASH),
+            Column("verdict", lambda standing: standing.summary.claim or DASH),
+            Column(
+                "within noise",
+                lambda standing: f"{standing.n_within_noise} of {standing.n_counted}" if standing.n_counted else DASH,
+            ),
+            Column("spread over runs", lambda standing: _spread(standing.summary.spread_points)),
+            Column(
+                "routes",
+                lambda standing: clean(", ".join(f"{n} x{k}" for n, k in standing.summary.routes.items())) or DASH,
+            ),
+            Column("better than base", lambda standing: _rate(standing.spend.task_success)),
+            Column("failures recovered", lambda standing: _rate(standing.spend.recovery_rate)),
+            Column("time to success", lambda standing: time(standing.spend.seconds_to_success)),
+            Column("LLM cost", lambda standing: _cost(standing)),
+            Column("cost of a success", lambda standing: _price(standing.dollars_per_success)),
+            Column("seeds", lambda standing: ", ".join(map(str, standing.seeds)) or DASH),
+            Column("marks", lambda standing: clean("; ".join(standing.marks)) or DASH),
         ),
         board.standings,
     )
@@ -340,13 +346,16 @@ def overall_table(board: OverallStandings) -> Table[OverallStanding]:
     """Every stack over all tasks of a kind."""
     return Table(
         (
-            Column("rank", lambda one: one.place.text),
-            Column("tier", lambda one: str(one.place.tier)),
-            Column("stack", lambda one: clean(one.stack)),
-            Column("IQM of the way to 100% [95%]", lambda one: PERCENT.estimate(one.iqm.estimate)),
-            Column("mean gain [95%], points", lambda one: POINTS.estimate(one.mean_gain)),
-            Column("beats the next in", lambda one: _rate(one.beats_next.estimate if one.beats_next else None)),
-            Column("note", lambda one: one.iqm.warning or DASH),
+            Column("rank", lambda standing: standing.place.text),
+            Column("tier", lambda standing: str(standing.place.tier)),
+            Column("stack", lambda standing: clean(standing.stack)),
+            Column("IQM of the way to 100% [95%]", lambda standing: PERCENT.estimate(standing.iqm.estimate)),
+            Column("mean gain [95%], points", lambda standing: POINTS.estimate(standing.mean_gain)),
+            Column(
+                "beats the next in",
+                lambda standing: _rate(standing.beats_next.estimate if standing.beats_next else None),
+            ),
+            Column("note", lambda standing: standing.iqm.warning or DASH),
         ),
         board.standings,
     )
@@ -354,7 +363,7 @@ def overall_table(board: OverallStandings) -> Table[OverallStanding]:
 
 @dataclass(frozen=True, slots=True)
 class OverallView:
-    """All tasks of a kind, as pages show them."""
+    """The board over all tasks of a kind, as pages show it."""
 
     title: str
     table: Table[OverallStanding]
@@ -372,11 +381,18 @@ def overall_views(board: Leaderboard) -> list[OverallView]:
     from agent2.reports.figures import MAX_SERIES, profiles_svg
 
     views = []
-    for one in board.overall:
-        table = profiles_table(one)
+    for standings in board.overall:
+        table = profiles_table(standings)
         n_drawn = min(MAX_SERIES, len(table.records))
         views.append(
-            OverallView(overall_title(one), overall_table(one), one.lacking, profiles_svg(one), table, n_drawn)
+            OverallView(
+                overall_title(standings),
+                overall_table(standings),
+                standings.lacking,
+                profiles_svg(standings),
+                table,
+                n_drawn,
+            )
         )
     return views
 
@@ -384,61 +400,64 @@ def overall_views(board: Leaderboard) -> list[OverallView]:
 def profiles_table(board: OverallStandings) -> Table[OverallStanding]:
     """Share of each stack's runs above the base model and above quarters of the way to a perfect score."""
 
-    def share_above(way: float) -> Column[OverallStanding]:
-        name = "above the base [95%]" if way == 0 else f"above {way:.0%} of the way [95%]"
-        return Column(name, lambda one: _rate(_share(one.profile, way)))
+    def share_above(threshold: float) -> Column[OverallStanding]:
+        name = "above the base [95%]" if threshold == 0 else f"above {threshold:.0%} of the way [95%]"
+        return Column(name, lambda standing: _rate(_share(standing.profile, threshold)))
 
-    ways = [share_above(way) for way in (0.0, 0.25, 0.5, 0.75)]
-    standings = [one for one in board.standings if one.profile is not None]
-    return Table((Column("stack", lambda one: clean(one.stack)), *ways), standings)
+    shares = [share_above(threshold) for threshold in (0.0, 0.25, 0.5, 0.75)]
+    standings = [standing for standing in board.standings if standing.profile is not None]
+    return Table((Column("stack", lambda standing: clean(standing.stack)), *shares), standings)
 
 
-def _share(profile: PerformanceProfile | None, way: float) -> Estimate | None:
-    return None if profile is None else profile.share[profile.thresholds.index(way)]
+def _share(profile: PerformanceProfile | None, threshold: float) -> Estimate | None:
+    return None if profile is None else profile.share[profile.thresholds.index(threshold)]
 
 
 def published_table(board: PublishedBoard) -> Table[PublishedRow]:
     """The figures of one source."""
     return Table(
         (
-            Column("as published", lambda one: clean(one.name) + ("" if one.is_agent else " (reference)")),
-            Column("score, %", lambda one: SCORE.number(one.score.value)),
-            Column("95% interval", lambda one: SCORE.interval(one.score, DASH)),
-            Column("runs", lambda one: one.runs),
-            Column("base, %", lambda one: DASH if one.base is None else SCORE.number(one.base)),
-            Column("rank among several runs", lambda one: one.place.text if one.place is not None else DASH),
-            Column("tier", lambda one: str(one.place.tier) if one.place is not None else DASH),
-            Column("note", lambda one: clean(one.note) or DASH),
+            Column("as published", lambda row: clean(row.name) + ("" if row.is_agent else " (reference)")),
+            Column("score, %", lambda row: SCORE.number(row.score.value)),
+            Column("95% interval", lambda row: SCORE.interval(row.score, DASH)),
+            Column("runs", lambda row: row.runs),
+            Column("base, %", lambda row: DASH if row.base is None else SCORE.number(row.base)),
+            Column("rank among several runs", lambda row: row.place.text if row.place is not None else DASH),
+            Column("tier", lambda row: str(row.place.tier) if row.place is not None else DASH),
+            Column("note", lambda row: clean(row.note) or DASH),
         ),
         board.rows,
     )
 
 
 def pooled_table(trials: Sequence[LeaderboardTrial]) -> Table[LeaderboardTrial]:
-    """Every trial of the pool, with where it is."""
+    """Every trial of the pool with its folder."""
     return Table(
         (
-            Column("trial", lambda one: clean(one.row.trial)),
-            Column("stack", lambda one: clean(f"{one.row.agent} · {one.row.task}")),
-            Column("seed", lambda one: str(one.row.seed)),
-            Column("gain, points", lambda one: POINTS.estimate(one.row.gain, one.row.result.replace("_", " ") or DASH)),
-            Column("counts", lambda one: "yes" if one.is_counted else "no"),
-            Column("marks", lambda one: clean("; ".join(one.marks)) or DASH),
-            Column("folder", lambda one: clean(one.folder)),
+            Column("trial", lambda trial: clean(trial.row.trial)),
+            Column("stack", lambda trial: clean(f"{trial.row.agent} · {trial.row.task}")),
+            Column("seed", lambda trial: str(trial.row.seed)),
+            Column(
+                "gain, points",
+                lambda trial: POINTS.estimate(trial.row.gain, trial.row.result.replace("_", " ") or DASH),
+            ),
+            Column("counts", lambda trial: "yes" if trial.is_counted else "no"),
+            Column("marks", lambda trial: clean("; ".join(trial.marks)) or DASH),
+            Column("folder", lambda trial: clean(trial.folder)),
         ),
         trials,
     )
 
 
 def left_out_table(left_out: Sequence[LeftOut]) -> Table[LeftOut]:
-    """What is not on the board, and why."""
+    """Folders that are not on the board, with the reasons."""
     return Table(
-        (Column("left out", lambda one: clean(one.folder)), Column("why", lambda one: clean(one.why))), left_out
+        (Column("left out", lambda trial: clean(trial.folder)), Column("why", lambda trial: clean(trial.why))), left_out
     )
 
 
 def task_title(board: TaskStandings) -> str:
-    """Name of the task, and whether episodes are played."""
+    """Name of the task, and whether it is interactive."""
     kind = "interactive" if board.is_interactive else "static"
     over = f"; ranks hold for all at once, over {board.over}" if board.over else ""
     return clean(f"{board.task} ({kind}{over})")
@@ -451,7 +470,7 @@ def overall_title(board: OverallStandings) -> str:
 
 
 def subtitle(board: Leaderboard) -> str:
-    """How much is on the board, and how much is not."""
+    """Numbers of trials, stacks and tasks on the board, and of those left out."""
     n_counted = sum(trial.is_counted for trial in board.trials)
     stacks = len({trial.row.agent for trial in board.trials})
     unverified = sum(not trial.is_verified for trial in board.trials)
@@ -479,17 +498,17 @@ def leaderboard_csv(board: Leaderboard) -> str:
 
 def _csv_rows(board: Leaderboard) -> Iterator[dict[str, object]]:
     for task in board.tasks:
-        for one in task.standings:
-            gain = one.summary.mean_gain
+        for standing in task.standings:
+            summary, place, gain = standing.summary, standing.place, standing.summary.mean_gain
             yield {
                 "origin": "ours", "task": task.task, "kind": "interactive" if task.is_interactive else "static",
-                "stack": one.stack, "scaffold": one.scaffold, "driver": one.driver, "mode": one.mode,
-                "best_rank": one.place and one.place.best_rank, "worst_rank": one.place and one.place.worst_rank,
-                "tier": one.place and one.place.tier, "n_trials": one.summary.n_trials, "n_counted": one.n_counted,
-                "base": one.base, "final": one.final, "gain": gain and gain.value, "gain_low": gain and gain.low,
-                "gain_high": gain and gain.high, "over": one.summary.over, "claim": one.summary.claim,
-                "n_within_noise": one.n_within_noise, "llm_dollars": one.summary.llm_dollars,
-                "marks": "; ".join(one.marks),
+                "stack": standing.stack, "scaffold": standing.scaffold, "driver": standing.driver,
+                "mode": standing.mode, "best_rank": place and place.best_rank, "worst_rank": place and place.worst_rank,
+                "tier": place and place.tier, "n_trials": summary.n_trials, "n_counted": standing.n_counted,
+                "base": standing.base, "final": standing.final, "gain": gain and gain.value,
+                "gain_low": gain and gain.low, "gain_high": gain and gain.high, "over": summary.over,
+                "claim": summary.claim, "n_within_noise": standing.n_within_noise,
+                "llm_dollars": summary.llm_dollars, "marks": "; ".join(standing.marks),
             }  # fmt: skip
     for source in board.published:
         for row in source.rows:
@@ -502,11 +521,11 @@ def _csv_rows(board: Leaderboard) -> Iterator[dict[str, object]]:
 
 
 def _cell(value: object) -> object:
-    """Numbers as they are; text that a spreadsheet would take for a formula is made text."""
+    """A cell of the CSV; a text that a spreadsheet would take for a formula gets an apostrophe."""
     if not isinstance(value, str):
         return value
-    shown = clean(value)
-    return f"'{shown}" if shown.startswith(("=", "+", "-", "@")) else shown
+    text = clean(value)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
 def leaderboard_html(board: Leaderboard) -> str:
@@ -524,10 +543,10 @@ def _fields(board: Leaderboard) -> dict[str, object]:
         "title": "Leaderboard",
         "subtitle": subtitle(board),
         "overall": overall_views(board),
-        "tasks": [(task_title(one), standing_table(one), one.exam) for one in board.tasks],
+        "tasks": [(task_title(task), standing_table(task), task.exam) for task in board.tasks],
         "effects": axis_table(board.effects),
         "pairs": pair_table(board.pair_effects),
-        "published": [(one, published_table(one)) for one in board.published],
+        "published": [(source, published_table(source)) for source in board.published],
         "not_ours": NOT_OURS,
         "trials": pooled_table(board.trials),
         "left_out": left_out_table(board.left_out),
@@ -542,11 +561,11 @@ def _rate(rate: Estimate | None) -> str:
     return DASH if rate is None else PERCENT.estimate(rate)
 
 
-def _cost(one: Standing) -> str:
-    if one.summary.llm_tokens is None:
+def _cost(standing: Standing) -> str:
+    if standing.summary.llm_tokens is None:
         return DASH
-    unknown = f" + {one.summary.n_unknown_cost} unknown" if one.summary.n_unknown_cost else ""
-    return f"{dollars(one.summary.llm_dollars)}{unknown}"
+    unknown = f" + {standing.summary.n_unknown_cost} unknown" if standing.summary.n_unknown_cost else ""
+    return f"{dollars(standing.summary.llm_dollars)}{unknown}"
 
 
 def _price(price: Estimate | None) -> str:

@@ -1,12 +1,12 @@
-"""The report of a suite evaluation: report.yaml and report.json in the known fields, report.md and report.html.
+"""The report of a suite evaluation: report.yaml, report.json, report.md and report.html.
 
-The YAML and JSON files hold the same: `agent2 decide` reads either and comes to the same decision on a machine without
-torch. Equal cards give equal bytes in every file: no times, no paths of the machine. The HTML page is one file without
-scripts that asks the network for nothing; long questions and answers are folded.
+The YAML and JSON files have the same fields: `agent2 decide` reads either and comes to the same decision on a machine
+without torch. Equal cards give equal bytes in every file: no times, no paths of the machine. The HTML page is one file
+without scripts that loads nothing from the network; long questions and answers are folded.
 
 No number is computed here; rates are given in percent and points, lengths and counts in percent of the old value. Texts
-of models and of strangers' files pass `clean`. Of hidden items only ids are shown: no question, reference, answer or
-reason of a fault.
+of models and of other people's files pass `clean`. Of hidden items only ids are shown: no question, reference, answer
+or reason of a fault.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,15 +26,25 @@ from agent2.evaluation.outcome import AttemptMetrics, BadcaseExample, BenchmarkO
 from agent2.evaluation.suite_folder import BASELINE, CHECKPOINT, SIDES
 from agent2.files import write_text
 from agent2.records import HIDDEN_SPLITS, EvaluationProtocol, Split
-from agent2.reports.text import DASH, Column, Facts, Table, Tile, clean, clean_lines, count, p_words, percent
+from agent2.reports.text import DASH, Column, FieldTable, Table, Tile, clean, clean_lines, count, p_words, percent
 from agent2.stats.estimates import POINTS, Notation
 
 MAX_ITEMS = 20
 MAX_TEXT = 3000
 """Characters of a question or an answer."""
 FOLD_LINES, FOLD_CHARACTERS = 12, 600
-"""What of a longer text is shown before it is unfolded."""
+"""Length of the head of a longer text, the part that is not folded."""
 NO_ANSWER = "(no answer)"
+LONG = 1000
+"""Characters of a long cell."""
+VERDICT_OF_STATE = {
+    GateState.PASSED: "pass",
+    GateState.FIRED: "fail",
+    GateState.INCONCLUSIVE: "partial",
+    GateState.NOT_EVALUATED: "unknown",
+}
+PASSES = {"pass@1": "pass_at_1", "pass@k": "pass_at_k", "pass^k": "pass_hat_k"}
+"""Column -> field of `PassMetrics`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +52,14 @@ class TextView:
     """A question, a reference or an answer."""
 
     name: str
-    shown: str
-    folded: str
-    """What follows `shown` in a long text."""
+    head: str
+    tail: str
+    """Folded; empty for a short text."""
 
 
 @dataclass(frozen=True, slots=True)
 class ItemView:
-    """One item; a hidden one has no texts."""
+    """One item; without texts if it is hidden."""
 
     name: str
     texts: tuple[TextView, ...]
@@ -60,7 +70,8 @@ class ItemsView:
     """Items of one benchmark that were lost or won."""
 
     benchmark: str
-    words: str
+    summary: str
+    """How many were lost and won, or why they are not compared."""
     n_lost: int
     n_won: int
     lost: tuple[ItemView, ...]
@@ -70,50 +81,53 @@ class ItemsView:
 
 @dataclass(frozen=True, slots=True)
 class BadcaseExamples:
-    """Items that show a class of bad cases."""
+    """Example items of a class of bad cases."""
 
     label: str
     items: tuple[ItemView, ...]
 
 
 def is_hidden(outcome: SuiteOutcome) -> bool:
-    """Whether the evaluation played items that nobody may see."""
+    """Whether the evaluation played items of a hidden split."""
     return Split(outcome.identity.split) in HIDDEN_SPLITS
 
 
 def items_note(outcome: SuiteOutcome) -> str:
-    """What of the items is shown, and where the rest is."""
-    shown = f"At most {MAX_ITEMS} lost and won items of each benchmark are shown; `agent2 regress` lists all."
+    """Which items the page shows, and the command that shows the others."""
+    note = f"At most {MAX_ITEMS} lost and won items of each benchmark are shown; `agent2 regress` lists all."
     if is_hidden(outcome):
         return (
-            f"{shown} The items are hidden ({outcome.identity.split}): their ids are shown, their questions, reference "
+            f"{note} The items are hidden ({outcome.identity.split}): their ids are shown, their questions, reference "
             "answers, the models' answers and the reasons of faults are left out."
         )
-    return f"{shown} `agent2 cards show CARD --id ITEM` shows every turn of a rollout."
+    return f"{note} `agent2 cards show CARD --id ITEM` shows every turn of a rollout."
 
 
-def items_of(one: BenchmarkOutcome) -> ItemsView:
+def items_of(benchmark: BenchmarkOutcome) -> ItemsView:
     """The first items of a benchmark that were lost and won."""
-    digests = {one.protocols[side].digest for side in SIDES}
-    unknown = f", {len(one.unknown)} solved before and without a score now" if one.unknown else ""
+    digests = {benchmark.protocols[side].digest for side in SIDES}
+    unknown = f", {len(benchmark.unknown)} solved before and without a score now" if benchmark.unknown else ""
 
-    def shown(changes: Sequence[ChangedItem]) -> tuple[ItemView, ...]:
-        return tuple(_item(one, each.item_id, (each.old_answer, each.new_answer)) for each in changes[:MAX_ITEMS])
+    def views(changes: Sequence[ChangedItem]) -> tuple[ItemView, ...]:
+        return tuple(
+            _item(benchmark, change.item_id, (change.old_answer, change.new_answer)) for change in changes[:MAX_ITEMS]
+        )
 
-    words = f"{len(one.lost)} lost, {len(one.won)} won, of {one.summaries[BASELINE].n_items} items{unknown}"
+    n_items = benchmark.summaries[BASELINE].n_items
+    totals = f"{len(benchmark.lost)} lost, {len(benchmark.won)} won, of {n_items} items{unknown}"
     return ItemsView(
-        benchmark=one.name,
-        words=words if len(digests) == 1 else "not compared: the protocols of the two sides differ",
-        n_lost=len(one.lost),
-        n_won=len(one.won),
-        lost=shown(one.lost),
-        won=shown(one.won),
+        benchmark=benchmark.name,
+        summary=totals if len(digests) == 1 else "not compared: the protocols of the two sides differ",
+        n_lost=len(benchmark.lost),
+        n_won=len(benchmark.won),
+        lost=views(benchmark.lost),
+        won=views(benchmark.won),
     )
 
 
-def _item(one: BenchmarkOutcome, item_id: str, answers: tuple[str | None, str | None]) -> ItemView:
-    """answers: of the baseline and of the checkpoint; shown only where the item's text may be."""
-    text = one.texts.get(item_id)
+def _item(benchmark: BenchmarkOutcome, item_id: str, answers: tuple[str | None, str | None]) -> ItemView:
+    """answers: of the baseline and of the checkpoint; left out for a hidden item."""
+    text = benchmark.texts.get(item_id)
     if text is None:
         return ItemView(clean(item_id), ())
     texts = (("question", text.question), ("reference answer", text.reference or "(none is kept for this item)"))
@@ -131,58 +145,62 @@ def _text(name: str, value: str) -> TextView:
 
 
 def examples_of(outcome: SuiteOutcome) -> tuple[BadcaseExamples, ...]:
-    """Items that show each class of bad cases; empty where they are hidden."""
+    """Example items of each class of bad cases; empty where they are hidden."""
     if is_hidden(outcome):
         return ()
-    benchmarks = {one.name: one for one in outcome.benchmarks}
-    found = []
+    benchmarks = {benchmark.name: benchmark for benchmark in outcome.benchmarks}
+    by_label = []
     for label, examples in outcome.examples.items():
         items = []
-        for each in examples:
-            one = benchmarks[each.benchmark]
-            text = one.texts[each.item_id]
+        for example in examples:
+            benchmark = benchmarks[example.benchmark]
+            text = benchmark.texts[example.item_id]
             baseline, checkpoint = (text.answers[side] for side in SIDES)
-            answers = (baseline.get(each.attempt, ""), checkpoint.get(each.attempt, ""))
-            items.append(_item(one, each.item_id, answers))
-        found.append(BadcaseExamples(clean(label), tuple(items)))
-    return tuple(found)
+            answers = (baseline.get(example.attempt, ""), checkpoint.get(example.attempt, ""))
+            items.append(_item(benchmark, example.item_id, answers))
+        by_label.append(BadcaseExamples(clean(label), tuple(items)))
+    return tuple(by_label)
 
 
 def limits_of_numbers(outcome: SuiteOutcome) -> list[str]:
-    """The sentences, the most general first."""
-    found = [_split_words(outcome.identity.split)]
-    embedded = [one.name for one in outcome.benchmarks if one.name in BENCHMARKS and one.name not in READS_FILES]
+    """What the numbers do not cover, a sentence each, the most general first."""
+    limits = [_split_words(outcome.identity.split)]
+    embedded = [
+        benchmark.name
+        for benchmark in outcome.benchmarks
+        if benchmark.name in BENCHMARKS and benchmark.name not in READS_FILES
+    ]
     if embedded:
-        found.append(
+        limits.append(
             f"{', '.join(embedded)}: small embedded stand-ins with generated items; nothing here compares with scores "
             "on the published benchmarks of that kind"
         )
     if len({side.digest for side in outcome.identity.sides.values()}) == 1:
-        found.append("both sides are the same checkpoint: what differs is the luck of the draw")
-    found.append(
+        limits.append("both sides are the same checkpoint: what differs is the luck of the draw")
+    limits.append(
         "one checkpoint of one training run: how far another seed of the same training would land is not measured"
     )
     is_drawn = outcome.suite.protocol.sampling.temperature > 0
-    if is_drawn and any(one.protocols[side].attempts == 1 for one in outcome.benchmarks for side in SIDES):
-        found.append(
+    if is_drawn and any(benchmark.protocols[side].attempts == 1 for benchmark in outcome.benchmarks for side in SIDES):
+        limits.append(
             "one attempt an item, drawn at a temperature: the luck of the draw is in the intervals, and not separated "
             "from the choice of items"
         )
-    found += [
+    limits += [
         f"{metric.name}: not measured here "
         + ("(it belongs to no benchmark)" if metric.benchmark is None else f"(nothing of {metric.benchmark} gives it)")
         for metric in outcome.suite.metrics
         if metric.name not in outcome.evidence.metrics
     ]
-    n_evaluated = sum(one.state is not GateState.NOT_EVALUATED for one in outcome.decision.findings)
+    n_evaluated = sum(finding.state is not GateState.NOT_EVALUATED for finding in outcome.decision.findings)
     if n_evaluated > 1:
-        found.append(
+        limits.append(
             f"{n_evaluated} gates were evaluated, each at its own level; that one of them fires by "
             "chance is likelier than for one alone"
         )
-    found.append("seconds, hardware and library versions are on the cards and in lock.json, not here")
-    found += [caveat for side in SIDES for caveat in outcome.identity.sides[side].caveats]
-    return list(dict.fromkeys(found))
+    limits.append("seconds, hardware and library versions are on the cards and in lock.json, not here")
+    limits += [caveat for side in SIDES for caveat in outcome.identity.sides[side].caveats]
+    return list(dict.fromkeys(limits))
 
 
 def _split_words(split: str) -> str:
@@ -193,21 +211,12 @@ def _split_words(split: str) -> str:
     return "dev items, which everybody may see and train towards: no ground for a release"
 
 
-LONG = 1000
-VERDICT_OF_STATE = {
-    GateState.PASSED: "pass",
-    GateState.FIRED: "fail",
-    GateState.INCONCLUSIVE: "partial",
-    GateState.NOT_EVALUATED: "unknown",
-}
-
-
 @dataclass(frozen=True, slots=True)
 class MetricLine:
-    """One metric of the suite and what was found of it; None: not measured here."""
+    """One metric of the suite and its evidence; None: not measured here."""
 
     spec: MetricSpec
-    found: MetricEvidence | None
+    evidence: MetricEvidence | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,9 +254,9 @@ class BadcaseLine:
 
 @dataclass(frozen=True, slots=True)
 class ProvenanceLine:
-    """What was evaluated, by digest."""
+    """A checkpoint, suite or secret with its digest."""
 
-    what: str
+    subject: str
     name: str
     digest: str
 
@@ -262,26 +271,26 @@ class EvalSummary:
     training_action: TrainingAction
 
     def lines(self) -> dict[str, str]:
-        """Name -> words."""
-        found = {
-            line.spec.name: tell_change(line.found.old, line.found.new, line.spec.unit)
+        """Name -> text."""
+        changes = {
+            line.spec.name: tell_change(line.evidence.old, line.evidence.new, line.spec.unit)
             for line in self.metrics
-            if line.found is not None
+            if line.evidence is not None
         }
         gates = {f"gate {finding.gate}": finding.state.value for finding in self.fired}
-        every = found | gates | {"training action": self.training_action.value}
-        return {clean(name): clean(words) for name, words in every.items()}
+        lines = changes | gates | {"training action": self.training_action.value}
+        return {clean(name): clean(text) for name, text in lines.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class GateView:
-    """One gate that was looked at."""
+    """One gate of the decision."""
 
     name: str
     verdict: str
     """pass, fail, partial or unknown."""
     state: str
-    what: str
+    inputs: str
     rule: str
     evidence: str
     effects: str
@@ -290,7 +299,7 @@ class GateView:
 
 @dataclass(frozen=True, slots=True)
 class EvalView:
-    """All that an evaluation's pages show."""
+    """Contents of an evaluation's pages."""
 
     title: str
     subtitle: str
@@ -300,7 +309,7 @@ class EvalView:
     reasons: tuple[str, ...]
     would_change: tuple[str, ...]
     also: tuple[str, ...]
-    questions: Facts[Answers]
+    questions: FieldTable[Answers]
     metrics: Table[MetricLine]
     basis: str
     gates: tuple[GateView, ...]
@@ -326,7 +335,7 @@ class EvalView:
 
 
 def eval_view(outcome: SuiteOutcome) -> EvalView:
-    """What an evaluation's pages show."""
+    """Contents of an evaluation's pages."""
     decision, identity = outcome.decision, outcome.identity
     with_attempts = _sides(outcome, attempts=True)
     return EvalView(
@@ -348,7 +357,7 @@ def eval_view(outcome: SuiteOutcome) -> EvalView:
         problems=_clean_all(decision.problems),
         badcases=_badcases(outcome),
         examples=examples_of(outcome),
-        items=tuple(items_of(one) for one in outcome.benchmarks),
+        items=tuple(items_of(benchmark) for benchmark in outcome.benchmarks),
         items_note=items_note(outcome),
         attempts=_attempt_table(with_attempts),
         attempt_gaps=_clean_all(
@@ -377,17 +386,17 @@ def eval_summary(outcome: SuiteOutcome) -> EvalSummary:
     measured = (MetricLine(spec, outcome.evidence.metrics.get(spec.name)) for spec in outcome.suite.metrics)
     fired = tuple(finding for finding in outcome.decision.findings if finding.fired)
     return EvalSummary(
-        tuple(line for line in measured if line.found is not None), fired, outcome.decision.training_action
+        tuple(line for line in measured if line.evidence is not None), fired, outcome.decision.training_action
     )
 
 
 def _tiles(outcome: SuiteOutcome) -> tuple[Tile, ...]:
     decision, primary = outcome.decision, outcome.suite.primary
-    found = outcome.evidence.metrics.get(primary.name)
-    told = tell_change(found.old, found.new, primary.unit) if found is not None else "missing"
-    values, _, change = told.partition(" (")
+    evidence = outcome.evidence.metrics.get(primary.name)
+    change_text = tell_change(evidence.old, evidence.new, primary.unit) if evidence is not None else "missing"
+    values, _, change = change_text.partition(" (")
     n_fired, n_open = len(decision.fired), sum(f.state is GateState.NOT_EVALUATED for f in decision.findings)
-    open_words = f"; {n_open} not evaluated" if n_open else ""
+    not_evaluated = f"; {n_open} not evaluated" if n_open else ""
     passing = "passes; a release needs more" if decision.passes else "does not pass"
     is_free = decision.training_action is TrainingAction.CONTINUE
     return (
@@ -400,21 +409,21 @@ def _tiles(outcome: SuiteOutcome) -> tuple[Tile, ...]:
         Tile(
             clean(f"{primary.name} (primary)"),
             change.removesuffix(")") or DASH,
-            f"{values} {_interval(MetricLine(primary, found))}",
+            f"{values} {_interval(MetricLine(primary, evidence))}",
         ),
-        Tile("gates", f"{n_fired} fired", f"of {len(decision.findings) - n_open} evaluated{open_words}"),
+        Tile("gates", f"{n_fired} fired", f"of {len(decision.findings) - n_open} evaluated{not_evaluated}"),
     )
 
 
-def _questions(outcome: SuiteOutcome) -> Facts[Answers]:
-    return Facts(
+def _questions(outcome: SuiteOutcome) -> FieldTable[Answers]:
+    return FieldTable(
         (
-            Column("Did capabilities improve?", lambda said: clean(said.capabilities_improved, LONG)),
-            Column("Are preferences aligned?", lambda said: clean(said.preferences_aligned, LONG)),
-            Column("Is the reward distorted?", lambda said: clean(said.reward_distorted, LONG)),
-            Column("May training continue?", lambda said: clean(said.may_continue_training, LONG)),
-            Column("May it be deployed?", lambda said: clean(said.may_be_deployed, LONG)),
-            Column("Where should the next data come from?", lambda said: clean(said.next_data_from, LONG)),
+            Column("Did capabilities improve?", lambda answers: clean(answers.capabilities_improved, LONG)),
+            Column("Are preferences aligned?", lambda answers: clean(answers.preferences_aligned, LONG)),
+            Column("Is the reward distorted?", lambda answers: clean(answers.reward_distorted, LONG)),
+            Column("May training continue?", lambda answers: clean(answers.may_continue_training, LONG)),
+            Column("May it be deployed?", lambda answers: clean(answers.may_be_deployed, LONG)),
+            Column("Where should the next data come from?", lambda answers: clean(answers.next_data_from, LONG)),
         ),
         outcome.decision.answers,
     )
@@ -422,39 +431,43 @@ def _questions(outcome: SuiteOutcome) -> Facts[Answers]:
 
 def _metric_table(outcome: SuiteOutcome) -> Table[MetricLine]:
     def change(line: MetricLine) -> str:
-        if line.found is None:
+        if line.evidence is None:
             return "not measured"
-        problem = f"; {line.found.problem}" if line.found.problem else ""
-        return clean(tell_change(line.found.old, line.found.new, line.spec.unit) + problem)
+        problem = f"; {line.evidence.problem}" if line.evidence.problem else ""
+        return clean(tell_change(line.evidence.old, line.evidence.new, line.spec.unit) + problem)
 
     def p_value(line: MetricLine) -> str:
-        pair = line.found.paired if line.found is not None else None
+        pair = line.evidence.paired if line.evidence is not None else None
         return p_words(pair.p_value if pair is not None else None)
 
     def verdict(line: MetricLine) -> str:
-        if line.found is None or line.found.paired is None:
+        if line.evidence is None or line.evidence.paired is None:
             return DASH
-        kind = change_kind(line.spec, line.found)
+        kind = change_kind(line.spec, line.evidence)
         return DASH if kind == "neither" else kind
 
     def missing(line: MetricLine) -> str:
-        found = line.found
-        return DASH if found is None or found.n_items is None else str(found.n_missing_old + found.n_missing_new)
+        evidence = line.evidence
+        return (
+            DASH
+            if evidence is None or evidence.n_items is None
+            else str(evidence.n_missing_old + evidence.n_missing_new)
+        )
 
     def noise(line: MetricLine) -> str:
-        if line.found is None or line.found.noise is None:
+        if line.evidence is None or line.evidence.noise is None:
             return DASH
-        return f"±{_notation(line).number(line.found.noise).lstrip('+')}"
+        return f"±{_notation(line).number(line.evidence.noise).lstrip('+')}"
 
     return Table(
         (
             Column("metric", lambda line: clean(line.spec.name)),
             Column("role", lambda line: _role(line.spec)),
             Column("old -> new (change)", change),
-            Column("95% interval over items", lambda line: DASH if line.found is None else _interval(line)),
+            Column("95% interval over items", lambda line: DASH if line.evidence is None else _interval(line)),
             Column("p", p_value),
             Column("verdict", verdict),
-            Column("items", lambda line: count(line.found.n_items if line.found is not None else None)),
+            Column("items", lambda line: count(line.evidence.n_items if line.evidence is not None else None)),
             Column("missing", missing),
             Column("noise", noise),
         ),
@@ -463,14 +476,14 @@ def _metric_table(outcome: SuiteOutcome) -> Table[MetricLine]:
 
 
 def _role(spec: MetricSpec) -> str:
-    words = spec.role.value.replace("_", " ")
-    return f"{words}, safety" if spec.is_safety else f"{words} of {spec.scope}" if spec.scope else words
+    role = spec.role.value.replace("_", " ")
+    return f"{role}, safety" if spec.is_safety else f"{role} of {spec.scope}" if spec.scope else role
 
 
 def _interval(line: MetricLine) -> str:
-    if line.found is None or line.found.paired is None:
+    if line.evidence is None or line.evidence.paired is None:
         return "no pairs"
-    notation, change = _notation(line), line.found.paired.change
+    notation, change = _notation(line), line.evidence.paired.change
     return f"[{', '.join(map(notation.number, change.interval))}]"
 
 
@@ -478,7 +491,7 @@ def _notation(line: MetricLine) -> Notation:
     """Of a difference: points for rates, percent of the old value for the rest."""
     if line.spec.unit is Unit.RATE:
         return POINTS
-    old = line.found.old if line.found is not None else None
+    old = line.evidence.old if line.evidence is not None else None
     return Notation("+.1f", 100 / abs(old), "%") if old else Notation("+.3g")
 
 
@@ -488,7 +501,7 @@ def _gate(finding: Finding) -> GateView:
         name=clean(finding.gate),
         verdict=VERDICT_OF_STATE[finding.state],
         state=finding.state.value,
-        what=clean(f"{', '.join(finding.inputs) or 'nothing'} (on {finding.on})", LONG),
+        inputs=clean(f"{', '.join(finding.inputs) or 'nothing'} (on {finding.on})", LONG),
         rule=clean(finding.rule, LONG),
         evidence=clean("; ".join((finding.evidence, *finding.problems)), LONG),
         effects=clean(", ".join(effect for effect in effects if effect not in ("none", "continue"))),
@@ -509,7 +522,9 @@ def _badcases(outcome: SuiteOutcome) -> Table[BadcaseLine]:
             ),
             Column(
                 "for instance",
-                lambda line: clean(", ".join(f"{one.item_id} ({one.benchmark})" for one in line.examples), LONG),
+                lambda line: clean(
+                    ", ".join(f"{example.item_id} ({example.benchmark})" for example in line.examples), LONG
+                ),
             ),
         ),
         [BadcaseLine(name, n, causes.get(name), outcome.examples.get(name, ())) for name, n in counts if n > 0],
@@ -524,26 +539,26 @@ def _side_columns() -> tuple[Column[SideLine], ...]:
 
 
 def _attempt_table(lines: Sequence[SideLine]) -> Table[SideLine]:
-    def found(line: SideLine) -> AttemptMetrics:
+    def metrics(line: SideLine) -> AttemptMetrics:
         return line.benchmark.attempts[line.side]
 
     def rate(name: str) -> Column[SideLine]:
-        def words(line: SideLine) -> str:
-            passes = found(line).passes
+        def text(line: SideLine) -> str:
+            passes = metrics(line).passes
             return DASH if passes is None else percent(getattr(passes, PASSES[name]).value)
 
-        return Column(name, words)
+        return Column(name, text)
 
     def majority(line: SideLine) -> str:
-        voted = found(line).majority
+        voted = metrics(line).majority
         return percent(voted.value if voted is not None else None)
 
     def best(line: SideLine) -> str:
-        chosen = found(line).best
+        chosen = metrics(line).best
         return DASH if chosen is None else f"{percent(chosen.chosen.value)} by {clean(chosen.selector)}"
 
     def cost(line: SideLine) -> str:
-        spent = found(line).cost
+        spent = metrics(line).cost
         if spent is None:
             return DASH
         return f"{spent.tokens:.3g} tokens a point and item" if spent.tokens is not None else "nothing gained"
@@ -551,7 +566,7 @@ def _attempt_table(lines: Sequence[SideLine]) -> Table[SideLine]:
     return Table(
         (
             *_side_columns(),
-            Column("k", lambda line: str(found(line).k)),
+            Column("k", lambda line: str(metrics(line).k)),
             *map(rate, PASSES),
             Column("majority@k", majority),
             Column("best-of-n", best),
@@ -559,10 +574,6 @@ def _attempt_table(lines: Sequence[SideLine]) -> Table[SideLine]:
         ),
         lines,
     )
-
-
-PASSES = {"pass@1": "pass_at_1", "pass@k": "pass_at_k", "pass^k": "pass_hat_k"}
-"""Column -> field of `PassMetrics`."""
 
 
 def _cost_table(lines: Sequence[SideLine]) -> Table[SideLine]:
@@ -585,9 +596,9 @@ def _cost_table(lines: Sequence[SideLine]) -> Table[SideLine]:
 
 
 def _drop_table(outcome: SuiteOutcome) -> Table[DropLine]:
-    """The first of them. The reason of a fault may quote the item, so that of a hidden one stays on the card."""
+    """The first `MAX_ITEMS`. The reason of a fault may quote the item; that of a hidden item stays on the card."""
     hidden = is_hidden(outcome)
-    drops = [DropLine(one.benchmark.name, one.side, drop) for one in _sides(outcome) for drop in one.summary.drops]
+    drops = [DropLine(line.benchmark.name, line.side, drop) for line in _sides(outcome) for drop in line.summary.drops]
     return Table(
         (
             Column("benchmark", lambda line: line.benchmark),
@@ -606,37 +617,37 @@ def _drop_table(outcome: SuiteOutcome) -> Table[DropLine]:
 
 
 def _protocol_table(benchmarks: Sequence[BenchmarkOutcome]) -> Table[BenchmarkOutcome]:
-    def digests(one: BenchmarkOutcome) -> str:
-        old, new = (one.protocols[side].digest for side in SIDES)
+    def digests(benchmark: BenchmarkOutcome) -> str:
+        old, new = (benchmark.protocols[side].digest for side in SIDES)
         return new[:16] if old == new else f"{old[:16]} and {new[:16]}: incomparable"
 
     return Table(
         (
-            Column("benchmark", lambda one: one.name),
+            Column("benchmark", lambda benchmark: benchmark.name),
             Column("protocol digest", digests),
-            Column("how it was played", lambda one: _protocol_words(one.protocols[CHECKPOINT])),
+            Column("how it was played", lambda benchmark: _protocol_words(benchmark.protocols[CHECKPOINT])),
         ),
         benchmarks,
     )
 
 
 def _protocol_words(new: EvaluationProtocol) -> str:
-    drawn = new.sampling
+    sampling = new.sampling
     time = "" if new.max_wall_time_s is None else f", {new.max_wall_time_s:g} s a rollout"
     context = "" if new.context_length is None else f", context {new.context_length}"
     tools = ", ".join(f"{key} {value}" for key, value in new.tools.items())
-    words = (
-        f"{new.benchmark}, {new.split.value}, items {new.items_digest[:12]}; temperature {drawn.temperature:g}, "
-        f"top-p {drawn.top_p:g}, {drawn.max_tokens} new tokens, {new.attempts} attempt(s){context}; at most "
+    text = (
+        f"{new.benchmark}, {new.split.value}, items {new.items_digest[:12]}; temperature {sampling.temperature:g}, "
+        f"top-p {sampling.top_p:g}, {sampling.max_tokens} new tokens, {new.attempts} attempt(s){context}; at most "
         f"{new.max_turns} turn(s){time}, {new.retries} retry(s); {new.environment}, {new.scorer}; {new.dtype}, "
         f"chat template {new.chat_template_digest[:12]}" + (f"; tools: {tools}" if tools else "")
     )
-    return clean(words, LONG)
+    return clean(text, LONG)
 
 
 def _provenance(outcome: SuiteOutcome) -> Table[ProvenanceLine]:
     sides = ((name, outcome.identity.sides[name]) for name in (CHECKPOINT, BASELINE))
-    rows = [ProvenanceLine(side, f"{own.name} ({own.kind})", own.digest) for side, own in sides]
+    rows = [ProvenanceLine(side, f"{model.name} ({model.kind})", model.digest) for side, model in sides]
     rows.append(ProvenanceLine("suite", outcome.suite.id, outcome.suite.digest))
     if outcome.identity.secret_digest is not None:
         rows.append(
@@ -644,16 +655,21 @@ def _provenance(outcome: SuiteOutcome) -> Table[ProvenanceLine]:
         )
     return Table(
         (
-            Column("what", lambda one: one.what),
-            Column("name", lambda one: clean(one.name)),
-            Column("digest", lambda one: one.digest),
+            Column("what", lambda line: line.subject),
+            Column("name", lambda line: clean(line.name)),
+            Column("digest", lambda line: line.digest),
         ),
         rows,
     )
 
 
 def _sides(outcome: SuiteOutcome, *, attempts: bool = False) -> list[SideLine]:
-    return [SideLine(one, side) for one in outcome.benchmarks for side in SIDES if not attempts or side in one.attempts]
+    return [
+        SideLine(benchmark, side)
+        for benchmark in outcome.benchmarks
+        for side in SIDES
+        if not attempts or side in benchmark.attempts
+    ]
 
 
 def _clean_all(sentences: Iterable[str]) -> tuple[str, ...]:

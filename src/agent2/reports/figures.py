@@ -1,10 +1,10 @@
 """Figures of a leaderboard: gains, performance profiles, cost against gain, effects of drivers and agent systems.
 
-Each figure is a `Plot`: what to draw, and the numbers behind it as a table, so that no figure exists without them. They
-are made of typed records and know nothing of folders. Figures of single runs: `agent2.reports.run_figures`.
+Each figure is a `Plot`: the drawing and the numbers behind it as a table, so that no figure exists without them. They
+are made of typed records, not of folders. Figures of single runs: `agent2.reports.run_figures`.
 
 Promises: an interval is drawn where there is one, and its width is never guessed; a trial without a result is counted
-in words, never drawn at 0; more series than a reader can tell apart are refused with what to do.
+in a note, never drawn at 0; more series than a reader can tell apart are refused, with advice.
 """
 
 import csv
@@ -51,6 +51,25 @@ MAX_SERIES = 8
 MAX_ROWS = 120
 N_REPLICATES = 5_000
 ROW_INCHES = 0.3
+CLAIM_LOOKS: Mapping[str, tuple[str, str]] = {
+    Claim.BETTER.value: (GREEN, "^"),
+    Claim.WORSE.value: (ORANGE, "v"),
+    Claim.UNCLEAR.value: (MUTED, "o"),
+    "no interval": (BLUE, "s"),
+}
+CLAIM_WORDS = {name: name if name == "no interval" else f"{name} than the base" for name in CLAIM_LOOKS} | {
+    Claim.UNCLEAR.value: "unclear"
+}
+"""Claim -> label in a legend."""
+COSTS: Mapping[str, tuple[str, Callable[[SweepRow], float | None]]] = {
+    "dollars": ("LLM cost of a trial, US dollars", lambda row: row.llm_dollars),
+    "tokens": ("LLM tokens of a trial", lambda row: row.llm_tokens),
+    "minutes": ("agent's phase, minutes", lambda row: None if row.seconds is None else row.seconds / 60),
+    "submissions": ("submissions of a trial", lambda row: row.n_submissions),
+}
+"""Cost that a figure can show -> its label, and the cost of a trial."""
+Profiles = Mapping[str, PerformanceProfile]
+"""Stack -> profile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +85,7 @@ class Plot:
     rows: Sequence[Sequence[object]]
     """Rates, scores and gains 0 to 1; None: missing."""
     notes: Sequence[str] = ()
-    """What is not in the figure, and why."""
+    """What the figure leaves out, with the reason, a sentence each."""
 
 
 def write_plot(plot: Plot, out: Path, formats: Sequence[str]) -> list[Path]:
@@ -104,7 +123,7 @@ def series_style(number: int) -> dict[str, Any]:
 
 
 def add_grid(axes: Axes, grid: str = "both") -> None:
-    """Lines of the grid below what is drawn; grid: x, y or both."""
+    """Grid lines below what is drawn. grid: x, y or both."""
     axes.grid(axis=grid)  # type: ignore[arg-type]
     axes.set_axisbelow(True)
 
@@ -128,24 +147,32 @@ def gains_plot(board: Leaderboard) -> Plot:
         raise ConfigError(f"{n_rows} rows do not fit on a page; choose agents with --only, or draw fewer folders")
     rows: list[list[object]] = []
     for task in board.tasks:
-        for one in task.standings:
-            counted = _counted(board, one.stack, task.task)
+        for standing in task.standings:
+            counted = _counted(board, standing.stack, task.task)
             gains = [row.gain.value for row in counted if row.gain is not None]
-            mean, low, high = ends_of(one.summary.mean_gain)
+            mean, low, high = ends_of(standing.summary.mean_gain)
             spread = seed_spread(gains) if len(gains) > 1 else None
-            is_known = one.base is not None and one.final is not None and one.base < 1.0
-            closed = gap_closed(one.base or 0.0, one.final or 0.0, 1.0) if is_known else None
+            is_known = standing.base is not None and standing.final is not None and standing.base < 1.0
+            closed = gap_closed(standing.base or 0.0, standing.final or 0.0, 1.0) if is_known else None
             rows.append(
                 [
-                    task.task, one.stack, len(gains), mean, low, high, one.summary.over, one.summary.claim,
+                    task.task, standing.stack, len(gains), mean, low, high, standing.summary.over,
+                    standing.summary.claim,
                     *((spread.std, spread.lowest, spread.highest, spread.share_positive) if spread else [None] * 4),
                     closed,
                 ]
             )  # fmt: skip
     for stack in _stacks(board):
-        tasks = [(t.task, one) for t in board.tasks for one in t.standings if one.stack == stack and one.n_counted]
+        tasks = [
+            (t.task, standing)
+            for t in board.tasks
+            for standing in t.standings
+            if standing.stack == stack and standing.n_counted
+        ]
         if len(tasks) > 1:
-            over = held_out_gain({task: one.base for task, one in tasks}, {task: one.final for task, one in tasks})
+            over = held_out_gain(
+                {task: standing.base for task, standing in tasks}, {task: standing.final for task, standing in tasks}
+            )
             rows.append(["mean over tasks", stack, len(tasks), *ends_of(over), "tasks", "", *[None] * 5])
     columns = (
         "task", "agent", "n", "mean_gain", "low", "high", "over", "claim", "std", "lowest", "highest",
@@ -165,31 +192,31 @@ def _draw_gains(figure: Figure, board: Leaderboard) -> None:
     axes = figure.subplots()
     axes.axvline(0, color=MUTED, linewidth=1.2, linestyle=(0, (5, 3)))
     height, ticks, labels = 0.0, [], []
-    seen: set[str] = set()
+    kinds: set[str] = set()
     for task in board.tasks:
         axes.annotate(
             clean(task.task, 60), (0, height), xycoords=("axes fraction", "data"), xytext=(-8, 0),
             textcoords="offset points", ha="right", va="center", fontweight="bold",
         )  # fmt: skip
-        for one in task.standings:
+        for standing in task.standings:
             height -= 1.0
             ticks.append(height)
-            labels.append(clean(one.stack, 48))
-            gains = [100 * row.gain.value for row in _counted(board, one.stack, task.task) if row.gain is not None]
-            mean = one.summary.mean_gain
+            labels.append(clean(standing.stack, 48))
+            gains = [100 * row.gain.value for row in _counted(board, standing.stack, task.task) if row.gain is not None]
+            mean = standing.summary.mean_gain
             if mean is None or not gains:
                 axes.annotate("no counted trial", (0, height), xytext=(6, 0), textcoords="offset points", va="center",
                               color=MUTED, fontsize=9)  # fmt: skip
                 continue
-            kind = one.summary.claim or "no interval"
+            kind = standing.summary.claim or "no interval"
             colour, marker = CLAIM_LOOKS[kind]
             axes.plot(gains, [height - 0.28] * len(gains), "|", color=MUTED, markersize=5)
-            shown = mean.scaled(100)
-            error = None if shown.low is None else [[arm] for arm in arms(shown)]
-            label = "_" if kind in seen else CLAIM_WORDS[kind]
-            seen.add(kind)
+            percent = mean.scaled(100)
+            error = None if percent.low is None else [[arm] for arm in arms(percent)]
+            label = "_" if kind in kinds else CLAIM_WORDS[kind]
+            kinds.add(kind)
             axes.errorbar(
-                [shown.value], [height], xerr=error, fmt=marker, color=colour, capsize=3, markersize=6.5, label=label
+                [percent.value], [height], xerr=error, fmt=marker, color=colour, capsize=3, markersize=6.5, label=label
             )
         height -= 1.4
     axes.set_yticks(ticks, labels)
@@ -199,20 +226,9 @@ def _draw_gains(figure: Figure, board: Leaderboard) -> None:
     axes.set_xlabel("mean gain on private items, points, with its 95% interval; ticks: single runs")
     axes.margins(x=0.06)
     add_grid(axes, "x")
-    handles, words = axes.get_legend_handles_labels()
+    handles, legend_labels = axes.get_legend_handles_labels()
     if handles:
-        figure.legend(handles, words, loc="outside upper left", ncols=4, fontsize=9)
-
-
-CLAIM_LOOKS: Mapping[str, tuple[str, str]] = {
-    Claim.BETTER.value: (GREEN, "^"),
-    Claim.WORSE.value: (ORANGE, "v"),
-    Claim.UNCLEAR.value: (MUTED, "o"),
-    "no interval": (BLUE, "s"),
-}
-CLAIM_WORDS = {name: name if name == "no interval" else f"{name} than the base" for name in CLAIM_LOOKS} | {
-    Claim.UNCLEAR.value: "unclear"
-}
+        figure.legend(handles, legend_labels, loc="outside upper left", ncols=4, fontsize=9)
 
 
 def profiles_plot(board: Leaderboard) -> Plot:
@@ -226,14 +242,18 @@ def profiles_plot(board: Leaderboard) -> Plot:
     notes: list[str] = []
     for kind in board.overall:
         tasks = [task for task in board.tasks if task.task in kind.tasks]
-        check_series([one.stack for one in kind.standings])
-        found = _profiles(kind)
-        for stack, profile in found.items():
+        check_series([standing.stack for standing in kind.standings])
+        profiles = _profiles(kind)
+        for stack, profile in profiles.items():
             rows += _profile_rows(stack, _closed(board, stack, tasks), profile)
-        notes += [f"{one.stack} has no profile: one run a task" for one in kind.standings if one.profile is None]
+        notes += [
+            f"{standing.stack} has no profile: one run a task"
+            for standing in kind.standings
+            if standing.profile is None
+        ]
         notes += [f"{stack} has no profile: no counted trial on {lacks}" for stack, lacks in kind.lacking.items()]
-        if found:
-            panels.append((f"{_kind_words(kind)}: {', '.join(kind.tasks)}", found))
+        if profiles:
+            panels.append((f"{_kind_words(kind)}: {', '.join(kind.tasks)}", profiles))
     if not panels:
         raise NotEnoughData("no agent has two counted trials on a task, so there is no profile; run more seeds")
     columns = ("agent", "measure", "threshold", "value", "low", "high", "n_runs", "warning")
@@ -241,23 +261,19 @@ def profiles_plot(board: Leaderboard) -> Plot:
     return Plot("profiles", size, lambda figure: _draw_profiles(figure, panels), columns, rows, notes)
 
 
-Profiles = Mapping[str, PerformanceProfile]
-"""Stack -> its profile."""
-
-
 def profiles_svg(kind: OverallStandings) -> str:
     """The panel of one kind of tasks for a page: the first `MAX_SERIES` stacks; empty where none has a profile."""
-    found = dict(list(_profiles(kind).items())[:MAX_SERIES])
-    if not found:
+    profiles = dict(list(_profiles(kind).items())[:MAX_SERIES])
+    if not profiles:
         return ""
-    words = f"Performance profiles of {len(found)} stacks on {_kind_words(kind)} tasks"
+    description = f"Performance profiles of {len(profiles)} stacks on {_kind_words(kind)} tasks"
     with drawing(8.2, 3.6) as figure:
-        _draw_profiles(figure, [(", ".join(kind.tasks), found)])
-        return as_svg(figure, f"profiles-{_kind_words(kind)}", words)
+        _draw_profiles(figure, [(", ".join(kind.tasks), profiles)])
+        return as_svg(figure, f"profiles-{_kind_words(kind)}", description)
 
 
 def _profiles(kind: OverallStandings) -> Profiles:
-    return {one.stack: one.profile for one in kind.standings if one.profile is not None}
+    return {standing.stack: standing.profile for standing in kind.standings if standing.profile is not None}
 
 
 def _kind_words(kind: OverallStandings) -> str:
@@ -265,7 +281,7 @@ def _kind_words(kind: OverallStandings) -> str:
 
 
 def chart_rng(*parts: str) -> np.random.Generator:
-    """Equal for equal words, so that equal numbers give equal files."""
+    """A generator seeded by these names, so that equal numbers give equal files."""
     return np.random.default_rng(derive_seed("chart", *parts))
 
 
@@ -273,12 +289,12 @@ def _closed(board: Leaderboard, stack: str, tasks: Sequence[TaskStandings]) -> l
     """closed_RT: share of the way from the base model to a perfect score; NaN where a task has fewer runs."""
     columns = []
     for task in tasks:
-        known = [
+        scores = [
             (row.base.value, row.gain.value)
             for row in _counted(board, stack, task.task)
             if row.base is not None and row.gain is not None and row.base.value < 1.0
         ]
-        columns.append([float(normalised_score(base + gain, base, 1.0)) for base, gain in known])
+        columns.append([float(normalised_score(base + gain, base, 1.0)) for base, gain in scores])
     n_runs = max(map(len, columns))
     return [[column[run] if run < len(column) else math.nan for column in columns] for run in range(n_runs)]
 
@@ -291,16 +307,16 @@ def _profile_rows(stack: str, closed: Sequence[Sequence[float]], profile: Perfor
     for name, measure in (
         ("iqm", iqm), ("mean", mean_over_tasks), ("median", median_over_tasks), ("optimality_gap", optimality_gap),
     ):  # fmt: skip
-        made = measure(closed, chart_rng(name, stack), N_REPLICATES)
-        rows.append([stack, name, None, *ends_of(made.estimate), made.estimate.n, made.warning])
+        aggregate = measure(closed, chart_rng(name, stack), N_REPLICATES)
+        rows.append([stack, name, None, *ends_of(aggregate.estimate), aggregate.estimate.n, aggregate.warning])
     return rows
 
 
 def _draw_profiles(figure: Figure, panels: Sequence[tuple[str, Profiles]]) -> None:
-    every = figure.subplots(len(panels), 1, squeeze=False)[:, 0]
-    for axes, (title, found) in zip(every, panels, strict=True):
-        for stack, profile in found.items():
-            number = sorted(found).index(stack)
+    all_axes = figure.subplots(len(panels), 1, squeeze=False)[:, 0]
+    for axes, (title, profiles) in zip(all_axes, panels, strict=True):
+        for stack, profile in profiles.items():
+            number = sorted(profiles).index(stack)
             taus = [100 * tau for tau in profile.thresholds]
             style = series_style(number) | {"markevery": 4, "markersize": 5}
             label = clean(stack, 40) + (" (few runs)" if profile.warning else "")
@@ -314,23 +330,15 @@ def _draw_profiles(figure: Figure, panels: Sequence[tuple[str, Profiles]]) -> No
         axes.set_ylim(-2, 102)
         axes.legend(fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
         add_grid(axes)
-    every[-1].set_xlabel("way from the base model (0) to a perfect score (100), %; 95% band over runs")
-
-
-COSTS: Mapping[str, tuple[str, Callable[[SweepRow], float | None]]] = {
-    "dollars": ("LLM cost of a trial, US dollars", lambda row: row.llm_dollars),
-    "tokens": ("LLM tokens of a trial", lambda row: row.llm_tokens),
-    "minutes": ("agent's phase, minutes", lambda row: None if row.seconds is None else row.seconds / 60),
-    "submissions": ("submissions of a trial", lambda row: row.n_submissions),
-}
+    all_axes[-1].set_xlabel("way from the base model (0) to a perfect score (100), %; 95% band over runs")
 
 
 def cost_plot(board: Leaderboard, cost: str) -> Plot:
-    """What a trial cost against what it gained: a point for each trial, a large one for each stack's means.
+    """Cost of trials against their gains: a point for each trial, a large one for each stack's means.
 
     cost: a key of `COSTS`. A trial whose cost is not known is left out and counted. Raises NotEnoughData if none is.
     """
-    label, of = COSTS[cost]
+    label, cost_of = COSTS[cost]
     points: dict[str, list[tuple[float, float]]] = {}
     rows: list[list[object]] = []
     unknown: Counter[str] = Counter()
@@ -338,7 +346,7 @@ def cost_plot(board: Leaderboard, cost: str) -> Plot:
         row = trial.row
         if not trial.is_counted or row.gain is None:
             continue
-        spent = of(row)
+        spent = cost_of(row)
         rows.append([row.agent, row.task, row.seed, spent, *ends_of(row.gain)])
         if spent is None:
             unknown[row.agent] += 1
@@ -347,8 +355,8 @@ def cost_plot(board: Leaderboard, cost: str) -> Plot:
             (float(spent), 100 * row.gain.value)
         )
     if not points:
-        others = ", ".join(name for name in COSTS if name != cost)
-        raise NotEnoughData(f"no counted trial has a known cost in {cost}; try --cost with one of: {others}")
+        alternatives = ", ".join(name for name in COSTS if name != cost)
+        raise NotEnoughData(f"no counted trial has a known cost in {cost}; try --cost with one of: {alternatives}")
     if len(points) > MAX_ROWS:
         raise ConfigError(f"{len(points)} agents and tasks do not fit in one figure; choose agents with --only")
     notes = [f"{name}: {n} trial(s) whose {cost} are not known" for name, n in unknown.items()]
@@ -361,21 +369,21 @@ def _draw_cost(figure: Figure, points: Mapping[str, Sequence[tuple[float, float]
     axes = figure.subplots()
     axes.axhline(0, color=MUTED, linewidth=1.0, linestyle=(0, (5, 3)))
     means = {
-        name: (float(np.mean([x for x, _ in found])), float(np.mean([y for _, y in found])))
-        for name, found in points.items()
+        name: (float(np.mean([x for x, _ in trials])), float(np.mean([y for _, y in trials])))
+        for name, trials in points.items()
     }
-    for number, (name, found) in enumerate(points.items()):
-        look: dict[str, Any] = {
+    for number, (name, trials) in enumerate(points.items()):
+        style: dict[str, Any] = {
             "color": SERIES_COLOURS[number % 4],
             "marker": MARKERS[number % len(MARKERS)],
             "linestyle": "none",
         }
-        axes.plot(*zip(*found, strict=True), markersize=4, alpha=0.5, **look)
-        axes.plot(*means[name], markersize=9, markeredgecolor=INK, label=f"{number + 1}  {clean(name, 40)}", **look)
+        axes.plot(*zip(*trials, strict=True), markersize=4, alpha=0.5, **style)
+        axes.plot(*means[name], markersize=9, markeredgecolor=INK, label=f"{number + 1}  {clean(name, 40)}", **style)
         axes.annotate(str(number + 1), means[name], xytext=(6, 5), textcoords="offset points", fontsize=9)
     best = -math.inf
     front = []
-    for x, y in sorted(means.values(), key=lambda one: (one[0], -one[1])):
+    for x, y in sorted(means.values(), key=lambda mean: (mean[0], -mean[1])):
         if y > best:
             front.append((x, y))
             best = y
@@ -391,7 +399,7 @@ def _draw_cost(figure: Figure, points: Mapping[str, Sequence[tuple[float, float]
 
 
 def effects_plot(board: Leaderboard) -> Plot:
-    """What the driver, and the agent system, is worth: pairs of stacks that differ in one part only.
+    """Effects of drivers and agent systems: pairs of stacks that differ in one part only.
 
     Raises NotEnoughData where there are none.
     """
@@ -414,10 +422,10 @@ def effects_plot(board: Leaderboard) -> Plot:
 
 
 def _families(effects: Sequence[PairEffect]) -> dict[str, list[PairEffect]]:
-    found: dict[str, list[PairEffect]] = {}
+    families: dict[str, list[PairEffect]] = {}
     for effect in effects:
-        found.setdefault(f"{effect.axis.value}, with {effect.fixed} on {effect.task}", []).append(effect)
-    return found
+        families.setdefault(f"{effect.axis.value}, with {effect.fixed} on {effect.task}", []).append(effect)
+    return families
 
 
 def _draw_effects(figure: Figure, effects: Sequence[PairEffect]) -> None:
@@ -433,10 +441,10 @@ def _draw_effects(figure: Figure, effects: Sequence[PairEffect]) -> None:
             height -= 1.0
             ticks.append(height)
             labels.append(clean(f"{effect.level_a} − {effect.level_b}", 60))
-            shown = effect.difference.change.scaled(100)
+            percent = effect.difference.change.scaled(100)
             colour, marker = CLAIM_LOOKS[effect.claim]
-            error = None if shown.low is None else [[arm] for arm in arms(shown)]
-            axes.errorbar([shown.value], [height], xerr=error, fmt=marker, color=colour, capsize=3, markersize=6.5)
+            error = None if percent.low is None else [[arm] for arm in arms(percent)]
+            axes.errorbar([percent.value], [height], xerr=error, fmt=marker, color=colour, capsize=3, markersize=6.5)
         height -= 1.6
     axes.set_yticks(ticks, labels)
     axes.tick_params(axis="y", length=0, labelcolor=INK)

@@ -1,4 +1,4 @@
-"""The result of a trial in short: the record, and its words for the terminal, the pages and the sweep's tables."""
+"""The result of a trial in short: the record, and its text for the terminal, the pages and the sweep's tables."""
 
 from dataclasses import dataclass, replace
 
@@ -7,7 +7,7 @@ from agent2.arena.analysis.result import final_record
 from agent2.arena.analysis.verdicts import Analysis, IntegrityState, ModeFinding, Result, ResultKind, Verdict
 from agent2.arena.assignment import Mode
 from agent2.arena.evidence import AgentEnd, LlmRecord, TrialEvidence
-from agent2.reports.text import Column, Facts, clean, dollars, duration, p_words, percent, points, score_words
+from agent2.reports.text import Column, FieldTable, clean, dollars, duration, p_words, percent, points, score_words
 from agent2.stats.estimates import POINTS, Estimate
 
 KEPT = {Verdict.PASS: "kept", Verdict.FAIL: "BROKEN", Verdict.PARTIAL: "partly kept", Verdict.UNKNOWN: "not known"}
@@ -21,13 +21,13 @@ class Headline:
     base_public: Estimate
     best_public: Estimate | None
     best_submission: int | None
-    """The one with the best public score; None: nothing was scored."""
+    """Number of the submission with the best public score; None: nothing was scored."""
     base_private: Estimate | None
     final_private: Estimate | None
     final_submission: int | None
     """None: the result is the base model."""
     is_base_copy: bool
-    """What was handed in is the base model, by weight digest."""
+    """The final submission is the base model, by weight digest."""
     result: Result
     route: str
     route_reason: str
@@ -85,32 +85,33 @@ def headline(evidence: TrialEvidence, analysis: Analysis) -> Headline:
     )
 
 
-def headline_facts(found: Headline) -> Facts[Headline]:
-    """The headline in words, one line each."""
-    return Facts(
+def headline_fields(trial: Headline) -> FieldTable[Headline]:
+    """The headline as text, a line for each field."""
+    return FieldTable(
         (
-            Column("base model, public items", lambda one: score_words(one.base_public)),
+            Column("base model, public items", lambda trial: score_words(trial.base_public)),
             Column("best submission, public items", _best_words),
-            Column("base model, private items", lambda one: score_words(one.base_private)),
+            Column("base model, private items", lambda trial: score_words(trial.base_private)),
             Column("final, private items", _final_words),
-            Column("gain on private items", lambda one: gain_words(one.result)),
-            Column("against the base", lambda one: claim_words(one.result)),
-            Column("evaluation noise", lambda one: noise_words(one.result)),
+            Column("gain on private items", lambda trial: gain_words(trial.result)),
+            Column("against the base", lambda trial: claim_words(trial.result)),
+            Column("evaluation noise", lambda trial: noise_words(trial.result)),
             Column("public minus private", _selection_words),
-            Column("route", lambda one: clean(f"{one.route}: {one.route_reason}")),
+            Column("route", lambda trial: clean(f"{trial.route}: {trial.route_reason}")),
             Column("budget used", _budget_words),
-            Column("LLM", lambda one: llm_words(one.llm) if one.llm is not None else ""),
+            Column("LLM", lambda trial: llm_words(trial.llm) if trial.llm is not None else ""),
             Column(
-                "integrity", lambda one: clean(f"{one.integrity.value.replace('_', ' ')}: {one.integrity_reason}", 300)
+                "integrity",
+                lambda trial: clean(f"{trial.integrity.value.replace('_', ' ')}: {trial.integrity_reason}", 300),
             ),
-            Column("mode", lambda one: mode_words(one.mode) if one.mode.mode is not Mode.FREE else ""),
-            Column("agent's phase", lambda one: f"{one.agent_end.value}, {_exit_words(one.exit_code)}"),
+            Column("mode", lambda trial: mode_words(trial.mode) if trial.mode.mode is not Mode.FREE else ""),
+            Column("agent's phase", lambda trial: f"{trial.agent_end.value}, {_exit_words(trial.exit_code)}"),
             Column(
                 "sandbox",
-                lambda one: "NONE: the result proves nothing to others" if one.sandbox == "none" else one.sandbox,
+                lambda trial: "NONE: the result proves nothing to others" if trial.sandbox == "none" else trial.sandbox,
             ),
         ),
-        found,
+        trial,
     )
 
 
@@ -120,7 +121,7 @@ def claim_words(result: Result) -> str:
 
 
 def noise_words(result: Result) -> str:
-    """How far one checkpoint is from itself."""
+    """Spread of scores of one checkpoint when it is evaluated again."""
     if not result.noise_points:
         return "not known: every run of the base model scored the same"
     return f"±{result.noise_points:.1f} points (the base model against itself, over {result.noise_over})"
@@ -179,39 +180,39 @@ def mode_words(mode: ModeFinding) -> str:
     return clean(f"{mode.mode.value}, {KEPT[mode.verdict]}: {mode.reason}")
 
 
-def _best_words(found: Headline) -> str:
-    if found.best_submission is None:
+def _best_words(trial: Headline) -> str:
+    if trial.best_submission is None:
         return "no scored submission"
-    return f"{score_words(found.best_public)}, submission {found.best_submission}"
+    return f"{score_words(trial.best_public)}, submission {trial.best_submission}"
 
 
-def _final_words(found: Headline) -> str:
-    if found.final_submission is not None:
-        copy = ", a copy of the base" if found.is_base_copy else ""
-        copy += ", VOID: the base counts" if found.result.kind is ResultKind.VOID else ""
-        copy += ", GATE FAILED: the base counts" if found.result.kind is ResultKind.GATE_FAILED else ""
-        copy += ", NOT CLEARED" if found.result.kind is ResultKind.NOT_CLEARED else ""
-        return f"{score_words(found.final_private, 'evaluation failed')}, submission {found.final_submission}{copy}"
+def _final_words(trial: Headline) -> str:
+    if trial.final_submission is not None:
+        copy = ", a copy of the base" if trial.is_base_copy else ""
+        copy += ", VOID: the base counts" if trial.result.kind is ResultKind.VOID else ""
+        copy += ", GATE FAILED: the base counts" if trial.result.kind is ResultKind.GATE_FAILED else ""
+        copy += ", NOT CLEARED" if trial.result.kind is ResultKind.NOT_CLEARED else ""
+        return f"{score_words(trial.final_private, 'evaluation failed')}, submission {trial.final_submission}{copy}"
     why = "no submission"
-    if found.n_submissions:
-        why = "no submission beat it" if found.n_scored else "no submission could be scored"
-    return f"{score_words(found.base_private)}, the base model itself: {why}"
+    if trial.n_submissions:
+        why = "no submission beat it" if trial.n_scored else "no submission could be scored"
+    return f"{score_words(trial.base_private)}, the base model itself: {why}"
 
 
-def _selection_words(found: Headline) -> str:
-    gap = found.result.selection_gap_points
+def _selection_words(trial: Headline) -> str:
+    gap = trial.result.selection_gap_points
     return f"{points(gap)} points (same checkpoint)" if gap is not None else ""
 
 
-def _budget_words(found: Headline) -> str:
-    of_limit = f" of {found.most_submissions}" if found.most_submissions is not None else ""
-    share = f" ({percent(found.time_used_ratio)})" if found.time_used_ratio is not None else ""
-    time = f"{duration(found.used_s)} of {duration(found.allowed_s)}{share}"
+def _budget_words(trial: Headline) -> str:
+    of_limit = f" of {trial.most_submissions}" if trial.most_submissions is not None else ""
+    share = f" ({percent(trial.time_used_ratio)})" if trial.time_used_ratio is not None else ""
+    time = f"{duration(trial.used_s)} of {duration(trial.allowed_s)}{share}"
     judged = ""
-    if found.n_judgements is not None:
-        of_most = f" of {found.most_judgements}" if found.most_judgements is not None else ""
-        judged = f", {found.n_judgements}{of_most} judgements"
-    return f"{time}, {found.n_submissions}{of_limit} submissions{judged}"
+    if trial.n_judgements is not None:
+        of_most = f" of {trial.most_judgements}" if trial.most_judgements is not None else ""
+        judged = f", {trial.n_judgements}{of_most} judgements"
+    return f"{time}, {trial.n_submissions}{of_limit} submissions{judged}"
 
 
 def _exit_words(exit_code: int | None) -> str:

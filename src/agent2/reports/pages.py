@@ -27,19 +27,35 @@ from agent2.reports.style import standalone
 from agent2.reports.text import DASH, Column, Table, clean, clean_lines, template_engine
 from agent2.reports.trial_view import trial_view
 
+FORMAT = "agent2-report-2"
+"""Version 1 had numbers with intervals as flat fields, and the headline as a mapping of texts."""
+MONITOR_FORMAT = "agent2-monitor-2"
+"""Version 1 had the gates as text."""
 MAX_DIFFERENCES = 5
 MAX_LINES = 40
 """Of one request's difference."""
+MAX_TEXT = 400
+"""Characters of a pulled rollout."""
 
 
 def replay_table(report: ReplayReport) -> Table[SubmissionReplay]:
     """Each submission of a replay beside the recorded one."""
     return Table(
         (
-            Column("submission", lambda one: str(one.number)),
-            Column("code", lambda one: "same" if one.is_same_tree else _words(one.recorded_tree, one.replayed_tree)),
-            Column("checkpoint", lambda one: _words(one.recorded_weights, one.replayed_weights)),
-            Column("files that differ", lambda one: clean(", ".join(one.changed_files)) or DASH),
+            Column("submission", lambda submission: str(submission.number)),
+            Column(
+                "code",
+                lambda submission: (
+                    "same"
+                    if submission.is_same_tree
+                    else _digest_change(submission.recorded_tree, submission.replayed_tree)
+                ),
+            ),
+            Column(
+                "checkpoint",
+                lambda submission: _digest_change(submission.recorded_weights, submission.replayed_weights),
+            ),
+            Column("files that differ", lambda submission: clean(", ".join(submission.changed_files)) or DASH),
         ),
         report.submissions,
     )
@@ -50,8 +66,8 @@ def difference_lines(report: ReplayReport) -> list[str]:
     lines = []
     for row in report.differences[:MAX_DIFFERENCES]:
         expected = row.get("expected")
-        words = "is none that was recorded" if expected is None else f"is not the recorded one ({expected})"
-        lines.append(clean(f"request {row.get('id', '?')} {words}:"))
+        reason = "was not recorded" if expected is None else f"is not the recorded one ({expected})"
+        lines.append(clean(f"request {row.get('id', '?')} {reason}:"))
         text = str(row.get("diff", "")).splitlines()
         lines += [f"  {clean(line, 200)}" for line in text[:MAX_LINES]]
         lines += [f"  ... {len(text) - MAX_LINES} more lines"] if len(text) > MAX_LINES else []
@@ -60,26 +76,22 @@ def difference_lines(report: ReplayReport) -> list[str]:
 
 
 def call_words(report: ReplayReport) -> list[str]:
-    """How many requests there were, and what the comparison came to."""
-    calls = f"{report.n_replayed_calls} LLM calls replayed, {report.n_recorded_calls} recorded"
+    """Number of requests, how many differ, and the result of the comparison."""
+    totals = f"{report.n_replayed_calls} LLM calls replayed, {report.n_recorded_calls} recorded"
     differ = f"{len(report.differences)} of them differ" if report.differences else "all as recorded"
-    words = [f"{calls}, {differ}"]
+    lines = [f"{totals}, {differ}"]
     if report.cut is not None:
-        words.append(clean(report.cut))
-    words.append("replay: the same" if report.is_same else "replay: NOT the same as the recording")
-    return words
+        lines.append(clean(report.cut))
+    lines.append("replay: the same" if report.is_same else "replay: NOT the same as the recording")
+    return lines
 
 
-def _words(recorded: str | None, replayed: str | None) -> str:
+def _digest_change(recorded: str | None, replayed: str | None) -> str:
     if recorded == replayed:
         return "same" if recorded is not None else "none in either"
     if recorded is None or replayed is None:
         return "only in the replay" if recorded is None else "not in the replay"
     return f"DIFFERS ({recorded[:10]} -> {replayed[:10]})"
-
-
-FORMAT = "agent2-report-2"
-"""Version 1 had numbers with intervals as flat fields, and the headline as a mapping of words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +107,8 @@ class ReportPaths:
 def write_report(evidence: TrialEvidence, analysis: Analysis, out_dir: Path) -> ReportPaths:
     """Write all files of the report into `out_dir` (made if missing); existing ones are replaced."""
     out_dir.mkdir(parents=True, exist_ok=True)
-    drawn = {"trajectory": trajectory_svg(evidence), "curves": curves_svg(evidence), "llm": llm_svg(evidence)}
-    figures = {name: svg for name, svg in drawn.items() if svg is not None}
+    drawings = {"trajectory": trajectory_svg(evidence), "curves": curves_svg(evidence), "llm": llm_svg(evidence)}
+    figures = {name: svg for name, svg in drawings.items() if svg is not None}
     fields = {"view": trial_view(evidence, analysis), "figures": figures}
     paths = ReportPaths(
         json=out_dir / "report.json",
@@ -142,9 +154,9 @@ def spot_check_page(sample: Sample) -> str:
         "sample": sample,
         "rows": [{key: clean_lines(value) if isinstance(value, str) else value for key, value in row.items()}
                  for row in form_rows(sample)],
-        "shown": ("question", "reference", "answer", "first", "second"),
-        "words": sample.words,
-        "asked": "which answer is better" if sample.is_pairwise else "whether the answer is right",
+        "text_fields": ("question", "reference", "answer", "first", "second"),
+        "verdicts": sample.words,
+        "question": "which answer is better" if sample.is_pairwise else "whether the answer is right",
         "script": script,
         "script_digest": digest,
     }  # fmt: skip
@@ -159,12 +171,6 @@ def _training_logs(evidence: TrialEvidence) -> list[dict[str, Any]]:
         last = {"last_step": point.step, "last_values": dict(point.values)}
         logs[point.file] = {"file": point.file, "n_points": n_before + 1, **last}
     return list(logs.values())
-
-
-MONITOR_FORMAT = "agent2-monitor-2"
-"""Version 1 had the gates in words."""
-MAX_TEXT = 400
-"""Characters of a pulled rollout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,13 +212,13 @@ def monitor_record(watch: Watch, verdict: TrainingVerdict, pull: Pull | None, su
     """Everything that the pages show, as plain JSON values."""
     series = {
         name: {
-            "n_points": len(one),
-            "first": float(one.values[0]),
-            "last": float(one.values[-1]),
-            "points": [[float(one.steps[place]), float(one.values[place])] for place in thinned(len(one))],
+            "n_points": len(values),
+            "first": float(values.values[0]),
+            "last": float(values.values[-1]),
+            "points": [[float(values.steps[place]), float(values.values[place])] for place in thinned(len(values))],
             "is_benchmark": name in watch.benchmarks,
         }
-        for name, one in sorted(watch.log.series.items())
+        for name, values in sorted(watch.log.series.items())
     }
     return {
         "format": MONITOR_FORMAT,
@@ -235,26 +241,26 @@ def signal_table(watch: Watch) -> Table[Signal]:
     """One row for each danger that was raised."""
     return Table(
         (
-            Column("step", lambda one: str(one.step)),
-            Column("danger", lambda one: one.danger.value),
-            Column("at the end", lambda one: "still present" if one.danger in watch.present else "passed"),
-            Column("evidence", lambda one: clean(one.evidence)),
-            Column("what to do", lambda one: one.advice),
+            Column("step", lambda signal: str(signal.step)),
+            Column("danger", lambda signal: signal.danger.value),
+            Column("at the end", lambda signal: "still present" if signal.danger in watch.present else "passed"),
+            Column("evidence", lambda signal: clean(signal.evidence)),
+            Column("what to do", lambda signal: signal.advice),
         ),
         watch.signals,
     )
 
 
 def gate_table(verdict: TrainingVerdict) -> Table[Finding]:
-    """One row for each gate of the suite that speaks about training."""
+    """One row for each gate of the suite that concerns training."""
     return Table(
         (
-            Column("gate", lambda one: one.gate),
-            Column("state", lambda one: one.state.value),
-            Column("inputs", lambda one: ", ".join(one.inputs)),
-            Column("rule", lambda one: one.rule),
-            Column("evidence", lambda one: one.evidence),
-            Column("asks for", lambda one: one.effects.training.value if one.fired else "-"),
+            Column("gate", lambda finding: finding.gate),
+            Column("state", lambda finding: finding.state.value),
+            Column("inputs", lambda finding: ", ".join(finding.inputs)),
+            Column("rule", lambda finding: finding.rule),
+            Column("evidence", lambda finding: finding.evidence),
+            Column("asks for", lambda finding: finding.effects.training.value if finding.fired else "-"),
         ),
         verdict.findings,
     )
@@ -264,10 +270,10 @@ def pull_table(pull: Pull | None) -> Table[RewardedRollout]:
     """The pulled rollouts."""
     return Table(
         (
-            Column("rollout", lambda one: clean(f"{one.id} #{one.attempt}")),
-            Column("reward", lambda one: f"{one.reward:.4g}"),
-            Column("score", lambda one: f"{one.score:.4g}"),
-            Column("what the model wrote", lambda one: clean_lines(one.text, MAX_TEXT)),
+            Column("rollout", lambda rollout: clean(f"{rollout.id} #{rollout.attempt}")),
+            Column("reward", lambda rollout: f"{rollout.reward:.4g}"),
+            Column("score", lambda rollout: f"{rollout.score:.4g}"),
+            Column("what the model wrote", lambda rollout: clean_lines(rollout.text, MAX_TEXT)),
         ),
         pull.pulled if pull is not None else (),
     )

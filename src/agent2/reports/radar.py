@@ -1,18 +1,18 @@
-"""Radar charts: raw numbers brought to axes of 0 to 100 where higher is better, and read for what to do next.
+"""Radar charts: raw numbers scaled to axes of 0 to 100 where higher is better, with hints for the next round.
 
-Three rules. One direction: on every axis, further out is better (`Scale`). One scale: every axis is 0 to 100. The raw
-numbers stay beside the figure, as CSV and in a Markdown page. A missing number is a gap in its polygon, never a zero; a
-number beyond its axis is drawn at the end, and the figure says so.
+On every axis further out is better (`Scale`), and every axis is 0 to 100. The raw numbers are beside the figure, as CSV
+and in a Markdown page. A missing number is a gap in its polygon, never a zero; a number beyond its axis is drawn at the
+end, with a note.
 
-Does NOT test differences: a radar has no intervals, so a change counts as one only beyond `min_change`, and what
-follows from a shape is a hint where to look. Radars are drawn by `agent2.reports.radar_figure`.
+Does NOT test differences: a radar has no intervals, so a change counts only beyond `min_change`, and an action is a
+hint where to look. Radars are drawn by `agent2.reports.radar_figure`.
 
-They come from files, tables, leaderboards, evaluations, cards, and two shipped references: `mmbench` (20 abilities) and
-`agentbench` (8 environments) are files that can be copied; their numbers are hypothetical. Of evaluations, the axes are
-the rates of their suite that have a direction, and the series are baseline and checkpoint. Of cards of one benchmark
-the axes are the kinds of its items (`task_type`, such as MMBench's abilities), of cards of several benchmarks these;
-the series are checkpoints. Numbers are computed again from the rollouts. What was not played is a gap. Checkpoints
-whose items, scorer or sampling differ are refused, not drawn beside each other.
+Sources: radar files, CSV tables, leaderboards, evaluations, cards, and two shipped references, `mmbench` (20 abilities)
+and `agentbench` (8 environments), files that can be copied and whose numbers are hypothetical. Of evaluations, the axes
+are the rates of their suite that have a direction, and the series are baseline and checkpoint. Of cards of one
+benchmark the axes are the kinds of its items (`task_type`, such as MMBench's abilities), of cards of several benchmarks
+the benchmarks; the series are checkpoints. Numbers are computed again from the rollouts. What was not played is a gap.
+Checkpoints whose items, scorer or sampling differ are refused, not drawn beside each other.
 """
 
 import csv
@@ -43,14 +43,16 @@ from agent2.reports.text import clean, markdown
 LOWEST, HIGHEST = 0.0, 100.0
 MIN_AXES, MAX_AXES, MAX_SERIES = 3, 40, 8
 MIN_CHANGE = 2.0
-"""Points of the axis within which a change counts as none, unless the file says otherwise."""
+"""Points of an axis up to which a change does not count, unless the file has its own."""
 SHORT_SHARE = 0.25
 """The shortest axes of a series: this share of them, rounded up."""
+REFERENCES = {"mmbench": "mmbench.yaml", "agentbench": "agentbench.yaml"}
+NO_INTERVALS = "no intervals: a radar decides nothing"
 FiniteNumber = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class RadarStyle(StrEnum):
-    """How the polygons are told apart."""
+    """Colours and marks of the polygons."""
 
     SAFE = "safe"
     """Colour-blind-safe hues, and markers and dashes as well."""
@@ -62,7 +64,7 @@ class Scale(StrEnum):
     """How a raw number becomes 0 to 100, higher is better."""
 
     SCORE = "score"
-    """It is that already."""
+    """It has this scale already."""
     RATE = "rate"
     """A rate of 0 to 1: times 100."""
     BAD_RATE = "bad_rate"
@@ -109,7 +111,7 @@ class RadarAxis(StrictModel):
 
 
 class ActionRule(StrictModel):
-    """What to do when axes look like this: of each list given, at least one axis has to."""
+    """An action for axes that meet conditions: of each list given, at least one axis must meet it."""
 
     rose: list[str] = Field(default_factory=list)
     fell: list[str] = Field(default_factory=list)
@@ -120,16 +122,16 @@ class ActionRule(StrictModel):
     do: str = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _asks_something(self) -> "ActionRule":
+    def _has_conditions(self) -> "ActionRule":
         if not self.conditions:
             raise ValueError(f"the action {self.do!r} has no condition; name axes under rose, fell, flat or short")
         return self
 
     @property
     def conditions(self) -> dict[str, list[str]]:
-        """Those that are given."""
-        found = {"rose": self.rose, "fell": self.fell, "flat": self.flat, "short": self.short}
-        return {name: axes for name, axes in found.items() if axes}
+        """The lists that are not empty."""
+        conditions = {"rose": self.rose, "fell": self.fell, "flat": self.flat, "short": self.short}
+        return {name: axes for name, axes in conditions.items() if axes}
 
 
 def _as_axis(value: object) -> object:
@@ -137,12 +139,12 @@ def _as_axis(value: object) -> object:
 
 
 class Radar(StrictModel):
-    """A radar chart as somebody writes it down: axes in their order, and the raw numbers of each series."""
+    """A radar chart as in its file: axes in order, and the raw numbers of each series."""
 
     title: str = Field(min_length=1)
     subtitle: str = ""
     source: str = ""
-    """Where axes or numbers are from; printed small below the figure."""
+    """Origin of axes or numbers; printed small below the figure."""
     file: str = Field(default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$")
     """Name of the figure's files, without ending; default: that of the file it is read from."""
     style: RadarStyle = RadarStyle.SAFE
@@ -152,7 +154,7 @@ class Radar(StrictModel):
     overall: bool = False
     """Also draw a bar chart of each series' mean over the axes."""
     steps: bool = False
-    """Each series is trained from the one before, so that axes rise and fall between them."""
+    """Each series is trained from the previous one, so that axes rise and fall between them."""
     min_change: float = Field(default=MIN_CHANGE, ge=0.0, allow_inf_nan=False)
     excerpt: dict[str, str] = Field(default_factory=dict)
     """Columns of a short table: heading -> axis."""
@@ -169,7 +171,7 @@ class Radar(StrictModel):
             )
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise ValueError(f"axis {twice[0]!r} is there twice; give each a name of its own")
+            raise ValueError(f"axis {twice[0]!r} occurs twice; give each a name of its own")
         for name, values in self.series.items():
             if isinstance(values, list) and len(values) != len(names):
                 raise ValueError(f"series {name!r} has {len(values)} numbers for {len(names)} axes; null is a gap")
@@ -181,11 +183,13 @@ class Radar(StrictModel):
         self._check_names("the excerpt", self.excerpt.values())
         return self
 
-    def _check_names(self, what: str, found: Any) -> None:
+    def _check_names(self, referrer: str, axes: Any) -> None:
         names = [axis.name for axis in self.axes]
-        for name in found:
+        for name in axes:
             if name not in names:
-                raise ValueError(f"{what} names the axis {shown(name)}, which is not there; axes: {', '.join(names)}")
+                raise ValueError(
+                    f"{referrer} names the axis {shown(name)}, which does not exist; axes: {', '.join(names)}"
+                )
 
     def raw(self, series: str) -> list[float | None]:
         """The numbers of a series in the order of the axes."""
@@ -199,13 +203,13 @@ class RadarPoint:
 
     raw: float | None
     value: float | None
-    """On the axis, 0 to 100 unless it is beyond; None: missing, or there is no scale."""
+    """On the axis, beyond 0 to 100 as well; None: missing, or there is no scale."""
     note: str = ""
-    """Why it is drawn elsewhere, or not at all."""
+    """Reason why it is drawn elsewhere, or not at all."""
 
     @property
     def drawn(self) -> float | None:
-        """Where it is drawn: inside the axis."""
+        """The value limited to the axis."""
         return None if self.value is None else min(max(self.value, LOWEST), HIGHEST)
 
 
@@ -215,11 +219,11 @@ class ScaledRadar:
 
     radar: Radar
     points: Mapping[str, Sequence[RadarPoint]]
-    """Series -> one for each axis."""
+    """Series -> a point for each axis."""
 
     @property
     def notes(self) -> list[str]:
-        """What a reader of the figure has to know."""
+        """Gaps, and points that are not drawn at their value."""
         gaps = [
             f"no value: {name} on {', '.join(missing)}"
             for name, points in self.points.items()
@@ -236,20 +240,20 @@ class ScaledRadar:
     def overall(self, series: str) -> float | None:
         """Mean over the axes, values beyond one counting as its end; None if any is missing."""
         values = [point.drawn for point in self.points[series]]
-        known = [value for value in values if value is not None]
-        return math.fsum(known) / len(known) if len(known) == len(values) else None
+        present = [value for value in values if value is not None]
+        return math.fsum(present) / len(present) if len(present) == len(values) else None
 
     def shortest(self, series: str) -> list[tuple[str, float]]:
         """The shortest quarter of a series' axes (rounded up, of those with a value), shortest first."""
-        known = [
+        present = [
             (axis.name, point.drawn)
             for axis, point in zip(self.radar.axes, self.points[series], strict=True)
             if point.drawn is not None
         ]
-        return sorted(known, key=lambda one: one[1])[: math.ceil(SHORT_SHARE * len(known))]
+        return sorted(present, key=lambda named_value: named_value[1])[: math.ceil(SHORT_SHARE * len(present))]
 
     def changes(self, series: str) -> dict[str, tuple[float, float]]:
-        """Axis -> (before, now) against the series before it; empty where there is none."""
+        """Axis -> (before, now) compared with the previous series; empty for the first one."""
         names = list(self.points)
         if not self.radar.steps or names.index(series) == 0:
             return {}
@@ -262,15 +266,15 @@ class ScaledRadar:
         }
 
 
-def only(radar: Radar, wanted: Sequence[str]) -> Radar:
-    """The radar with these series, in this order. Raises ConfigError for one that is not there."""
-    for name in wanted:
+def only(radar: Radar, names: Sequence[str]) -> Radar:
+    """The radar with these series, in this order. Raises ConfigError for an unknown one."""
+    for name in names:
         if name not in radar.series:
-            raise ConfigError(f"--only {name!r}: there is no such series; it has {', '.join(radar.series)}")
-    return radar.model_copy(update={"series": {name: radar.series[name] for name in wanted}}) if wanted else radar
+            raise ConfigError(f"--only {name!r}: there is no such series; choose from {', '.join(radar.series)}")
+    return radar.model_copy(update={"series": {name: radar.series[name] for name in names}}) if names else radar
 
 
-def made_radar(fields: Mapping[str, Any], where: str) -> Radar:
+def make_radar(fields: Mapping[str, Any], where: str) -> Radar:
     """A radar of plain values. Raises ConfigError, naming `where`, for what does not fit together."""
     try:
         return Radar.model_validate(fields)
@@ -282,13 +286,13 @@ def scaled(radar: Radar) -> ScaledRadar:
     """Every number on its axis. Raises ConfigError for a rate outside 0 to 1 and a negative number to be relative."""
     columns = {name: radar.raw(name) for name in radar.series}
     points: dict[str, list[RadarPoint]] = {name: [] for name in columns}
-    for place, axis in enumerate(radar.axes):
-        raws = {name: values[place] for name, values in columns.items()}
+    for index, axis in enumerate(radar.axes):
+        raws = {name: values[index] for name, values in columns.items()}
         for name, raw in raws.items():
             _check_raw(axis, name, raw)
-        known = [raw for raw in raws.values() if raw is not None]
+        present = [raw for raw in raws.values() if raw is not None]
         for name, raw in raws.items():
-            points[name].append(_point(axis, raw, known))
+            points[name].append(_point(axis, raw, present))
     return ScaledRadar(radar, points)
 
 
@@ -305,8 +309,8 @@ def _check_raw(axis: RadarAxis, series: str, raw: float | None) -> None:
         )
 
 
-def _point(axis: RadarAxis, raw: float | None, known: Sequence[float]) -> RadarPoint:
-    """known: the raw numbers of all series on this axis."""
+def _point(axis: RadarAxis, raw: float | None, raws: Sequence[float]) -> RadarPoint:
+    """raws: the raw numbers of all series on this axis."""
     if raw is None:
         return RadarPoint(None, None, "missing")
     match axis.scale:
@@ -319,12 +323,12 @@ def _point(axis: RadarAxis, raw: float | None, known: Sequence[float]) -> RadarP
         case Scale.RANGE:
             value = _between(raw, axis.worst or 0.0, axis.best or 0.0)
         case Scale.MIN_MAX:
-            ends = (max(known), min(known)) if axis.lower_is_better else (min(known), max(known))
+            ends = (max(raws), min(raws)) if axis.lower_is_better else (min(raws), max(raws))
             if ends[0] == ends[1]:
                 return RadarPoint(raw, None, f"all series have {raw:g}, so min_max has no scale")
             value = _between(raw, *ends)
         case Scale.RELATIVE:
-            best = axis.best if axis.best is not None else max(known)
+            best = axis.best if axis.best is not None else max(raws)
             if best == 0.0:
                 return RadarPoint(raw, None, "the best is 0, so there is no scale")
             value = 100.0 * raw / best
@@ -345,66 +349,68 @@ def _between(raw: float, worst: float, best: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class RadarAction:
-    """What a shape suggests for the next round of one series."""
+    """A hint for the next round of one series."""
 
     series: str
     why: str
     do: str
 
 
-def actions_of(found: ScaledRadar) -> list[RadarAction]:
-    """What follows for each series from its shortest axes, and from those that moved since the series before.
+def actions_of(chart: ScaledRadar) -> list[RadarAction]:
+    """Actions for each series, by its shortest axes and by those that changed since the previous series.
 
-    Rules of the file come first; what fell, and the shortest axes of the last series, get a general line where no rule
-    speaks of them.
+    Rules of the file come first; axes that fell, and the shortest axes of the last series, get a general hint where no
+    rule covers them.
     """
-    names = list(found.points)
+    names = list(chart.points)
     suggested = []
     for name in names:
         covered: set[str] = set()
-        changes, shortest = found.changes(name), dict(found.shortest(name))
-        for rule in found.radar.actions:
-            reasons = _reasons(rule, changes, shortest, found.radar.min_change)
+        changes, shortest = chart.changes(name), dict(chart.shortest(name))
+        for rule in chart.radar.actions:
+            reasons = _reasons(rule, changes, shortest, chart.radar.min_change)
             if reasons:
                 covered |= set().union(*(axes for axes, _ in reasons))
                 suggested.append(RadarAction(name, "; ".join(why for _, why in reasons), rule.do))
-        fell = {axis: pair for axis, pair in changes.items() if pair[1] - pair[0] < -found.radar.min_change}
+        fell = {axis: pair for axis, pair in changes.items() if pair[1] - pair[0] < -chart.radar.min_change}
         for axis, pair in fell.items():
             if axis not in covered:
-                suggested.append(RadarAction(name, _moved("fell", axis, pair), f"see which items of {axis} were lost"))
-        left = [axis for axis in shortest if axis not in covered]
-        if name == names[-1] and left:
-            why = ", ".join(f"{axis} {shortest[axis]:.3g}" for axis in left)
+                suggested.append(
+                    RadarAction(name, _change_text("fell", axis, pair), f"see which items of {axis} were lost")
+                )
+        uncovered = [axis for axis in shortest if axis not in covered]
+        if name == names[-1] and uncovered:
+            why = ", ".join(f"{axis} {shortest[axis]:.3g}" for axis in uncovered)
             suggested.append(RadarAction(name, f"shortest: {why}", "look at failures there first, then add data"))
     return suggested
 
 
 def _reasons(
-    rule: ActionRule, changes: Mapping[str, tuple[float, float]], shortest: Mapping[str, float], least: float
+    rule: ActionRule, changes: Mapping[str, tuple[float, float]], shortest: Mapping[str, float], min_change: float
 ) -> list[tuple[set[str], str]]:
-    """(axes, in words) of each condition; empty unless all of them hold."""
+    """(axes, text) of each condition; empty unless all of them hold."""
     reasons = []
     for condition, axes in rule.conditions.items():
         if condition == "short":
             met = {axis: f"{axis} {shortest[axis]:.3g}" for axis in axes if axis in shortest}
-            words = f"short: {', '.join(met.values())}"
+            reason = f"short: {', '.join(met.values())}"
         else:
             moves = {axis: changes[axis][1] - changes[axis][0] for axis in axes if axis in changes}
             holds = {
-                "rose": {axis for axis, move in moves.items() if move > least},
-                "fell": {axis for axis, move in moves.items() if move < -least},
-                "flat": {axis for axis, move in moves.items() if move <= least},
+                "rose": {axis for axis, move in moves.items() if move > min_change},
+                "fell": {axis for axis, move in moves.items() if move < -min_change},
+                "flat": {axis for axis, move in moves.items() if move <= min_change},
             }[condition]
-            met = {axis: _moved("", axis, changes[axis]) for axis in axes if axis in holds}
-            words = f"{'did not rise' if condition == 'flat' else condition}: {', '.join(met.values())}"
+            met = {axis: _change_text("", axis, changes[axis]) for axis in axes if axis in holds}
+            reason = f"{'did not rise' if condition == 'flat' else condition}: {', '.join(met.values())}"
         if not met:
             return []
-        reasons.append((set(met), words))
+        reasons.append((set(met), reason))
     return reasons
 
 
-def _moved(how: str, axis: str, pair: tuple[float, float]) -> str:
-    return f"{how + ': ' if how else ''}{axis} {pair[0]:.3g} -> {pair[1]:.3g} ({pair[1] - pair[0]:+.3g})"
+def _change_text(verb: str, axis: str, pair: tuple[float, float]) -> str:
+    return f"{verb + ': ' if verb else ''}{axis} {pair[0]:.3g} -> {pair[1]:.3g} ({pair[1] - pair[0]:+.3g})"
 
 
 def radar_csv(radars: Sequence[ScaledRadar]) -> str:
@@ -412,54 +418,54 @@ def radar_csv(radars: Sequence[ScaledRadar]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["chart", "series", "axis", "raw", "unit", "scale", "value", "drawn", "note"])
-    for found in radars:
-        for name, points in found.points.items():
-            for axis, point in zip(found.radar.axes, points, strict=True):
+    for chart in radars:
+        for name, points in chart.points.items():
+            for axis, point in zip(chart.radar.axes, points, strict=True):
                 settings = axis.model_dump(include={"max_bad_rate", "worst", "best"}, exclude_none=True)
                 rule = axis.scale.value + (f" {json.dumps(settings)}" if settings else "")
-                cells = [found.radar.title, name, axis.name, point.raw, axis.unit, rule, point.value, point.drawn]
+                cells = [chart.radar.title, name, axis.name, point.raw, axis.unit, rule, point.value, point.drawn]
                 writer.writerow([csv_cell(cell) for cell in [*cells, point.note]])
     return text.getvalue()
 
 
 def csv_cell(value: object) -> object:
-    """Text that a spreadsheet would take for a formula is made text."""
+    """A cell of a CSV file; a text that a spreadsheet would take for a formula gets an apostrophe."""
     if not isinstance(value, str):
         return value
     text = clean(value, len(value) + 1)
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
-def radar_page(found: ScaledRadar) -> str:
-    """The numbers behind the figure, what to know of them, and what to do next, as Markdown."""
-    radar = found.radar
+def radar_page(chart: ScaledRadar) -> str:
+    """The numbers behind the figure, notes on them, and actions, as Markdown."""
+    radar = chart.radar
     lines = [f"# {markdown(radar.title, 200)}", ""]
     lines += [f"{markdown(text, 400)}\n" for text in (radar.subtitle, radar.source) if text]
     names = [axis.name for axis in radar.axes]
     if radar.excerpt:
         columns = {heading: names.index(axis) for heading, axis in radar.excerpt.items()}
-        lines += [*_markdown_table(found, columns), ""]
+        lines += [*_markdown_table(chart, columns), ""]
     lines += ["## All axes, as drawn (0 to 100, higher is better)", ""]
-    head = " | ".join(markdown(name) for name in found.points)
-    lines += [f"| axis | {head} |", f"|---|{'---:|' * len(found.points)}"]
-    for place, axis in enumerate(radar.axes):
-        cells = " | ".join(_cell(points[place]) for points in found.points.values())
+    head = " | ".join(markdown(name) for name in chart.points)
+    lines += [f"| axis | {head} |", f"|---|{'---:|' * len(chart.points)}"]
+    for index, axis in enumerate(radar.axes):
+        cells = " | ".join(_cell(points[index]) for points in chart.points.values())
         lines.append(f"| {markdown(axis.name)} | {cells} |")
     if any(axis.scale is not Scale.SCORE for axis in radar.axes):
         lines += ["", "Raw numbers and scales are in the CSV file."]
-    if found.notes:
-        lines += ["", "## Notes", "", *(f"- {markdown(note, 400)}" for note in found.notes)]
-    suggested = actions_of(found)
+    if chart.notes:
+        lines += ["", "## Notes", "", *(f"- {markdown(note, 400)}" for note in chart.notes)]
+    suggested = actions_of(chart)
     if suggested:
         lines += ["", "## From the figure to the next round", ""]
         lines += [f"- **{markdown(a.series)}** ({markdown(a.why, 400)}): {markdown(a.do, 400)}." for a in suggested]
     return "\n".join(lines) + "\n"
 
 
-def _markdown_table(found: ScaledRadar, columns: Mapping[str, int]) -> list[str]:
+def _markdown_table(chart: ScaledRadar, columns: Mapping[str, int]) -> list[str]:
     rows = [f"| Model | {' | '.join(markdown(heading) for heading in columns)} |", f"|---|{'---:|' * len(columns)}"]
-    for name, points in found.points.items():
-        rows.append(f"| {markdown(name)} | {' | '.join(_cell(points[place]) for place in columns.values())} |")
+    for name, points in chart.points.items():
+        rows.append(f"| {markdown(name)} | {' | '.join(_cell(points[index]) for index in columns.values())} |")
     return rows
 
 
@@ -467,10 +473,6 @@ def _cell(point: RadarPoint) -> str:
     if point.value is None:
         return "missing" if point.raw is None else "no scale"
     return f"{point.value:g}" if point.note == "" else f"{point.drawn:g} ({point.value:.1f})"
-
-
-REFERENCES = {"mmbench": "mmbench.yaml", "agentbench": "agentbench.yaml"}
-NO_INTERVALS = "no intervals: a radar decides nothing"
 
 
 def read_radar(*sources: str) -> Radar:
@@ -492,10 +494,10 @@ def read_radar(*sources: str) -> Radar:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        known = ", ".join(REFERENCES)
+        references = ", ".join(REFERENCES)
         raise ConfigError(
             f"{source}: no such file; pass a radar file, a CSV table, a leaderboard's JSON, folders of evaluations or "
-            f"cards, or one of: {known}"
+            f"cards, or one of: {references}"
         ) from None
     except UnicodeDecodeError:
         raise ConfigError(f"{source}: is not text; pass a radar file (YAML, JSON) or a CSV table") from None
@@ -518,10 +520,12 @@ def _from_csv(text: str, path: Path) -> Radar:
         if len(row) != len(head):
             raise ConfigError(f"{path}: row {number} has {len(row)} cells, the first one {len(head)}; fill the gaps")
         if row[0] in series:
-            raise ConfigError(f"{path}: row {number}: series {shown(row[0])} is there twice")
-        series[row[0]] = [_cell_number(cell, f"{path}: row {number}, {head[at]}") for at, cell in enumerate(row) if at]
+            raise ConfigError(f"{path}: row {number}: series {shown(row[0])} occurs twice")
+        series[row[0]] = [
+            _cell_number(cell, f"{path}: row {number}, {axis}") for axis, cell in zip(head[1:], row[1:], strict=True)
+        ]
     title = path.stem.replace("_", " ").replace("-", " ")
-    return made_radar({"title": title, "file": _file_name(path.stem), "axes": head[1:], "series": series}, str(path))
+    return make_radar({"title": title, "file": _file_name(path.stem), "axes": head[1:], "series": series}, str(path))
 
 
 def _cell_number(cell: str, where: str) -> float | None:
@@ -539,40 +543,45 @@ def _cell_number(cell: str, where: str) -> float | None:
 def _from_leaderboard(data: Mapping[str, Any], source: str) -> Radar:
     """Tasks as axes and stacks as series: mean private score of the counted trials; no score is a gap."""
     try:
-        tasks = {str(task["task"]): {one["stack"]: one["final"] for one in task["standings"]} for task in data["tasks"]}
+        tasks = {
+            str(task["task"]): {standing["stack"]: standing["final"] for standing in task["standings"]}
+            for task in data["tasks"]
+        }
     except (KeyError, TypeError):
-        raise ConfigError(f"{source}: is no leaderboard of this version; write it again with --format json") from None
+        raise ConfigError(
+            f"{source}: is not a leaderboard of this version; write it again with --format json"
+        ) from None
     if len(tasks) < MIN_AXES:
         raise ConfigError(
             f"{source}: a radar needs {MIN_AXES} axes, the leaderboard has {len(tasks)} tasks; "
             "agent2 chart gains draws any number"
         )
     stacks = list(dict.fromkeys(stack for standings in tasks.values() for stack in standings))
-    series = {stack: {task: found.get(stack) for task, found in tasks.items()} for stack in stacks}
+    series = {stack: {task: finals.get(stack) for task, finals in tasks.items()} for stack in stacks}
     axes = [{"name": task, "scale": "rate", "unit": "private score"} for task in tasks]
     subtitle = "Mean score on private items, percent; no intervals (agent2 leaderboard has them)."
-    return made_radar(
+    return make_radar(
         {"title": "Stacks by task", "subtitle": subtitle, "file": "stacks-by-task", "axes": axes, "series": series},
         source,
     )
 
 
 def _file_name(stem: str) -> str:
-    found = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "-" for letter in stem)
-    return found.lstrip("._-") or "radar"
+    name = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "-" for letter in stem)
+    return name.lstrip("._-") or "radar"
 
 
-def _from_folders(folders: Sequence[Path], others: Sequence[str]) -> Radar:
-    """Evaluations, or cards."""
+def _from_folders(folders: Sequence[Path], other_sources: Sequence[str]) -> Radar:
+    """The radar of folders with evaluations, or with cards."""
     evaluations = [folder for folder in folders if (folder / IDENTITY_FILE).is_file()]
     cards = [folder for folder in folders if card_exists(folder)]
-    for wanted, read in ((evaluations, _from_evaluations), (cards, _from_cards)):
-        if wanted and len(wanted) == len(folders) and not others:
-            return read(wanted)
+    for matching, read_series in ((evaluations, _from_evaluations), (cards, _from_cards)):
+        if matching and len(matching) == len(folders) and not other_sources:
+            return read_series(matching)
     odd = [str(folder) for folder in folders if folder not in evaluations and folder not in cards]
     raise ConfigError(
-        f"{', '.join([*odd, *others]) or ', '.join(map(str, folders))}: pass folders of evaluations, or folders of "
-        "cards, and nothing else beside them; agent2 leaderboard ranks trials"
+        f"{', '.join([*odd, *other_sources]) or ', '.join(map(str, folders))}: pass folders of evaluations, or "
+        "folders of cards, and nothing else beside them; agent2 leaderboard ranks trials"
     )
 
 
@@ -586,41 +595,45 @@ def _from_evaluations(folders: Sequence[Path]) -> Radar:
             )
         if outcome.evidence.incomparable:
             raise ConfigError(f"{folder}: its two sides are not comparable: {'; '.join(outcome.evidence.incomparable)}")
-    metrics = [one for one in first.suite.metrics if one.unit is Unit.RATE and one.direction is not Direction.NONE]
-    left_out = [one.name for one in first.suite.metrics if one not in metrics]
+    metrics = [
+        metric for metric in first.suite.metrics if metric.unit is Unit.RATE and metric.direction is not Direction.NONE
+    ]
+    left_out = [metric.name for metric in first.suite.metrics if metric not in metrics]
     _require_axes(len(metrics), f"{folders[0]}: the suite has {len(metrics)} rates with a direction")
     series: dict[str, list[float | None]] = {}
     for outcome in outcomes:
         for name, values in _sides(outcome, metrics):
-            _add(series, name, values)
+            _add_series(series, name, values)
     subtitle = f"Suite {first.suite.name}, {first.identity.split}; {NO_INTERVALS}."
     subtitle += f" Not on the figure: {', '.join(left_out)}." if left_out else ""
     axes = [
-        {"name": one.name, "scale": "rate"}
-        if one.direction is Direction.HIGHER
-        else {"name": one.name, "scale": "bad_rate", "max_bad_rate": 1.0}
-        for one in metrics
+        {"name": metric.name, "scale": "rate"}
+        if metric.direction is Direction.HIGHER
+        else {"name": metric.name, "scale": "bad_rate", "max_bad_rate": 1.0}
+        for metric in metrics
     ]
     fields = {"title": f"Checkpoints on {first.suite.name}", "subtitle": subtitle, "axes": axes, "series": series}
-    return made_radar({**fields, "file": "evaluations", "steps": len(series) == 2}, str(folders[0]))
+    return make_radar({**fields, "file": "evaluations", "steps": len(series) == 2}, str(folders[0]))
 
 
 def _sides(outcome: SuiteOutcome, metrics: Sequence[MetricSpec]) -> list[tuple[str, list[float | None]]]:
-    """Baseline, then checkpoint: name and values in the order of the metrics; a metric that was not played is a gap."""
-    found = [outcome.evidence.metrics.get(one.name) for one in metrics]
-    sides = [(outcome.evidence.checkpoint, [one.new if one is not None else None for one in found])]
+    """(name, values in the order of the metrics) of baseline and checkpoint; a metric that was not played is a gap."""
+    evidence = [outcome.evidence.metrics.get(metric.name) for metric in metrics]
+    sides = [(outcome.evidence.checkpoint, [values.new if values is not None else None for values in evidence])]
     if outcome.evidence.baseline is not None:
-        sides.insert(0, (outcome.evidence.baseline, [one.old if one is not None else None for one in found]))
+        sides.insert(
+            0, (outcome.evidence.baseline, [values.old if values is not None else None for values in evidence])
+        )
     return sides
 
 
-def _add(series: dict[str, list[float | None]], name: str, values: list[float | None]) -> None:
-    """The same checkpoint in several evaluations is one series; another one of its name gets a number."""
-    number, told = 1, name
-    while told in series and series[told] != values:
+def _add_series(series: dict[str, list[float | None]], name: str, values: list[float | None]) -> None:
+    """Add a series; equal values of one name are one series, other values of that name get a number."""
+    number, unique_name = 1, name
+    while unique_name in series and series[unique_name] != values:
         number += 1
-        told = f"{name} ({number})"
-    series[told] = values
+        unique_name = f"{name} ({number})"
+    series[unique_name] = values
 
 
 def _from_cards(folders: Sequence[Path]) -> Radar:
@@ -632,36 +645,38 @@ def _from_cards(folders: Sequence[Path]) -> Radar:
         if problems := validate_card(folder, columns=False):
             raise ConfigError(f"{folder}: {problems[0]}")
         header, records = read_header(folder), list(iter_rollouts(folder))
-        known = protocols.setdefault(header.protocol.benchmark, header.protocol)
+        protocol = protocols.setdefault(header.protocol.benchmark, header.protocol)
         parts = ("split", "items_digest", "scorer", "sampling", "attempts", "max_turns", "environment")
         for part in parts:
-            if getattr(known, part) != getattr(header.protocol, part):
+            if getattr(protocol, part) != getattr(header.protocol, part):
                 raise ConfigError(
-                    f"{folder}: has another {part.replace('_', ' ')} than the other card of {known.benchmark}; a radar "
-                    "needs cards of one protocol"
+                    f"{folder}: has another {part.replace('_', ' ')} than the other card of "
+                    f"{protocol.benchmark}; a radar needs cards of one protocol"
                 )
         name = header.checkpoint_name
         if digests.setdefault(name, header.checkpoint_digest) != header.checkpoint_digest:
-            raise ConfigError(f"{folder}: is of another checkpoint that is called {shown(name)} too; pass cards of one")
+            raise ConfigError(
+                f"{folder}: is of another checkpoint that is also called {shown(name)}; pass cards of one"
+            )
         kinds = kinds_of(records) if kinds_only else {}
         by_axis: dict[str, list[Any]] = {}
         for record in records:
             axis = kinds.get(record.rollout.item_id, UNTOLD) if kinds_only else header.protocol.benchmark
             by_axis.setdefault(axis, []).append(record)
-        mine = series.setdefault(name, {})
+        checkpoint_scores = series.setdefault(name, {})
         for axis, members in by_axis.items():
-            if axis in mine:
+            if axis in checkpoint_scores:
                 raise ConfigError(f"{folder}: is the second card of checkpoint {shown(name)} on {axis}; pass one")
-            mine[axis] = summarize(members, header.reporting).value
+            checkpoint_scores[axis] = summarize(members, header.reporting).value
     names = sorted({axis for values in series.values() for axis in values})
-    what = "kinds of items" if kinds_only else "benchmarks"
-    _require_axes(len(names), f"{folders[0]}: the cards have {len(names)} {what}")
-    where = ", ".join(f"{one.benchmark} ({one.split.value})" for one in protocols.values())
-    fields = {"title": f"Checkpoints by {what}", "subtitle": f"{where}; {NO_INTERVALS}.", "file": "cards"}
+    axes_text = "kinds of items" if kinds_only else "benchmarks"
+    _require_axes(len(names), f"{folders[0]}: the cards have {len(names)} {axes_text}")
+    where = ", ".join(f"{protocol.benchmark} ({protocol.split.value})" for protocol in protocols.values())
+    fields = {"title": f"Checkpoints by {axes_text}", "subtitle": f"{where}; {NO_INTERVALS}.", "file": "cards"}
     axes = [{"name": name, "scale": "rate"} for name in names]
-    return made_radar({**fields, "axes": axes, "series": series}, str(folders[0]))
+    return make_radar({**fields, "axes": axes, "series": series}, str(folders[0]))
 
 
-def _require_axes(n: int, what: str) -> None:
+def _require_axes(n: int, count_text: str) -> None:
     if n < MIN_AXES:
-        raise ConfigError(f"{what}; a radar needs {MIN_AXES} axes: agent2 compare tells two checkpoints apart")
+        raise ConfigError(f"{count_text}; a radar needs {MIN_AXES} axes: agent2 compare tells two checkpoints apart")

@@ -1,7 +1,7 @@
-"""Figures of runs: planned and taken routes, learning curves, time to a target, trajectories; and of judged pairs.
+"""Figures of runs (planned and taken routes, learning curves, time to a target, trajectories) and of judged pairs.
 
-They are made of the evidence of trials and of judgement cards. A trial without a score is counted in words, never drawn
-at 0.
+They are made of the evidence of trials and of judgement cards. A trial without a score is counted in a note, never
+drawn at 0.
 """
 
 import math
@@ -28,11 +28,12 @@ from agent2.stats.ranking import bradley_terry_bootstrap, collect_matches, win_r
 
 MAX_PANELS = 12
 GRID_POINTS = 120
+NO_PLAN, UNNAMED = "no plan", "plan names no known method"
 
 
 @dataclass(frozen=True, slots=True)
 class TrialRun:
-    """One finished trial with all that is known of it."""
+    """One finished trial with its evidence and analysis."""
 
     stack: str
     task: str
@@ -53,28 +54,25 @@ class JudgedMatch:
     """Of the new side, a tie as one half; None: not judged."""
 
 
-NO_PLAN, UNNAMED = "no plan", "plan names no known method"
-
-
 def routes_plot(runs: Sequence[TrialRun]) -> Plot:
     """Which route trials planned (output/design.json) against the one that their evidence shows."""
-    found = Counter((_planned(run.evidence), ROUTE_WORDS[run.analysis.route.route]) for run in runs)
-    words = list(ROUTE_WORDS.values())
-    planned = [one for one in [*words, UNNAMED, NO_PLAN] if any(pair[0] == one for pair in found)]
-    taken = [one for one in words if any(pair[1] == one for pair in found)]
-    rows = [[one, other, found[one, other]] for one in planned for other in taken if found[one, other]]
+    counts = Counter((_planned(run.evidence), ROUTE_WORDS[run.analysis.route.route]) for run in runs)
+    routes = list(ROUTE_WORDS.values())
+    planned = [route for route in [*routes, UNNAMED, NO_PLAN] if any(pair[0] == route for pair in counts)]
+    taken = [route for route in routes if any(pair[1] == route for pair in counts)]
+    rows = [[plan, route, counts[plan, route]] for plan in planned for route in taken if counts[plan, route]]
     size = (2.6 + 1.25 * len(taken), 1.9 + 0.55 * len(planned))
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
-        most = max(found.values())
-        for down, one in enumerate(planned):
-            for across, other in enumerate(taken):
-                n = found[one, other]
-                shade = 0.12 + 0.6 * n / most if n else 0.0
+        highest = max(counts.values())
+        for down, plan in enumerate(planned):
+            for across, route in enumerate(taken):
+                n = counts[plan, route]
+                shade = 0.12 + 0.6 * n / highest if n else 0.0
                 axes.fill_between([across - 0.48, across + 0.48], down - 0.46, down + 0.46, color=BLUE, alpha=shade,
                                   linewidth=0)  # fmt: skip
-                is_same = one == other
+                is_same = plan == route
                 axes.text(across, down, str(n) if n else "·", ha="center", va="center",
                           fontweight="bold" if is_same else "normal")  # fmt: skip
         axes.set_xticks(range(len(taken)), [word.replace(" ", "\n", 1) for word in taken], fontsize=9)
@@ -113,27 +111,34 @@ def learning_plot(runs: Sequence[TrialRun]) -> Plot:
     rows: list[list[object]] = []
     for task, stacks in panels.items():
         check_series(list(stacks))
-        longest = max(run.evidence.ended_at - run.evidence.started_at for found in stacks.values() for run in found)
+        longest = max(
+            run.evidence.ended_at - run.evidence.started_at for stack_runs in stacks.values() for run in stack_runs
+        )
         grids[task] = [float(t) for t in np.linspace(0.0, longest, GRID_POINTS)]
         curves[task] = {}
-        for stack, found in stacks.items():
-            mean = mean_incumbent_curve([_incumbent(run) for run in found], grids[task], UNIT)
+        for stack, stack_runs in stacks.items():
+            mean = mean_incumbent_curve([_incumbent(run) for run in stack_runs], grids[task], UNIT)
             curves[task][stack] = mean
-            rows += [[task, stack, t, *ends_of(one), one.n] for t, one in zip(grids[task], mean, strict=True)]
+            rows += [
+                [task, stack, t, *ends_of(estimate), estimate.n] for t, estimate in zip(grids[task], mean, strict=True)
+            ]
 
     def draw(figure: Figure) -> None:
-        every = figure.subplots(len(panels), 1, squeeze=False)[:, 0]
-        for axes, task in zip(every, panels, strict=True):
+        all_axes = figure.subplots(len(panels), 1, squeeze=False)[:, 0]
+        for axes, task in zip(all_axes, panels, strict=True):
             unit, name = time_unit(grids[task][-1])
             times = [t / unit for t in grids[task]]
             for number, (stack, mean) in enumerate(sorted(curves[task].items())):
                 style = series_style(number) | {"markevery": 20, "markersize": 5}
                 label = f"{clean(stack, 40)} (n = {mean[0].n})"
-                axes.plot(times, [100 * one.value for one in mean], label=label, **style)
+                axes.plot(times, [100 * estimate.value for estimate in mean], label=label, **style)
                 banded = [
-                    one if one.low is not None else Estimate(one.value, one.value, one.value, one.n) for one in mean
+                    estimate
+                    if estimate.low is not None
+                    else Estimate(estimate.value, estimate.value, estimate.value, estimate.n)
+                    for estimate in mean
                 ]
-                low, high = zip(*(one.scaled(100).interval for one in banded), strict=True)
+                low, high = zip(*(estimate.scaled(100).interval for estimate in banded), strict=True)
                 axes.fill_between(times, low, high, color=style["color"], alpha=0.12, linewidth=0)
             axes.set_title(clean(task, 60), fontsize=10, loc="left")
             axes.set_ylabel("best public score, %")
@@ -147,14 +152,14 @@ def learning_plot(runs: Sequence[TrialRun]) -> Plot:
 
 def _incumbent(run: TrialRun) -> IncumbentCurve:
     """The best public score after each scored submission; before the first one, the base model's."""
-    found = [s for s in scored_submissions(run.evidence) if s.score is not None]
-    times = [0.0, *(max(0.0, s.received_at - run.evidence.started_at) for s in found)]
-    scores = [run.evidence.base_public.value, *(s.score.value for s in found if s.score is not None)]
+    scored = [s for s in scored_submissions(run.evidence) if s.score is not None]
+    times = [0.0, *(max(0.0, s.received_at - run.evidence.started_at) for s in scored)]
+    scores = [run.evidence.base_public.value, *(s.score.value for s in scored if s.score is not None)]
     return incumbent_curve(np.diff(times), scores[1:], start=scores[0])
 
 
 def times_plot(runs: Sequence[TrialRun], target: float) -> Plot:
-    """How soon each stack reached a share of the way from base model to perfect score, relative to the fastest one.
+    """Time in which each stack reached a share of the way from base to perfect score, relative to the fastest.
 
     target: that share, above 0 and at most 1. A run counts only if its private score reached it as well. Runs of a
     task are numbered; a stack with fewer runs than another on a task limits both. Raises NotEnoughData without a task
@@ -174,21 +179,21 @@ def times_plot(runs: Sequence[TrialRun], target: float) -> Plot:
         raise NotEnoughData("there is no task that all agents have run; choose agents with --only")
     public = [[_time_to(grouped[s][task][number], target) for task, number in workloads] for s in stacks]
     private = [[_held(grouped[s][task][number], target) for task, number in workloads] for s in stacks]
-    found = compare_times(stacks, public, private)
-    ratios = np.linspace(1.0, found.max_ratio, GRID_POINTS)
+    comparison = compare_times(stacks, public, private)
+    ratios = np.linspace(1.0, comparison.max_ratio, GRID_POINTS)
     rows: list[list[object]] = []
     for at, stack in enumerate(stacks):
         for place, (task, number) in enumerate(workloads):
             seconds = public[at][place] if math.isfinite(private[at][place]) else math.inf
             rows.append([stack, task, number, None if math.isinf(seconds) else seconds, *[None] * 3])
-        rows.append([stack, "area under the profile", None, None, *ends_of(found.scores[at])])
+        rows.append([stack, "area under the profile", None, None, *ends_of(comparison.scores[at])])
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
-        shares = np.array([found.profile(float(ratio)) for ratio in ratios])
+        shares = np.array([comparison.profile(float(ratio)) for ratio in ratios])
         for number, stack in enumerate(stacks):
             style = series_style(number) | {"markevery": 20, "markersize": 5, "drawstyle": "steps-post"}
-            label = f"{clean(stack, 40)} ({100 * found.scores[number].value:.0f})"
+            label = f"{clean(stack, 40)} ({100 * comparison.scores[number].value:.0f})"
             axes.plot(ratios, 100 * shares[:, number], label=label, **style)
         axes.set_xlabel("time relative to the fastest agent of the run")
         axes.set_ylabel("runs that reached it, %")
@@ -209,10 +214,10 @@ def _score_at(base: float, target: float) -> float:
 def _time_to(run: TrialRun, target: float) -> float:
     """Seconds to the public target; infinity if it was not reached."""
     by_time = {max(s.received_at - run.evidence.started_at, 1e-3): s for s in scored_submissions(run.evidence)}
-    known = sorted((t, s.score.value) for t, s in by_time.items() if s.score is not None)
-    if not known:
+    scored = sorted((t, s.score.value) for t, s in by_time.items() if s.score is not None)
+    if not scored:
         return math.inf
-    times, scores = zip(*known, strict=True)
+    times, scores = zip(*scored, strict=True)
     return time_to_target(times, scores, _score_at(run.evidence.base_public.value, target))
 
 
@@ -234,9 +239,9 @@ def trajectories_plot(runs: Sequence[TrialRun]) -> Plot:
     for run in runs:
         evidence, trial = run.evidence, [run.task, run.stack, run.seed]
         rows.append([*trial, "base, public", 0.0, "", *ends_of(evidence.base_public)])
-        for one in evidence.submissions:
-            seconds = one.received_at - evidence.started_at
-            rows.append([*trial, one.number, seconds, one.state.value, *ends_of(one.score)])
+        for submission in evidence.submissions:
+            seconds = submission.received_at - evidence.started_at
+            rows.append([*trial, submission.number, seconds, submission.state.value, *ends_of(submission.score)])
         rows.append([*trial, "base, private", None, "", *ends_of(evidence.base_private)])
         rows.append([*trial, "final, private", None, "", *ends_of(evidence.final_private)])
     columns = ("task", "agent", "seed", "submission", "seconds", "state", "score", "low", "high")
@@ -257,8 +262,8 @@ def trajectories_plot(runs: Sequence[TrialRun]) -> Plot:
 def strengths_plot(pairs: Sequence[JudgedMatch], baseline: str | None = None) -> Plot:
     """Bradley-Terry strengths of checkpoints from judged comparisons, with intervals over items.
 
-    baseline: whom expected win rates are against; default: the weakest. Raises ConfigError for a baseline that is not
-    there, NotEnoughData if the comparisons do not determine the strengths.
+    baseline: the checkpoint of expected win rates; default: the weakest. Raises ConfigError for an unknown baseline,
+    NotEnoughData if the comparisons do not determine the strengths.
     """
     names = list(dict.fromkeys(name for pair in pairs for name in (pair.old, pair.new)))
     if baseline is not None and baseline not in names:
@@ -270,26 +275,28 @@ def strengths_plot(pairs: Sequence[JudgedMatch], baseline: str | None = None) ->
         len(names),
         [pair.item for pair in pairs],
     )
-    found = bradley_terry_bootstrap(matches, chart_rng("strengths", *names), N_REPLICATES // 5)
-    against = names.index(baseline) if baseline is not None else found.order[-1]
-    rates = win_rates_against(found, against)
-    rows = [[names[at], *ends_of(found.strength[at]), rates[at], names[against]] for at in found.order]
+    ranking = bradley_terry_bootstrap(matches, chart_rng("strengths", *names), N_REPLICATES // 5)
+    against = names.index(baseline) if baseline is not None else ranking.order[-1]
+    rates = win_rates_against(ranking, against)
+    rows = [[names[at], *ends_of(ranking.strength[at]), rates[at], names[against]] for at in ranking.order]
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
-        for place, at in enumerate(found.order):
-            shown = found.strength[at]
-            axes.errorbar([shown.value], [-place], xerr=[[arm] for arm in arms(shown)], fmt="o", color=BLUE, capsize=3)
-            words = "baseline" if at == against else f"wins {rates[at]:.0%}"
-            axes.annotate(words, (1.0, -place), xycoords=("axes fraction", "data"), xytext=(6, 0),
+        for place, at in enumerate(ranking.order):
+            strength = ranking.strength[at]
+            axes.errorbar(
+                [strength.value], [-place], xerr=[[arm] for arm in arms(strength)], fmt="o", color=BLUE, capsize=3
+            )
+            label = "baseline" if at == against else f"wins {rates[at]:.0%}"
+            axes.annotate(label, (1.0, -place), xycoords=("axes fraction", "data"), xytext=(6, 0),
                           textcoords="offset points", va="center", fontsize=9, color=MUTED)  # fmt: skip
-        axes.set_yticks([-place for place in range(len(names))], [clean(names[at], 40) for at in found.order])
+        axes.set_yticks([-place for place in range(len(names))], [clean(names[at], 40) for at in ranking.order])
         axes.tick_params(axis="y", length=0, labelcolor=INK)
         axes.set_ylim(-len(names) + 0.4, 0.6)
         axes.set_xlabel(f"strength, log-odds; 95% interval over items; win rates expected against {names[against]}")
         add_grid(axes, "x")
 
-    missing = [f"{found.n_missing} comparison(s) without a verdict are left out"] if found.n_missing else []
-    notes = [*missing, *([found.warning] if found.warning else [])]
+    missing = [f"{ranking.n_missing} comparison(s) without a verdict are left out"] if ranking.n_missing else []
+    notes = [*missing, *([ranking.warning] if ranking.warning else [])]
     columns = ("checkpoint", "strength", "low", "high", "win_rate", "against")
     return Plot("strengths", (7.6, 1.2 + 0.4 * len(names)), draw, columns, rows, notes)

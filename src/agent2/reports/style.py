@@ -1,6 +1,6 @@
-"""The one style sheet of all figures, and how a figure becomes inline SVG or files.
+"""The style of all figures, and how a figure becomes inline SVG or files.
 
-A figure is drawn once, in the colours `INK` to `PURPLE`, which are places in matplotlib's colour cycle. On a page they
+A figure is drawn once, in the colours `INK` to `PURPLE`, which are entries of matplotlib's colour cycle. On a page they
 become CSS variables with fallbacks, so that one figure serves light and dark; in a file they are fixed, on white.
 Series differ in marker and dash as well as in a colour-blind-safe hue (after Okabe and Ito). Deterministic: equal input
 gives equal bytes. Labels that an agent chose are cleaned and never read as mathematics.
@@ -26,7 +26,7 @@ from matplotlib.text import Text
 from agent2.errors import unknown_name
 from agent2.files import atomic_write
 
-INK, MUTED, GRID, BLUE, ORANGE, GREEN, PURPLE = (f"C{place}" for place in range(7))
+INK, MUTED, GRID, BLUE, ORANGE, GREEN, PURPLE = (f"C{index}" for index in range(7))
 PAGE_COLOURS = {
     "#010203": "var(--ink, #1b1f24)",
     "#010204": "var(--muted, #59636e)",
@@ -68,7 +68,7 @@ _UNDATED: Mapping[str, Mapping[str, Any]] = {"png": {}, "svg": {"Date": None}, "
 """Metadata without which equal figures give unequal files."""
 MAX_LACKING = 8
 NOT_FOR_LABELS = ("DejaVu", "STIXNon", "STIXSize", "cm", "Last Resort")
-"""Font families that matplotlib brings for formulas, and the one that has a box for everything."""
+"""Font families of matplotlib for formulas, and the one that has a box for every character."""
 
 
 @contextmanager
@@ -115,59 +115,61 @@ def standalone(svg: str) -> str:
 
 def check_formats(formats: Sequence[str]) -> list[str]:
     """The formats in order, each once. Raises ConfigError for one that cannot be written."""
-    wanted = [one.strip().lower() for text in formats for one in text.split(",") if one.strip()] or list(FORMATS)
-    for one in wanted:
-        if one not in FORMATS:
-            raise unknown_name("format", one, FORMATS, "--format")
-    return list(dict.fromkeys(wanted))
+    requested = [name.strip().lower() for text in formats for name in text.split(",") if name.strip()] or list(FORMATS)
+    for name in requested:
+        if name not in FORMATS:
+            raise unknown_name("format", name, FORMATS, "--format")
+    return list(dict.fromkeys(requested))
 
 
 def save_figure(figure: Figure, stem: Path, formats: Sequence[str]) -> list[Path]:
     """Write `stem.FORMAT` for each format and return the paths; call inside `drawing`.
 
-    Each file is written whole or not at all. Raises OSError if the disk says no.
+    Each file is written whole or not at all. Raises OSError where it cannot be written.
     """
     choose_fonts(figure)
     written = []
-    for kind in formats:
+    for format_ in formats:
         buffer = io.BytesIO()
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font")  # the figure says it
             warnings.filterwarnings("ignore", r"Matplotlib currently does not support .* natively")
-            figure.savefig(buffer, format=kind, dpi=DPI, bbox_inches="tight", metadata=_UNDATED[kind])
-        path = stem.with_name(f"{stem.name}.{kind}")
+            figure.savefig(buffer, format=format_, dpi=DPI, bbox_inches="tight", metadata=_UNDATED[format_])
+        path = stem.with_name(f"{stem.name}.{format_}")
         atomic_write(path, buffer.getvalue())
         written.append(path)
     return written
 
 
 def choose_fonts(figure: Figure) -> None:
-    """Give labels beyond DejaVu Sans installed fonts that have their characters, else say which have none."""
+    """Give labels fonts that have their characters; the figure names characters for which no font is installed."""
     texts = [text for text in figure.findobj(Text) if isinstance(text, Text) and not text.get_text().isascii()]
-    known = _characters_of(matplotlib.get_data_path() + "/fonts/ttf/DejaVuSans.ttf")
-    lacking = {mark for text in texts for mark in text.get_text() if not mark.isspace()} - known
+    dejavu = _characters_of(matplotlib.get_data_path() + "/fonts/ttf/DejaVuSans.ttf")
+    lacking = {mark for text in texts for mark in text.get_text() if not mark.isspace()} - dejavu
     if not lacking:
         return
-    without = set(lacking)
+    uncovered = set(lacking)
     families = []
     for entry in sorted(
         fontManager.ttflist, key=lambda entry: (entry.style != "normal", entry.weight != 400, entry.name)
     ):
-        if not without:
+        if not uncovered:
             break
         if entry.name.startswith(NOT_FOR_LABELS) or entry.name in families:
             continue
-        if found := without & _characters_of(entry.fname):
+        if covered := uncovered & _characters_of(entry.fname):
             families.append(entry.name)
-            without -= found
+            uncovered -= covered
     for text in texts:
         if lacking & set(text.get_text()):
             text.set_fontfamily(["DejaVu Sans", *families, "sans-serif"])
-    if without:
-        shown = " ".join(sorted(without)[:MAX_LACKING])
-        more = f" and {len(without) - MAX_LACKING} more" if len(without) > MAX_LACKING else ""
-        words = f"Drawn without a font for {shown}{more}: spacing is estimated, the viewer's own fonts show the labels."
-        figure.supxlabel(words, x=0.01, ha="left", fontsize=7.5, color=MUTED)
+    if uncovered:
+        examples = " ".join(sorted(uncovered)[:MAX_LACKING])
+        more = f" and {len(uncovered) - MAX_LACKING} more" if len(uncovered) > MAX_LACKING else ""
+        note = (
+            f"Drawn without a font for {examples}{more}: spacing is estimated, the viewer's own fonts show the labels."
+        )
+        figure.supxlabel(note, x=0.01, ha="left", fontsize=7.5, color=MUTED)
 
 
 def _characters_of(font: str) -> set[str]:

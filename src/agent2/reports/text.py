@@ -1,7 +1,6 @@
-"""Text for reports: tables of typed records, text made safe to show, and numbers in words.
+"""Text for reports: tables of typed records, untrusted text made safe to show, and numbers as text.
 
-A `Table` keeps the records and how each column puts them in words: pages and terminal print its cells, JSON its
-records.
+A `Table` has the records and the text of each column: pages and terminal print its cells, JSON its records.
 
 Text that agents wrote is cleaned: no control characters, no direction tricks, a bounded length. This is not HTML
 escaping; templates escape on top of it.
@@ -19,61 +18,12 @@ from agent2.stats.estimates import PERCENT, Estimate, Notation
 
 T = TypeVar("T")
 
-
-@dataclass(frozen=True)
-class Column(Generic[T]):
-    """One column of a table, or one line of a list of facts."""
-
-    name: str
-    words: Callable[[T], str]
-    """The record's cell; cleaned, where it is text of an agent."""
-
-
-@dataclass(frozen=True)
-class Table(Generic[T]):
-    """Records and how they are put in words, one row each."""
-
-    columns: Sequence[Column[T]]
-    records: Sequence[T]
-
-    @property
-    def names(self) -> list[str]:
-        """Of the columns."""
-        return [column.name for column in self.columns]
-
-    def cells(self) -> list[list[str]]:
-        """Rows of texts."""
-        return [[column.words(record) for column in self.columns] for record in self.records]
-
-    def of(self, *names: str) -> "Table[T]":
-        """These columns alone, in this order. Raises KeyError for a column that is not there."""
-        known = {column.name: column for column in self.columns}
-        return Table([known[name] for name in names], self.records)
-
-
-@dataclass(frozen=True)
-class Facts(Generic[T]):
-    """One record and how it is put in words, one line a column; what has no words is left out."""
-
-    columns: Sequence[Column[T]]
-    record: T
-
-    def lines(self) -> dict[str, str]:
-        """Name -> words."""
-        told = {column.name: column.words(self.record) for column in self.columns}
-        return {name: words for name, words in told.items() if words}
-
-
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """One large number at the head of a page."""
-
-    name: str
-    value: str
-    detail: str
-
-
+DASH = "–"
+SIGNED = Notation("+.1f")
+SYMBOLS = {"pass": "✓", "partial": "◐", "fail": "✗", "unknown": "?"}
 MAX_CHARACTERS = 400
+UNCUT = 4
+"""Characters that one character of `clean_lines` becomes, at most."""
 _ESCAPE_SEQUENCE = re.compile(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-_])")
 _UNSEEN = re.compile(
     "[\x00-\x1f\x7f-\x9f"  # controls
@@ -87,19 +37,69 @@ _PIECE = 28
 _BARE_LINK = re.compile(r"(?:https?|ftp)(?=://)|www(?=\.)", re.IGNORECASE)
 
 
+@dataclass(frozen=True)
+class Column(Generic[T]):
+    """One column of a table, or one line of a field table."""
+
+    name: str
+    text: Callable[[T], str]
+    """The record's cell; cleaned, where it is text of an agent."""
+
+
+@dataclass(frozen=True)
+class Table(Generic[T]):
+    """Records and the columns that show them, one row a record."""
+
+    columns: Sequence[Column[T]]
+    records: Sequence[T]
+
+    @property
+    def names(self) -> list[str]:
+        """Of the columns."""
+        return [column.name for column in self.columns]
+
+    def cells(self) -> list[list[str]]:
+        """Rows of texts."""
+        return [[column.text(record) for column in self.columns] for record in self.records]
+
+    def of(self, *names: str) -> "Table[T]":
+        """These columns alone, in this order. Raises KeyError for an unknown column."""
+        by_name = {column.name: column for column in self.columns}
+        return Table([by_name[name] for name in names], self.records)
+
+
+@dataclass(frozen=True)
+class FieldTable(Generic[T]):
+    """One record, one line a column; columns with an empty text are left out."""
+
+    columns: Sequence[Column[T]]
+    record: T
+
+    def lines(self) -> dict[str, str]:
+        """Name -> text."""
+        texts = {column.name: column.text(self.record) for column in self.columns}
+        return {name: text for name, text in texts.items() if text}
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One large number at the head of a page."""
+
+    name: str
+    value: str
+    detail: str
+
+
 def clean(value: object, limit: int = MAX_CHARACTERS) -> str:
-    """One line of harmless text; what goes beyond `limit` characters is cut, and the cut is said."""
+    """One line of harmless text; beyond `limit` characters it is cut, and ends with the number of those left out."""
+    # cut before the patterns run, so that a long hostile text costs no time
     text = _ESCAPE_SEQUENCE.sub("", str(value)[: 20 * limit])
     text = _UNSEEN.sub(" ", text).strip()
     return text if len(text) <= limit else f"{text[:limit]}… ({len(str(value)) - limit} more characters)"
 
 
-UNCUT = 4
-"""Characters that one character of `clean_lines` becomes, at most."""
-
-
 def clean_lines(value: object, limit: int = MAX_CHARACTERS) -> str:
-    """Harmless text with its line ends and indentation kept; a tab is four spaces. Cut as `clean` cuts.
+    """Harmless text with its line ends and indentation; a tab becomes four spaces. Cut as `clean` cuts.
 
     Never cut where `limit` is `UNCUT * len(value)` or more.
     """
@@ -109,19 +109,21 @@ def clean_lines(value: object, limit: int = MAX_CHARACTERS) -> str:
 
 
 def clean_piece(value: object) -> str:
-    """A token of a text, harmless, every blank of it kept and line ends and tabs shown."""
+    """A token of a text, harmless, with its blanks; line ends and tabs become visible signs."""
     return _UNSEEN.sub(" ", str(value).replace("\n", "↵").replace("\t", "⇥"))
 
 
 def breakable(value: object) -> Markup:
     """HTML of a text in which a long word may be broken where a reader expects it: after `_`, `/`, `.`, `:`.
 
-    Cells of tables are never broken inside a word otherwise, so that `finished` stays in one piece.
+    The style sheet breaks no word of a cell otherwise, so that `finished` stays in one piece.
     """
     text = str(value).replace("\0", " ").replace(" -> ", " → ")
 
     def broken(match: re.Match[str]) -> str:
-        parts = [part[at : at + _PIECE] for part in _JOINT.split(match[0]) for at in range(0, len(part), _PIECE)]
+        parts = [
+            part[start : start + _PIECE] for part in _JOINT.split(match[0]) for start in range(0, len(part), _PIECE)
+        ]
         return "\0".join(parts)
 
     return Markup("<wbr>").join(_LONG_WORD.sub(broken, text).split("\0"))
@@ -138,14 +140,11 @@ def markdown(value: object, limit: int = MAX_CHARACTERS) -> str:
     return _BARE_LINK.sub(r"\g<0>\\", _MARKDOWN.sub(r"\\\g<0>", clean(value, limit)))
 
 
-SYMBOLS = {"pass": "✓", "partial": "◐", "fail": "✗", "unknown": "?"}
-
-
 def template_engine(*packages: str) -> jinja2.Environment:
     """The engine for the templates of these packages; of two with one name the earlier package's is taken.
 
-    HTML is escaped by the engine, Markdown by the `md` filter. `place` is for where a piece of evidence is found, which
-    a web page links.
+    HTML is escaped by the engine, Markdown by the `md` filter. The filter `source_link` gets the source of a piece of
+    evidence, which a web page links.
     """
     engine = jinja2.Environment(
         loader=jinja2.ChoiceLoader([jinja2.PackageLoader(package, "templates") for package in packages]),
@@ -158,10 +157,6 @@ def template_engine(*packages: str) -> jinja2.Environment:
     engine.filters |= {"md": markdown, "md_lines": markdown_lines, "soft": breakable, "source_link": str}
     engine.globals["symbols"] = SYMBOLS
     return engine
-
-
-DASH = "–"
-SIGNED = Notation("+.1f")
 
 
 def percent(value: float | None) -> str:
@@ -183,7 +178,7 @@ def points(value: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Seconds, minutes or hours, as a reader would say them."""
+    """A time in seconds, minutes or hours, whichever suits its length."""
     if seconds is None:
         return DASH
     if seconds < 100:
@@ -223,7 +218,7 @@ def counted(n: int, word: str) -> str:
 
 
 def dollars(value: float | None) -> str:
-    """US dollars, small amounts with four decimals; unknown is said, it is not a zero."""
+    """US dollars, small amounts with four decimals; None is "unknown", never a zero."""
     if value is None:
         return "unknown"
     return f"${value:,.2f}" if value >= 10 else f"${value:.4f}"

@@ -1,7 +1,7 @@
-"""What the pages of one trial show: tables over the records of evidence and analysis, the same for HTML and Markdown.
+"""Contents of the pages of one trial: tables over the records of evidence and analysis, for HTML and Markdown alike.
 
-Every text that an agent could have written passes `clean` here; the templates escape what comes out for their own
-format. No number is computed here: the analysis did that.
+Every text that an agent could have written passes `clean` here; the templates escape the result for their own format.
+No number is computed here: the analysis did that.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,11 +26,11 @@ from agent2.arena.gateway.settings import TokenCounts
 from agent2.arena.sweep_records import SweepRow
 from agent2.integrity import IntegrityCheck
 from agent2.records import JsonValue
-from agent2.reports.headline import Headline, cost_words, gain_words, headline, headline_facts, mode_words
+from agent2.reports.headline import Headline, cost_words, gain_words, headline, headline_fields, mode_words
 from agent2.reports.text import (
     DASH,
     Column,
-    Facts,
+    FieldTable,
     Table,
     Tile,
     clean,
@@ -48,39 +48,40 @@ from agent2.stats.estimates import POINTS, Estimate
 
 T = TypeVar("T")
 
+BASE_COUNTS = frozenset({ResultKind.VOID.value, ResultKind.GATE_FAILED.value})
+"""Results that count as the base model's score, whatever was measured."""
+MAX_ROWS = 200
+MAX_FILES_SHOWN = 6
+
 
 @dataclass(frozen=True, slots=True)
 class TypeMean:
-    """One kind of task over the trials of one stack that have a result."""
+    """Scores of one task type, averaged over the trials of one stack that have a result."""
 
     stack: str
     task_type: str
     base: float | None
     final: float | None
-    """A trial whose result is the base model (a void one too) enters with the base's score."""
+    """A trial whose result is the base model, or void, counts with the base's score."""
     n_trials: int
     n_items: int
 
 
 def type_table(scores: Sequence[TypeScore]) -> Table[TypeScore]:
-    """One row for each kind; the difference is given without an interval, as kinds have few items."""
+    """One row for each task type; differences have no interval, since types have few items."""
     return Table(
         (
-            Column("task type", lambda one: clean(one.task_type)),
-            Column("base", lambda one: score_words(one.base, DASH)),
-            Column("final", lambda one: score_words(one.final, "the base model itself")),
-            Column("difference, points", lambda one: points(_difference(one))),
+            Column("task type", lambda score: clean(score.task_type)),
+            Column("base", lambda score: score_words(score.base, DASH)),
+            Column("final", lambda score: score_words(score.final, "the base model itself")),
+            Column("difference, points", lambda score: points(_difference(score))),
         ),
         scores,
     )
 
 
-BASE_COUNTS = frozenset({ResultKind.VOID.value, ResultKind.GATE_FAILED.value})
-"""Results that count as the base model's score, whatever was measured."""
-
-
 def sweep_type_table(rows: Sequence[SweepRow]) -> Table[TypeMean]:
-    """One row for each stack and kind: means over the trials that have a result."""
+    """One row for each stack and task type: means over the trials that have a result."""
     groups: dict[tuple[str, str], list[TypeScore]] = {}
     for row in rows:
         if row.gain is None:
@@ -92,21 +93,21 @@ def sweep_type_table(rows: Sequence[SweepRow]) -> Table[TypeMean]:
         TypeMean(
             stack=stack,
             task_type=kind,
-            base=_mean([one.base.value for one in scores if one.base is not None]),
-            final=_mean([one.value for score in scores if (one := score.final or score.base) is not None]),
+            base=_mean([score.base.value for score in scores if score.base is not None]),
+            final=_mean([estimate.value for score in scores if (estimate := score.final or score.base) is not None]),
             n_trials=len(scores),
-            n_items=max((one.base.n for one in scores if one.base is not None), default=0),
+            n_items=max((score.base.n for score in scores if score.base is not None), default=0),
         )
         for (stack, kind), scores in sorted(groups.items())
     ]
     return Table(
         (
-            Column("stack", lambda one: clean(one.stack)),
-            Column("task type", lambda one: clean(one.task_type)),
-            Column("base, private", lambda one: percent(one.base)),
-            Column("final, private", lambda one: percent(one.final)),
-            Column("seeds", lambda one: str(one.n_trials)),
-            Column("items", lambda one: str(one.n_items)),
+            Column("stack", lambda mean: clean(mean.stack)),
+            Column("task type", lambda mean: clean(mean.task_type)),
+            Column("base, private", lambda mean: percent(mean.base)),
+            Column("final, private", lambda mean: percent(mean.final)),
+            Column("seeds", lambda mean: str(mean.n_trials)),
+            Column("items", lambda mean: str(mean.n_items)),
         ),
         means,
     )
@@ -122,12 +123,9 @@ def _mean(values: Sequence[float]) -> float | None:
     return fmean(values) if values else None
 
 
-MAX_ROWS = 200
-
-
 @dataclass(frozen=True, slots=True)
 class ModelTokens:
-    """What one model was sent and answered."""
+    """Token counts of one model."""
 
     model: str
     tokens: TokenCounts
@@ -137,7 +135,7 @@ class ModelTokens:
 class LlmView:
     """The tables about an agent's driver."""
 
-    totals: Facts[LlmRecord]
+    totals: FieldTable[LlmRecord]
     models: Table[ModelTokens]
     calls: Table[LlmCall]
 
@@ -148,7 +146,10 @@ def llm_view(evidence: TrialEvidence) -> LlmView | None:
     if llm is None:
         return None
     models = Table(
-        (Column[ModelTokens]("model", lambda one: clean(one.model, 80)), *_token_columns(lambda one: one.tokens)),
+        (
+            Column[ModelTokens]("model", lambda model: clean(model.model, 80)),
+            *_token_columns(lambda model: model.tokens),
+        ),
         [ModelTokens(model, tokens) for model, tokens in llm.totals.by_model.items()],
     )
     calls = Table(
@@ -181,77 +182,75 @@ def llm_view(evidence: TrialEvidence) -> LlmView | None:
 
 def command_table(evidence: TrialEvidence) -> Table[tuple[int, CommandLine]]:
     """The command lines of the agent's own record, numbered from 1."""
-    words = {True: "failed", False: "ok", None: DASH}
-    begun = evidence.started_at
+    outcomes = {True: "failed", False: "ok", None: DASH}
+    started_at = evidence.started_at
     return Table(
         (
             Column("#", lambda line: str(line[0])),
             Column("command", lambda line: clean(line[1].command, 300)),
-            Column("at", lambda line: duration(line[1].t - begun) if line[1].t is not None else DASH),
-            Column("outcome", lambda line: words[line[1].failed]),
+            Column("at", lambda line: duration(line[1].t - started_at) if line[1].t is not None else DASH),
+            Column("outcome", lambda line: outcomes[line[1].failed]),
             Column("exit code", lambda line: count(line[1].exit_code)),
         ),
         list(enumerate(evidence.commands[:MAX_ROWS], start=1)),
     )
 
 
-def conduct_facts(analysis: Analysis) -> Facts[Analysis]:
+def conduct_fields(analysis: Analysis) -> FieldTable[Analysis]:
     """Mode, autonomy and recovery."""
 
-    def task(found: Analysis) -> str:
-        completed = "completed" if found.autonomy.is_completed else "not completed"
-        return completed + (", by the agent alone" if found.autonomy.is_autonomous else "")
+    def task(a: Analysis) -> str:
+        completed = "completed" if a.autonomy.is_completed else "not completed"
+        return completed + (", by the agent alone" if a.autonomy.is_autonomous else "")
 
-    def failures(found: Analysis) -> str:
-        unknown = f", {found.recovery.n_unknown} not known" if found.recovery.n_unknown else ""
-        return f"{found.recovery.n_failures} / {found.recovery.n_recovered}{unknown}"
+    def failures(a: Analysis) -> str:
+        unknown = f", {a.recovery.n_unknown} not known" if a.recovery.n_unknown else ""
+        return f"{a.recovery.n_failures} / {a.recovery.n_recovered}{unknown}"
 
-    return Facts(
+    return FieldTable(
         (
-            Column("mode", lambda found: mode_words(found.mode)),
+            Column("mode", lambda a: mode_words(a.mode)),
             Column("task", task),
-            Column("human interventions", lambda found: f"{found.autonomy.n_interventions or 'none'} reported"),
+            Column("human interventions", lambda a: f"{a.autonomy.n_interventions or 'none'} reported"),
             Column("failures / recovered", failures),
-            Column("recovery rate", lambda found: ratio(found.recovery.rate)),
-            Column(
-                "commands / failed", lambda found: f"{found.recovery.n_commands} / {found.recovery.n_failed_commands}"
-            ),
+            Column("recovery rate", lambda a: ratio(a.recovery.rate)),
+            Column("commands / failed", lambda a: f"{a.recovery.n_commands} / {a.recovery.n_failed_commands}"),
             Column(
                 "failed commands followed by one that succeeded",
-                lambda found: str(found.recovery.n_followed_by_success),
+                lambda a: str(a.recovery.n_followed_by_success),
             ),
         ),
         analysis,
     )
 
 
-def _llm_totals(llm: LlmRecord) -> Facts[LlmRecord]:
-    def troubles(one: LlmRecord) -> str:
-        totals = one.totals
+def _llm_totals(llm: LlmRecord) -> FieldTable[LlmRecord]:
+    def failures(record: LlmRecord) -> str:
+        totals = record.totals
         return " / ".join(map(str, (totals.n_failed, totals.n_partial, totals.n_lost, totals.n_refused)))
 
-    def tokens(n: int, part: int, of_them: str) -> str:
-        return f"{n:,} ({part:,} of them {of_them})"
+    def tokens(n: int, n_part: int, part: str) -> str:
+        return f"{n:,} ({n_part:,} of them {part})"
 
-    return Facts(
+    return FieldTable(
         (
-            Column("calls", lambda one: str(one.totals.calls)),
+            Column("calls", lambda record: str(record.totals.calls)),
             Column(
                 "input tokens",
-                lambda one: tokens(one.totals.tokens.input, one.totals.tokens.cached_input, "cached"),
+                lambda record: tokens(record.totals.tokens.input, record.totals.tokens.cached_input, "cached"),
             ),
             Column(
                 "output tokens",
-                lambda one: tokens(one.totals.tokens.output, one.totals.tokens.reasoning, "reasoning"),
+                lambda record: tokens(record.totals.tokens.output, record.totals.tokens.reasoning, "reasoning"),
             ),
             Column("cost", cost_words),
-            Column("failed / broken off / lost / refused", troubles),
-            Column("retries", lambda one: str(one.totals.retries)),
+            Column("failed / broken off / lost / refused", failures),
+            Column("retries", lambda record: str(record.totals.retries)),
             Column(
                 "answers",
-                lambda one: (
-                    clean(f"recorded ones of {one.replay_of}; {one.n_differences} requests differed")
-                    if one.replay_of is not None
+                lambda record: (
+                    clean(f"recorded ones of {record.replay_of}; {record.n_differences} requests differed")
+                    if record.replay_of is not None
                     else ""
                 ),
             ),
@@ -262,19 +261,16 @@ def _llm_totals(llm: LlmRecord) -> Facts[LlmRecord]:
 
 def _token_columns(tokens: Callable[[T], TokenCounts]) -> tuple[Column[T], ...]:
     return (
-        Column("input", lambda one: f"{tokens(one).input:,}"),
-        Column("cached", lambda one: f"{tokens(one).cached_input:,}"),
-        Column("output", lambda one: f"{tokens(one).output:,}"),
-        Column("reasoning", lambda one: f"{tokens(one).reasoning:,}"),
+        Column("input", lambda record: f"{tokens(record).input:,}"),
+        Column("cached", lambda record: f"{tokens(record).cached_input:,}"),
+        Column("output", lambda record: f"{tokens(record).output:,}"),
+        Column("reasoning", lambda record: f"{tokens(record).reasoning:,}"),
     )
-
-
-MAX_FILES_SHOWN = 6
 
 
 @dataclass(frozen=True, slots=True)
 class VerdictView:
-    """One judged question."""
+    """One question of the analysis, with its verdict and evidence."""
 
     name: str
     verdict: str
@@ -288,29 +284,29 @@ class TrialView:
 
     title: str
     subtitle: str
-    words: str
+    result: str
     is_unsandboxed: bool
     warnings: tuple[str, ...]
     tiles: tuple[Tile, ...]
-    headline: Facts[Headline]
+    headline: FieldTable[Headline]
     route: VerdictView
     submissions: Table[SubmissionRecord]
     stages: tuple[VerdictView, ...]
     criteria: tuple[VerdictView, ...]
     failures: tuple[VerdictView, ...]
     types: Table[TypeScore]
-    """Private scores by kind of task."""
-    conduct: Facts[Analysis]
+    """Private scores by task type."""
+    conduct: FieldTable[Analysis]
     """Mode, autonomy and recovery."""
     conduct_proof: tuple[EvidenceLine, ...]
     integrity: VerdictView
     findings: tuple[VerdictView, ...]
-    """What the integrity audit found."""
+    """Of the integrity audit."""
     checks: Table[IntegrityCheck]
-    """What each check of the audit looked at."""
+    """Coverage of each check of the audit."""
     llm: LlmView | None
     commands: Table[tuple[int, CommandLine]]
-    process: Facts[Analysis]
+    process: FieldTable[Analysis]
     revisions: Table[RevisionChange]
     processes: Table[ProcessSample]
     containment: Table[Mapping[str, str]]
@@ -323,7 +319,7 @@ def trial_view(evidence: TrialEvidence, analysis: Analysis) -> TrialView:
     """The texts of a trial's pages."""
     task = evidence.task
     driver = f" driven by {evidence.driver}" if evidence.driver else ""
-    long = {
+    n_rows = {
         "submissions": len(evidence.submissions),
         "failures": len(analysis.failures),
         "code revisions": len(analysis.changes),
@@ -337,11 +333,11 @@ def trial_view(evidence: TrialEvidence, analysis: Analysis) -> TrialView:
             f"trial {evidence.trial_id} · seed {evidence.seed} · {task.title} · level {task.level.value} · "
             + ("published task" if task.published else "embedded task, not comparable with published scores")
         ),
-        words=clean(analysis.result.words),
+        result=clean(analysis.result.words),
         is_unsandboxed=evidence.sandbox == "none",
         warnings=tuple(clean(warning) for warning in analysis.warnings),
         tiles=_tiles(evidence, analysis),
-        headline=headline_facts(headline(evidence, analysis)),
+        headline=headline_fields(headline(evidence, analysis)),
         route=_route(analysis),
         submissions=_submissions(evidence, analysis),
         stages=tuple(
@@ -350,19 +346,19 @@ def trial_view(evidence: TrialEvidence, analysis: Analysis) -> TrialView:
         criteria=tuple(VerdictView(c.name, c.verdict.value, clean(c.reason)) for c in analysis.criteria),
         failures=_failures(analysis),
         types=type_table(evidence.by_type),
-        conduct=conduct_facts(analysis),
+        conduct=conduct_fields(analysis),
         conduct_proof=_proof((*analysis.mode.evidence, *analysis.autonomy.evidence, *analysis.recovery.evidence)),
         integrity=VerdictView(
             "Integrity", analysis.integrity.state.value.replace("_", " "), clean(analysis.integrity.reason, 600)
         ),
         findings=tuple(
             VerdictView(
-                clean(f"{found.subject}: {found.name}" if found.subject else found.name),
-                f"{found.effect.value}, {found.severity.value} severity",
-                clean(found.words, 600),
-                _proof(EvidenceLine(proof.where, proof.what) for proof in found.proofs),
+                clean(f"{finding.subject}: {finding.name}" if finding.subject else finding.name),
+                f"{finding.effect.value}, {finding.severity.value} severity",
+                clean(finding.words, 600),
+                _proof(EvidenceLine(proof.where, proof.what) for proof in finding.proofs),
             )
-            for found in analysis.integrity.findings[:MAX_ROWS]
+            for finding in analysis.integrity.findings[:MAX_ROWS]
         ),
         checks=Table(
             (
@@ -385,7 +381,9 @@ def trial_view(evidence: TrialEvidence, analysis: Analysis) -> TrialView:
             evidence.containment,
         ),
         provenance=_provenance(evidence),
-        left_out=tuple(f"{n - MAX_ROWS} of {n} {what} are left out here." for what, n in long.items() if n > MAX_ROWS),
+        left_out=tuple(
+            f"{n - MAX_ROWS} of {n} {name} are left out here." for name, n in n_rows.items() if n > MAX_ROWS
+        ),
     )
 
 
@@ -432,29 +430,29 @@ def _proof(lines: Iterable[EvidenceLine]) -> tuple[EvidenceLine, ...]:
 def _submissions(evidence: TrialEvidence, analysis: Analysis) -> Table[SubmissionRecord]:
     routes = {route.number: route.finding for route in analysis.submission_routes}
 
-    def number(one: SubmissionRecord) -> str:
-        marks = " ★ final" if one.number == evidence.final_submission else ""
-        return f"{one.number}{marks}{' · copy of the base' if one.is_base_copy else ''}"
+    def number(submission: SubmissionRecord) -> str:
+        marks = " ★ final" if submission.number == evidence.final_submission else ""
+        return f"{submission.number}{marks}{' · copy of the base' if submission.is_base_copy else ''}"
 
-    def against_base(one: SubmissionRecord) -> str:
-        return DASH if one.score is None else POINTS.number(one.score.value - evidence.base_public.value)
+    def against_base(submission: SubmissionRecord) -> str:
+        return DASH if submission.score is None else POINTS.number(submission.score.value - evidence.base_public.value)
 
-    def route(one: SubmissionRecord) -> str:
-        found = routes[one.number]
-        return f"{found.label} ({found.certainty.value.replace('_', ' ')})"
+    def route(submission: SubmissionRecord) -> str:
+        finding = routes[submission.number]
+        return f"{finding.label} ({finding.certainty.value.replace('_', ' ')})"
 
     return Table(
         (
             Column("#", number),
-            Column("at", lambda one: duration(one.received_at - evidence.started_at)),
-            Column("path", lambda one: clean(one.model_path, 120)),
-            Column("note", lambda one: clean(one.note, 200)),
-            Column("state", lambda one: one.state.value),
-            Column("public score", lambda one: score_words(one.score, "no score")),
+            Column("at", lambda submission: duration(submission.received_at - evidence.started_at)),
+            Column("path", lambda submission: clean(submission.model_path, 120)),
+            Column("note", lambda submission: clean(submission.note, 200)),
+            Column("state", lambda submission: submission.state.value),
+            Column("public score", lambda submission: score_words(submission.score, "no score")),
             Column("vs base, points", against_base),
             Column("route", route),
-            Column("revision", lambda one: clean((one.revision or "")[:10])),
-            Column("reason", lambda one: clean(one.reason, 500)),
+            Column("revision", lambda submission: clean((submission.revision or "")[:10])),
+            Column("reason", lambda submission: clean(submission.reason, 500)),
         ),
         evidence.submissions[:MAX_ROWS],
     )
@@ -468,8 +466,8 @@ def _failures(analysis: Analysis) -> tuple[VerdictView, ...]:
     return tuple(views)
 
 
-def _process(analysis: Analysis) -> Facts[Analysis]:
-    return Facts(
+def _process(analysis: Analysis) -> FieldTable[Analysis]:
+    return FieldTable(
         (
             Column("submissions received / scored", lambda a: f"{a.process.n_submissions} / {a.process.n_scored}"),
             Column("valid_submission_rate", lambda a: ratio(a.process.valid_submission_rate)),
@@ -496,9 +494,9 @@ def _process(analysis: Analysis) -> Facts[Analysis]:
 
 def _revisions(analysis: Analysis) -> Table[RevisionChange]:
     def files(change: RevisionChange) -> str:
-        told = [f"{clean(file.path, 80)} +{file.added} -{file.removed}" for file in change.files[:MAX_FILES_SHOWN]]
-        more = len(change.files) - len(told)
-        return "; ".join(told) + (f"; and {more} more" if more > 0 else "") if told else "no change"
+        listed = [f"{clean(file.path, 80)} +{file.added} -{file.removed}" for file in change.files[:MAX_FILES_SHOWN]]
+        more = len(change.files) - len(listed)
+        return "; ".join(listed) + (f"; and {more} more" if more > 0 else "") if listed else "no change"
 
     return Table(
         (
@@ -514,24 +512,24 @@ def _revisions(analysis: Analysis) -> Table[RevisionChange]:
 def _processes(evidence: TrialEvidence) -> Table[ProcessSample]:
     return Table(
         (
-            Column("pid", lambda one: str(one.pid)),
-            Column("command", lambda one: clean(" ".join(one.command), 160)),
-            Column("from", lambda one: duration(one.first_seen - evidence.started_at)),
-            Column("seen for", lambda one: duration(one.last_seen - one.first_seen)),
-            Column("CPU", lambda one: duration(one.cpu_s)),
-            Column("memory", lambda one: size(one.max_rss_bytes)),
+            Column("pid", lambda process: str(process.pid)),
+            Column("command", lambda process: clean(" ".join(process.command), 160)),
+            Column("from", lambda process: duration(process.first_seen - evidence.started_at)),
+            Column("seen for", lambda process: duration(process.last_seen - process.first_seen)),
+            Column("CPU", lambda process: duration(process.cpu_s)),
+            Column("memory", lambda process: size(process.max_rss_bytes)),
         ),
         sorted(evidence.processes, key=lambda sample: -sample.cpu_s)[:MAX_ROWS],
     )
 
 
 def _provenance(evidence: TrialEvidence) -> Table[tuple[str, JsonValue]]:
-    found: list[tuple[str, JsonValue]] = [("base model, weights digest", evidence.base_weights_digest)]
+    rows: list[tuple[str, JsonValue]] = [("base model, weights digest", evidence.base_weights_digest)]
     for key, value in sorted(evidence.lock.items()):
         inner = value.items() if isinstance(value, dict) else [("", value)]
-        found += [(f"{key}.{part}" if part else key, content) for part, content in inner]
+        rows += [(f"{key}.{part}" if part else key, content) for part, content in inner]
 
-    def words(content: JsonValue) -> str:
+    def text(content: JsonValue) -> str:
         return clean(content if isinstance(content, str) else msgspec.json.encode(content).decode(), 200)
 
-    return Table((Column("what", lambda row: clean(row[0], 80)), Column("value", lambda row: words(row[1]))), found)
+    return Table((Column("what", lambda row: clean(row[0], 80)), Column("value", lambda row: text(row[1]))), rows)
