@@ -23,7 +23,7 @@ from agent2.arena.tasks import ensure_base_model
 from agent2.benchmarks.household import Household
 from agent2.errors import Agent2Error
 from agent2.monitor.readers import read_log
-from agent2.monitor.signals import Danger, MonitorSettings, Signal, TrainingLog, Watched
+from agent2.monitor.signals import Danger, MonitoredRun, MonitorSettings, Signal, TrainingLog
 from agent2.monitor.watch import watch
 from agent2.records import Item, Split
 from agent2.training.offline import SftSettings, train_sft
@@ -93,7 +93,9 @@ def run(name: str, option: Option, start: Path, items: list[Item], folder: Path)
     except Agent2Error as error:
         ended = f"; ended: {error}"
     log = read_log(out.parent / "train_log.jsonl")
-    signals = watch(Watched(log, MonitorSettings(), [])).signals  # success on the batches themselves is not a benchmark
+    signals = watch(
+        MonitoredRun(log, MonitorSettings(), [])
+    ).signals  # success on the batches themselves is not a benchmark
     named = any(signal.danger in option.expected for signal in signals)
     verdict = "NO"
     if named if option.expected else not signals:

@@ -34,7 +34,7 @@ def digest(folder):
     return inspect_checkpoint(folder).weights_digest
 
 
-def test_a_real_run_whose_entropy_collapses_is_paused_and_can_go_on_from_where_it_stopped(tmp_path):
+def test_a_real_run_whose_entropy_collapses_is_paused_and_can_be_resumed_from_where_it_stopped(tmp_path):
     callback = MonitorCallback(LiveMonitor(RULES), tmp_path)
     base, report = run(tmp_path, callback, learning_rate=2e-2)
     assert report.steps < 80
@@ -43,7 +43,7 @@ def test_a_real_run_whose_entropy_collapses_is_paused_and_can_go_on_from_where_i
     assert record["action"] == "pause" and "entropy_collapse" in record["reasons"][0]
     assert record["step"] == callback.stopped_by.step <= report.steps
     assert digest(tmp_path / f"paused-step-{record['step']}") not in (digest(base), None)
-    assert record["go_on_from"] == str(tmp_path / f"paused-step-{record['step']}")
+    assert record["resume_from"] == str(tmp_path / f"paused-step-{record['step']}")
 
 
 def test_a_calm_run_is_left_alone(tmp_path):

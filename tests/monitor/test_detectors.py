@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import monitor_builders
-from agent2.monitor.signals import Danger, MonitorSettings, Reading, TrainingLog, Watched, assemble, canonical_name
+from agent2.monitor.signals import Danger, MonitoredRun, MonitorSettings, Reading, TrainingLog, assemble, canonical_name
 from agent2.monitor.watch import watch
 
 BENCHMARK = "gsm8k_exact_match"
@@ -13,7 +13,7 @@ def log_of(rows: list[dict[str, float]]) -> TrainingLog:
 
 
 def watched(rows, **settings):
-    return watch(Watched(log_of(rows), MonitorSettings(**settings), [BENCHMARK]))
+    return watch(MonitoredRun(log_of(rows), MonitorSettings(**settings), [BENCHMARK]))
 
 
 def dangers(rows, **settings) -> set[Danger]:

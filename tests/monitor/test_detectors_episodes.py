@@ -7,7 +7,7 @@ import pytest
 from agent2.contract.gates import TrainingAction
 from agent2.monitor.callback import PAUSE_NAME, MonitorCallback
 from agent2.monitor.readers import read_log
-from agent2.monitor.signals import ACTIONS, Danger, MonitorSettings, Reading, Watched, assemble
+from agent2.monitor.signals import ACTIONS, Danger, MonitoredRun, MonitorSettings, Reading, assemble
 from agent2.monitor.watch import LiveMonitor, watch
 from agent2.records import Step
 from agent2.training.online_grpo import OnlineGrpoHooks, OnlineGrpoSettings, train_online_grpo
@@ -48,7 +48,9 @@ def with_change(name, change, seed=0, start=15):
 
 def signals(rows, **settings):
     log = assemble("run", (Reading(int(r["step"]), k, v, "here") for r in rows for k, v in r.items() if k != "step"))
-    return {signal.danger: signal for signal in watch(Watched(log, MonitorSettings(**settings), ["score"])).signals}
+    return {
+        signal.danger: signal for signal in watch(MonitoredRun(log, MonitorSettings(**settings), ["score"])).signals
+    }
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -157,5 +159,7 @@ def test_a_real_run_whose_messages_collapse_is_stopped_and_the_collapse_named(tm
     assert report.steps < 60
     reasons = json.loads((tmp_path / PAUSE_NAME).read_text())["reasons"]
     assert len(reasons) == 1 and "signal format_collapse" in reasons[0]
-    raised = {signal.danger for signal in watch(Watched(read_log(report.log), MonitorSettings(), ["success"])).signals}
+    raised = {
+        signal.danger for signal in watch(MonitoredRun(read_log(report.log), MonitorSettings(), ["success"])).signals
+    }
     assert Danger.FORMAT_COLLAPSE in raised

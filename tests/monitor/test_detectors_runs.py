@@ -7,7 +7,15 @@ import pytest
 
 import monitor_builders
 from agent2.contract.metrics import Direction, MetricSpec, Role
-from agent2.monitor.signals import Danger, MonitorSettings, Reading, Watched, assemble, canonical_name, measurements
+from agent2.monitor.signals import (
+    Danger,
+    MonitoredRun,
+    MonitorSettings,
+    Reading,
+    assemble,
+    canonical_name,
+    measurements,
+)
 from agent2.monitor.watch import LiveMonitor, Rules, watch
 
 RULES = Rules([MetricSpec(name="score", benchmark="mini_math", role=Role.PRIMARY)], [])
@@ -27,7 +35,7 @@ def log_of(rows, keep=()):
 
 
 def raised(rows, rules=RULES):
-    return {signal.danger: signal for signal in watch(rules.watched(log_of(rows, rules.names()))).signals}
+    return {signal.danger: signal for signal in watch(rules.monitored(log_of(rows, rules.names()))).signals}
 
 
 def grpo(n=15, seed=0, **series):
@@ -175,7 +183,7 @@ def test_a_kl_of_whole_responses_has_no_limit_a_token():
 def test_the_old_healthy_runs_stay_without_alarm():
     for seed in range(10):
         log = log_of(monitor_builders.healthy(seed))
-        assert watch(Watched(log, MonitorSettings(), ["gsm8k_exact_match"])).signals == []
+        assert watch(MonitoredRun(log, MonitorSettings(), ["gsm8k_exact_match"])).signals == []
 
 
 # What TRL logged in runs of `benchmarks/monitor_runs.py`, every second step.

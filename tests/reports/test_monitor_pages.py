@@ -8,7 +8,7 @@ from matplotlib.text import Text
 import monitor_builders
 from agent2.contract.suite_files import load_suite
 from agent2.monitor.readers import read_log
-from agent2.monitor.signals import Danger, MonitorSettings, Signal, Watched
+from agent2.monitor.signals import Danger, MonitoredRun, MonitorSettings, Signal
 from agent2.monitor.watch import Rules, verdict, watch
 from agent2.reports.charts import draw_panel, monitor_svg, panel_svgs
 from agent2.reports.pages import write_monitor_report
@@ -17,7 +17,7 @@ from agent2.reports.style import drawing
 
 def watched(tmp_path, rows):
     log = read_log(monitor_builders.write_jsonl(tmp_path / "log.jsonl", rows))
-    return watch(Watched(log, MonitorSettings(), ["gsm8k_exact_match"]))
+    return watch(MonitoredRun(log, MonitorSettings(), ["gsm8k_exact_match"]))
 
 
 def overlaps(figure):

@@ -278,9 +278,9 @@ def monitor(
     from agent2.config import load_yaml
     from agent2.contract.gates import TrainingAction
     from agent2.contract.suite_files import load_suite
-    from agent2.monitor.pulls import pull, read_rewarded
     from agent2.monitor.readers import read_logs
     from agent2.monitor.signals import MonitorSettings
+    from agent2.monitor.suspicious import find_suspicious, read_rewarded
     from agent2.monitor.watch import Rules, verdict, watch
     from agent2.reports.pages import signal_table, write_monitor_report
 
@@ -288,10 +288,10 @@ def monitor(
     chosen = load_yaml(settings, MonitorSettings) if settings is not None else MonitorSettings()
     rules = Rules(contract.metrics, contract.gates, chosen)
     runs = read_logs(log, rules.names())
-    pulled = pull(read_rewarded(rollouts)) if rollouts is not None else None
+    pulled = find_suspicious(read_rewarded(rollouts)) if rollouts is not None else None
     is_quiet, documents = True, []
     for run in runs:
-        seen = watch(rules.watched(run))
+        seen = watch(rules.monitored(run))
         found = verdict(run, seen.signals, rules)
         folder = out if len(runs) == 1 else out / re.sub(r"[^A-Za-z0-9._-]+", "-", run.name)
         paths = write_monitor_report(seen, found, pulled, contract.name, folder)

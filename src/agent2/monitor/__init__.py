@@ -1,1 +1,1 @@
-"""Watching a training run: logs in many shapes, danger signals, gates, and a callback that acts on them."""
+"""Monitoring of training runs: logs in many shapes, danger signals, gates, and a callback that acts on them."""

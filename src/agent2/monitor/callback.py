@@ -1,4 +1,4 @@
-"""A Trainer callback that watches a run live and acts: it pauses a run that goes wrong, or rolls it back.
+"""A Trainer callback that monitors a run live and acts: it pauses a run that goes wrong, or rolls it back.
 
     callback = MonitorCallback(LiveMonitor(Rules(suite.metrics, suite.gates)), out_dir)
     trainer = GRPOTrainer(..., callbacks=[callback])
@@ -9,8 +9,8 @@
                          (`<out>/last-good`)
 
 Training stops at the end of the running step; nothing that was learned is lost, and `pause.json` names the folder
-to continue from. Promises: a monitor that breaks stops the run with its error, because an unwatched run is not
-what was asked for. Does NOT keep optimiser state: resuming begins with a fresh optimiser.
+to resume from (`resume_from`). Promises: a monitor that breaks stops the run with its error, because the user asked for
+a monitored run. Does NOT keep optimiser state: resuming begins with a fresh optimiser.
 """
 
 import logging
@@ -34,7 +34,7 @@ PAUSE_NAME = "pause.json"
 
 
 class MonitorCallback(TrainerCallback):  # type: ignore[misc]
-    """Feeds a `LiveMonitor` with what the trainer logs, and obeys it."""
+    """Passes what the trainer logs to a `LiveMonitor`, and carries out its verdicts."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class MonitorCallback(TrainerCallback):  # type: ignore[misc]
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """The model as it comes is the first to go back to."""
+        """Keep the initial weights as the first to roll back to."""
         self._keep(kwargs["model"], state.global_step)
 
     def on_log(
@@ -67,36 +67,36 @@ class MonitorCallback(TrainerCallback):  # type: ignore[misc]
         logs: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Judge what the trainer just logged."""
+        """Judge the line that the trainer just logged."""
         numbers = {
             name: float(value)
             for name, value in (logs or {}).items()
             if isinstance(value, int | float) and not isinstance(value, bool)
         }
         if numbers and self.stopped_by is None:
-            self._obey(self._monitor.add(state.global_step, numbers), control, kwargs)
+            self._apply(self._monitor.add(state.global_step, numbers), control, kwargs)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Evaluate every so many steps; a model whose scores are the best so far becomes the one to go back to."""
+        """Evaluate every so many steps; weights whose scores are the best so far become those to roll back to."""
         if self._evaluate is None or state.global_step % self._every or self.stopped_by is not None:
             return
         scores = self._evaluate(kwargs["model"])
         verdict = self._monitor.add(state.global_step, scores)
         if verdict.action is TrainingAction.CONTINUE and not self._has_fallen():
             self._keep(kwargs["model"], state.global_step)
-        self._obey(verdict, control, kwargs)
+        self._apply(verdict, control, kwargs)
 
     def _has_fallen(self) -> bool:
-        """Whether a benchmark or the private score is below its best: not a model to go back to, gate or no gate."""
+        """Whether a benchmark or the private score is below its best: not a model to roll back to, gate or no gate."""
         log = self._monitor.log
-        watched = [log.get(name) for name in (*self._monitor.rules.benchmarks(), PRIVATE)]
-        return any(series is not None and series.values[-1] < series.values.max() for series in watched)
+        scores = [log.get(name) for name in (*self._monitor.rules.benchmarks(), PRIVATE)]
+        return any(series is not None and series.values[-1] < series.values.max() for series in scores)
 
     def _keep(self, model: Any, step: int) -> None:
         self._good_step = step
         self._good = {name: tensor.detach().to("cpu", copy=True) for name, tensor in model.state_dict().items()}
 
-    def _obey(self, verdict: TrainingVerdict, control: TrainerControl, parts: Mapping[str, Any]) -> None:
+    def _apply(self, verdict: TrainingVerdict, control: TrainerControl, parts: Mapping[str, Any]) -> None:
         if self._on_verdict is not None:
             self._on_verdict(verdict)
         if verdict.action is TrainingAction.CONTINUE:
@@ -119,7 +119,7 @@ class MonitorCallback(TrainerCallback):  # type: ignore[misc]
             "action": verdict.action.value,
             "step": verdict.step,
             "reasons": list(verdict.reasons),
-            "go_on_from": str(folder),
+            "resume_from": str(folder),
             "last_good_step": self._good_step,
             "needs_human_review": verdict.action is TrainingAction.PAUSE_HUMAN_REVIEW,
         }

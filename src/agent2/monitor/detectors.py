@@ -1,14 +1,14 @@
 """One detector for each danger: a function of the log so far, the settings and the primary metric's name.
 
-Each looks only at the log it is given, so replaying a log step by step raises the same signals at the same steps as
+Each reads only the log it is passed, so replaying a log step by step raises the same signals at the same steps as
 watching it live; a quantity that was not logged raises nothing (`watch` lists what was not watched).
 
 Training over episodes (`agent2.training.online_grpo`) logs more than reward and length:
 
 format collapse            messages that are invalid, cut off or repeat themselves take over
 signal lost                groups no longer differ although the task is not solved; says what was masked
-foreign tokens             the loss learns tokens that the policy did not draw
-policy drift               the policy has left its initial model far behind
+foreign tokens             the loss learns tokens that the policy did not sample
+policy drift               the policy is far from its initial model
 sampler mismatch           sampler and trainer give a token different probabilities
 reward without success     a part of a composite reward rises and success does not
 
@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from agent2.monitor.signals import (
     Danger,
     DangerDetector,
+    MonitoredRun,
     MonitorSettings,
     Series,
     Signal,
-    Watched,
     change_since_start,
     last_step,
     median_before_end,
@@ -42,18 +42,18 @@ MESSAGES: Mapping[str, str] = {
     "repeated_share": "actions that repeat the one before",
     "stutter_share": "messages that stutter",
 }
-"""What a collapse can look like, the surest sign first."""
-ENOUGH = 12
+"""Series of bad messages and their descriptions, the most reliable first."""
+MIN_BATCHES = 12
 """Batches before success can be called flat."""
 _PARTS = ("reward_valid", "reward_format")
 _MASKS = ("masked_capped", "masked_truncated", "masked_too_long", "masked_failed")
 
 
-def format_collapse(watched: Watched) -> Signal | None:
+def format_collapse(run: MonitoredRun) -> Signal | None:
     """One kind of bad message has risen far above its share at the start."""
-    settings = watched.settings
+    settings = run.settings
     for name, description in MESSAGES.items():
-        series = watched.log.get(name)
+        series = run.log.get(name)
         start = reference(series, settings.reference) if series is not None else None
         if series is None or start is None or len(series) < settings.reference + 3:
             continue
@@ -70,16 +70,16 @@ def format_collapse(watched: Watched) -> Signal | None:
     return None
 
 
-def signal_lost(watched: Watched) -> Signal | None:
+def signal_lost(run: MonitoredRun) -> Signal | None:
     """Hardly any group has members with different rewards, and the task is not solved.
 
     On a hard task, where success is rare, few groups differ in a healthy run, and those teach: there it is a danger
     only if many more did before, or if none does for long.
     """
-    settings = watched.settings
-    series = watched.log.get("signal_share")
-    name = "success" if watched.log.get("success") is not None else "reward"  # of 0 to 1, as a verifier gives it
-    share, success = (recent(watched, of, settings.smoothing) for of in ("signal_share", name))
+    settings = run.settings
+    series = run.log.get("signal_share")
+    name = "success" if run.log.get("success") is not None else "reward"  # of 0 to 1, as a verifier gives it
+    share, success = (recent(run, series_name, settings.smoothing) for series_name in ("signal_share", name))
     if series is None or share is None or success is None or success >= settings.solved:
         return None
     if success >= settings.rare:
@@ -93,55 +93,55 @@ def signal_lost(watched: Watched) -> Signal | None:
         is_lost |= len(last) == settings.signal_points and float(last.mean()) < settings.signal_least
     if not is_lost:
         return None
-    masked = {name: recent(watched, name) or 0.0 for name in _MASKS}
+    masked = {name: recent(run, name) or 0.0 for name in _MASKS}
     worst = max(masked, key=lambda name: masked[name])
     cause = f"; {masked[worst]:.0%} of episodes are left out ({worst})" if masked[worst] > 0.1 else ""
     return Signal(
         Danger.SIGNAL_LOST,
-        last_step(watched, "signal_share"),
+        last_step(run, "signal_share"),
         ("signal_share", name, *([worst] if cause else [])),
         f"{share:.0%} of groups have members with different rewards while {name} is {success:.3g}{cause}",
         "keep failed episodes in the loss; use items that the model solves some of the time",
     )
 
 
-def foreign_tokens(watched: Watched) -> Signal | None:
+def foreign_tokens(run: MonitoredRun) -> Signal | None:
     """Part of the loss is on tokens that the world wrote."""
-    share = recent(watched, "foreign_share", 1)
+    share = recent(run, "foreign_share", 1)
     if share is None or share <= 0:
         return None
     return Signal(
         Danger.FOREIGN_TOKENS,
-        last_step(watched, "foreign_share"),
+        last_step(run, "foreign_share"),
         ("foreign_share",),
-        f"{share:.0%} of the tokens in the loss were not drawn by the policy",
-        "mask observations: hand the trainer the mask of drawn tokens",
+        f"{share:.0%} of the tokens in the loss were not sampled by the policy",
+        "mask observations: pass the trainer the mask of sampled tokens",
     )
 
 
-def policy_drift(watched: Watched) -> Signal | None:
+def policy_drift(run: MonitoredRun) -> Signal | None:
     """The divergence from the initial model, or from the reference policy, is above its limit."""
     limits = (
-        ("kl_initial", "initial model", watched.settings.drift_limit),
-        ("kl", "reference", watched.settings.kl_limit),
+        ("kl_initial", "initial model", run.settings.drift_limit),
+        ("kl", "reference", run.settings.kl_limit),
     )
-    for name, of, limit in limits:
-        drift = recent(watched, name)
+    for name, origin, limit in limits:
+        drift = recent(run, name)
         if drift is not None and drift > limit:
             return Signal(
                 Danger.POLICY_DRIFT,
-                last_step(watched, name),
+                last_step(run, name),
                 (name,),
-                f"the policy is {drift:.3g} nats a token from the {of}, the limit is {limit:g}",
+                f"the policy is {drift:.3g} nats a token from the {origin}, the limit is {limit:g}",
                 "give the KL term weight, lower the learning rate or stop earlier; check what the model lost elsewhere",
             )
     return None
 
 
-def sampler_mismatch(watched: Watched) -> Signal | None:
+def sampler_mismatch(run: MonitoredRun) -> Signal | None:
     """Sampler and trainer differ on the probability of the same token, three batches in a row."""
-    series = watched.log.get("logprob_gap")
-    limit = watched.settings.logprob_gap
+    series = run.log.get("logprob_gap")
+    limit = run.settings.logprob_gap
     if series is None or len(series) < 3 or not (series.values[-3:] > limit).all():
         return None
     return Signal(
@@ -153,20 +153,20 @@ def sampler_mismatch(watched: Watched) -> Signal | None:
     )
 
 
-def reward_without_success(watched: Watched) -> Signal | None:
+def reward_without_success(run: MonitoredRun) -> Signal | None:
     """A part of a composite reward goes up since the start, success does not."""
-    series, success = watched.log.get("success"), trend_of(watched, "success", since_start=True)
-    p = watched.settings.trend_p
-    if series is None or len(series) < ENOUGH or success is None:
+    series, success = run.log.get("success"), trend_of(run, "success", since_start=True)
+    p = run.settings.trend_p
+    if series is None or len(series) < MIN_BATCHES or success is None:
         return None
-    if success.end - success.start > watched.settings.flat_success:
+    if success.end - success.start > run.settings.flat_success:
         return None
     for name in _PARTS:
-        part = trend_of(watched, name, since_start=True)
+        part = trend_of(run, name, since_start=True)
         if part is not None and part.rises(p):
             return Signal(
                 Danger.REWARD_WITHOUT_SUCCESS,
-                last_step(watched, name),
+                last_step(run, name),
                 (name, "success"),
                 f"{name} rose from {part.start:.3g} to {part.end:.3g}, success went from {success.start:.3g} to "
                 f"{success.end:.3g}",
@@ -175,18 +175,18 @@ def reward_without_success(watched: Watched) -> Signal | None:
     return None
 
 
-def reward_benchmark_divergence(watched: Watched) -> Signal | None:
+def reward_benchmark_divergence(run: MonitoredRun) -> Signal | None:
     """Reward rises and a benchmark is below its best for two evaluations in a row, still falling."""
-    rising = trend_of(watched, "reward")
-    if rising is None or not rising.rises(watched.settings.trend_p):
+    rising = trend_of(run, "reward")
+    if rising is None or not rising.rises(run.settings.trend_p):
         return None
-    for name in watched.benchmarks:
-        fallen = _fallen(watched, name)
+    for name in run.benchmarks:
+        fallen = _fallen(run, name)
         if fallen is not None:
             best, now, step = fallen
             return Signal(
                 Danger.REWARD_BENCHMARK_DIVERGENCE,
-                max(step, last_step(watched, "reward")),
+                max(step, last_step(run, "reward")),
                 ("reward", name),
                 f"reward rose from {rising.start:.4g} to {rising.end:.4g} while {name} fell from its best "
                 f"{best:.4g} to {now:.4g}, twice in a row beyond its noise",
@@ -195,63 +195,63 @@ def reward_benchmark_divergence(watched: Watched) -> Signal | None:
     return None
 
 
-def kl_spike(watched: Watched) -> Signal | None:
-    """KL lies far above what the points before make usual, at two logs in a row, or beyond the limit at one.
+def kl_spike(run: MonitoredRun) -> Signal | None:
+    """KL is far above the usual range of the points before, at two logs in a row, or beyond the limit at one.
 
     One log is not enough: the estimate of a batch is heavy-tailed, and one answer in it can make it five times larger.
     """
-    settings = watched.settings
-    name = "kl" if watched.log.get("kl") is not None else "kl_sequence"
-    series = watched.log.get(name)
+    settings = run.settings
+    name = "kl" if run.log.get("kl") is not None else "kl_sequence"
+    series = run.log.get(name)
     if series is None or len(series) < 10:
         return None
     before, latest = series.values[-settings.kl_window - 2 : -2], series.values[-2:]
-    middle, spread = robust_spread(before)
+    median, spread = robust_spread(before)
     now = float(latest[-1])
-    usual = max(
-        middle + settings.kl_sigmas * max(spread, 1e-3), settings.kl_ratio * max(middle, 0.0), settings.kl_floor
+    usual_limit = max(
+        median + settings.kl_sigmas * max(spread, 1e-3), settings.kl_ratio * max(median, 0.0), settings.kl_floor
     )
-    is_beyond = name == "kl" and now > max(usual, settings.kl_limit)
-    if not is_beyond and float(latest.min()) <= usual:
+    is_beyond = name == "kl" and now > max(usual_limit, settings.kl_limit)
+    if not is_beyond and float(latest.min()) <= usual_limit:
         return None
     return Signal(
         Danger.KL_SPIKE,
         int(series.steps[-1]),
         (name,),
-        f"KL is {now:.4g}, the {len(before)} points before it have median {middle:.4g} and spread {spread:.2g}",
+        f"KL is {now:.4g}, the {len(before)} points before it have median {median:.4g} and spread {spread:.2g}",
         "look at the learning rate, the batch of that step and its longest or best rewarded samples",
     )
 
 
-def entropy_collapse(watched: Watched) -> Signal | None:
-    """Entropy is nearly used up, or most of what was there went within a few points."""
-    series, settings = watched.log.get("entropy"), watched.settings
+def entropy_collapse(run: MonitoredRun) -> Signal | None:
+    """Entropy is nearly zero, or most of it was lost within a few points."""
+    series, settings = run.log.get("entropy"), run.settings
     start = reference(series, settings.reference) if series is not None else None
     if series is None or start is None or start <= 0 or len(series) <= settings.reference:
         return None
     n_points = min(settings.smoothing, 3)
     now = median_before_end(series, n_points)
     earlier = median_before_end(series, n_points, back=settings.entropy_window)
-    is_gone = now < settings.entropy_floor * start
-    is_going = now < 0.5 * start and now < (1 - settings.entropy_fast_fall) * earlier
-    if not (is_gone or is_going):
+    is_collapsed = now < settings.entropy_floor * start
+    is_collapsing = now < 0.5 * start and now < (1 - settings.entropy_fast_fall) * earlier
+    if not (is_collapsed or is_collapsing):
         return None
-    lost = f"it lost {1 - now / earlier:.0%} within {settings.entropy_window} points"
-    how = f"{now / start:.0%} of its start" if is_gone else lost
+    fast_fall = f"it lost {1 - now / earlier:.0%} within {settings.entropy_window} points"
+    extent = f"{now / start:.0%} of its start" if is_collapsed else fast_fall
     return Signal(
         Danger.ENTROPY_COLLAPSE,
         int(series.steps[-1]),
         ("entropy",),
-        f"entropy is {now:.4g}, it began at {start:.4g}: {how}",
+        f"entropy is {now:.4g}, it began at {start:.4g}: {extent}",
         "stop before the policy is deterministic: lower the learning rate, raise the entropy or KL term",
     )
 
 
-def length_inflation(watched: Watched) -> Signal | None:
+def length_inflation(run: MonitoredRun) -> Signal | None:
     """Responses have grown by more than the limit since the start."""
-    name, unit = _length_of(watched)
-    change = change_since_start(watched, name)
-    if change is None or change[1] <= (1 + watched.settings.length_growth) * change[0]:
+    name, unit = _length_of(run)
+    change = change_since_start(run, name)
+    if change is None or change[1] <= (1 + run.settings.length_growth) * change[0]:
         return None
     start, now, step = change
     return Signal(
@@ -259,25 +259,25 @@ def length_inflation(watched: Watched) -> Signal | None:
         step,
         (name,),
         f"response length went from {start:.4g} to {now:.4g} {unit} ({now / start - 1:+.1%}, limit "
-        f"{watched.settings.length_growth:+.0%})",
+        f"{run.settings.length_growth:+.0%})",
         "check whether judge or reward favours length; add short-answer items and a length limit",
     )
 
 
-def _length_of(watched: Watched) -> tuple[str, str]:
+def _length_of(run: MonitoredRun) -> tuple[str, str]:
     """The series of response lengths and its unit; in tokens where both are logged."""
-    in_characters = watched.log.get("length") is None and watched.log.get("length_characters") is not None
+    in_characters = run.log.get("length") is None and run.log.get("length_characters") is not None
     return ("length_characters", "characters") if in_characters else ("length", "tokens")
 
 
-def length_collapse(watched: Watched) -> Signal | None:
+def length_collapse(run: MonitoredRun) -> Signal | None:
     """Responses have lost most of their length while the reward rises."""
-    name, unit = _length_of(watched)
-    change, rising = change_since_start(watched, name), trend_of(watched, "reward", since_start=True)
-    if change is None or rising is None or not rising.rises(watched.settings.trend_p):
+    name, unit = _length_of(run)
+    change, rising = change_since_start(run, name), trend_of(run, "reward", since_start=True)
+    if change is None or rising is None or not rising.rises(run.settings.trend_p):
         return None
     start, now, step = change
-    if now >= (1 - watched.settings.length_loss) * start:
+    if now >= (1 - run.settings.length_loss) * start:
         return None
     return Signal(
         Danger.LENGTH_COLLAPSE,
@@ -288,9 +288,9 @@ def length_collapse(watched: Watched) -> Signal | None:
     )
 
 
-def verifier_drift(watched: Watched) -> Signal | None:
+def verifier_drift(run: MonitoredRun) -> Signal | None:
     """The verifier agrees with human spot-checks less than it did at first, twice in a row."""
-    series, tolerance = watched.log.get("verifier_accuracy"), watched.settings.verifier_tolerance
+    series, tolerance = run.log.get("verifier_accuracy"), run.settings.verifier_tolerance
     if series is None or len(series) < 3:
         return None
     start = float(series.values[0])
@@ -306,86 +306,84 @@ def verifier_drift(watched: Watched) -> Signal | None:
     )
 
 
-def win_rate_at_a_price(watched: Watched) -> Signal | None:
+def win_rate_at_a_price(run: MonitoredRun) -> Signal | None:
     """The win rate rises while safety or factuality gets worse."""
-    rates = ((name, trend_of(watched, name, since_start=True)) for name in watched.win_rates)
-    win_rate, rising = next(
-        ((n, t) for n, t in rates if t is not None and t.rises(watched.settings.trend_p)), ("", None)
-    )
+    rates = ((name, trend_of(run, name, since_start=True)) for name in run.win_rates)
+    win_rate, rising = next(((n, t) for n, t in rates if t is not None and t.rises(run.settings.trend_p)), ("", None))
     if rising is None:
         return None
     for name, sign in (("safety_violation_rate", 1), ("factuality", -1)):
-        price = trend_of(watched, name, since_start=True)
-        worse = price is not None and (price.rises if sign > 0 else price.falls)(watched.settings.trend_p)
+        price = trend_of(run, name, since_start=True)
+        worse = price is not None and (price.rises if sign > 0 else price.falls)(run.settings.trend_p)
         if price is not None and worse:
             return Signal(
                 Danger.WIN_RATE_AT_A_PRICE,
-                last_step(watched, name),
+                last_step(run, name),
                 (win_rate, name),
                 f"{win_rate} rose from {rising.start:.3g} to {rising.end:.3g} while {name} went from {price.start:.3g} "
                 f"to {price.end:.3g}",
-                "hold the release; have people read where the two differ",
+                "hold the release; have people read the answers where the two differ",
             )
     return None
 
 
-def cost_inflation(watched: Watched) -> Signal | None:
+def cost_inflation(run: MonitoredRun) -> Signal | None:
     """Cost or latency has grown by more than the limit since the start."""
     for name in ("cost", "latency", "cost_to_success"):
-        change = change_since_start(watched, name)
-        if change is not None and change[1] > (1 + watched.settings.cost_growth) * change[0]:
+        change = change_since_start(run, name)
+        if change is not None and change[1] > (1 + run.settings.cost_growth) * change[0]:
             start, now, step = change
             return Signal(
                 Danger.COST_INFLATION,
                 step,
                 (name,),
                 f"{name} went from {start:.4g} to {now:.4g} ({now / start - 1:+.1%}, limit "
-                f"{watched.settings.cost_growth:+.0%})",
+                f"{run.settings.cost_growth:+.0%})",
                 "look for repeated searches, file reads and test runs; report cost to success beside success",
             )
     return None
 
 
-def loophole(watched: Watched) -> Signal | None:
+def loophole(run: MonitoredRun) -> Signal | None:
     """Reward up, KL up, entropy down and the primary metric down, all at once."""
-    p = watched.settings.trend_p
-    reward, kl, entropy = (trend_of(watched, name) for name in ("reward", "kl", "entropy"))
-    kl = kl or trend_of(watched, "kl_sequence")
-    if not (reward and kl and entropy and watched.benchmarks):
+    p = run.settings.trend_p
+    reward, kl, entropy = (trend_of(run, name) for name in ("reward", "kl", "entropy"))
+    kl = kl or trend_of(run, "kl_sequence")
+    if not (reward and kl and entropy and run.benchmarks):
         return None
-    fallen = _fallen(watched, watched.benchmarks[0])
+    fallen = _fallen(run, run.benchmarks[0])
     if fallen is None or not (reward.rises(p) and kl.rises(p) and entropy.falls(p)):
         return None
     best, now, step = fallen
     return Signal(
         Danger.LOOPHOLE,
-        max(step, last_step(watched, "reward")),
-        ("reward", "kl", "entropy", watched.benchmarks[0]),
+        max(step, last_step(run, "reward")),
+        ("reward", "kl", "entropy", run.benchmarks[0]),
         f"reward {reward.start:.4g} -> {reward.end:.4g}, KL {kl.start:.4g} -> {kl.end:.4g}, entropy "
-        f"{entropy.start:.4g} -> {entropy.end:.4g}, {watched.benchmarks[0]} {best:.4g} -> {now:.4g}",
+        f"{entropy.start:.4g} -> {entropy.end:.4g}, {run.benchmarks[0]} {best:.4g} -> {now:.4g}",
         "pause; sample high-reward low-benchmark rollouts; check reward, verifier and judge",
     )
 
 
-def not_finite(watched: Watched) -> Signal | None:
+def not_finite(run: MonitoredRun) -> Signal | None:
     """A number that the trainer logged is NaN or infinite."""
-    broken = [reading for reading in watched.log.not_finite if not reading.name.startswith("eval_")]
+    broken = [reading for reading in run.log.not_finite if not reading.name.startswith("eval_")]
     if not broken:
         return None
     first = broken[0]
-    others = f", also {', '.join(sorted({r.name for r in broken[1:]}))}" if len(broken) > 1 else ""
+    more = f", also {', '.join(sorted({reading.name for reading in broken[1:]}))}" if len(broken) > 1 else ""
     return Signal(
         Danger.NOT_FINITE,
         first.step,
         (first.name,),
-        f"{first.name} is {first.value} at step {first.step}{others}",
+        f"{first.name} is {first.value} at step {first.step}{more}",
         "stop: the weights are likely lost; go back to a checkpoint, lower the learning rate, clip gradients",
     )
 
 
-def reward_fall(watched: Watched) -> Signal | None:
-    """The reward stays below half of the best that it had, by more than its noise explains."""
-    series, settings = watched.log.get("reward"), watched.settings
+def reward_fall(run: MonitoredRun) -> Signal | None:
+    """The reward stays below half of its best so far, by more than its noise explains."""
+    series, settings = run.log.get("reward"), run.settings
     if series is None or len(series) < 6:
         return None
     values = series.values
@@ -405,16 +403,16 @@ def reward_fall(watched: Watched) -> Signal | None:
     )
 
 
-def reward_constant(watched: Watched) -> Signal | None:
-    """The reward is the same at every one of the last logs, without having been won there."""
-    series, n_points = watched.log.get("reward"), watched.settings.constant_points
+def reward_constant(run: MonitoredRun) -> Signal | None:
+    """The reward is the same at every one of the last logs, without having risen to that value."""
+    series, n_points = run.log.get("reward"), run.settings.constant_points
     if series is None or len(series) < n_points:
         return None
     last = series.values[-n_points:]
     if float(np.ptp(last)) > 1e-9 * max(1.0, abs(float(last[-1]))):
         return None
-    is_won = len(series) > n_points and float(last[-1]) > float(np.median(series.values[:n_points]))
-    if is_won:  # it rose and stays at its top: solved, or nothing more to win
+    has_risen = len(series) > n_points and float(last[-1]) > float(np.median(series.values[:n_points]))
+    if has_risen:  # and stays at its maximum: solved, or nothing more to gain
         return None
     return Signal(
         Danger.REWARD_CONSTANT,
@@ -425,10 +423,10 @@ def reward_constant(watched: Watched) -> Signal | None:
     )
 
 
-def loss_constant(watched: Watched) -> Signal | None:
+def loss_constant(run: MonitoredRun) -> Signal | None:
     """The loss of a run without rewards is the same number at every one of the last logs."""
-    series, n_points = watched.log.get("loss"), watched.settings.constant_points
-    if watched.log.get("reward") is not None or series is None or len(series) < n_points:
+    series, n_points = run.log.get("loss"), run.settings.constant_points
+    if run.log.get("reward") is not None or series is None or len(series) < n_points:
         return None
     now = float(series.values[-1])
     if np.any(series.values[-n_points:] != now):
@@ -442,12 +440,12 @@ def loss_constant(watched: Watched) -> Signal | None:
     )
 
 
-def loss_rise(watched: Watched) -> Signal | None:
-    """The loss of a run without rewards lies far above its start, three logs in a row."""
-    settings = watched.settings
-    if watched.log.get("reward") is not None:  # a policy loss has no level of its own
+def loss_rise(run: MonitoredRun) -> Signal | None:
+    """The loss of a run without rewards is far above its start, three logs in a row."""
+    settings = run.settings
+    if run.log.get("reward") is not None:  # a policy loss has no level of its own
         return None
-    series = watched.log.get("loss")
+    series = run.log.get("loss")
     start = reference(series, 3) if series is not None else None
     if series is None or start is None or start <= 0 or len(series) < 6:
         return None
@@ -463,11 +461,11 @@ def loss_rise(watched: Watched) -> Signal | None:
     )
 
 
-def degenerate_answers(watched: Watched) -> Signal | None:
+def degenerate_answers(run: MonitoredRun) -> Signal | None:
     """Most answers are refusals or repetitions, and more than at the start."""
-    limit = watched.settings.degenerate_share
+    limit = run.settings.degenerate_share
     for name, label in (("refusal_rate", "refusals"), ("repetition_rate", "repetitive")):
-        series = watched.log.get(name)
+        series = run.log.get(name)
         if series is None or len(series) < 2:
             continue
         now, start = float(np.min(series.values[-2:])), float(series.values[0])
@@ -505,25 +503,25 @@ DETECTORS: Mapping[Danger, tuple[DangerDetector, Sequence[str]]] = {
     Danger.SAMPLER_MISMATCH: (sampler_mismatch, ("logprob_gap",)),
     Danger.REWARD_WITHOUT_SUCCESS: (reward_without_success, (" or ".join(_PARTS), "success")),
 }
-"""Each with the series that it needs, for the list of what was not watched."""
+"""Each detector with the series that it needs, for the list of what was not watched."""
 
 
-def missing_series(watched: Watched) -> dict[Danger, list[str]]:
-    """What each detector that cannot work lacks."""
-    lacking = {danger: [need for need in needs if not _has(watched, need)] for danger, (_, needs) in DETECTORS.items()}
-    return {danger: names for danger, names in lacking.items() if names}
+def missing_series(run: MonitoredRun) -> dict[Danger, list[str]]:
+    """The series that each detector without enough data lacks."""
+    missing = {danger: [need for need in needs if not _has(run, need)] for danger, (_, needs) in DETECTORS.items()}
+    return {danger: names for danger, names in missing.items() if names}
 
 
-def detect(watched: Watched, dangers: Iterable[Danger] = tuple(DETECTORS)) -> list[Signal]:
+def detect(run: MonitoredRun, dangers: Iterable[Danger] = tuple(DETECTORS)) -> list[Signal]:
     """The signals that the log shows at its end."""
-    return [signal for danger in dangers if (signal := DETECTORS[danger][0](watched)) is not None]
+    return [signal for danger in dangers if (signal := DETECTORS[danger][0](run)) is not None]
 
 
-def _has(watched: Watched, need: str) -> bool:
-    groups = {"a benchmark": watched.benchmarks, "a win rate": watched.win_rates}
+def _has(run: MonitoredRun, need: str) -> bool:
+    groups = {"a benchmark": run.benchmarks, "a win rate": run.win_rates}
     if need in groups:
-        return any(watched.log.get(name) is not None for name in groups[need])
-    return any(watched.log.get(name) is not None for name in need.split(" or "))
+        return any(run.log.get(name) is not None for name in groups[need])
+    return any(run.log.get(name) is not None for name in need.split(" or "))
 
 
 def noise_below_best(before: NDArray[np.float64], settings: MonitorSettings) -> float:
@@ -531,23 +529,25 @@ def noise_below_best(before: NDArray[np.float64], settings: MonitorSettings) -> 
 
     before: at least one evaluation, higher is better. While there are fewer than five, a share of the best.
     """
-    bends = np.diff(before, n=2)  # free of a trend, which is not noise
-    room = settings.benchmark_loss * abs(float(np.max(before)))
-    if len(bends) < 3:
-        return room
-    noise = float(np.sqrt(np.mean(bends**2) / 6))
-    above = np.sqrt(2 * np.log(len(before)))  # how far the best of so many normal draws is above their mean, at most
-    sigmas = max(settings.benchmark_sigmas * (1 + 6 / len(bends)), 2 + above)  # wider while few are known
-    return float(min(room, sigmas * noise))
+    second_differences = np.diff(
+        before, n=2
+    )  # free of a trend, which is not noise; their variance is 6 times the noise's
+    allowed_loss = settings.benchmark_loss * abs(float(np.max(before)))
+    if len(second_differences) < 3:
+        return allowed_loss
+    noise = float(np.sqrt(np.mean(second_differences**2) / 6))
+    expected_best = np.sqrt(2 * np.log(len(before)))  # bound of the mean of the best of so many normal draws, in sigmas
+    sigmas = max(settings.benchmark_sigmas * (1 + 6 / len(second_differences)), 2 + expected_best)  # wider while few
+    return float(min(allowed_loss, sigmas * noise))
 
 
-def _fallen(watched: Watched, name: str) -> tuple[float, float, int] | None:
+def _fallen(run: MonitoredRun, name: str) -> tuple[float, float, int] | None:
     """(best, now, step) if the last two evaluations are both worse than the best before, beyond tolerance and noise."""
-    series: Series | None = watched.log.get(name)
-    settings = watched.settings
+    series: Series | None = run.log.get(name)
+    settings = run.settings
     if series is None or len(series) < 3:
         return None
-    sign = -1.0 if name in watched.lower_is_better else 1.0
+    sign = -1.0 if name in run.lower_is_better else 1.0
     values = sign * series.values
     best = float(np.max(values[:-2]))
     if not np.all(values[-2:] < best - max(settings.benchmark_tolerance, noise_below_best(values[:-2], settings))):

@@ -1,6 +1,6 @@
 """Reads what trainers log: our JSON lines, Trainer states, TensorBoard, Weights & Biases and trackio.
 
-The shape is recognised from the file, not set by a flag:
+The shape is recognised from the file, not set by an option:
 
     *.jsonl                     one flat object a line with `step` (ours, W&B's wandb-history.jsonl with `_step`)
     trainer_state.json          transformers and TRL: `log_history`
@@ -47,51 +47,69 @@ _HISTORY, _ITEM, _KEY, _NESTED_KEY, _VALUE_JSON = 2, 1, 1, 2, 16
 _VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5
 
 
+TRAINER_STEPS = ("train/global_step", "trainer/global_step")
+"""The optimiser's step in W&B, whose own `_step` counts the calls of `wandb.log`."""
+STEP_KEYS = ("step", "global_step", *TRAINER_STEPS, "_step", "Step")
+_NOT_MEASURED = frozenset({"t", "time", "timestamp", "seconds", "epoch", "_timestamp", "_runtime", "_wandb"})
+_TIMINGS = "profiling/"
+"""TRL's, one row for each call of a function."""
+_EVENTS = "events.out.tfevents"
+_SUMMARY_TAGS = frozenset(
+    {"train_loss", "train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos"}
+)
+"""What a Trainer writes once at its end; not points of the run."""
+_CSV_SUFFIXES = ("__MIN", "__MAX")
+
+_Point = tuple[int, str, float, str]
+"""(step, name, value, source line or row)."""
+
+
 def history_rows(path: Path, notes: list[str]) -> Iterator[dict[str, JsonValue]]:
-    """What `wandb.log` was given, one row a step of W&B (`_step`); nested keys are joined with dots.
+    """The rows that `wandb.log` was called with, one a step of W&B (`_step`); nested keys are joined with dots.
 
     notes: gets a line if the file's end is incomplete. Raises ConfigError if it is not a W&B file or is damaged.
     """
-    for place, record in _records(path, notes):
+    for offset, record in _records(path, notes):
         try:
             histories = [value for number, value in _fields(record) if number == _HISTORY]
             for history in histories:
                 yield dict(_item(value) for number, value in _fields(history) if number == _ITEM)
         except (ValueError, IndexError) as error:
             raise ConfigError(
-                f"{path}: the record at byte {place} cannot be read ({error}); copy the file again"
+                f"{path}: the record at byte {offset} cannot be read ({error}); copy the file again"
             ) from error
 
 
 def _records(path: Path, notes: list[str]) -> Iterator[tuple[int, bytes]]:
-    """(place, bytes) of each record."""
+    """(offset, bytes) of each record."""
     try:
         data = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); check the path") from error
     if data[: len(MAGIC)] != MAGIC:
         raise ConfigError(f"{path}: does not begin as a W&B file does; pass the `run-*.wandb` of an offline run")
-    at, parts, began = _FILE_HEADER.size, list[bytes](), 0
-    while at + _CHUNK_HEADER.size <= len(data):
-        if BLOCK - at % BLOCK < _CHUNK_HEADER.size:  # too little for a header: filled up with zeros
-            at += BLOCK - at % BLOCK
+    offset, parts, record_offset = _FILE_HEADER.size, list[bytes](), 0
+    while offset + _CHUNK_HEADER.size <= len(data):
+        if BLOCK - offset % BLOCK < _CHUNK_HEADER.size:  # a header never spans two blocks: the rest is zeros
+            offset += BLOCK - offset % BLOCK
             continue
-        checksum, length, kind = _CHUNK_HEADER.unpack_from(data, at)
-        begin = at + _CHUNK_HEADER.size
+        checksum, length, kind = _CHUNK_HEADER.unpack_from(data, offset)
+        begin = offset + _CHUNK_HEADER.size
         if begin + length > len(data):
             break
         chunk = data[begin : begin + length]
         if kind not in (_FULL, _FIRST, _MIDDLE, _LAST) or zlib.crc32(chunk, zlib.crc32(bytes([kind]))) != checksum:
-            raise ConfigError(f"{path}: the chunk at byte {at} is damaged; copy the file again")
+            raise ConfigError(f"{path}: the chunk at byte {offset} is damaged; copy the file again")
         if kind in (_FULL, _FIRST):
-            parts, began = [], at
+            parts, record_offset = [], offset
         parts.append(chunk)
-        at = begin + length
+        offset = begin + length
         if kind in (_FULL, _LAST):
-            yield began, b"".join(parts)
+            yield record_offset, b"".join(parts)
             parts = []
-    if parts or at < len(data):
-        notes.append(f"the file ends within a record (byte {began if parts else at}): the run is still being written")
+    if parts or offset < len(data):
+        begin = record_offset if parts else offset
+        notes.append(f"the file ends within a record (byte {begin}): the run is still being written")
 
 
 def _item(message: bytes) -> tuple[str, JsonValue]:
@@ -108,51 +126,37 @@ def _item(message: bytes) -> tuple[str, JsonValue]:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """(number, bytes) of the fields of a message that have a length; numbers are passed over."""
-    at = 0
-    while at < len(message):
-        tag, at = _varint(message, at)
+    """(number, bytes) of the fields of a message that have a length; numbers are skipped."""
+    offset = 0
+    while offset < len(message):
+        tag, offset = _varint(message, offset)
         number, kind = tag >> 3, tag & 7
         if kind == _LENGTH:
-            length, at = _varint(message, at)
-            if at + length > len(message):
+            length, offset = _varint(message, offset)
+            if offset + length > len(message):
                 raise ValueError(f"field {number} is longer than its message")
-            yield number, message[at : at + length]
-            at += length
+            yield number, message[offset : offset + length]
+            offset += length
         elif kind == _VARINT:
-            _, at = _varint(message, at)
+            _, offset = _varint(message, offset)
         elif kind in (_EIGHT_BYTES, _FOUR_BYTES):
-            at += 8 if kind == _EIGHT_BYTES else 4
+            offset += 8 if kind == _EIGHT_BYTES else 4
         else:
             raise ValueError(f"field {number} is of the unknown type {kind}")
 
 
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """A number of variable length, and where the next byte is. Raises IndexError at the end of the message."""
+def _varint(message: bytes, offset: int) -> tuple[int, int]:
+    """A number of variable length, and the offset of the next byte. Raises IndexError at the end of the message."""
     value, shift = 0, 0
     while True:
-        byte = message[at]
-        at += 1
+        byte = message[offset]
+        offset += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, at
+            return value, offset
         shift += 7
         if shift > 63:
             raise ValueError("a number has more than 64 bits")
-
-
-TRAINER_STEPS = ("train/global_step", "trainer/global_step")
-"""The optimiser's step in W&B, whose own `_step` counts the calls of `wandb.log`."""
-STEP_KEYS = ("step", "global_step", *TRAINER_STEPS, "_step", "Step")
-_NOT_MEASURED = frozenset({"t", "time", "timestamp", "seconds", "epoch", "_timestamp", "_runtime", "_wandb"})
-_TIMINGS = "profiling/"
-"""TRL's, one row for each call of a function."""
-_EVENTS = "events.out.tfevents"
-_SUMMARY_TAGS = frozenset(
-    {"train_loss", "train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos"}
-)
-"""What a Trainer writes once at its end; not points of the run."""
-_CSV_SUFFIXES = ("__MIN", "__MAX")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +164,7 @@ class _TrackedRun:
     """One run as it was logged, before names are mapped."""
 
     name: str
-    points: Iterator[tuple[int, str, float, str]]
-    """(step, name, value, place)."""
+    points: Iterator[_Point]
     notes: list[str] = field(default_factory=list)
     """Filled while the points are read."""
 
@@ -239,7 +242,7 @@ def _folder(path: Path) -> list[_TrackedRun]:
         ]
     raise ConfigError(
         f"{path}: no {_EVENTS}*, *.wandb, train_log.jsonl, wandb-history.jsonl or trainer_state.json in it; "
-        "name the log"
+        "pass the log itself"
     )
 
 
@@ -248,7 +251,7 @@ def _checkpoint_step(state: Path) -> int:
     return int(digits) if digits.isdigit() else -1
 
 
-def _json_lines(path: Path, notes: list[str]) -> Iterator[tuple[int, str, float, str]]:
+def _json_lines(path: Path, notes: list[str]) -> Iterator[_Point]:
     lines = _text(path).split("\n")
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -265,23 +268,23 @@ def _json_lines(path: Path, notes: list[str]) -> Iterator[tuple[int, str, float,
         yield from _row(row, f"{path.name}:{number}", path)
 
 
-def _trainer_state(path: Path) -> Iterator[tuple[int, str, float, str]]:
+def _trainer_state(path: Path) -> Iterator[_Point]:
     try:
         state = json.loads(_text(path))
     except (ValueError, RecursionError) as error:
         raise ConfigError(
-            f"{path}: is not JSON ({error}); give the trainer_state.json that the trainer wrote"
+            f"{path}: is not JSON ({error}); pass the trainer_state.json that the trainer wrote"
         ) from error
     history = state.get("log_history") if isinstance(state, dict) else None
     if not isinstance(history, list):
-        raise ConfigError(f"{path}: has no `log_history` list; give the trainer_state.json that the trainer wrote")
+        raise ConfigError(f"{path}: has no `log_history` list; pass the trainer_state.json that the trainer wrote")
     for number, row in enumerate(history):
         if not isinstance(row, dict):
             raise ConfigError(f"{path}: log_history[{number}] is not an object; restore the file")
         yield from _row(row, f"log_history[{number}]", path)
 
 
-def _row(row: Mapping[str, JsonValue], where: str, path: Path) -> Iterator[tuple[int, str, float, str]]:
+def _row(row: Mapping[str, JsonValue], where: str, path: Path) -> Iterator[_Point]:
     step = next((row[key] for key in STEP_KEYS if key in row), None)
     if isinstance(step, bool) or not isinstance(step, int | float) or not abs(step) < 2**63:
         raise ConfigError(f"{path}: {where} has no usable step (got {step!r}); each line needs a whole number `step`")
@@ -313,9 +316,7 @@ def _csv(path: Path) -> list[_TrackedRun]:
     return [_TrackedRun(run or path.stem, _csv_points(path, rows, step_column, names)) for run, names in by_run.items()]
 
 
-def _csv_points(
-    path: Path, rows: list[dict[str, str]], step_column: str, columns: list[str]
-) -> Iterator[tuple[int, str, float, str]]:
+def _csv_points(path: Path, rows: list[dict[str, str]], step_column: str, columns: list[str]) -> Iterator[_Point]:
     for number, row in enumerate(rows, start=2):
         for column in columns:
             text = (row[column] or "").strip()
@@ -337,7 +338,7 @@ def _tensorboard(folder: Path, top: Path) -> _TrackedRun:
             f"{folder}: reading TensorBoard events needs tensorboard; {extra_words('tensorboard')}"
         ) from error
     notes: list[str] = []
-    launches: list[list[tuple[int, str, float, str]]] = []
+    launches: list[list[_Point]] = []
     for file in sorted(folder.glob(f"{_EVENTS}*"), key=lambda file: (file.name.split(".")[3:4], file.name)):
         accumulator = EventAccumulator(str(file), size_guidance={"scalars": 0, "tensors": 0})
         accumulator.Reload()
@@ -353,19 +354,17 @@ def _tensorboard(folder: Path, top: Path) -> _TrackedRun:
     return _TrackedRun(name, iter(_last_launch(launches, notes)), notes)
 
 
-def _last_launch(
-    launches: list[list[tuple[int, str, float, str]]], notes: list[str]
-) -> list[tuple[int, str, float, str]]:
-    """The points of a run in launch order; one that begins before the end of the one before replaces it from there."""
-    points: list[tuple[int, str, float, str]] = []
+def _last_launch(launches: list[list[_Point]], notes: list[str]) -> list[_Point]:
+    """The points of a run in launch order; a launch replaces what earlier ones logged from its first step on."""
+    points: list[_Point] = []
     for launch in launches:
-        if points and min(point[0] for point in launch) <= max(point[0] for point in points):
-            begin = min(point[0] for point in launch)
+        first_step, last_step = min(point[0] for point in launch), max((point[0] for point in points), default=-1)
+        if points and first_step <= last_step:
             notes.append(
-                f"holds another launch that begins at step {begin}, where the one before had reached "
-                f"{max(point[0] for point in points)}: from there on only the later one is read"
+                f"holds another launch that begins at step {first_step}, where the one before had reached "
+                f"{last_step}: from there on only the later one is read"
             )
-            points = [point for point in points if point[0] < begin]
+            points = [point for point in points if point[0] < first_step]
         points += launch
     return points
 
@@ -375,7 +374,7 @@ def _wandb(path: Path) -> _TrackedRun:
     notes: list[str] = []
     rows = list(history_rows(path, notes))
     is_stepped = any(key in row for row in rows for key in TRAINER_STEPS)
-    launches: list[list[tuple[int, str, float, str]]] = [[]]
+    launches: list[list[_Point]] = [[]]
     step: JsonValue = 0
     for number, row in enumerate(rows, start=1):
         before, step = step, next((row[key] for key in TRAINER_STEPS if key in row), step)
@@ -392,7 +391,7 @@ def _trackio(path: Path) -> list[_TrackedRun]:
             rows = connection.execute("SELECT run_name, step, metrics FROM metrics ORDER BY id").fetchall()
     except sqlite3.Error as error:
         raise ConfigError(f"{path}: not a trackio database ({error}); pass the .db file of a project") from error
-    by_run: dict[str, list[tuple[int, str, float, str]]] = {}
+    by_run: dict[str, list[_Point]] = {}
     for number, (run, step, text) in enumerate(rows, start=1):
         row = {**json.loads(text), "step": step}
         by_run.setdefault(str(run), []).extend(_row(row, f"row {number}", path))

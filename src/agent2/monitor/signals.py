@@ -1,4 +1,4 @@
-"""What is measured in a training run, and the dangers that it can show: series, their trends, signals and settings.
+"""Series of a training run, their trends, and the records of monitoring: dangers, signals and settings.
 
 A series is one quantity over optimiser steps. Trainers name the same quantity in many ways (`rewards/mean`,
 `train/reward`, `reward`); `measurements` maps what it knows to the names in `MEANING` and keeps every other name as it
@@ -6,10 +6,10 @@ is, so that a suite's metrics (`gsm8k_exact_match`) and anything else a run logs
 evaluation data (`eval_loss`) is a series of its own.
 
 Kendall's rank test (scipy) says whether there is a trend, Theil and Sen's median slope (scipy) how steep; both
-bear outliers. Values of neighbouring steps are correlated in real runs, so the test is a filter with a known
-error only for independent noise: the detectors never rest on it alone.
+are robust to outliers. Values of neighbouring steps are correlated in real runs, so the test is a filter with a known
+error only for independent noise: the detectors never rely on it alone.
 
-A signal is evidence, not a verdict: it names the series, the steps and the numbers, so that a reader can find the place
+A signal is evidence, not a verdict: it names the series, the steps and the numbers, so that a reader can find the lines
 in the log. What follows from it is decided by the gates (`agent2.monitor.watch`).
 """
 
@@ -25,9 +25,92 @@ from scipy import stats
 from agent2.config import StrictModel
 from agent2.contract.gates import TrainingAction
 
+PRIVATE = "private"
+"""Series of the score on the private set."""
+MEANING: Mapping[str, str] = {
+    "reward": "mean training reward",
+    "kl": "divergence from the reference policy, nats a token",
+    "kl_sequence": "divergence from the reference policy, nats a whole response",
+    "entropy": "entropy of the policy, nats a token",
+    "length": "mean response length, tokens",
+    "length_characters": "mean response length, characters",
+    "clipped": "share of responses cut off",
+    "loss": "training loss",
+    "reward_std": "spread of rewards within groups",
+    "reward_margin": "reward of chosen minus rejected",
+    "verifier_accuracy": "agreement of verifier and human spot-checks",
+    "win_rate": "win rate against the baseline",
+    "success": "success rate of the agent",
+    "cost": "cost of one rollout or task",
+    "latency": "seconds of one rollout",
+    "safety_violation_rate": "share of rollouts with a safety violation",
+    "factuality": "share of factual answers",
+    "refusal_rate": "share of refusals",
+    "repetition_rate": "share of repetitive responses",
+    "kl_initial": "divergence from the initial model, nats a token",
+    "turns": "turns of an episode",
+    "action_length": "mean length of one message, tokens",
+    "invalid_share": "share of invalid actions",
+    "unterminated_share": "share of messages cut off",
+    "repeated_share": "share of messages that repeat the one before",
+    "stutter_share": "share of messages in which a run of letters comes again at once",
+    "signal_share": "share of groups with different rewards",
+    "foreign_share": "share of learned tokens that were not drawn",
+    "logprob_gap": "largest difference between sampler and trainer, nats",
+    PRIVATE: "score on the private set",
+}
+
+_OTHER_NAMES: Mapping[str, str] = {
+    "reward": (
+        "rewards/mean reward/mean reward_mean mean_reward env/reward/total critic/rewards/mean objective/scores"
+    ),
+    "kl_sequence": "objective/kl",
+    "kl": "kl_divergence actor/kl_loss mean_kl",
+    "entropy": "actor/entropy objective/entropy policy/entropy_avg",
+    "length": (
+        "completions/mean_length completion_length response_length response_length_mean "
+        "response_length/mean mean_length length_mean mean_response_length mean_completion_length "
+        "completion_length_mean mean_tokens mean_length_tokens"
+    ),
+    "length_characters": (
+        "length_chars mean_length_chars mean_length_characters response_length_chars response_length_characters"
+    ),
+    "clipped": "completions/clipped_ratio response_length/clip_ratio",
+    "reward_margin": "rewards/margins",
+    "cost": "cost_per_task dollars",
+    "success": "success_rate task_success",
+    "safety_violation_rate": "safety_violation",
+    "private": "private_score test_private",
+    "latency": "latency_s",
+}
+"""Our name -> those that trainers give the same quantity."""
+_ALIASES = {alias: name for name, aliases in _OTHER_NAMES.items() for alias in aliases.split()}
+_TRAINING_PREFIXES = ("train/", "train_")
+_EVALUATION_PREFIXES = ("eval/", "eval_", "val/", "val_")
+_ZERO_SPREAD = "frac_reward_zero_std"
+"""TRL's share of groups whose rewards are all equal: the complement of `signal_share`."""
+EVALUATED = frozenset(
+    {
+        "verifier_accuracy",
+        "win_rate",
+        "safety_violation_rate",
+        "factuality",
+        "refusal_rate",
+        "repetition_rate",
+        PRIVATE,
+    }
+)
+"""Quantities that only evaluations measure, so that a prefix `eval/` adds nothing."""
+SUMMARY = "train_runtime"
+"""In the row that a Trainer logs once at its end; its `train_loss` is the mean of the run, not a point of it."""
+MAD_TO_SIGMA = 1.4826
+"""Makes the median absolute deviation of a Gaussian its standard deviation."""
+MAX_POINTS = 200
+"""Of one trend: the median slope costs the square of it."""
+
 
 class Danger(StrEnum):
-    """The kinds of danger: each row of the source's monitoring table, the compound one, and those of episodes."""
+    """The kinds of danger in a training run."""
 
     REWARD_BENCHMARK_DIVERGENCE = "reward_benchmark_divergence"
     """Reward rises while the benchmark falls."""
@@ -37,7 +120,7 @@ class Danger(StrEnum):
     LENGTH_COLLAPSE = "length_collapse"
     """Much shorter answers while reward rises: the format reward is being gamed."""
     VERIFIER_DRIFT = "verifier_drift"
-    """Verifier and human spot-checks part."""
+    """Verifier and human spot-checks diverge."""
     WIN_RATE_AT_A_PRICE = "win_rate_at_a_price"
     """Win rate rises while safety or factuality gets worse."""
     COST_INFLATION = "cost_inflation"
@@ -49,7 +132,7 @@ class Danger(StrEnum):
     SIGNAL_LOST = "signal_lost"
     """Groups no longer differ although the task is not solved."""
     FOREIGN_TOKENS = "foreign_tokens"
-    """The loss learns tokens that the policy did not draw, such as observations."""
+    """The loss learns tokens that the policy did not sample, such as observations."""
     POLICY_DRIFT = "policy_drift"
     """Far from the initial model."""
     SAMPLER_MISMATCH = "sampler_mismatch"
@@ -76,12 +159,12 @@ class Signal:
 
     danger: Danger
     step: int
-    """At which it could be known first."""
+    """The first step at which the danger could be detected."""
     series: Sequence[str]
     evidence: str
     """One sentence with the numbers."""
     advice: str
-    """What to look at next."""
+    """What to check next."""
 
 
 ACTIONS: Mapping[Danger, TrainingAction] = dict.fromkeys(Danger, TrainingAction.PAUSE) | {
@@ -89,11 +172,11 @@ ACTIONS: Mapping[Danger, TrainingAction] = dict.fromkeys(Danger, TrainingAction.
     Danger.LENGTH_INFLATION: TrainingAction.CONTINUE,
     Danger.COST_INFLATION: TrainingAction.CONTINUE,
 }
-"""What each danger asks of training by default. Length and cost do not stop training: release gates judge them."""
+"""The default action for each danger. Length and cost do not stop training: release gates judge them."""
 
 
 class MonitorSettings(StrictModel):
-    """When a detector speaks. Defaults are ours; the sources name the dangers, not the numbers."""
+    """Thresholds of the detectors. Defaults are ours; the sources name the dangers, not the numbers."""
 
     smoothing: int = Field(default=5, ge=1)
     """Logged points of the running median that trends are read from."""
@@ -170,88 +253,8 @@ class MonitorSettings(StrictModel):
     """In place of the default action of a danger."""
 
     def action(self, danger: Danger) -> TrainingAction:
-        """What a danger asks of training."""
+        """The action for a danger."""
         return self.actions.get(danger, ACTIONS[danger])
-
-
-PRIVATE = "private"
-"""Series of the score on the private set."""
-MEANING: Mapping[str, str] = {
-    "reward": "mean training reward",
-    "kl": "divergence from the reference policy, nats a token",
-    "kl_sequence": "divergence from the reference policy, nats a whole response",
-    "entropy": "entropy of the policy, nats a token",
-    "length": "mean response length, tokens",
-    "length_characters": "mean response length, characters",
-    "clipped": "share of responses cut off",
-    "loss": "training loss",
-    "reward_std": "spread of rewards within groups",
-    "reward_margin": "reward of chosen minus rejected",
-    "verifier_accuracy": "agreement of verifier and human spot-checks",
-    "win_rate": "win rate against the baseline",
-    "success": "success rate of the agent",
-    "cost": "cost of one rollout or task",
-    "latency": "seconds of one rollout",
-    "safety_violation_rate": "share of rollouts with a safety violation",
-    "factuality": "share of factual answers",
-    "refusal_rate": "share of refusals",
-    "repetition_rate": "share of repetitive responses",
-    "kl_initial": "divergence from the initial model, nats a token",
-    "turns": "turns of an episode",
-    "action_length": "mean length of one message, tokens",
-    "invalid_share": "share of invalid actions",
-    "unterminated_share": "share of messages cut off",
-    "repeated_share": "share of messages that repeat the one before",
-    "stutter_share": "share of messages in which a run of letters comes again at once",
-    "signal_share": "share of groups with different rewards",
-    "foreign_share": "share of learned tokens that were not drawn",
-    "logprob_gap": "largest difference between sampler and trainer, nats",
-    PRIVATE: "score on the private set",
-}
-
-_OTHER_NAMES: Mapping[str, str] = {
-    "reward": (
-        "rewards/mean reward/mean reward_mean mean_reward env/reward/total critic/rewards/mean objective/scores"
-    ),
-    "kl_sequence": "objective/kl",
-    "kl": "kl_divergence actor/kl_loss mean_kl",
-    "entropy": "actor/entropy objective/entropy policy/entropy_avg",
-    "length": (
-        "completions/mean_length completion_length response_length response_length_mean "
-        "response_length/mean mean_length length_mean mean_response_length mean_completion_length "
-        "completion_length_mean mean_tokens mean_length_tokens"
-    ),
-    "length_characters": (
-        "length_chars mean_length_chars mean_length_characters response_length_chars response_length_characters"
-    ),
-    "clipped": "completions/clipped_ratio response_length/clip_ratio",
-    "reward_margin": "rewards/margins",
-    "cost": "cost_per_task dollars",
-    "success": "success_rate task_success",
-    "safety_violation_rate": "safety_violation",
-    "private": "private_score test_private",
-    "latency": "latency_s",
-}
-"""Our name -> those that trainers give the same quantity."""
-_ALIASES = {alias: name for name, others in _OTHER_NAMES.items() for alias in others.split()}
-_TRAINING_PREFIXES = ("train/", "train_")
-_EVALUATION_PREFIXES = ("eval/", "eval_", "val/", "val_")
-_ZERO_SPREAD = "frac_reward_zero_std"
-"""TRL's share of groups whose rewards are all equal: the complement of `signal_share`."""
-EVALUATED = frozenset(
-    {
-        "verifier_accuracy",
-        "win_rate",
-        "safety_violation_rate",
-        "factuality",
-        "refusal_rate",
-        "repetition_rate",
-        PRIVATE,
-    }
-)
-"""Quantities that are measured by an evaluation in any case, so that an `eval/` before them says nothing new."""
-SUMMARY = "train_runtime"
-"""Stands in the row that a Trainer logs once at its end; its `train_loss` is the mean of the run, not a point of it."""
 
 
 def canonical_name(name: str) -> str:
@@ -315,7 +318,7 @@ class TrainingLog:
     name: str
     series: Mapping[str, Series]
     notes: Sequence[str] = field(default_factory=tuple)
-    """What the reader had to put right or leave out: steps out of order, values that are not numbers."""
+    """What the reader corrected or left out: steps out of order, values that are not numbers."""
     not_finite: Sequence["Reading"] = ()
     """The first NaN or infinity of each quantity; they are in no series."""
 
@@ -337,7 +340,7 @@ class TrainingLog:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One number that a log holds."""
+    """One number of a log."""
 
     step: int
     name: str
@@ -350,7 +353,7 @@ def assemble(name: str, readings: Iterable[Reading], notes: Sequence[str] = ()) 
     """Series from readings in the order in which they were logged.
 
     Steps out of order are sorted; of two readings at one step the later logged one counts; values that are not
-    finite are left out. All three are said in the notes, with the first place.
+    finite are left out. The notes report all three, with the first occurrence.
     """
     points: dict[str, dict[int, float]] = {}
     occurrences: dict[str, tuple[int, str]] = {}
@@ -383,12 +386,6 @@ def assemble(name: str, readings: Iterable[Reading], notes: Sequence[str] = ()) 
 def _count(occurrences: dict[str, tuple[int, str]], text: str, where: str) -> None:
     n, first = occurrences.get(text, (0, where))
     occurrences[text] = (n + 1, first)
-
-
-MAD_TO_SIGMA = 1.4826
-"""Makes the median absolute deviation of a Gaussian its standard deviation."""
-MAX_POINTS = 200
-"""Of one trend: the median slope costs the square of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -443,46 +440,46 @@ def robust_spread(values: NDArray[np.float64]) -> tuple[float, float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
-    """What a detector sees."""
+class MonitoredRun:
+    """A training log with the settings and the roles of its series: the input of every detector."""
 
     log: TrainingLog
     settings: MonitorSettings
     benchmarks: Sequence[str]
     """Series that are benchmark scores; the primary metric first."""
     lower_is_better: Collection[str] = ()
-    """Those of them that are better when they are smaller."""
+    """Benchmark scores that are better when they are smaller."""
     win_rates: Sequence[str] = ("win_rate",)
     """Series that are win rates."""
 
 
-DangerDetector = Callable[[Watched], Signal | None]
+DangerDetector = Callable[[MonitoredRun], Signal | None]
 
 
-def trend_of(watched: Watched, name: str, *, since_start: bool = False) -> Trend | None:
+def trend_of(run: MonitoredRun, name: str, *, since_start: bool = False) -> Trend | None:
     """The trend of a series, within the settings' window or since the run began; None if there is none to test."""
-    series = watched.log.get(name)
+    series = run.log.get(name)
     if series is None:
         return None
-    return trend(series, len(series) if since_start else watched.settings.trend_window)
+    return trend(series, len(series) if since_start else run.settings.trend_window)
 
 
-def last_step(watched: Watched, name: str) -> int:
+def last_step(run: MonitoredRun, name: str) -> int:
     """The last step of a series; 0 if it was not logged."""
-    series = watched.log.get(name)
+    series = run.log.get(name)
     return int(series.steps[-1]) if series is not None else 0
 
 
-def change_since_start(watched: Watched, name: str) -> tuple[float, float, int] | None:
+def change_since_start(run: MonitoredRun, name: str) -> tuple[float, float, int] | None:
     """(start, now, step) of a positive quantity, both as running medians; None while there is too little."""
-    series, settings = watched.log.get(name), watched.settings
+    series, settings = run.log.get(name), run.settings
     start = reference(series, settings.reference) if series is not None else None
     if series is None or start is None or start <= 0 or len(series) <= settings.reference:
         return None
     return start, median_before_end(series, settings.smoothing), int(series.steps[-1])
 
 
-def recent(watched: Watched, name: str, n_points: int = 3) -> float | None:
+def recent(run: MonitoredRun, name: str, n_points: int = 3) -> float | None:
     """Median of the last n_points of a series; None while there are fewer."""
-    series = watched.log.get(name)
+    series = run.log.get(name)
     return None if series is None or len(series) < n_points else median_before_end(series, n_points)

@@ -1,12 +1,13 @@
-"""Watching a run, live or replayed, and the action that follows from its signals.
+"""Monitoring of a run, live or replayed, and the action that follows from its signals.
 
-`watch` replays a training log step by step and says when each danger could be known first; `LiveMonitor` takes what is
-logged and says after each line what to do. Both run the same detectors on what was logged until then, so they raise the
-same signals at the same steps. What could not be watched is listed with the missing series. A live signal counts while
-its danger is present, so a run whose KL has recovered is not paused for an old spike; `raised` keeps every one.
+`watch` replays a training log step by step and returns the first step at which each danger could be detected;
+`LiveMonitor` takes each line as it is logged and returns a verdict. Both run the same detectors on the log so far, so
+they raise the same signals at the same steps. What could not be watched is listed with the missing series. A live
+signal counts while its danger is present, so a run whose KL has recovered is not paused for an old spike; `raised`
+keeps every signal.
 
 The action is continue, pause, pause with human review, or roll back. The suite's own training gates are evaluated by
-`contract.rules` over evidence made from the log; danger signals add what `MonitorSettings.actions` says; the most
+`contract.rules` over evidence made from the log; danger signals add the actions of `MonitorSettings.actions`; the most
 severe action counts. Sampled training metrics are noisy, so a metric with many points enters the gates as medians of
 its first and its last points; one with few (evaluations) as it is.
 
@@ -39,30 +40,32 @@ from agent2.monitor.detectors import DETECTORS, detect, missing_series, noise_be
 from agent2.monitor.signals import (
     PRIVATE,
     Danger,
+    MonitoredRun,
     MonitorSettings,
     Reading,
     Series,
     Signal,
     TrainingLog,
-    Watched,
     assemble,
     is_summary,
     measurements,
     trend,
 )
 
-DENSE = 12
+MIN_DENSE = 12
 """From so many points on a series counts as sampled at every log, not as evaluations."""
-ENDS = 5
+N_ENDS = 5
 """Points at each end of a dense series that its medians are over."""
+TRAINING_GATES = frozenset({"historical_best", "safety", "reward_private", "cost_budget", "loophole"})
+"""Kinds of gates that a training log can be checked against; all others need rollouts of both sides."""
 
-KINDS = frozenset({"historical_best", "safety", "reward_private", "cost_budget", "loophole"})
-"""Gates that a training log can be held against; the others need rollouts of both sides."""
+Stop = Callable[[Mapping[str, float | str]], str | None]
+"""From a line of a training log, with its `step`, to why training should end; None: it should continue."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a run is held against."""
+    """The metrics and gates of a suite, and the monitor's settings."""
 
     metrics: Sequence[MetricSpec]
     gates: Sequence[GateSpec]
@@ -80,32 +83,32 @@ class Rules:
         """Every name that the suite has for a metric; a series of that name is kept under it."""
         return frozenset(name for metric in self.metrics for name in (metric.name, *metric.alias))
 
-    def watched(self, log: TrainingLog) -> Watched:
-        """A log with what the detectors have to know of the suite."""
+    def monitored(self, log: TrainingLog) -> MonitoredRun:
+        """A log with the roles that the suite gives its series."""
         lower = {n for m in self.metrics if m.direction is Direction.LOWER for n in (m.name, *m.alias)}
         win_rates = [name for name in sorted(self.names()) if "win_rate" in name and name not in lower]
-        return Watched(log, self.settings, self.benchmarks(), frozenset(lower), ("win_rate", *win_rates))
+        return MonitoredRun(log, self.settings, self.benchmarks(), frozenset(lower), ("win_rate", *win_rates))
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingVerdict:
-    """May training continue?"""
+    """Whether training may continue, and why not."""
 
     action: TrainingAction
     step: int
     reasons: Sequence[str]
-    """One sentence for each gate or signal that asks for more than `continue`, the most severe first."""
+    """One sentence for each gate or signal whose action is not `continue`, the most severe first."""
     findings: Sequence[Finding]
-    """Of the suite's gates that speak about training, with their inputs."""
+    """Of the suite's training gates, with their inputs."""
 
 
 def verdict(log: TrainingLog, signals: Sequence[Signal], rules: Rules) -> TrainingVerdict:
-    """What follows from a log and its signals. Raises ConfigError for gates that do not fit the metrics.
+    """The verdict on a log and its signals. Raises ConfigError for gates that do not fit the metrics.
 
-    signals: those present now, to act on a run; all that were ever raised, to judge a finished one.
+    signals: those present now, to act on a run; all that were ever raised, to judge a finished run.
     """
     gates = [_beyond_noise(gate, log, rules) for gate in rules.gates]
-    findings = [f for f in evaluate_gates(rules.metrics, gates, evidence_of(log, rules)) if f.kind in KINDS]
+    findings = [f for f in evaluate_gates(rules.metrics, gates, evidence_of(log, rules)) if f.kind in TRAINING_GATES]
     demands = [(rules.settings.action(s.danger), f"signal {s.danger.value}: {s.evidence}") for s in signals]
     demands += [(f.effects.training, f"gate {f.gate}: {', '.join(f.inputs)}; {f.rule}") for f in findings if f.fired]
     demands = [pair for pair in demands if pair[0] is not TrainingAction.CONTINUE]
@@ -127,8 +130,8 @@ def _beyond_noise(gate: GateSpec, log: TrainingLog, rules: Rules) -> GateSpec:
     before = sign * series.values[: -gate.evaluations]
     best = abs(float(np.max(before)))
     is_share = not (gate.unit == "points" and primary.unit is Unit.RATE)
-    room = noise_below_best(before, rules.settings) / (best if is_share and best else 1.0)
-    return gate.model_copy(update={"drop": max(gate.drop, room)})
+    noise = noise_below_best(before, rules.settings) / (best if is_share and best else 1.0)
+    return gate.model_copy(update={"drop": max(gate.drop, noise)})
 
 
 def evidence_of(log: TrainingLog, rules: Rules) -> Evidence:
@@ -158,9 +161,9 @@ def _series_of(log: TrainingLog, metric: MetricSpec) -> Series | None:
 
 
 def _ends(series: Series) -> tuple[float, float]:
-    if len(series) < DENSE:
+    if len(series) < MIN_DENSE:
         return float(series.values[0]), float(series.values[-1])
-    return float(np.median(series.values[:ENDS])), float(np.median(series.values[-ENDS:]))
+    return float(np.median(series.values[:N_ENDS])), float(np.median(series.values[-N_ENDS:]))
 
 
 def _private(log: TrainingLog, rules: Rules) -> Mapping[str, MetricEvidence]:
@@ -178,10 +181,10 @@ def _change(series: Series | None, settings: MonitorSettings) -> Change | None:
     run_trend = None if series is None else trend(series, len(series))
     if run_trend is None:
         return None
-    is_seen = (run_trend.end > run_trend.start and run_trend.rises(settings.trend_p)) or (
+    is_clear = (run_trend.end > run_trend.start and run_trend.rises(settings.trend_p)) or (
         run_trend.end < run_trend.start and run_trend.falls(settings.trend_p)
     )
-    if is_seen:
+    if is_clear:
         return Change(run_trend.start, run_trend.end)
     return Change(run_trend.end, run_trend.end)
 
@@ -197,61 +200,57 @@ class LiveMonitor:
 
     @property
     def log(self) -> TrainingLog:
-        """What was logged so far."""
+        """The log so far."""
         return assemble(self._name, self._readings)
 
     def add(self, step: int, values: Mapping[str, float]) -> TrainingVerdict:
-        """Take one log of the trainer or of an evaluation, and judge."""
+        """Add one log of the trainer or of an evaluation, and judge."""
         if not is_summary(values):
             for logged, number in values.items():
                 for name, value in measurements(logged, float(number), self.rules.names()):
                     self._readings.append(Reading(step, name, value, f"step {step}"))
         log = self.log
-        present = detect(self.rules.watched(log))
+        present = detect(self.rules.monitored(log))
         for signal in present:
             self.raised.setdefault(signal.danger, signal)
         return verdict(log, present, self.rules)
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
-    """What a log shows."""
+class WatchResult:
+    """The dangers of a whole log."""
 
     log: TrainingLog
     benchmarks: Sequence[str]
     signals: Sequence[Signal]
-    """Each danger once, at the first step at which it could be known; in order of the steps."""
+    """Each danger once, at the first step at which it could be detected; in order of the steps."""
     present: Sequence[Danger]
-    """Those that still hold at the end of the log."""
+    """Dangers that are still present at the end of the log."""
     not_watched: dict[Danger, list[str]]
     """Detectors without data, and the series they lack."""
 
 
-def watch(watched: Watched) -> Watch:
-    """Every danger of a whole log."""
-    log = watched.log
+def watch(run: MonitoredRun) -> WatchResult:
+    """Detect every danger of a whole log."""
+    log = run.log
     raised: dict[Danger, Signal] = {}
     broken = np.array([reading.step for reading in log.not_finite], dtype=np.int64)
     steps = np.unique(np.concatenate([broken, *(series.steps for series in log.series.values())]))
     for step in steps:
-        so_far = replace(watched, log=log.until(int(step)))
+        so_far = replace(run, log=log.until(int(step)))
         for signal in detect(so_far, [danger for danger in DETECTORS if danger not in raised]):
             raised[signal.danger] = signal
-    return Watch(
+    return WatchResult(
         log=log,
-        benchmarks=tuple(watched.benchmarks),
+        benchmarks=tuple(run.benchmarks),
         signals=sorted(raised.values(), key=lambda signal: signal.step),
-        present=[signal.danger for signal in detect(watched)],
-        not_watched=missing_series(watched),
+        present=[signal.danger for signal in detect(run)],
+        not_watched=missing_series(run),
     )
 
 
-Stop = Callable[[Mapping[str, float | str]], str | None]
-"""From a line of a training log, with its `step`, to why training should end; None: it should continue."""
-
-
 def stop_at(*dangers: Danger, settings: MonitorSettings | None = None) -> Stop:
-    """The watch over one run, which it must see from the first line; make a new one for the next run."""
+    """A stop hook for one run, which must see it from the first line; make a new one for the next run."""
     settings = settings or MonitorSettings()
     readings: list[Reading] = []
 
@@ -261,7 +260,7 @@ def stop_at(*dangers: Danger, settings: MonitorSettings | None = None) -> Stop:
             if isinstance(number, int | float) and logged != "step":
                 for name, value in measurements(logged, float(number)):
                     readings.append(Reading(step, name, value, f"step {step}"))
-        signals = detect(Watched(assemble("run", readings), settings, ()), dangers)
+        signals = detect(MonitoredRun(assemble("run", readings), settings, ()), dangers)
         return "; ".join(f"{signal.danger.value}: {signal.evidence}" for signal in signals) or None
 
     return stop

@@ -22,7 +22,7 @@ from agent2.arena.gateway.recording import ExchangeOutcome
 from agent2.arena.sweep_records import AgentSummary, SweepRow
 from agent2.contract.metrics import Evidence, MetricSpec, Role, Unit, change_kind
 from agent2.monitor.signals import MEANING, Series
-from agent2.monitor.watch import Watch
+from agent2.monitor.watch import WatchResult
 from agent2.reports.style import BLUE, GREEN, INK, MUTED, ORANGE, PURPLE, as_svg, drawing
 from agent2.reports.text import clean
 from agent2.stats.comparisons import Claim
@@ -236,7 +236,7 @@ def llm_svg(evidence: TrialEvidence) -> str | None:
         return as_svg(figure, "llm", f"{len(calls)} LLM calls over time, {total} tokens")
 
 
-def monitor_svg(watch: Watch) -> str:
+def monitor_svg(watch: WatchResult) -> str:
     """Benchmarks first, then the series that detectors read, then the rest, 12 panels at most."""
     chosen = _chosen(watch)
     n_rows = max(1, -(-len(chosen) // COLUMNS))
@@ -249,7 +249,7 @@ def monitor_svg(watch: Watch) -> str:
         return as_svg(figure, "monitor", f"{len(chosen)} series of the run; vertical lines mark danger signals")
 
 
-def panel_svgs(watch: Watch) -> list[str]:
+def panel_svgs(watch: WatchResult) -> list[str]:
     """The panels of `monitor_svg`, each by itself."""
     figures = []
     for number, series in enumerate(_chosen(watch)):
@@ -260,7 +260,7 @@ def panel_svgs(watch: Watch) -> list[str]:
     return figures
 
 
-def _chosen(watch: Watch) -> list[Series]:
+def _chosen(watch: WatchResult) -> list[Series]:
     names = [name for name in watch.benchmarks if name in watch.log.series]
     names += [name for name in MEANING if name in watch.log.series and name not in names]
     names += [name for name in sorted(watch.log.series) if name not in names]
@@ -272,7 +272,7 @@ def thinned(n: int) -> NDArray[np.int64]:
     return np.unique(np.linspace(0, n - 1, min(n, MAX_POINTS)).round().astype(np.int64))
 
 
-def draw_panel(axes: Axes, series: Series, watch: Watch) -> None:
+def draw_panel(axes: Axes, series: Series, watch: WatchResult) -> None:
     """One series, with a dashed line where each danger in it was raised and its name and step above the axes."""
     indices = thinned(len(series))
     colour, marker = (GREEN, "o") if series.name in watch.benchmarks else (BLUE, "")

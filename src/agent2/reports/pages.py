@@ -18,9 +18,9 @@ from agent2.contract.gates import Finding
 from agent2.contract.report_file import finding_dict
 from agent2.evaluation.spot_check import Sample, form_rows
 from agent2.files import write_json, write_text
-from agent2.monitor.pulls import Pull, RewardedRollout
 from agent2.monitor.signals import Signal
-from agent2.monitor.watch import TrainingVerdict, Watch
+from agent2.monitor.suspicious import RewardedRollout, SuspiciousRollouts
+from agent2.monitor.watch import TrainingVerdict, WatchResult
 from agent2.reports.charts import curves_svg, llm_svg, monitor_svg, panel_svgs, thinned, trajectory_svg
 from agent2.reports.headline import headline
 from agent2.reports.style import standalone
@@ -184,7 +184,7 @@ class MonitorPaths:
 
 
 def write_monitor_report(
-    watch: Watch, verdict: TrainingVerdict, pull: Pull | None, suite: str, out_dir: Path
+    watch: WatchResult, verdict: TrainingVerdict, pull: SuspiciousRollouts | None, suite: str, out_dir: Path
 ) -> MonitorPaths:
     """Write all files into `out_dir` (made if missing). pull: None where no rollouts were given."""
     out_dir.mkdir(parents=True, exist_ok=True)
@@ -208,7 +208,9 @@ def write_monitor_report(
     return paths
 
 
-def monitor_record(watch: Watch, verdict: TrainingVerdict, pull: Pull | None, suite: str) -> dict[str, Any]:
+def monitor_record(
+    watch: WatchResult, verdict: TrainingVerdict, pull: SuspiciousRollouts | None, suite: str
+) -> dict[str, Any]:
     """Everything that the pages show, as plain JSON values."""
     series = {
         name: {
@@ -237,7 +239,7 @@ def monitor_record(watch: Watch, verdict: TrainingVerdict, pull: Pull | None, su
     }
 
 
-def signal_table(watch: Watch) -> Table[Signal]:
+def signal_table(watch: WatchResult) -> Table[Signal]:
     """One row for each danger that was raised."""
     return Table(
         (
@@ -266,7 +268,7 @@ def gate_table(verdict: TrainingVerdict) -> Table[Finding]:
     )
 
 
-def pull_table(pull: Pull | None) -> Table[RewardedRollout]:
+def pull_table(pull: SuspiciousRollouts | None) -> Table[RewardedRollout]:
     """The pulled rollouts."""
     return Table(
         (

@@ -5,7 +5,7 @@ import pytest
 
 from agent2.cards.writer import CardWriter
 from agent2.errors import ConfigError, NotEnoughData
-from agent2.monitor.pulls import WITHHELD, RewardedRollout, pull, read_rewarded
+from agent2.monitor.suspicious import WITHHELD, RewardedRollout, find_suspicious, read_rewarded
 from agent2.records import Split
 from card_builders import make_header, make_record
 
@@ -17,7 +17,7 @@ def rollouts(n_honest: int = 80, n_gaming: int = 12) -> list[RewardedRollout]:
 
 
 def test_high_reward_low_benchmark_rollouts_are_pulled():
-    selection = pull(rollouts(), n=5)
+    selection = find_suspicious(rollouts(), n=5)
     assert len(selection.pulled) == 5
     assert {rollout.text for rollout in selection.pulled} == {"as an AI I am certain"}
     assert selection.n_top == 10 and selection.n_suspicious == 10
@@ -26,20 +26,20 @@ def test_high_reward_low_benchmark_rollouts_are_pulled():
 
 def test_a_reward_that_agrees_with_the_benchmark_pulls_nothing():
     agreeing = [RewardedRollout(f"a{i}", 0, i / 100, float(i >= 50), "") for i in range(100)]
-    selection = pull(agreeing)
+    selection = find_suspicious(agreeing)
     assert selection.pulled == [] and selection.n_suspicious == 0
     assert selection.agreement is not None and selection.agreement > 0.8
 
 
 def test_the_same_seed_pulls_the_same_rollouts():
     many = rollouts(n_gaming=60)
-    assert pull(many, n=5, seed=1).pulled == pull(many, n=5, seed=1).pulled
-    assert pull(many, n=5, seed=1).pulled != pull(many, n=5, seed=2).pulled
+    assert find_suspicious(many, n=5, seed=1).pulled == find_suspicious(many, n=5, seed=1).pulled
+    assert find_suspicious(many, n=5, seed=1).pulled != find_suspicious(many, n=5, seed=2).pulled
 
 
 def test_too_few_rollouts_are_refused():
     with pytest.raises(NotEnoughData, match="5 rollouts"):
-        pull(rollouts()[:5])
+        find_suspicious(rollouts()[:5])
 
 
 def test_rewards_are_read_from_a_card_where_both_numbers_are_known(tmp_path):

@@ -1,10 +1,9 @@
-"""Pulls the rollouts that the reward likes and the benchmark does not: where a loophole shows first.
+"""Suspicious rollouts: those with a high reward and a low benchmark score, where a loophole shows first.
 
-Source of the rule: the compound loophole pattern and the reward-distortion question. A rollout is
-pulled if its reward is in the top share of all rewards and its benchmark score is at most `max_score`. Rollouts
-come from a card whose scores carry the reward as a view, or from JSON lines with `id`, `reward` and `score`.
+A rollout is suspicious if its reward is in the top share of all rewards and its benchmark score is at most `max_score`.
+Rollouts come from a card whose scores carry the reward as a view, or from JSON lines with `id`, `reward` and `score`.
 
-Does NOT say that a pulled rollout cheats: people or a judge read them.
+Does NOT say that a suspicious rollout cheats: people or a judge read them.
 """
 
 import json
@@ -22,28 +21,28 @@ from agent2.files import numbered_lines
 from agent2.records import HIDDEN_SPLITS, derive_seed
 
 MIN_ROLLOUTS = 20
-"""Fewer say nothing about a top share."""
+"""With fewer a top share says nothing."""
 WITHHELD = "(withheld: the item is hidden; agent2 cards show CARD --id ITEM shows it)"
 
 
 @dataclass(frozen=True, slots=True)
 class RewardedRollout:
-    """One rollout with what the reward and the benchmark said of it."""
+    """One rollout with its reward and its benchmark score."""
 
     id: str
     attempt: int
     reward: float
     score: float
     text: str
-    """The model's messages; `WITHHELD` for a hidden item, since reports are passed on."""
+    """The model's messages; `WITHHELD` for a hidden item, since reports are shared."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pull:
-    """High reward, low benchmark, and how far the two agree in all."""
+class SuspiciousRollouts:
+    """A sample of the suspicious rollouts, and how far reward and score agree over all rollouts."""
 
     pulled: Sequence[RewardedRollout]
-    """At most n, drawn by seed among all that qualify; highest reward first."""
+    """At most n, sampled by seed among all that qualify; highest reward first. The name is stored in monitor.json."""
     n_suspicious: int
     n_top: int
     """Rollouts in the top share of rewards."""
@@ -54,10 +53,10 @@ class Pull:
     """Spearman's rank correlation of reward and score; None if one of them never varies."""
 
 
-def pull(
+def find_suspicious(
     rollouts: Iterable[RewardedRollout], n: int = 20, *, top: float = 0.1, max_score: float = 0.0, seed: int = 0
-) -> Pull:
-    """The suspicious ones. top: share of rollouts by reward, ties at the threshold included.
+) -> SuspiciousRollouts:
+    """The suspicious rollouts. top: share of rollouts by reward, ties at the threshold included.
 
     Raises NotEnoughData for fewer than 20 rollouts, ValueError for a share outside (0, 1).
     """
@@ -76,7 +75,7 @@ def pull(
     rng = np.random.default_rng(derive_seed("pull", seed))
     chosen = [suspicious[i] for i in rng.permutation(len(suspicious))[:n]]
     varies = np.ptp(rewards) > 0 and np.ptp(scores) > 0
-    return Pull(
+    return SuspiciousRollouts(
         pulled=sorted(chosen, key=lambda rollout: (-rollout.reward, rollout.id, rollout.attempt)),
         n_suspicious=len(suspicious),
         n_top=len(best),
@@ -87,9 +86,9 @@ def pull(
 
 
 def read_rewarded(path: Path, view: str = "reward") -> list[RewardedRollout]:
-    """Rollouts of a card (reward: the view of that name) or of JSON lines. Those without a number are left out.
+    """Rollouts of a card (reward: the view of that name) or of JSON lines. Those without reward or score are left out.
 
-    Raises ConfigError if nothing in it has both a reward and a score.
+    Raises ConfigError if no rollout has both.
     """
     is_card = (path / CARD_FILE).is_file()
     rollouts = list(_from_card(path, view) if is_card else _from_lines(path))
