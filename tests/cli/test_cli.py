@@ -101,13 +101,16 @@ def agent2(*arguments, home, installation=None):
         (["view", ".", "--port", "0", "--host", "\u00fc..x"], "is not the name or address of a host"),
         (["view", ".", "--port", "0", "--token", "correct horse battery"], "--token: only letters, digits and"),
         (["leaderboard", ".", "--out", "board.txt"], "add --format html, csv, json or markdown"),
-        (["leaderboard", ".", "--format", "csv", "--out", "no-command"], "--out no-command: is a folder; name a file"),
+        (
+            ["leaderboard", ".", "--format", "csv", "--out", "no-command"],
+            "--out no-command: is a folder; pass the path",
+        ),
         (
             ["judge", "check", "pairs.jsonl", "--scorer", "longer_answer", "--out", "nowhere/verdicts.jsonl"],
             "the folder nowhere does not exist",
         ),
         (["benchmarks", "new", "file"], "is a file; pass a folder"),
-        (["benchmarks", "new", "no-command"], "no-command/test.jsonl: exists already; name another folder"),
+        (["benchmarks", "new", "no-command"], "no-command/test.jsonl: already exists; choose another folder"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(arguments, sentence, tmp_path):
@@ -259,7 +262,7 @@ def test_a_trial_from_the_command_line_ends_with_the_path_of_its_report(common_h
     repeated = agent2("repeat", "trials/t", home=tmp_path, installation=common_home)
     assert repeated.returncode == 0, repeated.stderr
     assert repeated.stdout.strip().splitlines()[-1] != last
-    assert "not as in" not in repeated.stderr
+    assert "differs from" not in repeated.stderr
 
 
 def test_help_loads_no_heavy_library_and_no_arguments_show_it(tmp_path):

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 from rich.console import Console
 
-from agent2.cli.live import ScreenState, SweepScreen, TrialScreen, gpu_line, gpu_words, llm_line, look_at_trial
+from agent2.cli.live import ScreenState, SweepScreen, TrialScreen, gpu_line, gpu_lines, llm_line, look_at_trial
 from agent2.errors import ConfigError
 from builders import make_score
 from web_builders import HOSTILE, write_trial
@@ -91,7 +91,7 @@ def test_an_unknown_cost_is_no_zero():
 
 
 def test_gpus_are_told_where_they_are_given_and_can_be_asked():
-    assert gpu_words([]) == []
+    assert gpu_lines([]) == []
     assert gpu_line(1, 87, 2**30, 80 * 2**30) == "1: 87%, 1.0 of 80.0 GiB"
 
 

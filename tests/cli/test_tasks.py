@@ -17,7 +17,7 @@ from agent2.arena.task_check import (
 from agent2.arena.tasks import load_task, task_names
 from agent2.benchmarks import load_benchmark
 from agent2.cli import app
-from agent2.cli.run import own_inputs
+from agent2.cli.run import input_overrides
 from agent2.errors import ConfigError
 from household_builders import write_official
 
@@ -235,7 +235,7 @@ def test_a_data_folder_that_is_none_or_not_wanted_is_refused(tmp_path):
     (tmp_path / "file").touch()
     for name in ("nothing", "file"):
         with pytest.raises(ConfigError, match=f"--data .*{name}: is not a directory"):
-            own_inputs("", tmp_path / name)
+            input_overrides("", tmp_path / name)
         checked = run("tasks", "check", "alfworld", "--data", str(tmp_path / name), "--model", "none")
         assert f"{name}: is not a directory" in str(checked.exception)
     result = run("run", "arithmetic", "--agent", "nop", "--data", str(tmp_path), "--out", str(tmp_path / "trials"))
@@ -252,8 +252,8 @@ def test_a_check_with_a_model_that_is_not_there_plays_nothing(monkeypatch):
 def test_model_and_data_are_inputs_of_a_trial_by_their_full_paths(tmp_path, monkeypatch):
     (tmp_path / "a: model").mkdir()
     monkeypatch.chdir(tmp_path)
-    assert own_inputs("a: model", None) == [f'base_model="{tmp_path}/a: model"']
-    assert own_inputs("tiny-arithmetic", tmp_path) == ['base_model="tiny-arithmetic"', f'data="{tmp_path}"']
+    assert input_overrides("a: model", None) == [f'base_model="{tmp_path}/a: model"']
+    assert input_overrides("tiny-arithmetic", tmp_path) == ['base_model="tiny-arithmetic"', f'data="{tmp_path}"']
 
 
 def test_an_earlier_trial_takes_no_other_data(tmp_path):

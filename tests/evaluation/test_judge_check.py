@@ -300,7 +300,7 @@ def test_the_command_asks_keeps_and_compares(tmp_path, agent2):
         (("pairs.jsonl",), "nothing to check"),
         (("missing.jsonl", "--scorer", "longer_answer"), "cannot be read"),
         (("pairs.jsonl", "--scorer", "exact"), "single answers"),
-        (("pairs.jsonl", "--scorer", "longer_answer", "--out", "v.jsonl"), "exists already"),
+        (("pairs.jsonl", "--scorer", "longer_answer", "--out", "v.jsonl"), "already exists"),
         (("pairs.jsonl", "--verdicts", "pairs.jsonl"), "not one of those"),
         (("pairs.jsonl", "--verdicts", "v.jsonl", "--added-words"), "name a --scorer"),
     ):

@@ -282,7 +282,7 @@ def test_the_commands_draw_record_and_compare(evaluation, tmp_path, monkeypatch,
     code, out, _ = run("draw", evaluation, "--out", "form.yaml")
     assert code == 0 and "scored wrong" in out and out.endswith("form: form.yaml\n")
     assert run("draw", evaluation, "--out", "form.html")[0] == 0
-    for out_file, why in (("form.yaml", "exists already"), ("form.txt", "name a .yaml or .html file")):
+    for out_file, why in (("form.yaml", "already exists"), ("form.txt", "name a .yaml or .html file")):
         code, _, err = run("draw", evaluation, "--out", out_file)
         assert code == 2 and why in err
     for rater in ("Ada", "Ben"):

@@ -68,8 +68,8 @@ app.add_typer(setup.agents_app, name="agents", rich_help_panel=SET_UP)
 app.add_typer(setup.models_app, name="models", rich_help_panel=SET_UP)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(__version__)
         raise typer.Exit
 
@@ -94,21 +94,21 @@ def main() -> None:
         if usage is not None and not error.format_message():
             sys.exit(EXIT_BAD_INPUT)  # no arguments: the help has been shown
         where = usage.command_path if usage is not None else app.info.name
-        _give_up(f"{error.format_message().rstrip('.')}; see {where} --help", EXIT_BAD_INPUT)
+        _exit_with(f"{error.format_message().rstrip('.')}; see {where} --help", EXIT_BAD_INPUT)
     except (KeyboardInterrupt, typer.Abort):
         code = EXIT_INTERRUPTED
-    except SystemExit as left:
-        if not isinstance(left.__context__, BrokenPipeError):
+    except SystemExit as exit_error:
+        if not isinstance(exit_error.__context__, BrokenPipeError):
             raise
         code = EXIT_BROKEN_PIPE  # typer and rich would exit with 1, the code of a failed gate
     except Exception as error:  # boundary: the user gets one line and the right exit code
-        _tell(error)
+        _report_error(error)
     if code == EXIT_INTERRUPTED:
         typer.echo("agent2: interrupted", err=True)
     sys.exit(code)
 
 
-def _tell(error: Exception) -> NoReturn:
+def _report_error(error: Exception) -> NoReturn:
     """Report an error in one line; the traceback is shown with -v, and saved to a file if it is a bug of ours."""
     is_verbose = bool(os.environ.get("AGENT2_VERBOSE"))
     if is_verbose:
@@ -116,23 +116,24 @@ def _tell(error: Exception) -> NoReturn:
     has_failed = is_machine_failure(error)
     code = EXIT_MACHINE_FAILED if has_failed else EXIT_BAD_INPUT
     if isinstance(error, Agent2Error):
-        _give_up(str(error), code)
+        _exit_with(str(error), code)
     if isinstance(error, OSError) and error.strerror is not None:
         where = f"{error.filename}: " if error.filename else ""
-        _give_up(f"{where}{error.strerror}; check the path, its permissions and the free disk space", code)
+        _exit_with(f"{where}{error.strerror}; check the path, its permissions and the free disk space", code)
     if isinstance(error, RuntimeError) and "Symlink loop" in str(error):  # before Python 3.13 no OSError
-        _give_up(f"{error}; pass another path", EXIT_BAD_INPUT)
+        _exit_with(f"{error}; pass another path", EXIT_BAD_INPUT)
     if has_failed:
-        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        _give_up(f"{what}; the machine ran out of disk space or memory: free some and repeat the command", code)
-    kept = "shown above" if is_verbose else _keep_trace(error)
-    _give_up(
-        f"this is a bug in agent2: {type(error).__name__}: {str(error)[:300]}; its traceback is {kept}", EXIT_OUR_BUG
+        cause = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        _exit_with(f"{cause}; the machine ran out of disk space or memory: free some and repeat the command", code)
+    location = "shown above" if is_verbose else _save_traceback(error)
+    _exit_with(
+        f"this is a bug in agent2: {type(error).__name__}: {str(error)[:300]}; its traceback is {location}",
+        EXIT_OUR_BUG,
     )
 
 
-def _keep_trace(error: Exception) -> str:
-    """Write the traceback to a temporary file, independent of the command's folders; returns where it is, in words."""
+def _save_traceback(error: Exception) -> str:
+    """Write the traceback to a temporary file, independent of the command's folders; returns where, as a clause."""
     text = f"agent2 {__version__}: {' '.join(sys.argv)}\n{''.join(traceback.format_exception(error))}"
     try:
         with tempfile.NamedTemporaryFile(
@@ -144,6 +145,6 @@ def _keep_trace(error: Exception) -> str:
     return f"in {file.name}"
 
 
-def _give_up(sentence: str, code: int) -> NoReturn:
+def _exit_with(sentence: str, code: int) -> NoReturn:
     typer.echo(f"agent2: {' '.join(sentence.split())}", err=True)
     sys.exit(code)

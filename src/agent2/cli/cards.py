@@ -1,4 +1,4 @@
-"""`agent2 cards`: the kept evidence behind every number."""
+"""`agent2 cards`: the stored evidence behind every number."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -20,6 +20,19 @@ if TYPE_CHECKING:
 SHOWN = 20
 """Most ids listed per group."""
 CardArgument = Annotated[Path, typer.Argument(help="Folder of a card.")]
+COUNTINGS = {"count": "as_scored", "zero": "zero", "drop": "missing"}
+ATTEMPTS = ("mean", "first", "any", "all")
+COVERED = {
+    "timeouts": ("turn_cap", "time_cap"),
+    "empty": ("empty",),
+    "truncated": ("truncated",),
+    "crashes": ("environment_fault",),
+    "model_faults": ("model_fault",),
+}
+"""Option -> fields of the rule that it sets."""
+MAX_CELL = 80
+MOST_K = 8
+"""Largest k of the pass^k that a card's summary shows."""
 
 
 def replay(
@@ -30,22 +43,22 @@ def replay(
     step: Annotated[bool, typer.Option("--step", help="Wait for Enter after each turn.")] = False,
     check: Annotated[
         bool,
-        typer.Option("--check", help="Give its actions to the world again; exit code 1 if it differs."),
+        typer.Option("--check", help="Play its actions in the environment again; exit 1 if anything differs."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Replay one rollout turn by turn, from the card alone; with --check, in the world as well."""
+    """Show one rollout turn by turn, from the card alone; with --check, play it in the environment again."""
     from agent2.cards.reader import find_rollouts, read_header, read_page, scenes
 
     header = read_header(card)
     if item is not None:
-        found = [record for _, record in find_rollouts(card, item, attempt)]
-        wanted = f"item {item!r} attempt {attempt}"
+        records = [record for _, record in find_rollouts(card, item, attempt)]
+        label = f"item {item!r} attempt {attempt}"
     else:
-        found, wanted = read_page(card, n, 1) if n >= 0 else [], f"rollout {n}"
-    if not found:
-        raise ConfigError(f"{card}: has no {wanted}; agent2 cards show lists its rollouts")
-    for scene in () if as_json else scenes(found[0], header.reporting):
+        records, label = read_page(card, n, 1) if n >= 0 else [], f"rollout {n}"
+    if not records:
+        raise ConfigError(f"{card}: has no {label}; agent2 cards show lists its rollouts")
+    for scene in () if as_json else scenes(records[0], header.reporting):
         print_scene(scene.title, scene.text)
         if step:
             typer.prompt("press Enter to continue", default="", show_default=False, prompt_suffix="")
@@ -53,12 +66,14 @@ def replay(
     if check:
         from agent2.evaluation.rescoring import benchmark_of, items_of, play_again
 
-        source, rollout = benchmark_of(card, header), found[0].rollout
+        source, rollout = benchmark_of(card, header), records[0].rollout
         difference = play_again(items_of(card, header, source)[rollout.item_id], rollout, source.environment)
         if not as_json:
             typer.echo(f"played again: {difference or 'the same opening, observations and final state'}")
     if as_json:
-        print_json({"scenes": list(scenes(found[0], header.reporting)), "is_checked": check, "difference": difference})
+        print_json(
+            {"scenes": list(scenes(records[0], header.reporting)), "is_checked": check, "difference": difference}
+        )
     if difference:
         raise typer.Exit(1)
     if not as_json:
@@ -73,16 +88,16 @@ def compare(
     """Explain a difference of two scores: learned or avoided failures, success or cost, process or changed rules."""
     from agent2.cards.compare import compare_cards
 
-    found = compare_cards(old, new)
+    comparison = compare_cards(old, new)
     if as_json:
-        print_json(found)
+        print_json(comparison)
         return
-    print_table(["question", "answer"], [[name, text] for name, text in found.answers().items()])
+    print_table(["question", "answer"], [[name, text] for name, text in comparison.answers().items()])
     groups = {
-        "better": found.won,
-        "worse": found.lost,
-        "score only before": found.only_old,
-        "score only after": found.only_new,
+        "better": comparison.won,
+        "worse": comparison.lost,
+        "score only before": comparison.only_old,
+        "score only after": comparison.only_new,
     }
     rows = [[kind, str(len(ids)), " ".join(ids[:SHOWN]) + (" …" * (len(ids) > SHOWN))] for kind, ids in groups.items()]
     print_table(["items", "n", "ids"], rows)
@@ -125,7 +140,7 @@ def import_log(
         raise ConfigError("--filter: only samples of lm-eval have filters; remove it")
     if trajectories:
         if metric is not None or filter_name is not None:
-            raise ConfigError("--trajectories: have at most one score; remove --metric and --filter")
+            raise ConfigError("--trajectories: a trajectory has one score at most; remove --metric and --filter")
         foreign = read_trajectories(log)
     elif log.suffix == ".json" and is_tau_bench(log):
         if metric is not None:
@@ -134,7 +149,7 @@ def import_log(
     else:
         foreign = read_lm_eval(log, metric, filter_name) if is_lm_eval else read_inspect(log, metric)
     summary = write_foreign(foreign, out, Split(split))
-    reasons = Counter(one.score.reason for one in foreign.rollouts if one.score.value is None)
+    reasons = Counter(record.score.reason for record in foreign.rollouts if record.score.value is None)
     assumed = read_header(out).lock["assumed"]
     if as_json:
         print_json({"card": out, "scorer": foreign.scorer, "summary": summary, "missing": reasons, "assumed": assumed})
@@ -156,7 +171,7 @@ def ground(
     judge_model: Annotated[
         str | None,
         typer.Option(
-            "--judge", help="Also ask this model whether what was said is supported: http://HOST/v1#MODEL, or a folder."
+            "--judge", help="Also ask this model whether statements are supported: http://HOST/v1#MODEL, or a folder."
         ),
     ] = None,
     settings: Annotated[
@@ -173,49 +188,49 @@ def ground(
 
     if n < 0:
         raise ConfigError(f"--n {n}: must not be negative")
-    given = read_settings(settings)
-    if given and judge_model is None:
-        raise ConfigError("--settings: are those of the judge; name one with --judge")
-    referee = None if judge_model is None else GroundingJudge(judge_model, **given)
+    judge_settings = read_settings(settings)
+    if judge_settings and judge_model is None:
+        raise ConfigError("--settings: these are settings of the judge; name one with --judge")
+    referee = None if judge_model is None else GroundingJudge(judge_model, **judge_settings)
     with progress_bar() as steps:
-        found = ground_card(card, referee, detector or (), lambda done: steps("checking rollouts", done))
+        report = ground_card(card, referee, detector or (), lambda done: steps("checking rollouts", done))
     if as_json:
-        print_json(found)
+        print_json(report)
         return
     rows = [
         [
-            one.kind,
-            one.name,
-            "not checked" if one.n_rollouts is None else str(one.n_rollouts),
-            _mean(one.found.mean),
-            one.meaning,
+            row.kind,
+            row.name,
+            "not checked" if row.n_rollouts is None else str(row.n_rollouts),
+            _mean(row.found.mean),
+            row.meaning,
         ]
-        for one in found.detectors
+        for row in report.detectors
     ]
     print_table(["kind", "detector", "rollouts", "mean score", "what it means"], rows)
-    shown = [
+    finding_rows = [
         [
-            f"{one.item}#{one.attempt}",
-            str(one.finding.turn),
-            one.finding.detector,
-            clean(one.finding.what),
-            clean(one.finding.why, 200),
+            f"{entry.item}#{entry.attempt}",
+            str(entry.finding.turn),
+            entry.finding.detector,
+            clean(entry.finding.what),
+            clean(entry.finding.why, 200),
         ]
-        for one in found.findings[:n]
+        for entry in report.findings[:n]
     ]
-    if shown:
-        print_table(["rollout", "turn", "detector", "words", "why"], shown)
-    left = len(found.findings) - len(shown)
+    if finding_rows:
+        print_table(["rollout", "turn", "detector", "words", "why"], finding_rows)
+    n_more = len(report.findings) - len(finding_rows)
     typer.echo(
-        f"{found.n_checked} of {found.n_rollouts} rollouts checked ({found.n_without_tools} without tools, "
-        f"{found.n_failed} not played to an end); {found.n_clean} without a finding, mean score "
-        f"{_mean(found.clean.mean)}{f'; {left} more findings: --n {len(found.findings)}' if left else ''}"
+        f"{report.n_checked} of {report.n_rollouts} rollouts checked ({report.n_without_tools} without tools, "
+        f"{report.n_failed} not played to an end); {report.n_clean} without a finding, mean score "
+        f"{_mean(report.clean.mean)}{f'; {n_more} more findings: --n {len(report.findings)}' if n_more else ''}"
     )
     typer.echo(
-        f"mean score of {found.made_up.n} rollouts with a made-up conclusion: {_mean(found.made_up.mean)}; of "
-        f"{found.admitted.n} that admit a failure or a gap instead: {_mean(found.admitted.mean)}"
+        f"mean score of {report.made_up.n} rollouts with a made-up conclusion: {_mean(report.made_up.mean)}; of "
+        f"{report.admitted.n} that admit a failure or a gap instead: {_mean(report.admitted.mean)}"
     )
-    for note in found.notes:
+    for note in report.notes:
         typer.echo(clean(note, 400))
     print_path("card", card)
 
@@ -223,35 +238,40 @@ def ground(
 def recovery(
     card: CardArgument,
     against: Annotated[
-        Path | None, typer.Option(help="Card of the same checkpoint without faults: what faults cost.")
+        Path | None, typer.Option(help="Card of the same checkpoint without faults, to measure what faults cost.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """What became of the faults that a world injected: recovered or not, in how many turns; and what they cost."""
+    """Show whether the model recovered from faults that the environment injected, how fast, and what they cost."""
     from agent2.evaluation.tool_use import recovery_of
     from agent2.stats.estimates import RAW
 
-    found = recovery_of(card, against)
+    report = recovery_of(card, against)
     if as_json:
-        print_json(found)
+        print_json(report)
         return
     counts = ("n", "n_recovered", "n_gave_up", "n_not_recovered", "n_cut_off")
-    rows = [
-        [one.kind, *(str(getattr(one, name)) for name in counts), RAW.estimate(one.turns, "-"), RAW.estimate(one.score)]
-        for one in found.kinds
+    fault_rows = [
+        [
+            fault.kind,
+            *(str(getattr(fault, name)) for name in counts),
+            RAW.estimate(fault.turns, "-"),
+            RAW.estimate(fault.score),
+        ]
+        for fault in report.kinds
     ]
     columns = ["fault", "met", "recovered", "gave up", "not recovered", "cut off", "turns to recovery", "score [95%]"]
-    if rows:
-        print_table(columns, rows)
-    told = [
-        ["rollouts that met a fault", f"{found.n_met} of {found.n_rollouts - found.n_failed - found.n_unrecorded}"],
-        ["recovery rate [95%], without those cut off", RAW.estimate(found.recovery_rate, "-")],
-        ["turns to recovery [95%]", RAW.estimate(found.turns, "-")],
-        ["score with a fault", RAW.estimate(found.score_met)],
-        ["score without one, on this card", RAW.estimate(found.score_spared)],
+    if fault_rows:
+        print_table(columns, fault_rows)
+    totals = [
+        ["rollouts that met a fault", f"{report.n_met} of {report.n_rollouts - report.n_failed - report.n_unrecorded}"],
+        ["recovery rate [95%], without those cut off", RAW.estimate(report.recovery_rate, "-")],
+        ["turns to recovery [95%]", RAW.estimate(report.turns, "-")],
+        ["score with a fault", RAW.estimate(report.score_met)],
+        ["score without one, on this card", RAW.estimate(report.score_spared)],
     ]
-    if (gap := found.gap) is not None:
-        told += [
+    if (gap := report.gap) is not None:
+        totals += [
             ["score of this card", RAW.estimate(gap.with_faults)],
             ["score without faults", RAW.estimate(gap.without)],
             ["transfer gap, paired by item", str(gap.change) if gap.change else "no item is on both cards"],
@@ -259,7 +279,7 @@ def recovery(
             ["... on items that met a fault", str(gap.on_met) if gap.on_met else "-"],
             ["... on items that met none", str(gap.on_spared) if gap.on_spared else "-"],
         ]
-    print_table(["", ""], told)
+    print_table(["", ""], totals)
     if gap is not None and gap.n_faults_there:
         typer.echo(f"{gap.against} met {gap.n_faults_there} faults as well; play NAME-steady for a card without")
     print_path("card", card)
@@ -267,18 +287,6 @@ def recovery(
 
 def _mean(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
-
-
-COUNTINGS = {"count": "as_scored", "zero": "zero", "drop": "missing"}
-ATTEMPTS = ("mean", "first", "any", "all")
-COVERED = {
-    "timeouts": ("turn_cap", "time_cap"),
-    "empty": ("empty",),
-    "truncated": ("truncated",),
-    "crashes": ("environment_fault",),
-    "model_faults": ("model_fault",),
-}
-"""Option -> fields of the rule that it sets."""
 
 
 def regrade(  # noqa: PLR0913 - one option of the command line each
@@ -298,7 +306,7 @@ def regrade(  # noqa: PLR0913 - one option of the command line each
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Recompute a card under another rule; without options under its own, exit 1 if a stored number differs."""
+    """Recompute a card under another reporting rule; without options under its own, exit 1 if a number differs."""
     from agent2.cards.compare import is_evaluation
     from agent2.cards.folder import cards_below
     from agent2.cards.reader import read_header
@@ -306,8 +314,8 @@ def regrade(  # noqa: PLR0913 - one option of the command line each
     from agent2.files import write_json
     from agent2.stats.estimates import RAW
 
-    given = {"timeouts": timeouts, "empty": empty, "truncated": truncated, "crashes": crashes}
-    changes = _changes({**given, "model_faults": model_faults}, attempts)
+    treatments = {"timeouts": timeouts, "empty": empty, "truncated": truncated, "crashes": crashes}
+    changes = _changes({**treatments, "model_faults": model_faults}, attempts)
     paths = list(cards_below(card)) if card.is_dir() else []
     if not paths:
         raise ConfigError(
@@ -315,18 +323,20 @@ def regrade(  # noqa: PLR0913 - one option of the command line each
         )
     if out is not None and out.exists():
         raise ConfigError(f"{out}: already exists; choose another name or delete it")
-    found = []
+    regrades = []
     for path in paths:
         rule = replace(read_header(path).reporting, **changes)
-        found.append(regrade_card(path, rule, max_changes=None if out is not None else 0))
+        regrades.append(regrade_card(path, rule, max_changes=None if out is not None else 0))
         if as_json:
             continue
-        if found[-1].changes and (len(paths) == 1 or found[-1].n_items_changed):
-            _print_regrade(found[-1])
-        elif changes and not found[-1].changes:
-            typer.echo(f"{path}: its own rule already counts that way: {RAW.estimate(found[-1].old.score)}")
+        if regrades[-1].changes and (len(paths) == 1 or regrades[-1].n_items_changed):
+            _print_regrade(regrades[-1])
+        elif changes and not regrades[-1].changes:
+            typer.echo(f"{path}: its own rule already counts that way: {RAW.estimate(regrades[-1].old.score)}")
     wrong = [
-        f"{one.card}: summary.{name} is not what the rollouts give" for one in found for name in one.differs_from_stored
+        f"{regraded.card}: summary.{name} is not what the rollouts give"
+        for regraded in regrades
+        for name in regraded.differs_from_stored
     ]
     if not changes and is_evaluation(card):
         from agent2.evaluation.outcome import report_differences
@@ -334,30 +344,40 @@ def regrade(  # noqa: PLR0913 - one option of the command line each
         wrong += [f"{card / 'report.json'}: {place}" for place in report_differences(card)]
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
-        write_json(out, _plain(found))
+        write_json(out, _regrade_records(regrades))
     if as_json:
-        print_json({"cards": _plain(found), "wrong": wrong})
+        print_json({"cards": _regrade_records(regrades), "wrong": wrong})
         raise typer.Exit(int(bool(wrong)))
     for line in wrong:
         typer.echo(line)
-    if len(found) > 1:
-        rows = [[str(one.card), RAW.estimate(one.old.score), RAW.estimate(one.new.score), _moved(one)] for one in found]
-        print_table(["card", "own rule", "new rule" if changes else "again", "rollouts moved"], rows)
+    if len(regrades) > 1:
+        rows = [
+            [
+                str(regraded.card),
+                RAW.estimate(regraded.old.score),
+                RAW.estimate(regraded.new.score),
+                _n_changed(regraded),
+            ]
+            for regraded in regrades
+        ]
+        print_table(["card", "own rule", "new rule" if changes else "again", "rollouts changed"], rows)
     if not changes and not wrong:
-        what = f"every stored number of {len(found)} card(s)" + (" and of the report" if is_evaluation(card) else "")
-        typer.echo(f"{what} was reproduced from the rollouts")
+        numbers = f"every stored number of {len(regrades)} card(s)" + (
+            " and of the report" if is_evaluation(card) else ""
+        )
+        typer.echo(f"{numbers} was reproduced from the rollouts")
     if out is not None:
         print_path("regrade", out)
     if wrong:
         raise typer.Exit(1)
 
 
-def _changes(given: Mapping[str, str | None], attempts: str | None) -> dict[str, Any]:
+def _changes(treatments: Mapping[str, str | None], attempts: str | None) -> dict[str, Any]:
     """Fields of the rule that the options set. Raises ConfigError for an unknown word."""
     from agent2.cards.card import CountAs
 
     changes: dict[str, Any] = {}
-    for name, word in given.items():
+    for name, word in treatments.items():
         if word is None:
             continue
         flag = f"--{name.replace('_', '-')}"
@@ -373,43 +393,47 @@ def _changes(given: Mapping[str, str | None], attempts: str | None) -> dict[str,
     return changes
 
 
-def _print_regrade(found: "Regrade") -> None:
+def _print_regrade(regraded: "Regrade") -> None:
     from agent2.stats.estimates import RAW
 
     rows = [
-        ["rule", "", "; ".join(f"{name}: {old} -> {new}" for name, (old, new) in found.changes.items())],
-        [f"score [{100 * found.rule.confidence:g}%]", RAW.estimate(found.old.score), RAW.estimate(found.new.score)],
-        ["items with a score", str(found.old.n_items), str(found.new.n_items)],
-        ["rollouts without a score", str(found.old.n_missing), str(found.new.n_missing)],
-        ["rollouts moved", "", _moved(found)],
-        ["items moved", "", f"{found.n_items_changed} of {len(found.old.item_scores)}"],
+        ["rule", "", "; ".join(f"{name}: {old} -> {new}" for name, (old, new) in regraded.changes.items())],
+        [
+            f"score [{100 * regraded.rule.confidence:g}%]",
+            RAW.estimate(regraded.old.score),
+            RAW.estimate(regraded.new.score),
+        ],
+        ["items with a score", str(regraded.old.n_items), str(regraded.new.n_items)],
+        ["rollouts without a score", str(regraded.old.n_missing), str(regraded.new.n_missing)],
+        ["rollouts changed", "", _n_changed(regraded)],
+        ["items changed", "", f"{regraded.n_items_changed} of {len(regraded.old.item_scores)}"],
     ]
-    print_table(["", "own rule", "new rule"], rows, str(found.card))
+    print_table(["", "own rule", "new rule"], rows, str(regraded.card))
 
 
-def _moved(found: "Regrade") -> str:
-    return ", ".join(f"{count} {why}" for why, count in found.n_changed.items()) or "none"
+def _n_changed(regraded: "Regrade") -> str:
+    return ", ".join(f"{count} {why}" for why, count in regraded.n_changed.items()) or "none"
 
 
-def _plain(found: "list[Regrade]") -> list[dict[str, Any]]:
-    """Both summaries and the moved rollouts of each card."""
+def _regrade_records(regrades: "list[Regrade]") -> list[dict[str, Any]]:
+    """Both summaries and the changed rollouts of each card, as they are written and printed as JSON."""
     return [
         {
-            "card": str(one.card),
-            "checkpoint": one.header.checkpoint_name,
-            "rule": {"own": one.header.reporting, "new": one.rule},
-            "old": one.old,
-            "new": one.new,
-            "moved": one.n_changed,
-            "n_items_moved": one.n_items_changed,
-            "moves": one.changed,
+            "card": str(regraded.card),
+            "checkpoint": regraded.header.checkpoint_name,
+            "rule": {"own": regraded.header.reporting, "new": regraded.rule},
+            "old": regraded.old,
+            "new": regraded.new,
+            "moved": regraded.n_changed,
+            "n_items_moved": regraded.n_items_changed,
+            "moves": regraded.changed,
         }
-        for one in found
+        for regraded in regrades
     ]
 
 
 cards_app = typer.Typer(
-    help="Rollout cards: look at, check, judge again, compare and import.",
+    help="List, show, check, regrade, compare and import rollout cards.",
     no_args_is_help=True,
 )
 cards_app.command("regrade")(regrade)
@@ -421,9 +445,6 @@ cards_app.command("length-control")(length_control)
 cards_app.command("replay")(replay)
 cards_app.command("compare")(compare)
 cards_app.command("import")(import_log)
-MAX_CELL = 80
-MOST_K = 8
-"""Of pass^k that a card's summary shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,10 +479,10 @@ def list_cards(
     for path in cards_below(folder):
         try:
             protocol, summary = read_header(path).protocol, read_totals(path)
-            found = ListedCard(str(path), protocol.benchmark, protocol.split.value, summary.score, summary.n_missing)
+            entry = ListedCard(str(path), protocol.benchmark, protocol.split.value, summary.score, summary.n_missing)
         except CardError as error:
-            found = ListedCard(str(path), problem=str(error))
-        listed.append(found)
+            entry = ListedCard(str(path), problem=str(error))
+        listed.append(entry)
     if as_json:
         print_json(listed)
         return
@@ -469,15 +490,15 @@ def list_cards(
         typer.echo(f"no cards below {folder}")
         return
     rows = [
-        [one.card, "", "", one.problem]
-        if one.problem
+        [entry.card, "", "", entry.problem]
+        if entry.problem
         else [
-            one.card,
-            f"{one.benchmark} / {one.split}",
-            RAW.estimate(one.score),
-            f"{one.score.n if one.score is not None else 0} items, {one.n_missing} missing",
+            entry.card,
+            f"{entry.benchmark} / {entry.split}",
+            RAW.estimate(entry.score),
+            f"{entry.score.n if entry.score is not None else 0} items, {entry.n_missing} missing",
         ]
-        for one in listed
+        for entry in listed
     ]
     print_table(["card", "benchmark / split", "score [95%]", "n"], rows)
 
@@ -498,8 +519,10 @@ def show(
     if start < 0 or n < 0:
         raise ConfigError(f"--start {start}, --n {n}: neither may be negative")
     if as_json:
-        found = [one for _, one in find_rollouts(card, item)] if item is not None else read_page(card, start, n)
-        print_json({"header": read_header(card), "totals": read_totals(card), "rollouts": found})
+        rollouts = (
+            [record for _, record in find_rollouts(card, item)] if item is not None else read_page(card, start, n)
+        )
+        print_json({"header": read_header(card), "totals": read_totals(card), "rollouts": rollouts})
         return
     if item is not None:
         _show_item(card, item)
@@ -535,7 +558,7 @@ def show(
 
 
 def _reliability(card: Path, attempts: int) -> list[list[str]]:
-    """Rows of pass^1 to pass^k for a card of several attempts with verdicts of 0 and 1; none for another one."""
+    """Rows of pass^1 to pass^k for a card with several attempts an item and verdicts of 0 and 1; else none."""
     if attempts < 2:
         return []
     from agent2.cards.reader import iter_rollouts
@@ -547,24 +570,24 @@ def _reliability(card: Path, attempts: int) -> list[list[str]]:
         scores.setdefault(record.rollout.item_id, []).append(record.score.value)
     if not all(value in (None, 0.0, 1.0) for values in scores.values() for value in values):
         return []
-    counted, rows = tally(list(scores.values())), []
+    attempts_tally, rows = tally(list(scores.values())), []
     for k in range(1, min(attempts, MOST_K) + 1):
         try:
-            found = pass_metrics(counted, k).pass_hat_k
+            pass_hat_k = pass_metrics(attempts_tally, k).pass_hat_k
         except NotEnoughData:
             break
-        rows.append([f"pass^{k} [95%]: solved in all of {k}", RAW.estimate(found)])
+        rows.append([f"pass^{k} [95%]: solved in all of {k}", RAW.estimate(pass_hat_k)])
     return rows
 
 
 def _show_item(card: Path, item: str) -> None:
-    """Every attempt at one item: what was said, and the verdict."""
+    """Every attempt at one item: its messages and the verdict."""
     from agent2.cards.reader import find_rollouts
 
-    found = find_rollouts(card, item)
-    if not found:
+    rollouts = find_rollouts(card, item)
+    if not rollouts:
         raise ConfigError(f"{card}: no rollout of item {item!r}; agent2 cards query finds items by any column")
-    for line, scored in found:
+    for line, scored in rollouts:
         rollout, score = scored.rollout, scored.score
         rows = [[message.role, message.content] for message in rollout.prompt]
         for turn in rollout.turns:
@@ -631,7 +654,7 @@ def validate(
     card: Annotated[Path, typer.Argument(help="A card, or a folder with cards, such as an evaluation or a trial.")],
     as_json: AsJson = False,
 ) -> None:
-    """Check cards against their digests and recompute their numbers; exit 1 if something is wrong."""
+    """Check cards against their digests and recompute their numbers; exit 1 if there is a problem."""
     from agent2.cards.folder import cards_below
     from agent2.cards.reader import validate_card
 

@@ -1,4 +1,4 @@
-"""`agent2 tasks`, `benchmarks` and `decontaminate`: where items come from, and whether training data contain them."""
+"""`agent2 tasks`, `benchmarks` and `decontaminate`: sources of items, and whether training data contain them."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from agent2.records import Benchmark, Item
 
 
-tasks_app = typer.Typer(help="List, show and check the tasks of the arena; alone: what they cover.")
+tasks_app = typer.Typer(help="List, show and check the tasks of the arena; without a command: what they cover.")
+NO_MODEL = "none"
+MAX_ROWS = 20
 
 
 @tasks_app.callback(invoke_without_command=True)
@@ -34,11 +36,11 @@ def coverage(context: typer.Context, as_json: AsJson = False) -> None:
         kind = (task.category, task.subcategory)
         cells.setdefault(kind, {level: [] for level in Level})[task.level].append(f"{name} ({task.difficulty.value})")
     if as_json:
-        found = [
+        levels = [
             {"category": category, "subcategory": subcategory, "levels": {str(int(k)): v for k, v in by_level.items()}}
             for (category, subcategory), by_level in cells.items()
         ]
-        print_json(found)
+        print_json(levels)
         return
     rows = [
         [category, subcategory, *(f"{len(names)}: {', '.join(names)}" if names else "0" for names in by_level.values())]
@@ -61,9 +63,9 @@ def list_tasks(as_json: AsJson = False) -> None:
     for name in task_names():
         task = load_task(name)
         n = task.n_items
-        sizes = "/".join(str(one) for one in (n.train, n.dev, n.test_public, n.test_private))
+        sizes = "/".join(str(n_split) for n_split in (n.train, n.dev, n.test_public, n.test_private))
         source = "published" if task.published else "embedded"
-        rows.append([name, str(task.level.value), source, sizes, *_measured(task), task.title])
+        rows.append([name, str(task.level.value), source, sizes, *_measurement_cells(task), task.title])
     measured = ["floor", "base", "ceiling", "noise", "check"]
     print_table(["task", "level", "items", "train/dev/public/private", *measured, "what"], rows)
     if any(row[8] == "-" for row in rows):
@@ -71,34 +73,34 @@ def list_tasks(as_json: AsJson = False) -> None:
 
 
 def _measurements(task: "TaskSpec") -> dict[str, Any] | None:
-    """What the last check on this installation found; None: it was not checked here, or has changed since."""
+    """The results of the last check on this installation; None: not checked here, or the task has changed since."""
     from agent2.arena.task_check import CEILING, HEADROOM_OF_BASE, NOISE_OF_BASE, RANDOM_FLOOR, last_check
 
-    found = last_check(task)
-    if found is None:
+    check = last_check(task)
+    if check is None:
         return None
     names = {"floor": RANDOM_FLOOR, "base": HEADROOM_OF_BASE, "ceiling": CEILING, "noise": NOISE_OF_BASE}
     return {
-        **{key: found.value(name) for key, name in names.items()},
-        "failed": found.n_failed,
-        "n_items": found.n_items,
-        "seconds": found.seconds,
-        "at": found.at,
+        **{key: check.value(name) for key, name in names.items()},
+        "failed": check.n_failed,
+        "n_items": check.n_items,
+        "seconds": check.seconds,
+        "at": check.at,
     }
 
 
-def _measured(task: "TaskSpec") -> list[str]:
-    """The same for the table."""
-    found = _measurements(task)
-    if found is None:
+def _measurement_cells(task: "TaskSpec") -> list[str]:
+    """The results of the last check for the table: floor, base, ceiling, noise and verdict."""
+    measurements = _measurements(task)
+    if measurements is None:
         return ["-"] * 5
-    values = [found[key] for key in ("floor", "base", "ceiling", "noise")]
-    shown = ["-" if value is None else f"{100 * value:.1f}%" for value in values]
-    shown[3] = shown[3] if shown[3] == "-" else f"±{shown[3].removesuffix('%')}"
-    verdict = f"{found['failed']} FAILED" if found["failed"] else "ok"
-    is_whole = found["n_items"] == task.n_items.model_dump()
-    sizes = "" if is_whole else f" on {'/'.join(map(str, found['n_items'].values()))}"
-    return [*shown, f"{verdict}, {found['seconds']:.0f} s{sizes}"]
+    values = [measurements[key] for key in ("floor", "base", "ceiling", "noise")]
+    texts = ["-" if value is None else f"{100 * value:.1f}%" for value in values]
+    texts[3] = texts[3] if texts[3] == "-" else f"±{texts[3].removesuffix('%')}"
+    verdict = f"{measurements['failed']} FAILED" if measurements["failed"] else "ok"
+    is_whole = measurements["n_items"] == task.n_items.model_dump()
+    sizes = "" if is_whole else f" on {'/'.join(map(str, measurements['n_items'].values()))}"
+    return [*texts, f"{verdict}, {measurements['seconds']:.0f} s{sizes}"]
 
 
 @tasks_app.command("show")
@@ -140,18 +142,18 @@ def check_task_file(
     data: Annotated[
         list[str] | None,
         typer.Option(
-            help="Folder of official data, for a task that reads files. With --all: one that has such folders, each "
-            "named as its benchmark (alfworld, gsm8k, ...), or TASK=FOLDER; may be repeated."
+            help="Folder of official data, for a task that reads files. With --all: a folder of such folders, each "
+            "named like its benchmark (alfworld, gsm8k, ...), or TASK=FOLDER; repeatable."
         ),
     ] = None,
-    check_all: Annotated[bool, typer.Option("--all", help="Every packaged task, one after the other.")] = False,
+    check_all: Annotated[bool, typer.Option("--all", help="Check every packaged task, one after the other.")] = False,
     set_: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             help="Override a value of the task, such as its sizes where the data are smaller: n_items.train=170; "
-            "with --all, of one task: alfworld.n_items.train=170. `agent2 tasks list` keeps no check that sets more "
-            "than sizes.",
+            "with --all, of one task: alfworld.n_items.train=170. Only a check that overrides nothing but sizes is "
+            "kept for `agent2 tasks list`.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -171,37 +173,37 @@ def check_task_file(
     if not check_all:
         if data and len(data) > 1:
             raise ConfigError("agent2 tasks check: give --data once for one task")
-        findings = _checked(task, check_data(Path(data[0]) if data else None), model, overrides, as_json=as_json)
+        findings = _check_task(task, check_data(Path(data[0]) if data else None), model, overrides, as_json=as_json)
         failed = any(finding.ok is False for finding in findings)
     else:
-        own, folders = _by_task(overrides, task_names()), _folders(data or (), task_names())
+        task_overrides, folders = _overrides_by_task(overrides, task_names()), _data_folders(data or (), task_names())
         by_task = {}
-        for number, name in enumerate(own, 1):
+        for number, name in enumerate(task_overrides, 1):
             if not as_json:
-                typer.echo(f"{name} ({number} of {len(own)}):")
-            by_task[name] = _checked_of_all(name, folders[name], model, own[name], as_json=as_json)
-        failed = any(finding.ok is False for found in by_task.values() for finding in found)
+                typer.echo(f"{name} ({number} of {len(task_overrides)}):")
+            by_task[name] = _check_or_explain(name, folders[name], model, task_overrides[name], as_json=as_json)
+        failed = any(finding.ok is False for findings in by_task.values() for finding in findings)
         if as_json:
             print_json(by_task)
         else:
-            rows = [_in_short(name, findings) for name, findings in by_task.items()]
+            rows = [_summary_row(name, findings) for name, findings in by_task.items()]
             print_table(["task", "checks", "failed", "not checked", "seconds"], rows)
-            typer.echo("what they measured: agent2 tasks list")
+            typer.echo("measurements: agent2 tasks list")
     if failed:
         raise typer.Exit(1)
 
 
-def _in_short(name: str, findings: "list[TaskFinding]") -> list[str]:
+def _summary_row(name: str, findings: "list[TaskFinding]") -> list[str]:
     """One task of many as a row."""
     counts = [str(sum(finding.ok is verdict for finding in findings)) for verdict in (False, None)]
     return [name, str(len(findings)), *counts, f"{sum(finding.seconds for finding in findings):.1f}"]
 
 
-def _folders(given: Sequence[str], names: Sequence[str]) -> dict[str, Path | None]:
-    """Task -> the folder of its data: its own `TASK=FOLDER`, else the first root with a folder named as its benchmark.
+def _data_folders(values: Sequence[str], names: Sequence[str]) -> dict[str, Path | None]:
+    """Task -> folder of its data: its own `TASK=FOLDER`, else a folder below a root that is named like its benchmark.
 
-    None: it reads no files, or no folder is here for it; it then looks where it always looks. Raises ConfigError for a
-    folder that is not there, and for one that is named for no task.
+    None: the task reads no files, or no folder was given for it; its benchmark then searches the default places. Raises
+    ConfigError for a folder that does not exist, and for a `TASK=` that names no task.
     """
     from agent2.arena.tasks import load_task
     from agent2.benchmarks import READS_FILES
@@ -209,7 +211,7 @@ def _folders(given: Sequence[str], names: Sequence[str]) -> dict[str, Path | Non
 
     roots: list[Path | None] = []
     named: dict[str, Path | None] = {}
-    for value in given:
+    for value in values:
         name, equals, folder = value.partition("=")
         if not equals or Path(value).expanduser().is_dir():
             roots.append(check_data(Path(value)))
@@ -219,36 +221,36 @@ def _folders(given: Sequence[str], names: Sequence[str]) -> dict[str, Path | Non
             raise ConfigError(f"--data {value}: {name} makes its own items and reads no data folder; remove it")
         else:
             named[name] = check_data(Path(folder))
-    found = dict[str, Path | None]()
+    folders = dict[str, Path | None]()
     for name in names:
         benchmark = load_task(name).benchmark
         parts = dict.fromkeys((benchmark, benchmark.partition("_")[0])) if benchmark in READS_FILES else ()
         places = (root / part for root in roots if root is not None for part in parts)
-        found[name] = named.get(name) or next((place for place in places if place.is_dir()), None)
-    return found
+        folders[name] = named.get(name) or next((place for place in places if place.is_dir()), None)
+    return folders
 
 
-def _by_task(overrides: Sequence[str], names: Sequence[str]) -> dict[str, list[str]]:
-    """Task -> its overrides, without its name. Raises ConfigError for one of no task."""
-    found: dict[str, list[str]] = {name: [] for name in names}
+def _overrides_by_task(overrides: Sequence[str], names: Sequence[str]) -> dict[str, list[str]]:
+    """Task -> its overrides, without its name. Raises ConfigError for an override that names no task."""
+    by_task: dict[str, list[str]] = {name: [] for name in names}
     for override in overrides:
-        name, dot, rest = override.partition(".")
+        name, dot, assignment = override.partition(".")
         if not dot or "=" in name:
             raise ConfigError(f"--set {override}: with --all, begin with the task's name: --set TASK.{override}")
-        if name not in found:
+        if name not in by_task:
             raise unknown_name("task", name, names, f"--set {override}")
-        found[name].append(rest)
-    return found
+        by_task[name].append(assignment)
+    return by_task
 
 
-def _checked(
+def _check_task(
     task: str, data: Path | None, model: str, overrides: Sequence[str], *, as_json: bool, shows: bool = True
 ) -> "list[TaskFinding]":
-    """The findings on one task, shown, and kept if the task is as it is in its file but for its sizes."""
+    """The findings on one task: printed, and kept for `tasks list` if nothing but sizes was overridden."""
     from agent2.arena.tasks import load_task
     from agent2.benchmarks import load_benchmark
 
-    spec = load_task(task, overrides)  # before what plays it is loaded: a misspelt name is told at once
+    spec = load_task(task, overrides)  # before the slow import below: a misspelt name is reported at once
     from agent2.arena.task_check import check_task
 
     benchmark = load_benchmark(spec.benchmark, data)
@@ -258,19 +260,19 @@ def _checked(
     if as_json:
         if shows:
             print_json(findings)
-        _keep(spec, findings, model, overrides)
+        _save_check(spec, findings, model, overrides)
         return findings
     rows = [[f.name, _verdict(f), f"{f.seconds:.1f}", f.detail] for f in findings]
     print_table(["check", "verdict", "seconds", "detail"], rows)
     for finding in findings:
         if finding.warning:
             typer.echo(f"warning: {finding.warning}")
-    _keep(spec, findings, model, overrides)
+    _save_check(spec, findings, model, overrides)
     return findings
 
 
-def _keep(spec: "TaskSpec", findings: "list[TaskFinding]", model: str, overrides: Sequence[str]) -> None:
-    """Keep them for `tasks list`; what was shown is not lost where that cannot be done."""
+def _save_check(spec: "TaskSpec", findings: "list[TaskFinding]", model: str, overrides: Sequence[str]) -> None:
+    """Keep the findings for `tasks list`; a disk that refuses them costs a warning, not the printed result."""
     from agent2.arena.task_check import store_check
 
     if any(not override.startswith("n_items.") for override in overrides):
@@ -281,16 +283,16 @@ def _keep(spec: "TaskSpec", findings: "list[TaskFinding]", model: str, overrides
         typer.echo(f"warning: tasks list will not show this check: {error.filename}: {error.strerror}", err=True)
 
 
-def _checked_of_all(
+def _check_or_explain(
     name: str, data: Path | None, model: str, overrides: Sequence[str], *, as_json: bool
 ) -> "list[TaskFinding]":
-    """As `_checked`; a task that cannot be checked says why, and the others go on."""
+    """As `_check_task`; a task that cannot be checked becomes a finding, so that later ones are still checked."""
     from agent2.arena.task_check import TaskFinding
     from agent2.arena.tasks import load_task
     from agent2.benchmarks import READS_FILES
 
     try:
-        return _checked(name, data, model, overrides, as_json=as_json, shows=False)
+        return _check_task(name, data, model, overrides, as_json=as_json, shows=False)
     except Agent2Error as error:
         if not as_json:
             typer.echo(f"could not be checked: {error}")
@@ -304,11 +306,8 @@ def _verdict(finding: "TaskFinding") -> str:
     return "FAILED" if not finding.ok else "warning" if finding.warning else "ok"
 
 
-NO_MODEL = "none"
-
-
 def _base_findings(spec: "TaskSpec", benchmark: "Benchmark", model: str, data: Path | None) -> "list[TaskFinding]":
-    """The base model's part; not checked if the model is not on this machine and none was given."""
+    """The findings on the base model; not checked if the model is not on this machine and none was given."""
     from agent2.arena.task_check import TaskFinding
     from agent2.arena.tasks import BASE_MODELS
 
@@ -330,7 +329,7 @@ Named = Annotated[str, typer.Argument(help="Name, folder with benchmark.yaml, th
 
 @benchmarks_app.command("list")
 def list_benchmarks(as_json: AsJson = False) -> None:
-    """List packaged benchmarks and those of installed packages; one that cannot be loaded says why."""
+    """List packaged benchmarks and those of installed packages, with the reason for any that cannot be loaded."""
     from agent2.benchmarks import BENCHMARKS, load_benchmark
     from agent2.plugins import find, known_names
 
@@ -353,27 +352,29 @@ def list_benchmarks(as_json: AsJson = False) -> None:
 
 @benchmarks_app.command("show")
 def show_benchmark(benchmark: Named, as_json: AsJson = False) -> None:
-    """Show a benchmark's settings and one visible item as the model is asked."""
+    """Show a benchmark's settings and one visible item as the model receives it."""
     from agent2.benchmarks import load_benchmark
     from agent2.reports.text import clean
 
-    found = load_benchmark(benchmark)
-    scorer, item = found.scorer(), _first_visible(found)
+    loaded = load_benchmark(benchmark)
+    scorer, item = loaded.scorer(), _first_visible(loaded)
     record: dict[str, Any] = {
-        "name": found.name,
-        "version": found.version,
-        "description": getattr(found, "description", ""),
+        "name": loaded.name,
+        "version": loaded.version,
+        "description": getattr(loaded, "description", ""),
         "scorer": f"{scorer.name}-v{scorer.version}",
-        "environment": found.environment_version(),
-        "primary_metric": found.primary_metric,
-        "sampling": asdict(found.sampling),
-        "attempts": found.attempts,
-        "max_turns": found.max_turns,
-        "sha256": getattr(found, "all_digests", {}),
+        "environment": loaded.environment_version(),
+        "primary_metric": loaded.primary_metric,
+        "sampling": asdict(loaded.sampling),
+        "attempts": loaded.attempts,
+        "max_turns": loaded.max_turns,
+        "sha256": getattr(loaded, "all_digests", {}),
         "item": None,
     }
     if item is not None:
-        messages = [{"role": one.role, "content": one.content} for one in found.environment().reset(item, 0)]
+        messages = [
+            {"role": message.role, "content": message.content} for message in loaded.environment().reset(item, 0)
+        ]
         record["item"] = {"id": item.id, "split": item.split.value, "messages": messages, "reference": item.reference}
     if as_json:
         print_json(record)
@@ -399,29 +400,31 @@ def check_named(
     from agent2.evaluation.benchmark_check import check_benchmark
 
     source = load_benchmark(benchmark)
-    found = check_benchmark(source, benchmark)
+    report = check_benchmark(source, benchmark)
     if as_json:
-        print_json({**asdict(found), "is_sound": found.is_sound})
+        print_json({**asdict(report), "is_sound": report.is_sound})
     else:
-        words = {True: "ok", False: "FAILED", None: "not checked"}
-        print_table(["check", "verdict", "detail"], [[one.name, words[one.is_ok], one.detail] for one in found.checks])
-        typer.echo(f"items: {', '.join(f'{split} {count}' for split, count in found.counts.items())}")
-        typer.echo(f"--- first prompt\n{found.example}\n---")
-        typer.echo(f"{found.benchmark} is {'sound' if found.is_sound else 'not sound'}")
+        labels = {True: "ok", False: "FAILED", None: "not checked"}
+        print_table(
+            ["check", "verdict", "detail"], [[check.name, labels[check.is_ok], check.detail] for check in report.checks]
+        )
+        typer.echo(f"items: {', '.join(f'{split} {count}' for split, count in report.counts.items())}")
+        typer.echo(f"--- first prompt\n{report.example}\n---")
+        typer.echo(f"{report.benchmark} is {'sound' if report.is_sound else 'not sound'}")
     if pin:
         pinned = _pin(source)
         if not as_json:
             print_path("pinned", pinned)
-    if not found.is_sound:
+    if not report.is_sound:
         raise typer.Exit(1)
 
 
 @benchmarks_app.command("new")
 def new_benchmark(
-    folder: Annotated[Path, typer.Argument(help="Folder to make.")],
-    python: Annotated[bool, typer.Option("--python", help="A Python class in place of data files.")] = False,
+    folder: Annotated[Path, typer.Argument(help="Folder to create.")],
+    python: Annotated[bool, typer.Option("--python", help="Write a Python class instead of data files.")] = False,
 ) -> None:
-    """Write a small benchmark that works, to be changed: benchmark.yaml with data, or a Python file."""
+    """Write a small working benchmark to start from: benchmark.yaml with data, or a Python file."""
     from importlib import resources
 
     from agent2.cli.run import check_is_folder
@@ -431,11 +434,11 @@ def new_benchmark(
     if python:
         texts = {f"{name}.py": (templates / "benchmark.py.txt").read_text(encoding="utf-8")}
     else:
-        texts = {"benchmark.yaml": (templates / "benchmark.yaml").read_text(encoding="utf-8"), **_products()}
+        texts = {"benchmark.yaml": (templates / "benchmark.yaml").read_text(encoding="utf-8"), **_example_data()}
     check_is_folder("agent2 benchmarks new", folder)
     for file in texts:
         if (folder / file).exists():
-            raise ConfigError(f"{folder / file}: exists already; name another folder")
+            raise ConfigError(f"{folder / file}: already exists; choose another folder")
     folder.mkdir(parents=True, exist_ok=True)
     for file, text in texts.items():
         with (folder / file).open("x", encoding="utf-8") as target:
@@ -449,19 +452,19 @@ def new_benchmark(
 def record_benchmark(
     benchmark: Named,
     data: Annotated[
-        Path, typer.Option(help="Folder of the official file, with search.yaml that names a live back end.")
+        Path, typer.Option(help="Folder with the official file and a search.yaml that names a live back end.")
     ],
     model: Annotated[
         str,
         typer.Option(
-            help="Also plays every question, so that its searches are recorded: FOLDER or http://HOST/v1#MODEL."
+            help="Also play every question with this model, to record its searches: FOLDER or http://HOST/v1#MODEL."
         ),
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Record a live search back end for all questions of a benchmark: their own words, and what a model searches for.
+    """Record a live search back end's answers to the questions of a benchmark, and to the searches of a model.
 
-    Run again to go on: questions with a recording are left as they are. Exit 1 if some could not be recorded.
+    Run it again to resume: recorded questions are skipped. Exit 1 if a question could not be recorded.
     """
     from agent2.benchmarks import load_benchmark
     from agent2.benchmarks.home import ProvidesRecordings
@@ -469,20 +472,24 @@ def record_benchmark(
     from agent2.evaluation.benchmark_check import record_questions
     from agent2.models.sources import find_checkpoint
 
-    found = load_benchmark(benchmark, check_data(data))
-    if not isinstance(found, ProvidesRecordings):
+    loaded = load_benchmark(benchmark, check_data(data))
+    if not isinstance(loaded, ProvidesRecordings):
         raise ConfigError(f"benchmarks record: {benchmark} has no searches to record; see docs/search.md")
     source = find_checkpoint(model) if model else None
     with progress_bar() as steps:
-        done = record_questions(found, source, lambda number, total: steps("questions", number, total))
+        recording = record_questions(loaded, source, lambda number, total: steps("questions", number, total))
     if as_json:
-        print_json(asdict(done))
+        print_json(asdict(recording))
     else:
-        typer.echo(f"recorded {done.n_recorded}, recorded before {done.n_before}, failed {len(done.failed)}")
-        for name, reason in list(done.failed.items())[:5]:
+        typer.echo(
+            f"recorded {recording.n_recorded}, recorded before {recording.n_before}, failed {len(recording.failed)}"
+        )
+        for name, reason in list(recording.failed.items())[:5]:
             typer.echo(f"{name}: {reason}")
-        typer.echo("run it again" if done.failed else "next: remove search.yaml, so that the recordings are played")
-    if done.failed:
+        typer.echo(
+            "run it again" if recording.failed else "next: remove search.yaml, so that the recordings are played"
+        )
+    if recording.failed:
         raise typer.Exit(1)
 
 
@@ -490,15 +497,17 @@ def record_benchmark(
 def serve_benchmark(
     benchmark: Named,
     split: Annotated[str, typer.Option(help="train or dev; hidden items are never served.")] = "train",
-    items: Annotated[int, typer.Option(min=1, help="The first so many of the split.")] = 100,
+    items: Annotated[int, typer.Option(min=1, help="Number of items, from the first of the split.")] = 100,
     data: Annotated[
         Path | None, typer.Option(help="Folder of official data, for a benchmark that reads files.")
     ] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on; whoever reaches it can play.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="0: any free one.")] = 8000,
-    sessions: Annotated[int, typer.Option(min=1, help="Most episodes at once.")] = 64,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; there is no login, every client can play.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 picks a free one.")] = 8000,
+    sessions: Annotated[int, typer.Option(min=1, help="Maximum number of concurrent episodes.")] = 64,
 ) -> None:
-    """Serve a benchmark's world to trainers that speak OpenEnv (extra `openenv`), until Ctrl-C."""
+    """Serve a benchmark's environment to trainers that speak OpenEnv (extra `openenv`), until Ctrl-C."""
     from agent2.benchmarks import load_benchmark
     from agent2.cli.run import check_data
     from agent2.installation import extra_words
@@ -514,8 +523,8 @@ def serve_benchmark(
     run_server(app, host, port, lambda url: typer.echo(f"serving {items} items of {benchmark} ({split}) at {url}"))
 
 
-def _products() -> dict[str, str]:
-    """Data files of the example: products of two numbers, no two the same question."""
+def _example_data() -> dict[str, str]:
+    """Data files of the example: products of two numbers, all questions distinct."""
     import json
 
     pairs = [(a, b) for a in range(11, 31) for b in range(a, 31)]
@@ -542,14 +551,13 @@ def _pin(benchmark: "Benchmark") -> Path:
     if not isinstance(benchmark, DataBenchmark):
         raise ConfigError(f"--pin: {benchmark.name} is code; only data of a benchmark.yaml can be pinned")
     if benchmark.spec.sha256:
-        raise ConfigError(f"--pin: {benchmark.path} has pins already, and they hold; remove 'sha256' to pin anew")
+        raise ConfigError(
+            f"--pin: {benchmark.path} is already pinned, and its pins match; remove 'sha256' to pin again"
+        )
     text = benchmark.path.read_text(encoding="utf-8")
     lines = "".join(f"  {key}: {digest}\n" for key, digest in benchmark.all_digests.items())
     benchmark.path.write_text(f"{text.rstrip()}\nsha256:\n{lines}", encoding="utf-8")
     return benchmark.path
-
-
-MAX_ROWS = 20
 
 
 def decontaminate(
@@ -570,21 +578,21 @@ def decontaminate(
     """Find rows that share text with evaluation items; exit 1 if there are any or a file could not be searched."""
     from agent2.integrity.decontaminate import find_contamination, write_clean
 
-    found = find_contamination(data, _asked_items(against, n_items), n=n, with_retrieval=retrieval)
+    contamination = find_contamination(data, _requested_items(against, n_items), n=n, with_retrieval=retrieval)
     if as_json:
-        print_json(_overlaps(found))
+        print_json(_contamination_record(contamination))
     else:
-        _print_tables(found)
+        _print_overlaps(contamination)
     if out is not None:
-        n_left_out = write_clean(data, found.contaminated_rows, out)
+        n_left_out = write_clean(data, contamination.contaminated_rows, out)
         typer.echo(f"{n_left_out} rows removed", err=True)
         if not as_json:
             print_path("clean data", out)
-    if found.rows or found.n_unsearched:
+    if contamination.rows or contamination.n_unsearched:
         raise typer.Exit(1)
 
 
-def _asked_items(against: str, n_items: int) -> "list[Item]":
+def _requested_items(against: str, n_items: int) -> "list[Item]":
     from agent2 import installation
     from agent2.benchmarks import load_benchmark
     from agent2.integrity.decontaminate import items_from
@@ -600,7 +608,7 @@ def _asked_items(against: str, n_items: int) -> "list[Item]":
     secret = installation.secret() if split in HIDDEN_SPLITS else None
     try:
         return benchmark.items(split, n_items, secret)
-    except ConfigError:  # the split may have fewer: all of them
+    except ConfigError:  # the split may have fewer items: find the largest number by bisection
         fewer, more = 0, n_items
     while more - fewer > 1:
         middle = (fewer + more) // 2
@@ -615,32 +623,34 @@ def _asked_items(against: str, n_items: int) -> "list[Item]":
         raise ConfigError(f"--against {against}: {error}") from error
 
 
-def _print_tables(found: "Contamination") -> None:
+def _print_overlaps(contamination: "Contamination") -> None:
     from agent2.reports.text import clean
 
-    for title, rows in (("shared text", found.rows), ("suspects (retrieval)", found.suspects)):
+    for title, rows in (("shared text", contamination.rows), ("suspects (retrieval)", contamination.suspects)):
         if rows:
-            shown = [[clean(row.row, 80), clean(row.item, 60), f"{row.share:.0%}", row.how] for row in rows[:MAX_ROWS]]
+            cells = [[clean(row.row, 80), clean(row.item, 60), f"{row.share:.0%}", row.how] for row in rows[:MAX_ROWS]]
             more = f", the first {MAX_ROWS} shown" if len(rows) > MAX_ROWS else ""
-            print_table(["row", "item", "share", "how"], shown, f"{title}: {len(rows)}{more}")
+            print_table(["row", "item", "share", "how"], cells, f"{title}: {len(rows)}{more}")
+    n_items, n_rows = len(contamination.contaminated_items), len(contamination.contaminated_rows)
     typer.echo(
-        f"{len(found.contaminated_items)} of {found.n_items} items share text with {len(found.contaminated_rows)} "
-        f"rows; {found.n_short} items are shorter than a run and were matched as a whole; searched: "
-        f"{clean(found.reading.summary(), 400)}"
+        f"{n_items} of {contamination.n_items} items share text with {n_rows} rows; "
+        f"{contamination.n_short} items are shorter than a run and were matched as a whole; "
+        f"searched: {clean(contamination.reading.summary(), 400)}"
     )
-    if found.n_unsearched:
+    if contamination.n_unsearched:
         typer.echo(
-            f"not searched in full: {found.n_unsearched} files that may contain text, so overlap cannot be ruled out"
+            f"not searched in full: {contamination.n_unsearched} files that may contain text, "
+            "so overlap cannot be ruled out"
         )
 
 
-def _overlaps(found: "Contamination") -> dict[str, object]:
+def _contamination_record(contamination: "Contamination") -> dict[str, object]:
     return {
-        "rows": found.rows,
-        "suspects": found.suspects,
-        "n_items": found.n_items,
-        "n_items_met": len(found.contaminated_items),
-        "n_short": found.n_short,
-        "searched": found.reading.summary(),
-        "is_complete": not found.n_unsearched,
+        "rows": contamination.rows,
+        "suspects": contamination.suspects,
+        "n_items": contamination.n_items,
+        "n_items_met": len(contamination.contaminated_items),
+        "n_short": contamination.n_short,
+        "searched": contamination.reading.summary(),
+        "is_complete": not contamination.n_unsearched,
     }

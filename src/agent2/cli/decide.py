@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 LONG = 2000
-"""Most characters shown of a sentence; a report is untrusted text."""
+"""Most characters printed of a sentence; a report is untrusted text."""
+MAX_CELL = 60
+WITHHELD = "(withheld)"
 
 
 def print_decision(decision: "Decision") -> None:
@@ -60,8 +62,8 @@ def print_decision(decision: "Decision") -> None:
 def _cells(finding: "Finding") -> list[str]:
     from agent2.reports.text import clean
 
-    told = "; ".join((finding.rule, finding.evidence, *finding.problems))
-    return [clean(finding.on), clean(", ".join(finding.inputs), LONG), clean(told, LONG)]
+    details = "; ".join((finding.rule, finding.evidence, *finding.problems))
+    return [clean(finding.on), clean(", ".join(finding.inputs), LONG), clean(details, LONG)]
 
 
 def _print_list(title: str, sentences: tuple[str, ...]) -> None:
@@ -91,7 +93,7 @@ def decide(
     from agent2.contract.suite_files import load_suite
 
     contract = load_suite(suite)
-    evidence = _evidence(report, contract)
+    evidence = _read_evidence(report, contract)
     if history is not None:
         evidence = with_history(evidence, read_history(history, contract.metrics))
     if evidence.suite is not None and contract.name not in evidence.suite:
@@ -110,8 +112,8 @@ def decide(
         raise typer.Exit(1)
 
 
-def _evidence(report: Path, contract: "Suite") -> "Evidence":
-    """What a report file says; for the folder of an evaluation, what its cards say, with the report's context."""
+def _read_evidence(report: Path, contract: "Suite") -> "Evidence":
+    """The evidence in a report file; for the folder of an evaluation, that of its cards with the report's context."""
     from dataclasses import replace
 
     from agent2.contract.report_file import read_report
@@ -122,10 +124,10 @@ def _evidence(report: Path, contract: "Suite") -> "Evidence":
     from agent2.evaluation.outcome import read_outcome  # not needed for a report: keeps that fast
 
     file = report / "report.yaml"
-    known = read_report(file, contract.metrics) if file.exists() else None
-    if known is not None:
-        known = replace(known, metrics={}, private_metrics={}, notes=())
-    evidence = read_outcome(report, known).evidence
+    context = read_report(file, contract.metrics) if file.exists() else None
+    if context is not None:
+        context = replace(context, metrics={}, private_metrics={}, notes=())
+    evidence = read_outcome(report, context).evidence
     return replace(evidence, notes=(*evidence.notes, "every number was recomputed from the cards"))
 
 
@@ -144,13 +146,13 @@ def compare(
     from agent2.contract.compare import compare as compare_sets
 
     old, new = _sides(baseline, candidates or [])
-    found = compare_sets(old, new)
+    comparison = compare_sets(old, new)
     if as_json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=1).decode())
+        typer.echo(msgspec.json.format(msgspec.json.encode(comparison), indent=1).decode())
         return
     columns = ["candidate", "benchmark / split", "score", "difference [95%]", "p (Holm)", "noise", "cost", "outcome"]
-    print_table(columns, [_row(row) for row in found.rows], f"against {found.baseline}")
-    typer.echo(_explained(found))
+    print_table(columns, [_row(row) for row in comparison.rows], f"against {comparison.baseline}")
+    typer.echo(_caption(comparison))
 
 
 def _sides(baseline: Path, candidates: list[Path]) -> tuple["CardSet", list["CardSet"]]:
@@ -169,7 +171,7 @@ def _row(row: "ComparedCard") -> list[str]:
     from agent2.stats.estimates import POINTS
 
     score, pair = row.score, row.score.paired
-    told = tell_change(score.old, score.new, Unit.RATE)
+    change = tell_change(score.old, score.new, Unit.RATE)
     missing = score.n_missing_old + score.n_missing_new
     interval = "-"
     if pair is not None:
@@ -178,7 +180,7 @@ def _row(row: "ComparedCard") -> list[str]:
     return [
         row.candidate,
         row.benchmark,
-        told,
+        change,
         interval,
         "-" if row.p_corrected is None else f"{row.p_corrected:.2g}",
         "not known" if score.noise is None else f"+-{100 * score.noise:.1f}",
@@ -187,20 +189,16 @@ def _row(row: "ComparedCard") -> list[str]:
     ]
 
 
-def _explained(found: "Comparison") -> str:
+def _caption(comparison: "Comparison") -> str:
     noise = (
         ""
-        if any(row.score.noise is not None for row in found.rows)
+        if any(row.score.noise is not None for row in comparison.rows)
         else "; noise is known only where the baseline has several attempts per item"
     )
     return (
-        f"Differences in points, paired by item; p corrected for {found.n_family} comparisons (Holm); cost: tokens "
-        f"per rollout, new over old{noise}."
+        f"Differences in points, paired by item; p corrected for {comparison.n_family} comparisons (Holm); cost: "
+        f"tokens per rollout, new over old{noise}."
     )
-
-
-MAX_CELL = 60
-WITHHELD = "(withheld)"
 
 
 def regress(
@@ -225,29 +223,29 @@ def regress(
         find_cards(old)  # a folder without cards is the mistake to name first
         raise ConfigError(f"{old}: nothing to compare it with; pass NEW, or the folder of an evaluation")
     before = find_cards(old) if new is not None else find_cards(old, BASELINE)
-    found = regress_sets(before, find_cards(new if new is not None else old))
+    regression = regress_sets(before, find_cards(new if new is not None else old))
     if as_json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=1).decode())
+        typer.echo(msgspec.json.format(msgspec.json.encode(regression), indent=1).decode())
     else:
         groups = {
-            "lost": found.lost,
-            "weakened: fewer attempts pass": found.weakened,
-            "unknown: no score now": found.unknown,
-            "won": found.won,
+            "lost": regression.lost,
+            "weakened: fewer attempts pass": regression.weakened,
+            "unknown: no score now": regression.unknown,
+            "won": regression.won,
         }
         for title, items in groups.items():
             if items:
                 columns = ["benchmark / split", "item", "score", "old answer", "new answer"]
                 print_table(columns, [_change_row(item) for item in items], f"{title}: {len(items)}")
+        n_lost, n_weakened, n_won = (len(items) for items in (regression.lost, regression.weakened, regression.won))
         typer.echo(
-            f"{found.old} -> {found.new}: {len(found.lost)} lost, {len(found.weakened)} weakened and {len(found.won)} "
-            f"won of {found.n_compared} items "
-            f"({found.n_passed_before} passed before; {len(found.unknown)} of them have no score now); "
-            f"{allowed} may be lost"
+            f"{regression.old} -> {regression.new}: {n_lost} lost, {n_weakened} weakened and {n_won} won of "
+            f"{regression.n_compared} items ({regression.n_passed_before} passed before; {len(regression.unknown)} of "
+            f"them have no score now); {allowed} may be lost"
         )
-        if found.withheld:
-            typer.echo(f"withheld: {found.withheld}")
-    if not found.is_within(allowed):
+        if regression.withheld:
+            typer.echo(f"withheld: {regression.withheld}")
+    if not regression.is_within(allowed):
         raise typer.Exit(1)
 
 
@@ -288,30 +286,30 @@ def monitor(
     chosen = load_yaml(settings, MonitorSettings) if settings is not None else MonitorSettings()
     rules = Rules(contract.metrics, contract.gates, chosen)
     runs = read_logs(log, rules.names())
-    pulled = find_suspicious(read_rewarded(rollouts)) if rollouts is not None else None
+    suspicious = find_suspicious(read_rewarded(rollouts)) if rollouts is not None else None
     is_quiet, documents = True, []
     for run in runs:
-        seen = watch(rules.monitored(run))
-        found = verdict(run, seen.signals, rules)
+        watched = watch(rules.monitored(run))
+        result = verdict(run, watched.signals, rules)
         folder = out if len(runs) == 1 else out / re.sub(r"[^A-Za-z0-9._-]+", "-", run.name)
-        paths = write_monitor_report(seen, found, pulled, contract.name, folder)
-        is_quiet &= not (seen.signals or any(finding.fired for finding in found.findings))
-        is_quiet &= found.action is TrainingAction.CONTINUE
+        paths = write_monitor_report(watched, result, suspicious, contract.name, folder)
+        is_quiet &= not (watched.signals or any(finding.fired for finding in result.findings))
+        is_quiet &= result.action is TrainingAction.CONTINUE
         if as_json:
             documents.append({"run": run.name, **json.loads(paths.json.read_text(encoding="utf-8"))})
             continue
         if len(runs) > 1:
             typer.echo(f"run {run.name}")
-        signals = signal_table(seen)
+        signals = signal_table(watched)
         if signals.records:
             print_table(signals.names, signals.cells())
         for note in run.notes:
             typer.echo(f"note: {note}")
-        for finding in found.findings:
+        for finding in result.findings:
             if finding.fired:
                 typer.echo(f"gate {finding.gate} fired: {', '.join(finding.inputs)}; {finding.rule}")
-        typer.echo(f"training action: {found.action.value}")
-        for reason in found.reasons:
+        typer.echo(f"training action: {result.action.value}")
+        for reason in result.reasons:
             typer.echo(f"  {reason}")
         print_path("report", paths.html)
     if as_json:

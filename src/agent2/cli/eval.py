@@ -1,4 +1,4 @@
-"""`agent2 eval` and `suite`: a checkpoint against its control group, and the contracts for that."""
+"""`agent2 eval` and `suite`: evaluation of a checkpoint against its control group, and the suites for it."""
 
 from dataclasses import replace
 from enum import StrEnum
@@ -38,7 +38,7 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
     role: Annotated[str, typer.Option(help="dev, nightly or candidate; determines which items are played.")] = "dev",
     out: Annotated[Path | None, typer.Option(help="Folder of the evaluation; the same command resumes it.")] = None,
     besides: Annotated[
-        Path | None, typer.Option("--with", help="YAML in report form with history, training, spot_check, ...")
+        Path | None, typer.Option("--with", help="YAML laid out like a report, with history, training, spot_check, ...")
     ] = None,
     endpoint: Annotated[
         list[str] | None,
@@ -75,8 +75,8 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
 
     run, overrides = read_run_settings(set_ or ())
     contract = open_contract(suite, overrides)
-    known = read_report(besides, contract.metrics, baseline) if besides is not None else None
-    due = _member(EvaluationRole, role, "role")
+    context = read_report(besides, contract.metrics, baseline) if besides is not None else None
+    due = _enum_member(EvaluationRole, role, "role")
     if run.dtype not in DTYPES:
         raise unknown_name("dtype", run.dtype, DTYPES, "--set run.dtype")
     settings = LoadSettings(
@@ -94,9 +94,9 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
         if endpoint and SourceKind.SERVED not in (control.kind, tested.kind):
             raise ConfigError("--endpoint: neither side is an endpoint (http://HOST/v1#MODEL); remove the option")
         if run.tokens and SourceKind.HF not in (control.kind, tested.kind):
-            raise ConfigError("--set run.tokens=true: neither side is a model in this process; leave it out")
-        if known is not None:
-            require_about(known, tested.name)
+            raise ConfigError("--set run.tokens=true: neither side is a model that runs in this process; leave it out")
+        if context is not None:
+            require_about(context, tested.name)
         request = SuiteRequest(
             suite=contract,
             baseline=control,
@@ -109,18 +109,18 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
         folder = out or _default_folder(request)
         with resumed_by_repeating():
             run_suite(replace(request, out=folder), steps)
-    outcome = read_outcome(folder, known)
+    outcome = read_outcome(folder, context)
     paths = write_eval_report(outcome, folder)
     if as_json:
         print_file(paths.json)
     else:
-        tell_outcome(outcome)
+        print_outcome(outcome)
         print_path("report", paths.html)
     if not outcome.decision.passes:
         raise typer.Exit(1)
 
 
-def tell_outcome(outcome: "SuiteOutcome") -> None:
+def print_outcome(outcome: "SuiteOutcome") -> None:
     """Print the numbers, the reasons and the decision."""
     from agent2.reports.eval_pages import eval_summary
 
@@ -135,7 +135,7 @@ def tell_outcome(outcome: "SuiteOutcome") -> None:
 def _source(
     name: str | None, flag: str, contract: "Suite", settings: "LoadSettings", steps: "StepBars"
 ) -> "CheckpointSource":
-    """One side: named on the command line, or by the suite; a base model's name means its folder."""
+    """The checkpoint of one side, named on the command line or by the suite; a base model is built if necessary."""
     from agent2.arena.tasks import BASE_MODELS, ensure_base_model
     from agent2.models.sources import SCRIPTED, find_checkpoint
 
@@ -149,10 +149,10 @@ def _source(
     return find_checkpoint(name, settings)
 
 
-def _member(kind: type[StrEnumT], name: str, what: str) -> StrEnumT:
+def _enum_member(kind: type[StrEnumT], name: str, label: str) -> StrEnumT:
     """The member of that name. Raises ConfigError naming the nearest one."""
     if name not in [member.value for member in kind]:
-        raise unknown_name(what, name, [member.value for member in kind], f"--{what}")
+        raise unknown_name(label, name, [member.value for member in kind], f"--{label}")
     return kind(name)
 
 
@@ -209,31 +209,31 @@ def check_suite(
     from agent2.contract.suite_rules import remarks
 
     expansion = open_suite(suite, overrides or ())
-    read = expansion.suite
+    checked = expansion.suite
     if as_json:
-        filled = {"filled_in": expansion.notes, "defaults": expansion.defaults, "remarks": list(remarks(read))}
-        print_json({"suite": read.model_dump(mode="json"), "digest": read.digest, **filled})
+        filled = {"filled_in": expansion.notes, "defaults": expansion.defaults, "remarks": list(remarks(checked))}
+        print_json({"suite": checked.model_dump(mode="json"), "digest": checked.digest, **filled})
         return
     for title, notes in (("filled in", expansion.notes), ("defaults", expansion.defaults)):
         if notes:
             print_table(["part", "value", "from"], [[n.field, n.value, n.origin] for n in notes], title)
     if full:
-        typer.echo(frozen_text(read))
-    covered = covered_lines(read)
+        typer.echo(frozen_text(checked))
+    covered = covered_lines(checked)
     lines = [[line.name, ", ".join(covered[line.name]) or "-", line.risk] for line in CAPABILITY_LINES]
     print_table(["capability", "benchmarks here", "risk of a good score"], lines, "coverage")
-    for sentence in remarks(read):
+    for sentence in remarks(checked):
         typer.echo(f"note: {sentence}")
-    if missing := _not_installed(read):
+    if missing := _not_installed(checked):
         typer.echo(
             f"note: {', '.join(missing)}: not installed here, so this suite cannot be played (agent2 eval); it decides "
             "reports of scores that were made elsewhere (agent2 decide)"
         )
     typer.echo(
-        f"{read.id} is sound: {len(read.benchmarks)} benchmarks, {len(read.metrics)} metrics (primary: "
-        f"{read.primary.name}), {len(read.gates)} gates; {len(expansion.notes)} parts filled in"
+        f"{checked.id} is sound: {len(checked.benchmarks)} benchmarks, {len(checked.metrics)} metrics (primary: "
+        f"{checked.primary.name}), {len(checked.gates)} gates; {len(expansion.notes)} parts filled in"
     )
-    typer.echo(f"digest: {read.digest}")
+    typer.echo(f"digest: {checked.digest}")
 
 
 @suite_app.command("freeze")
@@ -246,9 +246,9 @@ def freeze_named(
     from agent2.contract.suite_files import freeze as freeze_suite
     from agent2.contract.suite_files import load_suite
 
-    read = load_suite(suite, overrides or ())
-    path = freeze_suite(read, out)
-    typer.echo(f"digest: {read.digest}")
+    loaded = load_suite(suite, overrides or ())
+    path = freeze_suite(loaded, out)
+    typer.echo(f"digest: {loaded.digest}")
     print_path("frozen suite", path)
 
 
@@ -258,21 +258,27 @@ def diff_named(left: SuiteArgument, right: SuiteArgument, as_json: AsJson = Fals
     from agent2.contract.compare import diff_suites
     from agent2.contract.suite_files import load_suite
 
-    found = diff_suites(load_suite(left), load_suite(right))
+    suite_diff = diff_suites(load_suite(left), load_suite(right))
     rows = [
-        [one.field.field, one.field.left_text, one.field.right_text, one.reach.value, one.benchmark or ""]
-        for one in found.differences
+        [
+            difference.field.field,
+            difference.field.left_text,
+            difference.field.right_text,
+            difference.reach.value,
+            difference.benchmark or "",
+        ]
+        for difference in suite_diff.differences
     ]
     if as_json:
         columns = ("field", "left", "right", "changes", "benchmark")
         differences = [dict(zip(columns, row, strict=True)) for row in rows]
-        comparable = found.scores_stay_comparable
-        print_json({"differences": differences, "verdict": found.verdict, "scores_stay_comparable": comparable})
+        comparable = suite_diff.scores_stay_comparable
+        print_json({"differences": differences, "verdict": suite_diff.verdict, "scores_stay_comparable": comparable})
     else:
         if rows:
-            print_table(["field", found.left, found.right, "changes", "of"], rows)
-        typer.echo(found.verdict)
-    if not found.scores_stay_comparable:
+            print_table(["field", suite_diff.left, suite_diff.right, "changes", "of"], rows)
+        typer.echo(suite_diff.verdict)
+    if not suite_diff.scores_stay_comparable:
         raise typer.Exit(1)
 
 

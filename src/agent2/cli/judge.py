@@ -1,4 +1,4 @@
-"""`agent2 judge` and `spotcheck`: how far a judge, or any scorer, can be trusted; and judging kept cards again."""
+"""`agent2 judge` and `spotcheck`: how far a judge or scorer can be trusted; the commands that judge cards again."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from agent2.stats.estimates import Estimate
 
 ScorerSettings = Annotated[
-    list[str] | None, typer.Option("--settings", help="A setting of the scorer, NAME=VALUE; may be given again.")
+    list[str] | None, typer.Option("--settings", help="A setting of the scorer, NAME=VALUE; repeatable.")
 ]
 app = typer.Typer(help="Judges: how far their verdicts can be trusted.", no_args_is_help=True)
 
@@ -29,14 +29,14 @@ def check_judge(  # noqa: PLR0913 - one option of the command line each
         ),
     ],
     scorer: Annotated[
-        str | None, typer.Option(help="Pairwise scorer to ask; without it, --verdicts are checked.")
+        str | None, typer.Option(help="Pairwise scorer to check; without it, --verdicts are checked.")
     ] = None,
     settings: ScorerSettings = None,
     verdicts: Annotated[
-        list[Path] | None, typer.Option(help="Kept verdicts to check, or to compare with; may be given again.")
+        list[Path] | None, typer.Option(help="File of stored verdicts to check, or to compare with; repeatable.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="File for the new verdicts.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Judge the first pairs only.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Judge only this many pairs, from the first.")] = None,
     model: Annotated[str | None, typer.Option(help="The judge's own name in the data, for self-preference.")] = None,
     added_words: Annotated[
         bool,
@@ -49,8 +49,8 @@ def check_judge(  # noqa: PLR0913 - one option of the command line each
 ) -> None:
     """Compare a judge's verdicts with people's labels: accuracy, agreement, bias by position, length and self.
 
-    Every pair is judged in both orders. With --verdicts, new verdicts are compared with kept ones (another judge, the
-    same one again, or anchors); exit code 1 if the accuracy changed by more than chance.
+    Every pair is judged in both orders. With --verdicts, new verdicts are compared with stored ones (another judge's,
+    the same judge's earlier ones, or anchors); exit 1 if the accuracy changed by more than chance.
     """
     from dataclasses import asdict, replace
 
@@ -73,14 +73,14 @@ def check_judge(  # noqa: PLR0913 - one option of the command line each
         _check_contrasts(data, load_scorer(scorer, read_settings(settings)), limit, as_json=as_json)
         return
     pairs = read_pairs(data)
-    kept = {str(path): read_verdicts(path, pairs) for path in verdicts or ()}
-    if scorer is None and not kept:
-        raise ConfigError("nothing to check: name a pairwise scorer (--scorer pair_judge) or kept --verdicts")
+    kept_verdicts = {str(path): read_verdicts(path, pairs) for path in verdicts or ()}
+    if scorer is None and not kept_verdicts:
+        raise ConfigError("nothing to check: name a pairwise scorer (--scorer pair_judge) or stored --verdicts")
     if scorer is None and (settings or out or limit or added_words):
         raise ConfigError("--settings, --out, --limit and --added-words are for new verdicts; name a --scorer")
     if out is not None:
         if out.exists():
-            raise ConfigError(f"{out}: exists already; choose another file")
+            raise ConfigError(f"{out}: already exists; choose another file")
         check_is_file("--out", out)
     reports: dict[str, JudgeReport] = {}
     comparisons: dict[str, JudgeComparison] = {}
@@ -94,27 +94,27 @@ def check_judge(  # noqa: PLR0913 - one option of the command line each
         reports[name] = check_judge(judged, model)
         if added_words:
             reports[name] = replace(reports[name], swayed=measure_sway(judged, referee))
-        comparisons = {path: compare_judges(judged, old) for path, old in kept.items()}
+        comparisons = {path: compare_judges(judged, old) for path, old in kept_verdicts.items()}
         if out is not None:
             write_verdicts(out, judged)
     else:
-        reports = {path: check_judge(judged, model) for path, judged in kept.items()}
+        reports = {path: check_judge(judged, model) for path, judged in kept_verdicts.items()}
     if as_json:
         print_json(
             {
                 "pairs": len(pairs),
                 "judges": {name: asdict(report) for name, report in reports.items()},
-                "compared_with": {name: asdict(one) for name, one in comparisons.items()},
+                "compared_with": {name: asdict(comparison) for name, comparison in comparisons.items()},
             }
         )
     else:
         for name, report in reports.items():
             print_table(["", "value [95%]", "pairs"], _report_rows(report), title=name)
-        for name, compared in comparisons.items():
-            print_table(["", "value [95%]", "pairs"], _comparison_rows(compared), title=f"beside {name}")
+        for name, comparison in comparisons.items():
+            print_table(["", "value [95%]", "pairs"], _comparison_rows(comparison), title=f"compared with {name}")
         if out is not None:
             print_path("verdicts", out)
-    if any(compared.has_drifted for compared in comparisons.values()):
+    if any(comparison.has_drifted for comparison in comparisons.values()):
         raise typer.Exit(1)
 
 
@@ -122,35 +122,35 @@ def check_judge(  # noqa: PLR0913 - one option of the command line each
 def audit(
     trial: Annotated[Path, typer.Argument(help="Folder of a finished trial.")],
     settings: Annotated[
-        list[str] | None, typer.Option("--settings", help="A setting of the judge, NAME=VALUE; may be given again.")
+        list[str] | None, typer.Option("--settings", help="A setting of the judge, NAME=VALUE; repeatable.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Have a model read a trial's code, commands and log, and note what looks like disallowed use, with quotations.
+    """Have a model read a trial's code, commands and log and note, with quotations, what looks like disallowed use.
 
-    The notes are for a person to look at (judge-notes.json in the trial's folder); no result depends on them.
+    The notes are for human review (judge-notes.json in the trial's folder); no result depends on them.
     """
     from agent2.arena.analysis.read import read_evidence
     from agent2.arena.audit import AuditJudge
     from agent2.files import write_json
     from agent2.reports.text import clean
 
-    found = AuditJudge(**read_settings(settings)).check(read_evidence(trial))
-    write_json(trial / "judge-notes.json", found)
+    notes = AuditJudge(**read_settings(settings)).check(read_evidence(trial))
+    write_json(trial / "judge-notes.json", notes)
     if as_json:
-        print_json(found)
+        print_json(notes)
         return
     rows = [
-        [clean(one.name), clean(one.words), clean(one.proofs[0].where), clean(one.proofs[0].what)]
-        for one in found.findings
+        [clean(note.name), clean(note.words), clean(note.proofs[0].where), clean(note.proofs[0].what)]
+        for note in notes.findings
     ]
     print_table(["note", "why", "where", "quotation"], rows)
-    typer.echo(clean(found.looked_at, 1000))
+    typer.echo(clean(notes.looked_at, 1000))
     print_path("notes", trial / "judge-notes.json")
 
 
 def _check_contrasts(data: Path, scorer: Any, limit: int | None, *, as_json: bool) -> None:
-    """Ask a scorer of single answers about contrast pairs."""
+    """Score contrast pairs with a scorer of single answers, and print its consistency."""
     from agent2.evaluation.judge_check import check_contrasts, read_contrasts
 
     if not hasattr(scorer, "score"):
@@ -158,14 +158,14 @@ def _check_contrasts(data: Path, scorer: Any, limit: int | None, *, as_json: boo
             f"scorer {scorer.name}: compares two answers; contrast pairs need one that scores single answers"
         )
     pairs = read_contrasts(data)
-    found = check_contrasts(pairs[:limit], scorer)
+    report = check_contrasts(pairs[:limit], scorer)
     name = f"{scorer.name}-v{scorer.version}"
     if as_json:
-        print_json({"pairs": len(pairs), "judges": {name: found}, "compared_with": {}})
+        print_json({"pairs": len(pairs), "judges": {name: report}, "compared_with": {}})
         return
     rows = [
-        _row("response consistency: the right answer scores higher; chance 0.5", found.response),
-        _row("instruction consistency: an answer scores higher under its own", found.instruction),
+        _row("response consistency: the right answer scores higher; chance 0.5", report.response),
+        _row("instruction consistency: an answer scores higher under its own", report.instruction),
     ]
     print_table(["", "value [95%]", "pairs"], rows, title=name)
 
@@ -182,37 +182,37 @@ def _report_rows(report: "JudgeReport") -> list[list[str]]:
         _row("accuracy, length-normalised", report.accuracy_normalised),
         _row("length bias, length-normalised", report.length_bias_normalised),
         _row("self-preference, points for its own model beyond its labels", report.self_preference),
-        *(_row(f"{manner} words, points that the worse answer gains", one) for manner, one in report.swayed.items()),
+        *(_row(f"{manner} words, points that the worse answer gains", gain) for manner, gain in report.swayed.items()),
         _row("kappa with the labels", report.kappa),
         _row("Kendall's tau with the labels", report.tau),
         _row("kappa of one order with the other", report.kappa_orders),
-        *(_row(f"accuracy on {name}", found) for name, found in report.by_subset.items()),
+        *(_row(f"accuracy on {name}", accuracy) for name, accuracy in report.by_subset.items()),
     ]
     return [*rows, ["verdicts missing", f"{report.n_missing} of {2 * report.n_pairs}", ""]]
 
 
-def _comparison_rows(compared: "JudgeComparison") -> list[list[str]]:
-    errors = compared.errors
-    both = _row("both wrong", errors.both_wrong if errors else None)
+def _comparison_rows(comparison: "JudgeComparison") -> list[list[str]]:
+    errors = comparison.errors
+    both_wrong = _row("both wrong", errors.both_wrong if errors else None)
     if errors is not None:
-        both[1] += f"; {errors.expected:.4f} if independent"
-    drift = _row("change of accuracy", compared.accuracy_change)
-    drift[1] += ": drifted" if compared.has_drifted else ""
+        both_wrong[1] += f"; {errors.expected:.4f} if independent"
+    drift = _row("change of accuracy", comparison.accuracy_change)
+    drift[1] += ": drifted" if comparison.has_drifted else ""
     return [
-        _row("same verdict", compared.agreement),
-        _row("Cohen's kappa", compared.kappa),
-        _row("Krippendorff's alpha", compared.alpha),
+        _row("same verdict", comparison.agreement),
+        _row("Cohen's kappa", comparison.kappa),
+        _row("Krippendorff's alpha", comparison.alpha),
         drift,
-        both,
+        both_wrong,
     ]
 
 
-def _row(what: str, found: "Estimate | None") -> list[str]:
+def _row(label: str, estimate: "Estimate | None") -> list[str]:
     from agent2.stats.estimates import RAW
 
-    if found is None:
-        return [what, "-", "0"]
-    return [what, RAW.estimate(found), str(found.n)]
+    if estimate is None:
+        return [label, "-", "0"]
+    return [label, RAW.estimate(estimate), str(estimate.n)]
 
 
 spotcheck_app = typer.Typer(help="Human spot checks: people judge what a scorer judged.", no_args_is_help=True)
@@ -224,7 +224,7 @@ def draw(
     folder: JudgedFolder,
     out: Annotated[Path, typer.Option(help="The form: .yaml for an editor, .html for a browser (offline).")],
     n: Annotated[int, typer.Option("--n", help="How many rollouts.")] = 30,
-    seed: Annotated[int, typer.Option(help="Another seed draws others.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the draw; another one draws other rollouts.")] = 0,
 ) -> None:
     """Draw rollouts, stratified by card and verdict, and write the form that each rater fills in."""
     from agent2.evaluation.spot_check import draw_sample, form_text
@@ -234,12 +234,12 @@ def draw(
     if out.suffix not in (".yaml", ".html"):
         raise ConfigError(f"--out {out}: name a .yaml or .html file")
     if out.exists():
-        raise ConfigError(f"{out}: exists already; choose another file")
+        raise ConfigError(f"{out}: already exists; choose another file")
     sample = draw_sample(folder, n, seed)
     write_text(out, form_text(sample) if out.suffix == ".yaml" else spot_check_page(sample))
-    for (card, said), on_card in sorted(sample.on_cards.items()):
-        n_drawn = sum((one.card, one.said) == (card, said) for one in sample.rollouts)
-        typer.echo(f"{card}: {n_drawn} of {on_card} scored {said}")
+    for (card, verdict), on_card in sorted(sample.on_cards.items()):
+        n_drawn = sum((rollout.card, rollout.said) == (card, verdict) for rollout in sample.rollouts)
+        typer.echo(f"{card}: {n_drawn} of {on_card} scored {verdict}")
     if sample.is_hidden:
         typer.echo(f"{out} contains hidden items in full: keep it out of prompts and training data", err=True)
     print_path("form", out)
@@ -247,10 +247,10 @@ def draw(
 
 @spotcheck_app.command("record")
 def record(
-    form: Annotated[Path, typer.Argument(help="A filled form: the YAML file, or what the page saved.")],
+    form: Annotated[Path, typer.Argument(help="A filled-in form: the YAML file, or the file that the page saved.")],
     folder: JudgedFolder,
 ) -> None:
-    """Check a filled form and keep it with the cards that it is about."""
+    """Check a filled-in form and store it with the cards that it covers."""
     from agent2.evaluation.spot_check import record_form
 
     print_path("recorded", record_form(form, folder))
@@ -267,9 +267,9 @@ def show_agreement(
     """Compare people with the scorer and with each other; for graded scores, find the threshold that people use."""
     from agent2.evaluation.spot_check import agreement, labelled_pairs
 
-    found = agreement(folder)
+    report = agreement(folder)
     _write_pairs(pairs, lambda: labelled_pairs(folder))
-    _print_agreement(found, pairs, folder, as_json=as_json)
+    _print_agreement(report, pairs, folder, as_json=as_json)
 
 
 @spotcheck_app.command("notes")
@@ -282,18 +282,18 @@ def compare_notes(
 ) -> None:
     """Compare verdicts that people left as notes in `agent2 view` with the scorer; no evidence for a release.
 
-    A note counts whose label is right or wrong (on a judgement card new, old or tie) and that is about the whole
-    rollout; of several by one person the last.
+    Only notes on a whole rollout with the label right or wrong (on a judgement card: new, old or tie) count; of several
+    by one person, only the last.
     """
     from agent2.evaluation.spot_check import NOTED, agreement_of_notes, cards_to_rate
     from agent2.web.notes import find_notes, noted_verdicts
 
     verdicts = noted_verdicts(find_notes(folder), cards_to_rate(folder), NOTED)
-    found, rows = agreement_of_notes(folder, verdicts)
+    report, rows = agreement_of_notes(folder, verdicts)
     if pairs is not None and not rows:
         raise ConfigError(f"{folder}: is not a judgement of two cards, so there are no pairs; leave out --pairs")
     _write_pairs(pairs, lambda: rows)
-    _print_agreement(found, pairs, folder, as_json=as_json)
+    _print_agreement(report, pairs, folder, as_json=as_json)
 
 
 def _write_pairs(pairs: Path | None, rows: Callable[[], list[dict[str, Any]]]) -> None:
@@ -304,21 +304,25 @@ def _write_pairs(pairs: Path | None, rows: Callable[[], list[dict[str, Any]]]) -
     if pairs is None:
         return
     if pairs.exists():
-        raise ConfigError(f"{pairs}: exists already; choose another file")
+        raise ConfigError(f"{pairs}: already exists; choose another file")
     write_text(pairs, "".join(f"{json.dumps(row)}\n" for row in rows()))
 
 
-def _print_agreement(found: "SpotCheckReport", pairs: Path | None, folder: Path, *, as_json: bool) -> None:
+def _print_agreement(report: "SpotCheckReport", pairs: Path | None, folder: Path, *, as_json: bool) -> None:
     if as_json:
-        print_json(found)
+        print_json(report)
         return
-    print_table(["", "agreement [95%]", "rollouts", "kappa [95%]"], _agreement_rows(found))
-    rows = [[one.card, one.said, str(one.n_on_card), f"{one.n_agree} of {one.n}"] for one in found.strata]
+    print_table(["", "agreement [95%]", "rollouts", "kappa [95%]"], _agreement_rows(report))
+    rows = [
+        [stratum.card, stratum.said, str(stratum.n_on_card), f"{stratum.n_agree} of {stratum.n}"]
+        for stratum in report.strata
+    ]
     print_table(["card", "scorer says", "on the card", "people agree"], rows)
-    for one in found.disagreements:
-        said = ", ".join(f"{rater} {verdict}" for rater, verdict in one["people"].items())
-        typer.echo(f"rollout {one['number']} ({one['card']} {one['item']}#{one['attempt']}): {one['scorer']}; {said}")
-    if (fitted := found.calibration) is not None:
+    for disagreement in report.disagreements:
+        verdicts = ", ".join(f"{rater} {verdict}" for rater, verdict in disagreement["people"].items())
+        attempt = f"{disagreement['card']} {disagreement['item']}#{disagreement['attempt']}"
+        typer.echo(f"rollout {disagreement['number']} ({attempt}): {disagreement['scorer']}; {verdicts}")
+    if (fitted := report.calibration) is not None:
         typer.echo(
             f"people call an answer right from score {fitted.passes_from:g} on: {fitted.agreement:.3f} of {fitted.n} "
             f"verdicts, {fitted.agreement_left_out:.3f} on rollouts left out; {fitted.agreement_now:.3f} with 0.5"
@@ -326,20 +330,21 @@ def _print_agreement(found: "SpotCheckReport", pairs: Path | None, folder: Path,
     print_path("pairs" if pairs is not None else "spot check", pairs if pairs is not None else folder)
 
 
-def _agreement_rows(found: "SpotCheckReport") -> list[list[str]]:
+def _agreement_rows(report: "SpotCheckReport") -> list[list[str]]:
     from agent2.stats.estimates import RAW
 
-    def row(what: str, one: "RaterAgreement") -> list[str]:
-        n = str(one.agreement.n) if one.agreement is not None else "0"
-        return [what, RAW.estimate(one.agreement), n, RAW.estimate(one.kappa, "-")]
+    def row(label: str, agreement: "RaterAgreement") -> list[str]:
+        n = str(agreement.agreement.n) if agreement.agreement is not None else "0"
+        return [label, RAW.estimate(agreement.agreement), n, RAW.estimate(agreement.kappa, "-")]
 
     rows = [
-        row(f"{rater} with the scorer ({found.n_unsure[rater]} unsure)", one) for rater, one in found.raters.items()
+        row(f"{rater} with the scorer ({report.n_unsure[rater]} unsure)", agreement)
+        for rater, agreement in report.raters.items()
     ]
-    if len(found.raters) > 1:
-        rows.append(row("the first two raters with each other", found.between))
-        rows.append(["all raters, Krippendorff's alpha", RAW.estimate(found.alpha, "-"), "", ""])
-    return [*rows, row("all raters together with the scorer", found.people)]
+    if len(report.raters) > 1:
+        rows.append(row("the first two raters with each other", report.between))
+        rows.append(["all raters, Krippendorff's alpha", RAW.estimate(report.alpha, "-"), "", ""])
+    return [*rows, row("all raters together with the scorer", report.people)]
 
 
 def rescore(
@@ -355,7 +360,7 @@ def rescore(
 ) -> None:
     """Judge a card's rollouts again with another scorer; writes a new card, and no model is needed.
 
-    What is counted of the same verdicts, and how, is `agent2 cards regrade`.
+    To count the same verdicts differently, use `agent2 cards regrade`.
     """
     from agent2.benchmarks import load_benchmark
     from agent2.cards.card import IMPORTED
@@ -365,36 +370,41 @@ def rescore(
     from agent2.scorers import load_scorer
     from agent2.stats.estimates import RAW
 
-    given = read_settings(settings)
-    if given and scorer is None:
-        raise ConfigError("--settings: are those of a scorer; name it with --scorer")
+    scorer_settings = read_settings(settings)
+    if scorer_settings and scorer is None:
+        raise ConfigError("--settings: these are settings of a scorer; name it with --scorer")
     header = finished_header(card)
     source = None
     if benchmark is not None or scorer is None or IMPORTED not in header.lock:
         source = load_benchmark(benchmark) if benchmark is not None else benchmark_of(card, header)
     if scorer is not None:
-        judge = load_scorer(scorer, given)
+        judge = load_scorer(scorer, scorer_settings)
     else:
         assert source is not None
         judge = source.scorer()
     name = f"{judge.name}-v{judge.version}"
-    target = out or _default_card("rescored", f"{card.resolve().name}-{name}", [card], name, given)
+    target = out or _default_card("rescored", f"{card.resolve().name}-{name}", [card], name, scorer_settings)
     with progress_bar() as steps, resumed_by_repeating():
         new = rescore_card(
-            card, target, judge, given, source, on_progress=lambda done, total: steps(f"scoring by {name}", done, total)
+            card,
+            target,
+            judge,
+            scorer_settings,
+            source,
+            on_progress=lambda done, total: steps(f"scoring by {name}", done, total),
         )
     old = read_summary(card)
-    moved = sum(old.item_scores[item] != value for item, value in new.item_scores.items())
+    n_changed = sum(old.item_scores[item] != value for item, value in new.item_scores.items())
     if as_json:
         print_json(
             {
                 "card": str(target),
                 "from": str(card),
                 "scorer": name,
-                "settings": given,
+                "settings": scorer_settings,
                 "old": old.score,
                 "new": new.score,
-                "n_items_moved": moved,
+                "n_items_moved": n_changed,
             }
         )
         return
@@ -402,7 +412,7 @@ def rescore(
         ["scorer", header.protocol.scorer, name],
         ["score [95%]", RAW.estimate(old.score), RAW.estimate(new.score)],
         ["rollouts without a score", str(old.n_missing), str(new.n_missing)],
-        ["items moved", "", f"{moved} of {len(new.item_scores)}"],
+        ["items changed", "", f"{n_changed} of {len(new.item_scores)}"],
     ]
     print_table(["", "before", "now"], rows)
     print_path("card", target)
@@ -410,7 +420,7 @@ def rescore(
 
 def judge(
     old: Annotated[Path, typer.Argument(help="Folder of the baseline's card.")],
-    new: Annotated[Path, typer.Argument(help="Folder of the card whose win rate is wanted.")],
+    new: Annotated[Path, typer.Argument(help="Folder of the card whose win rate is measured.")],
     scorer: Annotated[str, typer.Option(help="Name of a pairwise scorer.")],
     settings: ScorerSettings = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the judgement card; default: below judged/.")] = None,
@@ -422,35 +432,35 @@ def judge(
     from agent2.scorers import load_scorer
     from agent2.stats.estimates import RAW
 
-    given = read_settings(settings)
-    referee: Any = load_scorer(scorer, given)
+    scorer_settings = read_settings(settings)
+    referee: Any = load_scorer(scorer, scorer_settings)
     name = f"{referee.name}-v{referee.version}"
-    both = f"{new.resolve().name}-against-{old.resolve().name}-{name}"
-    target = out or _default_card("judged", both, [old, new], name, given)
+    pair_name = f"{new.resolve().name}-against-{old.resolve().name}-{name}"
+    target = out or _default_card("judged", pair_name, [old, new], name, scorer_settings)
     with progress_bar() as steps, resumed_by_repeating():
         judge_cards(
             old,
             new,
             target,
             referee,
-            given,
+            scorer_settings,
             on_progress=lambda done, total: steps(f"judging by {name}", done, total),
         )
-    found = read_judgement(target)
+    judgement = read_judgement(target)
     if as_json:
         from dataclasses import asdict
 
-        print_json({"card": str(target), "baseline": BASELINE, **asdict(found)})
+        print_json({"card": str(target), "baseline": BASELINE, **asdict(judgement)})
         return
-    rate = RAW.estimate(found.win_rate)
-    shown = "" if found.first_shown is None else f"{found.first_shown:.4f}"
+    rate = RAW.estimate(judgement.win_rate)
+    first_shown = "" if judgement.first_shown is None else f"{judgement.first_shown:.4f}"
     rows = [
-        ["scorer", found.scorer],
+        ["scorer", judgement.scorer],
         ["win rate of the new side [95%]", f"{rate}; {BASELINE} by definition if there is no difference"],
-        ["wins, ties, losses", f"{found.n_wins}, {found.n_ties}, {found.n_losses}"],
-        ["without a verdict", str(found.n_missing)],
-        ["verdicts that turn with the order", str(found.n_flips)],
-        ["points of the answer shown first", f"{shown}; 0.5 without position bias"],
+        ["wins, ties, losses", f"{judgement.n_wins}, {judgement.n_ties}, {judgement.n_losses}"],
+        ["without a verdict", str(judgement.n_missing)],
+        ["verdicts that change with the order", str(judgement.n_flips)],
+        ["points of the answer shown first", f"{first_shown}; 0.5 without position bias"],
     ]
     print_table(["", ""], rows)
     print_path("card", target)
@@ -461,45 +471,47 @@ def length_control(
         list[Path], typer.Argument(help="Judgement cards, or cards whose scorer compares with a reference answer.")
     ],
     difficulty: Annotated[
-        Path | None, typer.Option(help="JSON object: item id -> difficulty; default: estimated from three cards on.")
+        Path | None, typer.Option(help="JSON object: item id -> difficulty; default: estimated if there are 3 cards.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Length-controlled win rates: what would be preferred if both answers were equally long."""
+    """Print length-controlled win rates: what would be preferred if both answers were equally long."""
     import json
 
     from agent2.cards.judgement import FEWEST_FOR_DIFFICULTY, length_controlled_of
     from agent2.stats.estimates import RAW
 
-    known = None
+    difficulties = None
     if difficulty is not None:
         try:
-            known = {str(key): float(value) for key, value in json.loads(difficulty.read_text("utf-8")).items()}
+            difficulties = {str(key): float(value) for key, value in json.loads(difficulty.read_text("utf-8")).items()}
         except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
             raise ConfigError(
                 f"--difficulty {difficulty}: {error}; give a JSON object of item ids and numbers"
             ) from error
-    found = length_controlled_of(cards, known)
+    results = length_controlled_of(cards, difficulties)
     if as_json:
-        print_json([{"card": str(card), "length_controlled": one} for card, one in zip(cards, found, strict=True)])
+        print_json(
+            [{"card": str(card), "length_controlled": result} for card, result in zip(cards, results, strict=True)]
+        )
         return
     rows = [
-        [str(card), f"{one.raw:.4f}", RAW.estimate(one.rate), f"{one.length:+.3f}", f"{one.n_missing}"]
-        for card, one in zip(cards, found, strict=True)
+        [str(card), f"{result.raw:.4f}", RAW.estimate(result.rate), f"{result.length:+.3f}", f"{result.n_missing}"]
+        for card, result in zip(cards, results, strict=True)
     ]
     print_table(["card", "win rate", "length-controlled [95%]", "pull of length", "missing"], rows)
-    if known is None and len(cards) < FEWEST_FOR_DIFFICULTY:
+    if difficulties is None and len(cards) < FEWEST_FOR_DIFFICULTY:
         typer.echo(
             f"the difficulty of the items is not in the model: give {FEWEST_FOR_DIFFICULTY} cards or --difficulty"
         )
 
 
-def read_settings(given: Sequence[str] | None) -> dict[str, Any]:
-    """NAME=VALUE pairs; values as YAML reads them. Raises ConfigError for another form, and for a name given twice."""
+def read_settings(assignments: Sequence[str] | None) -> dict[str, Any]:
+    """NAME=VALUE pairs; values as YAML reads them. Raises ConfigError for another form and for a repeated name."""
     import yaml
 
     settings: dict[str, Any] = {}
-    for text in given or ():
+    for text in assignments or ():
         name, equals, value = text.partition("=")
         if not equals or not name.isidentifier() or name in settings:
             raise ConfigError(f"--settings {text!r}: write NAME=VALUE, each name once")
@@ -511,7 +523,7 @@ def read_settings(given: Sequence[str] | None) -> dict[str, Any]:
 
 
 def _default_card(below: str, name: str, cards: Sequence[Path], scorer: str, settings: Mapping[str, Any]) -> Path:
-    """The same for the same cards, scorer and settings, so that the same command resumes."""
+    """A folder whose name depends on the cards, scorer and settings, so that the same command resumes."""
     from agent2.cards.folder import CARD_JSON, file_digest
     from agent2.records import digest_of
 

@@ -1,7 +1,7 @@
 """The live screen of `agent2 run` and `agent2 sweep`: phase, time left, submissions, spending, GPUs.
 
-It is read from the trial's own files, so it shows what a report would, and it cannot disturb the trial: what cannot be
-read is left out until the next look. Without a terminal there are plain lines instead (`agent2.cli.show`).
+It is read from the trial's own files, so it shows what a report would, and it cannot disturb the trial: a file that
+cannot be read is skipped until the next look. Without a terminal there are plain lines instead (`agent2.cli.show`).
 """
 
 import sqlite3
@@ -37,12 +37,12 @@ SECONDS = " (seconds)"
 
 @dataclass(slots=True)
 class ScreenState:
-    """What one look at a trial's folder gave; what is not known yet is None or empty."""
+    """What one look at a trial's folder found; fields that are not known yet are None or empty."""
 
     title: str = ""
     base: "Estimate | None" = None
     submissions: Sequence[str] = ()
-    """In words, latest first."""
+    """One line each, latest first."""
     n_submissions: int = 0
     max_submissions: int | None = None
     llm: "LlmTotals | None" = None
@@ -65,32 +65,32 @@ def look_at_trial(root: Path) -> ScreenState:
     task = config["task"]
     agent = str(config["agent"]).rstrip("/").rpartition("/")[2]
     driver = f" driven by {config['driver']}" if config.get("driver") else ""
-    found = ScreenState(title=clean(f"{agent}{driver} on {task['name']}, seed {config['seed']}", 160))
+    state = ScreenState(title=clean(f"{agent}{driver} on {task['name']}, seed {config['seed']}", 160))
     events = read_events(paths.trial_log)
     for row in events.rows:
         if row.get("event") == "base_scored" and row.get("split") == Split.TEST_PUBLIC.value:
-            found.base = read_score(row.get("score"))
+            state.base = read_score(row.get("score"))
     started = next((row["t"] for row in events.rows if row.get("event") == "agent_started"), None)
     budget = config.get("budget") or task.get("budget") or {}
-    found.max_submissions = budget.get("submissions")
-    known = read_submissions_of(paths) if paths.grader_db.exists() else []
-    found.n_submissions = len(known)
-    for one in list(reversed(known))[:LAST_SUBMISSIONS]:
-        after = f" after {duration(one.received_at - started)}" if started is not None else ""
-        reason = f": {one.reason}" if one.reason else ""
-        found.submissions = [
-            *found.submissions,
-            clean(f"{one.number}  {score_words(one.score, one.state.value)}{after}{reason}", 160),
+    state.max_submissions = budget.get("submissions")
+    submissions = read_submissions_of(paths) if paths.grader_db.exists() else []
+    state.n_submissions = len(submissions)
+    for submission in list(reversed(submissions))[:LAST_SUBMISSIONS]:
+        after = f" after {duration(submission.received_at - started)}" if started is not None else ""
+        reason = f": {submission.reason}" if submission.reason else ""
+        state.submissions = [
+            *state.submissions,
+            clean(f"{submission.number}  {score_words(submission.score, submission.state.value)}{after}{reason}", 160),
         ]
     llm = read_llm(paths, {**config, "budget": budget})
     if llm is not None:
-        found.llm, found.max_tokens, found.max_dollars = llm.totals, llm.max_tokens, llm.max_dollars
-    found.gpus = gpu_words(config.get("gpus") or ())
-    return found
+        state.llm, state.max_tokens, state.max_dollars = llm.totals, llm.max_tokens, llm.max_dollars
+    state.gpus = gpu_lines(config.get("gpus") or ())
+    return state
 
 
-def gpu_words(numbers: Sequence[int]) -> list[str]:
-    """Load and memory of these GPUs in words; empty where none was given or they cannot be asked."""
+def gpu_lines(numbers: Sequence[int]) -> list[str]:
+    """Load and memory of these GPUs, one line each; empty without GPUs or where NVML cannot be queried."""
     if not numbers:
         return []
     import pynvml
@@ -108,13 +108,13 @@ def gpu_words(numbers: Sequence[int]) -> list[str]:
 
 
 def gpu_line(number: int, load_percent: int, used_bytes: int, total_bytes: int) -> str:
-    """One GPU in words."""
+    """Number, load and memory of one GPU."""
     return f"{number}: {load_percent}%, {used_bytes / 2**30:.1f} of {total_bytes / 2**30:.1f} GiB"
 
 
 @dataclass(slots=True)
 class TrialScreen:
-    """Where a trial is; told its phases, and looks at its folder for the rest."""
+    """The state of a trial: its phases are reported to it, the rest is read from its folder."""
 
     root: Path
     look: Callable[[Path], ScreenState] = look_at_trial
@@ -138,7 +138,7 @@ class TrialScreen:
         now = self.clock()
         if now - self._looked_at >= LOOK_EVERY_S:
             self._looked_at = now
-            # a file may be missing yet or half written: what was seen before stays; a screen must not end a trial
+            # a file may be missing yet or half written: the last state stays; a screen must not end a trial
             with suppress(Agent2Error, OSError, sqlite3.Error, AttributeError, LookupError, TypeError, ValueError):
                 self._state = self.look(self.root)
         table = Table.grid(padding=(0, 2))
@@ -150,21 +150,24 @@ class TrialScreen:
     def _rows(self, now: float) -> Iterator[tuple[str, RenderableType]]:
         state = self._state
         if self.phases:
-            name, begun = self.phases[-1]
-            yield "phase", Text(f"{clean(self.message.removesuffix(SECONDS) or name, 100)}, {duration(now - begun)}")
+            name, started_at = self.phases[-1]
+            yield (
+                "phase",
+                Text(f"{clean(self.message.removesuffix(SECONDS) or name, 100)}, {duration(now - started_at)}"),
+            )
         if self.total and self.done is not None:
-            left = self.total - self.done
+            remaining = self.total - self.done
             if self.message.endswith(SECONDS):
-                words = f"{duration(self.done)} of {duration(self.total)}, {duration(left)} left"
+                progress = f"{duration(self.done)} of {duration(self.total)}, {duration(remaining)} left"
             else:
-                words = f"{self.done} of {self.total}"
-            yield "time" if self.message.endswith(SECONDS) else "done", Text(words)
+                progress = f"{self.done} of {self.total}"
+            yield "time" if self.message.endswith(SECONDS) else "done", Text(progress)
             yield "", ProgressBar(total=self.total, completed=self.done, width=40)
         if state.base is not None:
             yield "base model", Text(f"{percent(state.base.value)} on public items")
-        most = f" of {state.max_submissions}" if state.max_submissions is not None else ""
+        limit = f" of {state.max_submissions}" if state.max_submissions is not None else ""
         if state.title:
-            yield "submissions", Text(f"{state.n_submissions}{most}")
+            yield "submissions", Text(f"{state.n_submissions}{limit}")
         for line in state.submissions:
             yield "", Text(line)
         if state.llm is not None:
@@ -174,7 +177,7 @@ class TrialScreen:
 
 
 def llm_line(totals: "LlmTotals", max_tokens: int | None, max_dollars: float | None) -> str:
-    """Calls, tokens and dollars with what is left of them; a cost that is not known is no zero."""
+    """Calls, tokens and dollars with their limits; calls of unknown cost are counted, never as 0 dollars."""
     tokens = f"{totals.tokens.total:,} tokens" + (f" of {max_tokens:,}" if max_tokens is not None else "")
     spent = dollars(totals.dollars) if totals.calls else dollars(0.0)
     spent += f" of {dollars(max_dollars)}" if max_dollars is not None else ""
@@ -185,7 +188,7 @@ def llm_line(totals: "LlmTotals", max_tokens: int | None, max_dollars: float | N
 
 @dataclass(slots=True)
 class SweepScreen:
-    """Where the trials of a sweep are."""
+    """The states of a sweep's trials."""
 
     root: Path
     clock: Callable[[], float] = time.monotonic
@@ -211,8 +214,8 @@ class SweepScreen:
         title = Text(f"sweep {clean(self.root.name)}: {self.done}{total} trials ended", style="bold")
         title.append(f", {duration(now - self._begun)}", style="dim")
         table = Table.grid(padding=(0, 2))
-        for one in self._parts[:MOST_TRIALS]:
-            table.add_row(Text(one.state.value, style="dim"), Text(f"{one.title}, {one.detail}"), Text(one.message))
+        for part in self._parts[:MOST_TRIALS]:
+            table.add_row(Text(part.state.value, style="dim"), Text(f"{part.title}, {part.detail}"), Text(part.message))
         if len(self._parts) > MOST_TRIALS:
             table.add_row("", Text(f"and {len(self._parts) - MOST_TRIALS} more"), "")
         return Group(title, table)
@@ -221,9 +224,9 @@ class SweepScreen:
         from agent2.web.catalog import Catalog, EntryKind, EntryState
 
         catalog = Catalog(self.root)
-        found = [one for one in catalog.scan().entries.values() if one.kind is EntryKind.TRIAL]
-        parts = [catalog.summary(one) for one in sorted(found, key=lambda one: -one.changed)]
-        return sorted(parts, key=lambda one: one.state is not EntryState.RUNNING)
+        entries = [entry for entry in catalog.scan().entries.values() if entry.kind is EntryKind.TRIAL]
+        parts = [catalog.summary(entry) for entry in sorted(entries, key=lambda entry: -entry.changed)]
+        return sorted(parts, key=lambda part: part.state is not EntryState.RUNNING)
 
 
 @contextmanager

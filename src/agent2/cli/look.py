@@ -1,4 +1,4 @@
-"""`agent2 leaderboard`, `show`, `chart`, `view` and `access`: look at what was measured, and who saw private items."""
+"""`agent2 leaderboard`, `show`, `chart`, `view` and `access`: views of results, and the log of private-item access."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from agent2.web.catalog import Catalog, CatalogEntry, EntrySummary
 
 FORMATS = ("table", "html", "csv", "json", "markdown")
+MAX_LISTED = 200
+SHOWN_ROLLOUTS = 10
 
 
 def leaderboard(
@@ -25,7 +27,7 @@ def leaderboard(
     out: Annotated[Path | None, typer.Option(help="File to write instead of printing.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Pool trials that sat the same exam, verify them from their cards, and rank the stacks with intervals."""
+    """Pool comparable trials, verify them from their cards, and rank the stacks with intervals."""
     from agent2.arena.analysis.leaderboard import make_leaderboard
     from agent2.arena.analysis.pool import read_pool
     from agent2.cli.run import check_is_file
@@ -84,16 +86,16 @@ def _print_board(board: "Leaderboard") -> None:
     )
 
     for overall in board.overall:
-        found = overall_table(overall)
-        print_table(found.names, found.cells(), overall_title(overall))
+        table = overall_table(overall)
+        print_table(table.names, table.cells(), overall_title(overall))
         for stack, missing in overall.lacking.items():
             typer.echo(f"{stack} has no place: no counted trial on {missing}")
         profiles = profiles_table(overall)
         if profiles.records:
             print_table(profiles.names, profiles.cells(), "Performance profiles: share of runs that came so far")
     for task in board.tasks:
-        shown = standing_table(task).of(*TERMINAL)
-        print_table(shown.names, shown.cells(), task_title(task))
+        standings = standing_table(task).of(*TERMINAL)
+        print_table(standings.names, standings.cells(), task_title(task))
     effects = axis_table(board.effects)
     if effects.records:
         print_table(effects.names, effects.cells(), "What the driver and the agent system are worth")
@@ -106,16 +108,12 @@ def _print_board(board: "Leaderboard") -> None:
     typer.echo(subtitle(board))
 
 
-MAX_LISTED = 200
-SHOWN_ROLLOUTS = 10
-
-
 def show(
     path: Annotated[Path, typer.Argument(help="Trial, sweep, evaluation, card, training report, or a folder of them; "
                                               "a leaderboard or report as JSON.")],
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Print any result in the terminal: what it is, how far it is, and its numbers. Changes nothing."""
+    """Print any result in the terminal: its kind, its progress and its numbers. Changes nothing."""
     if not path.exists():
         raise ConfigError(f"{path}: no such file or folder; pass the folder of a result, or a report's JSON file")
     try:
@@ -126,7 +124,7 @@ def show(
     except Agent2Error:
         raise
     except (AttributeError, KeyError, LookupError, TypeError, ValueError) as error:
-        # a folder may come from anywhere: what our readers stumble over is its content
+        # a folder may come from anywhere: what its readers cannot handle is its content, not a bug
         raise ConfigError(
             f"{path}: cannot be read ({type(error).__name__}: {error}); it is damaged, or of another version of agent2"
         ) from error
@@ -140,39 +138,44 @@ def _show_folder(path: Path, *, as_json: bool) -> None:
     if entry is not None:
         _show_entry(catalog, entry, as_json=as_json)
         return
-    found = catalog.scan()
-    outer = [one for one in found.entries.values() if one.parent is None]
+    scan = catalog.scan()
+    outer = [entry for entry in scan.entries.values() if entry.parent is None]
     if not outer:
-        why = f" ({'; '.join(found.problems)})" if found.problems else ""
+        why = f" ({'; '.join(scan.problems)})" if scan.problems else ""
         raise ConfigError(
             f"{path}: contains no trial, sweep, evaluation, card or training report{why}; pass a folder that does"
         )
-    summaries = [catalog.summary(one) for one in sorted(outer, key=lambda one: one.display_path)]
+    summaries = [catalog.summary(entry) for entry in sorted(outer, key=lambda entry: entry.display_path)]
     if as_json:
-        print_json([_as_document(one) for one in summaries])
+        print_json([_as_document(summary) for summary in summaries])
         return
-    print_table(["where", "what", "state", "title", "result"], [_row(one) for one in summaries[:MAX_LISTED]])
+    print_table(["where", "what", "state", "title", "result"], [_row(summary) for summary in summaries[:MAX_LISTED]])
     if len(summaries) > MAX_LISTED:
         typer.echo(f"and {len(summaries) - MAX_LISTED} more; agent2 show --json lists all, agent2 view has a search")
-    for problem in found.problems:
+    for problem in scan.problems:
         typer.echo(f"agent2: {problem}", err=True)
 
 
-def _row(one: "EntrySummary") -> list[str]:
-    words = f"{one.message}; continue with: {one.command}" if one.command else one.message
-    title = f"{one.title}, {one.detail}" if one.detail else one.title
-    return [one.entry.display_path, one.entry.kind.value, one.state.value, title, words]
+def _row(summary: "EntrySummary") -> list[str]:
+    status = f"{summary.message}; continue with: {summary.command}" if summary.command else summary.message
+    title = f"{summary.title}, {summary.detail}" if summary.detail else summary.title
+    return [summary.entry.display_path, summary.entry.kind.value, summary.state.value, title, status]
 
 
-def _as_document(one: "EntrySummary") -> dict[str, Any]:
+def _as_document(summary: "EntrySummary") -> dict[str, Any]:
     return {
-        "path": str(one.entry.path), "kind": one.entry.kind.value, "state": one.state.value, "title": one.title,
-        "detail": one.detail, "words": one.message, "command": one.command or None,
-    }  # fmt: skip
+        "path": str(summary.entry.path),
+        "kind": summary.entry.kind.value,
+        "state": summary.state.value,
+        "title": summary.title,
+        "detail": summary.detail,
+        "words": summary.message,
+        "command": summary.command or None,
+    }
 
 
 def _show_entry(catalog: "Catalog", entry: "CatalogEntry", *, as_json: bool) -> None:
-    """One result: in full where it is finished, else how far it is."""
+    """One result: in full if it is finished, else its progress."""
     from agent2.cli import cards
     from agent2.web.catalog import EntryKind, EntryState
 
@@ -193,16 +196,16 @@ def _show_entry(catalog: "Catalog", entry: "CatalogEntry", *, as_json: bool) -> 
     elif summary.state is EntryState.FAILED:
         raise ConfigError(f"{entry.path}: this {entry.kind.value} {summary.message}")
     else:
-        parts = [catalog.summary(one) for one in catalog.children(entry, EntryKind.TRIAL)]
-        if any(one.state is EntryState.RUNNING for one in parts):
+        parts = [catalog.summary(trial) for trial in catalog.children(entry, EntryKind.TRIAL)]
+        if any(part.state is EntryState.RUNNING for part in parts):
             summary = replace(summary, state=EntryState.RUNNING)
         if as_json:
-            print_json({**_as_document(summary), "trials": [_as_document(one) for one in parts]})
+            print_json({**_as_document(summary), "trials": [_as_document(part) for part in parts]})
             return
         typer.echo(f"{entry.kind.value}: {summary.title}{f', {summary.detail}' if summary.detail else ''}")
         typer.echo(f"{summary.state.value}: {summary.message}")
         if parts:
-            print_table(["where", "what", "state", "title", "result"], [_row(one) for one in parts])
+            print_table(["where", "what", "state", "title", "result"], [_row(part) for part in parts])
         if summary.command:
             typer.echo(f"continue with: {summary.command}")
 
@@ -224,8 +227,13 @@ def _show_trial(path: Path, *, as_json: bool) -> None:
     typer.echo(clean(f"trial {evidence.trial_id}: {stack} on {evidence.task.name}, seed {evidence.seed}"))
     print_table(["", ""], [*headline_fields(headline(evidence, analysis)).lines().items()])
     rows = [
-        [str(one.number), duration(one.received_at - evidence.started_at), one.state.value, score_words(one.score, "–")]
-        for one in evidence.submissions
+        [
+            str(submission.number),
+            duration(submission.received_at - evidence.started_at),
+            submission.state.value,
+            score_words(submission.score, "–"),
+        ]
+        for submission in evidence.submissions
     ]
     if rows:
         print_table(["submission", "after", "state", "public score"], rows)
@@ -248,105 +256,105 @@ def _show_sweep_report(file: Path, *, as_json: bool) -> None:
     from agent2.reports.text import clean
 
     _require_format(file, _object(file), FORMAT, "run agent2 sweep again")
-    found = msgspec.json.decode(file.read_bytes(), type=SweepReport)
+    report = msgspec.json.decode(file.read_bytes(), type=SweepReport)
     if as_json:
         print_file(file)
         return
-    typer.echo(clean(found.title))
-    print_sweep(found)
+    typer.echo(clean(report.title))
+    print_sweep(report)
 
 
 def _show_evaluation(path: Path, *, as_json: bool) -> None:
-    from agent2.cli.eval import tell_outcome
+    from agent2.cli.eval import print_outcome
     from agent2.evaluation.outcome import read_outcome
 
     if as_json:
         print_file(path / "report.json")
         return
-    tell_outcome(read_outcome(path))
+    print_outcome(read_outcome(path))
     print_path("report", path / "report.html")
 
 
 def _show_training(path: Path, *, as_json: bool) -> None:
     from agent2.reports.text import clean
 
-    found = _object(path / "monitor.json")
+    report = _object(path / "monitor.json")
     if as_json:
-        print_json(found)
+        print_json(report)
         return
-    typer.echo(clean(f"training log {found['log']}, up to step {found['last_step']}"))
+    typer.echo(clean(f"training log {report['log']}, up to step {report['last_step']}"))
     signals = [
-        [str(one.get("danger", "")), str(one.get("step", "")), clean(str(one.get("evidence", "")), 500)]
-        for one in found["signals"]
+        [str(signal.get("danger", "")), str(signal.get("step", "")), clean(str(signal.get("evidence", "")), 500)]
+        for signal in report["signals"]
     ]
     if signals:
         print_table(["danger", "step", "evidence"], signals)
-    typer.echo(f"training action: {found['training_action']}")
-    for reason in found.get("reasons") or ():
+    typer.echo(f"training action: {report['training_action']}")
+    for reason in report.get("reasons") or ():
         typer.echo(f"  {clean(str(reason), 500)}")
 
 
 def _show_file(path: Path, *, as_json: bool) -> None:
-    """A document that a command wrote, or a report of an evaluation."""
+    """A leaderboard, a sweep's report, an evaluation's report or a decision, as a file."""
     import msgspec
 
     from agent2.arena.analysis.leaderboard import FORMAT, Leaderboard
 
     if path.name == "card.json" or path.parent.name == "rollouts":
         raise ConfigError(f"{path}: is part of a card; pass the card's folder")
-    found = _object(path)
-    kind = str(found.get("format", ""))
+    document = _object(path)
+    kind = str(document.get("format", ""))
     if kind.startswith("agent2-leaderboard"):
-        _require_format(path, found, FORMAT, "run agent2 leaderboard again")
+        _require_format(path, document, FORMAT, "run agent2 leaderboard again")
         if as_json:
             print_file(path)
         else:
             _print_board(msgspec.json.decode(path.read_bytes(), type=Leaderboard))
     elif kind.startswith("agent2-sweep"):
         _show_sweep_report(path, as_json=as_json)
-    elif "release_decision" in found:
-        _show_stored_decision(path, found, as_json=as_json)
+    elif "release_decision" in document:
+        _show_stored_decision(path, document, as_json=as_json)
     elif (path.parent / "trial.json").is_file() or (path.parent.parent / "trial.json").is_file():
         folder = path.parent if (path.parent / "trial.json").is_file() else path.parent.parent
         raise ConfigError(f"{path}: is part of a trial; pass its folder: agent2 show {folder}")
     else:
-        keys = ", ".join(list(found)[:6])
+        keys = ", ".join(list(document)[:6])
         raise ConfigError(
             f"{path}: is not a leaderboard, sweep report, evaluation report or decision (its keys: {keys or 'none'}); "
             "pass one, or the folder of a result"
         )
 
 
-def _show_stored_decision(path: Path, found: Mapping[str, Any], *, as_json: bool) -> None:
-    """A report or decision as it is stored; only agent2 decide recomputes it."""
+def _show_stored_decision(path: Path, document: Mapping[str, Any], *, as_json: bool) -> None:
+    """A report or decision as it is stored; `agent2 decide` recomputes it."""
     from agent2.reports.text import clean
 
     if as_json:
-        print_json(found)
+        print_json(document)
         return
-    sides = f"{found.get('checkpoint', 'not named')} against {found.get('baseline') or 'no control group'}"
-    typer.echo(clean(f"checkpoint: {sides}, suite {found.get('suite', 'not named')}", 500))
-    changes = [[name, clean(value)] for name, value in found.items() if isinstance(value, str) and "->" in value]
+    sides = f"{document.get('checkpoint', 'not named')} against {document.get('baseline') or 'no control group'}"
+    typer.echo(clean(f"checkpoint: {sides}, suite {document.get('suite', 'not named')}", 500))
+    changes = [[name, clean(value)] for name, value in document.items() if isinstance(value, str) and "->" in value]
     if changes:
         print_table(["metric", "baseline -> checkpoint"], changes)
-    decided = found.get("decision") if isinstance(found.get("decision"), dict) else found
+    decided = document.get("decision") if isinstance(document.get("decision"), dict) else document
     for reason in (decided or {}).get("reasons") or ():
         typer.echo(f"- {clean(str(reason), 500)}")
-    if found.get("training_action"):
-        typer.echo(f"training action: {clean(str(found['training_action']))}")
-    typer.echo(f"release decision, as stored: {clean(str(found['release_decision']))}")
+    if document.get("training_action"):
+        typer.echo(f"training action: {clean(str(document['training_action']))}")
+    typer.echo(f"release decision, as stored: {clean(str(document['release_decision']))}")
     typer.echo(f"recompute it: agent2 decide {path} --suite SUITE")
 
 
-def _require_format(path: Path, found: Mapping[str, Any], known: str, remedy: str) -> None:
+def _require_format(path: Path, document: Mapping[str, Any], readable: str, remedy: str) -> None:
     """Raise ConfigError for a document of an older or newer version."""
-    has = str(found.get("format", ""))
-    if has == known:
+    has = str(document.get("format", ""))
+    if has == readable:
         return
-    ends = [text.rpartition("-")[2] for text in (has, known)]
+    ends = [text.rpartition("-")[2] for text in (has, readable)]
     is_newer = all(end.isdecimal() for end in ends) and int(ends[0]) > int(ends[1])
     remedy = "upgrade agent2" if is_newer else remedy
-    raise ConfigError(f"{path}: has the format {has or 'of no name'}, this version reads {known}; {remedy}")
+    raise ConfigError(f"{path}: has the format {has or 'of no name'}, this version reads {readable}; {remedy}")
 
 
 def _object(path: Path) -> dict[str, Any]:
@@ -378,21 +386,21 @@ def access(as_json: AsJson = False) -> None:
 
 def view(
     folder: Annotated[Path, typer.Argument(help="Folder with trials, sweeps, evaluations or cards.")] = Path("."),
-    port: Annotated[int, typer.Option(help="0 takes a free one.")] = 8765,
-    host: Annotated[str, typer.Option(help="Address to listen on; other than loopback, readers need the token.")] = (
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 picks a free one.")] = 8765,
+    host: Annotated[str, typer.Option(help="Address to listen on; on any but loopback, readers need the token.")] = (
         "127.0.0.1"
     ),
     token: Annotated[
-        str | None, typer.Option(envvar="AGENT2_VIEW_TOKEN", help="What readers have to know; default: a random one.")
+        str | None, typer.Option(envvar="AGENT2_VIEW_TOKEN", help="Token that readers need; default: a random one.")
     ] = None,
     show_hidden: Annotated[
-        bool, typer.Option("--show-hidden", help="Show texts of hidden items too, to readers with the token.")
+        bool, typer.Option("--show-hidden", help="Also show texts of hidden items, to readers with the token.")
     ] = False,
     export: Annotated[
-        Path | None, typer.Option(help="Write all pages to this new folder instead, for a web host; no hidden texts.")
+        Path | None, typer.Option(help="Instead, write all pages to this new folder for a web host; no hidden texts.")
     ] = None,
 ) -> None:
-    """Show a folder of results in the browser, as they grow; writes nothing there but notes. Ctrl-C ends it."""
+    """Show a folder of results in the browser and follow running ones, until Ctrl-C; only your notes are written."""
     if export is not None:
         _export_site(folder, export, shows_hidden=show_hidden)
         return
@@ -416,11 +424,11 @@ def _export_site(folder: Path, out: Path, *, shows_hidden: bool) -> None:
     if shows_hidden:
         raise ConfigError("--show-hidden: an exported site never contains texts of hidden items; leave it out")
     with progress_bar() as steps:
-        found = export_site(Site(Catalog(folder)), out, lambda done, known: steps("pages", done, known))
-    for problem in found.problems:
+        site = export_site(Site(Catalog(folder)), out, lambda done, total: steps("pages", done, total))
+    for problem in site.problems:
         typer.echo(f"cannot be shown: {problem}", err=True)
-    typer.echo(f"{found.n_pages:,} pages, {found.n_bytes / 1e6:.1f} MB")
-    print_path("site", found.index)
+    typer.echo(f"{site.n_pages:,} pages, {site.n_bytes / 1e6:.1f} MB")
+    print_path("site", site.index)
 
 
 Folders = Annotated[list[Path], typer.Argument(help="Folders with sweeps or trials.")]
@@ -443,21 +451,21 @@ def radar(
     format_: Formats = None,
     only: Only = None,
     beside: Annotated[
-        str | None, typer.Option(help="Another radar of the same axes, drawn on the left (a published one).")
+        str | None, typer.Option(help="Radar with the same axes to draw on the left, such as a published one.")
     ] = None,
 ) -> None:
-    """Draw a radar chart on axes of 0 to 100, with its table and what its shape suggests to do next."""
+    """Draw a radar chart on axes of 0 to 100, with its table and the next steps that its shape suggests."""
     from agent2.reports.radar import actions_of, read_radar, scaled
     from agent2.reports.radar import only as chosen_from
     from agent2.reports.radar_figure import write_radar
     from agent2.reports.style import check_formats
 
     formats = check_formats(format_ or [])
-    found = chosen_from(read_radar(*sources), only or [])
-    other = read_radar(beside) if beside is not None else None
+    radar_data = chosen_from(read_radar(*sources), only or [])
+    published = read_radar(beside) if beside is not None else None
     _check_out(out)
-    written = write_radar(found, out, formats, other)
-    on_axes = scaled(found)
+    written = write_radar(radar_data, out, formats, published)
+    on_axes = scaled(radar_data)
     for note in on_axes.notes:
         typer.echo(note)
     for action in actions_of(on_axes):
@@ -469,7 +477,7 @@ def radar(
 def trajectory(
     folders: Folders, out: FigureFolder = Path("charts"), format_: Formats = None, only: Only = None
 ) -> None:
-    """Draw the public scores of a trial over time, with base, deadline and final score; of several in panels."""
+    """Draw a trial's public scores over time, with base, deadline and final score; one panel for each trial."""
     from agent2.reports.run_figures import trajectories_plot
 
     _draw_runs(folders, out, format_, only, trajectories_plot, needs_same_exam=False)
@@ -485,7 +493,7 @@ def gains(folders: Folders, out: FigureFolder = Path("charts"), format_: Formats
 
 @chart_app.command("profiles")
 def profiles(folders: Folders, out: FigureFolder = Path("charts"), format_: Formats = None, only: Only = None) -> None:
-    """Draw performance profiles: the share of an agent's runs that came how far from base to perfect score."""
+    """Draw performance profiles: the share of an agent's runs that reach each part of the way to a perfect score."""
     from agent2.reports.figures import profiles_plot
 
     _draw_board(folders, out, format_, only, profiles_plot)
@@ -509,7 +517,7 @@ def cost(
 
 @chart_app.command("effects")
 def effects(folders: Folders, out: FigureFolder = Path("charts"), format_: Formats = None, only: Only = None) -> None:
-    """Draw what the driver, and the agent system, is worth: pairs of agents that differ in one of them."""
+    """Draw the effects of driver and agent system: pairs of agents that differ in one of them."""
     from agent2.reports.figures import effects_plot
 
     _draw_board(folders, out, format_, only, effects_plot)
@@ -517,7 +525,7 @@ def effects(folders: Folders, out: FigureFolder = Path("charts"), format_: Forma
 
 @chart_app.command("routes")
 def routes(folders: Folders, out: FigureFolder = Path("charts"), format_: Formats = None, only: Only = None) -> None:
-    """Draw which training route trials planned against the one that they took."""
+    """Draw the training routes that trials planned against the ones that they took."""
     from agent2.reports.run_figures import routes_plot
 
     _draw_runs(folders, out, format_, only, routes_plot, needs_same_exam=False)
@@ -534,7 +542,7 @@ def learning(folders: Folders, out: FigureFolder = Path("charts"), format_: Form
 @chart_app.command("times")
 def times(
     folders: Folders,
-    target: Annotated[float, typer.Option(help="Share of the way from base to perfect score that is reached.")] = 0.25,
+    target: Annotated[float, typer.Option(help="Score to reach, as a share of the way from base to perfect.")] = 0.25,
     out: FigureFolder = Path("charts"),
     format_: Formats = None,
     only: Only = None,
@@ -556,7 +564,7 @@ def strengths(
     from agent2.cards.judgement import judged_pairs
     from agent2.reports.run_figures import JudgedMatch, strengths_plot
 
-    pairs = [JudgedMatch(*found) for found in judged_pairs(cards)]
+    pairs = [JudgedMatch(*pair) for pair in judged_pairs(cards)]
     _write(strengths_plot(pairs, baseline), out, format_)
 
 
@@ -575,7 +583,7 @@ def _draw_board(
 
 
 def _board(folders: Sequence[Path], only: Sequence[str]) -> "Leaderboard":
-    """The leaderboard of the folders, or of some of its agents; what is left out is told on stderr."""
+    """The leaderboard of the folders, or of some of its agents; trials that are left out are named on stderr."""
     from agent2.arena.analysis.leaderboard import make_leaderboard
     from agent2.arena.analysis.pool import read_pool
 
@@ -583,15 +591,15 @@ def _board(folders: Sequence[Path], only: Sequence[str]) -> "Leaderboard":
         pool = read_pool(folders, steps)
     trials = pool.trials
     if only:
-        _check_only(only, [one.trial.row.agent for one in trials])
-        trials = [one for one in trials if one.trial.row.agent in only]
+        _check_only(only, [trial.trial.row.agent for trial in trials])
+        trials = [trial for trial in trials if trial.trial.row.agent in only]
     board = make_leaderboard(trials, pool.left_out, sources=[str(folder) for folder in folders])
     for out in board.left_out:
         typer.echo(f"agent2: {out.folder}: left out: {out.why}", err=True)
-    for one in board.trials:
-        if not one.is_counted:
-            why = "; ".join(one.marks) or one.row.result.replace("_", " ")
-            typer.echo(f"agent2: {one.folder}: does not count: {why}", err=True)
+    for trial in board.trials:
+        if not trial.is_counted:
+            why = "; ".join(trial.marks) or trial.row.result.replace("_", " ")
+            typer.echo(f"agent2: {trial.folder}: does not count: {why}", err=True)
     if not board.trials:
         raise ConfigError(f"{', '.join(map(str, folders))}: no finished trial is left to draw; see what was left out")
     return board
@@ -612,20 +620,23 @@ def _draw_runs(
     *,
     needs_same_exam: bool = True,
 ) -> None:
-    """needs_same_exam: trials are compared with each other, so those of another exam are left out."""
+    """Draw the figure of the trials below the folders.
+
+    needs_same_exam: trials are compared with each other, so only those that the leaderboard pools are drawn.
+    """
     from agent2.arena.analysis.pool import find_trials
     from agent2.reports.style import check_formats
 
     check_formats(formats or [])
     _check_out(out)
     if needs_same_exam:
-        places = [Path(one.folder) for one in _board(folders, only or []).trials]
+        folders_of_trials = [Path(trial.folder) for trial in _board(folders, only or []).trials]
     else:
         for folder in folders:
             if not folder.is_dir():
                 raise ConfigError(f"{folder}: is not a directory; pass folders with sweeps or trials")
-        places = list(dict.fromkeys(place for folder in folders for place in find_trials(folder.resolve())))
-    runs = _read_runs(places)
+        folders_of_trials = list(dict.fromkeys(path for folder in folders for path in find_trials(folder.resolve())))
+    runs = _read_runs(folders_of_trials)
     if only and not needs_same_exam:
         _check_only(only, [run.stack for run in runs])
         runs = [run for run in runs if run.stack in only]
@@ -634,8 +645,8 @@ def _draw_runs(
     _write(make(runs), out, formats)
 
 
-def _read_runs(places: Sequence[Path]) -> "list[TrialRun]":
-    """Finished trials; what cannot be read is told on stderr and left out."""
+def _read_runs(folders: Sequence[Path]) -> "list[TrialRun]":
+    """Finished trials; one that cannot be read is named on stderr and left out."""
     from agent2.arena.analysis.read import read_evidence
     from agent2.arena.analysis.result import analyse
     from agent2.arena.sweep_records import stack_name
@@ -643,17 +654,17 @@ def _read_runs(places: Sequence[Path]) -> "list[TrialRun]":
 
     runs = []
     with progress_bar() as steps:
-        for done, place in enumerate(places, start=1):
+        for done, folder in enumerate(folders, start=1):
             try:
-                found = read_evidence(place)
+                evidence = read_evidence(folder)
             except (Agent2Error, OSError, KeyError, TypeError, ValueError) as error:
-                # a foreign folder may hold anything; whatever is wrong with one trial hides no other
+                # a folder from elsewhere may hold anything; a damaged trial must not hide the readable ones
                 why = str(error) if isinstance(error, Agent2Error) else f"cannot be read ({type(error).__name__})"
-                typer.echo(f"agent2: {place}: left out: {why}", err=True)
+                typer.echo(f"agent2: {folder}: left out: {why}", err=True)
                 continue
-            stack = stack_name(found.agent, found.driver, found.mode)
-            runs.append(TrialRun(stack, found.task.name, found.seed, found, analyse(found)))
-            steps("trials", done, len(places))
+            stack = stack_name(evidence.agent, evidence.driver, evidence.mode)
+            runs.append(TrialRun(stack, evidence.task.name, evidence.seed, evidence, analyse(evidence)))
+            steps("trials", done, len(folders))
     return runs
 
 
@@ -661,9 +672,9 @@ def _write(plot: "Plot", out: Path, formats: Sequence[str] | None) -> None:
     from agent2.reports.figures import write_plot
     from agent2.reports.style import check_formats
 
-    wanted = check_formats(formats or [])
+    checked_formats = check_formats(formats or [])
     _check_out(out)
-    written = write_plot(plot, out, wanted)
+    written = write_plot(plot, out, checked_formats)
     for note in plot.notes:
         typer.echo(note)
     _print_written(written)

@@ -1,4 +1,4 @@
-"""`agent2 run`, `demo`, `resume`, `repeat`, `replay` and `sweep`; the records `intervene` and `share`."""
+"""`agent2 run`, `demo`, `resume`, `repeat`, `replay`, `sweep`, `intervene` and `share`: trials and their recordings."""
 
 import json
 import os
@@ -20,20 +20,21 @@ if TYPE_CHECKING:
     from agent2.reports.comparison_pages import SweepReport
 
 
-SCORED_AS_IT_IS = "nop"
+NOP_AGENT = "nop"
 """The agent of `agent2 run --model` without --agent: it does nothing, so the model's own scores are the result."""
+EXAMPLE = "for example: agent2 run arithmetic --agent grpo (--model instead of --agent scores it without training)"
 
 
-def own_inputs(model: str, data: Path | None) -> list[str]:
-    """The overrides for --model and --data. Raises ConfigError for a data folder that is not there."""
-    chosen = []
+def input_overrides(model: str, data: Path | None) -> list[str]:
+    """The overrides for --model and --data. Raises ConfigError for a data folder that does not exist."""
+    overrides = []
     if model:
         folder = Path(model).expanduser()
-        chosen.append(f"base_model={json.dumps(str(folder.resolve()) if folder.is_dir() else model)}")
-    folder_of_data = check_data(data)
-    if folder_of_data is not None:
-        chosen.append(f"data={json.dumps(str(folder_of_data))}")
-    return chosen
+        overrides.append(f"base_model={json.dumps(str(folder.resolve()) if folder.is_dir() else model)}")
+    data_folder = check_data(data)
+    if data_folder is not None:
+        overrides.append(f"data={json.dumps(str(data_folder))}")
+    return overrides
 
 
 def check_data(data: Path | None) -> Path | None:
@@ -62,14 +63,14 @@ def play_new_trial(task: str, agent: str, seed: int, out: Path, overrides: Seque
 
 
 def play_repetition(source: Path, out: Path) -> Path:
-    """Play the trial of another folder again, below `out`; prints what differs this time."""
+    """Play the trial of another folder again, below `out`; prints the differences between the two locks."""
     from agent2.arena.plan import lock_differences, repeat_trial
     from agent2.arena.trial_folder import TrialPaths
 
     check_is_folder("--out", out)
     root = _play(repeat_trial(source, out))
     for difference in lock_differences(TrialPaths(source).lock_json, TrialPaths(root).lock_json):
-        typer.echo(f"agent2: not as in {source}: {difference}", err=True)
+        typer.echo(f"agent2: differs from {source}: {difference}", err=True)
     return root
 
 
@@ -84,21 +85,26 @@ def play_replay(source: Path, out: Path, *, strict: bool, overrides: Sequence[st
     root = replay_trial(source, out, strict=strict, overrides=overrides)
     recorded = read_config(TrialPaths(source.resolve()).trial_json)
     for name in ungranted(recorded, overrides):
-        typer.echo(f"agent2: not as recorded: {name} (a recording grants itself nothing; add --set {name}=)", err=True)
+        typer.echo(
+            f"agent2: differs from the recording: {name} (a recording grants itself nothing; add --set {name}=)",
+            err=True,
+        )
     variables = load_agent(str(TrialPaths(source.resolve()).agent)).spec.pass_environment
     if variables:
-        typer.echo(f"agent2: not as recorded: the variables {', '.join(variables)} are not passed on", err=True)
+        typer.echo(
+            f"agent2: differs from the recording: the variables {', '.join(variables)} are not passed on", err=True
+        )
     cut = recording_cut(TrialPaths(source.resolve()))
     if cut is not None:
         typer.echo(f"agent2: {source}: {cut}; it is replayed up to there", err=True)
     _play(root)
     for difference in lock_differences(TrialPaths(source).lock_json, TrialPaths(root).lock_json):
-        typer.echo(f"agent2: not as in {source}: {difference}", err=True)
+        typer.echo(f"agent2: differs from {source}: {difference}", err=True)
     return root
 
 
-def play_on(root: Path, *, restarts_agent: bool) -> Path:
-    """Resume the trial of a folder and return its full path. restarts_agent: as in `agent2.arena.trial`."""
+def play_resumed(root: Path, *, restarts_agent: bool) -> Path:
+    """Resume the trial of a folder and return its full path. restarts_agent: as in `arena.trial.resume_trial`."""
     from agent2.arena.trial import resume_trial
 
     root = root.resolve()
@@ -136,7 +142,7 @@ def _resumable(root: Path) -> "Iterator[StepBars]":
 
 
 def check_is_folder(flag: str, path: Path) -> None:
-    """Raise ConfigError if files cannot be made below `path`, which need not exist yet."""
+    """Raise ConfigError if files cannot be created below `path`, which need not exist yet."""
     above = next(folder for folder in [path.absolute(), *path.absolute().parents] if folder.exists())
     if not above.is_dir():
         raise ConfigError(f"{flag} {path}: {above} is a file; pass a folder")
@@ -145,19 +151,19 @@ def check_is_folder(flag: str, path: Path) -> None:
 
 
 def check_is_file(flag: str, path: Path) -> None:
-    """Raise ConfigError if a file of that name cannot be made; asked before the work whose result it is for."""
+    """Raise ConfigError if a file of that name cannot be created; called before the work whose result it takes."""
     if path.is_dir():
-        raise ConfigError(f"{flag} {path}: is a folder; name a file")
+        raise ConfigError(f"{flag} {path}: is a folder; pass the path of a file")
     if not path.parent.is_dir():
-        raise ConfigError(f"{flag} {path}: the folder {path.parent} does not exist; make it, or name a file elsewhere")
+        raise ConfigError(f"{flag} {path}: the folder {path.parent} does not exist; create it, or choose another path")
     if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise ConfigError(f"{flag} {path}: {path.parent} is not writable by this user; name a file elsewhere")
+        raise ConfigError(f"{flag} {path}: {path.parent} is not writable by this user; choose another path")
 
 
 def print_result(root: Path, *, as_json: bool = False) -> None:
     """Compute the report from the trial's folder; print the headline and the path of the report, or all of it as JSON.
 
-    Raises MachineLacks if the agent was stopped because something of ours failed: the report says so as well.
+    Raises MachineLacks if the agent was stopped because the harness failed: the report says so as well.
     """
     from agent2.arena.evidence import AgentEnd
     from agent2.reports.headline import headline, headline_fields
@@ -214,7 +220,6 @@ def print_replay(root: Path, *, as_json: bool = False) -> bool:
     return report.is_same
 
 
-EXAMPLE = "for example: agent2 run arithmetic --agent grpo (--model instead of --agent scores it without training)"
 TrialArgument = Annotated[Path, typer.Argument(help="Folder of the trial.")]
 Out = Annotated[Path, typer.Option(help="Folder in which the trial's folder is created.")]
 
@@ -245,9 +250,9 @@ def run(  # noqa: PLR0913 - one option of the command line each
     if not task or not (agent or model):
         missing = "a task" if agent or model else "an agent" if task else "a task and an agent"
         raise ConfigError(f"give {missing}, {EXAMPLE}")
-    overrides = [*(set_ or []), *own_inputs(model, data)]
+    overrides = [*(set_ or []), *input_overrides(model, data)]
     overrides += [f"driver={driver}"] if driver else []
-    print_result(play_new_trial(task, agent or SCORED_AS_IT_IS, seed, out, overrides), as_json=as_json)
+    print_result(play_new_trial(task, agent or NOP_AGENT, seed, out, overrides), as_json=as_json)
 
 
 def resume(
@@ -259,7 +264,7 @@ def resume(
     as_json: AsJson = False,
 ) -> None:
     """Resume an interrupted trial with the budget it had left; for a finished one, write the report again."""
-    print_result(play_on(trial, restarts_agent=restart), as_json=as_json)
+    print_result(play_resumed(trial, restarts_agent=restart), as_json=as_json)
 
 
 def repeat(trial: TrialArgument, out: Out = Path("trials"), as_json: AsJson = False) -> None:
@@ -378,8 +383,8 @@ def print_sweep(report: "SweepReport") -> None:
 
 def intervene(
     trial: Annotated[Path, typer.Argument(help="Folder of the running trial.")],
-    note: Annotated[str, typer.Option(help="What you did, or said to the agent.")],
-    by: Annotated[str, typer.Option(help="Who did it.")] = "",
+    note: Annotated[str, typer.Option(help="What you did or told the agent.")],
+    by: Annotated[str, typer.Option(help="Your name.")] = "",
 ) -> None:
     """Record that a person intervened in a running trial; its report and the autonomy metric count it."""
     from agent2.arena.trial_folder import TrialPaths, record_intervention

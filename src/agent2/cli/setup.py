@@ -1,4 +1,4 @@
-"""`agent2 doctor`, `agents` and `models`: what this machine has, agent systems, base models and checkpoints."""
+"""`agent2 doctor`, `agents` and `models`: isolation on this machine, agent systems, base models and checkpoints."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -60,7 +60,7 @@ def install_agents(
     python: Annotated[Path | None, typer.Option(help="Python interpreter for systems written in Python.")] = None,
     npm: Annotated[str, typer.Option(help="npm program for systems from the npm registry.")] = "npm",
     sandbox: Annotated[
-        str, typer.Option(help="Sandbox in which the installed program is asked for its version.")
+        str, typer.Option(help="Sandbox in which the installed program is run to print its version.")
     ] = "bubblewrap",
     as_json: AsJson = False,
 ) -> None:
@@ -75,9 +75,12 @@ def install_agents(
         with progress_bar() as steps:
             installed.append(install_system(agent, options, lambda message: steps(message)))
     if as_json:
-        print_json([{**_told(system), "folder": system.folder} for system in installed])
+        print_json([{**_system_record(system), "folder": system.folder} for system in installed])
         return
-    rows = [[s.manifest.name, s.manifest.version, f"{s.manifest.size_mib:.0f} MiB", s.digest[:16]] for s in installed]
+    rows = [
+        [system.manifest.name, system.manifest.version, f"{system.manifest.size_mib:.0f} MiB", system.digest[:16]]
+        for system in installed
+    ]
     print_table(["agent", "version", "size", "digest"], rows)
     for system in installed:
         print_path(system.manifest.name, system.folder)
@@ -94,16 +97,24 @@ def check_agents(
 
     systems = [require_installed(load_agent(name)) for name in names]
     if as_json:
-        print_json([_told(system) for system in systems])
+        print_json([_system_record(system) for system in systems])
         return
-    rows = [[s.manifest.name, s.manifest.version, s.manifest.installer, s.digest[:16]] for s in systems]
+    rows = [
+        [system.manifest.name, system.manifest.version, system.manifest.installer, system.digest[:16]]
+        for system in systems
+    ]
     print_table(["agent", "version", "installed by", "digest"], rows)
 
 
-def _told(system: "InstalledSystem") -> dict[str, object]:
+def _system_record(system: "InstalledSystem") -> dict[str, object]:
     manifest = system.manifest
-    named = {"agent": manifest.name, "version": manifest.version, "installer": manifest.installer}
-    return {**named, "size_mib": manifest.size_mib, "digest": system.digest}
+    return {
+        "agent": manifest.name,
+        "version": manifest.version,
+        "installer": manifest.installer,
+        "size_mib": manifest.size_mib,
+        "digest": system.digest,
+    }
 
 
 models_app = typer.Typer(help="List, build and check base models and checkpoints.", no_args_is_help=True)
@@ -123,7 +134,9 @@ def list_models(as_json: AsJson = False) -> None:
 
 @models_app.command("build")
 def build_model(
-    kind: Annotated[str, typer.Argument(help="Recipe family; `tiny` is a small model, unpacked where it is shipped.")],
+    kind: Annotated[
+        str, typer.Argument(help="Recipe family; `tiny` is a small model, unpacked if the package ships its weights.")
+    ],
     task: Annotated[str, typer.Option(help="Task that the model is for; the demo's by default.")] = "",
     data: Annotated[Path | None, typer.Option(help="Folder of official data, for a model that reads it.")] = None,
 ) -> None:

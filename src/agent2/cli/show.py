@@ -19,6 +19,7 @@ from rich.text import Text
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON (docs/json-output.md).")]
 WIDTH_OF_A_FILE = 160
+"""Columns of a table that is printed to a pipe or file."""
 QUIET_S = 30.0
 """Shortest time between two progress lines of one phase in a log."""
 
@@ -35,8 +36,8 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: st
 
 def print_scene(title: str, text: str) -> None:
     """A titled block of untrusted text: control characters are escaped."""
-    shown = "".join(letter if letter.isprintable() or letter in "\n\t" else repr(letter)[1:-1] for letter in text)
-    _stdout().print(Panel(Text(shown), title=Text(title), title_align="left", box=box.ROUNDED))
+    printable = "".join(letter if letter.isprintable() or letter in "\n\t" else repr(letter)[1:-1] for letter in text)
+    _stdout().print(Panel(Text(printable), title=Text(title), title_align="left", box=box.ROUNDED))
 
 
 def print_json(value: object) -> None:
@@ -60,7 +61,7 @@ def _stdout() -> Console:
 
 
 class StepBars(Protocol):
-    """What long work calls to report progress."""
+    """The callback with which long work reports its progress."""
 
     def __call__(self, message: str, done: int | None = None, total: int | None = None) -> None:
         """Report the current phase; done and total where it can be counted."""
@@ -109,12 +110,12 @@ def progress_bar() -> Iterator[StepBars]:
 
 @contextmanager
 def resumed_by_repeating() -> Iterator[None]:
-    """Work that is saved as it is done: after an interruption, print the command that resumes it."""
+    """For work that is saved as it is done: after an interruption, print the command that resumes it."""
     try:
         yield
     except KeyboardInterrupt:
-        again = shlex.join(["agent2", *sys.argv[1:]])
-        typer.echo(f"agent2: what is finished is kept; resume with the same command: {again}", err=True)
+        command = shlex.join(["agent2", *sys.argv[1:]])
+        typer.echo(f"agent2: what is finished is kept; resume with the same command: {command}", err=True)
         raise
 
 
@@ -122,14 +123,14 @@ class _Lines:
     """Progress for logs: a line when a phase begins, and occasional updates."""
 
     def __init__(self) -> None:
-        self._phase = self._told = ""
-        self._told_at = 0.0
+        self._phase = self._printed = ""
+        self._printed_at = 0.0
 
     def __call__(self, message: str, done: int | None = None, total: int | None = None) -> None:
         now = time.monotonic()
         count = f" {done}/{total}" if done is not None and total is not None else ""
         is_new, is_last = phase_of(message) != self._phase, bool(count) and done == total
-        if f"{message}{count}" == self._told or not (is_new or is_last or now - self._told_at >= QUIET_S):
+        if f"{message}{count}" == self._printed or not (is_new or is_last or now - self._printed_at >= QUIET_S):
             return
-        self._phase, self._told, self._told_at = phase_of(message), f"{message}{count}", now
+        self._phase, self._printed, self._printed_at = phase_of(message), f"{message}{count}", now
         typer.echo(f"{time.strftime('%H:%M:%S')} {message}{count}", err=True)

@@ -17,7 +17,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from agent2.errors import NotEnoughData
-from agent2.stats.estimates import COUNTS, UNIT, Estimate, Values, finite_vector, measure, same_length, with_gaps
+from agent2.stats.estimates import (
+    COUNTS,
+    UNIT,
+    Estimate,
+    Values,
+    finite_vector,
+    measure,
+    require_same_length,
+    with_gaps,
+)
 
 NO_ROOM = 1e-12
 """Gains below this are float noise."""
@@ -293,7 +302,7 @@ def cost_per_point(
         "verifier_calls": with_gaps(verifier_calls, "verifier_calls", COUNTS),
         "latency_s": with_gaps(extra_latency_s, "extra_latency_s", COUNTS),
     }
-    same_length("cost_per_point", **{name: vector for name, vector in spent.items() if vector.size})
+    require_same_length("cost_per_point", **{name: vector for name, vector in spent.items() if vector.size})
     n = max(vector.size for vector in spent.values())
     n_missing = {name: n - int(np.count_nonzero(~np.isnan(vector))) for name, vector in spent.items()}
     costs = [_cost(vector, points) for vector in spent.values()]

@@ -67,7 +67,7 @@ RAW, PERCENT, POINTS = Notation(".4f"), Notation(".1f", 100.0, "%"), Notation("+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number with its interval (95% unless `method` names another confidence) and what is behind it.
+    """A number with its interval (95% unless `method` names another confidence) and the data behind it.
 
     Rates, scores and their differences are 0-1 (percent and points exist in text only). A number of which nothing is
     known is None in place of the record.
@@ -111,7 +111,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class PairedDifference:
-    """How far one side is ahead of the other on the same units, and how sure that is."""
+    """How far one side is ahead of the other on the same units, and how certain that is."""
 
     change: Estimate
     """Mean of new - old, in the metric's units; `n` items have a value on both sides, `n_missing` on one at most."""
@@ -211,7 +211,7 @@ def resampled_means(values: NDArray[np.float64], rng: np.random.Generator, n_rep
 
 
 def check_confidence(confidence: float) -> None:
-    """Raises ValueError for a confidence that cannot be."""
+    """Raises ValueError for a confidence outside 0-1."""
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"confidence={confidence} must be between 0 and 1, for example 0.95")
 
@@ -225,7 +225,10 @@ def check_counts(n_success: int, n: int) -> None:
 
 
 def with_gaps(values: Values, name: str, bounds: Bounds | None = None) -> NDArray[np.float64]:
-    """The values as a float vector with NaN where they are missing. Raises ValueError for what no value may be."""
+    """The values as a float vector with NaN where they are missing.
+
+    Raises ValueError for an infinity, or a value outside the bounds.
+    """
     vector = np.asarray(cast(ArrayLike, values), dtype=np.float64)
     if vector.ndim != 1:
         raise ValueError(f"{name} must be a vector, got an array of shape {vector.shape}")
@@ -237,18 +240,18 @@ def with_gaps(values: Values, name: str, bounds: Bounds | None = None) -> NDArra
     return vector
 
 
-def same_length(what: str, **vectors: NDArray[np.float64]) -> None:
-    """Raises ValueError when vectors that go observation by observation differ in length."""
+def require_same_length(metric: str, **vectors: NDArray[np.float64]) -> None:
+    """Raise ValueError when vectors that are paired by position differ in length; metric: names them in the message."""
     if len({vector.size for vector in vectors.values()}) > 1:
         sizes = ", ".join(f"{name} {vector.size}" for name, vector in vectors.items())
-        raise ValueError(f"{what} needs as many values on each side, got {sizes}; pair them by id first")
+        raise ValueError(f"{metric} needs as many values on each side, got {sizes}; pair them by id first")
 
 
 def measure(values: Values, name: str, bounds: Bounds | None = None, confidence: float = 0.95) -> Estimate:
-    """The mean over what is there.
+    """The mean over the values that are not missing.
 
-    values: one number for each independent unit. name: names them in messages. bounds: where values may lie;
-    with (0, 1), values that are all 0 or 1 get Wilson's interval. Raises NotEnoughData if nothing is there.
+    values: one number for each independent unit. name: of the values, for messages. bounds: where values may lie;
+    with (0, 1), values that are all 0 or 1 get Wilson's interval. Raises NotEnoughData if all values are missing.
     """
     vector = with_gaps(values, name, bounds)
     present = vector[~np.isnan(vector)]
@@ -304,7 +307,7 @@ def ratio_of_sums(
     NotEnoughData when there are no events at all, ValueError for counts that cannot be.
     """
     part, whole = with_gaps(parts, f"{name}: parts", COUNTS), with_gaps(wholes, f"{name}: wholes", COUNTS)
-    same_length(name, parts=part, wholes=whole)
+    require_same_length(name, parts=part, wholes=whole)
     is_known = ~(np.isnan(part) | np.isnan(whole))
     n_missing = int(part.size - is_known.sum())
     part, whole = np.where(is_known, part, 0.0), np.where(is_known, whole, 0.0)

@@ -42,7 +42,7 @@ from agent2.stats.estimates import (
     check_confidence,
     finite_vector,
     measure,
-    same_length,
+    require_same_length,
     with_gaps,
 )
 
@@ -385,7 +385,7 @@ def pairwise_accuracy(chosen: Values, rejected: Values) -> WinRate:
     ValueError if the lengths differ, NotEnoughData if no pair has both scores.
     """
     chosen_scores, rejected_scores = with_gaps(chosen, "chosen scores"), with_gaps(rejected, "rejected scores")
-    same_length("pairwise accuracy", chosen=chosen_scores, rejected=rejected_scores)
+    require_same_length("pairwise accuracy", chosen=chosen_scores, rejected=rejected_scores)
     return win_rate((np.sign(chosen_scores - rejected_scores) + 1.0) / 2.0)
 
 
