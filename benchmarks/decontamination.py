@@ -248,7 +248,7 @@ def leaks(n: int) -> list[Leak]:
 
 
 def _leak(kind: str, how: str, scan: LeakScan, n_planted: int) -> Leak:
-    n_hidden = len(scan.asked.hidden)
+    n_hidden = len(scan.targets.hidden)
     runs = {overlap.item for overlap in scan.runs if overlap.item < n_hidden}
     whole = {overlap.item for overlap in scan.pieces if overlap.item < n_hidden}
     scores = [near.score for near in scan.nearest()]

@@ -1,26 +1,26 @@
-"""Whether a checkpoint is a child of the base model, compared tensor by tensor; and its other files.
+"""The provenance of a checkpoint: whether its weights come from the base model, and how its other files differ.
 
 The statistic is the correlation r of a matrix with the base model's matrix of the same name (or, where names differ,
 of the same shape that fits best). For two models of independent origin, whose matrices are rotated at random against
 each other, r has mean 0 and variance exactly 1/n for n numbers, whatever the spectra are: the trace of A'QBP over
-random rotations Q, P. Training moves weights but does not rotate them: children keep r near 1. A matrix counts as kin
-from `least_correlation(n)` on; a checkpoint is a child if all are, foreign if fewer than half are.
+random rotations Q, P. Training moves weights but does not rotate them: children keep r near 1. A matrix counts as
+related if r is at least `least_correlation(n)`; a checkpoint is a child if all are, foreign if fewer than half are.
 `benchmarks/provenance.py` measures both sides; the figures are in docs/integrity.md.
 
 A few large numbers of the base's, in units that are switched off, would keep r high in a matrix that is otherwise
 foreign. So the part of the matrix that agrees least is judged by itself: signs only, which no factor changes, over
-the eighth of the rows and the eighth of the columns that agree least with the base's (chosen on other halves of the
-matrix than they are judged on, so that choosing biases nothing). Training changes all parts of a matrix alike.
+the eighth of the rows and the eighth of the columns that agree least with the base's (selected on other halves of the
+matrix than they are judged on, so that the selection adds no bias). Training changes all parts of a matrix alike.
 
-Also seen: the base model itself in another dtype, sharding or naming, with a few numbers changed, with rows and
+Also recognised: the base model itself in another dtype, sharding or naming, with a few numbers changed, with rows and
 columns scaled or permuted (their norms are the same numbers). Tensors are read one at a time without a tensor library
-and without running anything; an adapter is merged before (`adapters.as_played`).
+and without running anything; an adapter is merged first (`adapters.as_played`).
 
-`drift_check` compares what a submission brings besides its weights (tokenizer, template, generation config) with the
+`drift_check` compares what a submission contains besides its weights (tokenizer, template, generation config) with the
 base model's. Scoring uses the base's, so a difference changes no score; it shows what the submitter expected to be
 used. Files are compared by content, bounded in size; no template is rendered and no tokenizer is loaded. Entries that
-libraries are known to rewrite are left out. A template that prints more than the conversation is named by its literal
-text.
+libraries are known to rewrite are ignored. A template that prints more than the conversation is recognised by its
+literal text.
 
 Does NOT see who trained a child: an instruction-tuned sibling, a merged foreign adapter or a checkpoint of another team
 that began at the same base is a child too. A model that was rearranged AND then trained looks foreign.
@@ -58,6 +58,69 @@ Floats = NDArray[np.float32]
 
 _NUMPY: dict[str, np.dtype[Any]] = {"F16": np.dtype("<f2"), "F32": np.dtype("<f4"), "F64": np.dtype("<f8")}
 
+MIN_NUMBERS = 1024
+"""Smaller matrices, and vectors (norm weights are near 1 in every model), say nothing about provenance."""
+MIN_CORRELATION = 0.075
+"""Between the measured values of related and of foreign matrices in layers. Embeddings of one vocabulary resemble each
+other more: no single matrix decides."""
+MIN_DEVIATIONS = 9.0
+"""Standard deviations of r under independent origin; matters for matrices under 14,400 numbers."""
+NEAR_CORRELATION = 0.5
+"""Median correlation below which a child is so distant that a person should look."""
+FEW_NUMBERS = 64
+"""Up to this many differences are not training."""
+COPY_SHARE = 0.999
+"""Least share of unchanged numbers at which a person should look."""
+SAME_NORMS = 4e-3
+"""Largest relative distance between sorted norms of a rearranged copy; measured up to 1.2e-3 after rounding to
+bfloat16, and from 0.03 on for foreign models."""
+IN_PLACE = 0.99
+"""Least correlation at which the numbers are in their old places, so that equal norms say nothing."""
+ROUNDED = 3e-3
+"""Largest residual of a scaled copy that rounding to bfloat16 explains, as a share of its norm."""
+MIN_SHARE = 1 / 8
+"""Of the rows and of the columns: the part of a matrix that agrees least."""
+MIN_PART = 8
+"""Least number of rows and of columns of a part."""
+FOREIGN_PART = 0.2
+"""A part whose signs agree like those of matrices with a lower correlation is foreign."""
+LARGEST_SIDE = 2048
+"""Rows and columns that are searched for parts, drawn by the checkpoint's digest."""
+RESCALED = 3.0
+"""Doublings of the norm of a row or column, against the others of its matrix, that training does not explain; measured
+up to 1.8 in embeddings and 0.8 in layers."""
+RESCALED_SHARE = 0.05
+"""Share of such rows or columns of a matrix above which a person should look."""
+_IN_A_LAYER = re.compile(r"\.\d+\.")
+SAMPLE = 65_536
+"""Numbers of a tensor by which a renamed one is matched."""
+
+GENERATION_CONFIG = "generation_config.json"
+MAX_PARSED_BYTES = 16 << 20
+"""Larger files are compared byte by byte and not parsed."""
+MAX_LITERAL = 200
+"""Characters of literal text that a template may add to the base's before a person should look."""
+INCIDENTAL: Mapping[str, frozenset[str]] = {
+    CONFIG: frozenset({"transformers_version", "_name_or_path", "dtype", "torch_dtype", "use_cache", "architectures"}),
+    GENERATION_CONFIG: frozenset({"transformers_version", "_from_model_config"}),
+    TOKENIZER: frozenset({"padding", "truncation"}),
+    TOKENIZER_CONFIG: frozenset(
+        {"chat_template", "tokenizer_class", "is_local", "local_files_only", "backend", "model_max_length"}
+    ),
+}
+"""Entries that saving alone may change, or that have a check of their own."""
+COMPARED_FILES: Mapping[str, str] = {
+    TOKENIZER: "tokenizer",
+    TOKENIZER_CONFIG: "tokenizer settings",
+    GENERATION_CONFIG: "generation config",
+    CONFIG: "model config",
+}
+"""File -> what findings call it."""
+_LOOP = re.compile(r"{%-?\s*for\s+\w+\s+in\s+range\s*\(\s*(\d+)")
+_OPEN, _CLOSE = re.compile(r"{[{%#]"), re.compile(r"[}%#]}")
+LONG_LOOP = 10_000
+"""Rounds of a template's loop from which on it is flagged."""
+
 
 def read_floats(info: CheckpointInfo, name: str) -> Floats:
     """One tensor as float32 in its own shape. Raises CheckpointError for a type that is never played."""
@@ -72,7 +135,7 @@ def read_floats(info: CheckpointInfo, name: str) -> Floats:
 
 
 def float_names(info: CheckpointInfo) -> list[str]:
-    """Names of the tensors that hold floating-point numbers, a tied output head left out."""
+    """Names of the tensors that hold floating-point numbers, without a tied output head."""
     is_tied = bool(info.config.get("tie_word_embeddings", False))
     names = [name for name, tensor in info.tensors.items() if tensor.dtype in PLAYED_DTYPES]
     return sorted(name for name in names if not (is_tied and name == OUTPUT_HEAD))
@@ -87,44 +150,6 @@ def _read(info: CheckpointInfo, tensor: TensorInfo) -> bytes:
     return raw
 
 
-MIN_NUMBERS = 1024
-"""Smaller matrices, and vectors (norm weights are near 1 in every model), say nothing about kinship."""
-MIN_CORRELATION = 0.075
-"""Between the measured sides of matrices in layers. Embeddings of one vocabulary resemble each other more: no single
-matrix decides."""
-MIN_DEVIATIONS = 9.0
-"""Standard deviations of r under independent origin; matters for matrices under 14,400 numbers."""
-NEAR_CORRELATION = 0.5
-"""Median correlation below which a child is so distant that a person should look."""
-FEW_NUMBERS = 64
-"""Differences up to this many are no training."""
-COPY_SHARE = 0.999
-"""From this share of unchanged numbers on a person should look."""
-SAME_NORMS = 4e-3
-"""Largest relative distance between sorted norms of a rearranged copy; measured up to 1.2e-3 after rounding to
-bfloat16, and from 0.03 on for foreign models."""
-IN_PLACE = 0.99
-"""From this correlation on, the numbers are in their old places: norms that agree then say nothing."""
-ROUNDED = 3e-3
-"""Largest part of a multiple that rounding to bfloat16 explains, as a share of its norm."""
-MIN_SHARE = 1 / 8
-"""Of the rows and of the columns: the part of a matrix that agrees least."""
-MIN_PART = 8
-"""At least so many rows and columns."""
-STRANGE_PART = 0.2
-"""A part whose signs agree like those of matrices with a lower correlation is foreign."""
-LARGEST_SIDE = 2048
-"""Rows and columns that are looked at for parts, drawn by the checkpoint's digest."""
-RESCALED = 3.0
-"""Doublings of the norm of a row or column, against the others of its matrix, that training does not explain; measured
-up to 1.8 in embeddings and 0.8 in layers."""
-RESCALED_SHARE = 0.05
-"""Share of such rows or columns of a matrix from which on a person should look."""
-_IN_A_LAYER = re.compile(r"\.\d+\.")
-SAMPLE = 65_536
-"""Numbers of a tensor by which a renamed one is looked for."""
-
-
 class Relation(StrEnum):
     """What a checkpoint is to the base model."""
 
@@ -136,13 +161,13 @@ class Relation(StrEnum):
     """Fewer than one in a thousand numbers differ."""
     CHILD = "child"
     DISTANT = "distant child"
-    """Kin, but further from the base than half of its norm would explain."""
+    """Related, but with a median correlation below `NEAR_CORRELATION`."""
     PATCHED = "patched"
-    """Most matrices hold foreign numbers beside the base's."""
+    """Most matrices contain foreign numbers beside the base's."""
     PARTLY = "partly foreign"
-    """Some matrices, or parts of some, are no kin of the base's."""
+    """Some matrices, or parts of some, are not related to the base's."""
     RESCALED = "rescaled"
-    """Units were turned up or switched off."""
+    """Units were amplified or switched off."""
     FOREIGN = "foreign"
 
 
@@ -163,62 +188,62 @@ class TensorDistance:
     """Share of rows or of columns, whichever is larger, whose norm changed beyond `RESCALED`, 0 to 1."""
     is_related: bool
     is_same: bool
-    """No number differs, rounding aside."""
+    """No number differs, except by rounding."""
     has_tokens: bool
-    """An embedding or output head: rows of tokens that training met change, others stay."""
+    """An embedding or output head: only the rows of tokens that occur in training change."""
     is_rearranged: bool
     """Not the same in place, but with rows and columns scaled, or with the same norms of rows and columns."""
 
     @property
     def is_patched(self) -> bool:
-        """A part of it is foreign, though the whole is kin; not said of embeddings, whose rows change apart."""
+        """A part of it is foreign, though the whole is related; never true of embeddings, whose rows change apart."""
         return (
             not self.has_tokens
             and self.is_related
             and self.correlation >= NEAR_CORRELATION
-            and self.part < STRANGE_PART
+            and self.part < FOREIGN_PART
         )
 
 
 @dataclass(frozen=True, slots=True)
 class WeightComparison:
-    """What a comparison found."""
+    """A checkpoint's weights against the base model's."""
 
     relation: Relation
     matrices: tuple[TensorDistance, ...]
     n_numbers: int
     """All that were compared, vectors included."""
     n_changed: int
-    """Of these, how many are not the base's, rounding to the dtype of either side aside."""
+    """Of these, how many differ from the base's by more than rounding to the dtype of either side."""
 
     @property
     def related_share(self) -> float:
-        """Share of matrices that are kin of the base's, 0 to 1."""
-        return sum(m.is_related for m in self.matrices) / len(self.matrices) if self.matrices else 0.0
+        """Share of matrices that are related to the base's, 0 to 1."""
+        return sum(matrix.is_related for matrix in self.matrices) / len(self.matrices) if self.matrices else 0.0
 
     @property
     def median_correlation(self) -> float:
         """Over matrices; NaN without any."""
-        return float(np.median([m.correlation for m in self.matrices])) if self.matrices else math.nan
+        return float(np.median([matrix.correlation for matrix in self.matrices])) if self.matrices else math.nan
 
     @property
     def lowest(self) -> float:
         """Smallest correlation of a matrix; NaN without any."""
-        return min((m.correlation for m in self.matrices), default=math.nan)
+        return min((matrix.correlation for matrix in self.matrices), default=math.nan)
 
     @property
     def lowest_part(self) -> float:
         """Smallest correlation of a part of a matrix; NaN without any."""
-        return min((m.part for m in self.matrices), default=math.nan)
+        return min((matrix.part for matrix in self.matrices), default=math.nan)
 
     @property
     def moved(self) -> float:
         """Median relative distance of a matrix; NaN without any."""
-        return float(np.median([m.moved for m in self.matrices])) if self.matrices else math.nan
+        return float(np.median([matrix.moved for matrix in self.matrices])) if self.matrices else math.nan
 
 
 def least_correlation(numbers: int) -> float:
-    """From which correlation on a matrix of so many numbers is kin of the base's."""
+    """Least correlation at which a matrix of this many numbers counts as related to the base's."""
     return max(MIN_CORRELATION, MIN_DEVIATIONS / math.sqrt(numbers))
 
 
@@ -232,8 +257,9 @@ def compare_weights(candidate: CheckpointInfo, base: CheckpointInfo) -> WeightCo
         raise CheckpointError(f"{candidate.path}: contains an adapter; merge it into the base model before comparing")
     matrices: list[TensorDistance] = []
     n_numbers = n_changed = 0
+    # Seeded by the weights, so that a checkpoint gets the same findings whenever it is checked.
     rng = np.random.default_rng(int(candidate.weights_digest[:16], 16))
-    for name, own_name in _names(candidate, base).items():
+    for name, own_name in _matched_names(candidate, base).items():
         before, after = read_floats(base, name), read_floats(candidate, own_name)
         if before.shape != after.shape:
             continue
@@ -257,29 +283,30 @@ def provenance_check(candidate: CheckpointInfo, base: CheckpointInfo, subject: s
     """
     name = "provenance"
     try:
-        found = compare_weights(candidate, base)
+        comparison = compare_weights(candidate, base)
     except CheckpointError as error:
-        words = f"where its weights come from could not be checked: {str(error).replace(str(candidate.path), subject)}"
-        finding = IntegrityFinding("provenance not checked", Severity.MEDIUM, Effect.UNCLEARED, words, (), subject)
+        reason = f"where its weights come from could not be checked: {str(error).replace(str(candidate.path), subject)}"
+        finding = IntegrityFinding("provenance not checked", Severity.MEDIUM, Effect.UNCLEARED, reason, (), subject)
         return IntegrityCheck(name, f"{subject}: not compared", (finding,), is_complete=False)
-    looked = (
-        f"{subject}: {len(found.matrices)} matrices and {found.n_numbers} numbers against the base model; median "
-        f"correlation {found.median_correlation:.4f}, lowest {found.lowest:.4f}, lowest of a part "
-        f"{found.lowest_part:.2f}, relative change {found.moved:.3g}"
+    looked_at = (
+        f"{subject}: {len(comparison.matrices)} matrices and {comparison.n_numbers} numbers against the base model; "
+        f"median correlation {comparison.median_correlation:.4f}, lowest {comparison.lowest:.4f}, lowest of a part "
+        f"{comparison.lowest_part:.2f}, relative change {comparison.moved:.3g}"
     )
-    finding_of = _FINDINGS.get(found.relation)
+    finding_of = _FINDINGS.get(comparison.relation)
     if finding_of is None:
-        return IntegrityCheck(name, looked)
-    title, severity, effect, words = finding_of
-    sentence = words.format(
-        kin=sum(m.is_related and not m.is_patched for m in found.matrices),
-        rescaled=sum(m.rescaled > RESCALED_SHARE for m in found.matrices),
-        n=len(found.matrices),
-        median=found.median_correlation,
-        changed=found.n_changed,
-        numbers=found.n_numbers,
+        return IntegrityCheck(name, looked_at)
+    title, severity, effect, template = finding_of
+    sentence = template.format(
+        related=sum(matrix.is_related and not matrix.is_patched for matrix in comparison.matrices),
+        rescaled=sum(matrix.rescaled > RESCALED_SHARE for matrix in comparison.matrices),
+        n=len(comparison.matrices),
+        median=comparison.median_correlation,
+        changed=comparison.n_changed,
+        numbers=comparison.n_numbers,
     )
-    return IntegrityCheck(name, looked, (IntegrityFinding(title, severity, effect, sentence, _proofs(found), subject),))
+    finding = IntegrityFinding(title, severity, effect, sentence, _proofs(comparison), subject)
+    return IntegrityCheck(name, looked_at, (finding,))
 
 
 _FINDINGS: Mapping[Relation, tuple[str, Severity, Effect, str]] = {
@@ -287,29 +314,29 @@ _FINDINGS: Mapping[Relation, tuple[str, Severity, Effect, str]] = {
         "foreign weights",
         Severity.HIGH,
         Effect.VOID,
-        "the checkpoint is not a child of the base model: {kin} of {n} matrices are kin of the base's (median "
+        "the checkpoint is not a child of the base model: {related} of {n} matrices are related to the base's (median "
         "correlation {median:.3f})",
     ),
     Relation.PATCHED: (
         "foreign weights",
         Severity.HIGH,
         Effect.VOID,
-        "the checkpoint holds a stranger's numbers beside the base's: only {kin} of {n} matrices are kin of the base's "
-        "in all their parts (median correlation {median:.3f}, carried by the other parts)",
+        "the checkpoint contains foreign numbers beside the base's: only {related} of {n} matrices are related to the "
+        "base's in all their parts (median correlation {median:.3f}, carried by the other parts)",
     ),
     Relation.PARTLY: (
         "partly foreign weights",
         Severity.MEDIUM,
         Effect.FLAG,
-        "only {kin} of {n} matrices are kin of the base's in all their parts: others were replaced or come from "
-        "another model",
+        "only {related} of {n} matrices are related to the base's in all their parts: others were replaced or come "
+        "from another model",
     ),
     Relation.RESCALED: (
         "rescaled units",
         Severity.MEDIUM,
         Effect.FLAG,
         "{rescaled} of {n} matrices have rows or columns whose norms changed more than 8 times as much as the others': "
-        "units were turned up or switched off",
+        "units were amplified or switched off",
     ),
     Relation.DISTANT: (
         "distant weights",
@@ -322,7 +349,7 @@ _FINDINGS: Mapping[Relation, tuple[str, Severity, Effect, str]] = {
         "copy of the base",
         Severity.MEDIUM,
         Effect.VOID,
-        "the checkpoint is the base model in another form: {changed} of {numbers} numbers differ, rounding aside",
+        "the checkpoint is the base model in another form: {changed} of {numbers} numbers differ by more than rounding",
     ),
     Relation.REARRANGED: (
         "rearranged copy of the base",
@@ -340,51 +367,52 @@ _FINDINGS: Mapping[Relation, tuple[str, Severity, Effect, str]] = {
 }
 
 
-def _proofs(found: WeightComparison) -> tuple[Proof, ...]:
+def _proofs(comparison: WeightComparison) -> tuple[Proof, ...]:
     """The matrices that are furthest from the base's."""
-    worst = sorted(found.matrices, key=lambda m: min(m.correlation, m.part))[:5]
+    furthest = sorted(comparison.matrices, key=lambda matrix: min(matrix.correlation, matrix.part))[:5]
     return tuple(
         proof(
-            m.name,
-            f"correlation {m.correlation:.4f} over {m.numbers} numbers, kin from "
-            f"{least_correlation(m.numbers):.3f} on; {m.part:.2f} in the part that agrees least, a stranger's below "
-            f"{STRANGE_PART}; relative change {m.moved:.3g}",
+            matrix.name,
+            f"correlation {matrix.correlation:.4f} over {matrix.numbers} numbers, related from "
+            f"{least_correlation(matrix.numbers):.3f} on; {matrix.part:.2f} in the part that agrees least, foreign "
+            f"below {FOREIGN_PART}; relative change {matrix.moved:.3g}",
         )
-        for m in worst
+        for matrix in furthest
     )
 
 
 def _relation(matrices: Sequence[TensorDistance], n_numbers: int, n_changed: int) -> Relation:
+    # Copies first: a permuted copy has correlations near 0 and would pass for foreign.
     if n_changed <= min(FEW_NUMBERS, n_numbers // 100):
         return Relation.COPY
     if all(m.is_rearranged or m.is_same for m in matrices) and any(m.is_rearranged for m in matrices):
         return Relation.REARRANGED
     if n_changed < (1 - COPY_SHARE) * n_numbers:
         return Relation.NEAR_COPY
-    kin = sum(m.is_related for m in matrices)
-    if kin < len(matrices):
-        return Relation.PARTLY if kin >= len(matrices) / 2 else Relation.FOREIGN
+    n_related = sum(m.is_related for m in matrices)
+    if n_related < len(matrices):
+        return Relation.PARTLY if n_related >= len(matrices) / 2 else Relation.FOREIGN
     if float(np.median([m.correlation for m in matrices])) < NEAR_CORRELATION:
         return Relation.DISTANT
-    patched = sum(m.is_patched for m in matrices)
-    if patched:
+    n_patched = sum(m.is_patched for m in matrices)
+    if n_patched:
         n_judged = sum(not m.has_tokens for m in matrices)
-        return Relation.PARTLY if patched < n_judged / 2 else Relation.PATCHED
+        return Relation.PARTLY if n_patched < n_judged / 2 else Relation.PATCHED
     return Relation.RESCALED if any(m.rescaled > RESCALED_SHARE for m in matrices) else Relation.CHILD
 
 
-def _names(candidate: CheckpointInfo, base: CheckpointInfo) -> dict[str, str]:
-    """Name in the base -> name in the candidate; by name, and what is left over by shape and content."""
-    own, wanted = float_names(candidate), float_names(base)
-    names = {name: name for name in wanted if name in candidate.tensors}
-    left = [name for name in wanted if name not in names]
-    free = [name for name in own if name not in names]
-    for name in left:
+def _matched_names(candidate: CheckpointInfo, base: CheckpointInfo) -> dict[str, str]:
+    """Name in the base -> name in the candidate; equal names first, then by shape and content."""
+    base_names = float_names(base)
+    names = {name: name for name in base_names if name in candidate.tensors}
+    unmatched = [name for name in base_names if name not in names]
+    free = [name for name in float_names(candidate) if name not in names]
+    for name in unmatched:
         shape = base.tensors[name].shape
-        fitting = [other for other in free if candidate.tensors[other].shape == shape]
-        if fitting:
+        candidates = [own_name for own_name in free if candidate.tensors[own_name].shape == shape]
+        if candidates:
             sample = _sample(base, name)
-            names[name] = max(fitting, key=lambda other: _correlation(_sample(candidate, other), sample))
+            names[name] = max(candidates, key=lambda own_name: _correlation(_sample(candidate, own_name), sample))
             free.remove(names[name])
     return names
 
@@ -423,20 +451,20 @@ def _correlation(after: Floats, before: Floats) -> float:
 def _least_agreeing(after: Floats, before: Floats, rng: np.random.Generator) -> float:
     """Correlation, by signs, in the part of a matrix that agrees least with the base's.
 
-    Rows and columns are cut in two halves each. In every quarter, rows are chosen by the columns of the other half, and
-    columns by the rows of the other half. Signs agree with probability 1/2 + asin(r)/pi for normal numbers.
+    Rows and columns are split into two halves each. In every quarter, rows are chosen by the columns of the other half,
+    and columns by the rows of the other half. Signs agree with probability 1/2 + asin(r)/pi for normal numbers.
     """
     rows, columns = (rng.permutation(n)[:LARGEST_SIDE] for n in before.shape)
     if min(before.shape) < 2 * MIN_PART:  # too narrow for parts: the whole counts
         return math.sin(math.pi * (float(np.mean(np.signbit(after) == np.signbit(before))) - 0.5))
-    same = np.signbit(after[np.ix_(rows, columns)]) == np.signbit(before[np.ix_(rows, columns)])
+    agrees = np.signbit(after[np.ix_(rows, columns)]) == np.signbit(before[np.ix_(rows, columns)])
     n_agree = n_numbers = 0
-    for rows_here, rows_there in _halves(same.shape[0]):
-        for columns_here, columns_there in _halves(same.shape[1]):
-            by_row = same[rows_here, columns_there].mean(axis=1)
-            by_column = same[rows_there, columns_here].mean(axis=0)
-            chosen = np.ix_(_lowest(by_row), _lowest(by_column))
-            part = same[rows_here, columns_here][chosen]
+    for judged_rows, other_rows in _halves(agrees.shape[0]):
+        for judged_columns, other_columns in _halves(agrees.shape[1]):
+            row_agreement = agrees[judged_rows, other_columns].mean(axis=1)
+            column_agreement = agrees[other_rows, judged_columns].mean(axis=0)
+            chosen = np.ix_(_lowest(row_agreement), _lowest(column_agreement))
+            part = agrees[judged_rows, judged_columns][chosen]
             n_agree, n_numbers = n_agree + int(part.sum()), n_numbers + part.size
     return math.sin(math.pi * (n_agree / n_numbers - 0.5))
 
@@ -453,25 +481,26 @@ def _lowest(scores: NDArray[np.float64]) -> NDArray[np.intp]:
 def _rescaled_share(after: Floats, before: Floats) -> float:
     shares = []
     for axis in (0, 1):
-        own, expected = (np.linalg.norm(numbers, axis=axis).astype(np.float64) for numbers in (after, before))
-        used = expected > 0
-        doublings = np.log2(np.maximum(own[used], np.finfo(np.float32).tiny) / expected[used])
+        new_norms, old_norms = (np.linalg.norm(numbers, axis=axis).astype(np.float64) for numbers in (after, before))
+        used = old_norms > 0
+        doublings = np.log2(np.maximum(new_norms[used], np.finfo(np.float32).tiny) / old_norms[used])
+        # Against the median: a factor of the whole matrix is no rescaling of units.
         shares.append(float(np.mean(np.abs(doublings - np.median(doublings)) > RESCALED)) if used.any() else 0.0)
     return max(shares)
 
 
 def _n_changed(after: Floats, before: Floats) -> int:
-    """Numbers that differ under every rounding that one side shows: all its numbers fit a 16-bit type."""
+    """Numbers that differ also after rounding to a 16-bit type, where all numbers of one side fit that type."""
     different = after != before
-    for rounded in (_bfloat16, _float16):
-        own, expected = rounded(after), rounded(before)
-        if np.array_equal(own, after) or np.array_equal(expected, before):
-            different &= own != expected
+    for to_16_bits in (_bfloat16, _float16):
+        rounded_after, rounded_before = to_16_bits(after), to_16_bits(before)
+        if np.array_equal(rounded_after, after) or np.array_equal(rounded_before, before):
+            different &= rounded_after != rounded_before
     return int(np.count_nonzero(different))
 
 
 def _bfloat16(numbers: Floats) -> Floats:
-    """Each number rounded to the nearest that bfloat16 holds, ties to even."""
+    """Each number rounded to the nearest bfloat16, ties to even."""
     bits = np.ascontiguousarray(numbers, dtype=np.float32).view(np.uint32)
     upper = np.asarray((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000, dtype=np.uint32)
     return upper.view(np.float32)
@@ -483,11 +512,12 @@ def _float16(numbers: Floats) -> Floats:
 
 
 def _is_rearranged(after: Floats, before: Floats, correlation: float) -> bool:
-    """Whether rows and columns are the other's, each times a constant, or have the same norms up to one constant."""
+    """Whether rows and columns are the base's, each times a constant, or have the same norms up to one constant."""
     if correlation < IN_PLACE and all(_sorted_norm_distance(after, before, axis) < SAME_NORMS for axis in (0, 1)):
         return True
-    small = np.s_[:LARGEST_SIDE:7, :LARGEST_SIDE:7]
-    return _is_scaled(after[small], before[small]) and _is_scaled(after, before)
+    # Few matrices are scaled copies: a small sample rules the others out before the medians of the whole are computed.
+    sample = np.s_[:LARGEST_SIDE:7, :LARGEST_SIDE:7]
+    return _is_scaled(after[sample], before[sample]) and _is_scaled(after, before)
 
 
 def _is_scaled(after: Floats, before: Floats) -> bool:
@@ -496,76 +526,54 @@ def _is_scaled(after: Floats, before: Floats) -> bool:
     The factors are medians of ratios, so they are exact for such a matrix, and training does not fit them.
     """
     tiny = np.finfo(np.float32).tiny
-    own, expected = np.abs(after).astype(np.float64), np.abs(before).astype(np.float64)
-    ratios = np.log(np.maximum(own, tiny)) - np.log(np.maximum(expected, tiny))
-    ratios -= np.median(ratios, axis=1, keepdims=True)
-    columns = np.median(ratios, axis=0, keepdims=True)
-    scaled = expected * np.exp(columns)
-    norms = np.maximum((scaled * scaled).sum(axis=1, keepdims=True), tiny)
-    scaled *= (own * scaled).sum(axis=1, keepdims=True) / norms
-    norm, moved = float(np.linalg.norm(own)), float(np.linalg.norm(after - before))
-    left_over = float(np.linalg.norm(own - scaled))
-    return left_over < ROUNDED * norm and 2 * left_over < moved and moved > ROUNDED * norm
+    new_sizes, old_sizes = np.abs(after).astype(np.float64), np.abs(before).astype(np.float64)
+    log_ratios = np.log(np.maximum(new_sizes, tiny)) - np.log(np.maximum(old_sizes, tiny))
+    log_ratios -= np.median(log_ratios, axis=1, keepdims=True)
+    column_factors = np.exp(np.median(log_ratios, axis=0, keepdims=True))
+    scaled = old_sizes * column_factors
+    squared_norms = np.maximum((scaled * scaled).sum(axis=1, keepdims=True), tiny)
+    scaled *= (new_sizes * scaled).sum(axis=1, keepdims=True) / squared_norms  # least-squares factor of each row
+    norm, moved = float(np.linalg.norm(new_sizes)), float(np.linalg.norm(after - before))
+    residual = float(np.linalg.norm(new_sizes - scaled))
+    return residual < ROUNDED * norm and 2 * residual < moved and moved > ROUNDED * norm
 
 
 def _sorted_norm_distance(after: Floats, before: Floats, axis: int) -> float:
-    own, expected = (np.sort(np.linalg.norm(numbers, axis=axis)) for numbers in (after, before))
-    own_scale, scale = float(np.linalg.norm(own)), float(np.linalg.norm(expected))
-    if not own_scale or not scale or not math.isfinite(own_scale):
+    new_norms, old_norms = (np.sort(np.linalg.norm(numbers, axis=axis)) for numbers in (after, before))
+    new_scale, old_scale = float(np.linalg.norm(new_norms)), float(np.linalg.norm(old_norms))
+    if not new_scale or not old_scale or not math.isfinite(new_scale):
         return math.inf
-    return float(np.max(np.abs(own / own_scale - expected / scale)) * math.sqrt(own.size))
-
-
-GENERATION_CONFIG = "generation_config.json"
-MAX_PARSED_BYTES = 16 << 20
-"""Files that differ and are larger are not looked into."""
-MAX_LITERAL = 200
-"""Characters that a template adds to the base's before a person should look."""
-INCIDENTAL: Mapping[str, frozenset[str]] = {
-    CONFIG: frozenset({"transformers_version", "_name_or_path", "dtype", "torch_dtype", "use_cache", "architectures"}),
-    GENERATION_CONFIG: frozenset({"transformers_version", "_from_model_config"}),
-    TOKENIZER: frozenset({"padding", "truncation"}),
-    TOKENIZER_CONFIG: frozenset(
-        {"chat_template", "tokenizer_class", "is_local", "local_files_only", "backend", "model_max_length"}
-    ),
-}
-"""Entries that saving alone may change, or that have a check of their own."""
-NAMES: Mapping[str, str] = {
-    TOKENIZER: "tokenizer",
-    TOKENIZER_CONFIG: "tokenizer settings",
-    GENERATION_CONFIG: "generation config",
-    CONFIG: "model config",
-}
-_LOOP = re.compile(r"{%-?\s*for\s+\w+\s+in\s+range\s*\(\s*(\d+)")
-_OPEN, _CLOSE = re.compile(r"{[{%#]"), re.compile(r"[}%#]}")
-LONG_LOOP = 10_000
+    return float(np.max(np.abs(new_norms / new_scale - old_norms / old_scale)) * math.sqrt(new_norms.size))
 
 
 def drift_check(candidate: CheckpointInfo, base: CheckpointInfo, subject: str) -> IntegrityCheck:
-    """What differs from the base model in a submission's other files. An adapter brings none that count."""
+    """What differs from the base model in a submission's other files. An adapter's model config does not count."""
     findings: list[IntegrityFinding] = []
     unread: list[str] = []
     n_files = 0
-    for name, what in NAMES.items():
+    for name, title in COMPARED_FILES.items():
         if name not in candidate.files:
             continue
         n_files += 1
         try:
             changed = _changed_keys(candidate.path / name, base.path / name, INCIDENTAL[name])
         except CheckpointError as error:
-            unread.append(f"{what}: {str(error).replace(str(candidate.path), subject)}")
+            unread.append(f"{title}: {str(error).replace(str(candidate.path), subject)}")
             continue
         if changed and not (candidate.is_adapter and name == CONFIG):
-            findings.append(_differs(what, changed, subject))
+            keys = ", ".join(shown(key) for key in changed[:5])
+            keys += f" and {len(changed) - 5} more" if len(changed) > 5 else ""
+            sentence = f"its {title} differs from the base model's in {keys}; scoring uses the base model's"
+            findings.append(IntegrityFinding(f"{title} differs", Severity.LOW, Effect.NOTE, sentence, (), subject))
     findings += _template_findings(candidate, base, subject)
-    looked = f"{subject}: {n_files} files of settings and the chat template against the base model's"
+    looked_at = f"{subject}: {n_files} files of settings and the chat template against the base model's"
     if unread:
-        looked += f"; not compared in detail: {'; '.join(unread)[:300]}"
-    return IntegrityCheck("drift", looked, tuple(findings), is_complete=not unread)
+        looked_at += f"; not compared in detail: {'; '.join(unread)[:300]}"
+    return IntegrityCheck("drift", looked_at, tuple(findings), is_complete=not unread)
 
 
 def template_text(info: CheckpointInfo) -> str:
-    """The chat template that a checkpoint brings; empty without one. Raises CheckpointError if it cannot be read."""
+    """The chat template of a checkpoint; empty without one. Raises CheckpointError if it cannot be read."""
     if CHAT_TEMPLATE in info.files:
         return read_small(info.path / CHAT_TEMPLATE, MAX_PARSED_BYTES).decode(errors="replace")
     if TOKENIZER_CONFIG not in info.files:
@@ -575,77 +583,70 @@ def template_text(info: CheckpointInfo) -> str:
     return template if isinstance(template, str) else str(template or "")
 
 
-def _differs(what: str, changed: list[str], subject: str) -> IntegrityFinding:
-    names = ", ".join(shown(key) for key in changed[:5]) + (f" and {len(changed) - 5} more" if len(changed) > 5 else "")
-    words = f"its {what} differs from the base model's in {names}; scoring uses the base model's"
-    return IntegrityFinding(f"{what} differs", Severity.LOW, Effect.NOTE, words, (), subject)
-
-
 def _template_findings(candidate: CheckpointInfo, base: CheckpointInfo, subject: str) -> list[IntegrityFinding]:
-    brings = CHAT_TEMPLATE in candidate.files or TOKENIZER_CONFIG in candidate.files
-    if not brings or candidate.chat_template_digest == base.chat_template_digest:
+    has_template = CHAT_TEMPLATE in candidate.files or TOKENIZER_CONFIG in candidate.files
+    if not has_template or candidate.chat_template_digest == base.chat_template_digest:
         return []
     try:
-        own, expected = template_text(candidate), template_text(base)
+        template, base_template = template_text(candidate), template_text(base)
     except CheckpointError as error:
-        words = f"its chat template could not be compared: {str(error).replace(str(candidate.path), subject)}"
-        return [IntegrityFinding("chat template differs", Severity.MEDIUM, Effect.FLAG, words, (), subject)]
-    if not own:
+        sentence = f"its chat template could not be compared: {str(error).replace(str(candidate.path), subject)}"
+        return [IntegrityFinding("chat template differs", Severity.MEDIUM, Effect.FLAG, sentence, (), subject)]
+    if not template:
         return []
-    added = _added_literal(own, expected)
-    loops = [float(rounds[:300]) for rounds in _LOOP.findall(own) if float(rounds[:300]) >= LONG_LOOP]
-    proofs: tuple[Proof, ...] = (proof("chat template", f"{len(own)} characters, the base model's {len(expected)}"),)
+    base_literals = set(_literals(base_template))
+    added = "".join(literal for literal in _literals(template) if literal not in base_literals)
+    # The first 300 digits: a float holds them, whatever number the template names.
+    loops = [float(rounds[:300]) for rounds in _LOOP.findall(template) if float(rounds[:300]) >= LONG_LOOP]
+    size = f"{len(template)} characters, the base model's {len(base_template)}"
+    proofs: tuple[Proof, ...] = (proof("chat template", size),)
     if loops:
-        words = f"its chat template has a loop of {loops[0]:.3g} rounds; it is never rendered"
-        return [IntegrityFinding("chat template loops", Severity.HIGH, Effect.FLAG, words, proofs, subject)]
+        sentence = f"its chat template has a loop of {loops[0]:.3g} rounds; it is never rendered"
+        return [IntegrityFinding("chat template loops", Severity.HIGH, Effect.FLAG, sentence, proofs, subject)]
     if len(added) > MAX_LITERAL:
-        words = (
+        sentence = (
             f"its chat template says {len(added)} characters that the base model's does not; scoring uses the base "
             "model's"
         )
-        return [IntegrityFinding("chat template carries text", Severity.MEDIUM, Effect.FLAG, words, proofs, subject)]
-    words = "its chat template differs from the base model's; scoring uses the base model's"
-    return [IntegrityFinding("chat template differs", Severity.LOW, Effect.NOTE, words, proofs, subject)]
-
-
-def _added_literal(own: str, expected: str) -> str:
-    """Text between the expressions of a template, and quoted inside them, that the other template does not have."""
-    before = set(_literals(expected))
-    return "".join(piece for piece in _literals(own) if piece not in before)
+        return [IntegrityFinding("chat template carries text", Severity.MEDIUM, Effect.FLAG, sentence, proofs, subject)]
+    sentence = "its chat template differs from the base model's; scoring uses the base model's"
+    return [IntegrityFinding("chat template differs", Severity.LOW, Effect.NOTE, sentence, proofs, subject)]
 
 
 def _literals(template: str) -> list[str]:
+    """Text between the expressions of a template, and quoted inside them."""
     outside = [piece.strip() for piece in _outside(template)]
     quoted = re.findall(r"'([^']*)'|\"([^\"]*)\"", template)
-    return [piece for piece in (*outside, *(one or other for one, other in quoted)) if piece]
+    return [piece for piece in (*outside, *(single or double for single, double in quoted)) if piece]
 
 
 def _outside(template: str) -> Iterator[str]:
     """Text between expressions, in one pass: an expression that is never closed is text."""
-    at = 0
-    while opened := _OPEN.search(template, at):
+    # Not one regular expression: over many openings without a close it would take quadratic time.
+    start = 0
+    while opened := _OPEN.search(template, start):
         closed = _CLOSE.search(template, opened.end())
         if closed is None:
             break
-        yield template[at : opened.start()]
-        at = closed.end()
-    yield template[at:]
+        yield template[start : opened.start()]
+        start = closed.end()
+    yield template[start:]
 
 
-def _changed_keys(own: Path, expected: Path, incidental: frozenset[str]) -> list[str]:
+def _changed_keys(path: Path, base_path: Path, incidental: frozenset[str]) -> list[str]:
     """Top-level entries that differ; empty if the files mean the same."""
-    if expected.is_file() and filecmp.cmp(own, expected, shallow=False):
+    if base_path.is_file() and filecmp.cmp(path, base_path, shallow=False):
         return []
-    _require_small(own)
-    mine = _without(read_json(own), incidental)
-    theirs = _without(read_json(expected), incidental) if expected.is_file() else {}
-    return sorted(key for key in {*mine, *theirs} if mine.get(key) != theirs.get(key))
+    _require_small(path)
+    own = _without(read_json(path), incidental)
+    base = _without(read_json(base_path), incidental) if base_path.is_file() else {}
+    return sorted(key for key in {*own, *base} if own.get(key) != base.get(key))
 
 
 def _require_small(path: Path) -> None:
     size = path.stat().st_size
     if size > MAX_PARSED_BYTES:
-        raise CheckpointError(f"{path.name} has {size} bytes, at most {MAX_PARSED_BYTES} are looked into")
+        raise CheckpointError(f"{path.name} has {size} bytes; at most {MAX_PARSED_BYTES} are parsed")
 
 
 def _without(content: Mapping[str, JsonValue], incidental: frozenset[str]) -> dict[str, JsonValue]:

@@ -1,4 +1,4 @@
-"""What a model may have been trained on: every text-like file below a folder, as units with a place.
+"""Reading what a model may have been trained on: every text-like file below a folder, as units with a location.
 
     .jsonl .ndjson        one unit a line: all its strings, in order
     .json                 one unit for each element of a list, else one for the file
@@ -9,9 +9,9 @@
                           blocks of `BLOCK_CHARS` characters, overlapping by `OVERLAP_CHARS`
     .gz .zst              what they unpack to
 
-Links are never followed, special files never opened. Bounded in files, bytes a file and bytes in all; what was left
-out is counted in `TextReading`, to be reported. Does NOT look into archives, databases, images, weights or encrypted
-files: they are counted as not read, and whoever wants to hide data can do it there.
+Links are never followed, special files never read. Bounded in files, bytes per file and bytes in total; what was
+skipped is counted in `TextReading`, to be reported. Does NOT look into archives, databases, images, weights or
+encrypted files: they are counted as not read, and data can be hidden in them.
 """
 
 import csv
@@ -36,25 +36,26 @@ from agent2.records import JsonValue
 
 BLOCK_CHARS = 1 << 20
 OVERLAP_CHARS = 4_000
-"""More than the longest item that may be cut in two."""
+"""More than the longest item, so that no item is split between two blocks."""
 BATCH_ROWS = 1_024
 ZSTD_STEP = 1_024
 """Packed bytes that are unpacked at once: at zstd's highest ratio some tens of megabytes."""
-OWN_SUFFIXES = frozenset({".safetensors", ".pt", ".pth", ".bin", ".npy", ".npz", ".png", ".pyc", ".so"})
-"""Counted as not read without being opened."""
+SKIPPED_SUFFIXES = frozenset({".safetensors", ".pt", ".pth", ".bin", ".npy", ".npz", ".png", ".pyc", ".so"})
+"""Counted as not text by their names alone; their content is not read."""
 NOT_TEXT = "not text"
 NO_FILE = "no regular file"
 TOO_MANY_FILES = "beyond the number of files that are looked at"
 TOO_MANY_NAMES = "beyond the number of names that are looked at"
 TOO_MUCH = "beyond the bytes that are looked at in all"
 CUT = frozenset({TOO_MANY_FILES, TOO_MANY_NAMES, TOO_MUCH})
-"""Reasons which mean that reading stopped before everything was looked at."""
+"""Reasons which mean that reading stopped before the end."""
 MAX_DEPTH = 64
-"""Folders in folders that are walked; each level holds a descriptor open."""
+"""Depth to which folders are walked; each level holds a descriptor open."""
+MAX_EXAMPLES = 10
 _TABLES = frozenset({".parquet", ".arrow", ".feather"})
 
-
 TextOf = Callable[[JsonValue], str]
+"""The text of a row with named fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +65,15 @@ class TextUnit:
     where: str
     """File and row or first character: "data/mine.jsonl:17"."""
     text: str
-    """All strings of it, joined by line ends."""
+    """All its strings, joined by line ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """How much is looked at."""
+    """How much is read."""
 
     files: int = 100_000
-    """Regular files that are opened. Links and special files use nothing of it."""
+    """Regular files that are opened. Links and special files do not count."""
     names: int = 2_000_000
     """Names in folders, links and special files included; these are only listed."""
     file_bytes: int = 1 << 30
@@ -82,39 +83,39 @@ class ReadLimits:
 
 @dataclass(slots=True)
 class TextReading:
-    """What was read, filled in while units are taken."""
+    """Counts of what was read, filled in while units are consumed."""
 
     n_files: int = 0
     n_bytes: int = 0
     n_units: int = 0
     not_read: Counter[str] = field(default_factory=Counter)
-    """Why -> number of files."""
+    """Reason -> number of files."""
     examples: list[str] = field(default_factory=list)
     """Some of the files that were not read."""
 
-    def miss(self, path: str, why: str) -> None:
+    def miss(self, path: str, reason: str) -> None:
         """Note a file that was not read, or not in full."""
-        self.not_read[why] += 1
-        if len(self.examples) < 10:
+        self.not_read[reason] += 1
+        if len(self.examples) < MAX_EXAMPLES:
             self.examples.append(path)
 
     @property
     def n_unsearched(self) -> int:
-        """Files and folders that may hold text and were not read, or not in full; links aside."""
-        return sum(n for why, n in self.not_read.items() if why not in (NOT_TEXT, NO_FILE))
+        """Files and folders that may hold text and were not read, or not in full; links excluded."""
+        return sum(n for reason, n in self.not_read.items() if reason not in (NOT_TEXT, NO_FILE))
 
     @property
     def is_cut(self) -> bool:
-        """Reading stopped at a limit, so that nothing is known about the rest."""
-        return any(why in CUT for why in self.not_read)
+        """Reading stopped at a limit, so that nothing is known about what comes after."""
+        return any(reason in CUT for reason in self.not_read)
 
     def summary(self) -> str:
         """One sentence."""
-        done = f"{self.n_units} rows and texts in {self.n_files} files, {self.n_bytes / 1e6:.1f} MB"
+        counts = f"{self.n_units} rows and texts in {self.n_files} files, {self.n_bytes / 1e6:.1f} MB"
         if not self.not_read:
-            return done
-        left = ", ".join(f"{n} {why}" for why, n in sorted(self.not_read.items()))
-        return f"{done}; not read: {left} (such as {', '.join(repr(name) for name in self.examples[:3])})"
+            return counts
+        reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(self.not_read.items()))
+        return f"{counts}; not read: {reasons} (such as {', '.join(repr(name) for name in self.examples[:3])})"
 
 
 def read_units(
@@ -122,14 +123,14 @@ def read_units(
 ) -> Iterator[TextUnit]:
     """The units of all files below a folder, in a stable order; of one file if `folder` is one.
 
-    text_of: what of a row with named fields counts; by default all its strings.
+    text_of: extracts the text of a row with named fields; by default all its strings.
     """
     for path, data in _contents(folder, limits, reading):
         yield from units_of(path, data, limits, reading, text_of)
 
 
 def raw_files(folder: Path, limits: ReadLimits, reading: TextReading) -> Iterator[tuple[str, bytes]]:
-    """Path and bytes of every file that `read_units` would look into, unparsed. Counts files and bytes in `reading`."""
+    """Path and bytes of every file that `read_units` would read, unparsed. Counts files and bytes in `reading`."""
     for path, data in _contents(folder, limits, reading):
         reading.n_files += 1
         reading.n_bytes += len(data)
@@ -137,15 +138,16 @@ def raw_files(folder: Path, limits: ReadLimits, reading: TextReading) -> Iterato
 
 
 def _contents(folder: Path, limits: ReadLimits, reading: TextReading) -> Iterator[tuple[str, bytes]]:
-    """Path and bytes of every file that may be text and is not too large; the others are counted."""
+    """Path and bytes of every file that may be text and is not too large; others are only counted."""
     for path, handle, size in _files(folder, limits, reading):
-        if PurePosixPath(path).suffix.lower() in OWN_SUFFIXES:
+        if PurePosixPath(path).suffix.lower() in SKIPPED_SUFFIXES:
             reading.miss(path, NOT_TEXT)
         elif size > limits.file_bytes:
             reading.miss(path, "too large")
         elif reading.n_bytes + size > limits.total_bytes:
             reading.miss(path, TOO_MUCH)
         else:
+            # By the descriptor that was checked: the path may name another file by now; `size` bounds a growing file.
             with open(handle, "rb", closefd=False) as stream:
                 yield path, stream.read(size)
 
@@ -153,7 +155,7 @@ def _contents(folder: Path, limits: ReadLimits, reading: TextReading) -> Iterato
 def units_of(
     path: str, data: bytes, limits: ReadLimits, reading: TextReading, text_of: TextOf | None = None
 ) -> Iterator[TextUnit]:
-    """The units of one file's bytes. path: its name, which says what kind it is."""
+    """The units of one file's bytes. path: its suffix decides how it is parsed."""
     name = PurePosixPath(path)
     if name.suffix.lower() in (".gz", ".zst"):
         unpacked = _unpacked(name.suffix.lower(), data, min(limits.file_bytes, limits.total_bytes - reading.n_bytes))
@@ -196,7 +198,7 @@ def _json_lines(data: bytes, text_of: TextOf) -> Iterator[tuple[int, str]]:
     for number, line in numbered_lines(data):
         try:
             yield number, text_of(decode(line))
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, RecursionError):  # a broken line is searched as it is, never skipped
             yield number, line.decode(errors="replace")
 
 
@@ -245,73 +247,75 @@ def _blocks(data: bytes) -> Iterator[tuple[int, str]]:
 
 
 def joined(value: JsonValue) -> str:
-    """All strings inside a JSON value, names of fields left out except where they are data, joined by line ends.
+    """All strings and numbers inside a JSON value, without names of fields unless they are data, joined by line ends.
 
-    A table from question to answer is a mapping whose names are data: names with a space are strings too.
+    In a table from question to answer the keys are data: keys that are no identifiers are strings too.
     """
     if isinstance(value, str):
         return value
-    found: list[str] = []
+    strings: list[str] = []
     pending: list[JsonValue] = [value]
-    while pending:
-        one = pending.pop()
-        if isinstance(one, str):
-            found.append(one)
-        elif isinstance(one, Mapping):
-            for key, inner in reversed(list(one.items())):
+    while pending:  # a stack: deeply nested data must not run into Python's recursion limit
+        node = pending.pop()
+        if isinstance(node, str):
+            strings.append(node)
+        elif isinstance(node, Mapping):
+            for key, inner in reversed(list(node.items())):
                 pending.append(inner)
                 if isinstance(key, str) and not key.isidentifier():
                     pending.append(key)
-        elif isinstance(one, list | tuple):
-            pending.extend(reversed(one))
-        elif isinstance(one, int | float):
-            found.append(str(one))
-    return "\n".join(found)
+        elif isinstance(node, list | tuple):
+            pending.extend(reversed(node))
+        elif isinstance(node, int | float):
+            strings.append(str(node))
+    return "\n".join(strings)
 
 
-def _unpacked(suffix: str, data: bytes, most: int) -> bytes | None:
-    """None if it is damaged or more than `most` bytes."""
+def _unpacked(suffix: str, data: bytes, max_bytes: int) -> bytes | None:
+    """None if it is damaged or more than `max_bytes`."""
     try:
         if suffix == ".gz":
             with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
-                found = stream.read(most + 1)
+                unpacked = stream.read(max_bytes + 1)
         else:
-            found = _zstd(data, most)
+            unpacked = _zstd(data, max_bytes)
     except (OSError, EOFError, zlib.error, zstandard.ZstdError):
         return None
-    return found if len(found) <= most else None
+    return unpacked if len(unpacked) <= max_bytes else None
 
 
-def _zstd(data: bytes, most: int) -> bytes:
-    """All frames, up to a little more than `most` bytes. Raises EOFError if the last one is cut."""
+def _zstd(data: bytes, max_bytes: int) -> bytes:
+    """All frames, up to a little more than `max_bytes`. Raises EOFError if the last one is cut."""
     parts: list[bytes] = []
     size = at = 0
     frame = zstandard.ZstdDecompressor().decompressobj()
-    while at < len(data) and size <= most:
+    while at < len(data) and size <= max_bytes:
         part = frame.decompress(data[at : at + ZSTD_STEP])
         parts.append(part)
         size += len(part)
         at += min(ZSTD_STEP, len(data) - at) - len(frame.unused_data)
-        if frame.eof and at < len(data):
+        if frame.eof and at < len(data):  # a decompressobj ends with its frame, and a file may hold several
             frame = zstandard.ZstdDecompressor().decompressobj()
-    if size <= most and not frame.eof:
+    if size <= max_bytes and not frame.eof:
         raise EOFError("the last frame is not whole")
     return b"".join(parts)
 
 
 def _files(folder: Path, limits: ReadLimits, reading: TextReading) -> Iterator[tuple[str, int, int]]:
-    """(relative path, open descriptor, size) of each regular file; closed when the next one is asked for."""
+    """(relative path, open descriptor, size) of each regular file; closed when the next one is requested."""
     if folder.is_file():
         with folder.open("rb") as file:
             yield folder.name, file.fileno(), os.fstat(file.fileno()).st_size
         return
     n_names = n_files = 0
 
-    def tell(error: OSError) -> None:
+    def note_error(error: OSError) -> None:
         reading.miss(os.fsencode(error.filename or "").decode(errors="backslashreplace"), "folder cannot be opened")
 
-    for at, folders, names, descriptor in os.fwalk(folder, follow_symlinks=False, onerror=tell):
-        inside = Path(at).relative_to(folder)
+    # fwalk opens each folder relative to its parent's descriptor, so a folder that is swapped for a link meanwhile is
+    # not followed. Names need not be UTF-8, hence the backslashes.
+    for walked, folders, names, descriptor in os.fwalk(folder, follow_symlinks=False, onerror=note_error):
+        inside = Path(walked).relative_to(folder)
         folders.sort()
         if len(inside.parts) >= MAX_DEPTH:
             for name in folders:
@@ -323,7 +327,7 @@ def _files(folder: Path, limits: ReadLimits, reading: TextReading) -> Iterator[t
             if n_names > limits.names:
                 reading.miss(path, TOO_MANY_NAMES)
                 return
-            handle = _opened(name, descriptor)
+            handle = _open_regular(name, descriptor)
             if isinstance(handle, str):
                 reading.miss(path, handle)
                 continue
@@ -338,9 +342,10 @@ def _files(folder: Path, limits: ReadLimits, reading: TextReading) -> Iterator[t
                 os.close(handle)
 
 
-def _opened(name: str, folder: int) -> int | str:
-    """A descriptor, or why there is none."""
+def _open_regular(name: str, folder: int) -> int | str:
+    """A descriptor of a regular file, or why there is none. folder: descriptor of the folder that holds it."""
     try:
+        # O_NONBLOCK: opening a named pipe without a writer would block for ever.
         handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except PermissionError:
         return "cannot be opened"
