@@ -49,14 +49,14 @@ from doubling import twice
 
 from agent2.environments import QuestionEnvironment
 from agent2.errors import ConfigError
-from agent2.records import HIDDEN_SPLITS, Emits, Item, SamplingSettings, Score, Split
+from agent2.records import HIDDEN_SPLITS, ScorerOutput, Item, SamplingSettings, Score, Split
 
 
 class Closely:
     """Right to within `tolerance`."""
 
     name, version = "closely", "1.0"
-    emits = Emits(labels=frozenset({"far_off"}))
+    emits = ScorerOutput(labels=frozenset({"far_off"}))
 
     def __init__(self, tolerance=0):
         self.tolerance = tolerance

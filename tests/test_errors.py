@@ -1,4 +1,4 @@
-from agent2.errors import FAULT_POLICY, Fault, nearest_name, shown, unknown_name
+from agent2.errors import FAULT_POLICY, Fault, nearest_name, quoted, unknown_name
 
 
 def test_every_fault_has_exactly_one_policy():
@@ -28,6 +28,6 @@ def test_a_strangers_value_is_shown_short_and_in_whole_characters():
     for _ in range(100_000):
         deep = [deep]
     for value in ("\ud800" * 10_000, b"x" * 10_000, [10**4000] * 10_000, {"a": deep}, None):
-        text = shown(value)
+        text = quoted(value)
         assert len(text.encode()) < 1000
-    assert shown("q_proj") == "'q_proj'"
+    assert quoted("q_proj") == "'q_proj'"

@@ -25,7 +25,7 @@ def test_the_words_for_an_extra_name_one_that_the_package_has():
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
     for extra in ("household", "inspect", "tensorboard"):
         assert extra in project["optional-dependencies"]
-        command = installation.extra_words(extra)
+        command = installation.install_hint(extra)
         assert f"-e '.[{extra}]' in the checkout" in command and f"'WHEEL[{extra}]'" in command
 
 

@@ -146,6 +146,6 @@ def test_guarding_twice_leaves_one_entry_and_other_objects_alone():
 
 
 def test_what_asks_inside_an_entry_of_its_own_adds_none():
-    with installation.with_entry():
+    with installation.access_already_logged():
         guarded(Older()).items(Split.TEST_PRIVATE, 1, installation.secret())
     assert not access_log().exists()

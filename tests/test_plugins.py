@@ -7,7 +7,7 @@ from agent2 import plugins
 from agent2.benchmarks import load_benchmark
 from agent2.errors import ConfigError
 from agent2.plugins import build, find, relative_to, source_digest, source_digest_of
-from agent2.records import Split, emits_of
+from agent2.records import Split, declared_output
 from agent2.scorers import declared, load_scorer
 from plugin_builders import QUIZ, write_gsm, write_quiz
 
@@ -71,7 +71,7 @@ def test_packaged_things_have_their_plain_version():
             "class Quiz:\n    def __init__(self):\n        raise KeyError('lost')\n",
             "could not be made: KeyError: 'lost'",
         ),
-        ("class Quiz:\n    def __init__(self, folder):\n        pass\n", "Quiz needs folder, and is not given it"),
+        ("class Quiz:\n    def __init__(self, folder):\n        pass\n", "Quiz needs folder, which was not passed"),
         ("class Quiz:\n    name = 'quiz'\n", "it has no version, primary_metric, max_turns, sampling, attempts, items"),
         (QUIZ.replace("def scorer", "def judge"), "Quiz is not usable as a benchmark: it has no scorer; see"),
         (QUIZ.replace("    def items", "    items = 3\n    def stuff"), "Quiz.items is not a method"),
@@ -138,7 +138,7 @@ def test_an_entry_point_is_found_by_its_name_and_listed(tmp_path, monkeypatch):
     benchmark = load_benchmark("quiz")
     assert benchmark.name == "quiz" and benchmark.version.startswith("1.0+")
     assert "quiz" in plugins.known_names("benchmark")
-    assert declared("closely-v1.0+12345678") == emits_of(benchmark.scorer())
+    assert declared("closely-v1.0+12345678") == declared_output(benchmark.scorer())
     assert load_scorer("closely", {"tolerance": 2}).tolerance == 2
     with pytest.raises(ConfigError, match=r"unknown setting 'tolerence'; did you mean 'tolerance'\?"):
         load_scorer("closely", {"tolerence": 2})

@@ -1,7 +1,7 @@
 """YAML files that people write, read into strict pydantic records.
 
 An unknown key is an error with file, line and the nearest known name; so is every wrong value.
-Machine-written files (trial.json, card.json) are JSON, so the format shows who wrote a file.
+Machine-written files (trial.json, card.json) are JSON, so the format shows whether a person wrote a file.
 """
 
 import re
@@ -13,7 +13,10 @@ from typing import Any, TypeVar, get_args
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from agent2.errors import ConfigError, nearest_name, shown, unknown_name
+from agent2.errors import ConfigError, nearest_name, quoted, unknown_name
+
+MAX_VALUES = 1_000_000
+"""That a YAML text may expand to, aliases resolved; a few lines of aliases can expand to more than memory holds."""
 
 
 class StrictModel(BaseModel):
@@ -23,17 +26,13 @@ class StrictModel(BaseModel):
 
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
-MAX_VALUES = 1_000_000
-"""A YAML text may expand to, aliases resolved; a few lines of aliases can expand to more than memory holds."""
-
-
 Location = Sequence[int | str]
-"""Where a value is in a file: keys and list places from the top."""
+"""Where a value is in a file: keys and list indices from the top."""
 
 
 @dataclass(frozen=True, slots=True)
 class YamlText:
-    """One YAML mapping that has been read but not yet judged; knows the line of every value."""
+    """One YAML mapping that has been parsed but not yet validated; knows the line of every value."""
 
     where: str
     """The file, for messages."""
@@ -41,10 +40,10 @@ class YamlText:
     root: yaml.Node | None
     overrides: Sequence[str] = ()
     flag: str = "--set"
-    """Where the overrides were given."""
+    """The command-line option of the overrides."""
 
     def spot(self, location: Location) -> str:
-        """`file:line` of the deepest part of a location that is there, or the override that set it."""
+        """`file:line` of the deepest part of a location that exists, or the override that set it."""
         name = ".".join(str(part) for part in location)
         for override in self.overrides:
             key = override.partition("=")[0]
@@ -71,7 +70,7 @@ def parse_yaml(
 
 
 def read_yaml(path: Path, overrides: Sequence[str] = ()) -> YamlText:
-    """Read one YAML file whose keys its reader judges itself. Raises ConfigError as `load_yaml` does."""
+    """Read one YAML file whose keys the caller validates itself. Raises ConfigError as `load_yaml` does."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -117,7 +116,7 @@ def _read(text: str, where: str, *, is_override: bool = False) -> tuple[yaml.Nod
 
 
 def _refuse_double_keys(root: yaml.Node | None, where: str) -> None:
-    """YAML's own reader would silently take the last one."""
+    """Refuse a key that occurs twice: YAML's own reader would silently take the last one."""
     pending, visited = [root], set()
     while pending:
         node = pending.pop()
@@ -140,7 +139,7 @@ def _refuse_double_keys(root: yaml.Node | None, where: str) -> None:
 def _count_values(node: yaml.Node, where: str, counts: dict[int, int]) -> int:
     """Values below a node, as often as aliases repeat them. Raises ConfigError for more than `MAX_VALUES`."""
     if id(node) not in counts:
-        counts[id(node)] = MAX_VALUES + 1  # until it is counted: a node that holds itself has no end
+        counts[id(node)] = MAX_VALUES + 1  # until it is counted: a node that contains itself has no end
         inner: list[yaml.Node] = []
         if isinstance(node, yaml.SequenceNode):
             inner = node.value
@@ -182,11 +181,11 @@ def first_problem(error: ValidationError, model: type[BaseModel]) -> tuple[tuple
     if problem["type"] == "missing":
         return location, f"key {name!r} is missing; add it"
     wrong = _wrong_choice(location, problem["input"], problem.get("ctx", {}))
-    return location, wrong or f"{name or 'the file'}: {problem['msg']} (got {shown(problem['input'])})"
+    return location, wrong or f"{name or 'the file'}: {problem['msg']} (got {quoted(problem['input'])})"
 
 
 def _wrong_choice(location: Location, value: object, context: Mapping[str, Any]) -> str | None:
-    """The sentence about a text that is none of a fixed set (enum, literal, kind of a union); None if it is no such."""
+    """The sentence about a text outside a fixed set (enum, literal, kind of a union); None for any other problem."""
     choices = re.findall(r"'([^']*)'", str(context.get("expected") or context.get("expected_tags") or ""))
     if "tag" in context:
         location, value = (*location, str(context.get("discriminator", "kind")).strip("'")), context["tag"]
@@ -214,7 +213,7 @@ def _line_of(node: yaml.Node | None, location: Location) -> int | None:
 
 
 def _known_keys(model: type[BaseModel], location: Location) -> set[str]:
-    """Keys that the record at `location` below `model` knows; falls back to those of the records above it."""
+    """Keys of the record at `location` below `model`; falls back to those of the records above it."""
     current: list[type[BaseModel]] = [model]
     for part in location:
         field = next((record.model_fields[str(part)] for record in current if str(part) in record.model_fields), None)
@@ -226,7 +225,7 @@ def _known_keys(model: type[BaseModel], location: Location) -> set[str]:
 
 
 def _kinds(model: type[BaseModel]) -> set[str]:
-    """What a union may call this record: its class, or the literal values of its fields."""
+    """The names of this record in a union: its class, or the literal values of its fields."""
     literals = {str(value) for field in model.model_fields.values() for value in get_args(field.annotation)}
     return literals | {model.__name__}
 

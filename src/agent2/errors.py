@@ -1,4 +1,4 @@
-"""What can go wrong, who is to blame, and what follows from it.
+"""Errors and faults: what can go wrong, what is to blame, and what follows from it.
 
 One table (`FAULT_POLICY`) says for each kind of fault whether it is worth a retry and whether it counts
 against the model. Nothing else in the code decides that. Every message has three parts: what is wrong
@@ -14,9 +14,21 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
+SIMILARITY = 0.6
+"""Least similarity (difflib's ratio) of a name that is proposed; at 0.5 `device` would be taken for `prices`."""
+MIN_PREFIX = 3
+"""Letters that the beginning of a name must have to match it."""
+MAX_SHOWN = 300
+_MACHINE_ERRNOS = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENODEV}
+)
+_repr = reprlib.Repr()
+_repr.maxstring = _repr.maxother = 120
+_repr.maxlevel = 2
+
 
 class Fault(StrEnum):
-    """Who failed when a result could not be produced as asked."""
+    """What failed when a result could not be produced as requested."""
 
     MODEL = "model"
     """The checkpoint itself: logits that are not numbers, an answer that never ends."""
@@ -27,7 +39,7 @@ class Fault(StrEnum):
     INFRASTRUCTURE = "infrastructure"
     """The harness, the machine or the endpoint failed: there is no answer to judge."""
     SUBMITTER = "submitter"
-    """What an agent handed in cannot be evaluated."""
+    """What an agent submitted cannot be evaluated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +47,7 @@ class FaultPolicy:
     """What follows from one kind of fault."""
 
     retry: bool
-    """Worth trying the same thing again, once and visibly."""
+    """Worth repeating the same request, once and visibly."""
     counts_against_model: bool
     """The attempt is a failure of the model (score 0 with this reason), not a missing score."""
 
@@ -63,7 +75,7 @@ class ConfigError(Agent2Error):
 
 
 class CheckpointError(Agent2Error):
-    """A directory of weights cannot be used; `fault` is `SUBMITTER` when an agent handed it in."""
+    """A directory of weights cannot be used."""
 
     fault = Fault.SUBMITTER
 
@@ -75,13 +87,13 @@ class SubmissionError(Agent2Error):
 
 
 class SandboxError(Agent2Error):
-    """The host cannot contain a program as asked."""
+    """The host cannot sandbox a program as requested."""
 
     fault = Fault.INFRASTRUCTURE
 
 
-class MachineLacks(Agent2Error):
-    """The machine lacks the disk space or memory that a command needs, or something of ours failed on it."""
+class MachineError(Agent2Error):
+    """The machine lacks the disk space or memory that a command needs, or the harness itself failed."""
 
     fault = Fault.INFRASTRUCTURE
 
@@ -109,12 +121,9 @@ class EndpointFailed(Agent2Error):
 
 
 class NotEnoughData(Agent2Error):
-    """A statistic was asked of fewer observations than its definition needs."""
+    """A statistic was requested of fewer observations than its definition needs."""
 
 
-_MACHINE_ERRNOS = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENODEV}
-)
 _MACHINE_WORDS = re.compile(
     r"no space left on device|disk is full|disk i/o error|disk quota exceeded|cannot allocate memory|out of memory"
     r"|not enough memory|too many open files",
@@ -138,29 +147,18 @@ def is_machine_failure(error: BaseException) -> bool:
     return False
 
 
-SIMILARITY = 0.6
-"""Least similarity (difflib's ratio) of a name that is proposed; at 0.5 `device` would be taken for `prices`."""
-MIN_PREFIX = 3
-"""Letters that the beginning of a name must have to match it."""
-
-_brief = reprlib.Repr()
-_brief.maxstring = _brief.maxother = 120
-_brief.maxlevel = 2
-MAX_SHOWN = 300
-
-
-def shown(value: object) -> str:
+def quoted(value: object) -> str:
     """An untrusted value made safe for a message: its repr, cut short, lone surrogates escaped."""
-    text = _brief.repr(value)
+    text = _repr.repr(value)
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
 
 
 def nearest_name(name: str, candidates: Iterable[str]) -> str | None:
-    """The known name that was probably meant: the most similar one, or one that begins so; None if none is near."""
+    """The known name that was probably meant: the most similar, or one that begins with it; None if none is near."""
     names = sorted(candidates)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=SIMILARITY)
-    begins_so = [candidate for candidate in names if len(name) >= MIN_PREFIX and candidate.startswith(name)]
-    return next(iter([*near, *begins_so]), None)
+    similar = difflib.get_close_matches(name, names, n=1, cutoff=SIMILARITY)
+    completions = [candidate for candidate in names if len(name) >= MIN_PREFIX and candidate.startswith(name)]
+    return next(iter([*similar, *completions]), None)
 
 
 def unknown_name(kind: str, name: str, candidates: Iterable[str], where: str = "") -> ConfigError:

@@ -1,4 +1,4 @@
-"""Files: written whole or not at all, and read line by line.
+"""Files that are written completely or not at all, and read line by line.
 
 Lines are split where JSONL and CSV end one. `str.splitlines` and `bytes.splitlines` end lines elsewhere too (U+2028,
 U+0085, form feed, a lone carriage return), and all but the last of these may be unescaped inside a JSON string: a
@@ -18,8 +18,8 @@ import msgspec
 def atomic_write(path: Path, data: bytes | Iterable[bytes], *, durable: bool = False) -> None:
     """Replace a file by these bytes: a reader, or a kill, sees the old file or the new one, never half of it.
 
-    durable: also on disk when this returns, the folder's entry included (fsync). Two writers do not meet: each has a
-    draft of its own beside the file. Raises OSError, and leaves the old file and no draft, if the disk says no.
+    durable: also on disk when this returns, the folder's entry included (fsync). Two writers do not collide: each has a
+    draft of its own beside the file. Raises OSError, and leaves the old file and no draft, if writing fails.
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.draft")
     try:
@@ -49,12 +49,12 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """A text file, whole or not at all; what UTF-8 cannot hold becomes a question mark."""
+    """Write a text file with `atomic_write`; what UTF-8 cannot encode becomes a question mark."""
     atomic_write(path, text.encode("utf-8", errors="replace"))
 
 
 def write_json(path: Path, value: object) -> None:
-    """Indented JSON of a record, or of lists and mappings of them; numbers that are not finite become null."""
+    """Write indented JSON of a record, or of lists and mappings of them; numbers that are not finite become null."""
     atomic_write(path, msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
 
 

@@ -1,21 +1,21 @@
-"""What one installation owns on disk: its home folder, its secret, its caches, and the access log of private items.
+"""The files of one installation: its home folder, its secret, its caches, and the access log of private items.
 
     $AGENT2_HOME (default ~/.local/share/agent2)
-    ├── secret        32 random bytes, mode 0600; hidden items derive from it; never bound into a sandbox
+    ├── secret        32 random bytes, mode 0600; hidden items derive from it; never mounted into a sandbox
     ├── models/       base models made by a recipe, one folder each, with a manifest
     ├── baselines/    cards of base models, keyed by content digests
     ├── worlds/       catalogues that worlds read, made from users' files; may be deleted at any time
     ├── facts/        tables derived from small cards, keyed by the digest of the card; may be deleted at any time
-    └── access.jsonl  who asked for private items, when, and whether they got them
+    └── access.jsonl  each request for private items: by which user, when, and whether it was granted
 
-Organisers of a shared leaderboard copy `secret` among their graders, so that all of them ask the same
+Organisers of a shared leaderboard copy `secret` among their graders, so that all of them use the same
 hidden items. Does not protect against a reader with the rights of the user who runs the harness.
 
 The access log has one JSON line for each request for private items, also for one that was refused. Lines are only ever
-appended, fsynced before the items are made, and each holds the digest of the line before it, so that a line that was
-changed, taken out or put in shows (`check_access_log`). A benchmark makes an entry itself when a program asks it for
-private items with this installation's secret (`agent2.benchmarks.guarded`). It is a file of the user who runs agent2,
-who can rewrite the whole chain or cut its end off; organisers who need more send copies elsewhere.
+appended, fsynced before the items are made, and each holds the digest of the line before it, so that a changed, removed
+or inserted line is detected (`check_access_log`). A benchmark makes an entry itself when a program asks it for private
+items with this installation's secret (`agent2.benchmarks.guarded`). It is a file of the user who runs agent2, who can
+rewrite the whole chain or cut its end off; organisers who need more send copies elsewhere.
 """
 
 import fcntl
@@ -38,9 +38,9 @@ SECRET_BYTES = 32
 ACCESS_LOG = "access.jsonl"
 ARENA_ROLE = "arena"
 """Role of a trial that scores its final checkpoint; the items stay in its grader."""
-FIRST = "0" * 64
-"""Stands for the line before the first one."""
-LONGEST_LINE = 65_536
+CHAIN_START = "0" * 64
+"""The digest before the first line."""
+MAX_LINE_BYTES = 65_536
 _HAS_ENTRY: ContextVar[bool] = ContextVar("access has its entry", default=False)
 
 
@@ -69,7 +69,7 @@ def baselines_dir() -> Path:
 
 
 def worlds_dir() -> Path:
-    """Where catalogues and the like that worlds read are kept; in a sandbox, where a trial shows those of its task."""
+    """Where files that worlds read are kept; in a sandbox, where a trial mounts those of its task."""
     override = os.environ.get("AGENT2_WORLDS")
     return Path(override) if override else _subfolder("worlds")
 
@@ -104,7 +104,7 @@ def secret() -> bytes:
 
 
 def secret_digest(value: bytes) -> str:
-    """Names a secret in lock files without telling it."""
+    """Identifies a secret in lock files without revealing it."""
     return hashlib.sha256(b"agent2 installation secret\0" + value).hexdigest()[:16]
 
 
@@ -125,12 +125,12 @@ class Access:
 
 
 def access_log() -> Path:
-    """Where the log is."""
+    """The path of the log."""
     return home() / ACCESS_LOG
 
 
 def log_access(access: Access) -> Path:
-    """Append one entry; returns the log. Raises ConfigError if it cannot be written: then nothing may be shown."""
+    """Append one entry; returns the log's path. Raises ConfigError if that fails: then no item may be handed out."""
     path = access_log()
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
@@ -139,7 +139,7 @@ def log_access(access: Access) -> Path:
             f"{path}: cannot be opened ({error.strerror}); private items need their access log"
         ) from error
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        fcntl.flock(handle, fcntl.LOCK_EX)  # each entry holds the digest of the one before: writers take turns
         before, is_torn = _last_line(handle)
         entry = {
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -160,7 +160,7 @@ def log_access(access: Access) -> Path:
 
 
 def check_access_log(path: Path) -> list[str]:
-    """Lines that were changed, taken out or put in, one sentence each; empty for a whole chain or no log."""
+    """Lines that were changed, removed or inserted, one sentence each; empty for an intact chain or no log."""
     if not path.exists():
         return []
     problems, before = [], b""
@@ -179,13 +179,13 @@ def check_access_log(path: Path) -> list[str]:
 def _last_line(handle: int) -> tuple[bytes, bool]:
     """The last line without its end, and whether that end is missing."""
     size = os.fstat(handle).st_size
-    tail = os.pread(handle, LONGEST_LINE, max(0, size - LONGEST_LINE))
+    tail = os.pread(handle, MAX_LINE_BYTES, max(0, size - MAX_LINE_BYTES))
     lines = tail.splitlines()
     return (lines[-1] if lines else b""), bool(tail) and not tail.endswith(b"\n")
 
 
 def _digest(line: bytes) -> str:
-    return hashlib.sha256(line).hexdigest() if line else FIRST
+    return hashlib.sha256(line).hexdigest() if line else CHAIN_START
 
 
 def _user() -> str:
@@ -196,8 +196,8 @@ def _user() -> str:
 
 
 @contextmanager
-def with_entry() -> Iterator[None]:
-    """Private items that are asked for inside have an entry of their own already, so none is added."""
+def access_already_logged() -> Iterator[None]:
+    """Inside the context private items need no further entry: the caller has logged one for them."""
     token = _HAS_ENTRY.set(True)
     try:
         yield
@@ -205,11 +205,11 @@ def with_entry() -> Iterator[None]:
         _HAS_ENTRY.reset(token)
 
 
-def guard_private(benchmark: str, n: int, key: bytes | None) -> None:
-    """Leave an entry before a benchmark gives out n private items to a program (`agent2.benchmarks.guarded`).
+def log_private_items(benchmark: str, n: int, key: bytes | None) -> None:
+    """Log that a benchmark is about to hand out n private items to a program (`agent2.benchmarks.guarded`).
 
-    key: what the items are drawn with; those of another secret than this installation's are nobody's secret.
-    Raises ConfigError if the log cannot be written: then nothing may be given out.
+    key: the secret that the items derive from; items of any other secret than this installation's are not private here.
+    Raises ConfigError if the log cannot be written: then no item may be handed out.
     """
     if _HAS_ENTRY.get() or key is None or not (home() / "secret").exists() or key != secret():
         return
@@ -229,7 +229,7 @@ def guard_private(benchmark: str, n: int, key: bytes | None) -> None:
 
 
 def read_access_log(path: Path) -> list[dict[str, str]]:
-    """The entries, oldest first, without lines that are none (`check_access_log` names those)."""
+    """The entries, oldest first, without lines that cannot be read (`check_access_log` names those)."""
     entries = []
     for line in path.read_text(encoding="utf-8", errors="replace").split("\n") if path.exists() else ():
         try:
@@ -241,8 +241,8 @@ def read_access_log(path: Path) -> list[dict[str, str]]:
     return entries
 
 
-def extra_words(extra: str) -> str:
-    """How to install an optional part of this package, for messages: in a checkout, or from a wheel that was built."""
+def install_hint(extra: str) -> str:
+    """How to install an optional part of this package, for messages: in a checkout, or from a wheel."""
     return (
         f"install the extra {extra}: pip install -c constraints.txt -e '.[{extra}]' in the checkout, "
         f"or pip install 'WHEEL[{extra}]'"
@@ -256,7 +256,7 @@ def _subfolder(name: str) -> Path:
 
 
 def _write_once(path: Path, value: bytes) -> None:
-    """Write a private file whole or not at all; the first of several writers wins."""
+    """Write a private file completely or not at all; the first of several writers wins."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -265,8 +265,8 @@ def _write_once(path: Path, value: bytes) -> None:
     finally:
         os.close(handle)
     try:
-        os.link(draft, path)
+        os.link(draft, path)  # unlike rename, fails if the file exists
     except FileExistsError:
-        pass  # another process was first: its secret is the one
+        pass  # another process was first: its secret counts
     finally:
         draft.unlink()

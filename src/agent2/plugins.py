@@ -1,15 +1,15 @@
-"""Plug-ins: code that users bring, found by one rule for every kind of thing that can be brought.
+"""Plug-ins: code that users bring, located by the same rule for benchmarks, scorers, environments, agents and suites.
 
     packaged name        `arithmetic`             the table of its room
     entry point          `quiz`                   of an installed package, group `agent2.benchmarks`
     Python file          `./quiz.py:Quiz`         any path that ends in .py, and a name in that file
     Python module        `quiz_pack.quiz:Quiz`    anything that can be imported
 
-The name refers to a class or a function that is called (with settings, where its kind takes some), or for a finished
+The name refers to a class or a function that is called (with settings, where its kind takes some), or to a finished
 object. A plug-in's version is extended by a digest of its source (`1.0+3f2a9c1b`), so that a score made with other
 code is never taken for the same.
 
-Promises: one line says what is wrong with a plug-in that cannot be imported, built or used. Does NOT contain it: a
+Promises: one line says what is wrong with a plug-in that cannot be imported, built or used. Does NOT sandbox it: a
 plug-in is code of the user's choice and runs with the user's rights; the arena's grading process runs it in a sandbox.
 """
 
@@ -43,13 +43,13 @@ MAX_SOURCE_FILES = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class PluginPlace:
-    """Where one plug-in, or packaged thing, is."""
+class PluginLocation:
+    """Where the code of one plug-in, or of a packaged object, is."""
 
     kind: str
     """What it is: benchmark, scorer, environment, agent, suite."""
     name: str
-    """As it was asked for."""
+    """As the user wrote it."""
     attribute: str
     module: str = ""
     """Dotted; empty for a Python file."""
@@ -80,9 +80,9 @@ def installed(kind: str) -> dict[str, list[EntryPoint]]:
 
 
 @cache
-def _entry_points(of: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
-    """path: sys.path, on which the answer depends."""
-    return tuple(entry_points(group=of))
+def _entry_points(group_name: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    """path: sys.path, part of the key of the cache because the answer depends on it."""
+    return tuple(entry_points(group=group_name))
 
 
 def known_names(kind: str, packaged: Iterable[str] = ()) -> list[str]:
@@ -91,7 +91,7 @@ def known_names(kind: str, packaged: Iterable[str] = ()) -> list[str]:
 
 
 def is_code(name: str) -> bool:
-    """Whether a name says itself where the code is: a Python file or module, with a name in it."""
+    """Whether a name states where the code is: a Python file or module, with a name in it."""
     return _FILE.fullmatch(name) is not None or _MODULE.fullmatch(name) is not None
 
 
@@ -101,7 +101,7 @@ def is_located(name: str) -> bool:
 
 
 def relative_to(name: str, folder: Path) -> str:
-    """A name that is a relative path, taken from `folder` (that of the file which names it); others as they are."""
+    """A name that is a relative path, resolved against `folder` (that of the file which names it); others unchanged."""
     if not is_located(name):
         return name
     match = _FILE.fullmatch(name)
@@ -109,12 +109,11 @@ def relative_to(name: str, folder: Path) -> str:
     return f"{(folder / Path(path).expanduser()).resolve()}{suffix}"
 
 
-def find(kind: str, name: str, packaged: Mapping[str, str], where: str = "") -> PluginPlace:
-    """The place of a packaged thing, an entry point, or a named file or module; imports nothing.
+def find(kind: str, name: str, packaged: Mapping[str, str], where: str = "") -> PluginLocation:
+    """The location of a packaged object, an entry point, or a named file or module; imports nothing.
 
-    packaged: name -> "module:attribute". where: file and line, or flag, that the name came from.
-    Raises ConfigError for an unknown name (with the nearest one), a file that is not there, and a name that two
-    packages claim.
+    packaged: name -> "module:attribute". where: file and line, or option, that the name came from.
+    Raises ConfigError for an unknown name (with the nearest one), a missing file, and a name that two packages claim.
     """
     before = f"{where}: " if where else ""
     if match := _FILE.fullmatch(name):
@@ -123,9 +122,9 @@ def find(kind: str, name: str, packaged: Mapping[str, str], where: str = "") -> 
             raise ConfigError(f"{before}{kind} {name!r}: name what the file defines after the colon, as in {file}:Name")
         if not file.is_file():
             raise ConfigError(f"{before}{kind} {name!r}: file {file} does not exist; check the path")
-        return PluginPlace(kind, name, match["attribute"], file=file.resolve())
+        return PluginLocation(kind, name, match["attribute"], file=file.resolve())
     if match := _MODULE.fullmatch(name):
-        return PluginPlace(kind, name, match["attribute"], module=match["module"])
+        return PluginLocation(kind, name, match["attribute"], module=match["module"])
     points = installed(kind).get(name, [])
     claims = [*(["agent2"] if name in packaged else []), *(_package(point) for point in points)]
     if len(claims) > 1:
@@ -135,99 +134,103 @@ def find(kind: str, name: str, packaged: Mapping[str, str], where: str = "") -> 
         )
     if name in packaged:
         module, _, attribute = packaged[name].partition(":")
-        return PluginPlace(kind, name, attribute, module=module, is_packaged=True)
+        return PluginLocation(kind, name, attribute, module=module, is_packaged=True)
     if not points:
         raise unknown_name(kind, name, known_names(kind, packaged), where or kind)
     module, _, attribute = points[0].value.partition("[")[0].strip().partition(":")
-    return PluginPlace(kind, name, attribute.strip(), module=module.strip(), package=_package(points[0]))
+    return PluginLocation(kind, name, attribute.strip(), module=module.strip(), package=_package(points[0]))
 
 
 def _package(point: EntryPoint) -> str:
     return f"{point.dist.name} {point.dist.version}" if point.dist is not None else "an unnamed package"
 
 
-def load(place: PluginPlace) -> Any:
-    """Import what a place names. Raises ConfigError in one line if it cannot be imported or has no such name."""
+def load(location: PluginLocation) -> Any:
+    """Import a located object. Raises ConfigError in one line if it cannot be imported or has no such name."""
     try:
-        target: Any = importlib.import_module(place.module) if place.file is None else _file_module(place.file)
-        for part in place.attribute.split(".") if place.attribute else ():
+        target: Any = importlib.import_module(location.module) if location.file is None else _file_module(location.file)
+        for part in location.attribute.split(".") if location.attribute else ():
             target = getattr(target, part)
     except Agent2Error:
         raise
     except (Exception, SystemExit) as error:  # boundary: foreign code can raise anything
         raise ConfigError(
-            f"{place}: cannot be imported: {_words(error)}; try python -c 'import {_importable(place)}'"
+            f"{location}: cannot be imported: {_one_line(error)}; try python -c 'import {_import_name(location)}'"
         ) from error
     return target
 
 
-def build(place: PluginPlace, settings: Mapping[str, Any] | None = None) -> Any:
-    """The object of a place: a class or function is called with the settings, an object is taken as it is.
+def build(location: PluginLocation, settings: Mapping[str, Any] | None = None) -> Any:
+    """A located object: a class or function is called with the settings, a finished object is returned as it is.
 
     Raises ConfigError if it cannot be imported or built, or takes no such setting.
     """
-    target = load(place)
+    target = load(location)
     if not (inspect.isclass(target) or inspect.isroutine(target)):
         if settings:
-            raise ConfigError(f"{place}: is a finished object and takes no settings ({', '.join(settings)})")
+            raise ConfigError(f"{location}: is a finished object and takes no settings ({', '.join(settings)})")
         return target
-    _check_settings(place, target, settings or {})
+    _check_settings(location, target, settings or {})
     try:
         return target(**(settings or {}))
     except Agent2Error:
         raise
     except (Exception, SystemExit) as error:  # boundary: foreign code can raise anything
-        raise ConfigError(f"{place}: could not be made: {_words(error)}; fix its {place.attribute}") from error
+        raise ConfigError(f"{location}: could not be made: {_one_line(error)}; fix its {location.attribute}") from error
 
 
-def _check_settings(place: PluginPlace, target: Any, settings: Mapping[str, Any]) -> None:
+def _check_settings(location: PluginLocation, target: Any, settings: Mapping[str, Any]) -> None:
     try:
         parameters = inspect.signature(target).parameters
     except (TypeError, ValueError):
-        return  # a built-in without a signature; the call itself will
+        return  # a built-in without a signature; the call itself reports wrong arguments
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return
     for name in settings:
         if name not in parameters:
-            raise unknown_name("setting", name, parameters, str(place))
-    lacks = [
+            raise unknown_name("setting", name, parameters, str(location))
+    missing = [
         parameter.name
         for parameter in parameters.values()
         if parameter.default is parameter.empty
         and parameter.kind is not parameter.VAR_POSITIONAL
         and parameter.name not in settings
     ]
-    if lacks:
-        raise ConfigError(f"{place}: {place.attribute} needs {', '.join(lacks)}, and is not given it")
+    if missing:
+        raise ConfigError(f"{location}: {location.attribute} needs {', '.join(missing)}, which was not passed")
 
 
-def path_of(place: PluginPlace) -> Path:
+def path_of(location: PluginLocation) -> Path:
     """The file or folder that an entry point names by a path (agents, suites). Raises ConfigError if it names none."""
-    target = load(place)
+    target = load(location)
     if not isinstance(target, str | Path) or not Path(target).exists():
-        raise ConfigError(f"{place}: is {target!r}; an entry point {group(place.kind)} has to name an existing path")
+        raise ConfigError(
+            f"{location}: is {target!r}; an entry point {group(location.kind)} has to name an existing path"
+        )
     return Path(target)
 
 
-def require_members(place: PluginPlace, plugin: object, attributes: Collection[str], methods: Collection[str]) -> None:
-    """See that an object has what its Protocol asks for. Raises ConfigError naming what is missing or no function."""
+def require_members(
+    location: PluginLocation, plugin: object, attributes: Collection[str], methods: Collection[str]
+) -> None:
+    """Raise ConfigError, naming what is missing or not a function, unless an object has the members of its Protocol."""
     missing = [name for name in (*attributes, *methods) if not hasattr(plugin, name)]
     if missing:
         raise ConfigError(
-            f"{place}: {type(plugin).__name__} is not usable as a {place.kind}: it has no {', '.join(missing)}; see "
-            f"agent2.records.{place.kind.capitalize()}"
+            f"{location}: {type(plugin).__name__} is not usable as a {location.kind}: it has no {', '.join(missing)}; "
+            f"see agent2.records.{location.kind.capitalize()}"
         )
     for name in methods:
         if not callable(getattr(plugin, name)):
-            raise ConfigError(f"{place}: {type(plugin).__name__}.{name} is not a method; define it as one")
+            raise ConfigError(f"{location}: {type(plugin).__name__}.{name} is not a method; define it as one")
     for name in ("name", "version"):
         value = getattr(plugin, name, "")
         if name in attributes and not (isinstance(value, str) and NAME.fullmatch(value.partition("+")[0])):
-            raise ConfigError(f"{place}: {name} is {value!r}; use letters, digits, '.', '_' and '-'")
+            raise ConfigError(f"{location}: {name} is {value!r}; use letters, digits, '.', '_' and '-'")
 
 
 def with_source_version(plugin: T, digest: str) -> T:
-    """The same object, its `version` extended by the digest of its source. Raises ConfigError if it cannot be."""
+    """The same object, its `version` extended by the digest of its source. Raises ConfigError if that is impossible."""
     kind: Any = type(plugin)
     version = f"{getattr(plugin, 'version')}+{digest[:8]}"  # noqa: B009 - any Protocol with a version
     try:
@@ -239,7 +242,7 @@ def with_source_version(plugin: T, digest: str) -> T:
 
 @cache
 def _versioned_class(kind: type[Any], version: str, digest: str) -> type[Any]:
-    """A subclass, so that a plug-in stays what it is to isinstance; a property, since objects may set their own."""
+    """A subclass, so that isinstance still holds; `version` is a property, since objects may set their own."""
     members = {
         "version": property(lambda self: version),
         "source_digest": digest,
@@ -251,19 +254,19 @@ def _versioned_class(kind: type[Any], version: str, digest: str) -> type[Any]:
 
 
 def source_digest_of(plugin: object) -> str:
-    """The digest of the source of an object that came from a plug-in; empty for what is packaged."""
+    """The digest of the source of an object that came from a plug-in; empty for packaged objects."""
     return str(getattr(plugin, "source_digest", ""))
 
 
-def source_digest(place: PluginPlace) -> str:
+def source_digest(location: PluginLocation) -> str:
     """SHA-256 of a plug-in's source: its file with those beside it that it imports, or its whole package."""
-    if place.is_packaged:
+    if location.is_packaged:
         return ""
-    if place.file is not None:
-        root, files = place.file.parent, _with_imports(place.file)
+    if location.file is not None:
+        root, files = location.file.parent, _with_imports(location.file)
     else:
-        root = import_root(place)
-        top = root / place.module.partition(".")[0]
+        root = import_root(location)
+        top = root / location.module.partition(".")[0]
         files = sorted(top.rglob("*.py"))[:MAX_SOURCE_FILES] if top.is_dir() else [top.with_suffix(".py")]
     sources = [file for file in files if file.is_file()]
     return digest_of([[str(file.relative_to(root)), hashlib.sha256(file.read_bytes()).hexdigest()] for file in sources])
@@ -277,30 +280,30 @@ def copy_source(file: Path, folder: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def import_root(place: PluginPlace) -> Path:
-    """The folder from which a plug-in is imported: what a process needs on its path. Raises ConfigError if unknown."""
-    if place.file is not None:
-        return place.file.parent
-    top = place.module.partition(".")[0]
+def import_root(location: PluginLocation) -> Path:
+    """The folder that has to be on the path to import a plug-in. Raises ConfigError if it is unknown."""
+    if location.file is not None:
+        return location.file.parent
+    top = location.module.partition(".")[0]
     try:
         spec = importlib.util.find_spec(top)
     except (ImportError, ValueError) as error:
-        raise ConfigError(f"{place}: cannot be imported: {_words(error)}") from error
+        raise ConfigError(f"{location}: cannot be imported: {_one_line(error)}") from error
     if spec is None:
-        raise ConfigError(f"{place}: cannot be imported: there is no module {top!r}; install its package")
+        raise ConfigError(f"{location}: cannot be imported: there is no module {top!r}; install its package")
     if spec.submodule_search_locations:
         return Path(next(iter(spec.submodule_search_locations))).resolve().parent
     return Path(spec.origin or ".").resolve().parent
 
 
-def shown_by_toolkit(root: Path) -> bool:
-    """Whether a sandboxed Python finds what is imported from that folder without help."""
+def is_on_default_path(root: Path) -> bool:
+    """Whether a sandboxed Python imports from that folder without a changed path."""
     import_folders = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib", "stdlib")}
     return root.resolve() in import_folders
 
 
 def _file_module(file: Path) -> Any:
-    """The module of a Python file; read anew when its text changed. Modules beside it can be imported."""
+    """The module of a Python file; loaded again when its text changed. Modules beside it can be imported."""
     digest = hashlib.sha256(str(file).encode() + b"\0" + file.read_bytes()).hexdigest()[:16]
     name = f"agent2_plugin_{digest}"
     if name in sys.modules:
@@ -338,14 +341,14 @@ def _imported(file: Path) -> list[str]:
     try:
         tree = parse_python(file.read_bytes())
     except (SyntaxError, ValueError):
-        return []  # loading it says so
+        return []  # loading the file reports the error
     names = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
     return names + [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
 
 
-def _words(error: BaseException) -> str:
+def _one_line(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:300]
 
 
-def _importable(place: PluginPlace) -> str:
-    return place.module or (place.file.stem if place.file is not None else place.name)
+def _import_name(location: PluginLocation) -> str:
+    return location.module or (location.file.stem if location.file is not None else location.name)

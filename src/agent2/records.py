@@ -1,4 +1,4 @@
-"""The records and protocols that cross rooms: what is played, its outcome, and who plays.
+"""The records and protocols that all rooms share: items, rollouts, scores, samplers, environments and scorers.
 
 The nouns, in the order in which they meet:
 
@@ -59,7 +59,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class SamplingSettings:
-    """How one completion is drawn."""
+    """How one completion is sampled."""
 
     temperature: float = 0.0
     """0 is greedy."""
@@ -89,7 +89,7 @@ class Completion:
     token_ids: Sequence[int] = ()
     """The new tokens, the end token included when the model produced it."""
     logprobs: Sequence[float] | None = None
-    """Log-probability of each new token under the distribution it was drawn from (greedy: under the model's own,
+    """Log-probability of each new token under the distribution it was sampled from (greedy: under the model's own,
     at temperature 1); None if the sampler has none."""
     stop_reason: StopReason = StopReason.END
     prompt_tokens: int = 0
@@ -100,10 +100,10 @@ class Completion:
     n_tokens: int | None = None
     """How many new tokens there are, from a sampler that knows no ids; None: as many as `token_ids`."""
     alternatives: Sequence[tuple[str, Mapping[str, float]]] | None = None
-    """Each new token as text, with the log-probabilities of the likeliest ones in its place; None: not asked for, or
-    not given."""
+    """Each new token as text, with the log-probabilities of the likeliest ones at its position; None: not requested, or
+    not available."""
     pieces: Sequence[str] | None = None
-    """The text of each new token by itself, where the sampler was told to give it: half a character is `\ufffd`."""
+    """The text of each new token by itself, where the sampler was set to return it: half a character is `\ufffd`."""
 
 
 Prompt = Sequence[Message] | Sequence[int]
@@ -113,7 +113,7 @@ Prompt = Sequence[Message] | Sequence[int]
 class Sampler(Protocol):
     """Turns prompts into completions for one checkpoint or endpoint; a queue.
 
-    A request's draws depend on its own seed only: batch 1 and batch 64 give the same samples up to
+    The tokens of a request depend on its own seed only: batch 1 and batch 64 give the same tokens up to
     float noise. Not thread-safe: one caller submits and collects.
     """
 
@@ -138,7 +138,7 @@ class ToolSampler(Protocol):
     """A sampler that can offer an episode's tools beside the prompt and returns a call as the text that worlds read."""
 
     takes_tools: bool
-    """Whether it was asked to."""
+    """Whether this sampler was opened with native tools."""
 
     def submit(
         self, request_id: int, prompt: Prompt, settings: SamplingSettings, tools: Sequence[Mapping[str, JsonValue]] = ()
@@ -151,7 +151,7 @@ class Step:
     """An environment's reply to one action."""
 
     observation: str | None
-    """None when the episode is over and nothing is left to say."""
+    """None when the episode is over and there is no further message."""
     done: bool
 
 
@@ -173,7 +173,7 @@ class Environment(Protocol):
 
 
 class SampledToken(msgspec.Struct, frozen=True, array_like=True):
-    """One token of a model's message, where an evaluation keeps them."""
+    """One token of a model's message, where an evaluation stores them."""
 
     id: int
     text: str
@@ -192,7 +192,7 @@ class Turn:
     prompt_tokens: int
     completion_tokens: int
     tokens: Sequence[SampledToken] | msgspec.UnsetType = msgspec.UNSET
-    """Of the model's message, its end token included; unset, and not in the stored line, unless they were asked for."""
+    """Of the model's message, its end token included; unset, and not in the stored line, unless requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,9 +213,9 @@ class RolloutStatus(StrEnum):
     TURN_CAP = "turn_cap"
     """The cap on turns, or on the tokens of an episode, was reached before the episode was over."""
     TIME_CAP = "time_cap"
-    """It took longer than the protocol allows, whether or not it came to an end; scored in the state it was in then."""
+    """It took longer than the protocol allows, whether or not it ended; scored in its state at that time."""
     FAILED = "failed"
-    """It could not be played to an end: see the fault."""
+    """It could not be played to its end: see the fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,40 +248,40 @@ class Score:
     reason: str
     """One sentence that a reader can verify in the card."""
     fault: Fault | None = None
-    """Set exactly when `value` is None, except where no verdict was asked for yet: `PENDING`."""
+    """Set exactly when `value` is None, except for rollouts that were not judged yet: `PENDING`."""
     views: Mapping[str, float | None] = field(default_factory=dict)
     """Further numbers of the same rollout by name, in their own units (`answer_parsed` 0 or 1, `tool_errors` a count);
-    None: asked for and not known."""
+    None: requested and not known."""
     labels: tuple[str, ...] = ()
     """Badcase classes that apply, `ifeval_keyword_missing`."""
     extracted: str | None = None
-    """The final answer as it was read, in one form for equal answers, for majority votes; None: none could be read, or
-    the scorer reads none."""
+    """The final answer as it was extracted, in one form for equal answers, for majority votes; None: none could be
+    extracted, or the scorer extracts none."""
 
 
 PENDING = Score(None, "played; not scored yet")
 """Of a rollout on a card that was played and not scored yet."""
 
 COST_PREFIX = "cost_"
-"""Prefix of every view that says what a verdict cost; where there are several verdicts, these add up."""
+"""Prefix of every view with the cost of a verdict; where there are several verdicts, these add up."""
 
 DANGER_PREFIX = "safety_"
 """Prefix of every badcase class for a dangerous action."""
 
 
 @dataclass(frozen=True, slots=True)
-class Emits:
-    """Every view and badcase class that a scorer may put on a Score; measures and gates are checked against it."""
+class ScorerOutput:
+    """Every view and badcase class that a scorer may put on a Score; suites are checked against it."""
 
     views: frozenset[str] = frozenset()
     labels: frozenset[str] = frozenset()
     view_prefixes: frozenset[str] = frozenset()
-    """Beginnings of further views, whose names its settings decide."""
+    """Prefixes of further views, whose names depend on the scorer's settings."""
 
-    def __or__(self, other: "Emits") -> "Emits":
-        """What either of two sources emits."""
+    def __or__(self, other: "ScorerOutput") -> "ScorerOutput":
+        """The union of two declarations."""
         prefixes = self.view_prefixes | other.view_prefixes
-        return Emits(self.views | other.views, self.labels | other.labels, prefixes)
+        return ScorerOutput(self.views | other.views, self.labels | other.labels, prefixes)
 
     def has_view(self, name: str) -> bool:
         """Whether a view of that name may be on a Score."""
@@ -301,11 +301,11 @@ class ScoringMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ScoringWork:
-    """What a scorer asks of the scoring stage."""
+    """What a scorer requires of the scoring stage."""
 
     mode: ScoringMode = ScoringMode.INLINE
     batch_size: int = 1
-    """Most rollouts that it is given at once."""
+    """Most rollouts of one call."""
     concurrency: int = 1
     """Most batches at once."""
     timeout_s: float | None = None
@@ -314,22 +314,22 @@ class ScoringWork:
 
 @dataclass(frozen=True, slots=True)
 class JudgeIdentity:
-    """Whose opinion the verdicts of a scorer are that asks a model."""
+    """The model behind the verdicts of a scorer that asks one."""
 
     model: str | None = None
-    """As it was named; None: none is named yet, so there are no verdicts."""
+    """As it was named; None: no model is named yet, so there are no verdicts."""
     prompt_digest: str | None = None
-    """SHA-256 of what it is told; None: it is told nothing, as a reward model."""
+    """SHA-256 of the instructions; None: the model gets none, as a reward model."""
     follows_rule: bool = False
-    """A rule decides first, and the model is asked only about what the rule passes."""
+    """A rule decides first, and the model judges only what the rule passes."""
 
 
 class Scorer(Protocol):
     """Judges a rollout. Raises nothing: what it cannot judge is a Score of None with a fault.
 
-    What it may declare beside: `emits: Emits`, which suites are checked against (`emits_of`); `work: ScoringWork`
-    (`work_of`), inline without it; `needs_state: frozenset[str]`, the keys of a world's final state that it judges by;
-    `identity: JudgeIdentity` (`judge_of`), where a model gives the verdicts.
+    It may also declare: `emits: ScorerOutput`, which suites are checked against (`declared_output`); `work:
+    ScoringWork` (`work_of`), inline without it; `needs_state: frozenset[str]`, the keys of a world's final state that
+    it judges by; `identity: JudgeIdentity` (`judge_of`), where a model gives the verdicts.
     """
 
     name: str
@@ -349,7 +349,7 @@ class BatchScorer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """A verdict on two answers to one item, in the order in which they were shown."""
+    """A verdict on two answers to one item, in the order in which they were presented."""
 
     first: float | None
     """1: the first one is better, 0: the second one, 0.5: a tie; numbers between are degrees. None: no verdict."""
@@ -362,10 +362,10 @@ class Preference:
 
 
 class PairScorer(Protocol):
-    """Says which of two rollouts of one item is better; the caller asks in both orders.
+    """Judges which of two rollouts of one item is better; the caller presents them in both orders.
 
-    It may declare `work` (BATCH: asked from several threads at once) and `needs_state`, as a `Scorer` may; one that
-    also has `prefer_batch(pairs)`, from (item, first, second) to a verdict for each, is given many pairs at once.
+    It may declare `work` (BATCH: called from several threads at once) and `needs_state`, as a `Scorer` may; one that
+    also has `prefer_batch(pairs)`, from (item, first, second) to a verdict for each, gets many pairs at once.
     """
 
     name: str
@@ -376,21 +376,21 @@ class PairScorer(Protocol):
 
 
 def work_of(scorer: object) -> ScoringWork:
-    """How a scorer declares to work; one that declares nothing works inline."""
+    """The `work` that a scorer declares; inline if it declares nothing."""
     declared = getattr(scorer, "work", None)
     return declared if isinstance(declared, ScoringWork) else ScoringWork()
 
 
 def judge_of(scorer: object) -> JudgeIdentity | None:
-    """The model that gives a scorer's verdicts; None: no model does, or the scorer does not say so."""
+    """The model that gives a scorer's verdicts; None: no model does, or the scorer does not declare it."""
     declared = getattr(scorer, "identity", None)
     return declared if isinstance(declared, JudgeIdentity) else None
 
 
-def emits_of(scorer: object) -> Emits | None:
-    """What a scorer (or its class) declares; None: it declares nothing, so nothing is known."""
+def declared_output(scorer: object) -> ScorerOutput | None:
+    """The `emits` of a scorer (or its class); None: it declares nothing, so its views and labels are unknown."""
     declared = getattr(scorer, "emits", None)
-    return declared if isinstance(declared, Emits) else None
+    return declared if isinstance(declared, ScorerOutput) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,7 +420,7 @@ class EvaluationProtocol:
     """Name and version."""
     dtype: str
     chat_template_digest: str
-    """Of the template in use; a checkpoint that brings another one is incomparable."""
+    """Of the template in use; scores of a checkpoint with another template are not comparable."""
     context_length: int | None = None
     """Most tokens of prompt and completion together; None: the model's own limit."""
     tools: Mapping[str, JsonValue] = field(default_factory=dict)
@@ -430,11 +430,11 @@ class EvaluationProtocol:
     retries: int = 1
     """How often an attempt may be restarted after a fault that allows it."""
     prompt_digest: str = ""
-    """Of instructions and examples that the benchmark puts around an item; empty: it adds none."""
+    """Of instructions and examples that the benchmark puts around an item; empty if it adds none."""
     judge_digest: str = ""
-    """Of the judge's model and prompt, or of the settings of another scorer; empty: it has none."""
+    """Of the judge's model and prompt, or of the settings of another scorer; empty if it has none."""
     context: str = "full"
-    """What of a long episode was sent to the model: the policy and its numbers."""
+    """Which part of a long episode was sent to the model: the policy and its numbers."""
 
     @property
     def digest(self) -> str:
@@ -453,13 +453,13 @@ class Benchmark(Protocol):
     primary_metric: str
     max_turns: int
     sampling: SamplingSettings
-    """The fixed way in which completions are drawn; the request seed is derived for each attempt."""
+    """How completions are sampled; the seed of a request is derived for each attempt."""
     attempts: int
 
     def items(self, split: Split, n: int, secret: bytes | None) -> list[Item]:
         """The first n items of a split, always the same ones. Hidden splits need the installation secret.
 
-        Raises ConfigError if a hidden split is asked for without the secret or n is more than there are.
+        Raises ConfigError if a hidden split is requested without the secret or n is more than there are.
         """
 
     def environment(self) -> Environment:

@@ -11,7 +11,7 @@ from agent2.benchmarks.mini import apis, repo
 from agent2.benchmarks.mini.repo import MiniRepo
 from agent2.environments.tools.toolboxes import DANGERS
 from agent2.environments.tools.world import FaultSettings, WorldSettings
-from agent2.records import DANGER_PREFIX, Emits, Split, emits_of
+from agent2.records import DANGER_PREFIX, ScorerOutput, Split, declared_output
 from agent2.scorers import SCORERS, declared
 from agent2.scorers.household import HouseholdScorer
 from household_builders import household_item, lost_rollout
@@ -73,7 +73,7 @@ def test_whatever_is_played_nothing_undeclared_is_emitted(name):
     benchmark = load_benchmark(name)
     items = benchmark.items(Split.DEV, 40, None)
     scores = [one.score for player in PLAYERS[name] for one in play_with(benchmark, items, player)]
-    emits = emits_of(benchmark.scorer())
+    emits = declared_output(benchmark.scorer())
     assert undeclared(scores, emits) == set()
     assert emits.views == {view for score in scores for view in score.views} | {
         view for view in emits.views if view.startswith("chose_")
@@ -87,7 +87,9 @@ def test_every_dangerous_action_of_the_repository_is_declared_and_happens():
     benchmark = Open(WorldSettings(ToolRules(ALL), FaultSettings()))
     scores = [one.score for one in play_with(benchmark, benchmark.items(Split.DEV, 5, None), destructive)]
     seen = {label for score in scores for label in score.labels if label.startswith("safety_")}
-    declared_dangers = {label for label in emits_of(benchmark.scorer()).labels if label.startswith(DANGER_PREFIX)}
+    declared_dangers = {
+        label for label in declared_output(benchmark.scorer()).labels if label.startswith(DANGER_PREFIX)
+    }
     assert seen == declared_dangers == {f"{DANGER_PREFIX}{kind}" for kind in DANGERS}
 
 
@@ -111,5 +113,7 @@ def test_the_table_names_scorers_that_declare(name):
 
 def test_a_foreign_scorer_declares_nothing():
     assert declared("somebody_elses-v1.0") is None
-    assert emits_of(object()) is None
-    assert (Emits(frozenset("a")) | Emits(frozenset("b"), frozenset("c"))) == Emits(frozenset("ab"), frozenset("c"))
+    assert declared_output(object()) is None
+    assert (ScorerOutput(frozenset("a")) | ScorerOutput(frozenset("b"), frozenset("c"))) == ScorerOutput(
+        frozenset("ab"), frozenset("c")
+    )

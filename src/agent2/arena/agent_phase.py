@@ -28,7 +28,7 @@ from agent2.arena.recorder import GpuRecorder, ProcessRecorder, RevisionRecorder
 from agent2.arena.systems import launch_plan
 from agent2.arena.trial_folder import EventLog, TrialPaths
 from agent2.benchmarks import hidden_files
-from agent2.errors import MachineLacks
+from agent2.errors import MachineError
 from agent2.sandbox.process import SandboxProcess
 from agent2.sandbox.spec import GIB, HOST_DISK, Mount, SandboxExit, SandboxSpec
 from agent2.sandbox.watchdog import FREE_FLOOR_GIB
@@ -55,20 +55,20 @@ def require_room(folder: Path, base: Path | None = None) -> None:
     """Require the disk space and memory without which a trial below `folder` cannot finish.
 
     folder: need not exist yet. base: the base model, once it is there. Less than the agent's own limits is accepted:
-    it need not use all of them. Raises MachineLacks.
+    it need not use all of them. Raises MachineError.
     """
     existing = next(path for path in [folder.absolute(), *folder.absolute().parents] if path.exists())
     weights = sum(file.stat().st_size for file in base.glob("*.safetensors")) / GIB if base is not None else 0.0
     disk = shutil.disk_usage(existing)
     free, needed = disk.free / GIB, FREE_FLOOR_GIB + LOGS_GIB + COPIES * weights
     if disk.total and free < needed:  # /proc and its like have no size: writing there is refused as bad input
-        raise MachineLacks(
+        raise MachineError(
             f"{folder}: its disk has {free:.2f} GiB left, {needed:.2f} GiB are needed ({FREE_FLOOR_GIB:g} stay free); "
             "make room there, or pass a folder on another disk"
         )
     memory, needed = psutil.virtual_memory().available / GIB, INTERPRETER_GIB + COPIES * weights
     if memory < needed:
-        raise MachineLacks(
+        raise MachineError(
             f"this machine has {memory:.2f} GiB of memory left, {needed:.2f} GiB are needed to score the base model; "
             "end other programs, or choose a smaller base model"
         )

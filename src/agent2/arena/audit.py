@@ -36,7 +36,7 @@ from agent2.arena.grader.evaluator import evaluation_limits
 from agent2.arena.scoring import LoadedTask
 from agent2.arena.trial_folder import TrialPaths, read_events
 from agent2.benchmarks.data import DataBenchmark
-from agent2.errors import Agent2Error, shown
+from agent2.errors import Agent2Error, quoted
 from agent2.files import write_json
 from agent2.installation import access_log
 from agent2.integrity import Effect, IntegrityCheck, IntegrityFinding, IntegrityRecord, Severity, proof
@@ -351,7 +351,7 @@ def _finding(path: str, text: str, note: object) -> IntegrityFinding | None:
     quote = str(note.get("quote") or "")
     if len(quote.strip()) < MIN_QUOTE_CHARS or not is_quoted(quote, text):
         return None
-    description = f"{KINDS[note['kind']]}, a model says: {shown(str(note.get('why') or ''))}"
+    description = f"{KINDS[note['kind']]}, a model says: {quoted(str(note.get('why') or ''))}"
     return IntegrityFinding(f"{NAME}: {note['kind']}", Severity.LOW, Effect.NOTE, description, (proof(path, quote),))
 
 

@@ -42,7 +42,9 @@ class LoadedTask:
 
     def items(self, split: Split) -> list[Item]:
         """The items of one split."""
-        with installation.with_entry():  # the trial, or the check of the task, has made an entry in the access log
+        with (
+            installation.access_already_logged()
+        ):  # the trial, or the check of the task, has made an entry in the access log
             return self.benchmark.items(split, self.spec.n_items[split], self.secret)
 
 

@@ -26,17 +26,17 @@ from agent2.benchmarks.data import DataBenchmark, is_data_file
 from agent2.environments.faults import ALL_FAULTS, SPARE_CALLS, with_faults
 from agent2.environments.tools.world import FaultSettings
 from agent2.errors import Agent2Error, ConfigError
-from agent2.installation import guard_private, with_entry
+from agent2.installation import access_already_logged, log_private_items
 from agent2.plugins import (
-    PluginPlace,
+    PluginLocation,
     build,
     find,
     import_root,
     installed,
     is_code,
     is_located,
+    is_on_default_path,
     require_members,
-    shown_by_toolkit,
     source_digest,
     with_source_version,
 )
@@ -204,13 +204,13 @@ def name_inside(name: str, scratch: Path, path_inside: Callable[[Path], Path]) -
     return str(path_inside(sealed))
 
 
-def _inside(plugin: PluginPlace, path_inside: Callable[[Path], Path]) -> str:
+def _inside(plugin: PluginLocation, path_inside: Callable[[Path], Path]) -> str:
     if plugin.is_packaged:
         return plugin.name
     return f"{plugin.module or path_inside(plugin.file or Path())}:{plugin.attribute}"
 
 
-def _code(name: str) -> list[PluginPlace]:
+def _code(name: str) -> list[PluginLocation]:
     """The plug-ins of a benchmark whose code a sandboxed Python cannot import without a mount."""
     if _variant_of(name) is not None:
         return []
@@ -222,11 +222,11 @@ def _code(name: str) -> list[PluginPlace]:
     return [
         plugin
         for plugin in plugins
-        if not plugin.is_packaged and (plugin.file is not None or not shown_by_toolkit(import_root(plugin)))
+        if not plugin.is_packaged and (plugin.file is not None or not is_on_default_path(import_root(plugin)))
     ]
 
 
-def _check_values(plugin: PluginPlace, benchmark: Benchmark) -> None:
+def _check_values(plugin: PluginLocation, benchmark: Benchmark) -> None:
     """Raises ConfigError unless a plug-in's benchmark has the values that the engine needs and makes its objects."""
     if not isinstance(benchmark.sampling, SamplingSettings):
         raise ConfigError(f"{plugin}: sampling is {benchmark.sampling!r}; make it an agent2.records.SamplingSettings")
@@ -241,9 +241,9 @@ def _check_values(plugin: PluginPlace, benchmark: Benchmark) -> None:
     except Exception as error:  # boundary: third-party code can raise anything
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise ConfigError(f"{plugin}: scorer(), environment() or environment_version() raised {reason}") from error
-    require_scorer(PluginPlace("scorer", f"{plugin.name} scorer()", ""), scorer)
+    require_scorer(PluginLocation("scorer", f"{plugin.name} scorer()", ""), scorer)
     require_members(
-        PluginPlace("environment", f"{plugin.name} environment()", ""), world, (), ("reset", "act", "state")
+        PluginLocation("environment", f"{plugin.name} environment()", ""), world, (), ("reset", "act", "state")
     )
     if not isinstance(version, str) or "-v" not in version:
         raise ConfigError(f"{plugin}: environment_version() gives {version!r}; give name and version, as question-v1.0")
@@ -291,8 +291,8 @@ def _guarded_class(cls: type[Any]) -> type[Any]:
 
     def items(self: Any, split: Split, n: int, secret: bytes | None) -> list[Item]:
         if split is Split.TEST_PRIVATE:
-            guard_private(self.name, n, secret)
-        with with_entry():
+            log_private_items(self.name, n, secret)
+        with access_already_logged():
             drawn_items: list[Item] = cls.items(self, split, n, secret)
             return drawn_items
 

@@ -46,7 +46,7 @@ from agent2.environments.search.world import NAME as SEARCH
 from agent2.environments.search.world import SearchSettings, any_action, follow_reference
 from agent2.environments.tools.world import FaultSettings, ToolFaultKind
 from agent2.errors import ConfigError, unknown_name
-from agent2.plugins import NAME, PluginPlace, build, find, relative_to, require_members, source_digest
+from agent2.plugins import NAME, PluginLocation, build, find, relative_to, require_members, source_digest
 from agent2.records import HIDDEN_SPLITS, Environment, Item, SamplingSettings, Scorer, Split, digest_of
 from agent2.scorers import SCORERS, load_scorer
 
@@ -429,7 +429,7 @@ class DataBenchmark:
             return f"drawn from {names} under the installation secret"
         return f"{names} unchanged"
 
-    def sealed(self, rename: Callable[[PluginPlace], str]) -> str:
+    def sealed(self, rename: Callable[[PluginLocation], str]) -> str:
         """The file as text for a process that plays given items: pinned, so that it needs none of the data.
 
         rename: the name of a plug-in's code in that process.
@@ -444,7 +444,7 @@ class DataBenchmark:
         record["environment"]["name"] = rename(self.environment_place)
         return yaml.safe_dump(record)
 
-    def _place(self, kind: str, name: str, packaged: Mapping[str, str]) -> PluginPlace:
+    def _place(self, kind: str, name: str, packaged: Mapping[str, str]) -> PluginLocation:
         return find(kind, relative_to(name, self.folder), packaged, self._spot(kind, "name"))
 
     def _changed(self, key: str, name: str, digest: str, pinned: str) -> ConfigError:

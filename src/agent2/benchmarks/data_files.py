@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from agent2.environments import QUESTION_WORLD, QuestionEnvironment
-from agent2.errors import ConfigError, shown
+from agent2.errors import ConfigError, quoted
 from agent2.records import HIDDEN_SPLITS, Environment, Item, JsonValue, SamplingSettings, Split
 
 MAX_LINE_BYTES = 16 << 20
@@ -92,7 +92,7 @@ def _jsonl(path: Path) -> Iterator[Row]:
                 raise ConfigError(f"{path}:{number}: not valid JSON ({error}); fix or remove the line") from error
             if not isinstance(values, dict):
                 raise ConfigError(
-                    f"{path}:{number}: {shown(values)} is not a JSON object; each line of .jsonl has to be one"
+                    f"{path}:{number}: {quoted(values)} is not a JSON object; each line of .jsonl has to be one"
                 )
             yield Row(values, path, number)
 

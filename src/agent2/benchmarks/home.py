@@ -34,8 +34,8 @@ from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from agent2.errors import ConfigError, shown
-from agent2.installation import guard_private
+from agent2.errors import ConfigError, quoted
+from agent2.installation import log_private_items
 from agent2.records import HIDDEN_SPLITS, Benchmark, Environment, Item, JsonValue, Message, Scorer, Split, derive_seed
 
 T = TypeVar("T")
@@ -238,7 +238,7 @@ def require_keys(row: Mapping[str, JsonValue], keys: Sequence[str], benchmark: s
     missing = [key for key in keys if key not in row]
     if missing:
         raise ConfigError(
-            f"row {shown(str(row.get('id')))} of {benchmark} has no {', '.join(missing)}; "
+            f"row {quoted(str(row.get('id')))} of {benchmark} has no {', '.join(missing)}; "
             "give a line of data/train.jsonl"
         )
 
@@ -300,7 +300,7 @@ class Source(Generic[T]):
         Raises ConfigError for a hidden split without the secret, or if the split has fewer.
         """
         if split is Split.TEST_PRIVATE and secret:
-            guard_private(self.name, n, secret)
+            log_private_items(self.name, n, secret)
         candidates = list(islice(self.distinct(split, secret), n))
         if len(candidates) < n:
             raise ConfigError(

@@ -26,7 +26,7 @@ import numpy as np
 from agent2.cards.aggregate import Tally, counted_value
 from agent2.cards.card import CardHeader, ReportingRule
 from agent2.cards.reader import CARD_FILE, iter_rollouts, read_header
-from agent2.errors import Agent2Error, ConfigError, NotEnoughData, shown
+from agent2.errors import Agent2Error, ConfigError, NotEnoughData, quoted
 from agent2.records import EvaluationProtocol, JsonValue, canonical_json, digest_of
 from agent2.stats.comparisons import judge, paired_evidence
 from agent2.stats.estimates import POINTS, PairedDifference
@@ -316,7 +316,7 @@ def _by_name(value: JsonValue) -> dict[str, JsonValue] | None:
 
 
 def _as_text(value: JsonValue) -> str:
-    return value if value == ABSENT else shown(value)
+    return value if value == ABSENT else quoted(value)
 
 
 @dataclass(frozen=True, slots=True)

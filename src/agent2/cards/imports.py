@@ -32,9 +32,9 @@ from typing import Any
 
 from agent2.cards.card import IMPORTED, CardHeader, CardSummary, ReportingRule
 from agent2.cards.writer import CardWriter
-from agent2.errors import ConfigError, Fault, shown, unknown_name
+from agent2.errors import ConfigError, Fault, quoted, unknown_name
 from agent2.files import numbered_lines
-from agent2.installation import extra_words
+from agent2.installation import install_hint
 from agent2.records import (
     EvaluationProtocol,
     JsonValue,
@@ -222,7 +222,7 @@ def _load_with_inspect(path: Path) -> dict[str, Any]:
         from inspect_ai.log import read_eval_log  # the extra is needed for this form only
     except ImportError as error:
         raise ConfigError(
-            f"{path}: reading .eval needs inspect-ai; {extra_words('inspect')}, or convert the file where it is "
+            f"{path}: reading .eval needs inspect-ai; {install_hint('inspect')}, or convert the file where it is "
             "installed: inspect log convert --to json"
         ) from error
     loaded: dict[str, Any] = read_eval_log(str(path)).model_dump(mode="json")
@@ -352,7 +352,7 @@ def _verdict_text(value: object) -> str:
     """A verdict that is not a number, as text for the reason of a score."""
     if isinstance(value, list | dict):
         return f"a {'list' if isinstance(value, list) else 'mapping'} of {len(value)}"
-    return shown(value) if not isinstance(value, float) or math.isfinite(value) else str(value)
+    return quoted(value) if not isinstance(value, float) or math.isfinite(value) else str(value)
 
 
 def conversation_of(messages: Sequence[Mapping[str, Any]]) -> tuple[list[Message], list[Turn]]:

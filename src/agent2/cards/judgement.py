@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from agent2.cards.reader import iter_rollouts, read_header, read_totals
 from agent2.errors import CardError
-from agent2.records import Emits, JsonValue, ScoredRollout
+from agent2.records import JsonValue, ScoredRollout, ScorerOutput
 from agent2.stats.estimates import Estimate
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ REPLY_CHARS, REFERENCE_CHARS = "reply_chars", "reference_chars"
 FEWEST_FOR_DIFFICULTY = 3
 """Number of cards of the same items from which on the items' difficulty is estimated."""
 
-EMITS = Emits(views=frozenset({"shown_first", "shown_second", FIRST_SHOWN}), labels=frozenset({FLIP}))
+EMITS = ScorerOutput(views=frozenset({"shown_first", "shown_second", FIRST_SHOWN}), labels=frozenset({FLIP}))
 """What a comparison has besides its points, whichever scorer judged it."""
 
 

@@ -510,13 +510,13 @@ def serve_benchmark(
     """Serve a benchmark's environment to trainers that speak OpenEnv (extra `openenv`), until Ctrl-C."""
     from agent2.benchmarks import load_benchmark
     from agent2.cli.run import check_data
-    from agent2.installation import extra_words
+    from agent2.installation import install_hint
     from agent2.records import Split
 
     try:
         from agent2.evaluation.openenv_server import run_server, serving
     except ModuleNotFoundError as error:
-        raise ConfigError(f"benchmarks serve needs {error.name}; {extra_words('openenv')}") from error
+        raise ConfigError(f"benchmarks serve needs {error.name}; {install_hint('openenv')}") from error
     if split not in list(Split):
         raise unknown_name("split", split, list(Split), "--split")
     app = serving(load_benchmark(benchmark, check_data(data)), Split(split), items, sessions)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agent2.cli.show import AsJson, print_file, print_json, print_path, print_table, resumed_by_repeating
-from agent2.errors import ConfigError, MachineLacks
+from agent2.errors import ConfigError, MachineError
 
 if TYPE_CHECKING:
     from agent2.arena.analysis.verdicts import Analysis
@@ -120,7 +120,7 @@ def _play(root: Path) -> Path:
     try:
         with _resumable(root) as steps:
             run_trial(root, steps)
-    except (ConfigError, MachineLacks, OSError):
+    except (ConfigError, MachineError, OSError):
         if read_events(TrialPaths(root).trial_log).last("agent_started") is None:
             shutil.rmtree(root, ignore_errors=True)
         raise
@@ -163,7 +163,7 @@ def check_is_file(flag: str, path: Path) -> None:
 def print_result(root: Path, *, as_json: bool = False) -> None:
     """Compute the report from the trial's folder; print the headline and the path of the report, or all of it as JSON.
 
-    Raises MachineLacks if the agent was stopped because the harness failed: the report says so as well.
+    Raises MachineError if the agent was stopped because the harness failed: the report says so as well.
     """
     from agent2.arena.evidence import AgentEnd
     from agent2.reports.headline import headline, headline_fields
@@ -175,7 +175,7 @@ def print_result(root: Path, *, as_json: bool = False) -> None:
         print_table(["", ""], [*headline_fields(headline(evidence, analysis)).lines().items()])
         print_path("report", page)
     if evidence.agent_end is AgentEnd.INFRASTRUCTURE:
-        raise MachineLacks(
+        raise MachineError(
             f"{root}: the harness failed, not the agent: {evidence.agent_end_reason}; run the trial again"
         )
 

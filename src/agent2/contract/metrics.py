@@ -19,7 +19,7 @@ from enum import StrEnum
 from pydantic import Field, model_validator
 
 from agent2.config import StrictModel
-from agent2.errors import ConfigError, shown, unknown_name
+from agent2.errors import ConfigError, quoted, unknown_name
 from agent2.stats.comparisons import Claim, judge
 from agent2.stats.estimates import PairedDifference
 
@@ -184,18 +184,18 @@ def read_change(value: object, unit: Unit, where: str) -> ReadChange:
     if isinstance(value, int | float):
         return _single(float(value), unit, where)
     if not isinstance(value, str):
-        raise ConfigError(f"{where}: {shown(value)} is not a change; write it as 'old -> new (change)'")
+        raise ConfigError(f"{where}: {quoted(value)} is not a change; write it as 'old -> new (change)'")
     text, stated = value.strip(), None
     if (match := _STATED.match(text)) is not None:
         text, stated = match.group(1), match.group(2).strip()
     sides = _ARROW.split(text)
     if len(sides) > 2:
-        raise ConfigError(f"{where}: {shown(value)} has more than one arrow; write it as 'old -> new (change)'")
+        raise ConfigError(f"{where}: {quoted(value)} has more than one arrow; write it as 'old -> new (change)'")
     if len(sides) == 1:
-        return _new_and_stated(sides[0], stated, unit, f"{where}: {shown(value)}")
-    old, new = (_side(side, unit, f"{where}: {shown(value)}") for side in sides)
+        return _new_and_stated(sides[0], stated, unit, f"{where}: {quoted(value)}")
+    old, new = (_side(side, unit, f"{where}: {quoted(value)}") for side in sides)
     if old is not None and new is not None and stated is not None:
-        _check_stated(old, new, stated, sides, unit, f"{where}: {shown(value)}")
+        _check_stated(old, new, stated, sides, unit, f"{where}: {quoted(value)}")
     return ReadChange(old, new)
 
 

@@ -40,7 +40,7 @@ from agent2.contract.metrics import (
     tell_value,
 )
 from agent2.contract.rules import worsening
-from agent2.errors import ConfigError, shown, unknown_name
+from agent2.errors import ConfigError, quoted, unknown_name
 from agent2.files import atomic_write
 from agent2.stats.comparisons import verdict_difference
 from agent2.stats.estimates import Estimate, PairedDifference
@@ -206,7 +206,7 @@ def read_report(path: Path, metrics: Sequence[MetricSpec], baseline: str | None 
     notes = list(record.notes)
     for key in ("release_decision", "training_action"):
         if source.data.get(key) is not None:
-            notes.append(f"{key} {shown(source.data[key])} of the report was ignored; this decision is recomputed")
+            notes.append(f"{key} {quoted(source.data[key])} of the report was ignored; this decision is recomputed")
     fields = {key: value for key, value in (record.model_extra or {}).items() if key not in DECIDED}
     _check_fields(source, fields, metrics)
     main = _metrics(source, (), fields, record.evidence, metrics)
@@ -241,7 +241,7 @@ def read_history(path: Path, metrics: Sequence[MetricSpec]) -> dict[str, tuple[f
     source = read_yaml(path)
     for key, values in source.data.items():
         if not isinstance(values, list):
-            raise ConfigError(f"{source.spot((key,))}: {key} holds {shown(values)}; a list of values is needed")
+            raise ConfigError(f"{source.spot((key,))}: {key} holds {quoted(values)}; a list of values is needed")
     return _history(source, (), source.data, metrics)
 
 
@@ -325,7 +325,9 @@ def _add_round(
         spot = source.spot(("primary_metric",))
         name, equals, value = str(record.primary_metric).partition("=")
         if not equals:
-            raise ConfigError(f"{spot}: primary_metric {shown(record.primary_metric)}: write it as 'name = value (+x)'")
+            raise ConfigError(
+                f"{spot}: primary_metric {quoted(record.primary_metric)}: write it as 'name = value (+x)'"
+            )
         spec = metric_named(metrics, name.strip(), spot)
         if spec.name != primary_of(metrics).name:
             raise ConfigError(
@@ -337,7 +339,7 @@ def _add_round(
     for place, entry in enumerate(_listed(record.regressions)):
         spot = source.spot(("regressions", place))
         if not isinstance(entry, Mapping) or len(entry) != 1:
-            raise ConfigError(f"{spot}: {shown(entry)} is not a regression; write it as 'metric: change'")
+            raise ConfigError(f"{spot}: {quoted(entry)} is not a regression; write it as 'metric: change'")
         (key, value), *_ = entry.items()
         spec = metric_named(metrics, str(key), spot)
         if spec.name not in found:
@@ -361,7 +363,7 @@ def _history(
             change = read_change(value, spec.unit, where)
             if change.new is None or change.old is not None:
                 raise ConfigError(
-                    f"{where}: {shown(value)} is not an earlier value; write one number for each evaluation"
+                    f"{where}: {quoted(value)} is not an earlier value; write one number for each evaluation"
                 )
             numbers.append(change.new)
         found[spec.name] = tuple(numbers)
@@ -377,7 +379,7 @@ def _training(source: YamlText, record: TrainingRecord) -> TrainingSignals:
         where = f"{source.spot(('training', name))}: {name}"
         change = read_change(value, Unit.NUMBER, where)
         if change.old is None or change.new is None:
-            raise ConfigError(f"{where}: {shown(value)} needs both sides; write it as 'old -> new', or leave it out")
+            raise ConfigError(f"{where}: {quoted(value)} needs both sides; write it as 'old -> new', or leave it out")
         found[name] = Change(change.old, change.new)
     return TrainingSignals(**found)
 
@@ -397,7 +399,7 @@ def _badcases(source: YamlText, record: ReportRecord) -> dict[str, int] | None:
             pairs = entry.items() if isinstance(entry, Mapping) else [str(entry).rsplit(":", 1)]
             for pair in pairs:
                 if len(pair) != 2 or not (number := str(pair[1]).split() or [""])[0].isdigit():
-                    raise ConfigError(f"{spot}: {shown(entry)} is not a badcase; write it as 'name: 74 cases'")
+                    raise ConfigError(f"{spot}: {quoted(entry)} is not a badcase; write it as 'name: 74 cases'")
                 counts[str(pair[0]).strip()] = int(number[0])
     return counts
 

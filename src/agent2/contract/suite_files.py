@@ -38,7 +38,7 @@ from pydantic import BaseModel, ValidationError
 from agent2.config import Location, YamlText, first_problem, read_yaml, read_yaml_text
 from agent2.contract.suite import MANDATORY_PARTS, Suite
 from agent2.contract.suite_rules import Track, check_suite, load_tracks
-from agent2.errors import ConfigError, shown, unknown_name
+from agent2.errors import ConfigError, quoted, unknown_name
 from agent2.plugins import find, is_code, is_located, path_of, relative_to
 from agent2.records import Split
 
@@ -160,7 +160,7 @@ def _read_name(draft: Draft) -> None:
     if key in data:
         given, origin = data.pop(key), f"{key} in {file.spot((key,))}"
         if not isinstance(given, str):
-            raise ConfigError(f"{file.spot((key,))}: {key} is {shown(given)}; write a name such as my_suite_v1")
+            raise ConfigError(f"{file.spot((key,))}: {key} is {quoted(given)}; write a name such as my_suite_v1")
     else:
         given = re.sub(r"[^a-z0-9_.-]+", "_", PurePath(file.where).stem.lower()).strip("._-")
         origin = f"the name of the file {PurePath(file.where).name}"
@@ -182,7 +182,7 @@ def _read_name(draft: Draft) -> None:
         draft.note("version", version, origin)
     elif stated != version:
         raise ConfigError(
-            f"{file.spot(('version',))}: version {shown(stated)} is not the {version!r} of {given!r}; keep one"
+            f"{file.spot(('version',))}: version {quoted(stated)} is not the {version!r} of {given!r}; keep one"
         )
 
 

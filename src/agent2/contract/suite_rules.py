@@ -26,7 +26,7 @@ from agent2.contract.measures import parse_measure
 from agent2.contract.metrics import Role, metrics_by_name
 from agent2.contract.suite import EvaluationRole, ScorerTier, SplitRules, SuccessCriterion, Suite, Visibility
 from agent2.errors import ConfigError, nearest_name, unknown_name
-from agent2.records import Emits, Split
+from agent2.records import ScorerOutput, Split
 from agent2.scorers import declared
 
 
@@ -119,7 +119,7 @@ def remarks(suite: Suite) -> list[str]:
     return found + _weaker_scorers(suite)
 
 
-def check_emitted(suite: Suite, emitted: Mapping[str, Emits | None], spot: Spot) -> None:
+def check_emitted(suite: Suite, emitted: Mapping[str, ScorerOutput | None], spot: Spot) -> None:
     """Whether some scorer gives what metrics measure and gates listen for.
 
     emitted: benchmark -> what its scorer declares; None: not known, so nothing about it is refused.
@@ -152,7 +152,7 @@ def _nearest(name: str, known: Collection[str]) -> str:
     return f" (did you mean {near!r}?)" if near is not None else ""
 
 
-def _check_dangers(suite: Suite, emitted: Sequence[Emits | None], spot: Spot) -> None:
+def _check_dangers(suite: Suite, emitted: Sequence[ScorerOutput | None], spot: Spot) -> None:
     known = [one for one in emitted if one is not None]
     if len(known) < len(emitted):
         return

@@ -26,7 +26,7 @@ from typing import Protocol
 
 from agent2.environments.tools import Parameter, Permission, ToolCall, ToolSpec
 from agent2.environments.tools.world import ToolRefusal
-from agent2.errors import EnvironmentFailed, shown
+from agent2.errors import EnvironmentFailed, quoted
 from agent2.records import Completion, JsonValue, Message
 
 SAY = "say"
@@ -155,7 +155,7 @@ def change_of(database: Mapping[str, JsonValue], call: ToolCall) -> RecordChange
         return RecordChange({**row, "status": "cancelled"}, said, is_in_time, row["cents"])
     day = str(call.arguments["day"]).strip().capitalize()
     if day not in DAYS or day == row["day"]:
-        raise ToolRefusal(f"{shown(str(call.arguments['day']))} is no other day of the week")
+        raise ToolRefusal(f"{quoted(str(call.arguments['day']))} is no other day of the week")
     return RecordChange({**row, "day": day}, f"booking {number} is moved to {day}", is_in_time)
 
 
@@ -170,7 +170,7 @@ def _cancelled(number: str, row: Mapping[str, JsonValue]) -> RecordChange:
 def _refunded(number: str, row: Mapping[str, JsonValue], call: ToolCall) -> RecordChange:
     item = str(call.arguments["item"]).strip().lower()
     if item not in row["items"] or item in row["refunded"]:
-        raise ToolRefusal(f"order {number} has no {shown(item)} that was not refunded")
+        raise ToolRefusal(f"order {number} has no {quoted(item)} that was not refunded")
     cents = row["items"][item]
     is_allowed = row["status"] == "delivered" and row["days_ago"] <= RETURN_DAYS
     said = f"the {item} of order {number} is refunded; {money(cents)} will be paid back"
@@ -180,7 +180,7 @@ def _refunded(number: str, row: Mapping[str, JsonValue], call: ToolCall) -> Reco
 def _record(database: Mapping[str, JsonValue], table: str, number: str) -> dict[str, JsonValue]:
     found = database[table].get(number)
     if found is None:
-        raise ToolRefusal(f"there is no {table.removesuffix('s')} {shown(number)}")
+        raise ToolRefusal(f"there is no {table.removesuffix('s')} {quoted(number)}")
     return dict(found)
 
 
@@ -456,7 +456,7 @@ class ServedUser:
         if _CALL.search(text) or text.startswith("{"):
             raise EnvironmentFailed("the model that plays the user left its role: it wrote a tool call")
         if found := AS_AGENT.search(text):
-            raise EnvironmentFailed(f"the model that plays the user left its role: it wrote {shown(found[0])}")
+            raise EnvironmentFailed(f"the model that plays the user left its role: it wrote {quoted(found[0])}")
         own = [message.content for message in self._chat if message.role == "assistant"]
         if own[-2:] == [text, text]:
             raise EnvironmentFailed("the model that plays the user says the same for the third time")

@@ -27,8 +27,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from agent2.errors import ConfigError, EnvironmentFailed, shown
-from agent2.installation import extra_words
+from agent2.errors import ConfigError, EnvironmentFailed, quoted
+from agent2.installation import install_hint
 from agent2.records import Item, JsonValue, Message, Step
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class OpenEnvWorld:
         Raises ConfigError for settings that cannot work, and without the extra.
         """
         if find_spec("websockets") is None:
-            raise ConfigError(f"environment {NAME!r} needs websockets; {extra_words(EXTRA)}")
+            raise ConfigError(f"environment {NAME!r} needs websockets; {install_hint(EXTRA)}")
         self._url = _address(url)
         self._shown = self._url.replace(f"{urlsplit(self._url).netloc.rpartition('@')[0]}@", "", 1)
         if unknown := sorted(set(serves or {}) - {"name", "version"}):
@@ -164,8 +164,8 @@ class OpenEnvWorld:
             found = told.get(key) if isinstance(told, dict) else None
             if found != expected:
                 raise self._failed(
-                    f"{key} of the environment is {shown(str(found))}, {shown(expected)} is expected; start that one, "
-                    "or change 'serves' in benchmark.yaml"
+                    f"{key} of the environment is {quoted(str(found))}, {quoted(expected)} is expected; start that "
+                    "one, or change 'serves' in benchmark.yaml"
                 )
 
     def _connected(self) -> "ClientConnection":
@@ -189,7 +189,7 @@ class OpenEnvWorld:
             raw = self._session.recv(timeout=0)
         except (TimeoutError, WebSocketException, OSError):
             return  # what broke is told by what follows
-        raise self._failed(f"it sent an answer before it was given an action: {shown(str(raw))}")
+        raise self._failed(f"it sent an answer before it was given an action: {quoted(str(raw))}")
 
     def _send(self, message: JsonValue) -> None:
         from websockets.exceptions import ConnectionClosed, WebSocketException
@@ -221,13 +221,13 @@ class OpenEnvWorld:
                 return self._error(what, str(data.get("code")), _plain("; ".join(said) or str(data.get("message"))))
             observation, reward, done = data["observation"], data["reward"], data["done"]
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise self._failed(f"the answer to {what} is no message of OpenEnv: {shown(str(raw))}") from error
+            raise self._failed(f"the answer to {what} is no message of OpenEnv: {quoted(str(raw))}") from error
         try:
             is_number = isinstance(reward, int | float) and not isinstance(reward, bool) and math.isfinite(reward)
         except OverflowError:
             is_number = False
         if kind != "observation" or not isinstance(done, bool) or not (reward is None or is_number):
-            raise self._failed(f"the answer to {what} is no observation with reward and done: {shown(str(raw))}")
+            raise self._failed(f"the answer to {what} is no observation with reward and done: {quoted(str(raw))}")
         return self._text(observation), None if reward is None else float(reward), done
 
     def _error(self, what: str, code: str, message: str) -> tuple[str, float | None, bool]:
@@ -264,7 +264,7 @@ def _address(url: str | None) -> str:
     parts = urlsplit(str(found))
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(
-            f"environment {NAME!r}: {'url' if url is not None else URL_VARIABLE} is {shown(str(found))}; give the "
+            f"environment {NAME!r}: {'url' if url is not None else URL_VARIABLE} is {quoted(str(found))}; give the "
             "address of an OpenEnv server, as http://127.0.0.1:8000"
         )
     return str(found).rstrip("/")

@@ -53,7 +53,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from agent2.errors import ConfigError, EnvironmentFailed, shown
+from agent2.errors import ConfigError, EnvironmentFailed, quoted
 from agent2.records import Item, JsonValue, Message, Step, digest_of
 
 K1, B = 0.9, 0.4
@@ -274,7 +274,7 @@ def _write_products(folder: Path, products: Iterable[Product], name: str) -> Ite
     with (folder / LINES).open("wb") as file:
         for product in products:
             if product.id in ids:
-                raise ConfigError(f"{name}: two products have the id {shown(product.id)}; ids must be distinct")
+                raise ConfigError(f"{name}: two products have the id {quoted(product.id)}; ids must be distinct")
             ids.add(product.id)
             file.write(msgspec.json.encode(asdict(product)) + b"\n")
             places.append(file.tell())
@@ -301,7 +301,7 @@ class ProductFile:
 def require_store_name(name: object) -> str:
     """A name that stays inside the folder of stores. Raises EnvironmentFailed for anything else."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise EnvironmentFailed(f"store {shown(str(name))}: not the name of a store; use the item as it was given")
+        raise EnvironmentFailed(f"store {quoted(str(name))}: not the name of a store; use the item as it was given")
     return name
 
 

@@ -30,7 +30,7 @@ from typing import Generic, Protocol, TypeVar, cast
 
 import msgspec
 
-from agent2.errors import FAULT_POLICY, ConfigError, EnvironmentFailed, Fault, SamplerFailed, shown
+from agent2.errors import FAULT_POLICY, ConfigError, EnvironmentFailed, Fault, SamplerFailed, quoted
 from agent2.evaluation.context import ContextPolicy, context_policy
 from agent2.evaluation.scoring import PlayedItem, score_played
 from agent2.records import (
@@ -255,7 +255,7 @@ class _PlayerSampler:
         """Answer a request at once; what the player raises is raised here."""
         reply = self._player(attempt, world, chat)
         if not isinstance(reply, str):
-            raise ConfigError(f"the player returned {shown(reply)}; return a str")
+            raise ConfigError(f"the player returned {quoted(reply)}; return a str")
         self._completions[request_id] = Completion(reply)
 
     def submit(self, request_id: int, prompt: Prompt, settings: SamplingSettings) -> None:

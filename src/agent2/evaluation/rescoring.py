@@ -23,7 +23,7 @@ from agent2.cards.card import IMPORTED, CardHeader, CardSummary, ReportingRule
 from agent2.cards.folder import CARD_JSON, card_exists, file_digest, load_card
 from agent2.cards.judgement import BASELINE, FIRST_SHOWN, FLIP, JUDGEMENT
 from agent2.cards.reader import iter_rollouts
-from agent2.errors import FAULT_POLICY, CardError, ConfigError, Fault, shown
+from agent2.errors import FAULT_POLICY, CardError, ConfigError, Fault, quoted
 from agent2.evaluation.engine import Attempt, play_by
 from agent2.evaluation.runner import UNSCORED, software_lock
 from agent2.evaluation.scoring import (
@@ -105,19 +105,19 @@ def play_again(item: Item, rollout: Rollout, make_environment: Callable[[], Envi
     max_turns = max(1, len(rollout.turns))
     ((_, again),) = play_by(lambda *_: next(actions, ""), attempts, make_environment, max_turns, retries=0)
     if again.prompt and (was := list(rollout.prompt)) != (now := list(again.prompt)):
-        return f"the opening was {shown(was)}, and is {shown(now)} now"
+        return f"the opening was {quoted(was)}, and is {quoted(now)} now"
     for number, turn in enumerate(rollout.turns, 1):
         if number > len(again.turns):
             return f"turn {number}: {again.reason or 'the episode is over before it'}"
         if (reply := again.turns[number - 1].observation) != turn.observation:
-            return f"turn {number}: the observation was {shown(turn.observation)}, and is {shown(reply)} now"
+            return f"turn {number}: the observation was {quoted(turn.observation)}, and is {quoted(reply)} now"
     if rollout.status is RolloutStatus.FAILED:
         return ""
     if (rollout.status is RolloutStatus.COMPLETED) != (again.status is RolloutStatus.COMPLETED):
         return f"the episode ended with status {rollout.status}, and with {again.status} now"
     for name in sorted({*rollout.state, *again.state}):
         if (before := rollout.state.get(name)) != (after := again.state.get(name)):
-            return f"the final state's {name} was {shown(before)}, and is {shown(after)} now"
+            return f"the final state's {name} was {quoted(before)}, and is {quoted(after)} now"
     return ""
 
 

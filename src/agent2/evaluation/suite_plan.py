@@ -43,7 +43,7 @@ from agent2.evaluation.suite_folder import BASELINE, CHECKPOINT, Identity, Side
 from agent2.installation import Access, log_access
 from agent2.models.sources import CheckpointSource, require_chat_template
 from agent2.plugins import find, installed, is_code, is_located, known_names, load, relative_to
-from agent2.records import HIDDEN_SPLITS, Benchmark, JsonValue, JudgeIdentity, Scorer, Split, emits_of, judge_of
+from agent2.records import HIDDEN_SPLITS, Benchmark, JsonValue, JudgeIdentity, Scorer, Split, declared_output, judge_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +96,12 @@ def plan_suite(request: SuiteRequest) -> SuitePlan:
     for source in request.sides.values():
         require_chat_template(source, "add one to the tokenizer, or add --set run.plain=true for both sides")
     installed = {entry.name: _installed(entry, request) for entry in request.suite.in_order()}
-    emitted = {name: emits_of(benchmark.scorer()) for name, benchmark in installed.items()}
+    emitted = {name: declared_output(benchmark.scorer()) for name, benchmark in installed.items()}
     check_emitted(request.suite, emitted, lambda place: f"suite {request.suite.id}")
     _require_permission(request)
     is_hidden = request.played_split in HIDDEN_SPLITS
     secret = installation.secret() if is_hidden else None
-    with installation.with_entry():
+    with installation.access_already_logged():
         order = request.suite.in_order()
         plans = tuple(_benchmark_plan(request, entry, installed[entry.name], secret) for entry in order)
     identity = Identity(
@@ -369,7 +369,7 @@ def suite_of(name: str, overrides: Sequence[str] = ()) -> Suite:
     has_end = isinstance(benchmark, ProvidesCount)
     metric = f"{benchmark.name}_{benchmark.primary_metric}"
     sampling, scorer = benchmark.sampling, benchmark.scorer()
-    emits, judge = emits_of(scorer), judge_of(scorer)
+    emits, judge = declared_output(scorer), judge_of(scorer)
     hidden = None if has_end else N_TEST
     labels = sorted(emits.labels) if emits is not None else []
     next_data = [f"add items like those of {benchmark.name} that were lost"]

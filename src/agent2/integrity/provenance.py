@@ -38,7 +38,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agent2.errors import CheckpointError, shown
+from agent2.errors import CheckpointError, quoted
 from agent2.integrity import Effect, IntegrityCheck, IntegrityFinding, Proof, Severity, proof
 from agent2.models.checkpoint import (
     CHAT_TEMPLATE,
@@ -561,7 +561,7 @@ def drift_check(candidate: CheckpointInfo, base: CheckpointInfo, subject: str) -
             unread.append(f"{title}: {str(error).replace(str(candidate.path), subject)}")
             continue
         if changed and not (candidate.is_adapter and name == CONFIG):
-            keys = ", ".join(shown(key) for key in changed[:5])
+            keys = ", ".join(quoted(key) for key in changed[:5])
             keys += f" and {len(changed) - 5} more" if len(changed) > 5 else ""
             sentence = f"its {title} differs from the base model's in {keys}; scoring uses the base model's"
             findings.append(IntegrityFinding(f"{title} differs", Severity.LOW, Effect.NOTE, sentence, (), subject))
@@ -614,10 +614,10 @@ def _template_findings(candidate: CheckpointInfo, base: CheckpointInfo, subject:
 
 
 def _literals(template: str) -> list[str]:
-    """Text between the expressions of a template, and quoted inside them."""
+    """Text between the expressions of a template, and literals inside them."""
     outside = [piece.strip() for piece in _outside(template)]
-    quoted = re.findall(r"'([^']*)'|\"([^\"]*)\"", template)
-    return [piece for piece in (*outside, *(single or double for single, double in quoted)) if piece]
+    literals = re.findall(r"'([^']*)'|\"([^\"]*)\"", template)
+    return [piece for piece in (*outside, *(single or double for single, double in literals)) if piece]
 
 
 def _outside(template: str) -> Iterator[str]:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from agent2.errors import CheckpointError, shown
+from agent2.errors import CheckpointError, quoted
 from agent2.models.checkpoint import (
     ADAPTER_CONFIG,
     ADAPTER_WEIGHTS,
@@ -90,7 +90,7 @@ def lora_settings(adapter: CheckpointInfo, base: CheckpointInfo) -> dict[str, An
         if tensor.dtype not in PLAYED_DTYPES or not name.startswith(_PREFIX):
             defect = f"is {tensor.dtype}" if name.startswith(_PREFIX) else f"does not begin with {_PREFIX!r}"
             raise CheckpointError(
-                f"{adapter.path}: adapter tensor {shown(name)} {defect}; save the adapter in float32 or bfloat16 with "
+                f"{adapter.path}: adapter tensor {quoted(name)} {defect}; save the adapter in float32 or bfloat16 with "
                 "save_pretrained"
             )
     settings: dict[str, Any] = {}
@@ -103,7 +103,7 @@ def lora_settings(adapter: CheckpointInfo, base: CheckpointInfo) -> dict[str, An
         problem = MERGED[key](value, base) if key in MERGED else "is set, which is not merged here"
         if problem:
             raise CheckpointError(
-                f"{path}: {shown(key)} {problem}; merge the adapter yourself and hand in the whole model"
+                f"{path}: {quoted(key)} {problem}; merge the adapter yourself and hand in the whole model"
             )
         settings[key] = value
     _require_tied(adapter, base)
@@ -114,7 +114,7 @@ def lora_settings(adapter: CheckpointInfo, base: CheckpointInfo) -> dict[str, An
 def _require_unchanged_base(path: Path, value: object) -> None:
     if value is not True and value not in HARMLESS_STARTS:
         raise CheckpointError(
-            f"{path}: 'init_lora_weights' is {shown(value)}, which changes the base model's own weights, so the "
+            f"{path}: 'init_lora_weights' is {quoted(value)}, which changes the base model's own weights, so the "
             "adapter cannot be merged into the model that was given; merge it into the model that you trained and hand "
             "in the whole model"
         )
@@ -125,7 +125,7 @@ def _require_tied(adapter: CheckpointInfo, base: CheckpointInfo) -> None:
     tied = next((name for name in adapter.tensors if _EMBEDDING.search(name)), None)
     if tied is not None and base.config.get("tie_word_embeddings"):
         raise CheckpointError(
-            f"{adapter.path}: adapter tensor {shown(tied)} belongs to the embedding or the output head, which the "
+            f"{adapter.path}: adapter tensor {quoted(tied)} belongs to the embedding or the output head, which the "
             "base model ties to each other; leave both out of the adapter, or hand in a whole model whose head is tied"
         )
 
@@ -137,7 +137,7 @@ def _require_rank(adapter: CheckpointInfo) -> None:
     for rank in (adapter.config.get("r"), *(pattern.values() if isinstance(pattern, dict) else ())):
         if isinstance(rank, int | float) and rank > largest:
             raise CheckpointError(
-                f"{adapter.path / ADAPTER_CONFIG}: says rank {shown(rank)}, but no tensor has a side longer than "
+                f"{adapter.path / ADAPTER_CONFIG}: says rank {quoted(rank)}, but no tensor has a side longer than "
                 f"{largest}; save the adapter again with save_pretrained"
             )
 
@@ -151,15 +151,15 @@ def _is_number(value: object) -> bool:
 
 
 def _switch(value: Any, base: CheckpointInfo) -> str:
-    return "" if isinstance(value, bool) else f"is {shown(value)}, not true or false"
+    return "" if isinstance(value, bool) else f"is {quoted(value)}, not true or false"
 
 
 def _rank(value: Any, base: CheckpointInfo) -> str:
-    return "" if type(value) is int and value > 0 else f"is {shown(value)}, not a rank"
+    return "" if type(value) is int and value > 0 else f"is {quoted(value)}, not a rank"
 
 
 def _alpha(value: Any, base: CheckpointInfo) -> str:
-    return "" if _is_number(value) else f"is {shown(value)}, not a number"
+    return "" if _is_number(value) else f"is {quoted(value)}, not a number"
 
 
 def _literal(value: Any, base: CheckpointInfo) -> str:
@@ -181,7 +181,7 @@ def _by_name(value: Any, base: CheckpointInfo, check: SettingCheck) -> str:
 def _layers(value: Any, base: CheckpointInfo) -> str:
     numbers = value if isinstance(value, list) else [value]
     is_fine = len(numbers) <= len(base.tensors) and all(type(number) is int for number in numbers)
-    return "" if is_fine else f"is {shown(value)}, not numbers of layers"
+    return "" if is_fine else f"is {quoted(value)}, not numbers of layers"
 
 
 def _token_indices(value: Any, base: CheckpointInfo) -> str:
@@ -190,11 +190,11 @@ def _token_indices(value: Any, base: CheckpointInfo) -> str:
     is_fine = all(
         isinstance(indices, list) and all(type(i) is int and 0 <= i < n_tokens for i in indices) for indices in lists
     )
-    return "" if is_fine else f"is {shown(value)}, not ids of tokens"
+    return "" if is_fine else f"is {quoted(value)}, not ids of tokens"
 
 
 def _bias(value: Any, base: CheckpointInfo) -> str:
-    return "" if value in ("none", "all", "lora_only") else f"is {shown(value)}"
+    return "" if value in ("none", "all", "lora_only") else f"is {quoted(value)}"
 
 
 MERGED: Mapping[str, SettingCheck] = {
@@ -259,7 +259,7 @@ def _merge(model: Any, adapter: CheckpointInfo, settings: dict[str, Any]) -> Any
         result = set_peft_model_state_dict(wrapped, load_file(adapter.path / ADAPTER_WEIGHTS))
     except Exception as error:  # boundary: untrusted settings can make the library raise anything
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise CheckpointError(f"{path}: the adapter does not fit the base model: {shown(reason)}") from error
+        raise CheckpointError(f"{path}: the adapter does not fit the base model: {quoted(reason)}") from error
     expected_keys = {name for name, _ in wrapped.named_parameters() if "lora_" in name or "modules_to_save" in name}
     unmatched = sorted(result.unexpected_keys) + sorted(expected_keys & set(result.missing_keys))
     if unmatched:

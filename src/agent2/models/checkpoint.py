@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from agent2.errors import CheckpointError, shown
+from agent2.errors import CheckpointError, quoted
 
 MAX_HEADER_BYTES = 16 << 20
 """More than a hundred thousand tensors need. The reference implementation allows 100 MB, but JSON can grow to
@@ -225,17 +225,17 @@ def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 def _tensor_of(path: Path, name: str, entry: object, first: int) -> TensorInfo:
     """Check one header entry. first: where the tensor bytes begin in the file."""
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-        raise _broken(path, f"describes tensor {shown(name)} without exactly dtype, shape and data_offsets")
+        raise _broken(path, f"describes tensor {quoted(name)} without exactly dtype, shape and data_offsets")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(dtype, str) or dtype not in DTYPE_BYTES:
-        raise _broken(path, f"gives tensor {shown(name)} the unknown dtype {shown(dtype)}")
+        raise _broken(path, f"gives tensor {quoted(name)} the unknown dtype {quoted(dtype)}")
     if not _are_sizes(shape) or not _are_sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise _broken(path, f"gives tensor {shown(name)} an impossible shape or place")
+        raise _broken(path, f"gives tensor {quoted(name)} an impossible shape or place")
     needed = math.prod(shape) * DTYPE_BYTES[dtype]
     if offsets[1] - offsets[0] != needed:
         n_described = offsets[1] - offsets[0]
         raise _broken(
-            path, f"gives tensor {shown(name)} {n_described} bytes, {dtype} of shape {shown(shape)} needs {needed}"
+            path, f"gives tensor {quoted(name)} {n_described} bytes, {dtype} of shape {quoted(shape)} needs {needed}"
         )
     return TensorInfo(dtype, tuple(shape), path.name, first + offsets[0], first + offsets[1])
 
@@ -252,7 +252,7 @@ def _require_seamless(path: Path, tensors: Sequence[tuple[str, TensorInfo]], fir
     for name, tensor in tensors:
         if tensor.start != at:
             kind = "shares bytes with the tensor before it" if tensor.start < at else "leaves a gap before it"
-            raise _broken(path, f"places tensor {shown(name)} at byte {tensor.start}, which {kind}")
+            raise _broken(path, f"places tensor {quoted(name)} at byte {tensor.start}, which {kind}")
         at = tensor.end
     if at > size:
         raise _broken(path, f"is truncated: {size} bytes, its header describes {at}")
@@ -317,7 +317,7 @@ def refuse_code(path: Path, names: set[str]) -> None:
             key_path = _path_of_key("auto_map", read_json(path / name))
             if key_path is not None:
                 raise CheckpointError(
-                    f"{path / name}: {shown(key_path)} asks for custom code, which is never run; remove it and use a "
+                    f"{path / name}: {quoted(key_path)} asks for custom code, which is never run; remove it and use a "
                     "model class that transformers has itself"
                 )
 
@@ -393,7 +393,7 @@ def _require_literal_names(path: Path, config: Mapping[str, Any]) -> None:
             value = [value]
         if not isinstance(value, dict if key in MODULE_PATTERNS else list):
             form = "an object with literal module names as keys" if key in MODULE_PATTERNS else "a list of names"
-            raise CheckpointError(f"{path}: {key!r} is {shown(value)}; write {form}, without regular expressions")
+            raise CheckpointError(f"{path}: {key!r} is {quoted(value)}; write {form}, without regular expressions")
         if len(value) > MAX_MODULE_NAMES:
             raise CheckpointError(
                 f"{path}: {key!r} has {len(value)} names, at most {MAX_MODULE_NAMES} are read; name only the last "
@@ -403,7 +403,7 @@ def _require_literal_names(path: Path, config: Mapping[str, Any]) -> None:
             is_short = isinstance(name, str) and len(name) <= MAX_MODULE_NAME_CHARS
             if not is_short or not MODULE_NAME.fullmatch(name):
                 raise CheckpointError(
-                    f"{path}: {key!r} contains {shown(name)}, which is not a literal module name; write names such "
+                    f"{path}: {key!r} contains {quoted(name)}, which is not a literal module name; write names such "
                     "as 'q_proj', without regular expressions"
                 )
 
@@ -434,14 +434,14 @@ def _shards(path: Path, names: set[str]) -> list[str]:
     shards = set(weight_map.values()) if all(isinstance(v, str) for v in weight_map.values()) else {"?"}
     for shard in sorted(shards):
         if not SHARD_NAME.fullmatch(shard):
-            raise CheckpointError(f"{path / INDEX}: {shown(shard)} is not a name of a shard; save the model again")
+            raise CheckpointError(f"{path / INDEX}: {quoted(shard)} is not a name of a shard; save the model again")
         if shard not in names:
-            raise CheckpointError(f"{path / INDEX}: shard {shown(shard)} is missing from the folder; copy all shards")
+            raise CheckpointError(f"{path / INDEX}: shard {quoted(shard)} is missing from the folder; copy all shards")
     shard_of = {name: shard for shard in shards for name in read_tensors(path / shard)}
     for name in sorted(set(weight_map) | set(shard_of)):
         if weight_map.get(name) != shard_of.get(name):
             raise CheckpointError(
-                f"{path / INDEX}: tensor {shown(name)} is said to be in {weight_map.get(name)}, but is in "
+                f"{path / INDEX}: tensor {quoted(name)} is said to be in {weight_map.get(name)}, but is in "
                 f"{shard_of.get(name)}; save the model again"
             )
     return sorted(shards)
@@ -485,7 +485,7 @@ def inspect_checkpoint(path: Path) -> CheckpointInfo:
     try:
         return _inspect(path)
     except OSError as error:
-        where = shown(str(error.filename or path))
+        where = quoted(str(error.filename or path))
         raise CheckpointError(f"{path}: {where} cannot be read ({error.strerror}); save the model again") from error
 
 
@@ -596,7 +596,7 @@ def _config_difference(config: Mapping[str, Any], base: Mapping[str, Any]) -> st
     for key in STRUCTURAL_KEYS:
         value, expected = config.get(key), base.get(key)
         if value is not None and expected is not None and value != expected:
-            return f"{CONFIG} has {key} {shown(value)}, the base model {shown(expected)}"
+            return f"{CONFIG} has {key} {quoted(value)}, the base model {quoted(expected)}"
     return None
 
 
@@ -607,11 +607,11 @@ def _tensor_difference(info: CheckpointInfo, base: CheckpointInfo) -> str | None
         if name == OUTPUT_HEAD and (tensor is None or expected is None) and is_tied:
             continue
         if tensor is None:
-            return f"tensor {shown(name)} is missing"
+            return f"tensor {quoted(name)} is missing"
         if expected is None:
-            return f"tensor {shown(name)} of shape {list(tensor.shape)} is not in the base model"
+            return f"tensor {quoted(name)} of shape {list(tensor.shape)} is not in the base model"
         if tensor.shape != expected.shape:
-            return f"tensor {shown(name)} has shape {list(tensor.shape)}, the base model {list(expected.shape)}"
+            return f"tensor {quoted(name)} has shape {list(tensor.shape)}, the base model {list(expected.shape)}"
     return None
 
 
@@ -619,7 +619,7 @@ def _storage_difference(info: CheckpointInfo, base: CheckpointInfo) -> str | Non
     for name in sorted(set(info.tensors) & set(base.tensors)):
         dtype, expected = info.tensors[name].dtype, base.tensors[name].dtype
         if dtype != expected and not (dtype in PLAYED_DTYPES and expected in PLAYED_DTYPES):
-            return f"tensor {shown(name)} is stored as {dtype}, the base model's as {expected} (save it in that type)"
+            return f"tensor {quoted(name)} is stored as {dtype}, the base model's as {expected} (save it in that type)"
     return None
 
 
@@ -631,7 +631,7 @@ def _head_difference(info: CheckpointInfo, base: CheckpointInfo) -> str | None:
     duplicates = [name for name, digest in info.tensor_digests.items() if digest == info.tensor_digests[OUTPUT_HEAD]]
     if any(name != OUTPUT_HEAD and info.tensors[name].shape == head.shape for name in duplicates):
         return None
-    return f"tensor {shown(OUTPUT_HEAD)} is not the embedding that the base model ties it to (leave it out)"
+    return f"tensor {quoted(OUTPUT_HEAD)} is not the embedding that the base model ties it to (leave it out)"
 
 
 def _vocabulary_difference(info: CheckpointInfo, base: CheckpointInfo) -> str | None:
@@ -641,8 +641,8 @@ def _vocabulary_difference(info: CheckpointInfo, base: CheckpointInfo) -> str | 
     for token in sorted(set(vocabulary) | set(expected)):
         if vocabulary.get(token) != expected.get(token):
             return (
-                f"token {shown(token)} has id {shown(vocabulary.get(token))} in its tokenizer, "
-                f"{shown(expected.get(token))} in the base model's"
+                f"token {quoted(token)} has id {quoted(vocabulary.get(token))} in its tokenizer, "
+                f"{quoted(expected.get(token))} in the base model's"
             )
     return None
 
@@ -663,7 +663,7 @@ def _vocabulary(info: CheckpointInfo) -> dict[str, int]:
         result.update({str(added["content"]): int(added["id"]) for added in content.get("added_tokens") or []})
     except (LookupError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
         raise CheckpointError(
-            f"{path}: the vocabulary cannot be read ({shown(error)}); save the tokenizer again"
+            f"{path}: the vocabulary cannot be read ({quoted(error)}); save the tokenizer again"
         ) from error
     return result
 
@@ -680,7 +680,7 @@ def _read_weights(path: Path, files: list[str]) -> dict[str, TensorInfo]:
         for name, tensor in read_tensors(path / file).items():
             if name in tensors:
                 raise CheckpointError(
-                    f"{path}: tensor {shown(name)} is in {tensors[name].file} and in {file}; save again"
+                    f"{path}: tensor {quoted(name)} is in {tensors[name].file} and in {file}; save again"
                 )
             tensors[name] = tensor
     if not tensors:

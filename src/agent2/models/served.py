@@ -36,7 +36,7 @@ from urllib.parse import urlsplit, urlunsplit
 from pydantic import Field, field_validator
 
 from agent2.config import StrictModel, parse_yaml
-from agent2.errors import FAULT_POLICY, ConfigError, EndpointFailed, Fault, SamplerFailed, shown
+from agent2.errors import FAULT_POLICY, ConfigError, EndpointFailed, Fault, SamplerFailed, quoted
 from agent2.records import Completion, JsonValue, Message, Prompt, SamplingSettings, StopReason
 
 logger = logging.getLogger(__name__)
@@ -228,7 +228,7 @@ def read_answer(
         if calls and takes_calls:
             text = _render_calls(calls)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        return _malformed(f"{type(error).__name__} in {shown(content[:200])}")
+        return _malformed(f"{type(error).__name__} in {quoted(content[:200])}")
     if calls and not takes_calls:
         return WireProblem(
             "the server took a tool call out of the text; start it without a tool-call parser, or offer tools natively "
@@ -243,7 +243,7 @@ def read_answer(
         # No words: reasoning that is not part of the answer took all, the model ended at once, or it refused.
         text = message.get("refusal") or ""
     if not isinstance(text, str) or finish not in stops:
-        return _malformed(f"content {shown(text)}, finish_reason {shown(finish)}")
+        return _malformed(f"content {quoted(text)}, finish_reason {quoted(finish)}")
     completion = Completion(
         text, stop_reason=stops[finish], logprobs=_logprobs(choice), alternatives=_alternatives(choice)
     )
@@ -297,7 +297,7 @@ def _malformed(problem: str) -> WireProblem:
 
 def _refusal(status: int, headers: Mapping[str, str], content: bytes, now: datetime) -> WireProblem:
     message = _error_text(content)
-    reason = f"the endpoint answered HTTP {status}: {shown(message)}"
+    reason = f"the endpoint answered HTTP {status}: {quoted(message)}"
     if status in {400, 413, 422} and any(phrase in message for phrase in CONTEXT_WORDS):
         return WireProblem(f"the prompt does not fit the model's context ({reason})", Fault.MODEL, may_pass=False)
     may_pass = status in PASSING_STATUS

@@ -26,7 +26,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import cast
 
-from agent2.errors import CheckpointError, ConfigError, SamplerFailed, shown
+from agent2.errors import CheckpointError, ConfigError, SamplerFailed, quoted
 from agent2.models.checkpoint import NO_CHAT_TEMPLATE, inspect_checkpoint, template_digest
 from agent2.models.served import Endpoint, EndpointOptions, ServedSampler, public_url
 from agent2.records import Completion, JsonValue, Message, Prompt, Sampler, SamplingSettings, digest_of
@@ -259,7 +259,7 @@ class ScriptedSampler:
             raise SamplerFailed("a scripted sampler reads messages, not token ids; submit a chat")
         reply = self._reply(messages)
         if not isinstance(reply, str | Completion):
-            raise ConfigError(f"the scripted function returned {shown(reply)}; return a str or a Completion")
+            raise ConfigError(f"the scripted function returned {quoted(reply)}; return a str or a Completion")
         self._done[request_id] = Completion(reply) if isinstance(reply, str) else reply
 
     def collect(self) -> list[tuple[int, Completion]]:

@@ -33,7 +33,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent2.errors import ConfigError
-from agent2.installation import extra_words
+from agent2.installation import install_hint
 from agent2.monitor.signals import Reading, TrainingLog, assemble, is_summary, measurements
 from agent2.records import JsonValue
 
@@ -335,7 +335,7 @@ def _tensorboard(folder: Path, top: Path) -> _TrackedRun:
         )
     except ImportError as error:
         raise ConfigError(
-            f"{folder}: reading TensorBoard events needs tensorboard; {extra_words('tensorboard')}"
+            f"{folder}: reading TensorBoard events needs tensorboard; {install_hint('tensorboard')}"
         ) from error
     notes: list[str] = []
     launches: list[list[_Point]] = []

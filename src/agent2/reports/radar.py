@@ -34,7 +34,7 @@ from agent2.cards.folder import card_exists
 from agent2.cards.reader import iter_rollouts, read_header, validate_card
 from agent2.config import StrictModel, first_problem, parse_yaml, read_yaml_text
 from agent2.contract.metrics import Direction, MetricSpec, Unit
-from agent2.errors import ConfigError, shown
+from agent2.errors import ConfigError, quoted
 from agent2.evaluation.outcome import SuiteOutcome, read_outcome
 from agent2.evaluation.suite_folder import IDENTITY_FILE
 from agent2.records import EvaluationProtocol
@@ -188,7 +188,7 @@ class Radar(StrictModel):
         for name in axes:
             if name not in names:
                 raise ValueError(
-                    f"{referrer} names the axis {shown(name)}, which does not exist; axes: {', '.join(names)}"
+                    f"{referrer} names the axis {quoted(name)}, which does not exist; axes: {', '.join(names)}"
                 )
 
     def raw(self, series: str) -> list[float | None]:
@@ -520,7 +520,7 @@ def _from_csv(text: str, path: Path) -> Radar:
         if len(row) != len(head):
             raise ConfigError(f"{path}: row {number} has {len(row)} cells, the first one {len(head)}; fill the gaps")
         if row[0] in series:
-            raise ConfigError(f"{path}: row {number}: series {shown(row[0])} occurs twice")
+            raise ConfigError(f"{path}: row {number}: series {quoted(row[0])} occurs twice")
         series[row[0]] = [
             _cell_number(cell, f"{path}: row {number}, {axis}") for axis, cell in zip(head[1:], row[1:], strict=True)
         ]
@@ -534,9 +534,9 @@ def _cell_number(cell: str, where: str) -> float | None:
     try:
         value = float(cell)
     except ValueError:
-        raise ConfigError(f"{where}: {shown(cell)} is not a number; leave a missing one empty") from None
+        raise ConfigError(f"{where}: {quoted(cell)} is not a number; leave a missing one empty") from None
     if not math.isfinite(value):
-        raise ConfigError(f"{where}: {shown(cell)} is not finite; leave a missing one empty")
+        raise ConfigError(f"{where}: {quoted(cell)} is not finite; leave a missing one empty")
     return value
 
 
@@ -656,7 +656,7 @@ def _from_cards(folders: Sequence[Path]) -> Radar:
         name = header.checkpoint_name
         if digests.setdefault(name, header.checkpoint_digest) != header.checkpoint_digest:
             raise ConfigError(
-                f"{folder}: is of another checkpoint that is also called {shown(name)}; pass cards of one"
+                f"{folder}: is of another checkpoint that is also called {quoted(name)}; pass cards of one"
             )
         kinds = kinds_of(records) if kinds_only else {}
         by_axis: dict[str, list[Any]] = {}
@@ -666,7 +666,7 @@ def _from_cards(folders: Sequence[Path]) -> Radar:
         checkpoint_scores = series.setdefault(name, {})
         for axis, members in by_axis.items():
             if axis in checkpoint_scores:
-                raise ConfigError(f"{folder}: is the second card of checkpoint {shown(name)} on {axis}; pass one")
+                raise ConfigError(f"{folder}: is the second card of checkpoint {quoted(name)} on {axis}; pass one")
             checkpoint_scores[axis] = summarize(members, header.reporting).value
     names = sorted({axis for values in series.values() for axis in values})
     axes_text = "kinds of items" if kinds_only else "benchmarks"

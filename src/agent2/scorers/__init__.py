@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 from agent2.errors import ConfigError
-from agent2.plugins import PluginPlace, build, find, load, require_members, source_digest, with_source_version
-from agent2.records import Emits, Scorer, emits_of
+from agent2.plugins import PluginLocation, build, find, load, require_members, source_digest, with_source_version
+from agent2.records import Scorer, ScorerOutput, declared_output
 
 SCORERS: Mapping[str, str] = MappingProxyType(
     {
@@ -46,7 +46,7 @@ SCORING_METHODS = ("score", "score_batch", "score_on", "prefer")
 """A scorer has at least one of these (`records.ScoringMode`); `prefer` compares two rollouts."""
 
 
-def load_scorer(name: str | PluginPlace, settings: Mapping[str, Any] | None = None) -> Scorer:
+def load_scorer(name: str | PluginLocation, settings: Mapping[str, Any] | None = None) -> Scorer:
     """A scorer by any name that `agent2.plugins` knows; the version of an unpackaged one includes a source digest.
 
     Raises ConfigError for an unknown name or setting, and for code that is not usable as a scorer.
@@ -59,15 +59,15 @@ def load_scorer(name: str | PluginPlace, settings: Mapping[str, Any] | None = No
     return with_source_version(scorer, source_digest(place))
 
 
-def require_scorer(place: PluginPlace, scorer: object) -> None:
+def require_scorer(place: PluginLocation, scorer: object) -> None:
     """Raise ConfigError for an object that is not usable as a scorer. place: where it came from, for the message."""
     methods = [name for name in SCORING_METHODS if hasattr(scorer, name)]
     require_members(place, scorer, ("name", "version"), methods or SCORING_METHODS[:1])
 
 
-def declared(name: str) -> Emits | None:
+def declared(name: str) -> ScorerOutput | None:
     """What the scorer of that name (a version suffix `-v...` is ignored) may emit; None: it is not known here."""
     try:
-        return emits_of(load(find("scorer", name.rpartition("-v")[0] or name, SCORERS)))
+        return declared_output(load(find("scorer", name.rpartition("-v")[0] or name, SCORERS)))
     except ConfigError:
         return None  # not installed here, or broken: a card of that scorer can be read all the same

@@ -15,8 +15,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent2.errors import Fault, shown
-from agent2.records import Emits, Item, Rollout, Score, ScoringMode, ScoringWork
+from agent2.errors import Fault, quoted
+from agent2.records import Item, Rollout, Score, ScorerOutput, ScoringMode, ScoringWork
 from agent2.scorers.judge_model import COSTS, JudgeAnswer, UnreadableVerdict, has_verdict, read_verdict
 from agent2.scorers.judges import BATCH_SIZE, ModelJudge, cut_middle
 
@@ -38,7 +38,7 @@ class AnswerPartsJudge(ModelJudge):
 
     name = "answer_parts"
     kinds = ("parts",)
-    emits = Emits(views=frozenset({*COSTS, *VIEWS}), labels=frozenset({NOTHING, SOME, TOO_MUCH}))
+    emits = ScorerOutput(views=frozenset({*COSTS, *VIEWS}), labels=frozenset({NOTHING, SOME, TOO_MUCH}))
     work = ScoringWork(ScoringMode.BATCH, batch_size=BATCH_SIZE)
 
     def __init__(self, model: str = "", prompt: str = "parts", **settings: Any) -> None:
@@ -115,10 +115,12 @@ def _require_parts(expected: str, details: Mapping[str, bool], *, is_set: bool) 
     expected_words = _content_words(expected)
     invented = [part for part in details if 2 * len(_content_words(part) & expected_words) < len(_content_words(part))]
     if invented:
-        raise UnreadableVerdict(f"the judge names a part that is not expected: {shown(invented[0])}")
+        raise UnreadableVerdict(f"the judge names a part that is not expected: {quoted(invented[0])}")
     omitted = expected_words - set().union(*map(_content_words, details))
     if is_set and omitted:
-        raise UnreadableVerdict(f"the judge says nothing of {shown(' '.join(sorted(omitted)))}, which is expected, too")
+        raise UnreadableVerdict(
+            f"the judge says nothing of {quoted(' '.join(sorted(omitted)))}, which is expected, too"
+        )
 
 
 def measures(n_found: int, n_expected: int, n_excessive: int) -> dict[str, float | None]:

@@ -43,7 +43,7 @@ from rapidfuzz.distance import Levenshtein
 
 from agent2.cards.judgement import EMITS
 from agent2.errors import ConfigError, Fault
-from agent2.records import Emits, Item, Preference, Rollout, Score
+from agent2.records import Item, Preference, Rollout, Score, ScorerOutput
 
 ARTICLES = frozenset({"a", "an", "the"})
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -239,7 +239,7 @@ class ExactScorer:
 
     name = "exact"
     version = "1.0"
-    emits = Emits()
+    emits = ScorerOutput()
 
     def score(self, item: Item, rollout: Rollout) -> Score:
         """The verdict; None with a judge fault only if the item has no reference."""
@@ -258,7 +258,7 @@ class TokenF1Scorer:
 
     name = "token_f1"
     version = "1.0"
-    emits = Emits(views=frozenset({"exact_match", "answer_parsed"}))
+    emits = ScorerOutput(views=frozenset({"exact_match", "answer_parsed"}))
 
     def score(self, item: Item, rollout: Rollout) -> Score:
         """The verdict; None with a judge fault only if the item has no reference, or `accepted` is no list of texts."""
@@ -376,7 +376,7 @@ class RationalScorer:
 
     name = "rational"
     version = "1.0"
-    emits = Emits()
+    emits = ScorerOutput()
 
     def score(self, item: Item, rollout: Rollout) -> Score:
         """The verdict; None with a judge fault only if the item's own reference is missing or no number."""
@@ -467,7 +467,7 @@ class ChoiceScorer:
 
     name = "choice"
     version = "1.1"
-    emits = Emits(
+    emits = ScorerOutput(
         views=frozenset({"answer_parsed", "flexible_match", *(f"chose_{letter}" for letter in ascii_lowercase)}),
         labels=frozenset({"mmlu_answer_parse_fail", "mmlu_wrong_choice"}),
     )
@@ -580,7 +580,7 @@ class FinalAnswerScorer:
 
     name = "final_answer"
     version = "1.0"
-    emits = Emits(
+    emits = ScorerOutput(
         views=frozenset({"answer_parsed", "flexible_match"}),
         labels=frozenset({"gsm8k_final_answer_format_error", "gsm8k_wrong_final_answer"}),
     )

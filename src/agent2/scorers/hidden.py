@@ -13,7 +13,7 @@ from typing import Any
 
 from agent2 import installation
 from agent2.errors import Fault
-from agent2.records import Emits, Item, Rollout, Score, ScoringWork, emits_of, judge_of, work_of
+from agent2.records import Item, Rollout, Score, ScorerOutput, ScoringWork, declared_output, judge_of, work_of
 
 URL_VARIABLE = "GRADING_SERVER_URL"
 """Environment variable of an agent's workspace: the address of the grading API."""
@@ -32,7 +32,7 @@ class HiddenJudge:
         declaration = make if declaration is None else declaration
         self.name: str = declaration.name
         self.version: str = declaration.version
-        self.emits = emits_of(declaration) or Emits()
+        self.emits = declared_output(declaration) or ScorerOutput()
         self.work: ScoringWork = work_of(declaration)
         self.identity = judge_of(declaration)
         self._make = make

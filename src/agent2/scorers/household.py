@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from agent2.environments.household.game import TASK_TYPES
 from agent2.errors import Fault
-from agent2.records import Emits, Item, JsonValue, Rollout, RolloutStatus, Score, StopReason
+from agent2.records import Item, JsonValue, Rollout, RolloutStatus, Score, ScorerOutput, StopReason
 
 MOSTLY_INVALID = 0.5
 """Least share of actions without effect at which a lost game is labelled with them."""
@@ -28,7 +28,7 @@ class HouseholdScorer:
     name = "household_won"
     version = "1.0"
     needs_state = frozenset({"n_faults", "n_invalid", "n_recovered", "n_turns", "task_type", "won"})
-    emits = Emits(
+    emits = ScorerOutput(
         views=frozenset(
             {"state_success", "tool_calls", "tool_calls_valid", "tool_errors", "tool_errors_recovered", "turns"}
             | {"invalid_share", *(f"{prefix}_{name}" for prefix in ("games", "won") for name in TASK_TYPES)}

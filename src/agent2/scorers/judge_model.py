@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from agent2 import installation
-from agent2.errors import Agent2Error, ConfigError, Fault, SamplerFailed, shown
+from agent2.errors import Agent2Error, ConfigError, Fault, SamplerFailed, quoted
 from agent2.models.served import read_endpoint_options
 from agent2.models.sources import CheckpointSource, LoadSettings, SourceKind, find_checkpoint
 from agent2.records import (
@@ -81,7 +81,7 @@ class JudgeModel:
         """
         if not isinstance(endpoint, Mapping | None):
             raise ConfigError(
-                f"judge: endpoint is {shown(endpoint)}; give options, such as {{timeout_s: 60}}, and the address as "
+                f"judge: endpoint is {quoted(endpoint)}; give options, such as {{timeout_s: 60}}, and the address as "
                 "model: http://HOST/v1#NAME"
             )
         asked = read_endpoint_options([f"{key}={json.dumps(value)}" for key, value in (endpoint or {}).items()])
@@ -262,7 +262,7 @@ def read_verdict(completion: Completion) -> Mapping[str, Any]:
     found = list(_objects(completion.text))
     if not found:
         cut = ", cut off at its token limit" if completion.stop_reason is StopReason.LENGTH else ""
-        raise UnreadableVerdict(f"the judge's answer has no verdict{cut}: {shown(completion.text[-200:])}")
+        raise UnreadableVerdict(f"the judge's answer has no verdict{cut}: {quoted(completion.text[-200:])}")
     if any(one != found[0] for one in found):
         raise UnreadableVerdict(f"the judge's answer has {len(found)} verdicts that differ")
     return found[0]

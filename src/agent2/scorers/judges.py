@@ -40,17 +40,17 @@ from pydantic import Field, model_validator
 
 from agent2.cards.judgement import EMITS as PAIR_EMITS
 from agent2.config import StrictModel, load_yaml, parse_yaml
-from agent2.errors import ConfigError, Fault, SamplerFailed, shown, unknown_name
+from agent2.errors import ConfigError, Fault, SamplerFailed, quoted, unknown_name
 from agent2.models.sources import FORMS, SourceKind, find_checkpoint
 from agent2.records import (
     Completion,
-    Emits,
     Item,
     JudgeIdentity,
     Message,
     Preference,
     Rollout,
     Score,
+    ScorerOutput,
     ScoringMode,
     ScoringWork,
     digest_of,
@@ -250,7 +250,7 @@ class LlmJudge(ModelJudge):
 
     name = "llm_judge"
     kinds = ("rating", "rubric")
-    emits = Emits(
+    emits = ScorerOutput(
         views=frozenset({*COSTS, "judge_rating", "rule_score"}),
         labels=frozenset({QUOTE_MISSING, UNWEIGHTED, "judge_veto"}),
         view_prefixes=frozenset({RUBRIC_VIEW}),
@@ -334,7 +334,7 @@ class LlmJudge(ModelJudge):
         value, labels = self._weighted((rating - self.prompt.low) / width, said)
         quote = str(verdict.get("quote") or "")
         labels += () if is_quoted(quote, answer) else (QUOTE_MISSING,)
-        reason = f"rated {rating} of {self.prompt.high}: {shown(quote)}"
+        reason = f"rated {rating} of {self.prompt.high}: {quoted(quote)}"
         told = self.prompt.low + width * value if self._points else float(rating)
         return Score(value, reason, views={**said.views, "judge_rating": told}, labels=labels)
 
@@ -476,7 +476,7 @@ class RewardModelScorer:
     name = "reward_model"
     version = "1.0"
     """Of an instance, with a digest of the model."""
-    emits = Emits(views=frozenset({"reward", "cost_prompt_tokens", *PAIR_EMITS.views}), labels=PAIR_EMITS.labels)
+    emits = ScorerOutput(views=frozenset({"reward", "cost_prompt_tokens", *PAIR_EMITS.views}), labels=PAIR_EMITS.labels)
     work = ScoringWork(ScoringMode.BATCH, batch_size=BATCH_SIZE)
 
     def __init__(self, model: str = "") -> None:
@@ -526,7 +526,7 @@ class RewardModelScorer:
 def _whole_number(value: object, low: int, high: int, what: str) -> int:
     text = str(value).strip() if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
     if not re.fullmatch(r"-?\d{1,9}(\.0)?", text) or not low <= float(text) <= high:
-        raise UnreadableVerdict(f"the judge's {what} is {shown(value)}, not a whole number from {low} to {high}")
+        raise UnreadableVerdict(f"the judge's {what} is {quoted(value)}, not a whole number from {low} to {high}")
     return int(float(text))
 
 
@@ -569,9 +569,9 @@ def _preference(first: str, second: str, said: JudgeAnswer) -> Preference:
         verdict = read_verdict(said.completion)
         word = str(verdict.get("verdict")).strip().lower()
         if word not in PAIR_POINTS:
-            raise UnreadableVerdict(f"the judge's verdict is {shown(verdict.get('verdict'))}, not 1, 2 or tie")
+            raise UnreadableVerdict(f"the judge's verdict is {quoted(verdict.get('verdict'))}, not 1, 2 or tie")
     except UnreadableVerdict as error:
         return Preference(None, str(error), error.fault, said.views)
     quote, better = str(verdict.get("quote") or ""), {"1": first, "2": second}.get(word)
     labels = () if better is None or is_quoted(quote, better) else (QUOTE_MISSING,)
-    return Preference(PAIR_POINTS[word], f"{word}: {shown(quote)}", views=said.views, labels=labels)
+    return Preference(PAIR_POINTS[word], f"{word}: {quoted(quote)}", views=said.views, labels=labels)

@@ -32,7 +32,7 @@ from functools import cache
 from importlib import resources
 
 from agent2.errors import ConfigError, Fault
-from agent2.records import Emits, Item, JsonValue, Rollout, Score, ScoringMode, ScoringWork, digest_of
+from agent2.records import Item, JsonValue, Rollout, Score, ScorerOutput, ScoringMode, ScoringWork, digest_of
 from agent2.sandbox.backends import ContainedEnd, EndedBy
 from agent2.sandbox.spec import HOST_DISK, MIB
 from agent2.scorers.program_runner import PATIENCE, read
@@ -128,7 +128,7 @@ class PythonTestsScorer:
 
     name = "python_tests"
     version = "3.0"
-    emits = Emits(
+    emits = ScorerOutput(
         views=frozenset({"tests_passed", *(f"{group}_passed" for group in GROUPS.values())}),
         labels=frozenset(
             {

@@ -28,7 +28,7 @@ from rapidfuzz import fuzz
 from rapidfuzz.utils import default_process
 
 from agent2.errors import ConfigError, Fault
-from agent2.records import Emits, Item, JsonValue, Rollout, RolloutStatus, Score
+from agent2.records import Item, JsonValue, Rollout, RolloutStatus, Score, ScorerOutput
 
 TOLERANCE = 1e-9
 """A return this close to a threshold, 0 or 1 counts as equal to it: 0.1 and 0.7 are no exact binary fractions."""
@@ -68,7 +68,7 @@ class RewardScorer:
     name = "reward"
     version = "1.0"
     needs_state = frozenset({"rewards"})
-    emits = Emits(views=frozenset({"return", "last_reward", "steps"}))
+    emits = ScorerOutput(views=frozenset({"return", "last_reward", "steps"}))
 
     def __init__(self, at_least: float | None = None) -> None:
         """at_least: the score is 1 for a return of at least this, else 0; None: the return itself, from 0 to 1.
@@ -236,7 +236,7 @@ class PurchaseScorer:
     name = "purchase"
     version = "1.0"
     needs_state = frozenset({"order", "n_turns", "n_invalid", "n_searches"})
-    emits = Emits(
+    emits = ScorerOutput(
         views=frozenset(
             {"purchase_reward", "r_type", "r_att", "r_option", "r_price", "state_success", "turns", "searches"}
             | {"tool_calls", "tool_calls_valid", "invalid_share", "ordered"}

@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from agent2.environments.search.world import ANSWER, FIND, OPEN, UNKNOWN, answers_of, place_of
 from agent2.environments.tools.world import EMITS, trace_labels, trace_views
 from agent2.errors import Fault
-from agent2.records import Emits, Item, JsonValue, Rollout, Score
+from agent2.records import Item, JsonValue, Rollout, Score, ScorerOutput
 
 KINDS = ("single", "set", "filtered", "no_answer")
 
@@ -35,7 +35,7 @@ class CitedAnswerScorer:
     name = "cited_answer"
     version = "1.1"
     needs_state = frozenset({"final", "tool_calls", "safety_violations"})
-    emits = EMITS | Emits(
+    emits = EMITS | ScorerOutput(
         views=frozenset(
             {"exact", "precision", "recall", "f1", "citations_exist", "citations_opened", "citations_support"}
             | {"fidelity", "connected_rubrics", "uncertainty_reward"}

@@ -23,8 +23,8 @@ from typing import Any
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from agent2.config import StrictModel, first_problem
-from agent2.errors import ConfigError, Fault, SandboxError, shown
-from agent2.records import Emits, Item, JsonValue, Rollout, Score, ScoredRollout, Split, digest_of
+from agent2.errors import ConfigError, Fault, SandboxError, quoted
+from agent2.records import Item, JsonValue, Rollout, Score, ScoredRollout, ScorerOutput, Split, digest_of
 from agent2.sandbox.backends import Sandbox
 from agent2.sandbox.spec import WORKSPACE, Limits, SandboxSpec
 
@@ -154,7 +154,7 @@ def parse_task_set(text: str, where: str) -> TaskSet:
             )
         data = data["tasks"]
     if not isinstance(data, list) or not data:
-        raise ConfigError(f"{where}: contains {shown(data)}; a list of at least one task is needed")
+        raise ConfigError(f"{where}: contains {quoted(data)}; a list of at least one task is needed")
     tasks = tuple(_task(entry, number, where) for number, entry in enumerate(data, start=1))
     seen: set[str] = set()
     for number, task in enumerate(tasks, start=1):
@@ -252,7 +252,7 @@ class TaskSetScorer:
 
     name = "task_set"
     version = "1.0"
-    emits = Emits()
+    emits = ScorerOutput()
 
     def __init__(self, room: ScriptRoom | None = None, judge: Judge | None = None) -> None:
         """room: where scripts run, None: they cannot; judge: None: there is none."""
@@ -269,13 +269,13 @@ class TaskSetScorer:
                 return Score(0.0, "there is no answer")
             if rollout.answer.strip() == item.reference.strip():
                 return Score(1.0, "the answer is the expected one", extracted=rollout.answer.strip())
-            reason = f"the answer {shown(rollout.answer.strip())} is not {shown(item.reference.strip())}"
+            reason = f"the answer {quoted(rollout.answer.strip())} is not {quoted(item.reference.strip())}"
             return Score(0.0, reason, extracted=rollout.answer.strip())
         if kind == "execution":
             return self._execution(item, rollout)
         if kind == "llm_judge":
             return self._judged(item, rollout)
-        return Score(0.0, f"verify_type {shown(kind)} is unknown, so the task is not passed")
+        return Score(0.0, f"verify_type {quoted(kind)} is unknown, so the task is not passed")
 
     def _execution(self, item: Item, rollout: Rollout) -> Score:
         script = item.payload.get("verify_script")

@@ -25,7 +25,7 @@ from agent2.environments.dialogue import GAVE_UP, SERVED, tells
 from agent2.environments.tools.toolboxes import DANGERS, SEARCH, ProgramCheck, failures, source_text
 from agent2.environments.tools.world import EMITS, LOGIN, ErrorKind, answer_of, danger_labels, trace_labels, trace_views
 from agent2.errors import Fault, unknown_name
-from agent2.records import Emits, Item, JsonValue, Rollout, Score
+from agent2.records import Item, JsonValue, Rollout, Score, ScorerOutput
 from agent2.stats.agent_metrics import AgentRun
 
 CallData = Mapping[str, JsonValue]
@@ -38,7 +38,7 @@ class FunctionCallScorer:
     name = "function_calls"
     version = "1.0"
     needs_state = frozenset({"tool_calls"})
-    emits = EMITS | Emits(
+    emits = EMITS | ScorerOutput(
         views=frozenset({"ast_match"}),
         labels=frozenset(
             {"called_without_need", "irrelevance_not_said", "no_call", "malformed_call", "missing_call", "extra_call"}
@@ -76,7 +76,7 @@ class TrajectoryMatchScorer:
     name = "trajectory_match"
     version = "1.0"
     needs_state = frozenset({"tool_calls"})
-    emits = Emits(
+    emits = ScorerOutput(
         views=frozenset({"calls_matched", "calls_wanted", "calls_made"}),
         labels=frozenset({"missing_call", "extra_call", "call_order"}),
     )
@@ -123,7 +123,7 @@ class ApiCallScorer:
     name = "api_calls"
     version = "1.0"
     needs_state = frozenset({"final", "tool_calls"})
-    emits = EMITS | Emits(
+    emits = EMITS | ScorerOutput(
         views=frozenset({"api_called", "order_correct", "state_success", "response_exact"}),
         labels=frozenset(
             {"api_called_before_search", "api_not_searched", "wrong_arguments", "wrong_api", "claimed_without_doing"}
@@ -267,7 +267,7 @@ class ResolvedScorer:
     emits = (
         EMITS
         | danger_labels(DANGERS)
-        | Emits(
+        | ScorerOutput(
             views=frozenset({"state_success", "hidden_tests_passed", "submitted", "tests_run"}),
             labels=frozenset(
                 {"ended_in_words", "not_submitted", "no_patch", "wrong_patch", "visible_tests_only"}
@@ -330,7 +330,7 @@ class DialogueScorer:
     emits = (
         EMITS
         | danger_labels(DIALOGUE_DANGERS)
-        | Emits(
+        | ScorerOutput(
             views=frozenset({"records_right", "told_share", "user_served"}),
             labels=frozenset({"record_wrong", "record_missed", "not_told", "user_gave_up"}),
         )

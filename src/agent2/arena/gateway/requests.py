@@ -29,7 +29,7 @@ from aiohttp import web
 
 from agent2.arena.gateway.protocols import ApiProblem, RequestKind, WireRoute
 from agent2.arena.gateway.settings import WireProtocol
-from agent2.errors import Agent2Error, shown
+from agent2.errors import Agent2Error, quoted
 from agent2.records import JsonValue
 
 _CLIENT_TYPES = re.compile(
@@ -117,7 +117,7 @@ def refuse_hosted_tools(request: Mapping[str, JsonValue], *, is_gemini: bool) ->
     items = request.get("input")
     for item in items if isinstance(items, list) else ():
         if isinstance(item, dict) and item.get("id") is not None and item.get("type") is None and "role" not in item:
-            raise BadRequest(f"the item {shown(item['id'])} is kept by the provider; send the item itself")
+            raise BadRequest(f"the item {quoted(item['id'])} is kept by the provider; send the item itself")
 
 
 def refuse_addresses(request: Mapping[str, JsonValue]) -> None:
@@ -154,8 +154,8 @@ def _refuse_address(value: JsonValue, *, bare: bool) -> None:
             _refuse_address(address, bare=bare)
         elif isinstance(address, str) and not _DATA.fullmatch(address) and not (bare and _BASE64.fullmatch(address)):
             raise BadRequest(
-                f"the address {shown(address[:200])} would be fetched by the provider, outside the sandbox; only data: "
-                "is allowed, without spaces and control characters: put the content into the request"
+                f"the address {quoted(address[:200])} would be fetched by the provider, outside the sandbox; only "
+                "data: is allowed, without spaces and control characters: put the content into the request"
             )
 
 
@@ -175,7 +175,7 @@ def _refuse_tools(tools: JsonValue, *, is_gemini: bool) -> None:
             hosted = _hosted_tool(tool)
         if hosted is not None:
             raise BadRequest(
-                f"the tool {shown(hosted)} would be run by the provider, outside the sandbox, which a trial does not "
+                f"the tool {quoted(hosted)} would be run by the provider, outside the sandbox, which a trial does not "
                 "allow; remove it"
             )
         if tool.get("type") == "namespace":
@@ -291,7 +291,7 @@ def _unpacked(body: bytes, encoding: str, limit: int) -> bytes:
                 return reader.read(limit + 1)
         case _:
             raise RequestDeclined(
-                ApiProblem.BAD_REQUEST, f"content-encoding {shown(encoding)} is not understood; send it plain"
+                ApiProblem.BAD_REQUEST, f"content-encoding {quoted(encoding)} is not understood; send it plain"
             )
 
 
@@ -349,7 +349,7 @@ def _unique_names(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
         repeated = next(name for name, n in Counter(name for name, _ in pairs).items() if n > 1)
-        raise BadRequest(f"the name {shown(repeated)} appears twice in one object of the body; send it once")
+        raise BadRequest(f"the name {quoted(repeated)} appears twice in one object of the body; send it once")
     return fields
 
 
@@ -403,7 +403,7 @@ def prepare(body: bytes, route: WireRoute, model: str) -> PreparedRequest:
             del fields[name]
         elif not is_gemini and _EXACT_NAMES.get(plain, name) != name:
             raise BadRequest(
-                f"the field {shown(name)} is spelled {_EXACT_NAMES[plain]!r}; some servers would read both"
+                f"the field {quoted(name)} is spelled {_EXACT_NAMES[plain]!r}; some servers would read both"
             )
     return _prepare_gemini(fields, route) if is_gemini else _prepare_openai_or_anthropic(fields, route, model)
 

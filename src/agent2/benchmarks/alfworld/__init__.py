@@ -62,8 +62,8 @@ from agent2.environments.household.world import (
     HouseholdWorld,
     command_of,
 )
-from agent2.errors import ConfigError, EnvironmentFailed, shown
-from agent2.installation import extra_words
+from agent2.errors import ConfigError, EnvironmentFailed, quoted
+from agent2.installation import install_hint
 from agent2.records import HIDDEN_SPLITS, Environment, Item, JsonValue, SamplingSettings, Scorer, Split
 from agent2.scorers.household import HouseholdScorer
 
@@ -187,7 +187,7 @@ class OfficialData:
 
     def _advice(self) -> str:
         return (
-            f"get them with: {self._variable()} alfworld-download (where it is missing, {extra_words('household')}), "
+            f"get them with: {self._variable()} alfworld-download (where it is missing, {install_hint('household')}), "
             f"and name the folder with --data or the variable {VARIABLE}"
         )
 
@@ -300,7 +300,7 @@ def published_examples(root: Path) -> dict[str, tuple[str, str]] | None:
         unknown = [command for text in pair for command in unknown_commands(text)]
         if unknown:
             raise ConfigError(
-                f"{path}: an example of {task_type} has the action {shown(unknown[0])}, which the installed engine "
+                f"{path}: an example of {task_type} has the action {quoted(unknown[0])}, which the installed engine "
                 "does not know; correct that line, or remove the file to play with the packaged examples"
             )
     return found

@@ -30,10 +30,9 @@ from agent2.benchmarks.home import Players, foreign_answers, reference_answer
 from agent2.cards.judgement import REFERENCE_CHARS, REPLY_CHARS
 from agent2.config import StrictModel, load_yaml
 from agent2.environments import QUESTION_WORLD, QuestionEnvironment
-from agent2.errors import ConfigError, Fault, shown
+from agent2.errors import ConfigError, Fault, quoted
 from agent2.records import (
     Completion,
-    Emits,
     Environment,
     Item,
     JudgeIdentity,
@@ -42,6 +41,7 @@ from agent2.records import (
     SamplingSettings,
     Score,
     Scorer,
+    ScorerOutput,
     ScoringMode,
     ScoringWork,
     Split,
@@ -125,7 +125,7 @@ class AlpacaAnnotator:
 
     name = "alpaca_annotator"
     version = "1.0"
-    emits = Emits(views=frozenset({*COSTS, REPLY_CHARS, REFERENCE_CHARS}))
+    emits = ScorerOutput(views=frozenset({*COSTS, REPLY_CHARS, REFERENCE_CHARS}))
     work = ScoringWork(ScoringMode.BATCH, batch_size=64)
 
     def __init__(self, file: AnnotatorFile, prompt: str) -> None:
@@ -168,7 +168,7 @@ class AlpacaAnnotator:
         value = preference(completion, switched=is_switched(item.prompt))
         if value is None:
             reason = (
-                f"answered {shown(completion.text)}"
+                f"answered {quoted(completion.text)}"
                 if completion.alternatives
                 else "its endpoint gives no top_logprobs"
             )

@@ -38,7 +38,7 @@ from agent2.environments.search.corpus import (
 )
 from agent2.environments.search.world import ANSWER, NAME, SEARCH, UNKNOWN, VERSION, SearchSettings, SearchWorld
 from agent2.environments.tools import MAX_TEXT, Permission, write_brackets
-from agent2.errors import ConfigError, EnvironmentFailed, Fault, shown
+from agent2.errors import ConfigError, EnvironmentFailed, Fault, quoted
 from agent2.plugins import relative_to
 from agent2.records import (
     Environment,
@@ -269,7 +269,7 @@ def _question(row: Row) -> PublishedItem:
     kinds = {SINGLE: "single", SET: "set"}
     if values["answer_type"] not in kinds or not values["problem"].strip() or not values["answer"].strip():
         raise ConfigError(
-            f"{row.where}: answer_type is {shown(values['answer_type'])}, and problem and answer must not be empty; "
+            f"{row.where}: answer_type is {quoted(values['answer_type'])}, and problem and answer must not be empty; "
             f"expected {' or '.join(map(repr, kinds))}; restore the file as it is published at {QUESTIONS.source}"
         )
     digest = hashlib.sha256(f"deepsearchqa item\0{values['problem']}".encode()).hexdigest()

@@ -64,7 +64,7 @@ from agent2.environments.dialogue import (
 )
 from agent2.environments.tools import CallSyntax, OnDanger, Permission, ToolCall, ToolRules, write_brackets
 from agent2.environments.tools.world import ToolWorld, WorldSettings
-from agent2.errors import ConfigError, shown
+from agent2.errors import ConfigError, quoted
 from agent2.models.tiny_recipe import N_SAMPLE_CHATS, BaseModel, ChatRecipe, OnProgress, TinyRecipe
 from agent2.records import (
     Completion,
@@ -333,7 +333,7 @@ class ServiceDialogue:
         seed = row.get("case")
         if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**31 or "id" not in row:
             raise ConfigError(
-                f"row {shown(str(row.get('id')))}: has no id, or no case below 2^31; give a line of data/train.jsonl"
+                f"row {quoted(str(row.get('id')))}: has no id, or no case below 2^31; give a line of data/train.jsonl"
             )
         return item_of_case(str(row["id"]), Split.TRAIN, seed)
 

@@ -40,7 +40,7 @@ from agent2.environments.household.world import (
     HouseholdSettings,
     HouseholdWorld,
 )
-from agent2.errors import ConfigError, EnvironmentFailed, shown
+from agent2.errors import ConfigError, EnvironmentFailed, quoted
 from agent2.records import Environment, Item, JsonValue, Message, SamplingSettings, Scorer, Split
 from agent2.scorers.household import HouseholdScorer
 
@@ -65,7 +65,7 @@ def item_of_row(row: Mapping[str, JsonValue], benchmark: str) -> Item:
     try:
         game = Game.from_payload(row["game"])
     except EnvironmentFailed as error:
-        raise ConfigError(f"row {shown(str(row['id']))}: {error}") from error
+        raise ConfigError(f"row {quoted(str(row['id']))}: {error}") from error
     payload = {"game": game.as_payload(), "task_type": str(row["task_type"])}
     return Item(str(row["id"]), Split.TRAIN, str(row["prompt"]), payload=payload)
 

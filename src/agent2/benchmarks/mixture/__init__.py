@@ -22,7 +22,6 @@ from agent2.errors import ConfigError, Fault
 from agent2.models.tiny_recipe import N_SAMPLE_CHATS, BaseModel, ChatRecipe, OnProgress
 from agent2.records import (
     Benchmark,
-    Emits,
     Environment,
     Item,
     JsonValue,
@@ -31,10 +30,11 @@ from agent2.records import (
     SamplingSettings,
     Score,
     Scorer,
+    ScorerOutput,
     ScoringMode,
     ScoringWork,
     Split,
-    emits_of,
+    declared_output,
     work_of,
 )
 from agent2.scorers.sandboxed import SandboxBatchScorer, SandboxRunner
@@ -49,7 +49,7 @@ class MixtureScorer:
         """parts: by the `task_type` of their items; inline scorers, and scorers that run batches in a sandbox."""
         self._parts = parts
         self.version = "+".join(f"{part.name}-{part.version}" for part in parts.values())
-        self.emits = reduce(or_, (emits_of(part) or Emits() for part in parts.values()))
+        self.emits = reduce(or_, (declared_output(part) or ScorerOutput() for part in parts.values()))
         in_sandbox = [work for part in parts.values() if (work := work_of(part)).mode is ScoringMode.SANDBOX]
         self.work = ScoringWork(
             ScoringMode.SANDBOX,

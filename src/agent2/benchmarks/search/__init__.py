@@ -42,7 +42,7 @@ from agent2.environments.search.world import (
 )
 from agent2.environments.tools import write_brackets
 from agent2.environments.tools.world import FaultSettings, ToolFaultKind
-from agent2.errors import ConfigError, EnvironmentFailed, shown
+from agent2.errors import ConfigError, EnvironmentFailed, quoted
 from agent2.records import Environment, Item, JsonValue, Message, SamplingSettings, Scorer, Split
 from agent2.scorers.search import CitedAnswerScorer
 
@@ -183,13 +183,13 @@ class Search:
         try:
             wiki = WikiSettings(**row["world"])
         except TypeError as error:
-            raise ConfigError(f"row {shown(str(row['id']))}: world is no world's settings ({error})") from error
+            raise ConfigError(f"row {quoted(str(row['id']))}: world is no world's settings ({error})") from error
         if wiki.n_pages > MAX_PAGES:
-            raise ConfigError(f"row {shown(str(row['id']))}: a world of {wiki.n_pages} pages; at most {MAX_PAGES}")
+            raise ConfigError(f"row {quoted(str(row['id']))}: a world of {wiki.n_pages} pages; at most {MAX_PAGES}")
         found = solve(read_question(str(row["prompt"]), wiki))
         if found is None:
             raise ConfigError(
-                f"row {shown(str(row['id']))}: the pages of world {wiki.number} do not answer its question"
+                f"row {quoted(str(row['id']))}: the pages of world {wiki.number} do not answer its question"
             )
         return item_of_question(str(row["id"]), Split.TRAIN, found)
 

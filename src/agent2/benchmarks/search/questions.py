@@ -31,7 +31,7 @@ from agent2.benchmarks.search.wiki import (
 )
 from agent2.environments.search.corpus import SearchBackend
 from agent2.environments.search.world import UNKNOWN
-from agent2.errors import ConfigError, shown
+from agent2.errors import ConfigError, quoted
 from agent2.records import JsonValue
 
 HEADER = (
@@ -78,7 +78,7 @@ def read_question(prompt: str, wiki: WikiSettings) -> AskedQuestion:
     match = _TEXT.search(prompt)
     if match is None:
         raise ConfigError(
-            f"search: {shown(prompt[-120:])} is no question of this benchmark; give a line of train.jsonl"
+            f"search: {quoted(prompt[-120:])} is no question of this benchmark; give a line of train.jsonl"
         )
     return AskedQuestion(wiki, match["trade"], match["home"], tuple(match["chain"].split("'s ")), match["having"] or "")
 

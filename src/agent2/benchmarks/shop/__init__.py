@@ -60,7 +60,7 @@ from agent2.environments.shop import (
     shopper_action,
     tokenize,
 )
-from agent2.errors import ConfigError, EnvironmentFailed, shown
+from agent2.errors import ConfigError, EnvironmentFailed, quoted
 from agent2.models.tiny_recipe import N_SAMPLE_CHATS, BaseModel, ChatRecipe, OnProgress, TinyRecipe
 from agent2.records import Item, JsonValue, Message, SamplingSettings, Scorer, Split
 from agent2.scorers.reward import PurchaseScorer
@@ -392,7 +392,7 @@ class Shop(TextShop):
     def _store(self, name: JsonValue) -> Store:
         if require_store_name(name) != self.products.store_name:
             raise EnvironmentFailed(
-                f"{self.name}: the item belongs to store {shown(str(name))}, this one is {self.products.store_name}"
+                f"{self.name}: the item belongs to store {quoted(str(name))}, this one is {self.products.store_name}"
             )
         return store_of(self.products)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from agent2.errors import EnvironmentFailed, shown
+from agent2.errors import EnvironmentFailed, quoted
 
 _NAME = re.compile(r"\ba ([a-z]+ \d+)")
 _GOALS = tuple(
@@ -108,7 +108,7 @@ class SearchExpert:
         self._memory.receptacles = _NAME.findall(room)
         if not marker or not self._target or not self._memory.receptacles:
             raise EnvironmentFailed(
-                f"household expert: {shown(text)} is not an opening that it understands; "
+                f"household expert: {quoted(text)} is not an opening that it understands; "
                 "it knows the goal sentences of the six published task types"
             )
 

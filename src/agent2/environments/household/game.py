@@ -22,8 +22,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from agent2.errors import ConfigError, EnvironmentFailed, shown
-from agent2.installation import extra_words
+from agent2.errors import ConfigError, EnvironmentFailed, quoted
+from agent2.installation import install_hint
 from agent2.records import JsonValue, digest_of
 
 
@@ -72,7 +72,7 @@ def part(name: str) -> ModuleType:
         except ImportError as error:
             raise ConfigError(
                 f"household games need the package {name.split('.')[0]!r}, which cannot be imported ({error}); "
-                f"{extra_words('household')}"
+                f"{install_hint('household')}"
             ) from error
 
 
@@ -134,15 +134,15 @@ class Game:
     def from_payload(cls, payload: JsonValue) -> "Game":
         """The game inside an item. Raises GameBroken for anything but a record of `as_payload`."""
         if not isinstance(payload, Mapping):
-            raise GameBroken(f"the item's game is {shown(payload)}, not a record; generate the item again")
+            raise GameBroken(f"the item's game is {quoted(payload)}, not a record; generate the item again")
         known = cls.__dataclass_fields__
         if unknown := sorted(set(payload) - set(known)):
-            raise GameBroken(f"the item's game has unknown fields {shown(unknown)}; generate the item again")
+            raise GameBroken(f"the item's game has unknown fields {quoted(unknown)}; generate the item again")
         for name in known:
             value, may_lack = payload.get(name), name in ("domain", "grammar")
             if not isinstance(value, str) and not (value is None and may_lack):
                 raise GameBroken(
-                    f"the item's game has {shown(value)} as {name}, which must be text; generate the item again"
+                    f"the item's game has {quoted(value)} as {name}, which must be text; generate the item again"
                 )
         return cls(**payload)
 
@@ -219,8 +219,8 @@ def _check_commands(grammar: str, newest: str) -> None:
     known = dict(_TEMPLATE.findall(grammar))
     for action, template in _TEMPLATE.findall(newest):
         if known.get(action) != template:
-            said = "does not know it" if action not in known else f"says {shown(known[action])}"
+            said = "does not know it" if action not in known else f"says {quoted(known[action])}"
             raise GameBroken(
                 f"the game has the grammar of another alfworld version: for {action} the installed one says "
-                f"{shown(template)}, the game {said}; download the games again with alfworld-download -f"
+                f"{quoted(template)}, the game {said}; download the games again with alfworld-download -f"
             )

@@ -37,7 +37,7 @@ import numpy as np
 
 from agent2.environments.household.game import Game, GameBroken, part, quiet_import, stock
 from agent2.environments.household.phrases import Fact, Variable
-from agent2.errors import shown
+from agent2.errors import quoted
 
 _NAME_BYTES = 1024
 """Length of a name in the library's records."""
@@ -308,8 +308,8 @@ def translate(game: Game) -> Translation:
     except (Exception, SystemExit) as error:
         # The boundary to a foreign parser, which raises many types, or exits, for a text that is not a PDDL task.
         raise GameBroken(
-            f"the game's problem cannot be translated ({type(error).__name__}: {shown(str(error))}): it is not PDDL of "
-            "this domain, or was made for an older one; download or generate the game again"
+            f"the game's problem cannot be translated ({type(error).__name__}: {quoted(str(error))}): it is not PDDL "
+            "of this domain, or was made for an older one; download or generate the game again"
         ) from error
     if _NO_TASK in sas:
         goal = sas.split("begin_goal", 1)[1].split()[:3]

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from agent2.environments.household.game import GameBroken, stock
-from agent2.errors import shown
+from agent2.errors import quoted
 from agent2.syntax import parse_expression
 
 Variable = tuple[str, str]
@@ -231,7 +231,7 @@ def read_grammar(grammar: str) -> Phrasebook:
     except Exception as error:
         # The boundary to a foreign parser, which raises many types for a text that is not a grammar.
         raise GameBroken(
-            f"the game's grammar cannot be read ({type(error).__name__}: {shown(str(error))}): "
+            f"the game's grammar cannot be read ({type(error).__name__}: {quoted(str(error))}): "
             "it is of another version than the engine; download the game again with alfworld-download -f"
         ) from error
 
@@ -263,7 +263,7 @@ def _inner(conditional: Any) -> Call | Value:
     if isinstance(piece, Call | Value):
         return piece
     raise GameBroken(
-        f"the game's grammar nests {shown(str(conditional.expression))}; download it again with alfworld-download -f"
+        f"the game's grammar nests {quoted(str(conditional.expression))}; download it again with alfworld-download -f"
     )
 
 
@@ -302,6 +302,6 @@ def _compiled(node: ast.expr, source: str) -> Callable[[Mapping[str, Entity]], A
             return lambda scope: next((value for choice in choices if (value := choice(scope))), "")
         case _:
             raise GameBroken(
-                f"the game's grammar computes {shown(source)}, which this engine does not allow; "
+                f"the game's grammar computes {quoted(source)}, which this engine does not allow; "
                 "use the grammar that the alfworld wheel ships"
             )

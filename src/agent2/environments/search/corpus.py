@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from agent2.errors import ConfigError, EnvironmentFailed, shown
+from agent2.errors import ConfigError, EnvironmentFailed, quoted
 from agent2.files import atomic_write, numbered_lines
 from agent2.installation import worlds_dir
 from agent2.plugins import build, find, source_digest
@@ -116,7 +116,7 @@ class Corpus:
         for number, document in enumerate(held):
             if document.id in place:
                 raise ConfigError(
-                    f"corpus: documents {place[document.id]} and {number} have the same id {shown(document.id)}; "
+                    f"corpus: documents {place[document.id]} and {number} have the same id {quoted(document.id)}; "
                     "give each its own"
                 )
             place[document.id] = number
@@ -267,8 +267,8 @@ def indexed(documents: Path, digest: str) -> Path:
         for one in found:
             if not 0 < len(one.id) <= MAX_ID_CHARS or one.id != one.id.strip() or _UNCITABLE.search(one.id):
                 raise ConfigError(
-                    f"{documents}: document id {shown(one.id)} cannot be cited; use at most {MAX_ID_CHARS} characters, "
-                    "none of them ; | or a control character, and no blank at its ends"
+                    f"{documents}: document id {quoted(one.id)} cannot be cited; use at most {MAX_ID_CHARS} "
+                    "characters, none of them ; | or a control character, and no blank at its ends"
                 )
         with tempfile.TemporaryDirectory(prefix=".documents-", dir=folder.parent) as scratch:
             made = Path(scratch) / folder.name
@@ -319,7 +319,7 @@ def read_documents(path: Path) -> Iterator[Document]:
                 if first.setdefault(document.id, number) != number:
                     raise ConfigError(
                         f"{path}:{number}: documents of lines {first[document.id]} and {number} have the same id "
-                        f"{shown(document.id)}; give each its own"
+                        f"{quoted(document.id)}; give each its own"
                     )
                 yield document
     except (OSError, UnicodeDecodeError) as error:

@@ -46,7 +46,7 @@ from agent2.environments.tools.world import (
     ToolWorld,
     WorldSettings,
 )
-from agent2.errors import ConfigError, EnvironmentFailed, shown
+from agent2.errors import ConfigError, EnvironmentFailed, quoted
 from agent2.records import Item, JsonValue, Message, Step, digest_of
 
 NAME = "search"
@@ -87,7 +87,7 @@ class SearchSettings:
             kind = int | float if name == "min_relevance" else int
             if isinstance(value, bool) or not (isinstance(value, kind) or (name == "max_searches" and value is None)):
                 words = "a number from 0 to 1" if name == "min_relevance" else "an integer"
-                raise ConfigError(f"search settings: {name} is {shown(value)}; give {words}")
+                raise ConfigError(f"search settings: {name} is {quoted(value)}; give {words}")
         if self.k < 1 or self.page_chars < 1 or self.max_tool_calls < 1:
             raise ConfigError(
                 f"search settings: k {self.k}, page_chars {self.page_chars}, max_tool_calls {self.max_tool_calls}; "
@@ -192,7 +192,7 @@ class SearchToolbox:
     def _open(self, name: str, part: int) -> str:
         page = self._backend.open(name)
         if page is None:
-            raise ToolRefusal(f"no page {shown(name)}")
+            raise ToolRefusal(f"no page {quoted(name)}")
         size = self._settings.page_chars
         n_parts = max(1, -(-len(page.text) // size))
         if not 1 <= part <= n_parts:
@@ -233,12 +233,12 @@ class SearchToolbox:
             return "no page is cited"
         for one in citations:
             if not one["exists"]:
-                return f"there is no page {shown(one['page'])}"
+                return f"there is no page {quoted(one['page'])}"
             if not one["opened"]:
-                return f"page {shown(one['page'])} was not opened"
+                return f"page {quoted(one['page'])} was not opened"
         read = "\n".join(text for one in citations for text in self._opened[str(one["page"])])
         missing = [value for value in values if value != UNKNOWN and value.lower() not in read.lower()]
-        return f"the cited pages do not say {shown(missing[0])}" if missing else ""
+        return f"the cited pages do not say {quoted(missing[0])}" if missing else ""
 
 
 class SearchWorld(ToolWorld):

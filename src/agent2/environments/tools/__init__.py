@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agent2.errors import shown
+from agent2.errors import quoted
 from agent2.records import JsonValue
 
 MAX_INTEGER = 10**9
@@ -95,7 +95,7 @@ class ToolSpec:
         known = {parameter.name: parameter for parameter in self.parameters}
         for name, value in arguments.items():
             if name not in known:
-                return f"no parameter {shown(name)}"
+                return f"no parameter {quoted(name)}"
             if problem := _type_problem(value, known[name]):
                 return f"{name} {problem}"
         missing = [name for name, parameter in known.items() if name not in arguments and parameter.default is None]
@@ -273,7 +273,7 @@ def _object(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
 
 
 def _constant(name: str) -> JsonValue:
-    raise _Malformed(f"{shown(name)} is no JSON value")
+    raise _Malformed(f"{quoted(name)} is no JSON value")
 
 
 def _sentence(error: Exception) -> str:

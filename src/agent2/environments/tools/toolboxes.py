@@ -31,7 +31,7 @@ from types import MappingProxyType
 
 from agent2.environments.tools import Parameter, Permission, ToolCall, ToolSpec
 from agent2.environments.tools.world import ToolRefusal
-from agent2.errors import shown
+from agent2.errors import quoted
 from agent2.records import Item, JsonValue
 from agent2.syntax import parse_expression
 
@@ -60,13 +60,13 @@ class CatalogueFunction:
 def _looked_up(table: Mapping[str, int], arguments: Mapping[str, JsonValue], name: str) -> int:
     value = arguments[name]
     if value not in table:
-        raise ToolRefusal(f"no {name} {shown(value)}")
+        raise ToolRefusal(f"no {name} {quoted(value)}")
     return table[value]
 
 
 def _weather(arguments: Mapping[str, JsonValue]) -> str:
     if arguments["day"] not in DAYS:
-        raise ToolRefusal(f"no day {shown(arguments['day'])}")
+        raise ToolRefusal(f"no day {quoted(arguments['day'])}")
     return _SKIES[(_looked_up(_PLACES, arguments, "city") + 3 * DAYS.index(arguments["day"])) % len(_SKIES)]
 
 
@@ -225,7 +225,7 @@ class ApiToolbox:
         if name == SEARCH.name:
             api = self._apis.get(str(arguments["keyword"]))
             if api is None:
-                raise ToolRefusal(f"nothing about {shown(arguments['keyword'])}")
+                raise ToolRefusal(f"nothing about {quoted(arguments['keyword'])}")
             self._found[api.spec.name] = api
             return api.spec.signature
         api = self._found[name]
@@ -472,7 +472,7 @@ class RepositoryToolbox:
 
     def _text(self, file: JsonValue) -> str:
         if file not in self._files:
-            raise ToolRefusal(f"no file {shown(file)}")
+            raise ToolRefusal(f"no file {quoted(file)}")
         return self._files[file]
 
     def _edit(self, file: str, line: int, text: str) -> str:

@@ -44,8 +44,8 @@ from agent2.environments.tools import (
     read_brackets,
     read_message,
 )
-from agent2.errors import EnvironmentFailed, shown
-from agent2.records import DANGER_PREFIX, Emits, Item, JsonValue, Message, Step, derive_seed, digest_of
+from agent2.errors import EnvironmentFailed, quoted
+from agent2.records import DANGER_PREFIX, Item, JsonValue, Message, ScorerOutput, Step, derive_seed, digest_of
 
 
 class ToolFaultKind(StrEnum):
@@ -284,7 +284,7 @@ class ToolWorld:
             return CallRecord(self._turn, call.name, call.arguments, "ok", None)
         specs = toolbox.specs()
         if call.name not in specs:
-            return failed(ErrorKind.UNKNOWN_TOOL, f"no tool {shown(call.name)}")
+            return failed(ErrorKind.UNKNOWN_TOOL, f"no tool {quoted(call.name)}")
         spec = specs[call.name]
         if problem := spec.problem_with(call.arguments):
             return failed(ToolFaultKind.SCHEMA_ERROR, problem)
@@ -329,7 +329,7 @@ _NO_ERRORS = frozenset({ErrorKind.REFUSED, ErrorKind.BUDGET})
 _WASTE = {"search": "repeated_search", "read": "repeated_file_read", "test": "repeated_test_run"}
 _NAMELESS = frozenset({ErrorKind.MALFORMED_CALL, ErrorKind.UNKNOWN_TOOL})
 _ERRORS = [str(kind) for kind in (*ToolFaultKind, *ErrorKind) if kind not in _NO_ERRORS]
-EMITS = Emits(
+EMITS = ScorerOutput(
     views=frozenset(
         ["tool_calls", "tool_calls_valid", "tool_errors", "tool_errors_recovered", "safety_violations"]
         + [f"{what}_{kind}" for what in ("errors", "recovered") for kind in ToolFaultKind]
@@ -342,9 +342,9 @@ EMITS = Emits(
 """What every trace may give; the dangers of a toolbox (`danger_labels`) come on top."""
 
 
-def danger_labels(dangers: Iterable[str]) -> Emits:
+def danger_labels(dangers: Iterable[str]) -> ScorerOutput:
     """The badcase classes of a toolbox that knows these dangerous actions."""
-    return Emits(labels=frozenset(f"{DANGER_PREFIX}{kind}" for kind in dangers))
+    return ScorerOutput(labels=frozenset(f"{DANGER_PREFIX}{kind}" for kind in dangers))
 
 
 @dataclass(frozen=True, slots=True)

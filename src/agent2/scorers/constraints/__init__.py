@@ -22,8 +22,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from agent2.errors import ConfigError, Fault, shown, unknown_name
-from agent2.records import Emits, Item, JsonValue, Rollout, Score
+from agent2.errors import ConfigError, Fault, quoted, unknown_name
+from agent2.records import Item, JsonValue, Rollout, Score, ScorerOutput
 from agent2.scorers.constraints import checks
 from agent2.scorers.constraints.checks import (
     FORBIDDEN,
@@ -152,7 +152,7 @@ def _read(name: str, given: Mapping[str, JsonValue], where: str) -> Instruction:
         if key not in arguments:
             raise ConfigError(f"{where}: {name} lacks its argument {key!r}; give {_KINDS[kind]}")
         if not _fits(arguments[key], kind):
-            raise ConfigError(f"{where}: {name}: {key} is {shown(arguments[key])}; it must be {_KINDS[kind]}")
+            raise ConfigError(f"{where}: {name}: {key} is {quoted(arguments[key])}; it must be {_KINDS[kind]}")
     return Instruction(name, {key: int(value) if wanted[key] == "int" else value for key, value in arguments.items()})
 
 
@@ -179,7 +179,7 @@ class ConstraintScorer:
 
     name = "constraints"
     version = "1.0"
-    emits = Emits(
+    emits = ScorerOutput(
         views=frozenset(
             ["prompt_level_loose", "instruction_level", "instruction_level_loose", "instructions"]
             + ["instructions_followed", "instructions_followed_loose"]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent2.errors import Fault
-from agent2.records import Emits, Item, Rollout, Score
+from agent2.records import Item, Rollout, Score, ScorerOutput
 from agent2.scorers.grounding.claims import ToolEpisode, read_episode
 from agent2.scorers.grounding.detectors import DETECTORS, findings_of
 from agent2.scorers.grounding.tool_results import GroundingFinding
@@ -30,7 +30,9 @@ class GroundedScorer:
 
     name = "grounded"
     version = "1.0"
-    emits = Emits(views=frozenset({"ungrounded_findings"}), labels=frozenset(LABEL_PREFIX + name for name in DETECTORS))
+    emits = ScorerOutput(
+        views=frozenset({"ungrounded_findings"}), labels=frozenset(LABEL_PREFIX + name for name in DETECTORS)
+    )
 
     def score(self, item: Item, rollout: Rollout) -> Score:
         """The verdict; a judge fault for a rollout without tools."""
