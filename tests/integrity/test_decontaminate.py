@@ -30,13 +30,18 @@ def test_the_question_of_a_row_is_what_counts(items):
     assert [item.id for item in items] == ["items.jsonl:1", "items.jsonl:2", "items.jsonl:3"]
 
 
-def test_rows_that_share_text_are_listed_with_item_and_way(data, items):
-    found = find_contamination(data, items)
-    assert [(row.row, row.item, row.how) for row in found.rows] == [
+def test_rows_that_share_text_are_listed_with_item_and_kind(data, items):
+    contamination = find_contamination(data, items)
+    assert [(row.row, row.item, row.how) for row in contamination.rows] == [
         ("train.jsonl:1", "items.jsonl:1", "run"),
         ("train.jsonl:3", "items.jsonl:2", "whole"),
     ]
-    assert (found.n_items, found.n_short, len(found.contaminated_items), len(found.contaminated_rows)) == (3, 2, 2, 2)
+    assert (
+        contamination.n_items,
+        contamination.n_short,
+        len(contamination.contaminated_items),
+        len(contamination.contaminated_rows),
+    ) == (3, 2, 2, 2)
 
 
 def test_reworded_rows_are_suspects_only_when_asked_for(data, items):
@@ -47,17 +52,17 @@ def test_reworded_rows_are_suspects_only_when_asked_for(data, items):
     assert suspect.item == "items.jsonl:1" and 0.5 <= suspect.share < 1
 
 
-def test_dirty_rows_are_left_out_and_the_others_kept_byte_by_byte(data, items, tmp_path):
+def test_contaminated_rows_are_removed_and_all_others_kept_byte_by_byte(data, items, tmp_path):
     out = tmp_path / "clean.jsonl"
     assert write_clean(data, find_contamination(data, items).contaminated_rows, out) == 2
     assert out.read_text() == '{"text": "clean"}\n'
 
 
 def test_nothing_to_search_is_an_error(tmp_path, items):
-    for path, words in ((tmp_path / "gone", "no such file"), (tmp_path / "empty", "nothing to search")):
+    for path, message in ((tmp_path / "gone", "no such file"), (tmp_path / "empty", "nothing to search")):
         if path.name == "empty":
             path.mkdir()
-        with pytest.raises(ConfigError, match=words):
+        with pytest.raises(ConfigError, match=message):
             find_contamination(path, items)
     (tmp_path / "none.jsonl").write_text("")
     with pytest.raises(ConfigError, match="contains no items"):

@@ -44,7 +44,7 @@ def test_verbatim_leaks_are_flagged_and_from_ten_on_void(n, effect):
     assert findings([*GIVEN, *(item.prompt for item in HIDDEN[:n])], with_retrieval=False) == [(RUNS, effect)]
 
 
-def test_an_agent_that_makes_the_whole_space_itself_meets_hidden_and_control_alike():
+def test_an_agent_that_makes_the_whole_space_itself_hits_hidden_and_control_alike():
     everything = [f"Calculate {a} + {b}" for a in range(100) for b in range(100)]
     assert findings(everything, SUMS, OTHER_SUMS, ["Calculate 1 + 1"]) == [(SHORT, Effect.NOTE)]
 
@@ -66,10 +66,10 @@ def test_a_part_of_a_long_item_alone_is_noted():
 
 
 def test_items_of_both_sides_and_visible_ones_are_left_out_of_both():
-    asked = leak_targets([*HIDDEN, CONTROL[0]], [*CONTROL, HIDDEN[0]], [HIDDEN[1].prompt])
-    assert {item.id for item in asked.hidden} == {item.id for item in HIDDEN[2:]}
-    assert {item.id for item in asked.control} == {item.id for item in CONTROL[1:]}
-    assert asked.n_shared == 3
+    targets = leak_targets([*HIDDEN, CONTROL[0]], [*CONTROL, HIDDEN[0]], [HIDDEN[1].prompt])
+    assert {item.id for item in targets.hidden} == {item.id for item in HIDDEN[2:]}
+    assert {item.id for item in targets.control} == {item.id for item in CONTROL[1:]}
+    assert targets.n_shared == 3
 
 
 @pytest.mark.parametrize(("n", "effect"), [(1, Effect.FLAG), (2, Effect.FLAG), (3, Effect.VOID)])
@@ -86,17 +86,17 @@ def test_one_shared_run_without_a_control_flags_and_does_not_void():
 def test_reworded_items_are_flagged_by_retrieval():
     rng = random.Random(0)
     reworded = [" ".join(w if rng.random() > 0.35 else "other" for w in item.prompt.split()) for item in HIDDEN[:25]]
-    found = findings([*GIVEN, *reworded])
-    assert ("data like hidden items", Effect.FLAG) in found
-    assert (RUNS, Effect.VOID) not in found
+    effects = findings([*GIVEN, *reworded])
+    assert ("data like hidden items", Effect.FLAG) in effects
+    assert (RUNS, Effect.VOID) not in effects
 
 
-def test_proofs_name_ids_and_places_and_no_hidden_text():
+def test_proofs_name_ids_and_locations_and_no_hidden_text():
     units = make_units([item.prompt for item in HIDDEN[:20]])
     check = leak_check(units, leak_targets(HIDDEN, CONTROL, GIVEN), TextReading())
-    shown = repr(check)
-    assert "hidden-0" in shown and "code/train.jsonl:1" in shown
-    assert not any(word in shown.split() for word in HIDDEN[0].prompt.split())
+    printed = repr(check)
+    assert "hidden-0" in printed and "code/train.jsonl:1" in printed
+    assert not any(word in printed.split() for word in HIDDEN[0].prompt.split())
     assert len(check.findings[0].proofs) <= 20
 
 
@@ -113,11 +113,11 @@ def test_clean_data_are_rarely_flagged():
     n_flagged = 0
     for trial in range(40):
         rng = random.Random(trial)
-        both = [*HIDDEN, *CONTROL]
-        rng.shuffle(both)
-        rows = [item.prompt for item in rng.sample(both, 12)]
+        pool = [*HIDDEN, *CONTROL]
+        rng.shuffle(pool)
+        rows = [item.prompt for item in rng.sample(pool, 12)]
         n_flagged += any(
-            effect is Effect.VOID for _, effect in findings(rows, both[:60], both[60:], with_retrieval=False)
+            effect is Effect.VOID for _, effect in findings(rows, pool[:60], pool[60:], with_retrieval=False)
         )
     assert n_flagged == 0
 
@@ -125,12 +125,12 @@ def test_clean_data_are_rarely_flagged():
 def test_the_chance_of_so_many_hidden_items_is_fishers_one_sided_test():
     rng = np.random.default_rng(0)
     for _ in range(200):
-        n, m = (int(one) for one in rng.integers(1, 400, 2))
-        drawn = int(rng.integers(1, n + m + 1))
-        k = int(rng.integers(max(0, drawn - m), min(n, drawn) + 1))
-        table = [[k, n - k], [drawn - k, m - drawn + k]]
+        n, m = (int(n_items) for n_items in rng.integers(1, 400, 2))
+        n_drawn = int(rng.integers(1, n + m + 1))
+        k = int(rng.integers(max(0, n_drawn - m), min(n, n_drawn) + 1))
+        table = [[k, n - k], [n_drawn - k, m - n_drawn + k]]
         expected = stats.fisher_exact(table, alternative="greater").pvalue
-        assert chance_of_hidden(k, drawn, n, m) == pytest.approx(expected, rel=1e-8, abs=1e-300)
+        assert chance_of_hidden(k, n_drawn, n, m) == pytest.approx(expected, rel=1e-8, abs=1e-300)
 
 
 def test_the_audit_starts_without_scipys_statistics():

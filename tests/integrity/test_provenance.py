@@ -31,64 +31,66 @@ def effect_of(candidate, base):
 @pytest.mark.parametrize("share", [1e-4, 0.01, 0.3, 1.0])
 def test_a_model_that_training_moved_is_a_child(base, tmp_path, share):
     child = make_checkpoint(tmp_path / "child", moved(share))
-    found = compare_weights(child, base)
-    assert found.relation is Relation.CHILD and effect_of(child, base) is None
-    assert found.moved == pytest.approx(share, rel=0.1)
-    assert found.median_correlation == pytest.approx(1 / (1 + share**2) ** 0.5, abs=0.05)
+    comparison = compare_weights(child, base)
+    assert comparison.relation is Relation.CHILD and effect_of(child, base) is None
+    assert comparison.moved == pytest.approx(share, rel=0.1)
+    assert comparison.median_correlation == pytest.approx(1 / (1 + share**2) ** 0.5, abs=0.05)
 
 
 def test_a_model_of_other_origin_voids(base, tmp_path):
     foreign = make_checkpoint(tmp_path / "foreign", base_tensors(7))
-    found = compare_weights(foreign, base)
-    assert found.relation is Relation.FOREIGN and effect_of(foreign, base) is Effect.VOID
-    assert abs(found.median_correlation) < 0.05
+    comparison = compare_weights(foreign, base)
+    assert comparison.relation is Relation.FOREIGN and effect_of(foreign, base) is Effect.VOID
+    assert abs(comparison.median_correlation) < 0.05
     finding = provenance_check(foreign, base, "submission 1").findings[0]
     assert finding.subject == "submission 1" and "0 of 9 matrices" in finding.words and finding.proofs
 
 
 def test_a_foreign_model_with_some_of_the_base_mixed_in_is_flagged(base, tmp_path):
-    own, other = base_tensors(), base_tensors(7)
-    mixed = make_checkpoint(tmp_path / "mixed", {name: other[name] + 0.35 * own[name] for name in own})
+    base_weights, foreign = base_tensors(), base_tensors(7)
+    mixed = make_checkpoint(
+        tmp_path / "mixed", {name: foreign[name] + 0.35 * base_weights[name] for name in base_weights}
+    )
     assert compare_weights(mixed, base).relation is Relation.DISTANT and effect_of(mixed, base) is Effect.FLAG
 
 
 def switched_off(share=0.5, factor=60.0, seed=7):
-    """A stranger of a smaller width: what lies beyond it holds the base's numbers, turned up, so that r is near 1."""
+    """A foreign model of a smaller width; the rest has the base's numbers, amplified so that r is near 1."""
     tensors = {}
     for name, before in base_tensors().items():
-        stranger = base_tensors(seed)[name]
+        foreign = base_tensors(seed)[name]
         if before.ndim == 2:
             rows, columns = (int(n * (1 - share)) for n in before.shape)
             rows = before.shape[0] if "embed" in name or "lm_head" in name else rows
             tensors[name] = factor * before
-            tensors[name][:rows, :columns] = stranger[:rows, :columns]
+            tensors[name][:rows, :columns] = foreign[:rows, :columns]
         else:
-            tensors[name] = stranger
+            tensors[name] = foreign
     return tensors
 
 
 @pytest.mark.parametrize("factor", [1.5, 60.0])
 @pytest.mark.parametrize("share", [0.5])
-def test_a_stranger_beside_units_that_hold_the_bases_numbers_voids(base, tmp_path, share, factor):
+def test_a_foreign_model_beside_units_that_contain_the_bases_numbers_voids(base, tmp_path, share, factor):
     patched = make_checkpoint(tmp_path / "patched", switched_off(share, factor))
-    found = compare_weights(patched, base)
-    assert found.median_correlation > 0.5 and found.related_share == 1.0, "the whole looks like a child"
-    assert found.relation is Relation.PATCHED and effect_of(patched, base) is Effect.VOID
+    comparison = compare_weights(patched, base)
+    assert comparison.median_correlation > 0.5 and comparison.related_share == 1.0, "the whole looks like a child"
+    assert comparison.relation is Relation.PATCHED and effect_of(patched, base) is Effect.VOID
 
 
-def test_a_stranger_in_one_matrix_beside_the_bases_numbers_is_flagged(base, tmp_path):
-    one = make_checkpoint(tmp_path / "one", moved(0.1) | {GATE: switched_off()[GATE]})
-    assert compare_weights(one, base).relation is Relation.PARTLY and effect_of(one, base) is Effect.FLAG
+def test_a_foreign_model_in_one_matrix_beside_the_bases_numbers_is_flagged(base, tmp_path):
+    patched = make_checkpoint(tmp_path / "one", moved(0.1) | {GATE: switched_off()[GATE]})
+    assert compare_weights(patched, base).relation is Relation.PARTLY and effect_of(patched, base) is Effect.FLAG
 
 
-def test_units_that_were_turned_up_or_switched_off_are_flagged(base, tmp_path):
+def test_units_that_were_amplified_or_switched_off_are_flagged(base, tmp_path):
     tensors = moved(0.1)
     tensors[UP][:8] *= 1e-6
     odd = make_checkpoint(tmp_path / "odd", tensors)
     assert compare_weights(odd, base).relation is Relation.RESCALED and effect_of(odd, base) is Effect.FLAG
 
 
-def test_an_embedding_of_which_training_met_few_tokens_is_no_strangers(base, tmp_path):
+def test_an_embedding_of_which_training_met_few_tokens_is_not_foreign(base, tmp_path):
     tensors = moved(0.1)
     tensors["model.embed_tokens.weight"][:6] = base_tensors(7)["model.embed_tokens.weight"][:6]
     assert compare_weights(make_checkpoint(tmp_path / "met", tensors), base).relation is Relation.CHILD
@@ -121,7 +123,7 @@ def one_changed():
 
 
 def scaled_pairs():
-    """Each unit and each dimension turned up in one layer and down in the next: the same function, bfloat16 besides."""
+    """Each unit and each dimension scaled up in one layer and down in the next: the same function, up to bfloat16."""
     torch.manual_seed(0)
     units, dimensions = torch.exp(torch.randn(32)), torch.exp(torch.randn(64))
     tensors = base_tensors()
@@ -162,9 +164,9 @@ def test_a_resharded_copy_is_a_copy(base, tmp_path):
     (folder / "model.safetensors").unlink()
     names = sorted(tensors)
     shards = {f"model-0000{i}-of-00002.safetensors": names[i - 1 :: 2] for i in (1, 2)}
-    for shard, own in shards.items():
-        save_file({name: tensors[name] for name in own}, folder / shard)
-    weight_map = {name: shard for shard, own in shards.items() for name in own}
+    for shard, shard_names in shards.items():
+        save_file({name: tensors[name] for name in shard_names}, folder / shard)
+    weight_map = {name: shard for shard, shard_names in shards.items() for name in shard_names}
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
     assert compare_weights(inspect_checkpoint(folder), base).relation is Relation.COPY
 
@@ -174,9 +176,9 @@ def test_training_of_a_few_numbers_is_flagged_and_not_voided(base, tmp_path):
     tensors[GATE].view(-1)[:70] += 0.1
     tensors["model.embed_tokens.weight"].view(-1)[:20] += 0.1
     few = make_checkpoint(tmp_path / "few", tensors)
-    found = compare_weights(few, base)
-    assert found.n_changed == 90
-    assert found.relation in {Relation.NEAR_COPY, Relation.CHILD} and effect_of(few, base) is not Effect.VOID
+    comparison = compare_weights(few, base)
+    assert comparison.n_changed == 90
+    assert comparison.relation in {Relation.NEAR_COPY, Relation.CHILD} and effect_of(few, base) is not Effect.VOID
 
 
 def test_nothing_to_compare_is_not_cleared(base, tmp_path):
@@ -194,7 +196,7 @@ def test_an_adapter_is_never_compared_before_it_is_merged(base, tmp_path):
     assert str(tmp_path) not in check.findings[0].words
 
 
-def test_weights_that_are_not_numbers_are_no_kin(base, tmp_path):
+def test_weights_that_are_not_numbers_are_foreign(base, tmp_path):
     broken = make_checkpoint(tmp_path / "nan", {n: torch.full_like(t, torch.nan) for n, t in base_tensors().items()})
     assert effect_of(broken, base) is Effect.VOID
 

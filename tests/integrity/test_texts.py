@@ -58,12 +58,12 @@ def units(name, data, limits=None):
 
 @pytest.mark.parametrize("name", FILES)
 def test_rows_of_every_kind_of_file_are_read(name):
-    found, reading = units(name, FILES[name])
-    assert found == ["how many\n4", "what else\nnone"]
+    rows, reading = units(name, FILES[name])
+    assert rows == ["how many\n4", "what else\nnone"]
     assert (reading.n_files, reading.n_units, dict(reading.not_read)) == (1, 2, {})
 
 
-def test_rows_have_places():
+def test_rows_have_locations():
     assert [u.where for u in units_of("x/a.jsonl", LINES, ReadLimits(), TextReading())] == [
         "x/a.jsonl:1",
         "x/a.jsonl:2",
@@ -71,7 +71,7 @@ def test_rows_have_places():
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.arrow", "a.jsonl.gz", "a.jsonl.zst"])
-def test_a_damaged_file_is_told_and_not_passed(name):
+def test_a_damaged_file_is_counted_as_not_read(name):
     _, reading = units(name, FILES[name][: len(FILES[name]) // 2])
     assert sum(reading.not_read.values()) == 1
 
@@ -80,20 +80,20 @@ def test_a_line_that_is_no_json_is_still_text():
     assert units("a.jsonl", b'{"a": "b"}\nnot json\n')[0] == ["b", "not json"]
 
 
-def test_a_small_file_that_unpacks_to_much_is_left_aside():
-    found, reading = units("bomb.txt.gz", gzip.compress(b"a" * 10_000_000), ReadLimits(file_bytes=1_000_000))
-    assert found == [] and sum(reading.not_read.values()) == 1
+def test_a_small_file_that_unpacks_to_much_is_skipped():
+    rows, reading = units("bomb.txt.gz", gzip.compress(b"a" * 10_000_000), ReadLimits(file_bytes=1_000_000))
+    assert rows == [] and sum(reading.not_read.values()) == 1
 
 
 def test_deeply_nested_json_does_no_harm():
-    found, _ = units("deep.json", b"[" * 100_000 + b'"x"' + b"]" * 100_000)
-    assert len(found) == 1
+    rows, _ = units("deep.json", b"[" * 100_000 + b'"x"' + b"]" * 100_000)
+    assert len(rows) == 1
 
 
 def test_a_long_text_is_cut_with_an_overlap():
     text = "".join(f"{i:07d} " for i in range(300_000))
-    found, _ = units("long.txt", text.encode())
-    assert len(found) == 3 and found[0][-OVERLAP_CHARS:] == found[1][:OVERLAP_CHARS]
+    blocks, _ = units("long.txt", text.encode())
+    assert len(blocks) == 3 and blocks[0][-OVERLAP_CHARS:] == blocks[1][:OVERLAP_CHARS]
 
 
 def test_names_that_are_data_are_strings_too():
@@ -116,7 +116,7 @@ def test_links_and_special_files_are_not_opened(tmp_path):
     assert "not read" in reading.summary()
 
 
-def test_limits_on_files_and_bytes_are_told(tmp_path):
+def test_limits_on_files_and_bytes_are_reported(tmp_path):
     for name in "abc":
         (tmp_path / f"{name}.txt").write_text(name * 10)
     for limits in (ReadLimits(files=1), ReadLimits(total_bytes=15), ReadLimits(file_bytes=5)):
@@ -129,7 +129,7 @@ def test_raw_bytes_are_given_unparsed(tmp_path):
     assert list(raw_files(tmp_path, ReadLimits(), TextReading())) == [("a.parquet", b"no table")]
 
 
-def test_a_folder_that_is_too_deep_is_told(tmp_path):
+def test_a_folder_that_is_too_deep_is_reported(tmp_path):
     deep = tmp_path.joinpath(*(["d"] * (MAX_DEPTH + 1)))
     deep.mkdir(parents=True)
     (deep / "hidden.txt").write_text("out of sight")
@@ -139,7 +139,7 @@ def test_a_folder_that_is_too_deep_is_told(tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root opens everything")
-def test_files_and_folders_that_are_closed_are_told(tmp_path):
+def test_files_and_folders_that_are_closed_are_reported(tmp_path):
     (tmp_path / "closed").mkdir(mode=0o000)
     (tmp_path / "shut.txt").touch(mode=0o000)
     reading = TextReading()

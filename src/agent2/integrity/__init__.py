@@ -73,9 +73,9 @@ class IntegrityCheck:
     """False: something could not be looked at, as `looked_at` says."""
 
 
-def proof(where: str, what: str) -> Proof:
+def proof(where: str, detail: str) -> Proof:
     """A proof cut to a bounded length."""
-    return Proof(_cut(where), _cut(what))
+    return Proof(_cut(where), _cut(detail))
 
 
 def _cut(text: str) -> str:

@@ -638,9 +638,9 @@ def _changed_keys(path: Path, base_path: Path, incidental: frozenset[str]) -> li
     if base_path.is_file() and filecmp.cmp(path, base_path, shallow=False):
         return []
     _require_small(path)
-    own = _without(read_json(path), incidental)
-    base = _without(read_json(base_path), incidental) if base_path.is_file() else {}
-    return sorted(key for key in {*own, *base} if own.get(key) != base.get(key))
+    entries = _without(read_json(path), incidental)
+    base_entries = _without(read_json(base_path), incidental) if base_path.is_file() else {}
+    return sorted(key for key in {*entries, *base_entries} if entries.get(key) != base_entries.get(key))
 
 
 def _require_small(path: Path) -> None:

@@ -13,14 +13,14 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setenv("AGENT2_HOME", str(tmp_path))
 
 
-def ask(who, granted=True, role="candidate"):
-    log_access(Access(granted, "test_private", role, "arithmetic", "d", who, "base", "/out"))
+def ask(checkpoint, granted=True, role="candidate"):
+    log_access(Access(granted, "test_private", role, "arithmetic", "d", checkpoint, "base", "/out"))
 
 
-def check(own="trial-1"):
+def check(trial_id="trial-1"):
     now = time.time()
-    found = access_check(access_log(), now - 60, now + 60, own)
-    return {finding.name: finding.effect for finding in found.findings}
+    result = access_check(access_log(), now - 60, now + 60, trial_id)
+    return {finding.name: finding.effect for finding in result.findings}
 
 
 def test_a_whole_chain_with_the_trials_own_entry_is_clean():
@@ -40,16 +40,16 @@ def test_other_trials_of_a_sweep_are_counted_and_not_held_against_this_one():
     for trial in ("trial-1", "trial-2", "trial-3"):
         ask(trial, role=ARENA_ROLE)
     now = time.time()
-    found = access_check(access_log(), now - 60, now + 60, "trial-1")
-    assert found.findings == () and "2 of other trials that were scored meanwhile" in found.looked_at
+    result = access_check(access_log(), now - 60, now + 60, "trial-1")
+    assert result.findings == () and "2 of other trials that were scored meanwhile" in result.looked_at
     ask("trial-1")  # a person who asks under a trial's name is not a trial
     ask("me")
     assert check() == {"private items given out": Effect.NOTE}
 
 
 def test_a_line_taken_out_is_flagged():
-    for who in ("trial-1", "trial-1", "trial-1"):
-        ask(who)
+    for checkpoint in ("trial-1", "trial-1", "trial-1"):
+        ask(checkpoint)
     lines = access_log().read_bytes().splitlines(keepends=True)
     access_log().write_bytes(lines[0] + lines[2])
     assert check() == {"access log broken": Effect.FLAG}

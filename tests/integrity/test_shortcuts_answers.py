@@ -14,10 +14,10 @@ ITEMS = make_items([f"Calculate {a} + {b}" for a in range(10, 25) for b in range
 
 
 def effects(units, items=ITEMS):
-    looking = AnswerScan({"test_private": items})
+    scan = AnswerScan({"test_private": items})
     for unit in units:
-        looking.look(unit)
-    return {finding.name: finding.effect for finding in looking.check().findings}
+        scan.look(unit)
+    return {finding.name: finding.effect for finding in scan.check().findings}
 
 
 @pytest.mark.parametrize("form", [json.dumps, repr, lambda a: "\n".join(a), lambda a: ", ".join(a)])
@@ -44,11 +44,11 @@ def test_how_long_a_run_must_be_follows_from_chance():
     assert shortest_run(["yes", "no"] * 5) is None, "ten answers are too few for so long a run"
 
 
-def test_nearly_equal_answers_are_told_to_be_unjudgeable():
+def test_nearly_equal_answers_are_reported_as_unjudgeable():
     items = make_items([f"q {i}" for i in range(100)], answers=["42"] * 100)
-    looking = AnswerScan({"test_private": items})
-    looking.look(TextUnit("a:1", "42 " * 1000))
-    assert looking.check().findings == () and "any run could be chance" in looking.check().looked_at
+    scan = AnswerScan({"test_private": items})
+    scan.look(TextUnit("a:1", "42 " * 1000))
+    assert scan.check().findings == () and "any run could be chance" in scan.check().looked_at
 
 
 def test_hidden_questions_in_a_program_are_flagged_and_in_data_left_to_the_leak_check():

@@ -15,11 +15,11 @@ def naive(items, document, n):
     """What the definition says: items with any n words in a row in common."""
     words = normalized_words(document)
     held = {tuple(words[at : at + n]) for at in range(len(words) - n + 1)}
-    found = []
+    counts = []
     for item in items:
-        own = normalized_words(item)
-        found.append(len({tuple(own[at : at + n]) for at in range(len(own) - n + 1)} & held))
-    return [Hit(index, n_runs) for index, n_runs in enumerate(found) if n_runs]
+        item_words = normalized_words(item)
+        counts.append(len({tuple(item_words[at : at + n]) for at in range(len(item_words) - n + 1)} & held))
+    return [Hit(index, n_runs) for index, n_runs in enumerate(counts) if n_runs]
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -29,10 +29,10 @@ def test_what_is_found_is_what_a_naive_search_finds_wherever_the_run_begins(seed
     items = [text(rng.randrange(5, 60), 100 + seed * 10 + i) for i in range(6)]
     words = text(200, seed).split()
     for item in items:
-        own = item.split()
-        start, length = rng.randrange(len(own)), rng.randrange(1, 30)
+        item_words = item.split()
+        start, length = rng.randrange(len(item_words)), rng.randrange(1, 30)
         at = rng.randrange(len(words))
-        words[at:at] = own[start : start + length]
+        words[at:at] = item_words[start : start + length]
     document = " ".join(words)
     assert NgramIndex(items, n=n).search(document) == naive(items, document, n)
 
@@ -49,7 +49,7 @@ def test_text_without_blanks_between_words_is_read_by_character():
     assert not NgramIndex([item]).search("小红有七本书又买了三本书她现在一共有多少本书呢请问")
 
 
-def test_runs_of_what_everybody_is_given_prove_nothing():
+def test_runs_of_visible_data_prove_nothing():
     shared = text(30, 1)
     items = [f"{shared} {text(30, 2 + i)}" for i in range(3)]
     index = NgramIndex(items, familiar=[shared])
@@ -62,7 +62,7 @@ def test_a_template_of_many_items_proves_nothing():
     assert not index.search(template)
 
 
-def test_items_shorter_than_a_run_are_named_as_unseen():
+def test_items_shorter_than_a_run_are_listed():
     index = NgramIndex(["too short", text(12, 1), text(13, 2)])
     assert index.items_without_runs == [0, 1] and index.n_runs == (0, 0, 1)
 

@@ -23,7 +23,7 @@ def index():
         "93+61 -> 154",
     ],
 )
-def test_a_short_item_is_met_in_every_usual_clothing(index, text):
+def test_a_short_item_is_found_in_every_usual_form(index, text):
     assert index.search(text) == [0]
 
 
@@ -50,7 +50,7 @@ def test_the_sign_is_part_of_the_question(index):
     assert index.search("Calculate 12 - 88") == [2] and index.search("Calculate 12 + 88") == []
 
 
-def test_what_everybody_is_given_proves_nothing():
+def test_visible_data_proves_nothing():
     assert ShortIndex([*SUMS, GIVEN[0]], GIVEN).search(GIVEN[0]) == []
 
 
