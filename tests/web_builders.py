@@ -30,9 +30,9 @@ def write_card(
         for number in range(n):
             is_bad = number % 3 == 2
             record = make_record(f"item-{number:03}", float(not is_bad))
-            said = HOSTILE + LONG_LINE if is_bad else f"I look for {number}."
+            action = HOSTILE + LONG_LINE if is_bad else f"I look for {number}."
             turns = [
-                Turn(said, f"You see secret-{number} {HOSTILE}", StopReason.END, 10, 5),
+                Turn(action, f"You see secret-{number} {HOSTILE}", StopReason.END, 10, 5),
                 Turn('{"name": "answer", "arguments": {"value": 1}}', None, StopReason.LENGTH, 20, 6),
             ]
             rollout = replace(record.rollout, turns=turns, prompt=[Message("user", f"question secret-{number}")])
@@ -63,7 +63,7 @@ def write_exchanges(folder: Path) -> None:
         {"role": "user", "content": HOSTILE},
     ]
     none = TokenCounts()
-    for number, said in ((1, "first answer"), (2, "second answer")):
+    for number, answer_text in ((1, "first answer"), (2, "second answer")):
         body = json.dumps({"messages": messages}).encode()
         protocol = WireProtocol.OPENAI_CHAT
         recorder.append(
@@ -71,7 +71,7 @@ def write_exchanges(folder: Path) -> None:
         )
         recorder.write_request(number, body)
         calls = [{"function": {"name": "bash", "arguments": "{}"}}]
-        message = {"role": "assistant", "content": said, "tool_calls": calls}
+        message = {"role": "assistant", "content": answer_text, "tool_calls": calls}
         answer = json.dumps({"choices": [{"message": message}]}).encode()
         end = CallEnded(number, 2.0 + number, "ok", 200, none, None, True, none, None, 1.0, None, 0, "", "json", 1)
         recorder.end(end, answer)
@@ -94,8 +94,13 @@ def write_monitor(path: Path) -> Path:
     path.mkdir(parents=True)
     points = {"kl": [[0, 0.1], [50, 0.2], [100, 9.0]], "reward": [[0, 0.0], [60, 0.9], [100, 1.0]]}
     series = {
-        name: {"n_points": len(one), "first": one[0][1], "last": one[-1][1], "points": one}
-        for name, one in points.items()
+        name: {
+            "n_points": len(series_points),
+            "first": series_points[0][1],
+            "last": series_points[-1][1],
+            "points": series_points,
+        }
+        for name, series_points in points.items()
     }
     signal = {"step": 60, "danger": "kl_spike", "series": ["kl"], "evidence": HOSTILE, "advice": "look"}
     report = {"log": "train.jsonl", "suite": "s", "last_step": 100, "training_action": "pause", "reasons": [HOSTILE],

@@ -21,14 +21,14 @@ def test_the_trajectory_names_everything_it_shows():
         make_rejected(3, "empty folder", at=120),
         make_submission(4, at=140, score=0.6),
     ]
-    shown = texts(trajectory_svg(make_evidence(submissions=submissions, final_submission=4)))
+    labels_drawn = texts(trajectory_svg(make_evidence(submissions=submissions, final_submission=4)))
     for label in ("base model", "submission", "copy of the base", "refused or failed", "final on private", "deadline"):
-        assert label in shown
+        assert label in labels_drawn
 
 
 def test_a_trial_without_submissions_still_has_a_figure():
-    shown = texts(trajectory_svg(make_evidence(submissions=[])))
-    assert "base model" in shown and "base on private items" in shown and "final" not in shown
+    labels = texts(trajectory_svg(make_evidence(submissions=[])))
+    assert "base model" in labels and "base on private items" in labels and "final" not in labels
 
 
 def test_figures_take_their_colours_from_the_page_and_stand_alone():
@@ -65,8 +65,8 @@ def test_without_training_metrics_there_is_no_curve():
 def test_a_trainers_second_copy_of_a_log_is_not_drawn():
     rows = [{"reward": 0.1}, {"reward": 0.2}]
     metrics = make_metrics("out/train_log.jsonl", rows) + make_metrics("out/trainer_state.json", rows)
-    shown = texts(curves_svg(make_evidence(metrics=metrics)))
-    assert "train_log.jsonl" in shown and "trainer_state" not in shown
+    labels = texts(curves_svg(make_evidence(metrics=metrics)))
+    assert "train_log.jsonl" in labels and "trainer_state" not in labels
     assert "trainer_state" in texts(curves_svg(make_evidence(metrics=make_metrics("out/trainer_state.json", rows))))
 
 
@@ -76,8 +76,8 @@ def test_a_deadline_that_is_far_off_is_told_in_words():
 
 
 def test_a_short_trial_is_told_in_seconds_and_its_deadline_in_minutes():
-    shown = texts(trajectory_svg(make_evidence()))  # 150 of 600 seconds were used
-    assert "seconds since the agent started" in shown and "deadline at 10 minutes" in shown
+    labels = texts(trajectory_svg(make_evidence()))  # 150 of 600 seconds were used
+    assert "seconds since the agent started" in labels and "deadline at 10 minutes" in labels
     long = texts(trajectory_svg(make_evidence(ended_at=START + 590)))
     assert "minutes since the agent started" in long
 
@@ -113,10 +113,10 @@ def test_a_label_gets_an_installed_font_that_has_its_characters():
     """U+1D81 is in STIX, which matplotlib brings, and not in DejaVu Sans."""
     with drawing(3, 2) as figure:
         label = figure.text(0, 0, "run \u1d81")
-        other = figure.text(0, 0, "run é")
-        before = other.get_fontfamily()
+        plain_label = figure.text(0, 0, "run é")
+        before = plain_label.get_fontfamily()
         choose_fonts(figure)
         family = label.get_fontfamily()
         assert family[0] == "DejaVu Sans" and family[1] in installed_with("\u1d81")
-        assert other.get_fontfamily() == before
+        assert plain_label.get_fontfamily() == before
         assert len(figure.findobj(Text)) == 2, "nothing is lacking, so nothing is said"

@@ -30,14 +30,14 @@ def evaluated(tmp_path, monkeypatch):
     monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
     players = write_players(tmp_path)
 
-    def evaluate(*changes, old="weak", new="strong", reply=None, known=None, **fields):
+    def evaluate(*changes, old="weak", new="strong", reply=None, known_benchmarks=None, **fields):
         sides = [find_checkpoint(f"scripted:{players}:{name}") for name in (old, new)]
         if reply is not None:
             sides[1] = replace(sides[1], opener=lambda: ScriptedSampler(reply))
         request = SuiteRequest(make_suite(tmp_path, *changes), *sides, tmp_path / "e", find_benchmark=find_benchmark)
         request = replace(request, **fields)
         run_suite(request)
-        return read_outcome(request.out, known), request.out
+        return read_outcome(request.out, known_benchmarks), request.out
 
     return evaluate
 
@@ -58,11 +58,11 @@ def test_the_report_has_the_known_fields_in_the_known_form(evaluated):
 def test_the_decision_is_the_same_when_it_is_made_again_from_the_report_file(evaluated, new):
     outcome, out = evaluated(new=new)
     paths = write_eval_report(outcome, out)
-    made = outcome.decision
+    decision = outcome.decision
     for path in (paths.yaml, paths.json):
         again = decide(outcome.suite.metrics, outcome.suite.gates, read_report(path, outcome.suite.metrics))
-        assert (again.release, again.training_action) == (made.release, made.training_action)
-        assert [one.state for one in again.findings] == [one.state for one in made.findings]
+        assert (again.release, again.training_action) == (decision.release, decision.training_action)
+        assert [finding.state for finding in again.findings] == [finding.state for finding in decision.findings]
 
 
 def test_pages_answer_the_six_questions_and_show_every_gate(evaluated):
@@ -89,23 +89,23 @@ def test_pages_say_what_was_skipped_and_do_not_draw_it(evaluated):
 
 def test_a_gate_that_was_not_evaluated_is_not_counted_as_one_that_held(evaluated):
     outcome, _ = evaluated(new="broken")
-    n_open = sum(one.state is GateState.NOT_EVALUATED for one in outcome.decision.findings)
+    n_open = sum(finding.state is GateState.NOT_EVALUATED for finding in outcome.decision.findings)
     n_judged = len(outcome.decision.findings) - n_open
-    told = next(tile for tile in eval_view(outcome).tiles if tile.name == "gates")
+    gates_tile = next(tile for tile in eval_view(outcome).tiles if tile.name == "gates")
     assert n_open > 0
-    assert told.detail == f"of {n_judged} evaluated; {n_open} not evaluated"
+    assert gates_tile.detail == f"of {n_judged} evaluated; {n_open} not evaluated"
 
 
 def test_page_chart_and_answers_say_the_same_of_a_change(evaluated):
     outcome, _ = evaluated(new="one_sided")
     answers = outcome.decision.answers.capabilities_improved
     for spec, row in zip(outcome.suite.metrics, eval_view(outcome).metrics.cells(), strict=True):
-        found = outcome.evidence.metrics.get(spec.name)
-        if found is None or found.paired is None or spec.direction is Direction.NONE:
+        evidence = outcome.evidence.metrics.get(spec.name)
+        if evidence is None or evidence.paired is None or spec.direction is Direction.NONE:
             continue
-        word = judge(found.paired, found.noise, is_higher_better=spec.direction is Direction.HIGHER).claim.value
-        assert row[5] == change_kind(spec, found) == word
-        if spec.role is not Role.DIAGNOSTIC and found.old != found.new:
+        word = judge(evidence.paired, evidence.noise, is_higher_better=spec.direction is Direction.HIGHER).claim.value
+        assert row[5] == change_kind(spec, evidence) == word
+        if spec.role is not Role.DIAGNOSTIC and evidence.old != evidence.new:
             assert spec.name in answers.partition(f"{word}: ")[2]
 
 
@@ -155,24 +155,24 @@ def answered_in_lines(messages):
 
 def test_an_item_is_shown_with_question_reference_and_both_answers_line_by_line(evaluated):
     outcome, out = evaluated(old="broken", reply=answered_in_lines, find_benchmark=lambda name: Poem())
-    sums = next(one for one in outcome.benchmarks if one.name == "sums")
-    (won, *_), each = sums.won, eval_view(outcome).examples[0]
+    sums = next(benchmark for benchmark in outcome.benchmarks if benchmark.name == "sums")
+    (won, *_), example = sums.won, eval_view(outcome).examples[0]
     paths = write_eval_report(outcome, out)
     html, text = paths.html.read_text(), paths.markdown.read_text()
     number = int(re.search(r"verse (\d+)", sums.texts[won.item_id].question)[1])
-    shown = html[html.index("Items lost and won") :]
+    section = html[html.index("Items lost and won") :]
     for part in (
         f"verse {number}\n    and &lt;b&gt;then&lt;/b&gt; {number} + 1",
         f"line one\n{number + 1}",
         "right\n  ",
     ):
-        assert f'<dd class="text">{part}' in shown, "with its line ends, in an element that keeps them"
+        assert f'<dd class="text">{part}' in section, "with its line ends, in an element that keeps them"
     assert re.search(r"\.text \{ white-space: pre-wrap", html)
     assert f"reference answer: line one\\\n      {number + 1}" in text
-    assert each.label == "wrong_sum" and [one.name for one in each.items[0].texts] == [
+    assert example.label == "wrong_sum" and [text_view.name for text_view in example.items[0].texts] == [
         "question", "reference answer", "baseline answered", "checkpoint answered"
     ]  # fmt: skip
-    long = each.items[0].texts[3]
+    long = example.items[0].texts[3]
     assert (long.head + long.tail).replace(" ", "") == "wrong" + "word" * 400 and len(long.head) <= 600
     assert "more characters</summary>" in html
 
@@ -196,8 +196,8 @@ def test_of_hidden_items_no_page_and_no_file_beside_the_cards_has_a_word(evaluat
     everything = "".join(path.read_text() for path in files)
     for secret in ("verse", "and <b>then", "and &lt;b&gt;", "line one", "is odd", "right\n", "wrong word"):
         assert secret not in everything
-    assert not (out / "references.json").exists() and not any(one.texts for one in outcome.benchmarks)
-    assert sum(len(one.won) for one in outcome.benchmarks) > 0 and eval_view(outcome).n_drops > 0
+    assert not (out / "references.json").exists() and not any(benchmark.texts for benchmark in outcome.benchmarks)
+    assert sum(len(benchmark.won) for benchmark in outcome.benchmarks) > 0 and eval_view(outcome).n_drops > 0
     html = paths.html.read_text()
     assert f"The items are hidden ({outcome.identity.split})" in html and "it may quote a hidden item" in html
 

@@ -70,7 +70,7 @@ def shown(plot):
     with drawing(*plot.size, is_file=True) as figure:
         plot.draw(figure)
         figure.draw_without_rendering()
-        texts = [text.get_text() for text in figure.findobj(lambda one: hasattr(one, "get_text"))]
+        texts = [text.get_text() for text in figure.findobj(lambda artist: hasattr(artist, "get_text"))]
         return figure.axes, " | ".join(texts)
 
 
@@ -87,9 +87,9 @@ def test_a_forest_has_a_row_for_each_agent_and_its_numbers():
     assert high["std"] == pytest.approx(np.std(gains, ddof=1)) and high["share_positive"] == 1.0
     assert (high["lowest"], high["highest"]) == (min(gains), max(gains))
     assert high["gap_closed"] == pytest.approx(np.mean(gains) / 0.75) and high["claim"] == "better"
-    (axes,), words = shown(plot)
+    (axes,), texts = shown(plot)
     assert [label.get_text() for label in axes.get_yticklabels()] == ["high", "low"]
-    assert "better than the base" in words
+    assert "better than the base" in texts
     ticks = [line for line in axes.lines if line.get_marker() == "|"]
     assert sorted(ticks[0].get_xdata()) == pytest.approx(sorted(100 * gain for gain in gains))
 
@@ -115,11 +115,11 @@ def test_sixty_agents_are_rows_of_a_forest_and_too_many_for_lines():
     plot = gains_plot(many)
     (axes,), _ = shown(plot)
     boxes = [label.get_window_extent() for label in axes.get_yticklabels()]
-    assert len(boxes) == 60 and not any(one.overlaps(two) for one, two in itertools.pairwise(boxes))
+    assert len(boxes) == 60 and not any(first.overlaps(two) for first, two in itertools.pairwise(boxes))
     with pytest.raises(ConfigError, match=r"60 agents hide each other .* --only"):
         profiles_plot(many)
-    _, words = shown(cost_plot(many, "minutes"))
-    assert "60  agent9" in words
+    _, texts = shown(cost_plot(many, "minutes"))
+    assert "60  agent9" in texts
     with pytest.raises(ConfigError, match="121 rows do not fit"):
         gains_plot(board(n_seeds=1, **{f"agent{k}": 0.5 for k in range(121)}))
 
@@ -140,13 +140,13 @@ def test_profiles_fall_from_all_to_none_and_need_two_runs():
 
 
 def test_an_unknown_cost_is_counted_and_never_zero():
-    one = make_leaderboard([pooled("fox", s, 0.9, driver="gpt") for s in range(2)] + [pooled("hen", 0, 0.5)])
-    plot = cost_plot(one, "dollars")
+    leaderboard = make_leaderboard([pooled("fox", s, 0.9, driver="gpt") for s in range(2)] + [pooled("hen", 0, 0.5)])
+    plot = cost_plot(leaderboard, "dollars")
     assert [row["dollars"] for row in table(plot)] == [0.5, 0.5, None]
     assert plot.notes == ["hen: 1 trial(s) whose dollars are not known"]
-    _, words = shown(plot)
-    assert "hen" not in words and "1  fox+gpt" in words
-    minutes = cost_plot(one, "minutes")
+    _, texts = shown(plot)
+    assert "hen" not in texts and "1  fox+gpt" in texts
+    minutes = cost_plot(leaderboard, "minutes")
     assert [row["minutes"] for row in table(minutes)] == [1.0, 2.0, 1.0]
     with pytest.raises(NotEnoughData, match="try --cost with one of: tokens"):
         cost_plot(board(fox=0.5), "dollars")
@@ -176,8 +176,8 @@ def test_planned_routes_are_held_against_those_taken():
     assert {row["planned"] for row in rows} == {"RL only", "SFT only", "plan names no known method", "no plan"}
     assert {row["taken"] for row in rows} >= {"no submission"}
     assert sum(row["trials"] for row in rows) == 5
-    _, words = shown(routes_plot(runs))
-    assert "route planned" in words
+    _, texts = shown(routes_plot(runs))
+    assert "route planned" in texts
 
 
 def test_learning_curves_start_at_the_base_and_never_fall():
@@ -191,8 +191,8 @@ def test_learning_curves_start_at_the_base_and_never_fall():
     assert fox[-1]["low"] <= values[-1] <= fox[-1]["high"]
     hen = [row for row in table(plot) if row["agent"] == "hen"]
     assert [row["best_public"] for row in hen] == pytest.approx([base] * len(hen)) and hen[-1]["low"] is None
-    _, words = shown(plot)
-    assert "hen (n = 1)" in words and "95% band over runs" in words
+    _, texts = shown(plot)
+    assert "hen (n = 1)" in texts and "95% band over runs" in texts
 
 
 def test_the_time_to_a_target_needs_the_private_score_too():
@@ -217,8 +217,8 @@ def test_the_time_to_a_target_needs_the_private_score_too():
 def test_trajectories_have_a_panel_each_and_their_numbers():
     plot = trajectories_plot([run(), run("hen", 1)])
     assert [row["submission"] for row in table(plot)][:3] == ["base, public", 1, 2]
-    axes, words = shown(plot)
-    assert len(axes) == 2 and "hen on arithmetic, seed 1" in words
+    axes, texts = shown(plot)
+    assert len(axes) == 2 and "hen on arithmetic, seed 1" in texts
     with pytest.raises(ConfigError, match="13 trials do not fit"):
         trajectories_plot([run()] * 13)
 
@@ -278,22 +278,22 @@ def test_five_thousand_trials_are_drawn():
     row = pooled("fox", 0, 0.9).trial.row
     gains = rng.normal(0.3, 0.1, 5_000)
     rows = [replace(row, seed=at, gain=Estimate(gain, gain, gain, 40)) for at, gain in enumerate(gains)]
-    trials = [LeaderboardTrial(f"/t/{one.seed}", one, (), True, True) for one in rows]
+    trials = [LeaderboardTrial(f"/t/{trial_row.seed}", trial_row, (), True, True) for trial_row in rows]
     many = replace(board(n_seeds=2, fox=0.9), trials=trials)
     (fox,) = table(gains_plot(many))
     assert fox["n"] == 5_000 and fox["std"] == pytest.approx(np.std(gains, ddof=1))
     shown(gains_plot(many))
     shown(cost_plot(many, "minutes"))
-    assert sum(one["trials"] for one in table(routes_plot([run()] * 5_000))) == 5_000
+    assert sum(table_row["trials"] for table_row in table(routes_plot([run()] * 5_000))) == 5_000
     with pytest.raises(ConfigError, match="5000 trials do not fit"):
         trajectories_plot([run()] * 5_000)
 
 
 @pytest.mark.parametrize("name", ["trajectory", "gains", "profiles", "cost", "effects", "routes", "learning", "times"])
 def test_folders_without_a_trial_are_refused_in_one_line(name, tmp_path):
-    for folder, words in ((tmp_path, "no"), (tmp_path / "none", "is not a directory")):
+    for folder, message in ((tmp_path, "no"), (tmp_path / "none", "is not a directory")):
         result = CliRunner().invoke(app, ["chart", name, str(folder), "--out", str(tmp_path / "out")])
-        assert result.exit_code != 0 and words in str(result.exception)
+        assert result.exit_code != 0 and message in str(result.exception)
     assert not (tmp_path / "out").exists()
     broken = tmp_path / "t"
     broken.mkdir()
@@ -303,6 +303,9 @@ def test_folders_without_a_trial_are_refused_in_one_line(name, tmp_path):
 
 
 def test_wrong_options_are_told(tmp_path):
-    for words, told in ((["cost", str(tmp_path), "--cost", "euros"], "euros"), (["strengths", str(tmp_path)], "card")):
-        result = CliRunner().invoke(app, ["chart", *words])
-        assert result.exit_code != 0 and told in str(result.exception)
+    for arguments, message in (
+        (["cost", str(tmp_path), "--cost", "euros"], "euros"),
+        (["strengths", str(tmp_path)], "card"),
+    ):
+        result = CliRunner().invoke(app, ["chart", *arguments])
+        assert result.exit_code != 0 and message in str(result.exception)

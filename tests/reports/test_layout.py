@@ -24,7 +24,7 @@ from builders import make_evidence, make_gain, make_rejected, make_submission
 from suite_fakes import find_benchmark, make_suite, write_players
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-BROWSER = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+BROWSER = next((chromium_path for name in BROWSERS if (chromium_path := shutil.which(name))), None)
 WIDTHS = (390, 820, 1280)
 LONG = "output/a_very_long_name_of_a_folder/that_an_agent_made/" * 4 + "A" * 300
 
@@ -60,7 +60,7 @@ def sweep_page(folder):
     trials = [
         make_evidence(agent=agent, seed=int(seed), gain=make_gain(0.2)) for agent in ("grpo", "sft") for seed in (0, 1)
     ]
-    rows = [row_of(one, analyse(one)) for one in trials]
+    rows = [row_of(trial, analyse(trial)) for trial in trials]
     rows.append(replace(rows[0], seed=2, state=f"failed: {LONG}"))
     return write_sweep_report(sweep_report(rows, []), folder).html
 
@@ -81,12 +81,12 @@ def monitor_page(folder):
 @pytest.fixture
 def pages(tmp_path, monkeypatch):
     monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
-    found = {}
+    texts = {}
     for make in (trial_page, sweep_page, eval_page, monitor_page):
         folder = tmp_path / make.__name__
         folder.mkdir()
-        found[make.__name__] = make(folder).read_text()
-    return found
+        texts[make.__name__] = make(folder).read_text()
+    return texts
 
 
 def measured(pages, folder):
@@ -119,10 +119,14 @@ def test_no_page_is_wider_than_the_screen_and_no_word_is_broken(pages, tmp_path)
     opened = {name: text.replace("<details", "<details open") for name, text in pages.items()}
     narrow, wide = "max-width:20px;overflow-wrap:anywhere", "width:2000px"
     opened["control"] = f"<table><tr><td style='{narrow}'>evaluated<td><div style='{wide}'>x"
-    found = measured(opened, tmp_path)
-    assert {(one["page"], one["width"]) for one in found} == {(name, width) for name in opened for width in WIDTHS}
-    for one in found:
-        if one["page"] == "control":
-            assert one["content"] > one["width"] and "evaluated" in one["broken"], "the check sees both"
+    measurements = measured(opened, tmp_path)
+    assert {(measurement["page"], measurement["width"]) for measurement in measurements} == {
+        (name, width) for name in opened for width in WIDTHS
+    }
+    for measurement in measurements:
+        if measurement["page"] == "control":
+            assert measurement["content"] > measurement["width"] and "evaluated" in measurement["broken"], (
+                "the check sees both"
+            )
         else:
-            assert one["content"] <= one["width"] and one["broken"] == [], one
+            assert measurement["content"] <= measurement["width"] and measurement["broken"] == [], measurement

@@ -31,15 +31,15 @@ def record(**changes):
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "text"),
     [
         ({}, "$0.0123"),
         ({"n_unknown_cost": 1}, "$0.0123, and 1 calls of unknown cost"),
         ({"dollars": None, "n_unknown_cost": 2}, "cost unknown: the price of the model is not known"),
     ],
 )
-def test_a_cost_that_is_not_known_is_never_a_zero(changes, words):
-    assert cost_words(LlmRecord(replace(TOTALS, **changes), (), None, None)) == words
+def test_a_cost_that_is_not_known_is_never_a_zero(changes, text):
+    assert cost_words(LlmRecord(replace(TOTALS, **changes), (), None, None)) == text
     assert dollars(None) == "unknown"
 
 

@@ -28,7 +28,7 @@ def overlaps(figure):
     labels = [t for t in figure.findobj(Text) if t.get_text().strip() and t.get_visible()]
     boxes = [(label.get_text(), label.get_window_extent(renderer).padded(-1)) for label in labels]
     inside = [(text, box) for text, box in boxes if figure.bbox.overlaps(box)]
-    return [(a, b) for (a, one), (b, other) in combinations(inside, 2) if one.overlaps(other)]
+    return [(a, b) for (a, box_a), (b, box_b) in combinations(inside, 2) if box_a.overlaps(box_b)]
 
 
 def crowd(series):
@@ -39,16 +39,16 @@ def crowd(series):
 
 @pytest.mark.parametrize("rows", ["kl_spike", "entropy_collapse", "length_inflation", "reward_up_benchmark_down"])
 def test_no_label_of_a_panel_covers_another_or_the_curve(tmp_path, rows):
-    seen = watched(tmp_path, getattr(monitor_builders, rows)())
-    assert seen.signals
-    crowded = replace(seen, signals=crowd("reward"))
-    for one, name in ((seen, seen.signals[0].series[0]), (crowded, "reward")):
+    run_watch = watched(tmp_path, getattr(monitor_builders, rows)())
+    assert run_watch.signals
+    crowded = replace(run_watch, signals=crowd("reward"))
+    for shown_watch, name in ((run_watch, run_watch.signals[0].series[0]), (crowded, "reward")):
         with drawing(3.3, 2.6) as figure:
             axes = figure.subplots()
-            draw_panel(axes, one.log.series[name], one)
+            draw_panel(axes, shown_watch.log.series[name], shown_watch)
             assert overlaps(figure) == []
             labels = list(axes.texts)
-            assert len(labels) == sum(name in signal.series for signal in one.signals)
+            assert len(labels) == sum(name in signal.series for signal in shown_watch.signals)
             plot = axes.get_window_extent()
             assert all(label.get_window_extent().y0 >= plot.y1 for label in labels), "names stand above the curve"
 
@@ -62,12 +62,14 @@ def test_the_overlap_check_sees_labels_that_cover_each_other():
 
 
 def test_the_page_has_one_figure_for_each_series_and_names_each_danger_with_its_step(tmp_path):
-    seen = watched(tmp_path, monitor_builders.entropy_collapse())
+    run_watch = watched(tmp_path, monitor_builders.entropy_collapse())
     rules_of = load_suite("llm_core_regression_v1")
     rules = Rules(rules_of.metrics, rules_of.gates, MonitorSettings())
-    paths = write_monitor_report(seen, verdict(seen.log, seen.signals, rules), None, "suite", tmp_path / "out")
+    paths = write_monitor_report(
+        run_watch, verdict(run_watch.log, run_watch.signals, rules), None, "suite", tmp_path / "out"
+    )
     html = paths.html.read_text()
-    assert html.count("<svg") == len(seen.log.series) == len(panel_svgs(seen))
-    (signal,) = seen.signals
+    assert html.count("<svg") == len(run_watch.log.series) == len(panel_svgs(run_watch))
+    (signal,) = run_watch.signals
     assert f"{signal.step}: entropy collapse" in html
-    assert "var(" not in paths.figure.read_text() and "entropy collapse" in monitor_svg(seen)
+    assert "var(" not in paths.figure.read_text() and "entropy collapse" in monitor_svg(run_watch)

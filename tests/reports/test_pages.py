@@ -131,10 +131,12 @@ def told(evidence, analysis):
 
 def test_the_json_headline_is_the_record_that_the_page_and_the_terminal_put_in_words(tmp_path):
     evidence, analysis = _both()
-    found = headline(evidence, analysis)
+    record = headline(evidence, analysis)
     stored = json.loads(write_report(evidence, analysis, tmp_path / "r").json.read_text())["headline"]
-    assert stored["result"]["gain"] == asdict(found.result.gain) and stored["base_public"] == asdict(found.base_public)
-    assert msgspec.convert(stored["final_private"], Estimate) == found.final_private
+    assert stored["result"]["gain"] == asdict(record.result.gain) and stored["base_public"] == asdict(
+        record.base_public
+    )
+    assert msgspec.convert(stored["final_private"], Estimate) == record.final_private
     page = (tmp_path / "r" / "report.html").read_text()
     assert told(evidence, analysis)["gain on private items"] in html.unescape(page).replace("<wbr>", "")
 
@@ -156,8 +158,8 @@ def test_the_headline_of_a_good_trial_says_all_that_is_asked():
 
 
 def test_a_gain_inside_the_band_is_called_noise():
-    words = told(*_both(gain=make_gain(0.01)))["against the base"]
-    assert words == "unclear (the interval contains 0, it is within the noise band)"
+    text = told(*_both(gain=make_gain(0.01)))["against the base"]
+    assert text == "unclear (the interval contains 0, it is within the noise band)"
 
 
 def test_no_submission_shows_the_base_in_words_and_no_zero(tmp_path):

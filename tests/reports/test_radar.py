@@ -51,16 +51,16 @@ def make(tmp_path, **fields):
     return read_radar(write(tmp_path, {"title": "A radar", "axes": AXES, "series": {"m": [10, 20, 30, 40]}, **fields}))
 
 
-def run(*words):
-    return CliRunner().invoke(app, ["chart", "radar", *map(str, words)])
+def run(*arguments):
+    return CliRunner().invoke(app, ["chart", "radar", *map(str, arguments)])
 
 
 @pytest.mark.parametrize(("name", "axes_names", "series", "title", "file"), REFERENCES)
 def test_a_reference_figure_is_drawn_as_described(name, axes_names, series, title, file):
-    found = scaled(read_radar(name))
-    assert found.radar.file == file
-    with drawing(*figure_size(found), is_file=True, layout=None) as figure:
-        radar_figure(found, figure)
+    chart = scaled(read_radar(name))
+    assert chart.radar.file == file
+    with drawing(*figure_size(chart), is_file=True, layout=None) as figure:
+        radar_figure(chart, figure)
         (axes,) = figure.axes
         assert figure.get_size_inches().tolist() == [7.6, 6.4]
         assert axes.name == "polar"
@@ -87,17 +87,17 @@ def test_a_reference_figure_is_drawn_as_described(name, axes_names, series, titl
         assert legend._ncols == 3 and not legend.get_frame_on()
         figure.draw_without_rendering()
         assert legend.get_window_extent().y1 <= axes.get_window_extent().y0, "below"
-        words = [text.get_text() for text in axes.texts]
-        assert title in words and any("hypothetical" in text for text in words)
+        texts = [text.get_text() for text in axes.texts]
+        assert title in texts and any("hypothetical" in text for text in texts)
 
 
 def test_the_fourth_reference_colour_is_purple_and_two_series_have_two_columns(tmp_path):
     series = {f"m{k}": [k, k, k, k] for k in range(4)}
     for n, columns in ((4, 3), (2, 2)):
         chosen = dict(list(series.items())[:n])
-        found = scaled(make(tmp_path, style="reference", series=chosen))
-        with drawing(*figure_size(found), is_file=True, layout=None) as figure:
-            radar_figure(found, figure)
+        chart = scaled(make(tmp_path, style="reference", series=chosen))
+        with drawing(*figure_size(chart), is_file=True, layout=None) as figure:
+            radar_figure(chart, figure)
             assert figure.axes[0].get_legend()._ncols == columns
             if n == 4:
                 assert figure.axes[0].lines[3].get_color() == "#6b46c1"
@@ -115,8 +115,8 @@ def test_the_command_writes_the_files_of_the_reference_figures(tmp_path):
 
 def test_equal_numbers_give_equal_files(tmp_path):
     for kind in ("png", "svg", "pdf"):
-        one, two = (write_radar(read_radar("agentbench"), tmp_path / place, [kind])[0] for place in "ab")
-        assert one.read_bytes() == two.read_bytes()
+        first, two = (write_radar(read_radar("agentbench"), tmp_path / place, [kind])[0] for place in "ab")
+        assert first.read_bytes() == two.read_bytes()
 
 
 def test_the_page_has_the_excerpt_and_what_to_do_next():
@@ -164,54 +164,54 @@ def test_raw_numbers_are_brought_to_the_axes_and_kept_in_the_table(tmp_path):
         {"name": "DB", "scale": "relative", "best": 50},
     ]
     series = {"old": [0.5, 0.0, 1000, 8.0, 12, 40], "new": [0.74, 0.015, 400, 2.0, 48, 25]}
-    found = scaled(make(tmp_path, axes=axes, series=series))
-    assert [p.value for p in found.points["old"]] == [50, 100, 0, 0, 25, 80]
-    assert [p.value for p in found.points["new"]] == pytest.approx([74, 25, 75, 100, 100, 50])
-    rows = list(csv.DictReader(radar_csv([found]).splitlines()))
+    chart = scaled(make(tmp_path, axes=axes, series=series))
+    assert [p.value for p in chart.points["old"]] == [50, 100, 0, 0, 25, 80]
+    assert [p.value for p in chart.points["new"]] == pytest.approx([74, 25, 75, 100, 100, 50])
+    rows = list(csv.DictReader(radar_csv([chart]).splitlines()))
     (tokens,) = [row for row in rows if row["axis"] == "tokens" and row["series"] == "new"]
     assert (tokens["raw"], tokens["unit"], tokens["value"]) == ("400.0", "tokens", "75.0")
     assert tokens["scale"] == 'range {"worst": 1000.0, "best": 200.0}'
 
 
 def test_a_missing_number_is_a_gap_never_a_zero(tmp_path):
-    found = scaled(make(tmp_path, series={"m": [10, None, 30, 40], "n": {"one": 5, "three": 9}}))
+    chart = scaled(make(tmp_path, series={"m": [10, None, 30, 40], "n": {"one": 5, "three": 9}}))
     with drawing(5, 5, is_file=True, layout=None) as figure:
-        radar_figure(found, figure)
+        radar_figure(chart, figure)
         (axes,) = figure.axes
         assert np.isnan(axes.lines[0].get_ydata()).tolist() == [False, True, False, False, False]
         assert any("no value: m on two" in text.get_text() for text in axes.texts)
         assert len(axes.patches) == 1, "n has no two neighbours, so no area"
         assert sorted(axes.patches[0].get_xy()[:, 1].tolist())[-3:] == [10, 30, 40]
-    assert found.overall("m") is None and "| two | missing | missing |" in radar_page(found)
-    row = list(csv.DictReader(radar_csv([found]).splitlines()))[1]
+    assert chart.overall("m") is None and "| two | missing | missing |" in radar_page(chart)
+    row = list(csv.DictReader(radar_csv([chart]).splitlines()))[1]
     assert (row["raw"], row["value"], row["drawn"], row["note"]) == ("", "", "", "missing")
 
 
 def test_a_number_beyond_its_axis_is_drawn_at_its_end_and_told(tmp_path):
     axes = [{"name": "violations", "scale": "bad_rate", "max_bad_rate": 0.02}, "two", "three"]
-    found = scaled(make(tmp_path, axes=axes, series={"m": [0.03, 130, -4]}))
-    assert [p.drawn for p in found.points["m"]] == [0, 100, 0]
-    assert found.overall("m") == pytest.approx(100 / 3)
+    chart = scaled(make(tmp_path, axes=axes, series={"m": [0.03, 130, -4]}))
+    assert [p.drawn for p in chart.points["m"]] == [0, 100, 0]
+    assert chart.overall("m") == pytest.approx(100 / 3)
     with drawing(5, 5, is_file=True, layout=None) as figure:
-        radar_figure(found, figure)
-        words = " ".join(text.get_text() for text in figure.axes[0].texts)
-    assert "m on violations: 0.03 is beyond the axis (-50.0), drawn at 0" in words
-    assert "| violations | 0 (-50.0) |" in radar_page(found)
+        radar_figure(chart, figure)
+        text = " ".join(text.get_text() for text in figure.axes[0].texts)
+    assert "m on violations: 0.03 is beyond the axis (-50.0), drawn at 0" in text
+    assert "| violations | 0 (-50.0) |" in radar_page(chart)
 
 
 def test_an_axis_without_a_scale_is_a_gap(tmp_path):
     axes = [{"name": "a", "scale": "min_max"}, {"name": "b", "scale": "relative"}, "three"]
-    found = scaled(make(tmp_path, axes=axes, series={"m": [3, 0, 1]}))
-    assert [p.value for p in found.points["m"]] == [None, None, 1]
-    assert "m on a: all series have 3, so min_max has no scale" in found.notes
+    chart = scaled(make(tmp_path, axes=axes, series={"m": [3, 0, 1]}))
+    assert [p.value for p in chart.points["m"]] == [None, None, 1]
+    assert "m on a: all series have 3, so min_max has no scale" in chart.notes
 
 
 @pytest.mark.parametrize("n_axes", [3, 20, 21, 40])
 def test_labels_do_not_cover_each_other(tmp_path, n_axes):
     axes = [f"ability number {k} of so many" for k in range(n_axes)]
-    found = scaled(make(tmp_path, axes=axes, series={"only": [50.0] * n_axes}))
-    with drawing(*figure_size(found), is_file=True, layout=None) as figure:
-        radar_figure(found, figure)
+    chart = scaled(make(tmp_path, axes=axes, series={"only": [50.0] * n_axes}))
+    with drawing(*figure_size(chart), is_file=True, layout=None) as figure:
+        radar_figure(chart, figure)
         figure.draw_without_rendering()
         (plot,) = figure.axes
         labels = [label for label in plot.get_xticklabels() if label.get_text()]
@@ -219,7 +219,7 @@ def test_labels_do_not_cover_each_other(tmp_path, n_axes):
         assert len(labels) == n_axes
         if n_axes <= 20:
             boxes = [label.get_window_extent() for label in labels]
-            assert not any(one.overlaps(two) for one, two in itertools.pairwise([*boxes, boxes[0]]))
+            assert not any(box.overlaps(two) for box, two in itertools.pairwise([*boxes, boxes[0]]))
         else:  # each is turned with its axis: two lines of it fit into the arc between two axes
             radius = plot.get_window_extent().height / 2 * 1.03
             assert 2.5 * labels[0].get_fontsize() * figure.dpi / 72 < 2 * math.pi * radius / n_axes
@@ -230,7 +230,7 @@ def test_labels_do_not_cover_each_other(tmp_path, n_axes):
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"),
+    ("fields", "message"),
     [
         ({"axes": ["a", "b"]}, "at least 3"),
         ({"axes": [f"a{k}" for k in range(41)], "series": {"m": [1] * 41}}, "41 axes cannot be read"),
@@ -248,43 +248,43 @@ def test_labels_do_not_cover_each_other(tmp_path, n_axes):
         ({"file": "../away"}, "file"),
     ],
 )
-def test_a_file_that_cannot_be_drawn_is_refused_in_one_line(tmp_path, fields, words):
-    with pytest.raises(ConfigError, match=words) as told:
+def test_a_file_that_cannot_be_drawn_is_refused_in_one_line(tmp_path, fields, message):
+    with pytest.raises(ConfigError, match=message) as error:
         make(tmp_path, **fields)
-    assert "radar.yaml" in str(told.value) and "\n" not in str(told.value)
+    assert "radar.yaml" in str(error.value) and "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("axis", "raw", "words"),
+    ("axis", "raw", "message"),
     [
         ({"name": "v", "scale": "rate"}, 74, "write 0.74 for 74%"),
         ({"name": "v", "scale": "bad_rate", "max_bad_rate": 0.1}, -0.1, "rate of 0 to 1"),
         ({"name": "v", "scale": "relative"}, -1, "use scale range"),
     ],
 )
-def test_a_number_that_its_scale_does_not_know_is_refused(tmp_path, axis, raw, words):
+def test_a_number_that_its_scale_does_not_know_is_refused(tmp_path, axis, raw, message):
     radar = make(tmp_path, axes=[axis, "b", "c"], series={"m": [raw, 1, 1]})
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(ConfigError, match=message):
         scaled(radar)
 
 
 def test_a_table_and_a_leaderboard_can_be_drawn(tmp_path):
     table = write(tmp_path, "model,OS,DB,KG\na,10,,30\nb,1,2,3\n", "my table.csv")
-    found = read_radar(table)
-    assert found.raw("a") == [10, None, 30] and found.file == "my-table"
+    radar = read_radar(table)
+    assert radar.raw("a") == [10, None, 30] and radar.file == "my-table"
     standings = [{"stack": "x", "final": 0.5}, {"stack": "y", "final": None}]
     tasks = [{"task": f"t{k}", "standings": standings[: 1 + k % 2]} for k in range(3)]
     board = write(tmp_path, {"format": "agent2-leaderboard-1", "tasks": tasks}, "board.json")
-    found = scaled(read_radar(board))
-    assert [p.value for p in found.points["x"]] == [50, 50, 50]
-    assert [p.value for p in found.points["y"]] == [None, None, None]
+    radar = scaled(read_radar(board))
+    assert [p.value for p in radar.points["x"]] == [50, 50, 50]
+    assert [p.value for p in radar.points["y"]] == [None, None, None]
     two = write(tmp_path, {"format": "agent2-leaderboard-1", "tasks": tasks[:2]}, "two.json")
     with pytest.raises(ConfigError, match="has 2 tasks"):
         read_radar(two)
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("model,a,b,c\n", "no row of numbers"),
         ("model,a,b,c\nm,1,2\n", "row 2 has 3 cells"),
@@ -293,8 +293,8 @@ def test_a_table_and_a_leaderboard_can_be_drawn(tmp_path):
         ("model,a,b,c\nm,1,2,3\nm,1,2,3\n", "occurs twice"),
     ],
 )
-def test_a_broken_table_is_refused_with_its_row(tmp_path, text, words):
-    with pytest.raises(ConfigError, match=words):
+def test_a_broken_table_is_refused_with_its_row(tmp_path, text, message):
+    with pytest.raises(ConfigError, match=message):
         read_radar(write(tmp_path, text, "table.csv"))
 
 
@@ -307,21 +307,21 @@ def test_two_radars_stand_side_by_side_with_their_sources(tmp_path):
     svg = (tmp_path / "out" / "ours.svg").read_text()
     assert svg.index("Published") < svg.index("Ours") and "Paper, table 3" in svg
     assert {row["chart"] for row in csv.DictReader((tmp_path / "out" / "ours.csv").open())} == {"Published", "Ours"}
-    other = run(ours, "--beside", "agentbench", "--out", tmp_path / "out")
-    assert other.exit_code != 0 and "other axes" in str(other.exception)
+    result_of_other = run(ours, "--beside", "agentbench", "--out", tmp_path / "out")
+    assert result_of_other.exit_code != 0 and "other axes" in str(result_of_other.exception)
 
 
 def test_one_series_can_be_chosen_and_wrong_input_is_told(tmp_path):
     result = run("mmbench", "--only", "VLM-RL", "--out", tmp_path, "--format", "svg,png")
     assert result.exit_code == 0 and not list(tmp_path.glob("*.pdf"))
-    for words, told in (
+    for arguments, message in (
         (["nothing.yaml"], "no such file"),
         (["mmbench", "--only", "VLM"], "there is no such series"),
         (["mmbench", "--format", "jpeg"], "jpeg"),
         (["mmbench", "--out", write(tmp_path, "a file", "file.txt")], "pass a folder"),
     ):
-        failed = run("--out", tmp_path, *words)
-        assert failed.exit_code != 0 and told in str(failed.exception), words
+        failed = run("--out", tmp_path, *arguments)
+        assert failed.exit_code != 0 and message in str(failed.exception), arguments
 
 
 def test_hostile_names_are_text_and_no_formula(tmp_path):
@@ -353,9 +353,9 @@ def test_series_differ_for_the_colour_blind():
         "tritan": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
     }
     for name, matrix in views.items():
-        seen = [_lab(np.asarray(matrix) @ _linear(colour)) for colour in FILE_COLOURS[3:]]
-        for one, two in itertools.combinations(seen, 2):
-            assert np.linalg.norm(one - two) > 10, name
+        colours = [_lab(np.asarray(matrix) @ _linear(colour)) for colour in FILE_COLOURS[3:]]
+        for colour, two in itertools.combinations(colours, 2):
+            assert np.linalg.norm(colour - two) > 10, name
     looks = [(k % 4, MARKERS[k % len(MARKERS)], str(DASHES[k % len(DASHES)])) for k in range(8)]
     assert len({marker for _, marker, _ in looks}) == 8
     assert STYLE["text.parse_math"] is False

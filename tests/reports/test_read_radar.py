@@ -34,8 +34,8 @@ def write_kinds(path, name, solved, benchmark="quiz-v1", kinds=KINDS, **protocol
 
 
 def values(radar, name):
-    found = scaled(radar)
-    return {axis.name: point.value for axis, point in zip(radar.axes, found.points[name], strict=True)}
+    chart = scaled(radar)
+    return {axis.name: point.value for axis, point in zip(radar.axes, chart.points[name], strict=True)}
 
 
 def test_cards_of_one_benchmark_are_drawn_by_kind_of_item(tmp_path):
@@ -62,12 +62,12 @@ def test_cards_of_several_benchmarks_have_these_as_axes_and_what_was_not_played_
 
 def test_cards_that_cannot_stand_beside_each_other_are_refused(tmp_path):
     old = write_kinds(tmp_path / "old", "old", (3, 5, 10, 0))
-    for name, fields, words in (
+    for name, fields, message in (
         ("items", {"items_digest": "j" * 64}, "another items digest"),
         ("split", {"split": Split.TEST_PUBLIC}, "another split"),
         ("scorer", {"scorer": "kind-v1"}, "another scorer"),
     ):
-        with pytest.raises(ConfigError, match=words):
+        with pytest.raises(ConfigError, match=message):
             read_radar(old, write_kinds(tmp_path / name, name, (3, 5, 10, 0), **fields))
     with pytest.raises(ConfigError, match="second card of checkpoint 'old'"):
         read_radar(old, old)
@@ -105,9 +105,9 @@ def test_evaluations_give_baseline_and_checkpoint_on_the_rates_of_their_suite(tm
     assert values(radar, old)["doubles_accuracy"] == pytest.approx(100 * metrics["doubles_accuracy"].old)
     assert values(radar, new)["sums_words_rate"] == pytest.approx(100 * (1 - metrics["sums_words_rate"].new))
     assert list(read_radar(str(out), str(out)).series) == [old, new], "the same numbers are one series"
-    other = tmp_path / "other"
-    other.mkdir()
-    copy = write_evaluation(other, tmp_path / "second")
+    second_work = tmp_path / "other"
+    second_work.mkdir()
+    copy = write_evaluation(second_work, tmp_path / "second")
     (copy / "suite.json").chmod(0o644)
     text = (copy / "suite.json").read_text()
     (copy / "suite.json").write_text(text.replace("Two small benchmarks", "Two other benchmarks"))

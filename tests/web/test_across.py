@@ -46,7 +46,7 @@ def found(page: str) -> str:
 
 
 def id_of(site: Site, name: str) -> str:
-    return next(one.id for one in site.catalog.scan().entries.values() if one.path.name == name)
+    return next(entry.id for entry in site.catalog.scan().entries.values() if entry.path.name == name)
 
 
 def test_a_search_finds_rollouts_on_every_card_and_shows_the_words_around(folder):
@@ -144,7 +144,7 @@ def test_hidden_answers_are_never_compared_and_other_questions_are_refused(folde
     site = Site(Catalog(folder))
     page = asked(site, "compare", id_of(site, "hidden"), **{"with": id_of(site, "hidden-2")})
     assert "Items are hidden" in page and "its answer" not in page
-    for other in (id_of(site, "shown"), id_of(site, "open"), "no-such-card"):
+    for other_card in (id_of(site, "shown"), id_of(site, "open"), "no-such-card"):
         with pytest.raises(NoSuchPageError):
-            asked(site, "compare", id_of(site, "hidden"), **{"with": other})
-    assert all(one.kind is EntryKind.CARD for one in site.catalog.scan().entries.values())
+            asked(site, "compare", id_of(site, "hidden"), **{"with": other_card})
+    assert all(entry.kind is EntryKind.CARD for entry in site.catalog.scan().entries.values())

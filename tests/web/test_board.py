@@ -32,38 +32,41 @@ from web_builders import HOSTILE, write_trial
 
 
 @pytest.fixture(scope="module")
-def made():
+def snapshot():
     rates = {("low", "gpt"): 0.3, ("high", "gpt"): 0.9, ("tall", None): 0.9}
     pool = [pooled(name, seed, rate, driver=driver) for (name, driver), rate in rates.items() for seed in range(4)]
     pool += [pooled("high", seed, 0.6, task="u", driver="gpt") for seed in range(2)]
-    places = {one.trial.folder: f"id-{number}" for number, one in enumerate(pool)}
+    places = {trial.trial.folder: f"id-{number}" for number, trial in enumerate(pool)}
     return BoardSnapshot((), make_leaderboard(pool), pool, places)
 
 
-def shown(snapshot, **query):
+def stacks_shown(snapshot, **query):
     """Stacks of each group, in order."""
     groups = board_groups(snapshot, BoardFilter.of(query))
-    return {one.title.partition(" (")[0]: [row.cells[one.names.index("stack")] for row in one.rows] for one in groups}
+    return {
+        group.title.partition(" (")[0]: [row.cells[group.names.index("stack")] for row in group.rows]
+        for group in groups
+    }
 
 
-def test_filters_groups_and_order_come_from_the_address(made):
-    assert shown(made) == {"t": ["high+gpt", "tall", "low+gpt"], "u": ["high+gpt"]}
-    assert shown(made, sort="stack") == {"t": ["high+gpt", "low+gpt", "tall"], "u": ["high+gpt"]}
-    assert shown(made, task="t", driver="gpt") == {"t": ["high+gpt", "low+gpt"]}
-    assert shown(made, system="tall") == {"t": ["tall"]}
-    assert shown(made, driver="no driver", group="driver") == {"no driver": ["tall"]}
-    assert shown(made, group="agent system")["high"] == ["high+gpt", "high+gpt"]
-    assert shown(made, task="nothing") == {}
-    assert shown(made, sort="drop table", group="x") == shown(made)
-    assert filter_options(made.board) == {
+def test_filters_groups_and_order_come_from_the_address(snapshot):
+    assert stacks_shown(snapshot) == {"t": ["high+gpt", "tall", "low+gpt"], "u": ["high+gpt"]}
+    assert stacks_shown(snapshot, sort="stack") == {"t": ["high+gpt", "low+gpt", "tall"], "u": ["high+gpt"]}
+    assert stacks_shown(snapshot, task="t", driver="gpt") == {"t": ["high+gpt", "low+gpt"]}
+    assert stacks_shown(snapshot, system="tall") == {"t": ["tall"]}
+    assert stacks_shown(snapshot, driver="no driver", group="driver") == {"no driver": ["tall"]}
+    assert stacks_shown(snapshot, group="agent system")["high"] == ["high+gpt", "high+gpt"]
+    assert stacks_shown(snapshot, task="nothing") == {}
+    assert stacks_shown(snapshot, sort="drop table", group="x") == stacks_shown(snapshot)
+    assert filter_options(snapshot.board) == {
         "task": ["t", "u"], "driver": ["gpt", "no driver"], "system": ["high", "low", "tall"]
     }  # fmt: skip
 
 
-def test_ties_are_shown_as_ties_and_ranks_do_not_depend_on_the_filter(made):
+def test_ties_are_shown_as_ties_and_ranks_do_not_depend_on_the_filter(snapshot):
     pool = [pooled(name, seed, 0.6) for name in ("a", "b", "c") for seed in range(4)]
     tied = BoardSnapshot((), make_leaderboard(pool), pool, {})
-    (group, _) = board_groups(made, BoardFilter())
+    (group, _) = board_groups(snapshot, BoardFilter())
     first, second, third = group.rows
     rank = group.names.index("rank")
     assert (first.cells[rank], second.cells[rank], third.cells[rank]) == ("1-2", "1-2", "3")
@@ -71,34 +74,36 @@ def test_ties_are_shown_as_ties_and_ranks_do_not_depend_on_the_filter(made):
     assert third.begins_tier and not second.begins_tier
     (same,) = board_groups(tied, BoardFilter())
     assert [row.tie for row in same.rows] == ["tied with all others"] * 3
-    (alone,) = board_groups(made, BoardFilter.of({"system": "low"}))
+    (alone,) = board_groups(snapshot, BoardFilter.of({"system": "low"}))
     assert alone.rows[0].cells[rank] == "3"
     assert len(first.trials) == 4
 
 
-def test_pinned_columns_stand_beside_the_stack_and_are_in_the_address(made, tmp_path):
-    (first, _) = board_groups(made, BoardFilter.of({"pin": "LLM cost,within noise,no such column", "columns": "all"}))
+def test_pinned_columns_stand_beside_the_stack_and_are_in_the_address(snapshot, tmp_path):
+    (first, _) = board_groups(
+        snapshot, BoardFilter.of({"pin": "LLM cost,within noise,no such column", "columns": "all"})
+    )
     assert list(first.names)[:4] == ["stack", "LLM cost", "within noise", "rank"] and first.n_pinned == 3
     assert len(set(first.names)) == len(first.names)
-    (short, _) = board_groups(made, BoardFilter.of({"pin": "seeds"}))
+    (short, _) = board_groups(snapshot, BoardFilter.of({"pin": "seeds"}))
     assert list(short.names)[:3] == ["stack", "seeds", "rank"] and "routes" in short.names
-    by_driver = board_groups(made, BoardFilter.of({"pin": "seeds", "group": "driver"}))[0]
+    by_driver = board_groups(snapshot, BoardFilter.of({"pin": "seeds", "group": "driver"}))[0]
     assert list(by_driver.names)[:3] == ["task", "stack", "seeds"] and by_driver.n_pinned == 3
     site = Site(Catalog(tmp_path))
-    site._board.board = lambda wait_s: made
+    site._board.board = lambda wait_s: snapshot
     page = site.html(PageAddress("leaderboard", query={"pin": "seeds", "columns": "all", "task": "t"}), LiveLinks())
     assert 'href="/leaderboard?pin=&amp;' not in page and 'href="/leaderboard?columns=all&amp;task=t"' in page, "unpin"
     assert "pin=seeds%2Ctier&amp;columns=all&amp;task=t" in page, "pin another one"
     assert '<input type="hidden" name="pin" value="seeds">' in page, "filters keep it"
 
 
-def test_two_rows_are_compared(made):
-    found = compare_rows(made, "t / high+gpt", "t / low+gpt")
-    assert "high+gpt is better" in found.verdict and dict(found.lines)["runs that count"] == "4 and 4"
-    assert "not shown to differ" in compare_rows(made, "t / high+gpt", "t / tall").verdict
-    assert "Two tasks" in compare_rows(made, "t / high+gpt", "u / high+gpt").verdict
-    assert "same row twice" in compare_rows(made, "t / tall", "t / tall").verdict
-    assert "has no trial" in compare_rows(made, "t / tall", f"t / {HOSTILE}").verdict
+def test_two_rows_are_compared(snapshot):
+    comparison = compare_rows(snapshot, "t / high+gpt", "t / low+gpt")
+    assert "high+gpt is better" in comparison.verdict and dict(comparison.lines)["runs that count"] == "4 and 4"
+    assert "not shown to differ" in compare_rows(snapshot, "t / high+gpt", "t / tall").verdict
+    assert "Two tasks" in compare_rows(snapshot, "t / high+gpt", "u / high+gpt").verdict
+    assert "same row twice" in compare_rows(snapshot, "t / tall", "t / tall").verdict
+    assert "has no trial" in compare_rows(snapshot, "t / tall", f"t / {HOSTILE}").verdict
 
 
 def test_two_rows_of_two_items_are_not_told_apart_by_an_interval_alone():
@@ -106,8 +111,8 @@ def test_two_rows_of_two_items_are_not_told_apart_by_an_interval_alone():
         pooled(name, 0, 0.5, base={"a": 0.0, "b": 0.0}, final={"a": value, "b": value})
         for name, value in (("won", 1.0), ("lost", 0.0))
     ]
-    found = compare_rows(BoardSnapshot((), make_leaderboard(few), few, {}), "t / won", "t / lost")
-    assert dict(found.lines)["p"] == "p = 0.50" and found.verdict.startswith("not shown to differ")
+    comparison = compare_rows(BoardSnapshot((), make_leaderboard(few), few, {}), "t / won", "t / lost")
+    assert dict(comparison.lines)["p"] == "p = 0.50" and comparison.verdict.startswith("not shown to differ")
 
 
 def test_a_folder_without_finished_trials_says_what_is_left_out(tmp_path):
@@ -140,64 +145,68 @@ def test_who_asks_early_is_told_how_far_it_is(tmp_path):
     first = cache.board(0.0)
     assert isinstance(first, BoardProgress) and first.n_trials == 3
     may_look.set()
-    made = cache.board(600.0)
-    assert len(made.board.left_out) == 3 and cache.board(0.0) is made, "nothing changed, so nothing is made again"
+    snapshot = cache.board(600.0)
+    assert len(snapshot.board.left_out) == 3 and cache.board(0.0) is snapshot, (
+        "nothing changed, so nothing is made again"
+    )
     write_trial(tmp_path / "new", {"event": "agent_started"})
     later = BoardCache(Catalog(tmp_path)).board(600.0)
     assert len(later.board.left_out) == 4
 
 
 def test_a_board_is_made_again_when_only_a_card_changes(tmp_path):
-    made = simulation()
-    sweep = made.simulate(np.random.default_rng(5), n_stacks=2, n_runs=1, n_items=20)
-    for stack, task, seed, verdicts in made.trials_of(sweep):
+    simulated = simulation()
+    sweep = simulated.simulate(np.random.default_rng(5), n_stacks=2, n_runs=1, n_items=20)
+    for stack, task, seed, verdicts in simulated.trials_of(sweep):
         if task == "static-1":
-            made.write_trial(tmp_path / str(stack), task, made.stack_name(stack), seed, verdicts, sweep.base_TAI[0])
+            simulated.write_trial(
+                tmp_path / str(stack), task, simulated.stack_name(stack), seed, verdicts, sweep.base_TAI[0]
+            )
     cache = BoardCache(Catalog(tmp_path))
     honest = cache.board(600.0).board
-    assert [one.is_verified for one in honest.trials] == [True, True]
+    assert [trial.is_verified for trial in honest.trials] == [True, True]
     assert subtitle(honest) == "2 trials, 2 of them count, 2 stacks, 1 task"
     for name in ("card.json", "rollouts.parquet"):
         file = tmp_path / "0" / "cards" / "final-test_private" / name
         data, times = file.read_bytes(), file.stat()
         file.write_bytes(data[:-40] + bytes(40))
         os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
-        assert sum(one.is_verified for one in cache.board(600.0).board.trials) == 1, name
+        assert sum(trial.is_verified for trial in cache.board(600.0).board.trials) == 1, name
         file.write_bytes(data)
-        assert sum(one.is_verified for one in cache.board(600.0).board.trials) == 2, name
+        assert sum(trial.is_verified for trial in cache.board(600.0).board.trials) == 2, name
 
 
 def test_two_compared_rows_lead_to_their_runs_item_by_item(tmp_path):
-    made = simulation()
-    sweep = made.simulate(np.random.default_rng(5), n_stacks=2, n_runs=2, n_items=20)
-    for stack, task, seed, verdicts in made.trials_of(sweep):
+    simulated = simulation()
+    sweep = simulated.simulate(np.random.default_rng(5), n_stacks=2, n_runs=2, n_items=20)
+    for stack, task, seed, verdicts in simulated.trials_of(sweep):
         if task == "static-1" and (stack, seed) != (1, 1):
             folder = tmp_path / f"{stack}-{seed}"
-            made.write_trial(folder, task, made.stack_name(stack), seed, verdicts, sweep.base_TAI[0])
+            simulated.write_trial(folder, task, simulated.stack_name(stack), seed, verdicts, sweep.base_TAI[0])
     site = Site(Catalog(tmp_path))
     site._board.board(600.0)
-    names = [f"static-1 / {made.stack_name(number)}" for number in (0, 1)]
+    names = [f"static-1 / {simulated.stack_name(number)}" for number in (0, 1)]
     route = PageAddress("leaderboard", query={"one": names[0], "other": names[1]})
     page = site.html(route, LiveLinks(route))
-    ((href, words),) = re.findall(r'<a href="(/compare/[^"]*)">([^<]*)</a>', page)
-    assert words == "seed 0", "the seed that both have"
-    _, _, card, other = re.split(r"[/?]", href)[:4]
+    ((href, link_text),) = re.findall(r'<a href="(/compare/[^"]*)">([^<]*)</a>', page)
+    assert link_text == "seed 0", "the seed that both have"
+    _, _, card, other_part = re.split(r"[/?]", href)[:4]
     entry = site.catalog.get(card, EntryKind.CARD)
     assert entry is not None and entry.display_path == "0-0/cards/final-test_private"
-    pair = site.html(PageAddress("compare", card, query={"with": other.removeprefix("with=")}), LiveLinks())
+    pair = site.html(PageAddress("compare", card, query={"with": other_part.removeprefix("with=")}), LiveLinks())
     assert "20 rollouts" in pair and "Items are hidden" in pair
-    trial = next(one for one in site.catalog.scan().entries.values() if one.display_path == "0-0")
+    trial = next(entry for entry in site.catalog.scan().entries.values() if entry.display_path == "0-0")
     links = site._tile_links(TrialPaths(trial.path), LiveLinks())
     assert links[2] == f"/card/{card}" and links[3].startswith(f"/compare/{card}?with=")
 
 
 def test_the_page_shows_profiles_and_published_figures_as_others_and_none_that_a_trial_forged(tmp_path):
-    made = simulation()
-    sweep = made.simulate(np.random.default_rng(5), n_stacks=2, n_runs=2, n_items=20)
-    for stack, task, seed, verdicts in made.trials_of(sweep):
+    simulated = simulation()
+    sweep = simulated.simulate(np.random.default_rng(5), n_stacks=2, n_runs=2, n_items=20)
+    for stack, task, seed, verdicts in simulated.trials_of(sweep):
         if task == "static-1":
             folder = tmp_path / "sweep" / f"{stack}-{seed}"
-            made.write_trial(folder, task, made.stack_name(stack), seed, verdicts, sweep.base_TAI[0])
+            simulated.write_trial(folder, task, simulated.stack_name(stack), seed, verdicts, sweep.base_TAI[0])
     forged = tmp_path / "sweep" / "0-0" / "submissions" / "1" / "snapshot"
     forged.mkdir(parents=True)
     (tmp_path / "paper").mkdir()
@@ -206,7 +215,9 @@ def test_the_page_shows_profiles_and_published_figures_as_others_and_none_that_a
         (place / "published.yaml").write_text(json.dumps({"title": title, "source": "table 3", "rows": rows}))
     cache = BoardCache(Catalog(tmp_path))
     board = cache.board(600.0)
-    assert [one.title.startswith("A paper") for one in board.board.published] == [True] and not board.board.left_out
+    assert [source.title.startswith("A paper") for source in board.board.published] == [
+        True
+    ] and not board.board.left_out
     site = Site(Catalog(tmp_path))
     client = TestClient(make_view_app(site, ReaderGuard("localhost", None)), base_url="http://localhost")
     text = client.get("/leaderboard").text
@@ -218,7 +229,9 @@ def test_the_page_shows_profiles_and_published_figures_as_others_and_none_that_a
     assert "<img src=x" not in text and text.count("<svg") == 1
     assert "Performance profiles" in text and "above the base [95%]" in text
     (profile,) = board.overall
-    assert [row[0] for row in profile.profiles.cells()] == [one.stack for one in board.board.overall[0].standings]
+    assert [row[0] for row in profile.profiles.cells()] == [
+        standing.stack for standing in board.board.overall[0].standings
+    ]
     (tmp_path / "paper" / "published.yaml").unlink()
     assert BoardCache(Catalog(tmp_path)).board(600.0).board.published == ()
 

@@ -31,15 +31,15 @@ def results(tmp_path_factory, common_home):
         write_card(root / "cards" / "two", n=12, checkpoint="better")
         write_monitor(root / "training")
         write_exchanges(write_trial(root / "trials" / "talking", {"event": "agent_started"}) / "llm")
-        played = play_new_trial(str(write_task(top)), "base-copy", 0, top / "played")
-        shutil.copytree(played, root / "trials" / "finished", symlinks=True)
+        trial = play_new_trial(str(write_task(top)), "base-copy", 0, top / "played")
+        shutil.copytree(trial, root / "trials" / "finished", symlinks=True)
         yield root
 
 
 @pytest.fixture(scope="module")
 def address(results):
-    with serving(results) as found:
-        yield found
+    with serving(results) as server_address:
+        yield server_address
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +48,8 @@ def browser():
     chromium = find_chromium()
     if chromium is None:
         pytest.skip("no Chromium was found on PATH: apt-get install chromium")
-    with open_browser(chromium) as found:
-        yield found
+    with open_browser(chromium) as chromium_browser:
+        yield chromium_browser
 
 
 def patient_context(browser, **options):
@@ -65,11 +65,11 @@ def page(browser, address):
     context = patient_context(browser, viewport={"width": 1280, "height": 900})
     tab = context.new_page()
     problems = []
-    tab.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
+    tab.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
     tab.on("pageerror", lambda error: problems.append(str(error)))
     tab.on("dialog", lambda dialog: (problems.append(f"a dialog: {dialog.message}"), dialog.dismiss()))
-    own = (address, "data:")
-    tab.on("request", lambda asked: None if asked.url.startswith(own) else problems.append(asked.url))
+    allowed = (address, "data:")
+    tab.on("request", lambda request: None if request.url.startswith(allowed) else problems.append(request.url))
     yield tab
     context.close()
     assert problems == []
@@ -139,7 +139,7 @@ def test_two_checkpoints_are_compared_item_by_item(page, address):
     page.locator(".rollouts tbody a").first.click()
     page.get_by_label("Beside").select_option(index=1)
     page.wait_for_url("**beside=**")
-    seen = []
+    titles = []
     scripted(page, "#other-t1")
     for _ in range(4):
         with page.expect_navigation():
@@ -147,8 +147,8 @@ def test_two_checkpoints_are_compared_item_by_item(page, address):
         assert page.locator(".pair h2").count() == 2
         assert page.locator("#t1").is_visible() and page.locator("#other-t1").is_visible()
         assert "failed" in page.locator(".verdict-card").first.inner_text()
-        seen.append(page.locator("h1").inner_text())
-    assert len(set(seen)) == 4, "the arrow key leads to the next failure"
+        titles.append(page.locator("h1").inner_text())
+    assert len(set(titles)) == 4, "the arrow key leads to the next failure"
     assert "beside=" in page.url, "the pair is part of the address"
 
 
@@ -264,8 +264,8 @@ def test_a_running_trial_is_followed_to_its_end(browser, results, tmp_path):
 
 
 def test_everything_can_be_reached_by_keyboard(page, address):
-    def tab_to(selector, most=80):
-        for _ in range(most):
+    def tab_to(selector, max_tabs=80):
+        for _ in range(max_tabs):
             page.keyboard.press("Tab")
             if page.evaluate("s => document.activeElement.matches(s)", selector):
                 return
@@ -359,7 +359,7 @@ def test_no_script_runs_but_the_apps_own(browser, address):
     context = patient_context(browser)
     tab = context.new_page()
     refused = []
-    tab.on("console", lambda said: refused.append(said.text) if said.type == "error" else None)
+    tab.on("console", lambda message: refused.append(message.text) if message.type == "error" else None)
     tab.goto(address)
     tab.evaluate(
         "() => { const one = document.createElement('script'); one.textContent = 'window.owned = 1'; "
@@ -369,7 +369,7 @@ def test_no_script_runs_but_the_apps_own(browser, address):
     tab.evaluate("fetch('http://198.51.100.1/').catch(() => null)")
     time.sleep(0.5)
     assert tab.evaluate("window.owned === undefined")
-    assert len(refused) >= 3 and all("Content Security Policy" in one for one in refused[:3]), refused
+    assert len(refused) >= 3 and all("Content Security Policy" in text for text in refused[:3]), refused
     context.close()
 
 
@@ -378,28 +378,28 @@ def pages_of(page, address):
     page.goto(f"{address}leaderboard")
     page.locator(".board").first.wait_for()
     page.goto(address)
-    found = {"home": address, "leaderboard": f"{address}leaderboard"}
+    addresses = {"home": address, "leaderboard": f"{address}leaderboard"}
     for link in page.locator("main a").evaluate_all("all => all.map(one => one.href)"):
         kind = re.search(r"/(trial|evaluation|card|sweep|training)/", link)
         if kind:
-            found.setdefault(kind[1], link)
+            addresses.setdefault(kind[1], link)
     finished = page.locator("a[href^='/trial/']", has_text="base-copy").first.get_attribute("href")
-    found["trial"] = address.rstrip("/") + finished
+    addresses["trial"] = address.rstrip("/") + finished
     for part in ("timeline", "transcript", "code"):
-        found[part] = f"{found['trial']}/{part}"
+        addresses[part] = f"{addresses['trial']}/{part}"
     talking = page.locator(".row", has_text="talking").locator("a[href^='/trial/']").first.get_attribute("href")
-    found["conversation"] = f"{address.rstrip('/')}{talking}/transcript"
-    page.goto(found["evaluation"])
-    found["pair"] = page.locator(".item-links a").first.evaluate("one => one.href")
-    found["spotcheck"] = found["evaluation"].replace("/evaluation/", "/spotcheck/")
-    page.goto(found["card"])
-    found["history"] = page.locator("a[href^='/history/']").first.evaluate("one => one.href")
-    found["rollout"] = page.locator(".rollouts tbody a").first.evaluate("one => one.href")
-    other = page.locator("select[name=with] option:nth-child(2)").get_attribute("value")
-    found["compare"] = f"{found['card'].replace('/card/', '/compare/')}?with={other}"
-    found["search"] = f"{address}search?q=item&in=turns"
-    found["board with all columns"] = f"{address}leaderboard?columns=all&pin=seeds"
-    return found
+    addresses["conversation"] = f"{address.rstrip('/')}{talking}/transcript"
+    page.goto(addresses["evaluation"])
+    addresses["pair"] = page.locator(".item-links a").first.evaluate("one => one.href")
+    addresses["spotcheck"] = addresses["evaluation"].replace("/evaluation/", "/spotcheck/")
+    page.goto(addresses["card"])
+    addresses["history"] = page.locator("a[href^='/history/']").first.evaluate("one => one.href")
+    addresses["rollout"] = page.locator(".rollouts tbody a").first.evaluate("one => one.href")
+    other_card = page.locator("select[name=with] option:nth-child(2)").get_attribute("value")
+    addresses["compare"] = f"{addresses['card'].replace('/card/', '/compare/')}?with={other_card}"
+    addresses["search"] = f"{address}search?q=item&in=turns"
+    addresses["board with all columns"] = f"{address}leaderboard?columns=all&pin=seeds"
+    return addresses
 
 
 def test_no_page_has_a_serious_accessibility_problem(browser, address):
@@ -410,10 +410,10 @@ def test_no_page_has_a_serious_accessibility_problem(browser, address):
         tab = context.new_page()
         for name, link in pages_of(tab, address).items():
             tab.goto(link)
-            for found in axe.Axe().run(tab).response["violations"]:
-                if found["impact"] in ("serious", "critical"):
-                    where = [node["target"] for node in found["nodes"][:3]]
-                    with_problems.append(f"{scheme} {name}: {found['id']}: {found['help']} {where}")
+            for violation in axe.Axe().run(tab).response["violations"]:
+                if violation["impact"] in ("serious", "critical"):
+                    where = [node["target"] for node in violation["nodes"][:3]]
+                    with_problems.append(f"{scheme} {name}: {violation['id']}: {violation['help']} {where}")
         context.close()
     assert with_problems == []
 
@@ -452,8 +452,10 @@ def test_an_exported_site_works_from_files(browser, results, tmp_path):
     context = patient_context(browser)
     tab = context.new_page()
     problems = []
-    tab.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
-    tab.on("request", lambda asked: None if asked.url.startswith(("file:", "data:")) else problems.append(asked.url))
+    tab.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    tab.on(
+        "request", lambda request: None if request.url.startswith(("file:", "data:")) else problems.append(request.url)
+    )
     tab.goto((out / "index.html").as_uri())
     tab.locator("a[href*='evaluation/']").first.click()
     tab.locator(".item-links a").first.click()

@@ -33,15 +33,15 @@ def folder(tmp_path_factory):
 def exported(folder, tmp_path_factory):
     out = tmp_path_factory.mktemp("site") / "new"
     before = digest_of_tree(folder)
-    found = export_site(Site(Catalog(folder), shows_hidden=True), out)
+    report = export_site(Site(Catalog(folder), shows_hidden=True), out)
     assert digest_of_tree(folder) == before
-    return out, found
+    return out, report
 
 
 def test_every_link_of_an_exported_site_leads_to_a_file(exported):
-    out, found = exported
+    out, report = exported
     pages = sorted(out.rglob("*.html"))
-    assert len(pages) == found.n_pages and found.index in pages
+    assert len(pages) == report.n_pages and report.index in pages
     assert {"evaluation", "card", "rollout", "trial"} <= {page.parent.name for page in pages}
     for page in pages:
         text = page.read_text()
@@ -59,8 +59,8 @@ def test_a_site_never_contains_hidden_texts(exported):
 
 
 def test_a_result_that_cannot_be_shown_is_said(exported):
-    _, found = exported
-    assert any("trial/broken" in problem for problem in found.problems)
+    _, report = exported
+    assert any("trial/broken" in problem for problem in report.problems)
 
 
 def test_of_a_large_card_the_first_rollouts_are_exported():
@@ -80,14 +80,14 @@ def test_the_command_says_what_it_wrote_and_refuses_a_full_folder(folder, tmp_pa
     done = CliRunner().invoke(app, ["view", str(folder), "--export", str(out)])
     assert done.exit_code == 0 and (out / "index.html").is_file()
     assert re.search(r"\d+ pages", done.output) and "cannot be shown: trial/broken" in done.output
-    for options, words in (
+    for options, message in (
         ([str(folder), "--export", str(out)], "not an empty folder"),
         ([str(folder), "--export", str(tmp_path / "other"), "--show-hidden"], "never contains texts of hidden items"),
         ([str(tmp_path / "none"), "--export", str(tmp_path / "other")], "no such folder"),
         ([str(folder), "--export", str(out / "index.html")], "not an empty folder"),
     ):
         done = CliRunner().invoke(app, ["view", *options])
-        assert done.exit_code != 0 and words in str(done.exception) + done.output, options
+        assert done.exit_code != 0 and message in str(done.exception) + done.output, options
     if os.geteuid() != 0:
         locked = tmp_path / "locked"
         locked.mkdir(mode=0o500)

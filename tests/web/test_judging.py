@@ -29,8 +29,8 @@ def client_of(folder, **options):
 
 
 def id_of(folder, name):
-    found = Catalog(folder).scan().entries.values()
-    return next(one.id for one in found if one.path.name == name)
+    entries = Catalog(folder).scan().entries.values()
+    return next(entry.id for entry in entries if entry.path.name == name)
 
 
 def write_scores(path, scores, **header):
@@ -59,32 +59,32 @@ def test_two_people_rate_a_sample_blind_and_their_records_are_those_of_the_comma
     fields, numbers = form_of(page)
     assert len(numbers) == 6 and "as it should be" not in page and "score" not in page.partition("<form")[2]
     assert "<img src=x" not in page, "what a model wrote is escaped"
-    said = {one.number: one.said for one in draw_sample(tmp_path / "one", 6, 0).rollouts}
+    verdicts = {rollout.number: rollout.said for rollout in draw_sample(tmp_path / "one", 6, 0).rollouts}
     for rater in ("Ada", "李雷"):
-        given = fields | {"rater": rater} | {f"v{number}": said[int(number)] for number in numbers}
-        answer = client.post(f"/spotcheck/{card}", data=given, headers=OWN)
+        form = fields | {"rater": rater} | {f"v{number}": verdicts[int(number)] for number in numbers}
+        answer = client.post(f"/spotcheck/{card}", data=form, headers=OWN)
         assert answer.status_code == 303 and answer.headers["location"].endswith("/agreement")
-        shown = client.get(answer.headers["location"]).text
-        assert ("before two people" in shown) is (rater == "Ada"), "one rater's verdicts say nothing of a scorer"
-    found = agreement(tmp_path / "one")
-    assert set(found.raters) == {"Ada", "李雷"} and found.people.agreement.value == 1.0 and "1.000" in shown
+        page_after = client.get(answer.headers["location"]).text
+        assert ("before two people" in page_after) is (rater == "Ada"), "one rater's verdicts say nothing of a scorer"
+    report = agreement(tmp_path / "one")
+    assert set(report.raters) == {"Ada", "李雷"} and report.people.agreement.value == 1.0 and "1.000" in page_after
     again = form_of(client.get(f"/spotcheck/{card}?n=20").text)
     assert again == (fields, numbers), "the third rater gets the sample of the first"
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [({"v1": ""}, "1 of 6 rollouts have no verdict"), ({"v1": "great"}, "great"),
      ({"rater": "?!"}, "no rater is named"), ({"sample": "0" * 64}, "have changed"), ({"n": "x"}, "is not a number"),
      ({"rater": HOSTILE[:80], "v1": ""}, "no verdict")],
 )  # fmt: skip
-def test_ratings_that_are_not_kept_come_back_with_the_reason(tmp_path, change, words):
+def test_ratings_that_are_not_kept_come_back_with_the_reason(tmp_path, change, message):
     write_card(tmp_path / "one", n=12)
     client, card = client_of(tmp_path), id_of(tmp_path, "one")
     fields, numbers = form_of(client.get(f"/spotcheck/{card}?n=6").text)
-    given = fields | {"rater": "Ada"} | {f"v{number}": "right" for number in numbers}
-    answer = client.post(f"/spotcheck/{card}", data=given | change, headers=OWN)
-    assert answer.status_code == 422 and words in answer.text and "<img src=x" not in answer.text
+    form = fields | {"rater": "Ada"} | {f"v{number}": "right" for number in numbers}
+    answer = client.post(f"/spotcheck/{card}", data=form | change, headers=OWN)
+    assert answer.status_code == 422 and message in answer.text and "<img src=x" not in answer.text
     if "n" not in change:
         assert answer.text.count(" checked>") >= 5, "nobody rates twice because one verdict was missing"
     assert not (tmp_path / "one" / "spotcheck").exists()
@@ -94,46 +94,48 @@ def test_of_raters_who_send_at_once_one_is_kept_and_a_changed_card_is_said_at_on
     write_card(tmp_path / "one", n=12)
     client, card = client_of(tmp_path), id_of(tmp_path, "one")
     fields, numbers = form_of(client.get(f"/spotcheck/{card}?n=6").text)
-    given = [
+    rating_forms = [
         fields | {"rater": "Ada"} | {f"v{number}": verdict for number in numbers}
         for verdict in ("right", "wrong", "unsure", "right", "wrong", "unsure")
     ]
     with ThreadPoolExecutor(6) as pool:
-        codes = list(pool.map(lambda one: client.post(f"/spotcheck/{card}", data=one, headers=OWN).status_code, given))
+        codes = list(
+            pool.map(lambda sent: client.post(f"/spotcheck/{card}", data=sent, headers=OWN).status_code, rating_forms)
+        )
     assert sorted(codes) == [303, 422, 422, 422, 422, 422]
-    kept = (tmp_path / "one" / "spotcheck").rename(tmp_path / "kept")
+    moved = (tmp_path / "one" / "spotcheck").rename(tmp_path / "kept")
     shutil.rmtree(tmp_path / "one")
     write_card(tmp_path / "one", n=13)
-    kept.rename(tmp_path / "one" / "spotcheck")
+    moved.rename(tmp_path / "one" / "spotcheck")
     page = client.get(f"/spotcheck/{card}")
     assert "have changed since Ada judged them" in page.text and "<form" not in page.text
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [({"note2": "ü" * 1001}, "shorten that of rollout 2 (1,001)"), ({"rater": "A" * 81}, "has 81 characters")],
 )
-def test_a_note_or_name_that_is_too_long_is_refused_and_comes_back_whole(tmp_path, change, words):
+def test_a_note_or_name_that_is_too_long_is_refused_and_comes_back_whole(tmp_path, change, message):
     write_card(tmp_path / "one", n=12)
     client, card = client_of(tmp_path), id_of(tmp_path, "one")
     fields, numbers = form_of(client.get(f"/spotcheck/{card}?n=6").text)
-    given = fields | {"rater": "Ada", "note1": "n" * 1000} | {f"v{number}": "right" for number in numbers}
-    answer = client.post(f"/spotcheck/{card}", data=given | change, headers=OWN)
-    assert answer.status_code == 422 and words in answer.text and not (tmp_path / "one" / "spotcheck").exists()
+    form = fields | {"rater": "Ada", "note1": "n" * 1000} | {f"v{number}": "right" for number in numbers}
+    answer = client.post(f"/spotcheck/{card}", data=form | change, headers=OWN)
+    assert answer.status_code == 422 and message in answer.text and not (tmp_path / "one" / "spotcheck").exists()
     assert all(f'value="{value}"' in answer.text for value in change.values()) and "n" * 1000 in answer.text
-    assert client.post(f"/spotcheck/{card}", data=given, headers=OWN).status_code == 303
-    (kept,) = (tmp_path / "one" / "spotcheck").iterdir()
-    assert json.loads(kept.read_text())["notes"] == {"1": "n" * 1000}
+    assert client.post(f"/spotcheck/{card}", data=form, headers=OWN).status_code == 303
+    (stored,) = (tmp_path / "one" / "spotcheck").iterdir()
+    assert json.loads(stored.read_text())["notes"] == {"1": "n" * 1000}
 
 
 def test_ratings_come_from_the_apps_own_pages_and_never_of_hidden_items_or_through_a_link(tmp_path):
     write_card(tmp_path / "one", n=12)
     write_card(tmp_path / "hidden", n=12, split=Split.TEST_PRIVATE)
     client = client_of(tmp_path)
-    one, hidden = id_of(tmp_path, "one"), id_of(tmp_path, "hidden")
-    fields, numbers = form_of(client.get(f"/spotcheck/{one}?n=6").text)
-    given = fields | {"rater": "Ada"} | {f"v{number}": "right" for number in numbers}
-    assert client.post(f"/spotcheck/{one}", data=given, headers={"sec-fetch-site": "cross-site"}).status_code == 403
+    visible, hidden = id_of(tmp_path, "one"), id_of(tmp_path, "hidden")
+    fields, numbers = form_of(client.get(f"/spotcheck/{visible}?n=6").text)
+    form = fields | {"rater": "Ada"} | {f"v{number}": "right" for number in numbers}
+    assert client.post(f"/spotcheck/{visible}", data=form, headers={"sec-fetch-site": "cross-site"}).status_code == 403
     page = client.get(f"/spotcheck/{hidden}?n=6").text
     assert "secret-" not in page and "--show-hidden" in page
     sample = draw_sample(tmp_path / "hidden", 6, 0)
@@ -143,7 +145,7 @@ def test_ratings_come_from_the_apps_own_pages_and_never_of_hidden_items_or_throu
     assert "secret-" in client_of(tmp_path, shows_hidden=True).get(f"/spotcheck/{hidden}?n=6").text
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "one" / "spotcheck").symlink_to(tmp_path / "elsewhere")
-    assert client.post(f"/spotcheck/{one}", data=given, headers=OWN).status_code == 422
+    assert client.post(f"/spotcheck/{visible}", data=form, headers=OWN).status_code == 422
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
@@ -201,15 +203,15 @@ def test_a_hidden_rollout_beside_another_tells_nothing_of_what_was_said(tmp_path
         call = Turn('{"name": "peek_at_vault", "arguments": {}}', "secret-1", StopReason.END, 10, 5)
         writer.append(replace(record, rollout=replace(record.rollout, turns=[call])))
         writer.close()
-    hidden, one = id_of(tmp_path, "hidden"), id_of(tmp_path, "one")
+    hidden, visible = id_of(tmp_path, "hidden"), id_of(tmp_path, "one")
     for link in (
-        f"/rollout/{one}/1?beside={hidden}",
-        f"/rollout/{hidden}/0?beside={one}",
-        f"/download/rollout/{one}?part=1&beside={hidden}",
+        f"/rollout/{visible}/1?beside={hidden}",
+        f"/rollout/{hidden}/0?beside={visible}",
+        f"/download/rollout/{visible}?part=1&beside={hidden}",
     ):
         text = client_of(tmp_path).get(link).text
         assert "peek_at_vault" not in text and "secret-1<" not in text.replace("question secret-1", ""), link
-    assert "peek_at_vault" in client_of(tmp_path, shows_hidden=True).get(f"/rollout/{one}/1?beside={hidden}").text
+    assert "peek_at_vault" in client_of(tmp_path, shows_hidden=True).get(f"/rollout/{visible}/1?beside={hidden}").text
 
 
 def test_a_history_says_what_fell_and_refuses_other_protocols(tmp_path):
@@ -225,8 +227,8 @@ def test_a_history_says_what_fell_and_refuses_other_protocols(tmp_path):
     assert re.search(r'href="/rollout/[^"]*id=item-37[^"]*beside=', text)
     assert text.count("<circle") == 3 and text.index("step-2") < text.rindex("step-0")
     assert "-85.0" in text
-    other = {(f"item-{number:02}", 0): 1.0 for number in range(40)}
-    write_scores(tmp_path / "run-3", other, created_at=200.0, protocol={"max_turns": 9})
+    scores_of_other = {(f"item-{number:02}", 0): 1.0 for number in range(40)}
+    write_scores(tmp_path / "run-3", scores_of_other, created_at=200.0, protocol={"max_turns": 9})
     text = client_of(tmp_path).get(link).text
     assert "cannot be compared" in text and "max_turns" in text and text.count('class="hollow"') == 3
 
@@ -235,21 +237,23 @@ def test_the_history_of_a_suite_reads_exact_values_and_older_reports_too(tmp_pat
     monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
     first = write_evaluation(tmp_path / "players", tmp_path / "results" / "first")
     report = json.loads((first / "report.json").read_text())
-    name, rate = next((name, told) for name, told in report["evidence"].items() if told["unit"] == "rate")
+    name, rate = next((name, metric) for name, metric in report["evidence"].items() if metric["unit"] == "rate")
     for place, unit in enumerate(("rate", "number", None)):
-        other = shutil.copytree(first, tmp_path / "results" / f"later-{place}")
-        told = {**rate, "new": 0.123456, "unit": unit}
+        copy = shutil.copytree(first, tmp_path / "results" / f"later-{place}")
+        changed_metric = {**rate, "new": 0.123456, "unit": unit}
         if unit is None:
-            del told["unit"]
-        changed = report | {name: "8.0% -> 12.3% (+4.3)", "evidence": {**report["evidence"], name: told}}
-        (other / "report.json").write_text(json.dumps(changed))
+            del changed_metric["unit"]
+        changed = report | {name: "8.0% -> 12.3% (+4.3)", "evidence": {**report["evidence"], name: changed_metric}}
+        (copy / "report.json").write_text(json.dumps(changed))
     catalog = Catalog(tmp_path / "results")
-    entry = next(one for one in catalog.scan().entries.values() if one.path == first)
-    runs = {run.entry.path.name: run.metrics[name] for run in find_runs(catalog, entry, lambda one: None)}
+    entry = next(entry for entry in catalog.scan().entries.values() if entry.path == first)
+    runs = {run.entry.path.name: run.metrics[name] for run in find_runs(catalog, entry, lambda card_entry: None)}
     assert runs["first"] == (rate["new"], True)
     assert [runs[f"later-{place}"] for place in range(3)] == [(0.123456, is_rate) for is_rate in (True, False, True)]
     (first / "report.json").write_text(json.dumps(report | {"evidence": {name: {"new": "lots"}}}))
-    assert len(find_runs(Catalog(tmp_path / "results"), entry, lambda one: None)) == 3, "a damaged one hides no other"
+    assert len(find_runs(Catalog(tmp_path / "results"), entry, lambda card_entry: None)) == 3, (
+        "a damaged one hides no other"
+    )
 
 
 def test_a_training_run_has_series_signals_and_evaluations_on_one_axis(tmp_path):
@@ -272,14 +276,18 @@ def test_a_training_run_has_series_signals_and_evaluations_on_one_axis(tmp_path)
 
 def test_a_panel_breaks_its_line_at_a_missing_value_and_bins_hold_every_value():
     values = [PlotValue(0, 1.0), PlotValue(1, None), PlotValue(2, float("nan")), PlotValue(3, 3.0, (2.0, 4.0))]
-    drawn = panel("p", values, marks=[(2.0, "here")])
-    assert len(drawn.points) == 2 and drawn.path.count("M") == 2 and "L" not in drawn.path
-    assert drawn.points[1].arm[0] > drawn.points[1].y > drawn.points[1].arm[1], "up is more"
-    assert drawn.points[0].x < drawn.marks[0][0] < drawn.points[1].x
+    drawing = panel("p", values, marks=[(2.0, "here")])
+    assert len(drawing.points) == 2 and drawing.path.count("M") == 2 and "L" not in drawing.path
+    assert drawing.points[1].arm[0] > drawing.points[1].y > drawing.points[1].arm[1], "up is more"
+    assert drawing.points[0].x < drawing.marks[0][0] < drawing.points[1].x
     assert panel("none", []).points == () and len(panel("one", [PlotValue(5, 0.0)]).y_ticks) >= 2
     many = panel("many", [PlotValue(place, place) for place in range(5_001)])
     assert len(many.points) <= 402 and many.points[-1].tooltip.startswith("5000")
     tenths = histogram([place / 10 for place in range(25)])
-    assert [one.n for one in tenths] == [2] * 11 + [3], "a value on an edge is in the range that it begins"
+    assert [tenth_bin.n for tenth_bin in tenths] == [2] * 11 + [3], "a value on an edge is in the range that it begins"
     bins = histogram([place / 7 for place in range(100)])
-    assert sum(one.n for one in bins) == 100 and len(bins) == 12 and max(one.share for one in bins) == 100
+    assert (
+        sum(seventh_bin.n for seventh_bin in bins) == 100
+        and len(bins) == 12
+        and max(seventh_bin.share for seventh_bin in bins) == 100
+    )

@@ -21,8 +21,8 @@ STARTED = {"event": "agent_started", "deadline": 2_000_000_000.0}
 class Reader:
     """A request that hangs up once something was asked often enough."""
 
-    def __init__(self, most: int) -> None:
-        self.left = most
+    def __init__(self, n_polls: int) -> None:
+        self.left = n_polls
 
     async def is_disconnected(self) -> bool:
         self.left -= 1
@@ -33,12 +33,12 @@ def heard(news, then) -> list[tuple[str, dict]]:
     """Events of a stream. then: called after the first look."""
 
     async def listen():
-        found = []
+        events = []
         asyncio.get_running_loop().call_later(0.05, then)
         async for piece in news:
             name, data = piece.strip().split("\n")
-            found.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
-        return found
+            events.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
+        return events
 
     return asyncio.run(listen())
 
@@ -58,15 +58,15 @@ def sweep(tmp_path, monkeypatch):
 
 
 def entry_of(catalog: Catalog, kind: EntryKind):
-    return next(one for one in catalog.scan().entries.values() if one.kind is kind)
+    return next(entry for entry in catalog.scan().entries.values() if entry.kind is kind)
 
 
 def test_a_running_sweep_says_so_and_how_far_it_is(sweep, tmp_path):
     site = Site(Catalog(tmp_path))
-    told = site.catalog.summary(entry_of(site.catalog, EntryKind.SWEEP))
-    assert told.state is EntryState.RUNNING and told.message == "1 of 4 trials started; no report yet"
-    route = PageAddress("sweep", told.entry.id)
-    assert f'data-live="/live/sweep/{told.entry.id}"' in site.html(route, LiveLinks(route))
+    summary = site.catalog.summary(entry_of(site.catalog, EntryKind.SWEEP))
+    assert summary.state is EntryState.RUNNING and summary.message == "1 of 4 trials started; no report yet"
+    route = PageAddress("sweep", summary.entry.id)
+    assert f'data-live="/live/sweep/{summary.entry.id}"' in site.html(route, LiveLinks(route))
     home = site.html(PageAddress("home"), LiveLinks())
     running = home[home.index('id="running"') : home.index("All results")]
     assert "sweep both" in running and "left</span>" in running and "no submission yet" in running
@@ -84,9 +84,9 @@ def test_readers_of_a_sweep_hear_of_changed_words_and_of_the_end(sweep, tmp_path
         with log.open("a") as grows:
             grows.write(json.dumps({"event": event, "t": 1.0}) + "\n")
 
-    words = heard(server._list_news(listed, Reader(3)), lambda: add("agent_ended"))
-    assert [(name, told["key"]) for name, told in words] == [("row", trial.id)], "once, and nothing that was known"
-    assert words[0][1]["text"].startswith("in its evaluation of its submissions")
+    events = heard(server._list_news(listed, Reader(3)), lambda: add("agent_ended"))
+    assert [(name, data["key"]) for name, data in events] == [("row", trial.id)], "once, and nothing that was known"
+    assert events[0][1]["text"].startswith("in its evaluation of its submissions")
     assert heard(server._list_news(listed, Reader(9)), lambda: add("finished")) == [("changed", {})]
 
 

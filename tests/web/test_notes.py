@@ -29,20 +29,20 @@ def folder(tmp_path):
 
 
 def client_of(folder, **options):
-    shown = make_view_app(Site(Catalog(folder), **options), ReaderGuard("127.0.0.1", None))
-    return TestClient(shown, base_url="http://127.0.0.1", follow_redirects=False)
+    view_app = make_view_app(Site(Catalog(folder), **options), ReaderGuard("127.0.0.1", None))
+    return TestClient(view_app, base_url="http://127.0.0.1", follow_redirects=False)
 
 
 def id_of(folder, name):
-    found = Catalog(folder).scan().entries.values()
-    return next(one.id for one in found if one.kind is EntryKind.CARD and one.path.name == name)
+    entries = Catalog(folder).scan().entries.values()
+    return next(entry.id for entry in entries if entry.kind is EntryKind.CARD and entry.path.name == name)
 
 
 def test_a_note_is_one_line_bound_to_the_card_and_nothing_else_changes(folder):
     client, card = client_of(folder), id_of(folder, "one")
     before = digest_of_tree(folder)
-    given = {"turn": "t1", "label": "wrong_place", "comment": f"Über {HOSTILE}\nsecond line", "author": "Ada"}
-    saved = client.post(f"/note/{card}/2?show=failed", data=given, headers=OWN)
+    form = {"turn": "t1", "label": "wrong_place", "comment": f"Über {HOSTILE}\nsecond line", "author": "Ada"}
+    saved = client.post(f"/note/{card}/2?show=failed", data=form, headers=OWN)
     assert saved.status_code == 303 and saved.headers["location"] == f"/rollout/{card}/2?show=failed#t1"
     (line,) = (folder / NOTES_FILE).read_text().splitlines()
     record = json.loads(line)
@@ -59,7 +59,7 @@ def test_a_note_is_one_line_bound_to_the_card_and_nothing_else_changes(folder):
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("form", "message"),
     [({}, "the note is empty"), ({"label": "  ", "comment": "\x1b"}, "the note is empty"),
      ({"comment": "x", "turn": "t9"}, "no turn"), ({"comment": "x", "turn": "p2"}, "no turn"),
      ({"comment": "x", "turn": "t2-reply"}, "no turn"), ({"comment": "x", "turn": "t1\n"}, "no turn"),
@@ -67,11 +67,11 @@ def test_a_note_is_one_line_bound_to_the_card_and_nothing_else_changes(folder):
      ({"comment": "é" * 4001}, "the comment has 4,001 characters, at most 4,000 are kept"),
      ({"label": "x" * 81}, "the label has 81 characters, at most 80 are kept")],
 )  # fmt: skip
-def test_a_wrong_note_is_refused_with_a_reason(folder, given, words):
-    answer = client_of(folder).post(f"/note/{id_of(folder, 'one')}/1", data=given, headers=OWN)
-    assert answer.status_code == 422 and words in answer.text and "<img src=x" not in answer.text
-    for field in given.keys() - {"turn"}:
-        assert html.escape(given[field].strip().replace("\x1b", "")) in answer.text, "nothing that was written is lost"
+def test_a_wrong_note_is_refused_with_a_reason(folder, form, message):
+    answer = client_of(folder).post(f"/note/{id_of(folder, 'one')}/1", data=form, headers=OWN)
+    assert answer.status_code == 422 and message in answer.text and "<img src=x" not in answer.text
+    for field in form.keys() - {"turn"}:
+        assert html.escape(form[field].strip().replace("\x1b", "")) in answer.text, "nothing that was written is lost"
     assert not (folder / NOTES_FILE).exists()
 
 
@@ -88,8 +88,8 @@ def test_notes_are_taken_from_the_apps_own_pages_only(folder):
         assert client.post(f"/note/{card}/1", data={"comment": "x"}, headers=headers).status_code == 403, headers
     assert client.post(f"/note/{card}/1", content=b"comment=" + b"x" * 60_000, headers=OWN).status_code == 403
     assert client.post(f"/note/{card}/1", content=b"comment=\xff", headers=OWN).status_code == 403
-    other = TestClient(client.app, base_url="http://evil.example")
-    assert other.post(f"/note/{card}/1", data={"comment": "x"}, headers=OWN).status_code == 421
+    elsewhere = TestClient(client.app, base_url="http://evil.example")
+    assert elsewhere.post(f"/note/{card}/1", data={"comment": "x"}, headers=OWN).status_code == 421
     assert not (folder / NOTES_FILE).exists()
     assert is_own_form(None, None), "a program that is no browser"
 
@@ -101,9 +101,9 @@ def test_hidden_open_and_missing_rollouts_take_no_note(folder):
         assert answer.status_code == status, name
     assert client.post("/note/none/1", data={"comment": "x"}, headers=OWN).status_code == 404
     hidden = id_of(folder, "hidden")
-    shown = client_of(folder, shows_hidden=True)
-    assert shown.post(f"/note/{hidden}/1", data={"comment": "quoted"}, headers=OWN).status_code == 303
-    assert "quoted" in shown.get(f"/rollout/{hidden}/1").text
+    revealing = client_of(folder, shows_hidden=True)
+    assert revealing.post(f"/note/{hidden}/1", data={"comment": "quoted"}, headers=OWN).status_code == 303
+    assert "quoted" in revealing.get(f"/rollout/{hidden}/1").text
     assert "quoted" not in client.get(f"/rollout/{hidden}/1").text
 
 
@@ -130,8 +130,8 @@ def test_verdicts_in_notes_are_compared_with_the_scorer_by_the_command(folder, t
     assert isinstance(refused.exception, ConfigError) and "no agent2-notes.jsonl" in str(refused.exception)
 
     def note(line, label, author, turn=""):
-        given = {"turn": turn, "label": label, "author": author}
-        assert client.post(f"/note/{card}/{line}", data=given, headers=OWN).status_code == 303
+        form = {"turn": turn, "label": label, "author": author}
+        assert client.post(f"/note/{card}/{line}", data=form, headers=OWN).status_code == 303
 
     # rollouts 2 and 5 failed, the others passed
     for line, label in enumerate(("right", "right", "wrong", "wrong", "Right", "unsure")):
@@ -141,15 +141,15 @@ def test_verdicts_in_notes_are_compared_with_the_scorer_by_the_command(folder, t
         note(line, label, "Bob")
     note(2, "right", "Bob", turn="t1")
     note(0, "looks odd", "Bob")
-    shown = runner.invoke(app, ["spotcheck", "notes", str(folder / "one"), "--json"])
-    found = json.loads(shown.stdout)
-    assert found["raters"]["Ada"]["agreement"]["value"] == 1.0 and found["raters"]["Ada"]["agreement"]["n"] == 5
-    assert found["raters"]["Bob"]["agreement"]["value"] == 0.5 and found["raters"]["Bob"]["agreement"]["n"] == 2
-    assert found["n_unsure"] == {"Ada": 1, "Bob": 0} and found["people"]["agreement"]["n"] == 5
-    assert [one["people"] for one in found["disagreements"]] == [{"Ada": "right", "Bob": "wrong"}]
-    words = runner.invoke(app, ["spotcheck", "notes", str(folder / "one")]).stdout
-    assert "Ada with the scorer (1 unsure)" in words
+    result = runner.invoke(app, ["spotcheck", "notes", str(folder / "one"), "--json"])
+    report = json.loads(result.stdout)
+    assert report["raters"]["Ada"]["agreement"]["value"] == 1.0 and report["raters"]["Ada"]["agreement"]["n"] == 5
+    assert report["raters"]["Bob"]["agreement"]["value"] == 0.5 and report["raters"]["Bob"]["agreement"]["n"] == 2
+    assert report["n_unsure"] == {"Ada": 1, "Bob": 0} and report["people"]["agreement"]["n"] == 5
+    assert [disagreement["people"] for disagreement in report["disagreements"]] == [{"Ada": "right", "Bob": "wrong"}]
+    output = runner.invoke(app, ["spotcheck", "notes", str(folder / "one")]).stdout
+    assert "Ada with the scorer (1 unsure)" in output
     pairs = runner.invoke(app, ["spotcheck", "notes", str(folder / "one"), "--pairs", str(tmp_path / "pairs.jsonl")])
     assert isinstance(pairs.exception, ConfigError) and not (tmp_path / "pairs.jsonl").exists()
-    other = runner.invoke(app, ["spotcheck", "notes", str(folder / "two")])
-    assert "no note is a verdict" in str(other.exception), "notes are bound to their card"
+    result_of_other = runner.invoke(app, ["spotcheck", "notes", str(folder / "two")])
+    assert "no note is a verdict" in str(result_of_other.exception), "notes are bound to their card"

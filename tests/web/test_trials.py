@@ -32,7 +32,7 @@ def trial(tmp_path):
 
 def page_of(folder, part):
     site = Site(Catalog(folder))
-    (entry,) = (one for one in site.catalog.scan().entries.values() if one.kind is EntryKind.TRIAL)
+    (entry,) = (entry for entry in site.catalog.scan().entries.values() if entry.kind is EntryKind.TRIAL)
     return site.html(PageAddress("trial", entry.id, part), LiveLinks())
 
 
@@ -48,8 +48,8 @@ def test_processor_and_memory_are_on_the_axis_of_time(trial):
 
 
 def test_phases_are_on_the_axis_and_that_of_a_running_trial_reaches_until_now(trial):
-    found = dict(timeline_of(TrialPaths(trial)).lanes)
-    assert [(bar.left, bar.width, bar.tooltip) for bar in found["phases"]] == [
+    lanes = dict(timeline_of(TrialPaths(trial)).lanes)
+    assert [(bar.left, bar.width, bar.tooltip) for bar in lanes["phases"]] == [
         (0.0, 100.0, "0.0 s: agent phase, 1.7 min"), (100.0, 0.0, "1.7 min: submissions evaluated")
     ]  # fmt: skip
     running = timeline_of(TrialPaths(trial), now=1200.0)
@@ -59,9 +59,9 @@ def test_phases_are_on_the_axis_and_that_of_a_running_trial_reaches_until_now(tr
 
 def test_a_damaged_log_of_processes_leaves_the_other_lanes(trial):
     (trial / "events" / "processes.jsonl").write_text('{"event": "process", "t": 1.0, "first_seen": "soon"}\n')
-    found = timeline_of(TrialPaths(trial))
-    assert found.loads == () and any(lane == "events" for lane, _ in found.lanes)
-    assert any("resources" in problem for problem in found.problems)
+    timeline = timeline_of(TrialPaths(trial))
+    assert timeline.loads == () and any(lane == "events" for lane, _ in timeline.lanes)
+    assert any("resources" in problem for problem in timeline.problems)
 
 
 def test_a_trial_with_a_damaged_database_is_named_on_the_home_page_and_hides_no_other(trial):
@@ -76,7 +76,7 @@ def test_a_damaged_repository_of_revisions_is_named_and_the_program_is_shown(tri
     (trial / "revisions.git").mkdir()
     diffs, sources, problems = revision_diffs(TrialPaths(trial))
     assert (diffs, problems) == ([], ["revisions.git: cannot be read"])
-    assert [one.path for one in sources] == ["/agent/main.py"]
+    assert [source.path for source in sources] == ["/agent/main.py"]
 
 
 @pytest.mark.parametrize("is_verbose", [False, True])
@@ -110,7 +110,7 @@ def test_nothing_outside_the_folder_is_shown_through_a_link(trial, tmp_path_fact
 
 def test_the_agents_program_is_shown_with_numbered_lines_and_never_as_markup(trial):
     diffs, sources, problems = revision_diffs(TrialPaths(trial))
-    assert (diffs, problems) == ([], []) and [one.path for one in sources] == ["/agent/main.py"]
+    assert (diffs, problems) == ([], []) and [source.path for source in sources] == ["/agent/main.py"]
     page = page_of(trial.parent, "code")
     assert f'id="{source_anchor("/agent/main.py")}-L3"' in page and "<img" not in page
 

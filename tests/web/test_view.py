@@ -55,7 +55,9 @@ def client(site):
 
 
 def id_of(site, kind, name):
-    return next(one.id for one in site.catalog.scan().entries.values() if one.kind is kind and one.path.name == name)
+    return next(
+        entry.id for entry in site.catalog.scan().entries.values() if entry.kind is kind and entry.path.name == name
+    )
 
 
 def links_of(text):
@@ -70,12 +72,12 @@ def test_home_tells_killed_interrupted_and_broken_trials_apart(client):
 
 def test_every_page_that_can_be_reached_answers_and_nothing_hostile_becomes_markup(client, results):
     before = digest_of_tree(results)
-    waiting, seen = ["/"], {}
-    while waiting and len(seen) < 150:
-        link = waiting.pop(0)
-        if link in seen:
+    queue, answers = ["/"], {}
+    while queue and len(answers) < 150:
+        link = queue.pop(0)
+        if link in answers:
             continue
-        answer = seen[link] = client.get(link)
+        answer = answers[link] = client.get(link)
         assert answer.status_code in (200, 422), link
         assert answer.headers["content-security-policy"].startswith("default-src 'none'")
         if link.startswith("/static/"):
@@ -83,8 +85,8 @@ def test_every_page_that_can_be_reached_answers_and_nothing_hostile_becomes_mark
         assert "<img src=x" not in answer.text and "<script>document" not in answer.text, link
         assert "\x1b" not in answer.text and "\u202e" not in answer.text, link
         if not link.startswith("/download/"):
-            waiting += links_of(answer.text)
-    kinds = {link.split("/")[1].partition("?")[0] for link in seen}
+            queue += links_of(answer.text)
+    kinds = {link.split("/")[1].partition("?")[0] for link in answers}
     assert {"", "trial", "evaluation", "card", "rollout", "static"} <= kinds
     assert digest_of_tree(results) == before, "looking changes nothing"
 
@@ -101,22 +103,22 @@ def test_what_is_not_there_is_not_found(client):
 
 def edited(folder, change):
     """The text of the page of a card whose `card.json` was changed."""
-    told = json.loads((folder / "card.json").read_text())
-    change(told)
-    (folder / "card.json").write_text(json.dumps(told))
+    card = json.loads((folder / "card.json").read_text())
+    change(card)
+    (folder / "card.json").write_text(json.dumps(card))
     (entry,) = Catalog(folder).scan().entries
     app = make_view_app(Site(Catalog(folder)), ReaderGuard("127.0.0.1", None))
     return TestClient(app, base_url="http://127.0.0.1").get(f"/card/{entry}").text
 
 
-@pytest.mark.parametrize("most", [0, 10_000])
+@pytest.mark.parametrize("max_regraded", [0, 10_000])
 @pytest.mark.parametrize(
     ("name", "value"), [("value", 1.0), ("low", 0.6), ("high", 0.97), ("n_items", 60), ("n_missing", 1)]
 )
-def test_a_card_with_an_edited_summary_says_so(tmp_path, monkeypatch, name, value, most):
-    monkeypatch.setattr(rollouts, "MOST_REGRADED", most)  # as for a small and for a large card
-    assert "not what the rollouts give" not in edited(write_card(tmp_path / "honest"), lambda told: None)
-    text = edited(write_card(tmp_path / "card"), lambda told: told["summary"].update({name: value}))
+def test_a_card_with_an_edited_summary_says_so(tmp_path, monkeypatch, name, value, max_regraded):
+    monkeypatch.setattr(rollouts, "MOST_REGRADED", max_regraded)  # as for a small and for a large card
+    assert "not what the rollouts give" not in edited(write_card(tmp_path / "honest"), lambda card: None)
+    text = edited(write_card(tmp_path / "card"), lambda card: card["summary"].update({name: value}))
     assert f"Stored numbers are not what the rollouts give: {name}." in text
 
 
@@ -129,8 +131,8 @@ def test_of_a_large_card_with_several_attempts_the_mean_is_checked_over_items(tm
             for attempt, value in enumerate(values):
                 writer.append(make_record(item, value, attempt=attempt))
         writer.close()
-    assert "not what the rollouts give" not in edited(tmp_path, lambda told: None)
-    text = edited(tmp_path, lambda told: told["summary"].update(value=0.9, n_missing=0))
+    assert "not what the rollouts give" not in edited(tmp_path, lambda card: None)
+    text = edited(tmp_path, lambda card: card["summary"].update(value=0.9, n_missing=0))
     assert f"rollouts give: n_missing{', value' if over_attempts == 'mean' else ''}." in text
 
 
@@ -140,12 +142,12 @@ def test_of_a_large_card_without_any_score_only_an_edited_value_is_named(tmp_pat
         for attempt in range(2):
             writer.append(make_record("a", None, attempt=attempt))
         writer.close()
-    assert "not what the rollouts give" not in edited(tmp_path, lambda told: None)
-    assert "rollouts give: value." in edited(tmp_path, lambda told: told["summary"].update(value=0.9))
+    assert "not what the rollouts give" not in edited(tmp_path, lambda card: None)
+    assert "rollouts give: value." in edited(tmp_path, lambda card: card["summary"].update(value=0.9))
 
 
 def test_a_card_with_an_edited_header_says_so(tmp_path):
-    text = edited(write_card(tmp_path / "card"), lambda told: told["header"].update(checkpoint_name="another"))
+    text = edited(write_card(tmp_path / "card"), lambda card: card["header"].update(checkpoint_name="another"))
     assert "was changed after the card was written" in text
 
 
@@ -168,16 +170,16 @@ def test_arrow_keys_lead_from_failure_to_failure(client, site):
 
 
 def test_a_rollout_is_shown_beside_the_same_item_of_another_card(client, site):
-    one, two = id_of(site, EntryKind.CARD, "one"), id_of(site, EntryKind.CARD, "two")
-    text = client.get(f"/rollout/{one}/1?beside={two}").text
+    first, two = id_of(site, EntryKind.CARD, "one"), id_of(site, EntryKind.CARD, "two")
+    text = client.get(f"/rollout/{first}/1?beside={two}").text
     assert 'id="t1"' in text and 'id="other-t1"' in text and "better" in text
-    assert f"beside={two}" in next(link for link in links_of(text) if link.startswith(f"/rollout/{one}/2"))
+    assert f"beside={two}" in next(link for link in links_of(text) if link.startswith(f"/rollout/{first}/2"))
 
 
 def test_hidden_items_show_no_text_unless_asked_for(client, site, results):
     card = id_of(site, EntryKind.CARD, "hidden")
-    shown = TestClient(make_view_app(Site(site.catalog, shows_hidden=True), ReaderGuard("127.0.0.1", None)))
-    shown.base_url = "http://127.0.0.1"
+    revealing = TestClient(make_view_app(Site(site.catalog, shows_hidden=True), ReaderGuard("127.0.0.1", None)))
+    revealing.base_url = "http://127.0.0.1"
     for link in (
         f"/rollout/{card}/1",
         f"/card/{card}",
@@ -185,7 +187,7 @@ def test_hidden_items_show_no_text_unless_asked_for(client, site, results):
         f"/card/{card}?q=secret-1&in=turns",
     ):
         assert "secret-1<" not in client.get(link).text and "look for 1" not in client.get(link).text, link
-    assert "question secret-1" in shown.get(f"/rollout/{card}/1").text
+    assert "question secret-1" in revealing.get(f"/rollout/{card}/1").text
 
 
 def test_the_figure_of_an_evaluation_comes_by_itself_and_in_the_readers_colours(client, site):
@@ -204,7 +206,7 @@ def test_the_figure_of_an_evaluation_comes_by_itself_and_in_the_readers_colours(
 def test_a_download_is_one_file_without_scripts(client, site):
     card = id_of(site, EntryKind.CARD, "one")
     evaluation = id_of(site, EntryKind.EVALUATION, "an evaluation")
-    for link, words in (
+    for link, text in (
         (f"/download/rollout/{card}?part=1", "question secret-1"),
         (f"/download/card/{card}?show=failed", "2 rollouts"),
         (f"/download/evaluation/{evaluation}", "Release decision"),
@@ -212,7 +214,7 @@ def test_a_download_is_one_file_without_scripts(client, site):
     ):
         answer = client.get(link)
         assert "attachment" in answer.headers["content-disposition"]
-        assert not re.search(r"<(script|img|link|iframe|form)\b", answer.text) and words in answer.text
+        assert not re.search(r"<(script|img|link|iframe|form)\b", answer.text) and text in answer.text
         assert not re.search(r'href="(?!#)', answer.text), "nothing outside the file is linked"
     assert len(client.get(f"/download/rollout/{card}?part=2").text) > 300_000, "texts are there to their end"
     for link in ("/download/rollout/none?part=1", "/download/nothing", f"/download/rollout/{card}?part=x%0d%0ay"):
@@ -232,13 +234,13 @@ def test_kept_tokens_are_shown_by_their_probability_and_never_those_of_hidden_it
             writer.close()
     catalog = Catalog(tmp_path)
     client = TestClient(make_view_app(Site(catalog), ReaderGuard("127.0.0.1", None)), base_url="http://127.0.0.1")
-    cards = {one.path.name: one.id for one in catalog.scan().entries.values()}
+    cards = {entry.path.name: entry.id for entry in catalog.scan().entries.values()}
     text = client.get(f"/rollout/{cards['dev']}/0").text
-    found = re.findall(r'class="token (p\d)" title="([^"]*)">([^<]*)<', text)
-    assert [one[:2] for one in found] == [
+    marks = re.findall(r'class="token (p\d)" title="([^"]*)">([^<]*)<', text)
+    assert [mark[:2] for mark in marks] == [
         ("p0", "-0.010 (99%), id 7"), ("p2", "-1.000 (36.8%), id 8"), ("p4", "-9.000 (0.0123%), id 9")
     ]  # fmt: skip
-    assert "mean log-probability -3.337, the least likely one 0.0123%" in text and found[2][2] == "↵"
+    assert "mean log-probability -3.337, the least likely one 0.0123%" in text and marks[2][2] == "↵"
     assert "<img src=x" not in text and "\x1b" not in text
     assert 'class="drawn"' not in client.get(f"/rollout/{cards['dev']}/1").text, "none were kept"
     assert 'class="drawn"' not in client.get(f"/rollout/{cards['test_private']}/0").text
@@ -256,9 +258,11 @@ def test_every_metric_of_an_evaluation_leads_to_the_rollouts_behind_it(client, s
     entry = id_of(site, EntryKind.EVALUATION, "an evaluation")
     page = client.get(f"/evaluation/{entry}").text
     table = page[page.index("<h2>Metrics</h2>") : page.index("Items lost and won")]
-    found = dict(re.findall(r'<a href="(/compare/[^"]+)">(?:<wbr>|\w)*?(sums|doubles)_', table.replace("<wbr>", "")))
-    assert set(found.values()) == {"sums", "doubles"}
-    for link in found:
+    metric_links = dict(
+        re.findall(r'<a href="(/compare/[^"]+)">(?:<wbr>|\w)*?(sums|doubles)_', table.replace("<wbr>", ""))
+    )
+    assert set(metric_links.values()) == {"sums", "doubles"}
+    for link in metric_links:
         answer = client.get(link.replace("&amp;", "&"))
         assert answer.status_code == 200 and "strong" in answer.text and "weak" in answer.text
 
@@ -333,7 +337,7 @@ def test_a_transcript_has_each_message_once(tmp_path):
 
     paths = TrialPaths(tmp_path)
     write_exchanges(paths.llm)
-    found = transcript_of(paths)
-    told = [(turn.role, turn.text) for turn in found.turns]
-    assert [role for role, _ in told] == ["system", "user", "assistant", "tool", "assistant"]
-    assert told[2][1] == "first answer\nbash({})" and "second answer" in told[-1][1] and "\x1b" not in told[1][1]
+    transcript = transcript_of(paths)
+    turns = [(turn.role, turn.text) for turn in transcript.turns]
+    assert [role for role, _ in turns] == ["system", "user", "assistant", "tool", "assistant"]
+    assert turns[2][1] == "first answer\nbash({})" and "second answer" in turns[-1][1] and "\x1b" not in turns[1][1]
