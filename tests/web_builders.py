@@ -2,8 +2,11 @@
 
 import hashlib
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
+
+from fastapi.testclient import TestClient
 
 from agent2.arena.gateway.recording import CallEnded, CallStarted, ExchangeRecorder, Scrubber
 from agent2.arena.gateway.settings import TokenCounts, WireProtocol
@@ -13,11 +16,17 @@ from agent2.evaluation.suite_plan import SuiteRequest
 from agent2.models.sources import find_checkpoint
 from agent2.records import Message, Split, StopReason, Turn
 from agent2.reports.eval_pages import write_eval_report
+from agent2.web.catalog import Catalog, EntryKind
+from agent2.web.page import LiveLinks, PageAddress
+from agent2.web.server import ReaderGuard, make_view_app
+from agent2.web.site import Site
 from card_builders import make_header, make_record
 from suite_fakes import find_benchmark, make_suite, write_players
 
 HOSTILE = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">\x1b[31m\u202e&amp;\"'"
 LONG_LINE = "A" * 300_000
+OWN_PAGE = {"sec-fetch-site": "same-origin"}
+"""Headers of a form that a page of the app sends."""
 
 
 def write_card(
@@ -113,3 +122,38 @@ def digest_of_tree(root: Path) -> str:
     """Of every file below a folder."""
     files = sorted(path for path in root.rglob("*") if path.is_file())
     return hashlib.sha256(b"".join(str(path).encode() + path.read_bytes() for path in files)).hexdigest()
+
+
+def write_scores(path: Path, scores: dict[tuple[str, int], float | None], **header) -> Path:
+    """A card with one rollout for each (item, attempt) of `scores`; `protocol`: changes of the protocol."""
+    changes = header.pop("protocol", {})
+    head = make_header(**header)
+    attempts = 1 + max(attempt for _, attempt in scores)
+    with CardWriter(path, replace(head, protocol=replace(head.protocol, attempts=attempts, **changes))) as writer:
+        for (item, attempt), value in scores.items():
+            writer.append(make_record(item, value, attempt))
+        writer.close()
+    return path
+
+
+def client_of(folder: Path, **options) -> TestClient:
+    """A client of the app over a folder; options: of `Site`."""
+    app = make_view_app(Site(Catalog(folder), **options), ReaderGuard("127.0.0.1", None))
+    return TestClient(app, base_url="http://127.0.0.1", follow_redirects=False)
+
+
+def id_of(catalog: Catalog, name: str, kind: EntryKind | None = None) -> str:
+    """Id of the result in the folder of that name."""
+    entries = catalog.scan().entries.values()
+    return next(entry.id for entry in entries if entry.path.name == name and kind in (None, entry.kind))
+
+
+def html_of(site: Site, kind: str, entry: str = "", part: str = "", /, **query: str) -> str:
+    """A page of a site, with live links."""
+    route = PageAddress(kind, entry, part, query)
+    return site.html(route, LiveLinks(route))
+
+
+def status_of(page: str) -> str:
+    """The line of a page that tells how much was found."""
+    return re.search(r'role="status">([^<]*)', page)[1]

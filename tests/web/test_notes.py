@@ -10,13 +10,17 @@ from typer.testing import CliRunner
 from agent2.cli import app
 from agent2.errors import ConfigError
 from agent2.records import Split
-from agent2.web.catalog import Catalog, EntryKind
+from agent2.web.catalog import Catalog
 from agent2.web.notes import NOTES_FILE, card_digest
-from agent2.web.server import ReaderGuard, is_own_form, make_view_app
-from agent2.web.site import Site
-from web_builders import HOSTILE, digest_of_tree, write_card
-
-OWN = {"sec-fetch-site": "same-origin"}
+from agent2.web.server import is_own_form
+from web_builders import (
+    HOSTILE,
+    OWN_PAGE,
+    client_of,
+    digest_of_tree,
+    id_of,
+    write_card,
+)
 
 
 @pytest.fixture
@@ -28,21 +32,11 @@ def folder(tmp_path):
     return tmp_path
 
 
-def client_of(folder, **options):
-    view_app = make_view_app(Site(Catalog(folder), **options), ReaderGuard("127.0.0.1", None))
-    return TestClient(view_app, base_url="http://127.0.0.1", follow_redirects=False)
-
-
-def id_of(folder, name):
-    entries = Catalog(folder).scan().entries.values()
-    return next(entry.id for entry in entries if entry.kind is EntryKind.CARD and entry.path.name == name)
-
-
 def test_a_note_is_one_line_bound_to_the_card_and_nothing_else_changes(folder):
-    client, card = client_of(folder), id_of(folder, "one")
+    client, card = client_of(folder), id_of(Catalog(folder), "one")
     before = digest_of_tree(folder)
     form = {"turn": "t1", "label": "wrong_place", "comment": f"Über {HOSTILE}\nsecond line", "author": "Ada"}
-    saved = client.post(f"/note/{card}/2?show=failed", data=form, headers=OWN)
+    saved = client.post(f"/note/{card}/2?show=failed", data=form, headers=OWN_PAGE)
     assert saved.status_code == 303 and saved.headers["location"] == f"/rollout/{card}/2?show=failed#t1"
     (line,) = (folder / NOTES_FILE).read_text().splitlines()
     record = json.loads(line)
@@ -50,10 +44,12 @@ def test_a_note_is_one_line_bound_to_the_card_and_nothing_else_changes(folder):
     assert record["card"] == card_digest(folder / "one") and record["comment"].startswith("Über")
     text = client.get(f"/rollout/{card}/2").text
     assert "Ada" in text and "1 note" in text and "<img src=x" not in text
-    client.post(f"/note/{card}/2", data={"comment": "again"}, headers=OWN)
+    client.post(f"/note/{card}/2", data={"comment": "again"}, headers=OWN_PAGE)
     assert (folder / NOTES_FILE).read_text().splitlines()[0] == line, "only ever appended to"
     assert "Ada" not in client.get(f"/rollout/{card}/1").text
-    assert "Ada" not in client.get(f"/rollout/{id_of(folder, 'two')}/2").text, "another card with the same item"
+    assert "Ada" not in client.get(f"/rollout/{id_of(Catalog(folder), 'two')}/2").text, (
+        "another card with the same item"
+    )
     (folder / NOTES_FILE).unlink()
     assert digest_of_tree(folder) == before
 
@@ -68,7 +64,7 @@ def test_a_note_is_one_line_bound_to_the_card_and_nothing_else_changes(folder):
      ({"label": "x" * 81}, "the label has 81 characters, at most 80 are kept")],
 )  # fmt: skip
 def test_a_wrong_note_is_refused_with_a_reason(folder, form, message):
-    answer = client_of(folder).post(f"/note/{id_of(folder, 'one')}/1", data=form, headers=OWN)
+    answer = client_of(folder).post(f"/note/{id_of(Catalog(folder), 'one')}/1", data=form, headers=OWN_PAGE)
     assert answer.status_code == 422 and message in answer.text and "<img src=x" not in answer.text
     for field in form.keys() - {"turn"}:
         assert html.escape(form[field].strip().replace("\x1b", "")) in answer.text, "nothing that was written is lost"
@@ -76,20 +72,20 @@ def test_a_wrong_note_is_refused_with_a_reason(folder, form, message):
 
 
 def test_a_note_with_tabs_is_kept_whole(folder):
-    client, card = client_of(folder), id_of(folder, "one")
-    assert client.post(f"/note/{card}/2", data={"comment": "look:\n\tx = 1"}, headers=OWN).status_code == 303
+    client, card = client_of(folder), id_of(Catalog(folder), "one")
+    assert client.post(f"/note/{card}/2", data={"comment": "look:\n\tx = 1"}, headers=OWN_PAGE).status_code == 303
     assert json.loads((folder / NOTES_FILE).read_text())["comment"] == "look:\n    x = 1"
 
 
 def test_notes_are_taken_from_the_apps_own_pages_only(folder):
-    client, card = client_of(folder), id_of(folder, "one")
+    client, card = client_of(folder), id_of(Catalog(folder), "one")
     for headers in ({"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "same-site"}, {"sec-fetch-site": "none"},
                     {"origin": "http://evil.example"}, {"origin": "null"}):  # fmt: skip
         assert client.post(f"/note/{card}/1", data={"comment": "x"}, headers=headers).status_code == 403, headers
-    assert client.post(f"/note/{card}/1", content=b"comment=" + b"x" * 60_000, headers=OWN).status_code == 403
-    assert client.post(f"/note/{card}/1", content=b"comment=\xff", headers=OWN).status_code == 403
+    assert client.post(f"/note/{card}/1", content=b"comment=" + b"x" * 60_000, headers=OWN_PAGE).status_code == 403
+    assert client.post(f"/note/{card}/1", content=b"comment=\xff", headers=OWN_PAGE).status_code == 403
     elsewhere = TestClient(client.app, base_url="http://evil.example")
-    assert elsewhere.post(f"/note/{card}/1", data={"comment": "x"}, headers=OWN).status_code == 421
+    assert elsewhere.post(f"/note/{card}/1", data={"comment": "x"}, headers=OWN_PAGE).status_code == 421
     assert not (folder / NOTES_FILE).exists()
     assert is_own_form(None, None), "a program that is no browser"
 
@@ -97,20 +93,20 @@ def test_notes_are_taken_from_the_apps_own_pages_only(folder):
 def test_hidden_open_and_missing_rollouts_take_no_note(folder):
     client = client_of(folder)
     for name, line, status in (("hidden", 1, 422), ("open", 1, 422), ("one", 99, 404)):
-        answer = client.post(f"/note/{id_of(folder, name)}/{line}", data={"comment": "x"}, headers=OWN)
+        answer = client.post(f"/note/{id_of(Catalog(folder), name)}/{line}", data={"comment": "x"}, headers=OWN_PAGE)
         assert answer.status_code == status, name
-    assert client.post("/note/none/1", data={"comment": "x"}, headers=OWN).status_code == 404
-    hidden = id_of(folder, "hidden")
+    assert client.post("/note/none/1", data={"comment": "x"}, headers=OWN_PAGE).status_code == 404
+    hidden = id_of(Catalog(folder), "hidden")
     revealing = client_of(folder, shows_hidden=True)
-    assert revealing.post(f"/note/{hidden}/1", data={"comment": "quoted"}, headers=OWN).status_code == 303
+    assert revealing.post(f"/note/{hidden}/1", data={"comment": "quoted"}, headers=OWN_PAGE).status_code == 303
     assert "quoted" in revealing.get(f"/rollout/{hidden}/1").text
     assert "quoted" not in client.get(f"/rollout/{hidden}/1").text
 
 
 def test_lines_that_cannot_be_read_are_counted_and_kept(folder):
-    client, card = client_of(folder), id_of(folder, "one")
+    client, card = client_of(folder), id_of(Catalog(folder), "one")
     (folder / NOTES_FILE).write_bytes(b'{"format": "agent2-note-9"}\n\xff\xfe\nhalf a li')
-    assert client.post(f"/note/{card}/1", data={"label": "odd"}, headers=OWN).status_code == 303
+    assert client.post(f"/note/{card}/1", data={"label": "odd"}, headers=OWN_PAGE).status_code == 303
     text = client.get(f"/rollout/{card}/1").text
     assert "odd" in text and "3 lines of the folder" in text
     assert b"half a li\n{" in (folder / NOTES_FILE).read_bytes(), "a torn line spoils no other"
@@ -120,18 +116,18 @@ def test_notes_are_never_written_through_a_link(folder, tmp_path_factory):
     target = tmp_path_factory.mktemp("elsewhere") / "file"
     target.write_text("mine")
     (folder / NOTES_FILE).symlink_to(target)
-    answer = client_of(folder).post(f"/note/{id_of(folder, 'one')}/1", data={"comment": "x"}, headers=OWN)
+    answer = client_of(folder).post(f"/note/{id_of(Catalog(folder), 'one')}/1", data={"comment": "x"}, headers=OWN_PAGE)
     assert answer.status_code == 422 and "cannot be written" in answer.text and target.read_text() == "mine"
 
 
 def test_verdicts_in_notes_are_compared_with_the_scorer_by_the_command(folder, tmp_path):
-    runner, client, card = CliRunner(), client_of(folder), id_of(folder, "one")
+    runner, client, card = CliRunner(), client_of(folder), id_of(Catalog(folder), "one")
     refused = runner.invoke(app, ["spotcheck", "notes", str(folder / "one")])
     assert isinstance(refused.exception, ConfigError) and "no agent2-notes.jsonl" in str(refused.exception)
 
     def note(line, label, author, turn=""):
         form = {"turn": turn, "label": label, "author": author}
-        assert client.post(f"/note/{card}/{line}", data=form, headers=OWN).status_code == 303
+        assert client.post(f"/note/{card}/{line}", data=form, headers=OWN_PAGE).status_code == 303
 
     # rollouts 2 and 5 failed, the others passed
     for line, label in enumerate(("right", "right", "wrong", "wrong", "Right", "unsure")):

@@ -1,4 +1,4 @@
-"""The tabs of a trial: what its processes used, its files with numbered lines, and links to evidence."""
+"""Tabs of a trial: resources of its processes, transcript and log, files with numbered lines, links to evidence."""
 
 import json
 import shutil
@@ -7,10 +7,23 @@ import pytest
 
 from agent2.arena.trial_folder import TrialPaths
 from agent2.web.catalog import Catalog, EntryKind
-from agent2.web.page import LiveLinks, PageAddress, UnreadableResultError
+from agent2.web.page import LiveLinks, PageAddress
 from agent2.web.site import Site
-from agent2.web.trials import evidence_anchor, loads_of, log_after, revision_diffs, source_anchor, timeline_of
-from web_builders import HOSTILE, write_trial
+from agent2.web.trials import (
+    evidence_anchor,
+    loads_of,
+    log_after,
+    log_tail,
+    revision_diffs,
+    source_anchor,
+    timeline_of,
+    transcript_of,
+)
+from web_builders import (
+    HOSTILE,
+    write_exchanges,
+    write_trial,
+)
 
 
 @pytest.fixture
@@ -64,31 +77,12 @@ def test_a_damaged_log_of_processes_leaves_the_other_lanes(trial):
     assert any("resources" in problem for problem in timeline.problems)
 
 
-def test_a_trial_with_a_damaged_database_is_named_on_the_home_page_and_hides_no_other(trial):
-    broken = write_trial(trial.parent / "broken", {"event": "agent_ended"}, {"event": "finished"})
-    (broken / "grader.db").write_bytes(b"garbage" * 100)
-    page = Site(Catalog(trial.parent)).html(PageAddress("home"), LiveLinks())
-    assert "file is not a database" in page and "killed in its" in page
-
-
 def test_a_damaged_repository_of_revisions_is_named_and_the_program_is_shown(trial):
     (trial / "events" / "revisions.jsonl").write_text('{"event": "revision", "t": 1010.0, "id": "' + "a" * 40 + '"}\n')
     (trial / "revisions.git").mkdir()
     diffs, sources, problems = revision_diffs(TrialPaths(trial))
     assert (diffs, problems) == ([], ["revisions.git: cannot be read"])
     assert [source.path for source in sources] == ["/agent/main.py"]
-
-
-@pytest.mark.parametrize("is_verbose", [False, True])
-def test_a_trace_is_logged_only_if_asked_for(tmp_path, monkeypatch, caplog, is_verbose):
-    monkeypatch.setenv("AGENT2_VERBOSE", "1" if is_verbose else "")
-    (tmp_path / "monitor.json").write_text('{"signals": []}')
-    site = Site(Catalog(tmp_path))
-    (entry,) = site.catalog.scan().entries
-    with pytest.raises(UnreadableResultError, match="KeyError"):
-        site.html(PageAddress("training", entry), LiveLinks())
-    (record,) = caplog.records
-    assert "cannot be shown: KeyError: " in record.message and bool(record.exc_info) is is_verbose
 
 
 def test_nothing_outside_the_folder_is_shown_through_a_link(trial, tmp_path_factory):
@@ -134,10 +128,22 @@ def test_evidence_leads_to_the_page_that_shows_it(where, place):
     assert evidence_anchor(where) == place
 
 
-def test_evidence_is_a_link_where_a_page_has_it_and_text_elsewhere(tmp_path):
-    site = Site(Catalog(tmp_path))
-    proof = "{% import 'macros.html.j2' as m with context %}{{ m.proof(lines) }}"
-    template = site._engine.from_string(proof)
-    line = {"where": 'a"<b>.py:1', "text": "x"}
-    assert '<a href="/t#&#34;">a&#34;&lt;b&gt;.py:1</a>' in template.render(lines=[line], evidence=lambda w: '/t#"')
-    assert "<a" not in template.render(lines=[line], evidence=lambda w: "") + template.render(lines=[line])
+def test_a_transcript_has_each_message_once(tmp_path):
+    from agent2.arena.trial_folder import TrialPaths
+
+    paths = TrialPaths(tmp_path)
+    write_exchanges(paths.llm)
+    transcript = transcript_of(paths)
+    turns = [(turn.role, turn.text) for turn in transcript.turns]
+    assert [role for role, _ in turns] == ["system", "user", "assistant", "tool", "assistant"]
+    assert turns[2][1] == "first answer\nbash({})" and "second answer" in turns[-1][1] and "\x1b" not in turns[1][1]
+
+
+def test_of_a_log_that_grows_every_line_is_read_once(tmp_path):
+    log = tmp_path / "agent.log"
+    assert log_after(log, 0) == ("", 0)
+    log.write_bytes(b"one\ntwo\nthr")
+    assert log_tail(log, 4) == "one" and log_after(log, 4) == ("two", 8)
+    log.write_bytes(b"x" * 100_000 + b"\nend\n")
+    text, place = log_after(log, 8)
+    assert text.endswith("end") and len(text) < 21_000 and place == 100_005

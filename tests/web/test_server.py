@@ -1,19 +1,23 @@
-"""What pages are told while something runs: what is new, and nothing else."""
+"""Which requests the server answers, and live updates: what is new, and nothing else."""
 
 import asyncio
 import fcntl
 import json
+import socket
 import time
-from pathlib import Path
 
 import pytest
+from fastapi.testclient import TestClient
 
+from agent2.errors import ConfigError
 from agent2.web import server
-from agent2.web.catalog import Catalog, EntryKind, EntryState, LineCounter
+from agent2.web.catalog import Catalog, EntryKind, EntryState
 from agent2.web.page import LiveLinks, PageAddress
+from agent2.web.server import ReaderGuard, make_view_app, view_folder
 from agent2.web.site import Site
-from agent2.web.trials import log_after, log_tail
-from web_builders import write_card, write_trial
+from web_builders import (
+    write_trial,
+)
 
 STARTED = {"event": "agent_started", "deadline": 2_000_000_000.0}
 
@@ -61,6 +65,33 @@ def entry_of(catalog: Catalog, kind: EntryKind):
     return next(entry for entry in catalog.scan().entries.values() if entry.kind is kind)
 
 
+def test_only_its_own_address_is_answered(tmp_path):
+    client = TestClient(
+        make_view_app(Site(Catalog(tmp_path)), ReaderGuard("127.0.0.1", None)), base_url="http://evil.example"
+    )
+    assert client.get("/").status_code == 421
+
+
+def test_another_host_needs_the_token(tmp_path):
+    app = make_view_app(Site(Catalog(tmp_path)), ReaderGuard("0.0.0.0", "correct-horse-battery"))
+    client = TestClient(app, base_url="http://10.0.0.1")
+    for link in ("/", "/?token=wrong", "/static/app.js", "/?token=%ff"):
+        assert client.get(link).status_code == 403, link
+    assert client.get("/?token=correct-horse-battery").status_code == 200
+    assert client.get("/").status_code == 200, "the cookie is kept"
+
+
+def test_a_taken_port_and_a_missing_folder_are_one_line(tmp_path):
+    with pytest.raises(ConfigError, match="no such folder"):
+        view_folder(tmp_path / "no", "127.0.0.1", 0, shows_hidden=False, ready=print)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"--port {port}"):
+            view_folder(tmp_path, "127.0.0.1", port, shows_hidden=False, ready=print)
+
+
 def test_a_running_sweep_says_so_and_how_far_it_is(sweep, tmp_path):
     site = Site(Catalog(tmp_path))
     summary = site.catalog.summary(entry_of(site.catalog, EntryKind.SWEEP))
@@ -102,33 +133,3 @@ def test_a_running_trial_tells_new_lines_of_its_agents_log_alone(sweep, tmp_path
 
     news = server._trial_news(site, trial, 1_000_000, 7, Reader(4))
     assert heard(news, add) == [("text", {"list": "log", "text": "step 2 <b>"})]
-
-
-def test_of_a_log_that_grows_every_line_is_read_once(tmp_path):
-    log = tmp_path / "agent.log"
-    assert log_after(log, 0) == ("", 0)
-    log.write_bytes(b"one\ntwo\nthr")
-    assert log_tail(log, 4) == "one" and log_after(log, 4) == ("two", 8)
-    log.write_bytes(b"x" * 100_000 + b"\nend\n")
-    text, place = log_after(log, 8)
-    assert text.endswith("end") and len(text) < 21_000 and place == 100_005
-
-
-def test_lines_of_an_open_card_are_counted_as_they_come(tmp_path):
-    path = write_card(tmp_path / "card", n=3, is_open=True)
-    catalog = Catalog(tmp_path)
-    entry = entry_of(catalog, EntryKind.CARD)
-    assert catalog.summary(entry).message.startswith("open: 3 ")
-    with (path / "rollouts.jsonl").open("ab") as grows:
-        grows.write(b"{}\n{")
-    assert catalog.summary(entry).message.startswith("open: 4 ")
-
-
-def test_a_file_that_was_replaced_is_counted_from_its_beginning(tmp_path):
-    file: Path = tmp_path / "lines"
-    counter = LineCounter()
-    assert counter.count(file) == 0
-    file.write_bytes(b"1\n2\n3")
-    assert counter.count(file) == 2
-    file.write_bytes(b"1\n")
-    assert counter.count(file) == 1

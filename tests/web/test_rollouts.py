@@ -1,0 +1,103 @@
+"""Rollouts on the page of a card: stored numbers that are wrong are named, tokens are shown by their probability."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from fastapi.testclient import TestClient
+
+from agent2.cards.card import ReportingRule
+from agent2.cards.query import CardQueries
+from agent2.cards.writer import CardWriter
+from agent2.records import SampledToken, Split
+from agent2.web import rollouts
+from agent2.web.catalog import Catalog
+from agent2.web.server import ReaderGuard, make_view_app
+from agent2.web.site import Site
+from card_builders import make_header, make_record
+from web_builders import (
+    HOSTILE,
+    write_card,
+)
+
+
+def edited(folder, change):
+    """The text of the page of a card whose `card.json` was changed."""
+    card = json.loads((folder / "card.json").read_text())
+    change(card)
+    (folder / "card.json").write_text(json.dumps(card))
+    (entry,) = Catalog(folder).scan().entries
+    app = make_view_app(Site(Catalog(folder)), ReaderGuard("127.0.0.1", None))
+    return TestClient(app, base_url="http://127.0.0.1").get(f"/card/{entry}").text
+
+
+@pytest.mark.parametrize("max_regraded", [0, 10_000])
+@pytest.mark.parametrize(
+    ("name", "value"), [("value", 1.0), ("low", 0.6), ("high", 0.97), ("n_items", 60), ("n_missing", 1)]
+)
+def test_a_card_with_an_edited_summary_says_so(tmp_path, monkeypatch, name, value, max_regraded):
+    monkeypatch.setattr(rollouts, "MOST_REGRADED", max_regraded)  # as for a small and for a large card
+    assert "not what the rollouts give" not in edited(write_card(tmp_path / "honest"), lambda card: None)
+    text = edited(write_card(tmp_path / "card"), lambda card: card["summary"].update({name: value}))
+    assert f"Stored numbers are not what the rollouts give: {name}." in text
+
+
+@pytest.mark.parametrize("over_attempts", ["mean", "any"])
+def test_of_a_large_card_with_several_attempts_the_mean_is_checked_over_items(tmp_path, monkeypatch, over_attempts):
+    monkeypatch.setattr(rollouts, "MOST_REGRADED", 0)
+    header = replace(make_header(), reporting=ReportingRule(over_attempts=over_attempts))
+    with CardWriter(tmp_path, header) as writer:
+        for item, values in {"a": (1.0, 0.0), "b": (1.0, None), "c": (None, None)}.items():
+            for attempt, value in enumerate(values):
+                writer.append(make_record(item, value, attempt=attempt))
+        writer.close()
+    assert "not what the rollouts give" not in edited(tmp_path, lambda card: None)
+    text = edited(tmp_path, lambda card: card["summary"].update(value=0.9, n_missing=0))
+    assert f"rollouts give: n_missing{', value' if over_attempts == 'mean' else ''}." in text
+
+
+def test_of_a_large_card_without_any_score_only_an_edited_value_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(rollouts, "MOST_REGRADED", 0)
+    with CardWriter(tmp_path, replace(make_header(), reporting=ReportingRule(over_attempts="mean"))) as writer:
+        for attempt in range(2):
+            writer.append(make_record("a", None, attempt=attempt))
+        writer.close()
+    assert "not what the rollouts give" not in edited(tmp_path, lambda card: None)
+    assert "rollouts give: value." in edited(tmp_path, lambda card: card["summary"].update(value=0.9))
+
+
+def test_a_card_with_an_edited_header_says_so(tmp_path):
+    text = edited(write_card(tmp_path / "card"), lambda card: card["header"].update(checkpoint_name="another"))
+    assert "was changed after the card was written" in text
+
+
+def test_kept_tokens_are_shown_by_their_probability_and_never_those_of_hidden_items(tmp_path):
+    tokens = [SampledToken(7, "sure", -0.01), SampledToken(8, HOSTILE, -1.0), SampledToken(9, "\n", -9.0)]
+    for split in (Split.DEV, Split.TEST_PRIVATE):
+        header = make_header()
+        protocol = replace(header.protocol, split=split, attempts=1)
+        with CardWriter(tmp_path / split.value, replace(header, protocol=protocol)) as writer:
+            record = make_record("item-1")
+            turn = replace(record.rollout.turns[0], tokens=tokens)
+            writer.append(replace(record, rollout=replace(record.rollout, turns=[turn])))
+            writer.append(make_record("item-2"))
+            writer.close()
+    catalog = Catalog(tmp_path)
+    client = TestClient(make_view_app(Site(catalog), ReaderGuard("127.0.0.1", None)), base_url="http://127.0.0.1")
+    cards = {entry.path.name: entry.id for entry in catalog.scan().entries.values()}
+    text = client.get(f"/rollout/{cards['dev']}/0").text
+    marks = re.findall(r'class="token (p\d)" title="([^"]*)">([^<]*)<', text)
+    assert [mark[:2] for mark in marks] == [
+        ("p0", "-0.010 (99%), id 7"), ("p2", "-1.000 (36.8%), id 8"), ("p4", "-9.000 (0.0123%), id 9")
+    ]  # fmt: skip
+    assert "mean log-probability -3.337, the least likely one 0.0123%" in text and marks[2][2] == "↵"
+    assert "<img src=x" not in text and "\x1b" not in text
+    assert 'class="drawn"' not in client.get(f"/rollout/{cards['dev']}/1").text, "none were kept"
+    assert 'class="drawn"' not in client.get(f"/rollout/{cards['test_private']}/0").text
+
+
+def test_lines_of_a_query_are_the_lines_of_the_card(tmp_path):
+    with CardQueries([write_card(tmp_path / "card")]) as queries:
+        page = queries.page("select line, item_id from rollouts where item_id = ?", parameters=["item-004"])
+    assert page.rows == ((4, "item-004"),)
