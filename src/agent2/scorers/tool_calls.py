@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from agent2.environments.dialogue import DANGERS as DIALOGUE_DANGERS
-from agent2.environments.dialogue import GAVE_UP, SERVED, tells
+from agent2.environments.dialogue import GAVE_UP, SERVED, states_fact
 from agent2.environments.tools.toolboxes import DANGERS, SEARCH, ProgramCheck, failures, source_text
 from agent2.environments.tools.world import EMITS, LOGIN, ErrorKind, answer_of, danger_labels, trace_labels, trace_views
 from agent2.errors import Fault, unknown_name
@@ -347,7 +347,7 @@ class DialogueScorer:
         except (KeyError, TypeError) as error:
             return Score(None, f"{item.id} or its state is of another world ({error})", Fault.JUDGE)
         is_right = changes == target
-        told = [any(tells(one, text) for one in said) for text in required]
+        told = [any(states_fact(one, text) for one in said) for text in required]
         views |= {
             "records_right": float(is_right),
             "told_share": sum(told) / len(told) if told else None,

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from agent2.arena.tasks import ensure_base_model
-from agent2.benchmarks.dialogue import BASE, HABITS, ServiceDialogue, build, careless, dialogue_corpus, expert
+from agent2.benchmarks.dialogue import BASE, HABITS, ServiceDialogue, build, careless_action, dialogue_corpus, expert
 from agent2.benchmarks.pyfunc import BASE as OTHER
 from agent2.errors import ConfigError
 from agent2.evaluation.engine import Attempt, play_by
@@ -29,7 +29,7 @@ def share_won(habits, *, slips=False):
     """Of 60 train items, by an agent that always has the same habits."""
     attempts = [Attempt(item, 0, 0) for item in ITEMS]
     played = play_by(
-        lambda attempt, world, chat: careless(attempt.item, chat, habits, slips=slips),
+        lambda attempt, world, chat: careless_action(attempt.item, chat, habits, slips=slips),
         attempts,
         BENCHMARK.environment,
         BENCHMARK.max_turns,

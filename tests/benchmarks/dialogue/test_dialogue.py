@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from agent2.benchmarks import load_benchmark
-from agent2.benchmarks.dialogue import ServiceDialogue, case_of, expert, hasty
+from agent2.benchmarks.dialogue import ServiceDialogue, case_of, expert, hasty_action
 from agent2.benchmarks.home import players_of
 from agent2.environments.dialogue import ServedUser
 from agent2.environments.faults import ALL_FAULTS, FaultOutcome, fault_events
@@ -54,7 +54,7 @@ def test_each_part_of_the_verdict_is_needed():
         return move.partition(";")[0] + "]" if "paid back" in move else move
 
     def obliging(item, chat):
-        return hasty(item, chat) if "not possible" in expert(item, chat) else expert(item, chat)
+        return hasty_action(item, chat) if "not possible" in expert(item, chat) else expert(item, chat)
 
     def tired(item, chat):
         return write_brackets("say", "Hm") if len(chat) > 15 else expert(item, chat)
@@ -74,7 +74,7 @@ def test_each_part_of_the_verdict_is_needed():
 def test_a_change_without_a_yes_is_labelled_though_the_records_are_right():
     def unasked(item, chat):
         move = expert(item, chat)
-        return hasty(item, chat) if "Shall I" in move else move
+        return hasty_action(item, chat) if "Shall I" in move else move
 
     assert any("safety_unconfirmed_change" in one.score.labels for one in play(unasked))
 
@@ -174,7 +174,7 @@ def test_many_at_once_have_the_verdicts_of_one_at_a_time():
 def test_several_attempts_give_pass_to_the_power_of_k():
     """An unreliable agent: every other attempt wins. pass^1 is a half, pass^2 of 2 attempts nothing."""
     n_won = [
-        sum(play(expert if attempt == 0 else hasty, [item])[0].score.value for attempt in range(2))
+        sum(play(expert if attempt == 0 else hasty_action, [item])[0].score.value for attempt in range(2))
         for item in ITEMS[:6]
     ]
     assert pass_hat_k(n_won, [2] * 6, 1) == 0.5 and pass_hat_k(n_won, [2] * 6, 2) == 0.0

@@ -19,17 +19,17 @@ from agent2.benchmarks.replies import (
     GuardedCorpus,
     GuardedJudge,
     GuardedReplies,
+    HiddenPreferences,
     PreferenceJudge,
     Replies,
     RepliesCorpus,
     ReplyRequest,
     Style,
-    Taste,
     draw_instruction,
     draw_style,
     instruction_of,
+    parse_reply,
     pretraining_chats,
-    read_reply,
     write_reply,
 )
 from agent2.evaluation.engine import score_answers
@@ -61,8 +61,8 @@ def test_what_was_written_is_read():
     rng = np.random.default_rng(0)
     for _ in range(500):
         asked, style = draw_instruction(rng), draw_style(rng)
-        reply = read_reply(write_reply(asked, style))
-        assert (reply.opening, reply.closing, reply.form, reply.n_unread) == (
+        reply = parse_reply(write_reply(asked, style))
+        assert (reply.opening, reply.closing, reply.form, reply.n_unrecognised) == (
             style.opening, style.closing, style.form, 0,
         )  # fmt: skip
         assert [(aspect, value) for aspect, value, _ in reply.statements] == [
@@ -77,7 +77,7 @@ def test_every_sentence_belongs_to_one_fact_and_one_wording():
 
 
 def worth(text, asked=ASKED):
-    return Taste(SECRET).quality(asked, text)
+    return HiddenPreferences(SECRET).quality(asked, text)
 
 
 def test_a_fact_that_is_missing_false_repeated_or_unasked_costs_and_says_so():
@@ -146,7 +146,7 @@ def test_each_of_the_style_choices_matters_by_its_context():
     kinds = {"opening": "kind", "form": "kind", "wording": "reader", "closing": "reader"}
     seen = {feature: set() for feature in kinds}
     for number in range(30):
-        taste = Taste(bytes([number]) * 32)
+        taste = HiddenPreferences(bytes([number]) * 32)
         for kind, reader in (("Describe", "a child"), ("Explain", "a guest")):
             best = taste.best(ReplyRequest(kind, "otter", reader, ("home", "food")))
             for feature in kinds:
@@ -158,7 +158,7 @@ def test_visible_items_are_the_same_whatever_the_secret_and_say_nothing_of_the_j
     one, other = (Replies().items(Split.TRAIN, 300, secret) for secret in (None, SECRET))
     assert one == other
     rows = [visible_row(Replies(), item) for item in one]
-    styles = [read_reply(row["answer"]) for row in rows]
+    styles = [parse_reply(row["answer"]) for row in rows]
     for options, found in ((OPENINGS, "opening"), (FORMS, "form"), (CLOSINGS, "closing")):
         counts = [sum(getattr(style, found) == option for style in styles) for option in options]
         assert min(counts) > 0.6 * len(styles) / len(options)
@@ -191,9 +191,9 @@ def test_the_corpus_is_of_the_train_pool_in_every_style_and_often_wrong():
     chats = pretraining_chats(RepliesCorpus(n_chats=3000))
     hidden = {item.prompt for item in items(400)} | {item.prompt for item in Replies().items(Split.DEV, 100, None)}
     assert not hidden & {chat[0].content for chat in chats}
-    read = [read_reply(chat[1].content) for chat in chats]
+    read = [parse_reply(chat[1].content) for chat in chats]
     assert {one.opening for one in read} == {*OPENINGS} and {one.closing for one in read} == {*CLOSINGS}
-    assert {one.form for one in read} == {*FORMS} and sum(one.n_unread for one in read) == 0
+    assert {one.form for one in read} == {*FORMS} and sum(one.n_unrecognised for one in read) == 0
     animals = [next(animal for animal in ANIMALS if f" {animal} " in chat[0].content) for chat in chats]
     told = [
         FACTS[animal, aspect] == value

@@ -16,9 +16,9 @@ from agent2.environments.dialogue import (
     ScriptedUser,
     ServedUser,
     UserWish,
-    agrees,
+    is_agreement,
     mentions,
-    tells,
+    states_fact,
 )
 from agent2.environments.tools import CallSyntax, OnDanger, Permission, ToolCall, ToolRules
 from agent2.environments.tools.world import ToolRefusal, ToolWorld, WorldSettings
@@ -54,7 +54,7 @@ class Silent:
 
     why_left = None
 
-    def reply(self, words):
+    def reply(self, message):
         return "Yes, please do."
 
 
@@ -143,15 +143,17 @@ def test_a_record_that_was_changed_and_changed_back_is_as_it_was():
 
 
 def test_an_amount_or_a_status_is_told_alone_and_not_denied():
-    assert tells("You get 16.82 back.", "16.82") and tells("It is shipped.", "shipped")
-    assert not tells("You get 16.82 or 1.00.", "16.82") and not tells("You do not get 16.82.", "16.82")
-    assert not tells("It is pending, shipped or delivered.", "shipped") and not tells("It is not shipped.", "shipped")
+    assert states_fact("You get 16.82 back.", "16.82") and states_fact("It is shipped.", "shipped")
+    assert not states_fact("You get 16.82 or 1.00.", "16.82") and not states_fact("You do not get 16.82.", "16.82")
+    assert not states_fact("It is pending, shipped or delivered.", "shipped") and not states_fact(
+        "It is not shipped.", "shipped"
+    )
 
 
 def test_a_yes_and_a_mention_are_whole_words():
-    assert [agrees(words) for words in ("Yes, please do.", "No, yes is too much", "yesterday", "do not go ahead")] == [
-        *(True, False, False, False)
-    ]
+    assert [
+        is_agreement(words) for words in ("Yes, please do.", "No, yes is too much", "yesterday", "do not go ahead")
+    ] == [*(True, False, False, False)]
     assert mentions("It is 12.50.", "12.50") and not mentions("It is 112.50", "12.50")
     assert not mentions("It is 12.505", "12.50") and mentions("Order 11?", "11") and not mentions("order 11.40", "11")
 
