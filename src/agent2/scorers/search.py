@@ -21,7 +21,7 @@ Reads only the state and the item. Does NOT judge wording: a value that is right
 
 from collections.abc import Mapping, Sequence
 
-from agent2.environments.search.world import ANSWER, FIND, OPEN, UNKNOWN, answers_of, place_of
+from agent2.environments.search.world import ANSWER, FIND, OPEN, UNKNOWN, answers_of, value_offset
 from agent2.environments.tools.world import EMITS, trace_labels, trace_views
 from agent2.errors import Fault
 from agent2.records import Item, JsonValue, Rollout, Score, ScorerOutput
@@ -71,7 +71,7 @@ class CitedAnswerScorer:
         else:
             source_text = "\n".join(text for page in sources for text in page_texts[page])
             is_supported = {
-                answer: bool(sources) if answer == UNKNOWN else place_of(answer, source_text) is not None
+                answer: bool(sources) if answer == UNKNOWN else value_offset(answer, source_text) is not None
                 for answer in answered
             }
         is_exact = answered == expected

@@ -12,7 +12,7 @@ from agent2.arena.tasks import load_task
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.deepsearchqa import MAX_SEARCHES, first_search
 from agent2.cli import app
-from agent2.environments.search.corpus import read_recorded_rows, words_of
+from agent2.environments.search.corpus import read_recorded_rows, tokenize
 from agent2.errors import ConfigError, Fault
 from agent2.evaluation.benchmark_check import record_questions
 from agent2.evaluation.engine import Attempt, play_by
@@ -216,7 +216,7 @@ def test_a_recording_is_continued_and_then_played_offline(data):
     benchmark = Few(load_benchmark("deepsearchqa", data))
     asked = benchmark.to_record()[0]
     broken = asked[2:4]
-    (data / "broken").write_text(" ".join(words_of(item.prompt)[-1] for item in broken))
+    (data / "broken").write_text(" ".join(tokenize(item.prompt)[-1] for item in broken))
     first = record_questions(benchmark, None, lambda done, total: None)
     assert (first.n_recorded, first.n_before, set(first.failed)) == (6, 0, {item.id for item in broken})
     assert all("the line is dead" in reason for reason in first.failed.values())

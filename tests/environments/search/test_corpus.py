@@ -12,7 +12,7 @@ from agent2.environments.search.corpus import (
     read_documents,
     read_recorded,
     record_search,
-    words_of,
+    tokenize,
 )
 from agent2.errors import ConfigError, EnvironmentFailed
 
@@ -93,7 +93,7 @@ def test_what_was_recorded_is_answered_as_it_was(tmp_path):
 
 
 def test_words_are_in_lower_case_and_short():
-    assert words_of("The Ulm, " + "y" * 50) == ["the", "ulm", "y" * 40]
+    assert tokenize("The Ulm, " + "y" * 50) == ["the", "ulm", "y" * 40]
 
 
 def test_what_is_recorded_while_playing_is_replayed_and_twice_is_once(tmp_path):

@@ -34,7 +34,7 @@ from agent2.environments.search.corpus import (
     load_backend,
     read_recorded_rows,
     recorded_search,
-    words_of,
+    tokenize,
 )
 from agent2.environments.search.world import ANSWER, NAME, SEARCH, UNKNOWN, VERSION, SearchSettings, SearchWorld
 from agent2.environments.tools import MAX_TEXT, Permission, write_brackets
@@ -251,7 +251,7 @@ class DeepSearchQa(PublishedBenchmark):
 
 def first_search(item: Item) -> str:
     """A search for the first words of a question."""
-    text = " ".join(words_of(item.prompt.removeprefix(HEADER)))
+    text = " ".join(tokenize(item.prompt.removeprefix(HEADER)))
     return write_brackets(SEARCH, text[:MAX_TEXT].rsplit(" ", 1)[0] if len(text) > MAX_TEXT else text)
 
 
@@ -260,7 +260,7 @@ def _searched(item: Item, chat: Sequence[Message], answer: str) -> str:
 
 
 def _own_word(item: Item, chat: Sequence[Message], rng: np.random.Generator) -> str:
-    words = words_of(item.prompt.removeprefix(HEADER)) or [UNKNOWN]
+    words = tokenize(item.prompt.removeprefix(HEADER)) or [UNKNOWN]
     return _searched(item, chat, words[int(rng.integers(len(words)))])
 
 

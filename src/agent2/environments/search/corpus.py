@@ -79,7 +79,7 @@ class SearchBackend(Protocol):
         """The document of an id; None: there is none."""
 
 
-def words_of(text: str) -> list[str]:
+def tokenize(text: str) -> list[str]:
     """The words of a text as they are indexed: in lower case, at most 40 characters each."""
     return [word[:40] for word in WORD.findall(text.lower())]
 
@@ -125,7 +125,7 @@ class Corpus:
         index = BM25()
         vocabulary: dict[str, int] = {}
         ids = [
-            [vocabulary.setdefault(word, len(vocabulary)) for word in words_of(f"{one.title} {one.text}")]
+            [vocabulary.setdefault(word, len(vocabulary)) for word in tokenize(f"{one.title} {one.text}")]
             for one in held
         ]
         if not vocabulary:
@@ -161,7 +161,7 @@ class Corpus:
 
     def search(self, query: str, k: int) -> list[SearchHit]:
         """The k documents with the highest BM25 score, none of which is 0."""
-        known = self.engine.get_tokens_ids(words_of(query)[:MAX_QUERY_WORDS])
+        known = self.engine.get_tokens_ids(tokenize(query)[:MAX_QUERY_WORDS])
         if not known:
             return []
         scores = self.engine.get_scores_from_ids(known)
@@ -346,7 +346,7 @@ class RecordedSearch:
 
     def search(self, query: str, k: int) -> Sequence[SearchHit]:
         """The recorded results, else those of BM25 over the recorded pages."""
-        recorded = self._queries.get(" ".join(words_of(query)))
+        recorded = self._queries.get(" ".join(tokenize(query)))
         if recorded is None:
             return self._pages.search(query, k)
         found = (self._pages.open(one) for one in recorded[:k])
@@ -431,7 +431,7 @@ def read_recorded_rows(path: Path | str) -> list[JsonValue]:
                 continue  # the recording was killed while it wrote this line; what it holds is asked again
             raise
         rows.setdefault(
-            f"query {' '.join(words_of(str(row['query'])))}" if "query" in row else f"page {row['id']}", row
+            f"query {' '.join(tokenize(str(row['query'])))}" if "query" in row else f"page {row['id']}", row
         )
     return list(rows.values())
 
@@ -449,7 +449,7 @@ def _is_cut(line: str) -> bool:
 
 def recorded_search(rows: Sequence[JsonValue], where: str) -> RecordedSearch:
     """The back end of such rows. where: for messages. Raises ConfigError where there is no page among them."""
-    queries = {" ".join(words_of(str(row["query"]))): list(row["results"]) for row in rows if "query" in row}
+    queries = {" ".join(tokenize(str(row["query"]))): list(row["results"]) for row in rows if "query" in row}
     pages = [Document(row["id"], row["title"], row["text"]) for row in rows if "query" not in row]
     try:
         return RecordedSearch(queries, Corpus.of(pages))

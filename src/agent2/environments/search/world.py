@@ -26,7 +26,7 @@ from itertools import chain
 
 import numpy as np
 
-from agent2.environments.search.corpus import Corpus, Document, SearchBackend, sentences_of, words_of
+from agent2.environments.search.corpus import Corpus, Document, SearchBackend, sentences_of, tokenize
 from agent2.environments.tools import (
     MAX_TEXT,
     CallSyntax,
@@ -185,8 +185,8 @@ class SearchToolbox:
         return "\n".join(lines) or NO_RESULTS
 
     def _relevance(self, query: str, document: str) -> float:
-        asked, page = set(words_of(query)), self._backend.open(document)
-        held = set() if page is None else set(words_of(f"{page.title} {page.text}"))
+        asked, page = set(tokenize(query)), self._backend.open(document)
+        held = set() if page is None else set(tokenize(f"{page.title} {page.text}"))
         return len(asked & held) / len(asked) if asked else 0.0
 
     def _open(self, name: str, part: int) -> str:
@@ -205,10 +205,10 @@ class SearchToolbox:
     def _find(self, words: str) -> str:
         if self._page is None:
             raise ToolRefusal("no page is open")
-        page, wanted = self._backend.open(self._page), set(words_of(words))
+        page, wanted = self._backend.open(self._page), set(tokenize(words))
         if not wanted or page is None:
             raise ToolRefusal("no words to look for")
-        found = [one for one in sentences_of(page.text) if wanted <= set(words_of(one))][:FOUND_AT_MOST]
+        found = [one for one in sentences_of(page.text) if wanted <= set(tokenize(one))][:FOUND_AT_MOST]
         self._opened[self._page].extend(found)
         return "\n".join(found) or NO_RESULTS
 
@@ -371,7 +371,7 @@ def follow_proof(item: Item, chat: Sequence[Message]) -> str:
 def any_action(chat: Sequence[Message], backend: SearchBackend, rng: np.random.Generator) -> str:
     """Any search, page or answer with a word and a page that the chat shows."""
     told = [message.content for message in chat if message.role == "user"]
-    words = words_of(" ".join(told)) or [UNKNOWN]
+    words = tokenize(" ".join(told)) or [UNKNOWN]
     word = words[int(rng.integers(len(words)))]
     heads = dict.fromkeys(line.partition(": ")[0] for text in told[1:] for line in text.splitlines())
     pages = [name for name in heads if backend.open(name) is not None]
@@ -388,7 +388,7 @@ def answers_of(item: Item) -> list[str]:
     return [str(value).strip() for value in told if str(value).strip()]
 
 
-def place_of(value: str, text: str) -> int | None:
+def value_offset(value: str, text: str) -> int | None:
     """Where a text says a value, in whole words, whatever case and blanks; None: nowhere."""
     words = r"\s+".join(re.escape(word) for word in value.split())
     found = re.search(rf"(?<!\w){words}(?!\w)", text, re.IGNORECASE) if words else None
@@ -405,17 +405,17 @@ def follow_reference(item: Item, chat: Sequence[Message], corpus: Corpus, page_c
     values = answers_of(item)
     if not values:
         raise EnvironmentFailed(f"item {item.id} has no reference that an expert could look for")
-    question = " ".join(words_of(item.prompt))[:MAX_TEXT]
+    question = " ".join(tokenize(item.prompt))[:MAX_TEXT]
     wanted, pages = [write_brackets(SEARCH, question)], []
     for value in values:
         page = _page_that_says(value, question, corpus)
         if page is None:
             continue
         pages.append(page.id)
-        place = place_of(value, page.text)
+        place = value_offset(value, page.text)
         part = 1 + (place or 0) // page_chars
         wanted.append(write_brackets(OPEN, page.id, *([str(part)] if part > 1 else [])))
-        if place is not None and place_of(value, page.text[(part - 1) * page_chars : part * page_chars]) is None:
+        if place is not None and value_offset(value, page.text[(part - 1) * page_chars : part * page_chars]) is None:
             wanted.append(write_brackets(FIND, value))  # the value is cut in two by the end of a part
     missing = [action for action in dict.fromkeys(wanted) if action not in _done(chat)]
     return missing[0] if missing else write_brackets(ANSWER, "; ".join(values), "; ".join(dict.fromkeys(pages)))
@@ -428,7 +428,7 @@ def _page_that_says(value: str, question: str, corpus: Corpus) -> Document | Non
         return hits[0] if hits else corpus.document(0)
     hits += [page for hit in corpus.search(value, 20) if (page := corpus.open(hit.document)) is not None]
     every = (corpus.document(number) for number in range(len(corpus)))
-    return next((page for page in chain(hits, every) if place_of(value, page.text) is not None), None)
+    return next((page for page in chain(hits, every) if value_offset(value, page.text) is not None), None)
 
 
 def _is_denied(chat: Sequence[Message]) -> bool:
