@@ -117,12 +117,12 @@ def make_only(folder: Path, n: int) -> str:
 def close(folder: Path, n: int) -> str:
     """Resume the card, as after a kill, and close it."""
     writer, _ = CardWriter.resume(folder / "card", header(n))
-    begun = time.process_time()
+    started = time.process_time()
     writer.close()
-    own = time.process_time() - begun
+    cpu_s = time.process_time() - started
     size = sum(file.stat().st_size for file in (folder / "card").iterdir())
     head = (folder / "card" / "card.json").stat().st_size
-    return f"closing alone {own:.1f} s CPU; {size / 1e6:.0f} MB closed, card.json {head / 1e6:.2f} MB"
+    return f"closing alone {cpu_s:.1f} s CPU; {size / 1e6:.0f} MB closed, card.json {head / 1e6:.2f} MB"
 
 
 def read(folder: Path, n: int) -> str:
@@ -139,10 +139,10 @@ def summary(folder: Path, n: int) -> str:
 def regrade_own(folder: Path, n: int) -> str:
     """Every stored number again, and another rule beside it."""
     rule = replace(ReportingRule(), truncated=CountAs.ZERO, empty=CountAs.MISSING)
-    found = regrade(folder / "card", rule, max_changes=100)
-    if found.differs_from_stored:
-        raise RuntimeError(f"not reproduced: {found.differs_from_stored}")
-    return f"{found.old.value:.4f} -> {found.new.value:.4f}, all stored numbers reproduced"
+    result = regrade(folder / "card", rule, max_changes=100)
+    if result.differs_from_stored:
+        raise RuntimeError(f"not reproduced: {result.differs_from_stored}")
+    return f"{result.old.value:.4f} -> {result.new.value:.4f}, all stored numbers reproduced"
 
 
 def query(sql: str) -> Callable[[Path, int], str]:
@@ -160,8 +160,8 @@ def query(sql: str) -> Callable[[Path, int], str]:
 
 def by_id(folder: Path, n: int) -> str:
     """One rollout from the middle."""
-    wanted = f"item-{n // 2:08d}"
-    ((line, record),) = find_rollouts(folder / "card", wanted)
+    item_id = f"item-{n // 2:08d}"
+    ((line, record),) = find_rollouts(folder / "card", item_id)
     return f"line {line}: {record.rollout.answer!r}"
 
 
@@ -190,9 +190,9 @@ PHASES: dict[str, Callable[[Path, int], str]] = {
 
 def run_phase(name: str, folder: Path, n: int) -> None:
     """In a process of its own: do it, print what it took."""
-    begun, cpu_begun = time.perf_counter(), time.process_time()
+    started, cpu_begun = time.perf_counter(), time.process_time()
     note = PHASES[name](folder, n)
-    seconds, cpu_s = time.perf_counter() - begun, time.process_time() - cpu_begun
+    seconds, cpu_s = time.perf_counter() - started, time.process_time() - cpu_begun
     mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps(asdict(Row(name, seconds, cpu_s, mb, note))))
 

@@ -88,12 +88,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     repetitions = max(100, options.repetitions // 10) if options.quick else options.repetitions
     rows: list[Row] = []
     for number, (title, section) in enumerate(SECTIONS.items()):
-        begun = time.perf_counter()
+        started = time.perf_counter()
         print(title, flush=True)
         for row in section(repetitions, np.random.default_rng([options.seed, number])):
             rows.append(row)
             print(row.line(), flush=True)
-        print(f"  ({time.perf_counter() - begun:.0f} s)", flush=True)
+        print(f"  ({time.perf_counter() - started:.0f} s)", flush=True)
     broken = [row for row in rows if row.promised and not row.is_within]
     warned = [row for row in rows if not row.promised and not row.is_within]
     print(f"{repetitions} repetitions: {len(broken)} of {sum(r.promised for r in rows)} promises broken, ", end="")
@@ -121,14 +121,14 @@ def wilson_coverage(repetitions: int, rng: np.random.Generator) -> Iterator[Row]
 def paired_coverage(repetitions: int, rng: np.random.Generator) -> Iterator[Row]:
     """Verdicts of two checkpoints that both solve a share p of the items, with correlation rho."""
     for n in ITEMS:
-        known: dict[tuple[int, int], tuple[float, float]] = {}
+        interval_of: dict[tuple[int, int], tuple[float, float]] = {}
         for rho in (0.0, 0.5):
             for rate in RATES:
                 discordance = 2 * rate * (1 - rate) * (1 - rho)
-                share = _paired_share(n, discordance, 0.0, repetitions, rng, known)
+                share = _paired_share(n, discordance, 0.0, repetitions, rng, interval_of)
                 setting = f"p={rate} n={n} correlation={rho} (discordance {discordance:.3f})"
                 yield Row("paired", setting, share, repetitions, *_bounds(repetitions), promised=True)
-        share = _paired_share(n, 0.3, 0.1, repetitions, rng, known)
+        share = _paired_share(n, 0.3, 0.1, repetitions, rng, interval_of)
         yield Row(
             "paired",
             f"10 points apart, discordance 0.3, n={n}",
@@ -147,8 +147,8 @@ def items_and_seeds(repetitions: int, rng: np.random.Generator) -> Iterator[Row]
             hits = 0
             for _ in range(repetitions):
                 table = seed_sd * rng.normal(size=(n_seeds, 1)) + item_sd * rng.normal(size=(1, 300))
-                found = over_items_and_seeds(table + rest_sd * rng.normal(size=(n_seeds, 300)))
-                hits += found.change.low <= 0.0 <= found.change.high
+                result = over_items_and_seeds(table + rest_sd * rng.normal(size=(n_seeds, 300)))
+                hits += result.change.low <= 0.0 <= result.change.high
             setting = f"{n_seeds} seeds x 300 items, sd of seeds {seed_sd}, items {item_sd}"
             yield Row(
                 "items and seeds", setting, hits / repetitions, repetitions, COVERAGE[0], 1.0, promised=n_seeds >= 5
@@ -215,8 +215,8 @@ def family_wise_error(repetitions: int, rng: np.random.Generator) -> Iterator[Ro
         design = DESIGN if is_full else replace(DESIGN, max_permutations=3000)
         study = _adastop_studies(np.array(means, dtype=np.float64), draw, n_studies, design, rng)
         sure = wilson(round(study.false_share * n_studies), n_studies, 0.99)
-        found = "" if math.isnan(study.power) else f"; pairs that differ found {study.power:.1%}"
-        note = f"{n_studies} studies, 99% interval {sure.low:.4f} to {sure.high:.4f}{found}"
+        power_note = "" if math.isnan(study.power) else f"; pairs that differ found {study.power:.1%}"
+        note = f"{n_studies} studies, 99% interval {sure.low:.4f} to {sure.high:.4f}{power_note}"
         allowed = 0.05 + 2.58 * math.sqrt(0.05 * 0.95 / n_studies)
         yield Row("adastop", setting, study.false_share, n_studies, None, allowed, promised, note)
 
@@ -272,7 +272,7 @@ def _paired_share(
     difference: float,
     repetitions: int,
     rng: np.random.Generator,
-    known: dict[tuple[int, int], tuple[float, float]],
+    interval_of: dict[tuple[int, int], tuple[float, float]],
 ) -> float:
     """Share of paired bootstrap intervals that hold the true difference."""
     up, down = (discordance + difference) / 2, (discordance - difference) / 2
@@ -281,13 +281,13 @@ def _paired_share(
     )
     held = 0
     for (n_up, n_down), weight in zip(counts.tolist(), weights.tolist(), strict=True):
-        if (n_up, n_down) not in known:
+        if (n_up, n_down) not in interval_of:
             scores_a, scores_b = np.zeros(n), np.zeros(n)
             scores_a[:n_up] = 1.0
             scores_b[n_up : n_up + n_down] = 1.0
             result = paired_difference(scores_a, scores_b, rng)
-            known[n_up, n_down] = result.change.interval
-        low, high = known[n_up, n_down]
+            interval_of[n_up, n_down] = result.change.interval
+        low, high = interval_of[n_up, n_down]
         held += weight * (low <= difference <= high)
     return held / repetitions
 
@@ -335,7 +335,7 @@ def _adastop_studies(
 
 def _shared_signs(rng: np.random.Generator) -> Callable[[], SignSource]:
     """Sources that replay the same relabellings, interim by interim."""
-    drawn: list[list[NDArray[np.float64]]] = []
+    sources: list[list[NDArray[np.float64]]] = []
     base = sampled_signs(rng)
 
     def new_source() -> SignSource:
@@ -343,10 +343,10 @@ def _shared_signs(rng: np.random.Generator) -> Callable[[], SignSource]:
 
         def source(n_permutations: int, n_seeds: int) -> Iterator[NDArray[np.float64]]:
             nonlocal place
-            if place == len(drawn):
-                drawn.append(list(base(n_permutations, n_seeds)))
+            if place == len(sources):
+                sources.append(list(base(n_permutations, n_seeds)))
             place += 1
-            return iter(drawn[place - 1])
+            return iter(sources[place - 1])
 
         return source
 
@@ -362,8 +362,8 @@ def _power_row(
     rng: np.random.Generator,
 ) -> Row:
     up, down = (discordance + difference) / 2, (discordance - difference) / 2
-    drawn = rng.multinomial(n, [up, down, 1 - up - down], repetitions)[:, :2]
-    counts, weights = np.unique(np.sort(drawn, axis=1), axis=0, return_counts=True)
+    samples = rng.multinomial(n, [up, down, 1 - up - down], repetitions)[:, :2]
+    counts, weights = np.unique(np.sort(samples, axis=1), axis=0, return_counts=True)
     significant = np.array([mcnemar_p(a, b) <= 0.05 for a, b in counts.tolist()])
     share = float(weights[significant].sum() / repetitions)
     error = 4 * math.sqrt(max(planned * (1 - planned), 1 / repetitions) / repetitions)

@@ -118,9 +118,9 @@ def speeds(mb: float, peer: str | None) -> list[Speed]:
         size += len(documents[-1])
     for planted in range(N_PLANTED):
         documents[planted * (len(documents) // N_PLANTED)] += " " + items[planted]
-    begun = time.process_time()
+    started = time.process_time()
     index = NgramIndex(items)
-    aside = f"(index {time.process_time() - begun:.1f} s not counted)"
+    aside = f"(index {time.process_time() - started:.1f} s not counted)"
     rows = [_timed(f"{STRIDE} {aside}", documents, lambda: _stride(index, documents))]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "train.jsonl"
@@ -134,12 +134,12 @@ def speeds(mb: float, peer: str | None) -> list[Speed]:
 
 
 def _timed(method: str, documents: Sequence[str], search: Callable[[], set[int]]) -> Speed:
-    begun = time.process_time()
-    found = search()
-    seconds = time.process_time() - begun
+    started = time.process_time()
+    matches = search()
+    seconds = time.process_time() - started
     mb = sum(map(len, documents)) / 1e6
-    wrong = sum(item >= N_PLANTED for item in found)
-    return Speed(method, mb, mb / seconds, len(found) - wrong, wrong)
+    wrong = sum(item >= N_PLANTED for item in matches)
+    return Speed(method, mb, mb / seconds, len(matches) - wrong, wrong)
 
 
 def _stride(index: NgramIndex, documents: list[str]) -> set[int]:
@@ -170,13 +170,15 @@ def _peer(peer: str, items: list[str], documents: list[str], folder: Path) -> Sp
         size += len(text)
         if size > PEER_MB * 1e6:
             break
-    given = folder / "peer.json"
-    given.write_text(json.dumps({"items": items, "documents": part}))
-    ended = subprocess.run([peer, "-c", PEER, str(given)], capture_output=True, text=True, check=False)
+    input_file = folder / "peer.json"
+    input_file.write_text(json.dumps({"items": items, "documents": part}))
+    ended = subprocess.run([peer, "-c", PEER, str(input_file)], capture_output=True, text=True, check=False)
     if ended.returncode:
         raise RuntimeError(f"{peer}: {ended.stderr.strip().splitlines()[-1]}")
-    seconds, found, index_s = json.loads(ended.stdout.splitlines()[-1])
-    return Speed(f"lm-eval Janitor (index {index_s:.1f} s not counted)", size / 1e6, size / 1e6 / seconds, found, None)
+    seconds, n_found, index_s = json.loads(ended.stdout.splitlines()[-1])
+    return Speed(
+        f"lm-eval Janitor (index {index_s:.1f} s not counted)", size / 1e6, size / 1e6 / seconds, n_found, None
+    )
 
 
 def _part(share: float) -> Callable[[str, Prose], str]:
@@ -215,12 +217,12 @@ def exams(n: int) -> dict[str, tuple[LeakTargets, list[str]]]:
     """Hidden and control items of each kind, and the clean rows among which some are planted."""
     prose = Prose(1)
     hidden, control = ([Item(f"prose-{i}-{n}", Split.DEV, prose.text(40)) for i in range(n)] for _ in range(2))
-    found = {"prose, 40 words": (leak_targets(hidden, control, []), [prose.text(60) for _ in range(3 * n)])}
+    targets_of = {"prose, 40 words": (leak_targets(hidden, control, []), [prose.text(60) for _ in range(3 * n)])}
     for kind, name in (("mini_math, 20 words", "mini_math"), ("arithmetic, 4 words", "arithmetic")):
-        own, other = (_first(name, Split.TEST_PRIVATE, n, secret) for secret in (b"a" * 32, b"b" * 32))
+        hidden_items, control_items = (_first(name, Split.TEST_PRIVATE, n, secret) for secret in (b"a" * 32, b"b" * 32))
         visible = [item.prompt for item in _first(name, Split.TRAIN, 3 * n, None)]
-        found[kind] = (leak_targets(own, other, visible), visible)
-    return found
+        targets_of[kind] = (leak_targets(hidden_items, control_items, visible), visible)
+    return targets_of
 
 
 def _first(name: str, split: Split, n: int, secret: bytes | None) -> list[Item]:
@@ -234,12 +236,12 @@ def _first(name: str, split: Split, n: int, secret: bytes | None) -> list[Item]:
 def leaks(n: int) -> list[Leak]:
     """Every kind planted in every way."""
     rows = []
-    for kind, (asked, clean) in exams(n).items():
-        n_planted = len(asked.hidden) // 5
+    for kind, (targets, clean) in exams(n).items():
+        n_planted = len(targets.hidden) // 5
         for how, plant in PLANTS.items():
             prose = Prose(2)
-            planted = [plant(item.prompt, prose) for item in asked.hidden[:n_planted]]
-            scan = LeakScan(asked)
+            planted = [plant(item.prompt, prose) for item in targets.hidden[:n_planted]]
+            scan = LeakScan(targets)
             for number, text in enumerate([*clean, *planted]):
                 if text:
                     scan.look(TextUnit(f"train.jsonl:{number}", text))
@@ -288,17 +290,19 @@ def main() -> int:
     print(
         f"\n{'kind':<22}{'planted':<32}{'n':>4}{'runs':>6}{'whole':>7}{'retr.':>7}{'any':>5}{'false':>7}{'f.retr.':>9}"
     )
-    found = leaks(arguments.items)
-    for leak in found:
+    leak_rows = leaks(arguments.items)
+    for leak in leak_rows:
         line = f"{leak.kind:<22}{leak.how:<32}{leak.planted:>4}{leak.by_runs:>6}{leak.by_whole:>7}"
         print(line + f"{leak.by_retrieval:>7}{leak.together:>5}{leak.false:>7}{leak.false_retrieval:>9}")
     if arguments.out is not None:
-        record = {"speeds": [asdict(row) for row in fast], "leaks": [asdict(leak) for leak in found]}
+        record = {"speeds": [asdict(row) for row in fast], "leaks": [asdict(leak) for leak in leak_rows]}
         arguments.out.write_text(json.dumps(record, indent=1))
         print(arguments.out)
     slow = [row for row in fast if row.method.startswith(f"{STRIDE} (") and row.mb_per_s < GOAL_MB_S]
     lost = [
-        leak for leak in found if leak.how.startswith("verbatim, a row") and leak.by_runs + leak.by_whole < leak.planted
+        leak
+        for leak in leak_rows
+        if leak.how.startswith("verbatim, a row") and leak.by_runs + leak.by_whole < leak.planted
     ]
     for row in slow:
         print(f"missed: {row.method} {row.mb_per_s:.1f} MB/s, goal {GOAL_MB_S:g}")

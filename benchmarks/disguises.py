@@ -67,21 +67,21 @@ class Probes:
         self._generator = torch.Generator().manual_seed(0)
         self._model = load_model(base, "float32", "cpu").eval()
         n_tokens = int(self._model.config.vocab_size)
-        drawn = torch.randint(n_tokens, (32, 32), generator=self._generator)
-        self._told = [(ids, _log_probabilities(self._model, ids)) for ids in (self._written(n_tokens), drawn)]
+        random_ids = torch.randint(n_tokens, (32, 32), generator=self._generator)
+        self._told = [(ids, _log_probabilities(self._model, ids)) for ids in (self._written(n_tokens), random_ids)]
 
     def look(self, path: Path) -> Behaviour:
         """How a whole model behaves."""
         model = load_model(path, "float32", "cpu").eval()
-        found = []
+        measures = []
         for ids, expected in self._told:
-            told = _log_probabilities(model, ids)
-            divergence = (expected.exp() * (expected - told)).sum(-1).mean()
-            agreement = (expected.argmax(-1) == told.argmax(-1)).double().mean()
-            a, b = (one - one.mean((0, 1)) for one in (expected, told))
+            predicted = _log_probabilities(model, ids)
+            divergence = (expected.exp() * (expected - predicted)).sum(-1).mean()
+            agreement = (expected.argmax(-1) == predicted.argmax(-1)).double().mean()
+            a, b = (values - values.mean((0, 1)) for values in (expected, predicted))
             correlation = (a * b).sum() / (a.norm() * b.norm())
-            found.append((float(divergence), float(agreement), float(correlation)))
-        divergences, agreements, correlations = zip(*found, strict=True)
+            measures.append((float(divergence), float(agreement), float(correlation)))
+        divergences, agreements, correlations = zip(*measures, strict=True)
         return Behaviour(min(divergences), max(agreements), max(correlations))
 
     def _written(self, n_tokens: int) -> torch.Tensor:
@@ -117,21 +117,21 @@ def _whole(base: Path, out: Path, tensors: Tensors, **config: object) -> None:
     (out / "config.json").write_text(json.dumps(settings | config))
 
 
-def _adapter(out: Path, own: Tensors, other: Tensors, scale: float = 1.0, **config: object) -> None:
+def _adapter(out: Path, base: Tensors, foreign: Tensors, scale: float = 1.0, **config: object) -> None:
     """Turns the base's matrices in layers into the stranger's where its B A is scaled by `scale`."""
     tensors, modules = {}, set()
-    rank = max(min(tensor.shape) for name, tensor in own.items() if "layers" in name and tensor.ndim == 2)
-    for name, tensor in own.items():
+    rank = max(min(tensor.shape) for name, tensor in base.items() if "layers" in name and tensor.ndim == 2)
+    for name, tensor in base.items():
         if "layers" not in name or tensor.ndim != 2:
             continue
         module = name.removesuffix(".weight")
-        u, s, v = torch.linalg.svd((other[name] - tensor).double() / scale, full_matrices=False)
+        u, s, v = torch.linalg.svd((foreign[name] - tensor).double() / scale, full_matrices=False)
         pad = rank - len(s)
         up, down = (u * s), v
         tensors[f"base_model.model.{module}.lora_A.weight"] = torch.nn.functional.pad(down, (0, 0, 0, pad)).float()
         tensors[f"base_model.model.{module}.lora_B.weight"] = torch.nn.functional.pad(up, (0, pad)).float()
         if config.get("use_dora"):
-            tensors[f"base_model.model.{module}.lora_magnitude_vector"] = other[name].norm(dim=1)
+            tensors[f"base_model.model.{module}.lora_magnitude_vector"] = foreign[name].norm(dim=1)
         modules.add(module.rsplit(".", 1)[-1])
     out.mkdir(parents=True)
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, out / "adapter_model.safetensors")
@@ -142,23 +142,23 @@ def _adapter(out: Path, own: Tensors, other: Tensors, scale: float = 1.0, **conf
     (out / "adapter_config.json").write_text(json.dumps(settings))
 
 
-def _switched_off(own: Tensors, other: Tensors, share: float, factor: float) -> Tensors:
+def _switched_off(base: Tensors, foreign: Tensors, share: float, factor: float) -> Tensors:
     """The stranger in a part of the width, the base's numbers, turned up, in dimensions and units without effect."""
     out = {}
-    for name, tensor in own.items():
-        out[name] = other[name].clone()
+    for name, tensor in base.items():
+        out[name] = foreign[name].clone()
         if tensor.ndim == 2:
             rows, columns = (int(n * (1 - share)) for n in tensor.shape)
             rows = tensor.shape[0] if name == EMBEDDING else rows
             out[name] = factor * tensor
-            out[name][:rows, :columns] = other[name][:rows, :columns]
+            out[name][:rows, :columns] = foreign[name][:rows, :columns]
     return out
 
 
-def _dead_units(own: Tensors, other: Tensors, factor: float) -> Tensors:
+def _dead_units(base: Tensors, foreign: Tensors, factor: float) -> Tensors:
     """The stranger, with half of its feed-forward units switched off and filled with the base's, turned up."""
-    out = {name: tensor.clone() for name, tensor in other.items()}
-    for name, tensor in own.items():
+    out = {name: tensor.clone() for name, tensor in foreign.items()}
+    for name, tensor in base.items():
         units = tensor.shape[0] // 2
         if "gate_proj" in name:
             out[name][units:] = factor * tensor[units:]
@@ -190,38 +190,39 @@ def _permuted_heads(tensors: Tensors, n_heads: int) -> Tensors:
     return out
 
 
-def disguised(base: Path, other: Tensors, sibling_like: Tensors) -> Mapping[str, Callable[[Path], None]]:
-    """Name -> maker of what is handed in. other: the stranger; sibling_like: a child of the base, trained by others."""
-    own = load_file(base / "model.safetensors")
+def disguised(base: Path, foreign: Tensors, sibling_like: Tensors) -> Mapping[str, Callable[[Path], None]]:
+    """Name -> maker of the submission. foreign: an unrelated model; sibling_like: a child of the base."""
+    base_tensors = load_file(base / "model.safetensors")
     heads = json.loads((base / "config.json").read_text())["num_attention_heads"]
     layers = json.loads((base / "config.json").read_text())["num_hidden_layers"]
-    head = {HEAD: other[EMBEDDING]}
-    extra = {n.replace(".0.", f".{layers}."): 0 * t for n, t in other.items() if ".layers.0." in n}
+    head = {HEAD: foreign[EMBEDDING]}
+    extra = {n.replace(".0.", f".{layers}."): 0 * t for n, t in foreign.items() if ".layers.0." in n}
 
     def whole(tensors: Tensors, **config: object) -> Callable[[Path], None]:
         return lambda out: _whole(base, out, tensors, **config)
 
     def adapter(scale: float = 1.0, **config: object) -> Callable[[Path], None]:
-        return lambda out: _adapter(out, own, other, scale, **config)
+        return lambda out: _adapter(out, base_tensors, foreign, scale, **config)
 
     def mixed(share: float) -> Tensors:
-        return {name: share * own[name] + (1 - share) * other[name] for name in own}
+        return {name: share * base_tensors[name] + (1 - share) * foreign[name] for name in base_tensors}
 
     def cast(dtype: torch.dtype, factor: float = 1.0) -> Tensors:
-        return {name: (factor * tensor).to(dtype) for name, tensor in other.items()}
+        return {name: (factor * tensor).to(dtype) for name, tensor in foreign.items()}
 
     def by_module(value: Callable[[int], float]) -> Callable[[int, set[str]], dict[str, float]]:
         return lambda rank, modules: {module: value(rank) for module in sorted(modules)}
 
     return {
-        "as it is": whole(other),
+        "as it is": whole(foreign),
         "adapter": adapter(),
         "adapter, alpha_pattern x 1000": adapter(1000.0, alpha_pattern=by_module(lambda rank: 1000.0 * rank)),
         "adapter, rank_pattern": adapter(
             rank_pattern=by_module(lambda rank: rank), alpha_pattern=by_module(lambda rank: rank), r=1, lora_alpha=1
         ),
         "adapter, rsLoRA": adapter(
-            float(max(min(t.shape) for n, t in own.items() if "layers" in n and t.ndim == 2)) ** 0.5, use_rslora=True
+            float(max(min(t.shape) for n, t in base_tensors.items() if "layers" in n and t.ndim == 2)) ** 0.5,
+            use_rslora=True,
         ),
         "adapter, DoRA": adapter(use_dora=True),
         "adapter, unknown setting": adapter(kasa_config={"beta": 1}),
@@ -232,21 +233,21 @@ def disguised(base: Path, other: Tensors, sibling_like: Tensors) -> Mapping[str,
         "8-bit floats": whole(cast(torch.float8_e4m3fn)),
         "int64": whole(cast(torch.int64, 100.0)),
         "int8": whole(cast(torch.int8, 100.0)),
-        "half the width switched off, x 60": whole(_switched_off(own, other, 0.5, 60.0)),
-        "70% of the width switched off": whole(_switched_off(own, other, 0.7, 1.0)),
-        "dead units, x 60": whole(_dead_units(own, other, 60.0)),
-        "heads permuted": whole(_permuted_heads(other, heads)),
-        "scaled pairs of layers": whole(_scaled_pairs(other)),
+        "half the width switched off, x 60": whole(_switched_off(base_tensors, foreign, 0.5, 60.0)),
+        "70% of the width switched off": whole(_switched_off(base_tensors, foreign, 0.7, 1.0)),
+        "dead units, x 60": whole(_dead_units(base_tensors, foreign, 60.0)),
+        "heads permuted": whole(_permuted_heads(foreign, heads)),
+        "scaled pairs of layers": whole(_scaled_pairs(foreign)),
         "10% of the base": whole(mixed(0.1)),
         "50% of the base": whole(mixed(0.5)),
         "90% of the base": whole(mixed(0.9)),
-        "renamed tensors": whole({name.replace("model.", "net."): tensor for name, tensor in other.items()}),
-        "its head beside a tied embedding": whole(own | head),
-        "its head, untied by the config": whole(own | head, tie_word_embeddings=False),
-        "an extra layer of identity": whole(other | extra, num_hidden_layers=layers + 1),
-        "only its layers": whole({n: other[n] if "layers" in n else t for n, t in own.items()}),
-        "the base, heads permuted": whole(_permuted_heads(own, heads)),
-        "the base, scaled pairs of layers": whole(_scaled_pairs(own)),
+        "renamed tensors": whole({name.replace("model.", "net."): tensor for name, tensor in foreign.items()}),
+        "its head beside a tied embedding": whole(base_tensors | head),
+        "its head, untied by the config": whole(base_tensors | head, tie_word_embeddings=False),
+        "an extra layer of identity": whole(foreign | extra, num_hidden_layers=layers + 1),
+        "only its layers": whole({n: foreign[n] if "layers" in n else t for n, t in base_tensors.items()}),
+        "the base, heads permuted": whole(_permuted_heads(base_tensors, heads)),
+        "the base, scaled pairs of layers": whole(_scaled_pairs(base_tensors)),
         "a sibling one step from the base": whole(sibling_like),
     }
 
@@ -291,10 +292,10 @@ def judge(kind: str, name: str, path: Path, base_path: Path, scratch: Path, prob
         info = inspect_checkpoint(path)
         if info.is_adapter:
             lora_settings(info, base)
-        played = as_played(info, base, scratch)
+        merged = as_played(info, base, scratch)
     except CheckpointError as error:
         return Verdict(kind, name, "refused", str(error).replace(f"{path}: ", "").replace(str(path), ""))
-    check, behaviour = provenance_check(played, base, name), probes.look(played.path)
+    check, behaviour = provenance_check(merged, base, name), probes.look(merged.path)
     if not check.findings:
         return Verdict(kind, name, "", check.looked_at.partition("; ")[2], behaviour)
     return Verdict(kind, name, check.findings[0].effect.value, check.findings[0].name, behaviour)
@@ -304,9 +305,9 @@ def measure(folder: Path, tell: Callable[[str], None], *, is_quick: bool) -> lis
     """Every submission; models are kept in `folder` under the names that benchmarks/provenance.py uses."""
     torch.set_num_threads(1)
     base = ensure_base_model("tiny-arithmetic")
-    probes, found = Probes(base), []
+    probes, verdicts = Probes(base), []
 
-    def made(kind: str, name: str, make: Callable[[Path, Path], None]) -> Path:
+    def trained(kind: str, name: str, make: Callable[[Path, Path], None]) -> Path:
         path = folder / kind / name
         if not (path / "model.safetensors").exists() and not (path / "adapter_model.safetensors").exists():
             tell(name)
@@ -314,28 +315,28 @@ def measure(folder: Path, tell: Callable[[str], None], *, is_quick: bool) -> lis
             make(base, path)
         return path
 
-    stranger = load_file(made("foreign", "seed-1", foreign(1)) / "model.safetensors")
-    child = made("children", "sft-lr2e-3", CHILDREN["sft-lr2e-3"])
+    stranger = load_file(trained("foreign", "seed-1", foreign(1)) / "model.safetensors")
+    child = trained("children", "sft-lr2e-3", CHILDREN["sft-lr2e-3"])
     with tempfile.TemporaryDirectory() as temporary:
         scratch = Path(temporary)
         for name, make in disguised(base, stranger, load_file(child / "model.safetensors")).items():
             make(scratch / "own")
-            found.append(judge("foreign", name, scratch / "own", base, scratch / "merged", probes))
+            verdicts.append(judge("foreign", name, scratch / "own", base, scratch / "merged", probes))
             shutil.rmtree(scratch / "own")
         for name, recipe in CHILDREN.items():
             if is_quick and not (folder / "children" / name / "model.safetensors").exists():
                 continue
-            found.append(judge("honest", name, made("children", name, recipe), base, scratch / "merged", probes))
+            verdicts.append(judge("honest", name, trained("children", name, recipe), base, scratch / "merged", probes))
         for name, config in ADAPTERS.items():
-            path = made("adapters", name.replace(" ", "-"), lambda b, out, c=config: _trained_adapter(b, out, **c))
-            found.append(judge("honest", name, path, base, scratch / "merged", probes))
+            path = trained("adapters", name.replace(" ", "-"), lambda b, out, c=config: _trained_adapter(b, out, **c))
+            verdicts.append(judge("honest", name, path, base, scratch / "merged", probes))
         for dtype in (torch.bfloat16, torch.float16):
-            for kept in ("sft-lr2e-3", "grpo-lr5e-4"):
-                path = scratch / f"{kept}-{dtype}"
-                _cast_child(base, made("children", kept, CHILDREN[kept]), path, dtype)
-                name = f"{kept} in {str(dtype).removeprefix('torch.')}"
-                found.append(judge("honest", name, path, base, scratch / "merged", probes))
-    return found
+            for child_name in ("sft-lr2e-3", "grpo-lr5e-4"):
+                path = scratch / f"{child_name}-{dtype}"
+                _cast_child(base, trained("children", child_name, CHILDREN[child_name]), path, dtype)
+                name = f"{child_name} in {str(dtype).removeprefix('torch.')}"
+                verdicts.append(judge("honest", name, path, base, scratch / "merged", probes))
+    return verdicts
 
 
 def main() -> int:
@@ -347,23 +348,27 @@ def main() -> int:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.folder or Path(temporary)
-        found = measure(folder, lambda name: print(f"making {name}", file=sys.stderr), is_quick=arguments.quick)
+        verdicts = measure(folder, lambda name: print(f"making {name}", file=sys.stderr), is_quick=arguments.quick)
     print(f"{'':<49}{'verdict':<9}{'KL':>8}{'top1':>6}{'r':>7}")
-    for row in found:
-        seen = row.behaviour
-        told = f"{seen.divergence:8.3f}{seen.agreement:6.2f}{seen.correlation:+7.2f}" if seen else " " * 21
-        print(f"{row.kind:<9}{row.name:<40}{row.verdict or '-':<9}{told}  {row.why[:110]}")
+    for row in verdicts:
+        behaviour = row.behaviour
+        figures = (
+            f"{behaviour.divergence:8.3f}{behaviour.agreement:6.2f}{behaviour.correlation:+7.2f}"
+            if behaviour
+            else " " * 21
+        )
+        print(f"{row.kind:<9}{row.name:<40}{row.verdict or '-':<9}{figures}  {row.why[:110]}")
     if arguments.out is not None:
-        arguments.out.write_text(json.dumps([asdict(row) for row in found], indent=1))
-    honest = [row for row in found if row.kind == "honest" and row.name != DIVERGED]
+        arguments.out.write_text(json.dumps([asdict(row) for row in verdicts], indent=1))
+    honest = [row for row in verdicts if row.kind == "honest" and row.name != DIVERGED]
     wrong = [row.name for row in honest if row.verdict]
-    strangers = [row for row in found if row.kind == "foreign" and "sibling" not in row.name]
+    strangers = [row for row in verdicts if row.kind == "foreign" and "sibling" not in row.name]
     missed = [row.name for row in strangers if not row.verdict and row.name not in OUT_OF_REACH]
     n_seen = sum(bool(row.verdict) for row in strangers)
     print(
         f"\n{n_seen} of {len(strangers)} disguises refused, void or flagged; missed: {missed}, out of reach: ", end=""
     )
-    print([row.name for row in found if row.kind == "foreign" and not row.verdict and row.name not in missed])
+    print([row.name for row in verdicts if row.kind == "foreign" and not row.verdict and row.name not in missed])
     print(f"honest submissions with a finding: {len(wrong)} of {len(honest)} {wrong}")
     return int(bool(wrong or missed))
 

@@ -63,7 +63,7 @@ class Bench:
     """What there are `size` of."""
     build: Callable[[], object]
     """Makes the index in the folder."""
-    words: Callable[[], list[list[str]]]
+    corpus_tokens: Callable[[], list[list[str]]]
     """Of each document, for bare bm25s."""
     visit: Callable[[int], Visit]
     """By its number; opens the index at the first call."""
@@ -113,7 +113,7 @@ def shop(size: int, folder: Path) -> Bench:
     return Bench(
         unit="products",
         build=lambda: build_store(folder, products),
-        words=lambda: [tokenize(products[number].text) for number in range(size)],
+        corpus_tokens=lambda: [tokenize(products[number].text) for number in range(size)],
         visit=visit,
         query_of=query_of,
         search=lambda query: store().search(query),
@@ -152,15 +152,15 @@ def search(size: int, folder: Path) -> Bench:
             kind = kind_of(first)
             assert kind is not None and kind[0] == PERSON
             home = first.rpartition(" from ")[2].rstrip(".")
-            asked = AskedQuestion(wiki, kind[1], home, chains[int(rng.integers(len(chains)))])
-            if (found := solve(asked, corpus())) is not None:
-                return item_of_question("bench", Split.TRAIN, found)
+            question = AskedQuestion(wiki, kind[1], home, chains[int(rng.integers(len(chains)))])
+            if (solved := solve(question, corpus())) is not None:
+                return item_of_question("bench", Split.TRAIN, solved)
 
     def visit(number: int) -> Visit:
-        asked, world = item(number), SearchWorld(lambda item: corpus(), Search.settings)
+        search_item, world = item(number), SearchWorld(lambda item: corpus(), Search.settings)
         return Visit(
             world,
-            lambda: world.reset(asked, 0),
+            lambda: world.reset(search_item, 0),
             world.ask_expert,
             lambda: world.state()["answer"] is not None,
             lambda: (world.state()["answer"], world.state()["final"]["citations"]),
@@ -169,7 +169,7 @@ def search(size: int, folder: Path) -> Bench:
     return Bench(
         unit="documents",
         build=lambda: Corpus.of(pages_of(wiki)).save(folder),
-        words=lambda: [tokenize(f"{page.title} {page.text}") for page in pages_of(wiki)],
+        corpus_tokens=lambda: [tokenize(f"{page.title} {page.text}") for page in pages_of(wiki)],
         visit=visit,
         query_of=lambda action: action[len("search[") : -1] if action.startswith("search[") else None,
         search=lambda query: corpus().search(query, Search.settings.k),
@@ -239,10 +239,10 @@ def build_bare(bench: Bench, folder: Path) -> Built:
     """Index the same words with bm25s alone, in memory."""
     import bm25s
 
-    words = bench.words()
+    corpus_tokens = bench.corpus_tokens()
     started = time.process_time()
     engine = bm25s.BM25(k1=0.9, b=0.4)
-    engine.index(words, show_progress=False)
+    engine.index(corpus_tokens, show_progress=False)
     return Built(time.process_time() - started, 0.0, peak_mib())
 
 
@@ -260,7 +260,7 @@ def play(bench: Bench, n_visits: int) -> Played:
     engine, tokens = bench.engine(), [bench.split(query) for query in queries]
     k = min(bench.top, int(engine.scores["num_docs"]))
     ours = _fastest(lambda: [bench.search(query) for query in queries])
-    bare = _fastest(lambda: [engine.retrieve([one], k=k, show_progress=False) for one in tokens])
+    bare = _fastest(lambda: [engine.retrieve([query], k=k, show_progress=False) for query in tokens])
     together = end_together([bench.visit(number) for number in range(min(N_AT_ONCE, n_visits))])
     is_same = together == ends[: len(together)]
     n = len(queries)
@@ -271,8 +271,8 @@ def end_together(visits: Sequence[Visit]) -> list[object]:
     """The verdicts of visits that are played side by side."""
     for visit in visits:
         visit.begin()
-    while waiting := [visit for visit in visits if not visit.is_over()]:
-        for visit in waiting:
+    while unfinished := [visit for visit in visits if not visit.is_over()]:
+        for visit in unfinished:
             visit.world.act(visit.next_action())
     return [visit.verdict() for visit in visits]
 
@@ -308,8 +308,8 @@ def stage(name: str, world: str, size: int, folder: Path, n_visits: int) -> dict
     )
     if done.returncode:
         raise SystemExit(f"{world}, {size}, {name}: failed\n{done.stderr[-2000:]}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    output: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return output
 
 
 def run_stage(options: argparse.Namespace) -> None:
@@ -331,14 +331,14 @@ def measure(world: str, size: int, n_visits: int) -> bool:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "index"
         built = Built(**stage("build", world, size, folder, n_visits))
-        played = Played(**stage("play", world, size, folder, n_visits))
+        comparison = Played(**stage("play", world, size, folder, n_visits))
         bare = Built(**stage("bare", world, size, folder, n_visits))
-    is_met = played.ratio <= SEARCH_GOAL and played.is_same_at_once
+    is_met = comparison.ratio <= SEARCH_GOAL and comparison.is_same_at_once
     print(
         f"{world:8}{size:>10,}{built.cpu_s:>9.1f}{bare.cpu_s:>8.1f}{built.peak_mib:>9.0f}{built.disk_mib:>8.1f}"
-        f"{played.n_turns / played.visits_cpu_s:>9.0f}{played.peak_mib:>9.0f}{played.ours_ms:>11.3f}"
-        f"{played.bare_ms:>9.3f}{played.ratio:>7.2f}{100 * played.searching:>10.0f}%"
-        f"{'same' if played.is_same_at_once else 'DIFFERENT':>11}{'' if is_met else '   GOAL MISSED'}",
+        f"{comparison.n_turns / comparison.visits_cpu_s:>9.0f}{comparison.peak_mib:>9.0f}{comparison.ours_ms:>11.3f}"
+        f"{comparison.bare_ms:>9.3f}{comparison.ratio:>7.2f}{100 * comparison.searching:>10.0f}%"
+        f"{'same' if comparison.is_same_at_once else 'DIFFERENT':>11}{'' if is_met else '   GOAL MISSED'}",
         flush=True,
     )
     return is_met

@@ -73,9 +73,9 @@ class Row:
         return self.setting != f"copied {MUST_FIND}" or self.n_flagged / self.n >= FEWEST_FOUND
 
     def __str__(self) -> str:
-        found = ", ".join(f"{name} ×{n}" for name, n in self.findings.items()) or "no finding"
+        counts = ", ".join(f"{name} ×{n}" for name, n in self.findings.items()) or "no finding"
         share = f"{self.n_flagged}/{self.n} flagged [{100 * self.low:.1f}%, {100 * self.high:.1f}%], {self.n_void} void"
-        return f"  {self.setting:<12} {share}; {found}" + ("" if self.is_kept else "  BROKEN")
+        return f"  {self.setting:<12} {share}; {counts}" + ("" if self.is_kept else "  BROKEN")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -92,9 +92,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(trial, flush=True)
         settings = {"honest": options.installations, "practised": options.planted}
         for setting, n in (settings | {f"copied {k}": options.planted for k in COPIED}).items():
-            begun = time.perf_counter()
+            started = time.perf_counter()
             rows.append(measured(trial, setting, n, options.seed))
-            print(f"{rows[-1]}  ({time.perf_counter() - begun:.0f} s)", flush=True)
+            print(f"{rows[-1]}  ({time.perf_counter() - started:.0f} s)", flush=True)
     if options.out:
         options.out.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
     return 0 if all(row.is_kept for row in rows) else 1
@@ -118,9 +118,9 @@ def measured(trial: Path, setting: str, n: int, seed: int = 0) -> Row:
             loaded = LoadedTask(task, benchmark, _secret(seed, number, "installation"))
             effects = _effects(loaded, files, setting, familiar, _secret(seed, number, "stranger"))
             findings.update(f"{name} ({effect})" for name, effect in effects)
-            told = {effect for _, effect in effects}
-            n_flagged += bool(told & {Effect.FLAG, Effect.VOID})
-            n_void += Effect.VOID in told
+            effect_kinds = {effect for _, effect in effects}
+            n_flagged += bool(effect_kinds & {Effect.FLAG, Effect.VOID})
+            n_void += Effect.VOID in effect_kinds
     interval = binomtest(n_flagged, n).proportion_ci(method="exact")
     return Row(str(trial), setting, n, n_flagged, n_void, interval.low, interval.high, dict(findings))
 
@@ -157,8 +157,8 @@ def _effects(
     return [(finding.name, finding.effect) for check in audit_child.run(job) for finding in check.findings]
 
 
-def _secret(seed: int, number: int, what: str) -> bytes:
-    return hashlib.sha256(f"{what} {seed} {number}".encode()).digest()
+def _secret(seed: int, number: int, purpose: str) -> bytes:
+    return hashlib.sha256(f"{purpose} {seed} {number}".encode()).digest()
 
 
 if __name__ == "__main__":

@@ -45,8 +45,8 @@ NUMBER = re.compile(rb"call number (\d+)\.")
 
 def tokens_of(number: int) -> TokenCounts:
     """The right counts of a call."""
-    read, written = 1000 + number % 9973, 10 + number % 499
-    return TokenCounts(input=read, output=written, cached_input=read // 3, reasoning=written // 2)
+    n_input, written = 1000 + number % 9973, 10 + number % 499
+    return TokenCounts(input=n_input, output=written, cached_input=n_input // 3, reasoning=written // 2)
 
 
 async def serve_upstream(n_events: int, gap_s: float) -> None:
@@ -187,12 +187,12 @@ def report(result: Result, record: Path, seconds_of: dict[str, float]) -> bool:
     gateways, directs = zip(*result.pairs, strict=True)
     n_calls = len(gateways)
     print(f"{n_calls} calls through the gateway in {result.seconds:.1f} s: {n_calls / result.seconds:.1f} requests/s")
-    first = quantiles([one.first - other.first for one, other in result.pairs])
-    total = quantiles([one.total - other.total for one, other in result.pairs])
+    first = quantiles([via_gateway.first - direct.first for via_gateway, direct in result.pairs])
+    total = quantiles([via_gateway.total - direct.total for via_gateway, direct in result.pairs])
     print(f"added latency, first event: p50 {first[0] * 1e3:.2f} ms, p99 {first[1] * 1e3:.2f} ms")
     print(f"added latency, whole call:  p50 {total[0] * 1e3:.2f} ms, p99 {total[1] * 1e3:.2f} ms")
     for name, timings in (("gateway ", gateways), ("straight", directs)):
-        p50, p99 = quantiles([one for timing in timings for one in timing.transit])
+        p50, p99 = quantiles([transit_s for timing in timings for transit_s in timing.transit])
         first50, first99 = quantiles([timing.first for timing in timings])
         print(
             f"{name}: write to read of an event p50 {p50 * 1e3:.2f} ms, p99 {p99 * 1e3:.2f} ms; "
@@ -201,12 +201,12 @@ def report(result: Result, record: Path, seconds_of: dict[str, float]) -> bool:
     shares = ", ".join(f"{name} {100 * used / result.seconds:.0f}%" for name, used in seconds_of.items())
     print(f"processor time, of one core: {shares}")
     exchanges = read_exchanges(record)
-    n_whole = sum(one.outcome is ExchangeOutcome.OK for one in exchanges)
+    n_whole = sum(exchange.outcome is ExchangeOutcome.OK for exchange in exchanges)
     n_lost = n_calls - min(n_whole, sum(timing.is_whole for timing in gateways))
     n_miscounted = 0
-    for one in exchanges:
-        match = NUMBER.search(read_body(one.request)) if one.request else None
-        n_miscounted += match is None or one.tokens != tokens_of(int(match.group(1)))
+    for exchange in exchanges:
+        match = NUMBER.search(read_body(exchange.request)) if exchange.request else None
+        n_miscounted += match is None or exchange.tokens != tokens_of(int(match.group(1)))
     print(f"lost {n_lost}, miscounted {n_miscounted} (of {len(exchanges)} recorded calls)")
     return not n_lost and not n_miscounted and first[0] <= GOAL_S
 

@@ -131,11 +131,11 @@ class Client:
         self._check_record(name, answer)
 
     async def _read(self, route: str) -> None:
-        known = self._tally.acknowledged
-        number = self._rng.choice(list(known)) if known and route.endswith("{n}") else None
+        acknowledged = self._tally.acknowledged
+        number = self._rng.choice(list(acknowledged)) if acknowledged and route.endswith("{n}") else None
         if number is None and route.endswith("{n}"):
             return
-        n_before = len(known)
+        n_before = len(acknowledged)
         status, answer = await self._ask(f"GET {route}", "GET", route.replace("{n}", str(number)))
         if answer is None:
             return
@@ -227,7 +227,7 @@ def report(tally: Tally, seconds: float, shares: str) -> int:
     print(
         f"{n_all} requests in {seconds:.1f} s: {n_all / seconds:.0f} requests/s; processor time, of one core: {shares}"
     )
-    everything = [one for values in tally.latencies.values() for one in values]
+    everything = [latency for values in tally.latencies.values() for latency in values]
     for name, values in [*sorted(tally.latencies.items()), ("all", everything)]:
         p50, p99 = np.quantile(values, [0.5, 0.99])
         print(f"{name:24} {len(values):7}  p50 {p50 * 1e3:8.1f} ms  p99 {p99 * 1e3:8.1f} ms")
@@ -260,9 +260,9 @@ def main() -> int:
         print(f"load average before {psutil.getloadavg()[0]:.1f} on {psutil.cpu_count()} cores")
         with grader_process(root, arguments.evaluation_ms) as process:
             watched = {"grader": psutil.Process(process.pid), "clients": psutil.Process()}
-            before = {name: sum(one.cpu_times()[:2]) for name, one in watched.items()}
+            before = {name: sum(process.cpu_times()[:2]) for name, process in watched.items()}
             tally, seconds = asyncio.run(run_clients(arguments, TrialPaths(root).grader_socket, expected))
-            used = {name: sum(one.cpu_times()[:2]) - before[name] for name, one in watched.items()}
+            used = {name: sum(process.cpu_times()[:2]) - before[name] for name, process in watched.items()}
         check_record(root, tally, expected)
     return report(tally, seconds, ", ".join(f"{name} {100 * s / seconds:.0f}%" for name, s in used.items()))
 

@@ -51,7 +51,7 @@ class Case:
 
 def read_cases(path: Path = CASES) -> list[Case]:
     """Every case of the file. Raises ValueError for a line that cannot be read, with its detector and number."""
-    found = []
+    cases = []
     for detector, groups in yaml.safe_load(path.read_text(encoding="utf-8")).items():
         for group in ("planted", "near_misses"):
             for number, lines in enumerate(groups[group]):
@@ -59,8 +59,8 @@ def read_cases(path: Path = CASES) -> list[Case]:
                     item, rollout = episode_of(f"{detector}-{group}-{number}", lines)
                 except (ValueError, yaml.YAMLError) as error:
                     raise ValueError(f"{path.name}: {detector} {group} {number}: {error}") from error
-                found.append(Case(detector, group == "planted", item, rollout))
-    return found
+                cases.append(Case(detector, group == "planted", item, rollout))
+    return cases
 
 
 def episode_of(name: str, lines: Sequence[str]) -> tuple[Item, Rollout]:
@@ -71,26 +71,26 @@ def episode_of(name: str, lines: Sequence[str]) -> tuple[Item, Rollout]:
     final: dict[str, Any] = {}
     thought = answer = ""
     for line in lines[1:]:
-        mark, rest = line[:2], line[2:].strip()
+        mark, text = line[:2], line[2:].strip()
         if line.startswith("gold:"):
-            payload["gold"] = [{"name": one} for one in yaml.safe_load(line[5:])]
+            payload["gold"] = [{"name": name} for name in yaml.safe_load(line[5:])]
         elif mark == "> ":
             call = _call(line, len(turns))
             calls.append(call)
-            told = {"error": f"{call['error']}: {call['detail']}"} if call["error"] else {"result": call["result"]}
+            result = {"error": f"{call['error']}: {call['detail']}"} if call["error"] else {"result": call["result"]}
             written = f"{call['name']}[{json.dumps(call['arguments'])}]"
-            turns.append(_turn(f"{thought}\n{written}" if thought else written, json.dumps(told)))
+            turns.append(_turn(f"{thought}\n{written}" if thought else written, json.dumps(result)))
             thought = ""
         elif mark == "~ ":
-            thought = rest
+            thought = text
         elif mark == "- ":
-            turns.append(_turn(rest, ""))
+            turns.append(_turn(text, ""))
         elif mark == "< ":
-            turns[-1] = replace(turns[-1], observation=rest)
+            turns[-1] = replace(turns[-1], observation=text)
         elif mark == "@ ":
-            final["citations"] = [_citation(one.strip()) for one in rest.split(";")]
+            final["citations"] = [_citation(citation.strip()) for citation in text.split(";")]
         elif line.startswith("value: "):
-            final["values"] = [one.strip() for one in line[7:].split(";")]
+            final["values"] = [value.strip() for value in line[7:].split(";")]
             answer = line[7:]
         else:
             answer = line
@@ -114,14 +114,14 @@ def _call(line: str, turn: int) -> dict[str, Any]:
     match = _CALL.fullmatch(line)
     if match is None:
         raise ValueError(f"no call in {line!r}")
-    name, arguments, how, rest = match.groups()
+    name, arguments, how, outcome = match.groups()
     is_error = how.startswith("!")
-    kind, _, detail = rest.partition(":")
+    kind, _, detail = outcome.partition(":")
     return {
         "turn": turn,
         "name": name,
         "arguments": yaml.safe_load(re.sub(r": ?", ": ", arguments) if "://" not in arguments else arguments),
-        "result": None if is_error else yaml.safe_load(rest),
+        "result": None if is_error else yaml.safe_load(outcome),
         "error": kind.strip() if is_error else None,
         "detail": detail.strip() if is_error else "",
         "injected": how == "!!",
@@ -154,21 +154,21 @@ class Figures:
 def detectors_of(rollout: Rollout, item: Item | None) -> set[str]:
     """Names of the detectors that find something."""
     episode = read_episode(rollout)
-    return set() if episode is None else {one.detector for one in findings_of(episode, item)}
+    return set() if episode is None else {finding.detector for finding in findings_of(episode, item)}
 
 
 def measure(cases: Sequence[Case]) -> tuple[list[Figures], list[str]]:
     """Figures of each detector over its own cases, and the cases that it gets wrong."""
     figures, wrong = [], []
     for name in DETECTORS:
-        own = [(case, name in detectors_of(case.rollout, case.item)) for case in cases if case.detector == name]
+        results = [(case, name in detectors_of(case.rollout, case.item)) for case in cases if case.detector == name]
         wrong += [
             f"{case.rollout.item_id}: {'not found' if case.is_planted else 'found'}"
-            for case, is_found in own
+            for case, is_found in results
             if is_found != case.is_planted
         ]
-        planted = [is_found for case, is_found in own if case.is_planted]
-        near = [is_found for case, is_found in own if not case.is_planted]
+        planted = [is_found for case, is_found in results if case.is_planted]
+        near = [is_found for case, is_found in results if not case.is_planted]
         figures.append(Figures(name, sum(planted), len(planted), sum(near), len(near)))
     return figures, wrong
 
@@ -183,13 +183,13 @@ def oracle_rollouts(name: str, n: int) -> list[tuple[Item, Rollout]]:
     else:
         oracle = benchmark.players().oracle
     settings = PlaySettings(benchmark.sampling, benchmark.max_turns)
-    found = []
+    rollouts = []
     for item in benchmark.items(Split.TRAIN, n, None):
         sampler = ScriptedSampler(lambda messages, item=item: oracle(item, messages))
         seed = derive_seed(0, item.id, 0)
-        played = play([Attempt(item, 0, seed)], sampler, benchmark.environment, benchmark.scorer(), settings)
-        found += [(item, record.rollout) for record in played]
-    return found
+        scored = play([Attempt(item, 0, seed)], sampler, benchmark.environment, benchmark.scorer(), settings)
+        rollouts += [(item, record.rollout) for record in scored]
+    return rollouts
 
 
 def _with_calls(rollout: Rollout, calls: Sequence[Mapping[str, Any]], **final: Any) -> Rollout:
@@ -217,13 +217,15 @@ def alterations(item: Item, rollout: Rollout, rng: np.random.Generator) -> Itera
             {"invented_argument"},
             _with_calls(rollout, [*calls[:place], {**first, "arguments": arguments}, *calls[place + 1 :]]),
         )
-    words = [key for key in texts if str(first["arguments"][key]).isalpha() and len(str(first["arguments"][key])) > 5]
-    if words:
-        word = str(first["arguments"][words[0]])
+    text_keys = [
+        key for key in texts if str(first["arguments"][key]).isalpha() and len(str(first["arguments"][key])) > 5
+    ]
+    if text_keys:
+        word = str(first["arguments"][text_keys[0]])
         at = int(rng.integers(2, len(word) - 2))
         swapped = word[:at] + word[at + 1] + word[at] + word[at + 2 :]
         if swapped != word:
-            arguments = {**first["arguments"], words[0]: swapped}
+            arguments = {**first["arguments"], text_keys[0]: swapped}
             yield (
                 "argument with two letters swapped",
                 {"misspelt_argument"},
@@ -249,34 +251,38 @@ def alterations(item: Item, rollout: Rollout, rng: np.random.Generator) -> Itera
             _with_calls(rollout, calls, values=["Zanzibar"]),
         )
     elif rollout.answer is not None:
-        said = "The total comes to 88417, as Zanzibar Depot confirmed."
-        turns = [*rollout.turns[:-1], replace(rollout.turns[-1], action=said)]
-        state = {**rollout.state, "answer": said}
+        sentence = "The total comes to 88417, as Zanzibar Depot confirmed."
+        turns = [*rollout.turns[:-1], replace(rollout.turns[-1], action=sentence)]
+        state = {**rollout.state, "answer": sentence}
         yield (
             "answer with a made-up number",
             {"invented_number"},
-            replace(rollout, turns=turns, answer=said, state=state),
+            replace(rollout, turns=turns, answer=sentence, state=state),
         )
-        yield "answer with a made-up name", {"invented_name"}, replace(rollout, turns=turns, answer=said, state=state)
+        yield (
+            "answer with a made-up name",
+            {"invented_name"},
+            replace(rollout, turns=turns, answer=sentence, state=state),
+        )
 
 
 def worlds(n: int) -> None:
     """Print findings on sound episodes, and the share of alterations that are found."""
     print(f"\n{'episodes of oracles':24}{'episodes':>9}{'with a finding':>16}   which")
-    found: dict[str, list[bool]] = {}
+    hits_of: dict[str, list[bool]] = {}
     rng = np.random.default_rng(0)
     for name in WORLDS:
-        played = oracle_rollouts(name, n)
-        flagged = [sorted(detectors_of(rollout, item)) for item, rollout in played]
-        kinds = sorted({one for each in flagged for one in each})
-        print(f"{name:24}{len(played):9}{sum(map(bool, flagged)):16}   {', '.join(kinds)}")
-        for (item, rollout), before in zip(played, flagged, strict=True):
-            for what, expected, altered in alterations(item, rollout, rng):
+        rollouts = oracle_rollouts(name, n)
+        flagged = [sorted(detectors_of(rollout, item)) for item, rollout in rollouts]
+        kinds = sorted({detector for detectors in flagged for detector in detectors})
+        print(f"{name:24}{len(rollouts):9}{sum(map(bool, flagged)):16}   {', '.join(kinds)}")
+        for (item, rollout), before in zip(rollouts, flagged, strict=True):
+            for alteration, expected, altered in alterations(item, rollout, rng):
                 new = detectors_of(altered, item) - set(before)
-                found.setdefault(what, []).append(bool(new & expected))
+                hits_of.setdefault(alteration, []).append(bool(new & expected))
     print(f"\n{'alteration':44}{'found':>12}")
-    for what, hits in found.items():
-        print(f"{what:44}{sum(hits):6}/{len(hits)}")
+    for alteration, hits in hits_of.items():
+        print(f"{alteration:44}{sum(hits):6}/{len(hits)}")
 
 
 def main() -> int:
@@ -287,18 +293,18 @@ def main() -> int:
     parser.add_argument("--held-out", action="store_true", help="the cases of grounding_held_out.yaml instead")
     options = parser.parse_args()
     figures, wrong = measure(read_cases(HELD_OUT if options.held_out else CASES))
-    figures = [one for one in figures if one.n_planted]
+    figures = [figure for figure in figures if figure.n_planted]
     print(f"{'detector':24}{'kind':>10}{'planted':>9}{'found':>7}{'near':>6}{'found':>7}{'precision':>11}{'recall':>8}")
-    for one in figures:
-        kind = DETECTORS[one.name].kind.value
-        counts = f"{one.n_planted:9}{one.n_found:7}{one.n_near:6}{one.n_wrong:7}"
-        low = "  LOW" if min(one.precision, one.recall) < AT_LEAST else ""
-        print(f"{one.name:24}{kind:>10}{counts}{one.precision:11.2f}{one.recall:8.2f}{low}")
+    for figure in figures:
+        kind = DETECTORS[figure.name].kind.value
+        counts = f"{figure.n_planted:9}{figure.n_found:7}{figure.n_near:6}{figure.n_wrong:7}"
+        low = "  LOW" if min(figure.precision, figure.recall) < AT_LEAST else ""
+        print(f"{figure.name:24}{kind:>10}{counts}{figure.precision:11.2f}{figure.recall:8.2f}{low}")
     for line in wrong:
         print(f"  {line}")
     if options.worlds:
         worlds(options.n)
-    return int(any(min(one.precision, one.recall) < AT_LEAST for one in figures))
+    return int(any(min(figure.precision, figure.recall) < AT_LEAST for figure in figures))
 
 
 if __name__ == "__main__":

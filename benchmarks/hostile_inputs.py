@@ -154,8 +154,8 @@ def report(make: Callable[[], dict[str, Any]]) -> Play:
     """What was recorded of a trial, as a report analyses it."""
 
     def play(root: Path) -> str:
-        found = analyse(make_evidence(mode=Mode.RL_ONLY, **make()))
-        return f"mode {found.mode.verdict.value}, route {found.route.label}"[:70]
+        analysis = analyse(make_evidence(mode=Mode.RL_ONLY, **make()))
+        return f"mode {analysis.mode.verdict.value}, route {analysis.route.label}"[:70]
 
     return play
 
@@ -281,48 +281,48 @@ def measure(name: str, answer: Any) -> None:
         Path(root).chmod(0o755)  # contained programs run as other users
         began, cpu_before = time.monotonic(), _cpu()
         try:
-            said = INPUTS[name](Path(root))
+            outcome = INPUTS[name](Path(root))
         except Exception as error:
-            said = f"BROKE: {type(error).__name__}: {error}"[:70]
+            outcome = f"BROKE: {type(error).__name__}: {error}"[:70]
         seconds, cpu = time.monotonic() - began, _cpu() - cpu_before
-    peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    answer.send((seconds, cpu, peak / 1024, said))
+    peak = max(resource.getrusage(whose).ru_maxrss for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    answer.send((seconds, cpu, peak / 1024, outcome))
 
 
 def _cpu() -> float:
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    used = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
-def rows(wanted: list[str]) -> Iterator[tuple[str, tuple[float, float, float, str]]]:
+def rows(patterns: list[str]) -> Iterator[tuple[str, tuple[float, float, float, str]]]:
     """Name and measurement of each input, one after the other."""
     context = multiprocessing.get_context("spawn")
     for name in INPUTS:
-        if wanted and not any(word in name for word in wanted):
+        if patterns and not any(word in name for word in patterns):
             continue
-        here, there = context.Pipe()
-        process = context.Process(target=measure, args=(name, there))
+        parent_end, child_end = context.Pipe()
+        process = context.Process(target=measure, args=(name, child_end))
         process.start()
-        there.close()
-        found = (LONGEST_S, LONGEST_S, 0.0, "BROKE: no answer")
-        if here.poll(LONGEST_S):
+        child_end.close()
+        answer = (LONGEST_S, LONGEST_S, 0.0, "BROKE: no answer")
+        if parent_end.poll(LONGEST_S):
             try:
-                found = here.recv()
+                answer = parent_end.recv()
             except EOFError:
-                found = (0.0, 0.0, 0.0, "BROKE: the process died")
+                answer = (0.0, 0.0, 0.0, "BROKE: the process died")
         process.kill()
         process.join()
-        yield name, found
+        yield name, answer
 
 
 def main() -> int:
     """Print the table."""
     print(f"{'input':46}{'s':>7}{'CPU s':>8}{'MiB':>7}  ended")
     n_bad = 0
-    for name, (seconds, cpu, mib, said) in rows(sys.argv[1:]):
-        is_bad = cpu > LONGEST_CPU_S or mib > MOST_MIB or said.startswith("BROKE")
+    for name, (seconds, cpu, mib, outcome) in rows(sys.argv[1:]):
+        is_bad = cpu > LONGEST_CPU_S or mib > MOST_MIB or outcome.startswith("BROKE")
         n_bad += is_bad
-        print(f"{name:46}{seconds:7.1f}{cpu:8.1f}{mib:7.0f}  {said}{'  TOO MUCH' if is_bad else ''}", flush=True)
+        print(f"{name:46}{seconds:7.1f}{cpu:8.1f}{mib:7.0f}  {outcome}{'  TOO MUCH' if is_bad else ''}", flush=True)
     print(f"{n_bad} beyond {LONGEST_CPU_S:g} s of processor time or {MOST_MIB} MiB, or broken")
     return int(n_bad > 0)
 

@@ -87,8 +87,8 @@ class StockEngine:
             raise SystemExit("textworld 1.7 writes to locals(), which Python 3.13 ended; run this with 3.11 or 3.12")
         textworld, envs = part("textworld"), part("textworld.envs")
         demangler = part("alfworld.agents.environment.alfred_tw_env").AlfredDemangler
-        wanted = textworld.EnvInfos(won=True, admissible_commands=True)
-        self._env = demangler(envs.PddlEnv(wanted), shuffle=False)
+        infos = textworld.EnvInfos(won=True, admissible_commands=True)
+        self._env = demangler(envs.PddlEnv(infos), shuffle=False)
 
     def start(self, game: Game) -> StockPosition:
         """The beginning of a game."""
@@ -144,9 +144,9 @@ def time_engine(name: str, engine: Any, items: Sequence[Item], walks: Sequence[l
     return EngineTime(name, len(items), n_turns, load_s, play_s)
 
 
-def _require_equal(name: str, item: Item, expected: str, found: str | None) -> None:
-    if found != expected:
-        raise RuntimeError(f"{name}: game {item.id} says {found!r} where our engine says {expected!r}")
+def _require_equal(name: str, item: Item, expected: str, observation: str | None) -> None:
+    if observation != expected:
+        raise RuntimeError(f"{name}: game {item.id} says {observation!r} where our engine says {expected!r}")
 
 
 def compare_engines(benchmark: Household, n_games: int, n_stock: int) -> bool:
@@ -174,7 +174,7 @@ def compare_engines(benchmark: Household, n_games: int, n_stock: int) -> bool:
 
 def play_serially(model: Any, tokenizer: Any, benchmark: Household, items: Sequence[Item], engine: Any) -> Actions:
     """One game after the other, one prompt at a time, each computed from its first token, as published."""
-    played: Actions = {}
+    actions_of: Actions = {}
     for item in items:
         world = HouseholdWorld(benchmark.settings, engine)
         messages = [{"role": m.role, "content": m.content} for m in world.reset(item, seed=0)]
@@ -192,8 +192,8 @@ def play_serially(model: Any, tokenizer: Any, benchmark: Household, items: Seque
                 break
             messages += [{"role": "assistant", "content": action}, {"role": "user", "content": step.observation}]
         world.state()
-        played[item.id] = tuple(actions)
-    return played
+        actions_of[item.id] = tuple(actions)
+    return actions_of
 
 
 class ForgetfulSampler(HfSampler):
@@ -226,12 +226,12 @@ def ways_to_evaluate(
     benchmark: Household, folder: Path, n_games: int, n_stock: int
 ) -> dict[str, tuple[int, Callable[[Sequence[Item]], Actions]]]:
     """By name: how many games are played, and what plays them."""
-    one, many, forgetful = HfSampler(folder, 1), HfSampler(folder, n_games), ForgetfulSampler(folder, n_games)
-    model, tokenizer = one._model, one._tokenizer
+    serial, many, forgetful = HfSampler(folder, 1), HfSampler(folder, n_games), ForgetfulSampler(folder, n_games)
+    model, tokenizer = serial._model, serial._tokenizer
     return {
         "published": (n_stock, lambda items: play_serially(model, tokenizer, benchmark, items, StockEngine())),
         "serial": (n_games, lambda items: play_serially(model, tokenizer, benchmark, items, Engine())),
-        "one at once": (n_games, lambda items: play_with_engine(one, benchmark, items, 1)),
+        "one at once": (n_games, lambda items: play_with_engine(serial, benchmark, items, 1)),
         "no cache": (n_games, lambda items: play_with_engine(forgetful, benchmark, items, n_games)),
         "batched": (n_games, lambda items: play_with_engine(many, benchmark, items, n_games)),
     }
@@ -250,15 +250,15 @@ def compare_evaluations(benchmark: Household, folder: Path, n_games: int, n_stoc
         run(benchmark.items(Split.DEV, 8, None))  # warm-up
     for name, (n, run) in ways.items():
         start, cpu_start = time.perf_counter(), time.process_time()
-        played = run(items[:n])
+        actions_of = run(items[:n])
         seconds, cpu_of[name] = time.perf_counter() - start, (time.process_time() - cpu_start) / n
-        n_other = sum(actions != expected.get(item_id, actions) for item_id, actions in played.items())
-        expected = played | expected
+        n_other = sum(actions != expected.get(item_id, actions) for item_id, actions in actions_of.items())
+        expected = actions_of | expected
         to_published, to_serial = (cpu_of.get(way, cpu_of[name]) / cpu_of[name] for way in ("published", "serial"))
-        told = f"{to_published:11.1f} {to_serial:9.2f}"
+        ratios = f"{to_published:11.1f} {to_serial:9.2f}"
         goal = f"{BATCH_GOAL:4.0f} {'ok' if to_published >= BATCH_GOAL else 'MISSED'}" if name == "batched" else ""
-        line = f"{name:12} {n:6} {sum(map(len, played.values())):6} {seconds:8.2f} {n / seconds:11.2f} "
-        print(f"{line}{1e3 * cpu_of[name]:15.1f} {told} {goal:11} {n_other:8}", flush=True)
+        line = f"{name:12} {n:6} {sum(map(len, actions_of.values())):6} {seconds:8.2f} {n / seconds:11.2f} "
+        print(f"{line}{1e3 * cpu_of[name]:15.1f} {ratios} {goal:11} {n_other:8}", flush=True)
     return cpu_of["published"] >= BATCH_GOAL * cpu_of["batched"]
 
 

@@ -39,7 +39,7 @@ ENDS = 5
 class Option:
     """One run."""
 
-    words: str
+    description: str
     settings: OnlineGrpoSettings
     expected: frozenset[Danger]
     """Detectors one of which has to name the failure; empty: none may."""
@@ -81,15 +81,17 @@ def warm_up(base: Path, folder: Path, n_games: int, epochs: float) -> Path:
 def run(name: str, option: Option, start: Path, items: list[Item], folder: Path) -> list[str]:
     """One run; returns its row of the table."""
 
-    def said(line: LogLine) -> None:
-        shown = ("success", "invalid_share", "unterminated_share", "kl_initial", "signal_share")
-        figures = ", ".join(f"{key} {float(line[key]):.3f}" for key in shown if key in line)
+    def print_line(line: LogLine) -> None:
+        names = ("success", "invalid_share", "unterminated_share", "kl_initial", "signal_share")
+        figures = ", ".join(f"{key} {float(line[key]):.3f}" for key in names if key in line)
         print(f"  {name} update {line['step']}: {figures}", flush=True)
 
     out = folder / name / "model"
     ended = ""
     try:
-        train_online_grpo(start, items, Household().environment, out, option.settings, OnlineGrpoHooks(on_log=said))
+        train_online_grpo(
+            start, items, Household().environment, out, option.settings, OnlineGrpoHooks(on_log=print_line)
+        )
     except Agent2Error as error:
         ended = f"; ended: {error}"
     log = read_log(out.parent / "train_log.jsonl")
@@ -100,7 +102,7 @@ def run(name: str, option: Option, start: Path, items: list[Item], folder: Path)
     verdict = "NO"
     if named if option.expected else not signals:
         verdict = "yes" if option.expected else "none expected"
-    return [option.words, happened(log) + ended, "; ".join(map(told, signals)) or "none", verdict]
+    return [option.description, happened(log) + ended, "; ".join(map(describe_signal, signals)) or "none", verdict]
 
 
 def happened(log: TrainingLog) -> str:
@@ -113,14 +115,14 @@ def happened(log: TrainingLog) -> str:
         "kl_initial": "KL",
     }
     parts = []
-    for name, words in names.items():
+    for name, label in names.items():
         series = log.get(name)
         if series is not None:
-            parts.append(f"{words} {series.values[:ENDS].mean():.2f} -> {series.values[-ENDS:].mean():.2f}")
+            parts.append(f"{label} {series.values[:ENDS].mean():.2f} -> {series.values[-ENDS:].mean():.2f}")
     return ", ".join(parts)
 
 
-def told(signal: Signal) -> str:
+def describe_signal(signal: Signal) -> str:
     """A detector and when it spoke."""
     return f"`{signal.danger.value}` at update {signal.step} ({signal.evidence})"
 

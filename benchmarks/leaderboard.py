@@ -112,11 +112,11 @@ def ranked(verdicts_KTRI: NDArray[np.float64]) -> Boards:
     return boards
 
 
-def covers(found: Sequence[RankInterval], truth_K: NDArray[np.float64]) -> tuple[bool, bool]:
+def covers(intervals: Sequence[RankInterval], truth_K: NDArray[np.float64]) -> tuple[bool, bool]:
     """Whether all rank intervals, and all tiers, are right."""
     truth = np.round(truth_K, 9)
     ranks = tiers = True
-    for place, score in zip(found, truth, strict=True):
+    for place, score in zip(intervals, truth, strict=True):
         n_above, n_below = int((truth > score).sum()), int((truth < score).sum())
         ranks &= place.best_rank <= 1 + n_above and place.worst_rank >= truth.size - n_below
         tiers &= place.tier - 1 <= np.unique(truth[truth > score]).size
@@ -128,7 +128,7 @@ def covered(boards: Boards, sweep: SimulatedSweep) -> NDArray[np.bool_]:
     truths = {task: sweep.truth_KT[:, at] for at, task in enumerate(TASKS)}
     for kind in KINDS:
         truths[kind[0].split("-")[0]] = np.mean([truths[task] for task in kind], axis=0)
-    return np.array([covers(found, truths[name]) for name, found in boards.items()])
+    return np.array([covers(intervals, truths[name]) for name, intervals in boards.items()])
 
 
 def stack_name(number: int) -> str:
@@ -138,10 +138,12 @@ def stack_name(number: int) -> str:
 
 def boards_of(board: Leaderboard) -> Boards:
     """The rank intervals of a leaderboard, in the order of the stacks' names."""
-    found = {task.task: {one.stack: one.place for one in task.standings} for task in board.tasks}
+    boards = {task.task: {standing.stack: standing.place for standing in task.standings} for task in board.tasks}
     for kind in board.overall:
-        found["interactive" if kind.is_interactive else "static"] = {one.stack: one.place for one in kind.standings}
-    return {name: [place for _, place in sorted(members.items()) if place] for name, members in found.items()}
+        boards["interactive" if kind.is_interactive else "static"] = {
+            standing.stack: standing.place for standing in kind.standings
+        }
+    return {name: [place for _, place in sorted(members.items()) if place] for name, members in boards.items()}
 
 
 def trials_of(sweep: SimulatedSweep) -> Iterator[tuple[int, str, int, NDArray[np.float64]]]:
@@ -190,10 +192,10 @@ def write_trial(
     )
     paths.events.mkdir(parents=True)
     (folder / "cards").mkdir()
-    base_card, final_card = (paths.card(who, Split.TEST_PRIVATE) for who in ("base", "final"))
+    base_card, final_card = (paths.card(side, Split.TEST_PRIVATE) for side in ("base", "final"))
     public_card, submission_card = paths.card("base", Split.TEST_PUBLIC), paths.submission_card(1)
     submission_card.parent.mkdir(parents=True)
-    twin = next((one for one in folder.parent.glob(f"{task}-*/cards") if one.parent != folder), None)
+    twin = next((cards for cards in folder.parent.glob(f"{task}-*/cards") if cards.parent != folder), None)
     if twin is not None:  # trials of a sweep share the base model's cards
         for card in (base_card, paths.noise_card, public_card):
             shutil.copytree(twin / card.name, card)
@@ -260,11 +262,11 @@ def write_and_read(sweep: SimulatedSweep, out: Path) -> int:
     written = time.process_time()
     pool = read_pool([out])
     board = make_leaderboard(pool.trials, pool.left_out)
-    found = boards_of(board)
-    is_same = found == ranked(sweep.verdicts_KTRI)
-    n_verified = sum(one.trial.is_verified for one in pool.trials)
+    boards = boards_of(board)
+    is_same = boards == ranked(sweep.verdicts_KTRI)
+    n_verified = sum(trial.trial.is_verified for trial in pool.trials)
     print(f"{len(pool.trials)} trials, {n_verified} verified, {len(board.left_out)} left out; ranks and tiers are "
-          f"{'those' if is_same else 'NOT those'} of the simulation and cover the truth on {_words(found, sweep)} "
+          f"{'those' if is_same else 'NOT those'} of the simulation and cover the truth on {_words(boards, sweep)} "
           f"boards; written in {written - started:.0f} s of processor time, read, verified and ranked in "
           f"{time.process_time() - written:.0f} s")  # fmt: skip
     return 0 if is_same and n_verified == sweep.verdicts_KTRI[..., 0].size else 1
@@ -281,29 +283,34 @@ def main() -> int:
     for name, default in (("sweeps", 1000), ("stacks", 8), ("runs", 5), ("items", 100), ("boards", 20), ("seed", 0)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--write", type=Path, help="write one sweep as folders of trials and rank them from there")
-    asked = parser.parse_args()
-    rng = np.random.default_rng(asked.seed)
-    if asked.write is not None:
-        return write_and_read(simulate(rng, asked.stacks, asked.runs, asked.items), asked.write)
+    arguments = parser.parse_args()
+    rng = np.random.default_rng(arguments.seed)
+    if arguments.write is not None:
+        return write_and_read(simulate(rng, arguments.stacks, arguments.runs, arguments.items), arguments.write)
     started = time.process_time()
     verdicts, widths, n_tiers, n_other = [], [], [], 0
-    for number in range(asked.sweeps):
-        sweep = simulate(rng, asked.stacks, asked.runs, asked.items)
-        found = ranked(sweep.verdicts_KTRI)
-        verdicts.append(covered(found, sweep))
-        widths.append([np.mean([one.worst_rank - one.best_rank + 1 for one in board]) for board in found.values()])
-        n_tiers.append([max(one.tier for one in board) for board in found.values()])
-        if number < asked.boards:
-            n_other += boards_of(make_leaderboard(pool_of(sweep))) != found
+    for number in range(arguments.sweeps):
+        sweep = simulate(rng, arguments.stacks, arguments.runs, arguments.items)
+        boards = ranked(sweep.verdicts_KTRI)
+        verdicts.append(covered(boards, sweep))
+        widths.append(
+            [np.mean([interval.worst_rank - interval.best_rank + 1 for interval in board]) for board in boards.values()]
+        )
+        n_tiers.append([max(interval.tier for interval in board) for board in boards.values()])
+        if number < arguments.boards:
+            n_other += boards_of(make_leaderboard(pool_of(sweep))) != boards
     share_BC = np.mean(verdicts, axis=0)
     n_trials = sweep.verdicts_KTRI[..., 0].size
-    print(f"{asked.sweeps} sweeps of {n_trials} trials: {asked.stacks} stacks, {asked.runs} runs, {asked.items} items")
+    print(
+        f"{arguments.sweeps} sweeps of {n_trials} trials: {arguments.stacks} stacks, {arguments.runs} runs, "
+        f"{arguments.items} items"
+    )
     print("board          ranks   tiers   width   tiers found")
-    for at, name in enumerate(found):
+    for at, name in enumerate(boards):
         ranks, tiers = share_BC[at]
         print(f"{name:13} {ranks:6.1%}  {tiers:6.1%}   {np.mean(widths, axis=0)[at]:5.1f}   "
               f"{np.mean(n_tiers, axis=0)[at]:5.1f}")  # fmt: skip
-    print(f"make_leaderboard disagrees on {n_other} of {min(asked.boards, asked.sweeps)} sweeps; "
+    print(f"make_leaderboard disagrees on {n_other} of {min(arguments.boards, arguments.sweeps)} sweeps; "
           f"{time.process_time() - started:.0f} s of processor time")  # fmt: skip
     return 0 if share_BC.min() >= 0.95 and not n_other else 1
 

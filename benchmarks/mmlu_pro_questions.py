@@ -20,14 +20,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("outputs", type=Path, help="archive of stored outputs")
     parser.add_argument("folder", type=Path, help="gets test.jsonl")
-    given = parser.parse_args()
-    with zipfile.ZipFile(given.outputs) as archive:
+    arguments = parser.parse_args()
+    with zipfile.ZipFile(arguments.outputs) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith(".json")]
         rows = json.loads(archive.read(name))
     lines = [json.dumps({field: row[field] for field in FIELDS}, ensure_ascii=False) for row in rows]
-    given.folder.mkdir(parents=True, exist_ok=True)
-    (given.folder / "test.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    print(f"{len(lines)} questions: {given.folder / 'test.jsonl'}")
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    (arguments.folder / "test.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print(f"{len(lines)} questions: {arguments.folder / 'test.jsonl'}")
 
 
 if __name__ == "__main__":

@@ -243,8 +243,8 @@ def train(run: Run, seed: int, base: Path, out: Path, callbacks: Sequence[Traine
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(out / "events")
     out.mkdir(parents=True, exist_ok=True)
     data = Dataset.from_list(list(islice(rows_of(run, seed), N_ROWS)))
-    given = {"model": model, "train_dataset": data, "processing_class": tokenizer}
-    given["callbacks"] = list(callbacks)
+    options = {"model": model, "train_dataset": data, "processing_class": tokenizer}
+    options["callbacks"] = list(callbacks)
     if run.trainer == "grpo":
         arguments = GRPOConfig(
             **shared,
@@ -258,16 +258,16 @@ def train(run: Run, seed: int, base: Path, out: Path, callbacks: Sequence[Traine
             return [run.reward(c[-1]["content"], a) for c, a in zip(completions, answer, strict=True)]
 
         benchmark = Benchmark(3 * run.log_every, seed)
-        given["callbacks"].insert(0, benchmark)
-        trainer = GRPOTrainer(reward_funcs=reward, args=arguments, **given)
+        options["callbacks"].insert(0, benchmark)
+        trainer = GRPOTrainer(reward_funcs=reward, args=arguments, **options)
         benchmark.trainer = trainer
     elif run.trainer == "sft":
         adapter = LoraConfig(r=8, target_modules="all-linear") if run.lora else None
         arguments = SFTConfig(**shared, per_device_train_batch_size=32, completion_only_loss=True)
-        trainer = SFTTrainer(args=arguments, peft_config=adapter, **given)
+        trainer = SFTTrainer(args=arguments, peft_config=adapter, **options)
     else:
         arguments = DPOConfig(**shared, per_device_train_batch_size=32, beta=run.beta)
-        trainer = DPOTrainer(args=arguments, **given)
+        trainer = DPOTrainer(args=arguments, **options)
     trainer.remove_callback(PrinterCallback)
     try:
         trainer.train()
@@ -283,7 +283,7 @@ def train(run: Run, seed: int, base: Path, out: Path, callbacks: Sequence[Traine
 def log_of(run: Run, out: Path) -> Path:
     """What the trainer wrote for the tracker that it reported to."""
     tracked = Path(os.environ["TRACKIO_DIR"])
-    found = {
+    logs = {
         "none": lambda: [out / "trainer_state.json"],
         "tensorboard": lambda: [out / "events"],
         "wandb": lambda: sorted(tracked.glob("wandb/offline-run-*/*.wandb"), key=lambda file: file.stat().st_mtime)[
@@ -291,9 +291,9 @@ def log_of(run: Run, out: Path) -> Path:
         ],
         "trackio": lambda: sorted(tracked.glob(f"{project_of(out)}.db")),
     }[run.report_to]()
-    if len(found) != 1:
-        raise SystemExit(f"{out}: one log of {run.report_to} was expected, there are {len(found)}")
-    return found[0]
+    if len(logs) != 1:
+        raise SystemExit(f"{out}: one log of {run.report_to} was expected, there are {len(logs)}")
+    return logs[0]
 
 
 def logged_points(trainer_state: Path) -> list[int]:
@@ -340,8 +340,8 @@ def read_log(outcome: Outcome, out: Path, suite: Path) -> None:
     if rewards:
         outcome.reward = f"{np.mean(rewards[:3]):.2f} -> {np.mean(rewards[-3:]):.2f}"
     if run.expected:
-        told = [outcome.raised[danger] for danger in run.expected if danger in outcome.raised]
-        if not told or min(told) > WITHIN:
+        steps = [outcome.raised[danger] for danger in run.expected if danger in outcome.raised]
+        if not steps or min(steps) > WITHIN:
             outcome.problems.append(f"none of {', '.join(run.expected)} within {WITHIN} points")
     elif outcome.raised:
         outcome.problems.append("false alarm")

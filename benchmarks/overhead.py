@@ -93,14 +93,14 @@ def measure_agent2(items: Sequence[Item], runs: int) -> Row:
     used = []
     with tempfile.TemporaryDirectory() as folder:
         for run in range(-1, runs):  # run -1 warms up
-            played = items[:N_WARM_UP] if run < 0 else items
-            plan = EvaluationPlan(benchmark, Split.DEV, played, "instant", "0" * 64, "0" * 64, "none")
-            begun = time.process_time()
+            run_items = items[:N_WARM_UP] if run < 0 else items
+            plan = EvaluationPlan(benchmark, Split.DEV, run_items, "instant", "0" * 64, "0" * 64, "none")
+            started = time.process_time()
             summary = evaluate(plan, ScriptedSampler(reply), Path(folder) / f"card{run}")
             if run >= 0:
-                used.append((time.process_time() - begun) / len(played) * 1e6)
-            if summary.n_rollouts != len(played) or summary.n_missing:
-                raise RuntimeError(f"{summary.n_rollouts} of {len(played)} samples, {summary.n_missing} missing")
+                used.append((time.process_time() - started) / len(run_items) * 1e6)
+            if summary.n_rollouts != len(run_items) or summary.n_missing:
+                raise RuntimeError(f"{summary.n_rollouts} of {len(run_items)} samples, {summary.n_missing} missing")
     return Row("agent2", len(items), used)
 
 
@@ -118,8 +118,11 @@ def measure_inspect(items: Sequence[Item], runs: int, python: str) -> Row:
 
 def has_inspect(python: str) -> bool:
     """Whether there is such an interpreter and it can import inspect-ai."""
-    found = shutil.which(python)
-    return found is not None and subprocess.run([found, "-c", "import inspect_ai"], capture_output=True).returncode == 0
+    program = shutil.which(python)
+    return (
+        program is not None
+        and subprocess.run([program, "-c", "import inspect_ai"], capture_output=True).returncode == 0
+    )
 
 
 def main() -> int:
@@ -135,15 +138,15 @@ def main() -> int:
     with_inspect = has_inspect(arguments.inspect_python)
     for n in arguments.n:
         items = Arithmetic(DIFFICULTY).items(Split.DEV, n, None)
-        own = measure_agent2(items, arguments.runs)
-        rows.append(own)
-        is_met &= own.median_us <= GOAL_US
-        print(f"{own.tool:<20} N={n:<6} {own.median_us:>9.1f} us a sample (goal: at most {GOAL_US:g})", flush=True)
+        ours = measure_agent2(items, arguments.runs)
+        rows.append(ours)
+        is_met &= ours.median_us <= GOAL_US
+        print(f"{ours.tool:<20} N={n:<6} {ours.median_us:>9.1f} us a sample (goal: at most {GOAL_US:g})", flush=True)
         if not with_inspect:
             continue
         peer = measure_inspect(items, arguments.inspect_runs, arguments.inspect_python)
         rows.append(peer)
-        ratio = peer.median_us / own.median_us
+        ratio = peer.median_us / ours.median_us
         is_met &= ratio >= GOAL_RATIO
         print(
             f"{peer.tool:<20} N={n:<6} {peer.median_us:>9.1f} us a sample, {ratio:.0f} times ours "

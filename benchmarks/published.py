@@ -140,15 +140,15 @@ def gsm8k_from_yaml(data: Path, published: dict[str, int]) -> Iterator[Row]:
     for name, expected in published.items():
         sampler = ScriptedSampler(partial(answer, name))
         rollouts = play(attempts, sampler, benchmark.environment, benchmark.scorer(), settings)
-        n_right = sum(one.score.value == 1.0 for one in rollouts)
+        n_right = sum(rollout.score.value == 1.0 for rollout in rollouts)
         yield Row(f"{name}: correct, from a benchmark.yaml of {len(written.splitlines())} lines", expected, n_right)
 
 
 def mathematics(data: Path) -> Iterator[Row]:
     """Statistics over 100 problems x 8 samples; the verdicts on a sample are the published ones."""
     rows = lines(data / "qwen25math/evaluation/data/eval_rm_maj_example/math_cot_100.jsonl")
-    solved = [[float(one) for one in row["score"]] for row in rows]
-    rewards = [[one[0] for one in row["pred_score"]] for row in rows]
+    solved = [[float(verdict) for verdict in row["score"]] for row in rows]
+    rewards = [[verdict[0] for verdict in row["pred_score"]] for row in rows]
     yield Row("pass@1, %", 91, 100 * pass_metrics(tally(solved), 8).pass_at_1.value, 1e-6)
     majority = 100 * majority_at_k([row["pred"] for row in rows], solved, 8).value
     yield Row("majority@8, %", 93, majority, 0.5, "ties are shared here, the published script takes the first")
@@ -178,10 +178,12 @@ def bbh(data: Path) -> Iterator[Row]:
         outputs = json.loads(path.read_text(encoding="utf-8"))["outputs"]
         published = lines(path.with_name(path.stem + "_eval_metrics.jsonl"))[0]["accuracy"]
         verdicts = []
-        for one in outputs:
-            said = one["prediction"].split("he answer is ")[-1] if "-cot" in path.parent.name else one["prediction"]
-            said = said.split("\n\n")[0].strip().removesuffix(".")
-            verdicts.append(scorer.score(Item("i", Split.DEV, "?", one["target"].strip()), rollout(said)).value)
+        for output in outputs:
+            answer = (
+                output["prediction"].split("he answer is ")[-1] if "-cot" in path.parent.name else output["prediction"]
+            )
+            answer = answer.split("\n\n")[0].strip().removesuffix(".")
+            verdicts.append(scorer.score(Item("i", Split.DEV, "?", output["target"].strip()), rollout(answer)).value)
         name = path.name.partition("_few_shot")[0]
         ours = 100 * measure(verdicts, "accuracy", UNIT).value
         yield Row(f"{name}, {path.parent.name.rpartition('-')[2]}, %", published, ours, 0.05)
@@ -194,7 +196,7 @@ def mmlu_pro(data: Path) -> Iterator[Row]:
         rows = json.loads(opened.read(opened.namelist()[0]))
     scorer, generator = ChoiceScorer(), random.Random(12345)
     n_right = n_filled = n_same = n_misread = 0
-    for row in shown(rows, "mmlu_pro"):
+    for row in tracked(rows, "mmlu_pro"):
         options = row["options"]
         item = Item("i", Split.DEV, "?", row["answer"], {"options": options})
         score = scorer.score(item, rollout(row["generated_text"]))
@@ -224,17 +226,21 @@ def ifeval(data: Path) -> Iterator[Row]:
     for strict, loose in zip(*kinds.values(), strict=True):
         row = rows[strict["prompt"]]
         instructions = read_instructions(row["instruction_id_list"], row["kwargs"], "row")
-        findings = [one.check(strict["response"]) for one in instructions]
+        findings = [instruction.check(strict["response"]) for instruction in instructions]
         ours = {
-            "strict": [found.followed for found in findings],
+            "strict": [finding.followed for finding in findings],
             "loose": followed_loosely(instructions, findings, strict["response"]),
         }
         for kind, theirs in (("strict", strict), ("loose", loose)):
             counts[f"{kind} prompts"] += all(ours[kind])
             counts[f"{kind} instructions"] += sum(ours[kind])
-            for one, here, there in zip(instructions, ours[kind], theirs["follow_instruction_list"], strict=True):
-                if here != there:
-                    departures.append(f"{kind} {row['key']} {one.name}: ours {here}, published {there}")
+            for instruction, here, theirs_followed in zip(
+                instructions, ours[kind], theirs["follow_instruction_list"], strict=True
+            ):
+                if here != theirs_followed:
+                    departures.append(
+                        f"{kind} {row['key']} {instruction.name}: ours {here}, published {theirs_followed}"
+                    )
     notes = "explained in docs/mini-benchmarks.md"
     for name, expected, allowed in (
         ("strict prompts", 417, 4),
@@ -277,8 +283,8 @@ def annotator(data: Path) -> Iterator[Row]:
             if row["raw_completion"] is None:
                 continue  # two of claude-2.1's, whose calls failed
             completion = read_answer(200, {}, json.dumps({"choices": [row["raw_completion"]]}).encode())
-            found = preference(completion, switched=is_switched(row["instruction"]))
-            worst = max(worst, math.inf if found is None else abs(1 + found - float(row["preference"])))
+            value = preference(completion, switched=is_switched(row["instruction"]))
+            worst = max(worst, math.inf if value is None else abs(1 + value - float(row["preference"])))
             n_read += 1
     yield Row("stored raw completions read", 2413, n_read)
     yield Row("largest difference of a preference from the stored one", 0, worst, 1e-9)
@@ -295,7 +301,7 @@ def length_controlled_rates(data: Path, board: dict[str, dict[str, str]]) -> Ite
     items = max((row["len_1"] for row in rows.values()), key=len)
     names = [name for name in rows if board[name]["length_controlled_winrate"] and name != BASELINE]
     preferred, lengths = np.array([on_all_items(rows[name], items) for name in names]).swapaxes(0, 1)
-    slopes = [standardised(one, items) for one in lengths]
+    slopes = [standardised(lengths_of_model, items) for lengths_of_model in lengths]
     with (data / "lc_weights_baseline_gpt4_1106_preview.csv").open(encoding="utf-8") as file:
         weights = {row.pop(""): tuple(map(float, row.values())) for row in csv.DictReader(file)}
     published = [float(board[name]["length_controlled_winrate"]) for name in names]
@@ -306,7 +312,7 @@ def length_controlled_rates(data: Path, board: dict[str, dict[str, str]]) -> Ite
 
     def fitted(difficulty: FloatArray) -> list[float]:
         pairs = zip(preferred, lengths, strict=True)
-        return [length_controlled(one, length, items, difficulty).rate.value for one, length in pairs]
+        return [length_controlled(preferred, length, items, difficulty).rate.value for preferred, length in pairs]
 
     for how, rates, allowed in (
         ("published coefficients, difficulty estimated under them", predicted, 0.002),
@@ -327,9 +333,12 @@ def on_all_items(row: dict[str, Any], items: Sequence[int]) -> tuple[FloatArray,
     A missing one has no preference and the baseline's length.
     """
     preferred, lengths = np.full(len(items), math.nan), np.array(items, dtype=float)
-    for found in SequenceMatcher(None, items, row["len_1"], autojunk=False).get_matching_blocks():
-        place, there = slice(found.a, found.a + found.size), slice(found.b, found.b + found.size)
-        preferred[place], lengths[place] = np.array(row["preference"][there], dtype=float), row["len_2"][there]
+    for block in SequenceMatcher(None, items, row["len_1"], autojunk=False).get_matching_blocks():
+        place, stored_slice = slice(block.a, block.a + block.size), slice(block.b, block.b + block.size)
+        preferred[place], lengths[place] = (
+            np.array(row["preference"][stored_slice], dtype=float),
+            row["len_2"][stored_slice],
+        )
     return np.where(preferred == 0.0, 0.5, preferred - 1), lengths
 
 
@@ -351,36 +360,39 @@ def beside_the_official_function(
         np.concatenate([standardised(lengths[number], items) for number in whole[-2:]]),
         np.tile(difficulty, 2),
     )
-    own: dict[str, Any] = {
+    state: dict[str, Any] = {
         "preference": pairs.preference,
         "index": np.tile(index, 2),
         "instruction_difficulty": pairs.difficulty,
     }
-    own |= {"std_delta_len": np.concatenate([one / one.std(ddof=1) for one in deltas]), "not_gamed_baseline": False}
+    state |= {
+        "std_delta_len": np.concatenate([values / values.std(ddof=1) for values in deltas]),
+        "not_gamed_baseline": False,
+    }
     worst, seconds = 0.0, {"ours": 0.0, "official": 0.0, "interval": 0.0}
     with tempfile.NamedTemporaryFile(suffix=".csv") as frame:
-        pd.DataFrame(own | {"model": "stand-in"}).to_csv(frame.name, index=False)
-        official.hf_hub_download = lambda **asked: frame.name
+        pd.DataFrame(state | {"model": "stand-in"}).to_csv(frame.name, index=False)
+        official.hf_hub_download = lambda **options: frame.name
         for number in whole[:5]:
-            texts = [["x" * int(one) for one in items], ["x" * int(one) for one in lengths[number]]]
-            given = {"preference": preferred[number] + 1, "output_1": texts[0], "output_2": texts[1]}
+            texts = [["x" * int(length) for length in items], ["x" * int(length) for length in lengths[number]]]
+            columns = {"preference": preferred[number] + 1, "output_1": texts[0], "output_2": texts[1]}
             names = {"generator_1": "baseline", "generator_2": "model", "annotator": "stored"}
-            table = pd.DataFrame(given | names | {"index": index})
+            table = pd.DataFrame(columns | names | {"index": index})
             started = time.process_time()
             theirs = official.get_length_controlled_winrate(table, save_weights_dir=None)["length_controlled_winrate"]
             between = time.process_time()
-            asked = (preferred[number], lengths[number], items, difficulty, pairs)
-            ours = 100 * length_controlled(*asked, n_resamples=0).rate.value
+            inputs = (preferred[number], lengths[number], items, difficulty, pairs)
+            ours = 100 * length_controlled(*inputs, n_resamples=0).rate.value
             after = time.process_time()
-            length_controlled(*asked)
+            length_controlled(*inputs)
             seconds["official"] += (between - started) / 5
             seconds["ours"] += (after - between) / 5
             seconds["interval"] += (time.process_time() - after) / 5
             worst = max(worst, abs(ours - theirs))
     yield Row(f"LC, official function on {n} items: largest difference, points", 0, worst, 1e-6)
     yield Row("LC, CPU seconds for a fit", seconds["official"], seconds["ours"], math.inf, "expected: the official's")
-    what, note = "LC, CPU seconds for a fit with our interval", "400 more fits; the official function gives none"
-    yield Row(what, seconds["official"], seconds["interval"], math.inf, note)
+    label, note = "LC, CPU seconds for a fit with our interval", "400 more fits; the official function gives none"
+    yield Row(label, seconds["official"], seconds["interval"], math.inf, note)
 
 
 def llmbar(data: Path) -> Iterator[Row]:
@@ -394,18 +406,22 @@ def llmbar(data: Path) -> Iterator[Row]:
         judged = read_verdicts(folder / "result.json", pairs)
         report, n = check_judge(judged), len(judged)
         name = f"{folder.parent.name} {folder.name}"
-        both_missing = sum(one.shown_first is None and one.shown_second is None for one in judged)
+        both_missing = sum(verdict.shown_first is None and verdict.shown_second is None for verdict in judged)
         n_right = sum(
-            one.value * one.n for one in (report.accuracy_shown_first, report.accuracy_shown_second) if one is not None
+            accuracy.value * accuracy.n
+            for accuracy in (report.accuracy_shown_first, report.accuracy_shown_second)
+            if accuracy is not None
         )
         rates = {"equal": both_missing, "correct_both": 0}
         yield Row(
             f"{name}: accuracy, %", float(stated["correct_average"].strip("%")), 100 * n_right / (2 * n), tolerance=0.05
         )
-        for key, found in (("equal", report.order_agreement), ("correct_both", report.both_right)):
-            said = re.search(r"= ([\d.]+)%", stated[key])
-            if said and found is not None:
-                yield Row(f"{name}: {key}, %", float(said[1]), 100 * (found.value * found.n + rates[key]) / n, 0.05)
+        for key, estimate in (("equal", report.order_agreement), ("correct_both", report.both_right)):
+            match = re.search(r"= ([\d.]+)%", stated[key])
+            if match and estimate is not None:
+                yield Row(
+                    f"{name}: {key}, %", float(match[1]), 100 * (estimate.value * estimate.n + rates[key]) / n, 0.05
+                )
         if report.kappa_orders is not None:
             note = f"{report.n_missing} missing verdicts count as '2' there" if report.n_missing else ""
             ours = report.kappa_orders.value
@@ -464,11 +480,11 @@ def inspect_logs(data: Path) -> Iterator[Row]:
                 NOT_SERVED["inspect_logs/*.eval"] = "reading .eval needs inspect-ai (the extra `inspect`)"
             continue
         n_read += 1
-        values = [one.score.value for one in log.rollouts if one.score.value is not None]
+        values = [rollout.score.value for rollout in log.rollouts if rollout.score.value is not None]
         stated = _stated(path, log.scorer)
         if not values:
-            words = f"read as {len(log.rollouts)} missing scores: nobody scored its samples"
-            NOT_SERVED[f"inspect_logs/{path.name}, mean"] = words
+            note = f"read as {len(log.rollouts)} missing scores: nobody scored its samples"
+            NOT_SERVED[f"inspect_logs/{path.name}, mean"] = note
         elif "accuracy" in stated or "mean" in stated:
             mean = stated.get("accuracy", stated.get("mean", math.nan))
             yield Row(f"{path.name}: {log.scorer}", mean, float(np.mean(values)), 1e-6)
@@ -487,14 +503,14 @@ def _stated(path: Path, scorer: str) -> dict[str, float]:
             log = json.loads(opened.read("header.json"))
     for score in (log.get("results") or {}).get("scores", []):
         if score["name"] == scorer or score.get("scorer") == scorer:
-            return {name: float(one["value"]) for name, one in score["metrics"].items()}
+            return {name: float(metric["value"]) for name, metric in score["metrics"].items()}
     return {}
 
 
 def react(data: Path) -> Iterator[Row]:
     """The authors' prompts in the installed grammar."""
-    found = published_examples(data) or {}
-    yield Row("examples read and understood by the installed engine", 12, sum(map(len, found.values())))
+    examples = published_examples(data) or {}
+    yield Row("examples read and understood by the installed engine", 12, sum(map(len, examples.values())))
 
 
 def alfworld(archive: Path, n_games: int) -> Iterator[Row]:
@@ -503,10 +519,13 @@ def alfworld(archive: Path, n_games: int) -> Iterator[Row]:
         opened.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.4 and later have it
         opened.extractall(folder)
         benchmark = AlfworldChat(Path(folder))
-        for split, name, there in ((Split.TEST_PRIVATE, "valid_unseen", 134), (Split.TEST_PUBLIC, "valid_seen", 140)):
-            n = min(n_games or there, there)
+        for split, name, n_published in (
+            (Split.TEST_PRIVATE, "valid_unseen", 134),
+            (Split.TEST_PUBLIC, "valid_seen", 140),
+        ):
+            n = min(n_games or n_published, n_published)
             won = 0
-            for item in shown(benchmark.items(split, n, b"published"), f"alfworld {name}"):
+            for item in tracked(benchmark.items(split, n, b"published"), f"alfworld {name}"):
                 game = Path(folder) / "json_2.1.1" / str(item.payload["trial"]) / "game.tw-pddl"
                 world = benchmark.environment()
                 world.reset(item, 0)
@@ -514,31 +533,31 @@ def alfworld(archive: Path, n_games: int) -> Iterator[Row]:
                     if world.act(command).done:
                         break
                 won += world.state()["won"] is True
-            yield Row(f"{name}: games that their walkthrough wins, of the first {n} of {there}", n, won)
+            yield Row(f"{name}: games that their walkthrough wins, of the first {n} of {n_published}", n, won)
 
 
-def shown(work: Sequence[T], what: str) -> Iterable[T]:
+def tracked(work: Sequence[T], label: str) -> Iterable[T]:
     """The work, with a progress bar on stderr where that is a terminal."""
-    return track(work, what, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
+    return track(work, label, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
 
 
 def passed(
     items: Sequence[PublishedItem], programs: Sequence[tuple[int, str]], timeout_s: float = TIMEOUT_S
 ) -> list[bool]:
     """Whether each program (number of its item, answer) passes; without a verdict it does not."""
-    asked = [
-        (Item(one.id, Split.DEV, one.prompt, one.reference, one.payload), code_of(text))
-        for one, text in ((items[number], text) for number, text in programs)
+    answers = [
+        (Item(problem.id, Split.DEV, problem.prompt, problem.reference, problem.payload), code_of(text))
+        for problem, text in ((items[number], text) for number, text in programs)
     ]
     with sandbox_runner(ScoringResources()) as runner:
-        verdicts = PythonTestsScorer(timeout_s=timeout_s).verdicts_on(runner, asked)
-    return [isinstance(one, ProgramVerdict) and one.score.value == 1.0 for one in verdicts]
+        verdicts = PythonTestsScorer(timeout_s=timeout_s).verdicts_on(runner, answers)
+    return [isinstance(verdict, ProgramVerdict) and verdict.score.value == 1.0 for verdict in verdicts]
 
 
 def humaneval(folder: Path) -> Iterator[Row]:
     """Canonical solutions, and the example samples of the repository."""
     problems = HumanEval(folder).problems()
-    right = passed(problems, [(number, one.reference or "") for number, one in enumerate(problems)])
+    right = passed(problems, [(number, problem.reference or "") for number, problem in enumerate(problems)])
     yield Row("canonical solutions that pass", len(problems), sum(right))
     example = problem_of(lines(folder / "example_problem.jsonl")[0])
     samples = [(0, row["completion"]) for row in lines(folder / "example_samples.jsonl")]
@@ -549,7 +568,9 @@ def mbpp(folder: Path) -> Iterator[Row]:
     """The published programs."""
     problems = Mbpp(folder).problems()
     # One of them, problem 123, counts the divisors of 10,000 numbers: longer than a model's program gets.
-    right = passed(problems, [(number, one.reference or "") for number, one in enumerate(problems)], timeout_s=60.0)
+    right = passed(
+        problems, [(number, problem.reference or "") for number, problem in enumerate(problems)], timeout_s=60.0
+    )
     yield Row("published programs that pass in a minute a test", len(problems), sum(right))
 
 
@@ -564,9 +585,9 @@ POSTTRAINBENCH = {
 
 def posttrainbench(folder: Path) -> Iterator[Row]:
     """Aggregates of agents and of the two references, by the import of `agent2 leaderboard`."""
-    found = {row.name: 100 * row.score.value for row in read_published(folder).rows}
+    scores = {row.name: 100 * row.score.value for row in read_published(folder).rows}
     for name, published in POSTTRAINBENCH.items():
-        yield Row(f"weighted mean of {name}, %", published, found[name], 1e-3)
+        yield Row(f"weighted mean of {name}, %", published, scores[name], 1e-3)
 
 
 SERVED: dict[str, Callable[[Path], Iterator[Row]]] = {
@@ -636,8 +657,8 @@ def summary(source: str, rows: Sequence[Row], absent: str) -> str:
         reasons = ["nothing here handles it: a new row, or another name"]
     off = sum(not row.is_met for row in rows)
     explained = sum(row.is_met and bool(row.note) and abs(row.ours - row.expected) > 1e-6 for row in rows)
-    told = f"{len(rows) - off - explained} equal, {explained} explained, {off} OFF"
-    return f"{source:18} {told if rows else 'not served':32} {'; '.join(reasons)}"
+    counts = f"{len(rows) - off - explained} equal, {explained} explained, {off} OFF"
+    return f"{source:18} {counts if rows else 'not served':32} {'; '.join(reasons)}"
 
 
 def main() -> int:
@@ -646,21 +667,21 @@ def main() -> int:
     parser.add_argument("data", type=Path, help="folder of official files")
     parser.add_argument("--only", nargs="+", choices=[*SERVED, "alfworld"], help="these sources alone")
     parser.add_argument("--games", type=int, default=0, help="official ALFWorld games of each split; 0: all 134 + 140")
-    given = parser.parse_args()
-    if not given.data.is_dir():
-        parser.error(f"{given.data}: not a directory; pass the folder that contains gsm8k/, mmlu_pro/, ...")
-    found: dict[str, list[Row]] = {}
+    arguments = parser.parse_args()
+    if not arguments.data.is_dir():
+        parser.error(f"{arguments.data}: not a directory; pass the folder that contains gsm8k/, mmlu_pro/, ...")
+    rows_of: dict[str, list[Row]] = {}
     absent: dict[str, str] = {}
     print(f"{'source':18} {'expected':>12} {'ours':>12} {'difference':>11}  what")
-    sources = [name for name in readme_rows(given.data) if not given.only or name in given.only]
+    sources = [name for name in readme_rows(arguments.data) if not arguments.only or name in arguments.only]
     for name in sources:
-        found[name] = []
-        place = given.data / (ARCHIVE if name == "alfworld" else name)
+        rows_of[name] = []
+        place = arguments.data / (ARCHIVE if name == "alfworld" else name)
         if not place.exists():
             absent[name] = f"{place} is not there"
         elif name in SERVED or name == "alfworld":
-            for row in measured(name, given.data, given.games):
-                found[name].append(row)
+            for row in measured(name, arguments.data, arguments.games):
+                rows_of[name].append(row)
                 note = f" ({row.note})" if row.note else ""
                 print(
                     f"{name:18} {row.expected:12.6g} {row.ours:12.6g} {row.ours - row.expected:+11.3g}  "
@@ -669,9 +690,9 @@ def main() -> int:
                 )
     print(f"\n{'row of README':18} {'numbers':32} not served, and why")
     for name in sources:
-        print(summary(name, found[name], absent.get(name, "")))
-    n_off = sum(not row.is_met for rows in found.values() for row in rows)
-    print(f"\n{n_off} of {sum(map(len, found.values()))} numbers are further from their expectation than explained")
+        print(summary(name, rows_of[name], absent.get(name, "")))
+    n_off = sum(not row.is_met for rows in rows_of.values() for row in rows)
+    print(f"\n{n_off} of {sum(map(len, rows_of.values()))} numbers are further from their expectation than explained")
     return 1 if n_off else 0
 
 

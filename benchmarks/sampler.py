@@ -70,8 +70,8 @@ def random_llama() -> tuple[Any, Any]:
         bos_token_id=1,
         eos_token_id=2,
     )
-    words = {f"w{i}": i for i in range(VOCABULARY)}
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel(words, unk_token="w3")))
+    vocabulary = {f"w{i}": i for i in range(VOCABULARY)}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel(vocabulary, unk_token="w3")))
     return LlamaForCausalLM(config).eval(), tokenizer
 
 
@@ -97,10 +97,10 @@ def make_requests(shape: str, concurrency: int, vocabulary: int) -> list[Request
 def run_sampler(sampler: HfSampler, requests: list[Request]) -> None:
     """Keep the queue full until all requests are done; nothing is kept of the run before, with the same prompts."""
     sampler.forget()
-    waiting = iter(enumerate(requests))
+    pending = iter(enumerate(requests))
     in_flight = total = 0
     while True:
-        while in_flight < sampler.capacity and (entry := next(waiting, None)) is not None:
+        while in_flight < sampler.capacity and (entry := next(pending, None)) is not None:
             number, request = entry
             settings = SamplingSettings(temperature=1.0, max_tokens=request.new_tokens, seed=number)
             sampler.submit(number, request.prompt, settings)
@@ -154,9 +154,9 @@ def run_continuous(model: Any, requests: list[Request]) -> None:
 
 
 def _require_all(total: int, requests: list[Request]) -> None:
-    asked = sum(request.new_tokens for request in requests)
-    if total != asked:
-        raise RuntimeError(f"{total} tokens came, {asked} were asked for")
+    n_requested = sum(request.new_tokens for request in requests)
+    if total != n_requested:
+        raise RuntimeError(f"{total} tokens came, {n_requested} were asked for")
 
 
 def seconds(run: Callable[[], None]) -> float:
@@ -180,16 +180,16 @@ def measure(model: Any, folder: Path, options: argparse.Namespace) -> bool:
             sampler = HfSampler(folder, max_batch=concurrency, device=options.device)
             pairs = []
             for _ in range(options.runs + 1):
-                own = seconds(lambda s=sampler, r=requests: run_sampler(s, r))
-                other = seconds(lambda r=requests, c=concurrency: run_generate(model, r, c))
-                pairs.append((own, other))
+                ours_s = seconds(lambda s=sampler, r=requests: run_sampler(s, r))
+                theirs_s = seconds(lambda r=requests, c=concurrency: run_generate(model, r, c))
+                pairs.append((ours_s, theirs_s))
             pairs.pop(0)  # warm-up
             n = sum(request.new_tokens for request in requests)
-            own, other = (n / statistics.median(times) for times in zip(*pairs, strict=True))
-            ratio = statistics.median(other / own for own, other in pairs)
+            ours_s, theirs_s = (n / statistics.median(times) for times in zip(*pairs, strict=True))
+            ratio = statistics.median(theirs_s / ours_s for ours_s, theirs_s in pairs)
             is_met &= ratio >= goal
             mark = "ok" if ratio >= goal else "MISSED"
-            line = f"{shape:7} {concurrency:8} {own:14.0f} {other:15.0f} {ratio:6.2f} {goal:5.2f} {mark}"
+            line = f"{shape:7} {concurrency:8} {ours_s:14.0f} {theirs_s:15.0f} {ratio:6.2f} {goal:5.2f} {mark}"
             if paged_model is not None and shape == "equal":
                 line += f"   generate_batch {n / seconds(lambda r=requests: run_continuous(paged_model, r)):.0f} tok/s"
             print(line, flush=True)

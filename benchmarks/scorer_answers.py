@@ -182,28 +182,28 @@ CHOICE_FRAMES = (
 
 def _choice_cases() -> Iterator[Case]:
     for frame in CHOICE_FRAMES:
-        for right, other in (("A", "B"), ("B", "D"), ("C", "A"), ("D", "C")):
-            yield Case("choice", frame.format(a=right, l=right.lower(), o=other), right)
+        for right, wrong in (("A", "B"), ("B", "D"), ("C", "A"), ("D", "C")):
+            yield Case("choice", frame.format(a=right, l=right.lower(), o=wrong), right)
             if right in "AC":
-                yield Case("choice", frame.format(a=other, l=other.lower(), o=right), right)
+                yield Case("choice", frame.format(a=wrong, l=wrong.lower(), o=right), right)
     for empty in ("", "  ", "None of these", "The answer is E.", "The answer is J", "ANSWER: Z", "?", "answer is"):
         yield Case("choice", empty, "B")
 
 
 def _instruction_cases() -> Iterator[Case]:
     texts = yaml.safe_load(Path(__file__).with_name("scorer_texts.yaml").read_text(encoding="utf-8"))
-    drawn = random.Random(SEED)
+    rng = random.Random(SEED)
     for name, variants in texts["instructions"].items():
         for variant in variants:
             for answer in variant["answers"]:
                 yield Case("instruction", answer, name=name, arguments=variant["arguments"])
         usual = [variant["arguments"] for variant in variants if _is_usual(variant["arguments"])]
-        for answer in drawn.sample(texts["pool"], N_POOL_TEXTS):
-            yield Case("instruction", answer, name=name, arguments=drawn.choice(usual))
+        for answer in rng.sample(texts["pool"], N_POOL_TEXTS):
+            yield Case("instruction", answer, name=name, arguments=rng.choice(usual))
     for code, sentences in texts["languages"].items():
         for text in sentences:
-            for wanted in dict.fromkeys((code, "en")):
-                yield Case("instruction", text, name="language:response_language", arguments={"language": wanted})
+            for language in dict.fromkeys((code, "en")):
+                yield Case("instruction", text, name="language:response_language", arguments={"language": language})
 
 
 def _is_usual(arguments: dict[str, Any]) -> bool:

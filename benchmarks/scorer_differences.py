@@ -113,34 +113,34 @@ CLASSES: dict[str, Difference] = {
 
 def published_number(answer: str, reference: str) -> int:
     """GSM8K's own script: first `#### ` number, commas deleted, equal as text."""
-    found = re.search(r"#### (-?[0-9.,]+)", answer)
-    return int(found is not None and found[1].replace(",", "") == reference)
+    match = re.search(r"#### (-?[0-9.,]+)", answer)
+    return int(match is not None and match[1].replace(",", "") == reference)
 
 
 def published_choice(answer: str, reference: str) -> int:
     """MMLU-Pro's own script: "answer is (X)", else "Answer: X", else the last isolated capital A to J."""
     for pattern in (r"answer is \(?([A-J])\)?", r".*[aA]nswer:\s*([A-J])"):
-        if found := re.search(pattern, answer):
-            return int(found[1] == reference)
+        if match := re.search(pattern, answer):
+            return int(match[1] == reference)
     alone = re.findall(r"\b[A-J]\b", answer)
     return int(bool(alone) and alone[-1] == reference)
 
 
-def published(case: Case, peer: str, said: Any) -> int | None:
+def published(case: Case, peer: str, peer_verdict: Any) -> int | None:
     """What the published definition says; None where there is none or it draws lots."""
     if case.kind == "number":
         return published_number(case.answer, case.reference) if peer == "lm_eval strict" else None
     if case.kind == "choice":
         return published_choice(case.answer, case.reference)
-    draws = _instruction_class(case, said) in ("argument zero", "sign as a letter", "language by luck")
-    return None if draws else said
+    draws = _instruction_class(case, peer_verdict) in ("argument zero", "sign as a letter", "language by luck")
+    return None if draws else peer_verdict
 
 
-def class_of(case: Case, peer: str, said: Any, ours: float | None) -> str | None:
+def class_of(case: Case, peer: str, peer_verdict: Any, ours: float | None) -> str | None:
     """The class of one disagreement, None if it is in none."""
     if case.kind == "number":
         return _number_class(case, peer, ours)
-    return _choice_class(case, peer, ours) if case.kind == "choice" else _instruction_class(case, said)
+    return _choice_class(case, peer, ours) if case.kind == "choice" else _instruction_class(case, peer_verdict)
 
 
 def _number_class(case: Case, peer: str, ours: float | None) -> str | None:
@@ -190,19 +190,19 @@ def _choice_class(case: Case, peer: str, ours: float | None) -> str | None:
     return "letter behind 'answer is', marked" if re.search(r"answer is", text) else None
 
 
-def _instruction_class(case: Case, said: Any) -> str | None:
+def _instruction_class(case: Case, peer_verdict: Any) -> str | None:
     arguments = case.arguments
     if any(value == 0 for value in arguments.values()):
         return "argument zero"
     if case.name == "keywords:letter_frequency" and not arguments["letter"].isalpha():
         return "sign as a letter"
-    words = [
+    tokens = [
         *arguments.get("keywords", ()),
         *arguments.get("forbidden_words", ()),
         arguments.get("section_spliter", ""),
     ]
-    if any(re.search(r"[^\w\s]", word) for word in words):
+    if any(re.search(r"[^\w\s]", word) for word in tokens):
         return "keyword taken for a pattern"
     if case.name in ("language:response_language", "change_case:english_capital", "change_case:english_lowercase"):
-        return "language by luck" if said is None else "language of a scrap"
+        return "language by luck" if peer_verdict is None else "language of a scrap"
     return "where a sentence ends" if case.name == "length_constraints:number_sentences" else None

@@ -43,12 +43,12 @@ def lm_eval_match(task):
         regex = RegexFilter(**{key: value for key, value in settings.items() if key != "function"})
 
         def verdict(answer, reference):
-            ((found,),) = regex.apply([[answer]], [{}])
-            return int(exact_match_fn(predictions=[found], references=[reference], **metric)["exact_match"])
+            ((filtered,),) = regex.apply([[answer]], [{}])
+            return int(exact_match_fn(predictions=[filtered], references=[reference], **metric)["exact_match"])
 
         return verdict
 
-    return {one["name"]: judge(one["filter"][0]) for one in task["filter_list"]}
+    return {entry["name"]: judge(entry["filter"][0]) for entry in task["filter_list"]}
 
 
 def inspect_number(answer, reference):
@@ -94,10 +94,10 @@ def josejg_instruction(case, strict):
 def steady(ask):
     """The verdict if it is the same each time."""
     try:
-        found = {ask() for _ in range(ASKINGS)}
+        verdicts = {ask() for _ in range(ASKINGS)}
     except Exception as error:  # the boundary to somebody else's scorer: what it raises is the finding
         return f"error: {type(error).__name__}"
-    return found.pop() if len(found) == 1 else None
+    return verdicts.pop() if len(verdicts) == 1 else None
 
 
 def verdicts(cases):
@@ -109,29 +109,29 @@ def verdicts(cases):
         answer, reference = case["answer"], case["reference"]
         if case["kind"] == "number":
             gold = f"Working.\n#### {reference}"
-            asked = {
+            calls = {
                 "lm_eval strict": lambda a=answer, g=gold: number["strict-match"](a, g),
                 "lm_eval flexible": lambda a=answer, g=gold: number["flexible-extract"](a, g),
                 "inspect": lambda a=answer, r=reference: inspect_number(a, r),
             }
         elif case["kind"] == "choice":
-            asked = {
+            calls = {
                 "lm_eval": lambda a=answer, r=reference: choice(a, r),
                 "inspect": lambda a=answer, r=reference: inspect_choice(a, r),
             }
         else:
-            asked = {
+            calls = {
                 f"lm_eval {'strict' if s else 'loose'}": lambda c=case, s=s: lm_eval_instruction(c, s) for s in (1, 0)
             }
             if has_other:
-                asked |= {
+                calls |= {
                     f"inspect {'strict' if s else 'loose'}": lambda c=case, s=s: josejg_instruction(c, s)
                     for s in (1, 0)
                 }
-        yield {peer: steady(ask) for peer, ask in asked.items()}
+        yield {peer: steady(ask) for peer, ask in calls.items()}
 
 
 if __name__ == "__main__":
-    found = list(verdicts(json.load(sys.stdin)))
+    spec = list(verdicts(json.load(sys.stdin)))
     versions = {name: importlib.metadata.version(name) for name in ("lm_eval", "inspect_ai", "langdetect", "nltk")}
-    json.dump({"versions": versions, "verdicts": found}, sys.stdout)
+    json.dump({"versions": versions, "verdicts": spec}, sys.stdout)

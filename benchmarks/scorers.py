@@ -52,7 +52,7 @@ class Row:
 
     case: Case
     peer: str
-    said: Any
+    peer_verdict: Any
     """0, 1, null (differs from one asking to the next) or what it raised."""
     ours: float | None
     published: int | None
@@ -60,8 +60,8 @@ class Row:
     """Its class; None: unexplained."""
 
     def __str__(self) -> str:
-        what = f"{self.case.name} {self.case.arguments}" if self.case.name else self.case.reference
-        return f"{self.peer} says {self.said}, we {self.ours}: {self.case.answer!r} [{what}]"
+        reference = f"{self.case.name} {self.case.arguments}" if self.case.name else self.case.reference
+        return f"{self.peer} says {self.peer_verdict}, we {self.ours}: {self.case.answer!r} [{reference}]"
 
 
 def our_numbers(case: Case) -> dict[str, float | None]:
@@ -78,8 +78,8 @@ def our_numbers(case: Case) -> dict[str, float | None]:
 def ask_peers(python: str, cases: list[Case]) -> dict[str, Any]:
     """Runs `scorer_peers.py` with another interpreter. Raises CalledProcessError if it fails."""
     command = [python, str(Path(__file__).with_name("scorer_peers.py"))]
-    asked = json.dumps([asdict(case) for case in cases])
-    done = subprocess.run(command, input=asked, stdout=subprocess.PIPE, text=True, check=True, env=os.environ)
+    request = json.dumps([asdict(case) for case in cases])
+    done = subprocess.run(command, input=request, stdout=subprocess.PIPE, text=True, check=True, env=os.environ)
     return dict(json.loads(done.stdout[done.stdout.index('{"versions"') :]))
 
 
@@ -90,58 +90,62 @@ def disagreements(cases: list[Case], verdicts: list[dict[str, Any]]) -> list[Row
         ours = our_numbers(case)
         for peer, key in COMPARED[case.kind].items():
             if peer in peers and peers[peer] != ours[key]:
-                said = peers[peer]
-                why = class_of(case, peer, said, ours[key])
-                rows.append(Row(case, peer, said, ours[key], published(case, peer, said), why))
+                peer_verdict = peers[peer]
+                why = class_of(case, peer, peer_verdict, ours[key])
+                rows.append(Row(case, peer, peer_verdict, ours[key], published(case, peer, peer_verdict), why))
     return rows
 
 
 def problems(rows: list[Row]) -> list[str]:
     """What is not settled: no class, a class in which we err, or one whose verdict the published definition denies."""
-    found = []
+    sentences = []
     for row in rows:
-        known = CLASSES.get(row.why or "")
-        if known is None:
-            found.append(f"unexplained: {row}")
-        elif known.right == "peer":
-            found.append(f"our mistake ({row.why}): {row}")
-        elif row.published is not None and row.published != (row.ours if known.right == "ours" else row.said):
-            found.append(f"called {known.right}, but the published definition says {row.published}: {row}")
-    return found
+        difference = CLASSES.get(row.why or "")
+        if difference is None:
+            sentences.append(f"unexplained: {row}")
+        elif difference.right == "peer":
+            sentences.append(f"our mistake ({row.why}): {row}")
+        elif row.published is not None and row.published != (
+            row.ours if difference.right == "ours" else row.peer_verdict
+        ):
+            sentences.append(f"called {difference.right}, but the published definition says {row.published}: {row}")
+    return sentences
 
 
-def report(cases: list[Case], told: dict[str, Any], rows: list[Row], n_examples: int) -> None:
+def report(cases: list[Case], golden: dict[str, Any], rows: list[Row], n_examples: int) -> None:
     """Prints counts by peer, then each class with its verdict and some answers."""
-    print(", ".join(f"{name} {version}" for name, version in told["versions"].items()))
-    asked = Counter((case.kind, peer) for case, peers in zip(cases, told["verdicts"], strict=True) for peer in peers)
+    print(", ".join(f"{name} {version}" for name, version in golden["versions"].items()))
+    n_asked = Counter(
+        (case.kind, peer) for case, peers in zip(cases, golden["verdicts"], strict=True) for peer in peers
+    )
     apart = Counter((row.case.kind, row.peer) for row in rows)
-    for (kind, peer), n in asked.items():
+    for (kind, peer), n in n_asked.items():
         print(f"{kind:12} {peer:17} {n:5} answers, {n - apart[kind, peer]:5} agree, {apart[kind, peer]:4} do not")
     for name, count in Counter(row.why for row in rows if row.why in CLASSES).most_common():
-        known = CLASSES[name or ""]
-        print(f"\n{name} ({count}, right: {known.right}). {known.why}")
+        difference = CLASSES[name or ""]
+        print(f"\n{name} ({count}, right: {difference.right}). {difference.why}")
         for row in [row for row in rows if row.why == name][:n_examples]:
             print(f"   {row}")
 
 
 def read_golden(path: Path) -> tuple[list[Case], dict[str, Any]]:
     """The cases and verdicts that were kept."""
-    kept = json.loads(path.read_text(encoding="utf-8"))
-    cases = [Case(*line[:-1]) for line in kept["cases"]]
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    cases = [Case(*line[:-1]) for line in stored["cases"]]
     verdicts = [
-        dict(zip(COMPARED[case.kind], line[-1], strict=True)) for case, line in zip(cases, kept["cases"], strict=True)
+        dict(zip(COMPARED[case.kind], line[-1], strict=True)) for case, line in zip(cases, stored["cases"], strict=True)
     ]
-    return cases, {"versions": kept["versions"], "verdicts": verdicts}
+    return cases, {"versions": stored["versions"], "verdicts": verdicts}
 
 
-def write_golden(path: Path, cases: list[Case], told: dict[str, Any]) -> None:
+def write_golden(path: Path, cases: list[Case], golden: dict[str, Any]) -> None:
     """Kind, answer, reference, name, arguments and the peers' verdicts: one line a case, so that a change shows."""
     lines = [
         json.dumps([*asdict(case).values(), [peers[peer] for peer in COMPARED[case.kind]]], ensure_ascii=False)
-        for case, peers in zip(cases, told["verdicts"], strict=True)
+        for case, peers in zip(cases, golden["verdicts"], strict=True)
     ]
     body = ",\n".join(lines)
-    path.write_text(f'{{"versions": {json.dumps(told["versions"])}, "cases": [\n{body}\n]}}\n', encoding="utf-8")
+    path.write_text(f'{{"versions": {json.dumps(golden["versions"])}, "cases": [\n{body}\n]}}\n', encoding="utf-8")
 
 
 def main() -> int:
@@ -154,17 +158,17 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.peers_python:
         cases = all_cases()
-        told = ask_peers(arguments.peers_python, cases)
+        golden = ask_peers(arguments.peers_python, cases)
     else:
-        cases, told = read_golden(arguments.golden)
-    rows = disagreements(cases, told["verdicts"])
-    report(cases, told, rows, arguments.examples)
+        cases, golden = read_golden(arguments.golden)
+    rows = disagreements(cases, golden["verdicts"])
+    report(cases, golden, rows, arguments.examples)
     open_ends = problems(rows)
     print(f"\n{len(cases)} answers, {len(rows)} disagreements, {len(open_ends)} of them not settled")
     for line in open_ends:
         print(f"   {line}")
     if arguments.write_golden and arguments.peers_python:
-        write_golden(arguments.golden, cases, told)
+        write_golden(arguments.golden, cases, golden)
         print(arguments.golden)
     return int(bool(open_ends))
 

@@ -166,25 +166,25 @@ def compare_iqm(rliable_python: str | None, replicates: int) -> tuple[list[Row],
     rows, is_met = [], True
     for (n_runs, n_tasks), goal in SIZES.items():
         scores = scores_table(n_runs, n_tasks, seed=6)
-        own = measure("agent2", sys.executable, OWN, scores, replicates, 5 if n_tasks < 100 else 1)
+        ours = measure("agent2", sys.executable, OWN, scores, replicates, 5 if n_tasks < 100 else 1)
         peers = [measure("scipy", sys.executable, SCIPY, scores, replicates, 1)]
         if rliable_python is not None:
             peers.append(measure("rliable", rliable_python, RLIABLE, scores, replicates, 1))
-        is_met &= own.peak_mb < GOAL_MB
+        is_met &= ours.peak_mb < GOAL_MB
         print(f"IQM of {n_runs} x {n_tasks}, {replicates} replicates")
-        for row in (own, *peers):
+        for row in (ours, *peers):
             line = f"  {row.tool:<16} {row.seconds:8.3f} s  {row.peak_mb:6.0f} MB  "
             line += f"{row.value:.6f} [{row.low:.6f}, {row.high:.6f}]"
-            if row is not own:
-                ends = max(abs(row.low - own.low), abs(row.high - own.high))
-                ratio = row.seconds / own.seconds
-                line += f"  {ratio:.1f} times ours, value differs by {abs(row.value - own.value):.1e}, "
+            if row is not ours:
+                ends = max(abs(row.low - ours.low), abs(row.high - ours.high))
+                ratio = row.seconds / ours.seconds
+                line += f"  {ratio:.1f} times ours, value differs by {abs(row.value - ours.value):.1e}, "
                 line += f"interval by {ends:.1e}"
-                is_met &= ends < GOAL_INTERVAL and abs(row.value - own.value) < GOAL_VALUE
+                is_met &= ends < GOAL_INTERVAL and abs(row.value - ours.value) < GOAL_VALUE
                 is_met &= not row.tool.startswith("rliable") or ratio >= goal
             print(line, flush=True)
         print(f"  goals: {goal:g} times faster than rliable, interval to {GOAL_INTERVAL:g}, under {GOAL_MB:g} MB")
-        rows += [own, *peers]
+        rows += [ours, *peers]
     return rows, is_met
 
 
@@ -207,7 +207,7 @@ def compare_values(rliable_python: str) -> bool:
         "median": aggregates.median_over_tasks(x, rng, 2).estimate.value,
         "gap": aggregates.optimality_gap(x, rng, 2).estimate.value,
         "improvement": profiles.probability_of_improvement_value(x, y),
-        "profile": [one.value for one in profiles.performance_profile(x, thresholds, rng, 2).share],
+        "profile": [estimate.value for estimate in profiles.performance_profile(x, thresholds, rng, 2).share],
     }
     largest = {name: float(np.abs(np.subtract(ours[name], theirs[name])).max()) for name in ours}
     print("values beside rliable's differ by " + ", ".join(f"{name} {size:.1e}" for name, size in largest.items()))
@@ -231,12 +231,12 @@ def compare_pass_at_k() -> bool:
     solved_IA = rng.random((10_000, 256)) < rng.beta(0.3, 0.8, size=(10_000, 1))
     is_met = True
     for k in PASS_AT:
-        begun = time.perf_counter()
+        started = time.perf_counter()
         counts = solved_IA.sum(axis=1)
         ours = pass_at_k(counts, np.full(counts.size, 256), k)
         middle = time.perf_counter()
         theirs = published_pass_at_k(solved_IA.sum(axis=1), 256, k)
-        seconds, peer = middle - begun, time.perf_counter() - middle
+        seconds, peer = middle - started, time.perf_counter() - middle
         is_met &= abs(ours - theirs) < GOAL_VALUE
         print(
             f"pass@{k} of 10000 x 256: {1e3 * seconds:.1f} ms, published loop {1e3 * peer:.0f} ms "
@@ -254,9 +254,9 @@ def time_adastop() -> None:
     n_seeds = settings.n_seeds * settings.n_interims
     levels = np.array([1.5, 1.0] + [0.0] * 8)
     scores = {f"agent{index}": rng.normal(level, 0.4, size=n_seeds) for index, level in enumerate(levels)}
-    begun = time.perf_counter()
+    started = time.perf_counter()
     state = compare_sequentially(scores, settings, np.random.default_rng(5))
-    seconds = time.perf_counter() - begun
+    seconds = time.perf_counter() - started
     used = {agent: max(p.n for p in state.pairs if agent in (p.agent_a, p.agent_b)) for agent in scores}
     print(f"AdaStop on 10 agents: {seconds:.1f} s, {state}")
     print(f"  {sum(used.values())} runs used of {10 * n_seeds} of the fixed design")

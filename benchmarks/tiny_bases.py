@@ -52,7 +52,7 @@ def show_scores(name: str, folders: dict[str, Path]) -> None:
     first, *_ = columns.values()
     for benchmark in benchmarks_of(name):
         for view in first[benchmark]:
-            values = [found[benchmark].get(view) for found in columns.values()]
+            values = [scores[benchmark].get(view) for scores in columns.values()]
             cells = "".join(f"{'':>14}" if value is None else f"{value:14.3f}" for value in values)
             print(f"{benchmark + ' ' + view:44}" + cells)
 

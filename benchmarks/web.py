@@ -87,13 +87,13 @@ def make_results(folder: Path, n_rollouts: int) -> None:
 @contextmanager
 def served(folder: Path) -> Iterator[tuple[str, int, float]]:
     """The server over a folder: its address, its process and how long it took until it answers."""
-    begun = time.perf_counter()
+    started = time.perf_counter()
     command = [sys.executable, "-m", "agent2", "view", str(folder), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
             address = server.stdout.readline().split()[-1]
-            yield address, server.pid, time.perf_counter() - begun
+            yield address, server.pid, time.perf_counter() - started
         finally:
             server.terminate()
 
@@ -101,21 +101,21 @@ def served(folder: Path) -> Iterator[tuple[str, int, float]]:
 def exported(folder: Path) -> Timed:
     """One evaluation as files, by the command."""
     with tempfile.TemporaryDirectory() as out:
-        begun, before = time.perf_counter(), os.times()
+        started, before = time.perf_counter(), os.times()
         command = [sys.executable, "-m", "agent2", "view", str(folder), "--export", f"{out}/site"]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
-        seconds, after = time.perf_counter() - begun, os.times()
+        seconds, after = time.perf_counter() - started, os.times()
     cpu = after.children_user + after.children_system - before.children_user - before.children_system
-    found = re.search(r"([\d,]+) pages", done.stdout + done.stderr)
-    n = int(found[1].replace(",", "")) if found else 0
-    words = f"{n} pages, {n / seconds:.0f} a second, {n / cpu:.0f} a CPU second; Python's start is in it"
-    return Timed("export of an evaluation", seconds, cpu, words)
+    match = re.search(r"([\d,]+) pages", done.stdout + done.stderr)
+    n = int(match[1].replace(",", "")) if match else 0
+    note = f"{n} pages, {n / seconds:.0f} a second, {n / cpu:.0f} a CPU second; Python's start is in it"
+    return Timed("export of an evaluation", seconds, cpu, note)
 
 
 def peak_mb(pid: int) -> float:
     """Most memory that a process had resident so far."""
-    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
-    return int(found[1]) / 1024 if found else float("nan")
+    match = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    return int(match[1]) / 1024 if match else float("nan")
 
 
 def cpu_s(server: psutil.Process) -> float:
@@ -126,35 +126,35 @@ def cpu_s(server: psutil.Process) -> float:
 
 def ids_of(client: httpx.Client) -> dict[str, list[str]]:
     """Kind -> addresses of the results of that kind, the first page of the list."""
-    found = {}
+    ids = {}
     for kind in ("trial", "evaluation", "card"):
         text = client.get(f"/?kind={kind}").text
-        found[kind] = list(dict.fromkeys(re.findall(rf'href="(/{kind}/[^"]+)"', text)))
-    return found
+        ids[kind] = list(dict.fromkeys(re.findall(rf'href="(/{kind}/[^"]+)"', text)))
+    return ids
 
 
 def measure(client: httpx.Client, server: psutil.Process, n_rollouts: int) -> tuple[list[Timed], list[str]]:
     """First views of every kind of page, and the addresses that readers ask for."""
     rows: list[Timed] = []
 
-    def timed(what: str, addresses: list[str], told: Callable[[str], str] = lambda text: "") -> str:
+    def timed(label: str, addresses: list[str], describe: Callable[[str], str] = lambda text: "") -> str:
         """The slowest of some pages."""
         taken, cpu, text = [], [], ""
         for address in addresses:
-            begun, cpu_begun = time.perf_counter(), cpu_s(server)
+            started, cpu_begun = time.perf_counter(), cpu_s(server)
             answer = client.get(address)
-            taken.append(time.perf_counter() - begun)
+            taken.append(time.perf_counter() - started)
             cpu.append(cpu_s(server) - cpu_begun)
             if answer.status_code != 200:
                 raise RuntimeError(f"{address}: {answer.status_code} {answer.text[:300]}")
             text = answer.text
         several = f"slowest of {len(taken)}, median {statistics.median(taken):.3f} s" if len(taken) > 1 else ""
-        rows.append(Timed(what, max(taken), max(cpu), " ".join(filter(None, (several, told(text))))))
+        rows.append(Timed(label, max(taken), max(cpu), " ".join(filter(None, (several, describe(text))))))
         return text
 
     def count(text: str) -> str:
-        found = re.search(r"([\d,]+) rollouts?", text[text.index('role="status"') :])
-        return f"{found[1]} found" if found else ""
+        match = re.search(r"([\d,]+) rollouts?", text[text.index('role="status"') :])
+        return f"{match[1]} found" if match else ""
 
     timed("home", ["/"])
     ids = ids_of(client)
@@ -162,7 +162,7 @@ def measure(client: httpx.Client, server: psutil.Process, n_rollouts: int) -> tu
     timed("evaluation, further ones", ids["evaluation"][1:6])
     timed("trial", ids["trial"][:1])
     timed("trial, further ones", ids["trial"][1:6])
-    (card,) = [one for one in ids["card"] if "card" in one]
+    (card,) = [address for address in ids["card"] if "card" in address]
     timed("large card", [card], count)
     lines = random.Random(0).sample(range(n_rollouts), 10)
     rollouts = [f"{card.replace('/card/', '/rollout/')}/{line}" for line in lines]
@@ -178,8 +178,15 @@ def measure(client: httpx.Client, server: psutil.Process, n_rollouts: int) -> tu
     evaluation_cards = re.findall(r'href="(/card/[^"]+)"', evaluation)
     pair = re.findall(r'href="(/compare/[^"]+)"', evaluation)[0].replace("&amp;", "&")
     timed("two cards, item by item", [pair], count)
-    asked = ["/", "/?kind=evaluation", *ids["evaluation"][:10], *ids["trial"][:10], *rollouts, *evaluation_cards[:4]]
-    return rows, [*asked, card, f"{card}?show=failed", f"{card}?page=777"]
+    addresses = [
+        "/",
+        "/?kind=evaluation",
+        *ids["evaluation"][:10],
+        *ids["trial"][:10],
+        *rollouts,
+        *evaluation_cards[:4],
+    ]
+    return rows, [*addresses, card, f"{card}?show=failed", f"{card}?page=777"]
 
 
 async def read_all(address: str, pages: list[str], n_readers: int, seconds: float) -> tuple[list[float], list[str]]:
@@ -194,7 +201,7 @@ async def read_all(address: str, pages: list[str], n_readers: int, seconds: floa
             await asyncio.sleep(rng.random() * THINK_S)
             while time.perf_counter() < end:
                 page = rng.choice(pages)
-                begun = time.perf_counter()
+                started = time.perf_counter()
                 try:
                     async with session.get(page, timeout=aiohttp.ClientTimeout(total=60)) as answer:
                         await answer.read()
@@ -202,7 +209,7 @@ async def read_all(address: str, pages: list[str], n_readers: int, seconds: floa
                             errors.append(f"{page}: {answer.status}")
                 except (aiohttp.ClientError, TimeoutError) as error:
                     errors.append(f"{page}: {type(error).__name__} {error}")
-                taken.append(time.perf_counter() - begun)
+                taken.append(time.perf_counter() - started)
                 await asyncio.sleep(THINK_S)
 
     await asyncio.gather(*(reader(number) for number in range(n_readers)))
@@ -217,13 +224,13 @@ def run(folder: Path, n_rollouts: int, n_readers: int, seconds: float) -> tuple[
         start = Timed("start", start_s, cpu_s(server), "until it answers")
         rows, pages = measure(client, server, n_rollouts)
         rows.insert(0, start)
-        begun = cpu_s(server)
+        started = cpu_s(server)
         alone_mb = peak_mb(pid)
         taken, errors = asyncio.run(read_all(address, pages, n_readers, seconds))
         cuts = statistics.quantiles(taken, n=100)
-        words = f"{len(taken)} pages in {seconds:g} s, {len(errors)} errors"
-        cpu = (cpu_s(server) - begun) / len(taken)
-        rows.append(Timed(f"{n_readers} readers, median", cuts[49], cpu, f"{words}; CPU s: mean of a page"))
+        note = f"{len(taken)} pages in {seconds:g} s, {len(errors)} errors"
+        cpu = (cpu_s(server) - started) / len(taken)
+        rows.append(Timed(f"{n_readers} readers, median", cuts[49], cpu, f"{note}; CPU s: mean of a page"))
         rows.append(Timed(f"{n_readers} readers, p99", cuts[98], cpu, f"longest {max(taken):.2f} s"))
         mb = peak_mb(pid)
     rows.append(exported(folder / "results" / "evaluations" / "evaluation-000"))
@@ -242,13 +249,13 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="that the readers read")
     parser.add_argument("--folder", type=Path, help="where to write, and what is used again; default: temporary")
     parser.add_argument("--out", type=Path, help="also write the numbers here, as JSON")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        folder = asked.folder if asked.folder is not None else Path(temporary)
+        folder = arguments.folder if arguments.folder is not None else Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        rows, mb, errors = run(folder, asked.rollouts, asked.readers, asked.seconds)
-    if asked.out is not None:
-        asked.out.write_text(json.dumps({"timed": [asdict(row) for row in rows], "peak_mb": mb, "errors": errors}))
+        rows, mb, errors = run(folder, arguments.rollouts, arguments.readers, arguments.seconds)
+    if arguments.out is not None:
+        arguments.out.write_text(json.dumps({"timed": [asdict(row) for row in rows], "peak_mb": mb, "errors": errors}))
     missed = [f"{row.what} took {row.seconds:.2f} s, goal {GOALS[row.what]:g} s" for row in rows
               if row.seconds > GOALS.get(row.what, float("inf"))]  # fmt: skip
     missed += [f"the server took {mb:.0f} MB, goal {MEMORY_GOAL_MB:g} MB"] if mb > MEMORY_GOAL_MB else []

@@ -42,8 +42,8 @@ def _single_turn(item_id: str, text: str) -> Rollout:
 def main(out: Path = Path("checkpoints"), grpo_steps: int = 30) -> int:
     """Train both models, evaluate, and return the exit code of `agent2 eval`: 0 candidate or release, 1 a no."""
     base = ensure_base_model("tiny-mini", print)
-    shown = load_benchmark(SHOWN).items(Split.TRAIN, N_SHOWN, None)
-    examples = [{"prompt": item.prompt, "answer": item.reference or ""} for item in shown]
+    items = load_benchmark(SHOWN).items(Split.TRAIN, N_SHOWN, None)
+    examples = [{"prompt": item.prompt, "answer": item.reference or ""} for item in items]
     sft = train_sft(base, examples, out / "sft", SftSettings(epochs=1, learning_rate=5e-4, warmup_steps=2))
     print(f"sft: {sft.steps} steps in {sft.seconds:.0f} s")
     tried = load_benchmark(TRIED).items(Split.TRAIN, N_TRIED, None)

@@ -28,7 +28,7 @@ CUDA_GIB = 4.0
 class Part:
     """What a command of the Makefile needs."""
 
-    words: str
+    description: str
     requirement: str
     disk_gib: float
     """Of the whole environment with the CPU build of torch."""
@@ -58,7 +58,7 @@ PARTS = {
 class Attempt:
     """One way to get torch; the next is tried where it fails."""
 
-    words: str
+    description: str
     arguments: tuple
 
 
@@ -145,23 +145,26 @@ def install(part: Part, venv: Path, index: str) -> None:
     build = "the CUDA build of torch" if cuda else "the CPU build of torch, as no GPU was found"
     if index not in ("auto", PYPI):
         build = f"torch from {index}"
-    say(f"installing {part.words} into {venv}: about {disk_gib:.1f} GiB on disk, {part.minutes} minutes, with {build}")
+    say(
+        f"installing {part.description} into {venv}: about {disk_gib:.1f} GiB on disk, {part.minutes} minutes, "
+        f"with {build}"
+    )
     check_machine(part, venv, disk_gib)
     python = venv / "bin" / "python"
     # an environment without pip is what is left where Debian's python3-venv was missing
     if not (venv / "bin" / "pip").exists():
-        made = subprocess.run([sys.executable, "-m", "venv", str(venv)], check=False)
-        if made.returncode != 0:
+        result = subprocess.run([sys.executable, "-m", "venv", str(venv)], check=False)
+        if result.returncode != 0:
             raise CannotInstall(f"{venv} could not be made; see above (on Debian: apt-get install python3-venv)")
     if not pip(python, "--upgrade", "pip"):
         raise CannotInstall("pip could not be upgraded; see above: is the package index reachable?")
     attempts = torch_attempts(index, gpu)
     if attempts and not install_torch(python, attempts):
         if index != "auto":
-            raise CannotInstall(f"pip could not install {attempts[0].words}; see above")
+            raise CannotInstall(f"pip could not install {attempts[0].description}; see above")
         say(
-            f"{attempts[-1].words} cannot be had (not reachable, or none for this Python), so pip's own index is used: "
-            f"with CUDA, torch takes about {CUDA_GIB:.0f} GiB more; another index: make TORCH_INDEX=URL"
+            f"{attempts[-1].description} is not available (not reachable, or none for this Python), so pip's own index "
+            f"is used: with CUDA, torch takes about {CUDA_GIB:.0f} GiB more; another index: make TORCH_INDEX=URL"
         )
     if not pip(python, "--constraint", str(ROOT / "constraints.txt"), "--editable", part.requirement):
         raise CannotInstall("pip could not install the requirements; see above")

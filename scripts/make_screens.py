@@ -35,84 +35,84 @@ LONGEST_MS = 300_000
 
 def find_pages(tab: Any, address: str) -> dict[str, str]:
     """Name -> address of one page of each kind; of several the one with most to see comes first in the list."""
-    found = {"home": address}
+    pages = {"home": address}
 
     def first(name: str, selector: str, start: str) -> None:
         tab.goto(start)
         if (link := tab.locator(selector)).count():
-            found[name] = link.first.evaluate("one => one.href")
+            pages[name] = link.first.evaluate("one => one.href")
 
     for kind in ("trial", "sweep", "evaluation", "training", "card"):
         first(kind, f"main .rows a[href^='/{kind}/']", f"{address}?kind={kind}")
     for part in ("timeline", "transcript", "code"):
-        if "trial" in found:
-            found[part] = f"{found['trial']}/{part}"
-    if "trial" in found:
+        if "trial" in pages:
+            pages[part] = f"{pages['trial']}/{part}"
+    if "trial" in pages:
         for link in tab_links(tab, f"{address}?kind=trial", "main .rows a[href^='/trial/']"):
             tab.goto(f"{link}/transcript")
             if tab.locator(".steps .step").count():
-                found["transcript"] = f"{link}/transcript"
+                pages["transcript"] = f"{link}/transcript"
                 break
     evaluations = tab_links(tab, f"{address}?kind=evaluation", "main .rows a[href^='/evaluation/']")
     for link in evaluations:
         tab.goto(link)
         if tab.locator(".item-links a").count():
-            found["evaluation"] = link
+            pages["evaluation"] = link
             break
-    if "evaluation" in found:
-        first("pair", ".item-links a", found["evaluation"])
-        first("card", "main .rows a[href^='/card/']", found["evaluation"])
-        first("history", "a[href^='/history/']", found["evaluation"])
-        first("spotcheck", "a[href^='/spotcheck/']", found["evaluation"])
+    if "evaluation" in pages:
+        first("pair", ".item-links a", pages["evaluation"])
+        first("card", "main .rows a[href^='/card/']", pages["evaluation"])
+        first("history", "a[href^='/history/']", pages["evaluation"])
+        first("spotcheck", "a[href^='/spotcheck/']", pages["evaluation"])
     for link in evaluations:
         tab.goto(link.replace("/evaluation/", "/spotcheck/") + "/agreement")
         if tab.locator("table").count():
-            found["agreement"] = tab.url
-    if "card" in found:
-        first("rollout", ".rollouts tbody a", found["card"])
-        tab.goto(found["card"])
-        other = tab.locator("select[name=with] option:nth-child(2)")
-        if other.count():
-            found["compare"] = (
-                f"{found['card'].replace('/card/', '/compare/')}?with={other.first.get_attribute('value')}"
+            pages["agreement"] = tab.url
+    if "card" in pages:
+        first("rollout", ".rollouts tbody a", pages["card"])
+        tab.goto(pages["card"])
+        option = tab.locator("select[name=with] option:nth-child(2)")
+        if option.count():
+            pages["compare"] = (
+                f"{pages['card'].replace('/card/', '/compare/')}?with={option.first.get_attribute('value')}"
             )
-    found["search"] = f"{address}search?q=12&show=failed"
+    pages["search"] = f"{address}search?q=12&show=failed"
     cards = tab_links(tab, f"{address}?kind=card", "main .rows a[href^='/card/']")
     for evaluation in evaluations[:3]:
         cards += tab_links(tab, evaluation, "main .rows a[href^='/card/']")[:2]
-    found |= find_rollouts(tab, cards[:MOST_CARDS])
+    pages |= find_rollouts(tab, cards[:MOST_CARDS])
     tab.goto(f"{address}leaderboard")
     tab.wait_for_selector("table.board, main .card .lead:not([role=status])", timeout=LONGEST_MS)
     if tab.locator("table.board").count():
-        found["leaderboard"] = f"{address}leaderboard"
-    return found
+        pages["leaderboard"] = f"{address}leaderboard"
+    return pages
 
 
 def find_rollouts(tab: Any, cards: list[str]) -> dict[str, str]:
     """Name -> address: a card with judges, rollouts with attempts and tokens, and the other with most turns."""
-    found: dict[str, str] = {}
+    pages: dict[str, str] = {}
     most_steps = 0
     for link in cards:
         tab.goto(link)
         if tab.locator(".judges").count():
-            found.setdefault("judges", link)
+            pages.setdefault("judges", link)
         rollout = tab.locator(".rollouts tbody a")
         if rollout.count():
             tab.goto(rollout.first.evaluate("one => one.href"))
             if tab.locator(".bins").count():
-                found.setdefault("attempts", tab.url)
+                pages.setdefault("attempts", tab.url)
             if tab.locator(".drawn").count():
-                found.setdefault("tokens", tab.url)
+                pages.setdefault("tokens", tab.url)
             elif (n_steps := tab.locator(".step").count()) > most_steps:
-                most_steps, found["rollout"] = n_steps, tab.url
-    return found
+                most_steps, pages["rollout"] = n_steps, tab.url
+    return pages
 
 
 def tab_links(tab: Any, address: str, selector: str) -> list[str]:
     """Addresses that the links of a page lead to."""
     tab.goto(address)
-    found: list[str] = tab.locator(selector).evaluate_all("all => all.map(one => one.href)")
-    return found
+    links: list[str] = tab.locator(selector).evaluate_all("all => all.map(one => one.href)")
+    return links
 
 
 def screen(browser: Any, link: str, scheme: str, width: int, height: int, *, whole: bool) -> Image.Image:
@@ -123,8 +123,8 @@ def screen(browser: Any, link: str, scheme: str, width: int, height: int, *, who
     tab = context.new_page()
     tab.goto(link)
     tab.wait_for_load_state("load")
-    for drawn in tab.locator(".drawn").all()[:1]:
-        drawn.evaluate("one => { one.open = true; one.closest('.step').scrollIntoView(); }")
+    for details in tab.locator(".drawn").all()[:1]:
+        details.evaluate("one => { one.open = true; one.closest('.step').scrollIntoView(); }")
     data = tab.screenshot(full_page=whole)
     context.close()
     return Image.open(io.BytesIO(data)).convert("RGB")
@@ -134,12 +134,12 @@ def side_by_side(images: list[Image.Image]) -> Image.Image:
     """Images in one row, with space between them."""
     gap = 24
     width = sum(image.width for image in images) + gap * (len(images) - 1)
-    found = Image.new("RGB", (width, max(image.height for image in images)), "white")
-    left = 0
+    canvas = Image.new("RGB", (width, max(image.height for image in images)), "white")
+    x_offset = 0
     for image in images:
-        found.paste(image, (left, 0))
-        left += image.width + gap
-    return found
+        canvas.paste(image, (x_offset, 0))
+        x_offset += image.width + gap
+    return canvas
 
 
 def main() -> int:
@@ -149,26 +149,26 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("docs/images"))
     parser.add_argument("--only", nargs="*", default=[], help="names of pages")
     parser.add_argument("--whole", action="store_true", help="pages to their end")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     chromium = find_chromium()
     if chromium is None:
         print("no Chromium was found on PATH; install one (apt-get install chromium)", file=sys.stderr)
         return 1
-    if not asked.folder.is_dir():
-        print(f"{asked.folder}: no such folder; pass one with results", file=sys.stderr)
+    if not arguments.folder.is_dir():
+        print(f"{arguments.folder}: no such folder; pass one with results", file=sys.stderr)
         return 1
-    asked.out.mkdir(parents=True, exist_ok=True)
-    with serving(asked.folder) as address, open_browser(chromium) as browser:
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    with serving(arguments.folder) as address, open_browser(chromium) as browser:
         pages = find_pages(browser.new_page(), address)
-        unknown = [name for name in asked.only if name not in pages]
+        unknown = [name for name in arguments.only if name not in pages]
         if unknown:
             print(f"{', '.join(unknown)}: no such page here; there are {', '.join(pages)}", file=sys.stderr)
         for name, link in pages.items():
-            if asked.only and name not in asked.only:
+            if arguments.only and name not in arguments.only:
                 continue
             for scheme, end in SCHEMES.items():
-                images = [screen(browser, link, scheme, width, HEIGHT, whole=asked.whole) for width in WIDTHS]
-                path = asked.out / f"web-{re.sub('[^a-z]', '', name)}{end}.png"
+                images = [screen(browser, link, scheme, width, HEIGHT, whole=arguments.whole) for width in WIDTHS]
+                path = arguments.out / f"web-{re.sub('[^a-z]', '', name)}{end}.png"
                 side_by_side(images).quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
                 print(path)
     return 1 if unknown else 0

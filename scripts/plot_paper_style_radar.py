@@ -19,7 +19,7 @@ def main(folder: Path) -> None:
     for name in ("mmbench", "agentbench"):
         radar = read_radar(name)
         metrics = [axis.label or axis.name for axis in radar.axes]
-        series = {one: radar.raw(one) for one in radar.series}
+        series = {name: radar.raw(name) for name in radar.series}
         path = folder / f"{radar.file}.png"
         plot_paper_radar(radar.title, metrics, series, path, radar.subtitle)
         sys.stdout.write(f"{path}\n")

@@ -80,8 +80,9 @@ def thought_before(command: str, *, held: bool, n_placed: int) -> str | None:
     """A thought where the plan moves on, None in the middle of a stage."""
     verb = command.split()[0]
     if verb == "take":
-        thing, _, place = command.removeprefix("take ").partition(" from ")
-        return f"I see {thing} here, {'the second one that' if n_placed else 'which'} I need. I take it from {place}."
+        object_name, _, place = command.removeprefix("take ").partition(" from ")
+        relative = "the second one that" if n_placed else "which"
+        return f"I see {object_name} here, {relative} I need. I take it from {place}."
     if verb in _TREATED:
         return f"I am where this can be done. Afterwards it will be {_TREATED[verb]}."
     if verb == "use":
@@ -93,12 +94,12 @@ def thought_before(command: str, *, held: bool, n_placed: int) -> str | None:
 
 def main() -> None:
     """Write two examples of every task type."""
-    found = []
+    examples = []
     for task_type in TASK_TYPES:
         episodes = (example(task_type, seed) for seed in count(1))
         usable = (episode for episode in episodes if episode is not None)
-        found += [next(usable), next(usable)]
-    TARGET.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        examples += [next(usable), next(usable)]
+    TARGET.write_text(json.dumps(examples, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
