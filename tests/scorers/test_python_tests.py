@@ -30,15 +30,15 @@ from agent2.records import (
 )
 from agent2.sandbox.backends import find_sandbox
 from agent2.scorers import load_scorer
-from agent2.scorers.python_tests import Paper, PythonTestsScorer, code_of, read_tests
+from agent2.scorers.python_tests import CallPlan, PythonTestsScorer, code_of, read_tests
 from agent2.scorers.sandboxed import SandboxRunner
 
 TESTS = ("assert add(1, 2) == 3", "assert add(-4, 4) == 0", "assert add([1], (2, 'x')[:1]) == [1, 2]")
 RIGHT = "def add(a, b):\n    return a + type(a)(b) if isinstance(a, list) else a + b"
 
 HOSTILE = {
-    name: (one["program"], one["label"])
-    for name, one in yaml.safe_load(Path(__file__).with_name("hostile_programs.yaml").read_text("utf-8")).items()
+    name: (program["program"], program["label"])
+    for name, program in yaml.safe_load(Path(__file__).with_name("hostile_programs.yaml").read_text("utf-8")).items()
 }
 
 
@@ -51,8 +51,8 @@ def rollout(answer):
     return Rollout("i", 0, 0, RolloutStatus.COMPLETED, [], [turn], answer, {}, Usage())
 
 
-def judged(answer, asked=None, **settings):
-    (record,) = score_played([(asked or item(), rollout(answer))], PythonTestsScorer(**{"timeout_s": 5, **settings}))
+def judged(answer, on=None, **settings):
+    (record,) = score_played([(on or item(), rollout(answer))], PythonTestsScorer(**{"timeout_s": 5, **settings}))
     return record.score
 
 
@@ -64,12 +64,12 @@ def test_code_is_the_last_block_of_python_or_the_whole_answer():
 
 
 def test_tests_are_read_as_calls_and_values_and_nothing_else():
-    assert [(one.call, one.expected) for one in read_tests(TESTS)] == [
+    assert [(test.call, test.expected) for test in read_tests(TESTS)] == [
         ("add(1, 2)", 3),
         ("add(-4, 4)", 0),
         ("add([1], (2, 'x')[:1])", [1, 2]),
     ]
-    assert [one.expected for one in read_tests(["assert f(2)", "assert not g.h(3)"])] == [True, False]
+    assert [test.expected for test in read_tests(["assert f(2)", "assert not g.h(3)"])] == [True, False]
     assert read_tests(["assert abs(f(2) - 0.5) < 1e-6"])[0].tolerance == 1e-6
     for bad in ("assert f(1) == f(2)", "assert f(1) > 2", "x = f(1)", "assert", "assert max(f(1), 3) == g()", ""):
         with pytest.raises(ValueError, match="test"):
@@ -106,25 +106,27 @@ def test_a_right_program_passes_and_a_wrong_one_says_where():
 
 
 @pytest.mark.slow
-def test_forty_hostile_programs_pass_nothing_escape_nowhere_and_harm_no_neighbour(tmp_path):
+def test_forty_hostile_programs_pass_nothing_escape_nowhere_and_harm_no_other(tmp_path):
     """All in one batch, an honest program after each fourth of them; none becomes missing."""
     assert len(HOSTILE) == 40
-    asked = item(("assert add(1, 2) == 3", "assert add('a', 'b') == 'SECRET_EXPECTED'"))
+    template = item(("assert add(1, 2) == 3", "assert add('a', 'b') == 'SECRET_EXPECTED'"))
     honest = "def add(a, b):\n    return 3 if a == 1 else 'SECRET_EXPECTED'"
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.setblocking(False)
         port = str(server.getsockname()[1])
         programs = {
-            name: one.replace("HOST_PATH", str(tmp_path)).replace("HOST_PORT", port)
-            for name, (one, _) in HOSTILE.items()
+            name: program.replace("HOST_PATH", str(tmp_path)).replace("HOST_PORT", port)
+            for name, (program, _) in HOSTILE.items()
         }
         batch = []
         for number, (name, program) in enumerate(programs.items()):
             batch.append((name, program))
             if number % 4 == 0:
                 batch.append((f"honest {number}", f"{honest}  # {number}"))
-        played = [(replace(asked, id=name), replace(rollout(program), item_id=name)) for name, program in batch]
-        scores = {one.rollout.item_id: one.score for one in score_played(played, PythonTestsScorer(timeout_s=1))}
+        attempts = [(replace(template, id=name), replace(rollout(program), item_id=name)) for name, program in batch]
+        scores = {
+            record.rollout.item_id: record.score for record in score_played(attempts, PythonTestsScorer(timeout_s=1))
+        }
         with pytest.raises(BlockingIOError):
             server.accept()
     for name, (_, label) in HOSTILE.items():
@@ -176,8 +178,8 @@ def test_each_program_finds_an_empty_folder_of_its_own(sandbox, tmp_path):
     leaves = "import os\nos.makedirs('a/b')\nopen('a/c', 'w').close()\ndef f():\n    return os.listdir('.')"
     looks = "import os\ndef f():\n    return os.listdir('.')"
     programs = [(leaves, "assert f() == ['a']"), (looks, "assert f() == []"), (leaves, "assert f() == ['a']")]
-    asked = [(replace(item([test]), id=str(k)), rollout(program)) for k, (program, test) in enumerate(programs)]
-    scores = PythonTestsScorer(timeout_s=5).score_batch_on(SandboxRunner(find_sandbox(sandbox), tmp_path), asked)
+    batch = [(replace(item([test]), id=str(k)), rollout(program)) for k, (program, test) in enumerate(programs)]
+    scores = PythonTestsScorer(timeout_s=5).score_batch_on(SandboxRunner(find_sandbox(sandbox), tmp_path), batch)
     assert [score.value for score in scores] == [1.0, 1.0, 1.0]
     assert list(tmp_path.iterdir()) == []
 
@@ -186,9 +188,9 @@ def test_each_program_finds_an_empty_folder_of_its_own(sandbox, tmp_path):
 def test_a_program_that_fills_the_memory_folder_leaves_the_next_one_its_room():
     fills = "def add(a, b):\n    for n in range(9):\n        open(f'/tmp/{n}', 'wb').write(bytes(30 << 20))"
     writes = f"open('own', 'wb').write(bytes(30 << 20))\n{RIGHT}"
-    asked = [(replace(item(), id=str(k)), rollout(program)) for k, program in enumerate([fills, writes])]
+    batch = [(replace(item(), id=str(k)), rollout(program)) for k, program in enumerate([fills, writes])]
     with tempfile.TemporaryDirectory() as folder:
-        scores = PythonTestsScorer().score_batch_on(SandboxRunner(find_sandbox(), Path(folder)), asked)
+        scores = PythonTestsScorer().score_batch_on(SandboxRunner(find_sandbox(), Path(folder)), batch)
     assert "No space left" in scores[0].reason and scores[1].value == 1.0
 
 
@@ -200,7 +202,7 @@ def test_an_item_without_usable_tests_is_a_missing_score():
 
 
 @pytest.mark.slow
-def test_a_sandbox_that_does_not_start_is_nobodys_failure(tmp_path):
+def test_a_sandbox_that_does_not_start_is_an_error_and_no_verdict(tmp_path):
     class Broken:
         name = "broken"
 
@@ -270,8 +272,8 @@ def test_an_evaluation_scores_programs_after_they_were_written(tmp_path):
     assert summary.item_scores == {"double": 1.0, "half": 0.0, "loop": 0.0, "quit": 0.0}
     assert (summary.n_missing, summary.faults) == (0, {})
     assert validate_card(tmp_path / "card") == []
-    ((_, found),) = find_rollouts(tmp_path / "card", "half")
-    assert found.score.reason == "0 of 1 tests pass; half(4) is 4, not 2"
+    ((_, record),) = find_rollouts(tmp_path / "card", "half")
+    assert record.score.reason == "0 of 1 tests pass; half(4) is 4, not 2"
     assert read_summary(tmp_path / "card") == summary
 
 
@@ -290,12 +292,12 @@ CHECK = {
 
 
 def checked(*programs, check=CHECK, **payload):
-    asked = [
+    batch = [
         (Item(str(k), Split.DEV, "write half_of", None, {"check": check, **payload}), rollout(program))
         for k, program in enumerate(programs)
     ]
     with tempfile.TemporaryDirectory() as folder:
-        return PythonTestsScorer(timeout_s=3).score_batch_on(SandboxRunner(find_sandbox(), Path(folder)), asked)
+        return PythonTestsScorer(timeout_s=3).score_batch_on(SandboxRunner(find_sandbox(), Path(folder)), batch)
 
 
 @pytest.mark.slow
@@ -310,15 +312,15 @@ def test_a_check_function_judges_values_and_never_meets_the_program():
     assert scores[2].labels == scores[3].labels == scores[4].labels == ("test_raised",)
 
 
-class Examined(PythonTestsScorer):
+class UnsandboxedRecording(PythonTestsScorer):
     """Records without a sandbox: each check makes one call; the first try of those in `failing` says nothing."""
 
     def __init__(self, failing=()):
         super().__init__()
         self.rounds, self.failing = [], set(failing)
 
-    def _examine(self, runner, asked):
-        names = [check["test"] for check, _ in asked]
+    def _examine(self, runner, runs):
+        names = [check["test"] for check, _ in runs]
         self.rounds.append(names)
         time.sleep(0.05)
         failed = self.failing & set(names)
@@ -326,42 +328,44 @@ class Examined(PythonTestsScorer):
         return [None if name in failed else {"calls": [[[], []]], "marks": [1]} for name in names]
 
 
-def asked_for(names):
+def items_of_checks(names):
     check = {"entry_point": "f", "program": "def f(): pass"}
     return [Item(name, Split.DEV, name, None, {"check": {"test": name, **check}}) for name in names]
 
 
 def test_threads_that_need_the_same_checks_record_each_of_them_once():
     names = [f"check {n}" for n in range(100)]
-    scorer, papers = Examined(), []
-    threads = [threading.Thread(target=lambda: papers.append(scorer._papers(None, asked_for(names)))) for _ in range(2)]
+    scorer, plans = UnsandboxedRecording(), []
+    threads = [
+        threading.Thread(target=lambda: plans.append(scorer._plans(None, items_of_checks(names)))) for _ in range(2)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(20)
     assert sorted(name for names in scorer.rounds for name in names) == sorted(names)
     assert max(map(len, scorer.rounds)) == 50, "two threads share the work"
-    assert len(papers) == 2 and all(isinstance(paper, Paper) for found in papers for paper in found)
+    assert len(plans) == 2 and all(isinstance(plan, CallPlan) for batch in plans for plan in batch)
 
 
 def test_a_check_whose_sandbox_failed_is_recorded_by_the_next_batch():
-    scorer = Examined(failing=["check 1"])
-    first = scorer._papers(None, asked_for(["check 0", "check 1"]))
-    assert isinstance(first[0], Paper) and first[1] == (
+    scorer = UnsandboxedRecording(failing=["check 1"])
+    first = scorer._plans(None, items_of_checks(["check 0", "check 1"]))
+    assert isinstance(first[0], CallPlan) and first[1] == (
         "item check 1: the sandbox did not run its tests; correct the benchmark"
     )
-    assert all(isinstance(paper, Paper) for paper in scorer._papers(None, asked_for(["check 0", "check 1"])))
+    assert all(isinstance(plan, CallPlan) for plan in scorer._plans(None, items_of_checks(["check 0", "check 1"])))
 
 
 @pytest.mark.slow
 def test_a_check_that_the_right_program_fails_or_that_asks_nothing_is_a_missing_score():
-    for test, why in (
+    for test, reason in (
         ("def check(candidate):\n    assert candidate(4) == 1", "the right program fails them"),
         ("def check(candidate):\n    assert True", "they ask nothing"),
         ("def check(candidate):\n    while True: pass", "they took too long"),
     ):
         (score,) = checked("def half_of(x):\n    return x / 2", check={**CHECK, "test": test})
-        assert (score.value, score.fault) == (None, Fault.JUDGE) and why in score.reason, score
+        assert (score.value, score.fault) == (None, Fault.JUDGE) and reason in score.reason, score
 
 
 @pytest.mark.slow

@@ -1,11 +1,11 @@
-"""What runs inside a sandbox for `python_tests`: programs are asked for values there, and tests are put to values.
+"""The program that runs inside a sandbox for `python_tests`: it runs untrusted programs, or applies tests to values.
 
     python -I -S -B -c "$(cat program_runner.py)" < job.json
 
-Two jobs, never in the same sandbox. `run` is given programs that nobody trusts with calls, and prints what the calls
-returned. `examine` is given the tests of a benchmark, and either records which calls they make of a right program or
-judges values that came out of the first job. Programs run one after the other, each in a process of its own that is
-gone, with all that it started, before the next begins. Standard library only: the text is all that the sandbox gets.
+Two jobs, never in the same sandbox. `run` gets untrusted programs with calls, and prints what the calls returned.
+`examine` gets the tests of a benchmark, and either records which calls they make of a right program or judges values
+that came out of the first job. Programs run one after the other, each in a process of its own that is gone, with all
+that it started, before the next begins. Standard library only: this text is all that the sandbox gets.
 
 Prints "ready", then one line of JSON for each program or test, in order, as soon as it is done.
 """
@@ -37,21 +37,22 @@ MAX_ITERATED = 100_000
 """Elements of a generator or another iterator that are taken as its value."""
 LIBC = ctypes.CDLL(None)
 PATIENCE = 4
-"""On a busy machine a program may take so many times its seconds."""
+"""On a busy machine a program may take this many times its seconds."""
 SWEEP_S = 5.0
 """For everything that a program started to be gone."""
 LOADED = ["loaded", ""]
 TIMEOUT = ["timeout", ""]
 
 
-def plain(value: Any) -> Any:
-    """A value as tagged JSON that says nothing but data; a subclass as what it extends.
+def encode_value(value: Any) -> Any:
+    """A value as tagged JSON, data only; an instance of a subclass becomes what it extends.
 
-    Raises TypeError for a value of another kind, RecursionError for one that holds itself.
+    Raises TypeError for a value of another kind, RecursionError for one that contains itself.
     """
     kind = type(value)
     if value is None or kind in (bool, float, str):
         return value
+    # Methods are those of the base class: a program's subclass could return anything from its own.
     if isinstance(value, int):
         number = int.__add__(value, 0)
         return number if -(2**63) < number < 2**63 else ["int", hex(number)]
@@ -64,34 +65,34 @@ def plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return ["bytes", bytes.hex(value)]
     if isinstance(value, dict):
-        return ["dict", [[plain(key), plain(one)] for key, one in dict.items(value)]]
+        return ["dict", [[encode_value(key), encode_value(entry)] for key, entry in dict.items(value)]]
     for base in (list, tuple, set, frozenset):
         if isinstance(value, base):
-            return [base.__name__, [plain(one) for one in base.__iter__(value)]]  # type: ignore[arg-type]
+            return [base.__name__, [encode_value(element) for element in base.__iter__(value)]]  # type: ignore[arg-type]
     if kind is range:
         return ["range", [value.start, value.stop, value.step]]
     if hasattr(kind, "__next__"):
-        return ["iterator", [plain(one) for one, _ in zip(value, range(MAX_ITERATED), strict=False)]]
+        return ["iterator", [encode_value(element) for element, _ in zip(value, range(MAX_ITERATED), strict=False)]]
     raise TypeError("returned a " + kind.__name__)
 
 
-def read(tree: Any) -> Any:
-    """The value that `plain` wrote. Raises ValueError, TypeError or KeyError for anything else."""
+def decode_value(tree: Any) -> Any:
+    """The value that `encode_value` wrote. Raises ValueError, TypeError or KeyError for anything else."""
     if not isinstance(tree, list):
         if isinstance(tree, dict):
             raise ValueError("an object without a tag")
         return tree
-    kind, parts = tree
-    if kind == "dict":
-        return {read(key): read(value) for key, value in parts}
+    tag, parts = tree
+    if tag == "dict":
+        return {decode_value(key): decode_value(value) for key, value in parts}
     makers: Mapping[str, Callable[[Any], Any]] = {
         "bytes": bytes.fromhex,
         "int": lambda text: int(text, 16),
         "complex": lambda pair: complex(*pair),
         "range": lambda ends: range(*ends),
     }
-    if kind in makers:
-        return makers[kind](parts)
+    if tag in makers:
+        return makers[tag](parts)
     collections: Mapping[str, Callable[[Iterator[Any]], Any]] = {
         "list": list,
         "tuple": tuple,
@@ -99,34 +100,34 @@ def read(tree: Any) -> Any:
         "frozenset": frozenset,
         "iterator": lambda values: iter(list(values)),
     }
-    return collections[kind](read(part) for part in parts)
+    return collections[tag](decode_value(part) for part in parts)
 
 
 def run(job: Mapping[str, Any]) -> Iterator[Any]:
-    """For each program what each of its calls came to: a kind (value, raised, timeout, none) and a text."""
-    kept = set(os.listdir(job["folder"]))
+    """For each program the result of each of its calls: a kind (value, raised, timeout, none) and a text."""
+    initial_names = set(os.listdir(job["folder"]))
     for number, program in enumerate(job["programs"]):
         folder = os.path.join(job["folder"], f"program-{number}")
         os.mkdir(folder)
-        yield results_of(job, program, folder)
-        for name in set(os.listdir(job["folder"])) - kept:
+        yield program_results(job, program, folder)
+        for name in set(os.listdir(job["folder"])) - initial_names:
             remove(os.path.join(job["folder"], name))
 
 
 def remove(path: str) -> None:
-    """Remove what a program left, as far as that can be done."""
+    """Remove what a program left, as far as possible."""
     try:
         os.rmdir(path)
     except OSError:
-        import shutil  # which loads five libraries, that every program would be forked with
+        import shutil  # loads five libraries, which would be in the memory of every forked program
 
         shutil.rmtree(path, ignore_errors=True)
         with contextlib.suppress(OSError):
             os.unlink(path)
 
 
-def results_of(job: Mapping[str, Any], program: Mapping[str, Any], folder: str) -> list[list[str]]:
-    """The results of one program; a call that ended its process is followed by the others in another one."""
+def program_results(job: Mapping[str, Any], program: Mapping[str, Any], folder: str) -> list[list[str]]:
+    """The results of one program; after a call that ended its process, the remaining calls get a new process."""
     n, results = len(program["calls"]), list[list[str]]()
     ends_at = time.monotonic() + job["limit_s"]
     while len(results) < n:
@@ -134,55 +135,57 @@ def results_of(job: Mapping[str, Any], program: Mapping[str, Any], folder: str) 
 
         def serve(out: int, first: int = first) -> None:
             os.chdir(folder)
-            answer(job, program, first, out)
+            answer_calls(job, program, first, out)
 
-        lines, why = child_says(serve, n - first + 1, ends_at - time.monotonic(), job["max_bytes"])
+        lines, reason = run_in_child(serve, n - first + 1, ends_at - time.monotonic(), job["max_bytes"])
         if not lines or lines[0] != LOADED:
-            return results + [lines[0] if lines else why] * (n - first)
+            return results + [lines[0] if lines else reason] * (n - first)
         results += lines[1:]
         if len(results) < n:
-            results += [why] * (n - len(results) if why == TIMEOUT else 1)
+            # The limit is for all calls together: after a timeout there is no time left for the others.
+            results += [reason] * (n - len(results) if reason == TIMEOUT else 1)
     return results
 
 
-def answer(job: Mapping[str, Any], program: Mapping[str, Any], first: int, out: int) -> None:
-    """In the program's own process: run it, then make its calls from the first on, one line for each."""
-    for limit, most in (
+def answer_calls(job: Mapping[str, Any], program: Mapping[str, Any], first: int, out: int) -> None:
+    """In the program's own process: run it, then make its calls from `first` on, writing one line for each."""
+    for limit, value in (
         (resource.RLIMIT_CPU, math.ceil(job["limit_s"]) + 1),
         (resource.RLIMIT_AS, job["memory_bytes"]),
     ):
-        resource.setrlimit(limit, (most, most))
+        resource.setrlimit(limit, (value, value))
     names: dict[str, Any] = {"__name__": "solution"}
     if job["imports"] is not None:
-        names["__builtins__"] = {**vars(builtins), "__import__": importing(frozenset(job["imports"]))}
+        names["__builtins__"] = {**vars(builtins), "__import__": restricted_import(frozenset(job["imports"]))}
+    # BaseException: SystemExit and KeyboardInterrupt of a program are its failures, too.
     try:
         exec(compile(program["code"], "solution", "exec"), names)
     except BaseException as error:
-        say(out, raised(error), job["max_bytes"])
+        write_result(out, raised(error), job["max_bytes"])
         return
-    say(out, LOADED, job["max_bytes"])
+    write_result(out, LOADED, job["max_bytes"])
     for call in program["calls"][first:]:
         try:
             if isinstance(call, str):
                 value = eval(call, names)
             else:
-                arguments, named = (read(tree) for tree in call)
-                value = names[program["entry_point"]](*arguments, **named)
-            result = ["value", json.dumps(plain(value))]
+                arguments, keywords = (decode_value(tree) for tree in call)
+                value = names[program["entry_point"]](*arguments, **keywords)
+            result = ["value", json.dumps(encode_value(value))]
         except BaseException as error:
             result = raised(error)
-        say(out, result, job["max_bytes"])
+        write_result(out, result, job["max_bytes"])
 
 
-def importing(allowed: frozenset[str]) -> Callable[..., Any]:
-    """An `__import__` that refuses modules outside of a list; a limit on what programs ask for, not a wall."""
+def restricted_import(allowed: frozenset[str]) -> Callable[..., Any]:
+    """An `__import__` that refuses modules outside a list; it restricts honest programs and is no security boundary."""
 
-    def limited(name: str, *arguments: Any, **named: Any) -> Any:
+    def import_allowed(name: str, *arguments: Any, **keywords: Any) -> Any:
         if name.partition(".")[0] not in allowed:
             raise ImportError("import of " + name + " is not allowed")
-        return builtins.__import__(name, *arguments, **named)
+        return builtins.__import__(name, *arguments, **keywords)
 
-    return limited
+    return import_allowed
 
 
 def raised(error: BaseException) -> list[str]:
@@ -190,8 +193,8 @@ def raised(error: BaseException) -> list[str]:
     return ["raised", type(error).__name__ + ": " + str(error)[:200]]
 
 
-def say(out: int, result: list[str], max_bytes: int) -> None:
-    """Write one result as a line; one that is too long is none."""
+def write_result(out: int, result: list[str], max_bytes: int) -> None:
+    """Write one result as a line; one that is too long becomes a result of kind none."""
     line = json.dumps(result).encode("ascii", "backslashreplace") + b"\n"
     if len(line) > max_bytes:
         line = json.dumps(["none", f"a value of {len(line)} bytes"]).encode() + b"\n"
@@ -199,57 +202,57 @@ def say(out: int, result: list[str], max_bytes: int) -> None:
         line = line[os.write(out, line) :]
 
 
-def child_says(
+def run_in_child(
     work: Callable[[int], None], n_lines: int, limit_s: float, max_bytes: int
 ) -> tuple[list[list[str]], list[str]]:
-    """Do work in a child; the lines that it wrote, at most n, and why there are no more of them.
+    """Do work in a child; returns the lines that it wrote, at most `n_lines`, and why there are no more of them.
 
-    limit_s: time that the child waited for a processor is not counted, `PATIENCE` times as much real time is its
-    limit. Everything that the child started is gone afterwards; if it cannot be ended, this
-    process ends, too.
+    limit_s: time that the child waited for a processor is not counted, up to `PATIENCE` times the limit in all.
+    Everything that the child started is gone afterwards; if something cannot be ended, this process ends as well.
     """
-    come, go = os.pipe()
+    receiving, sending = os.pipe()
     try:
         pid = os.fork()
     except OSError as error:
-        os.close(come)
-        os.close(go)
+        os.close(receiving)
+        os.close(sending)
         return [], ["none", "no process could be started: " + str(error)]
     if pid == 0:
-        os.close(come)
-        be_child(work, go)
-    os.close(go)
-    data, lines, why = b"", list[list[str]](), ["none", "its process ended before it had a value"]
-    ends_at, credited = time.monotonic() + limit_s, 0.0
+        os.close(receiving)
+        child_main(work, sending)
+    os.close(sending)
+    data, lines, reason = b"", list[list[str]](), ["none", "its process ended before it had a value"]
+    ends_at, credited_s = time.monotonic() + limit_s, 0.0
     while len(lines) < n_lines:
-        left = ends_at - time.monotonic()
-        if left <= 0:
-            waited = min(waited_s(pid), (PATIENCE - 1) * limit_s)
-            if waited > credited + 0.01:
-                ends_at += waited - credited
-                credited = waited
+        remaining_s = ends_at - time.monotonic()
+        if remaining_s <= 0:
+            waited_s = min(run_queue_s(pid), (PATIENCE - 1) * limit_s)
+            if waited_s > credited_s + 0.01:
+                ends_at += waited_s - credited_s
+                credited_s = waited_s
                 continue
-            why = TIMEOUT
+            reason = TIMEOUT
             break
-        if not select.select([come], [], [], min(left, 0.05))[0]:
+        if not select.select([receiving], [], [], min(remaining_s, 0.05))[0]:
             if pid and not os.waitpid(pid, os.WNOHANG)[0]:
                 continue
             pid = 0
-            if not select.select([come], [], [], 0)[0]:
-                break  # somebody that it started holds the pipe
-        more = os.read(come, 65536)
-        data += more
-        *whole, data = data.split(b"\n")
-        lines += [result_in(line) for line in whole[: n_lines - len(lines)]]
-        if not more or len(data) > max_bytes:
+            # What the child wrote just before its end may still be in the pipe.
+            if not select.select([receiving], [], [], 0)[0]:
+                break  # a process that the child started holds the pipe open, so there is no end of file
+        chunk = os.read(receiving, 65536)
+        data += chunk
+        *whole_lines, data = data.split(b"\n")
+        lines += [parse_result(line) for line in whole_lines[: n_lines - len(lines)]]
+        if not chunk or len(data) > max_bytes:
             break
-    os.close(come)
+    os.close(receiving)
     sweep(pid)
-    return lines, why
+    return lines, reason
 
 
-def waited_s(pid: int) -> float:
-    """Seconds that a process was ready to run and had no processor; 0 where the kernel does not say."""
+def run_queue_s(pid: int) -> float:
+    """Seconds that a process was ready to run and had no processor; 0 where the kernel does not report them."""
     try:
         with open(f"/proc/{pid}/schedstat", "rb") as file:
             return int(file.read().split()[1]) / 1e9
@@ -257,35 +260,36 @@ def waited_s(pid: int) -> float:
         return 0.0
 
 
-def result_in(line: bytes) -> list[str]:
+def parse_result(line: bytes) -> list[str]:
     """A line of a child as a kind and a text, whatever it wrote."""
     try:
         kind, text = json.loads(line)
         return [str(kind), str(text)]
-    except Exception:
+    except Exception:  # the line may come from the program itself
         return ["none", "its process wrote what is no result"]
 
 
-def be_child(work: Callable[[int], None], out: int) -> NoReturn:
-    """Do work cut off from everything else that this process has, and end."""
+def child_main(work: Callable[[int], None], out: int) -> NoReturn:
+    """Do work without the parent's session, input and output, and end."""
     try:
         os.setsid()
         null = os.open(os.devnull, os.O_RDWR)
-        for number in (0, 1, 2):
-            os.dup2(null, number)
+        for descriptor in (0, 1, 2):
+            os.dup2(null, descriptor)
         prctl(PR_SET_DUMPABLE, 1)
         gc.enable()
         work(out)
     finally:
-        os._exit(0)
+        os._exit(0)  # without the program's exit handlers
 
 
 def sweep(pid: int) -> None:
-    """End a child and all that descends from it. pid: 0 if it has been collected."""
+    """End a child and all its descendants. pid: 0 if it has been reaped."""
     if pid:
-        for end in (os.killpg, os.kill):
+        # By pid as well: before its setsid the child leads no group, and a program may have left the group.
+        for kill in (os.killpg, os.kill):
             with contextlib.suppress(OSError):
-                end(pid, signal.SIGKILL)
+                kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     gives_up_at = time.monotonic() + SWEEP_S
     while True:
@@ -303,7 +307,7 @@ def sweep(pid: int) -> None:
 
 
 def own_children() -> Iterator[int]:
-    """Processes whose parent is this one; orphans of a program become its children."""
+    """Processes whose parent is this one; as it is a subreaper, a program's orphans are among them."""
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
@@ -320,8 +324,9 @@ def prctl(option: int, value: int) -> None:
     LIBC.prctl(option, value, 0, 0, 0)
 
 
-class Diverged(BaseException):
-    """The tests ask something else of this program than of the right one."""
+# BaseException, both: tests that catch Exception must not swallow them.
+class CallsDiverged(BaseException):
+    """The tests make other calls of this program than of the right one."""
 
 
 class OutOfTime(BaseException):
@@ -329,86 +334,89 @@ class OutOfTime(BaseException):
 
 
 def examine(job: Mapping[str, Any]) -> Iterator[Any]:
-    """For each that is asked (the place of a check, results) what `examined` says, or {"error": why}."""
+    """For each run (index of a check, results or null) the outcome of `examine_check`, or {"error": reason}."""
 
-    def late(*_: Any) -> NoReturn:
+    def on_alarm(*_: Any) -> NoReturn:
         raise OutOfTime
 
-    signal.signal(signal.SIGALRM, late)
-    for place, results in job["asked"]:
+    signal.signal(signal.SIGALRM, on_alarm)
+    for index, results in job["runs"]:
         signal.setitimer(signal.ITIMER_REAL, job["limit_s"])
         try:
-            said = examined(job["checks"][place], results)
+            outcome = examine_check(job["checks"][index], results)
         except OutOfTime:
-            said = {"error": "they took too long"}
+            outcome = {"error": "they took too long"}
         except BaseException as error:
-            said = {"error": f"{type(error).__name__}: {str(error)[:200]}"}
+            outcome = {"error": f"{type(error).__name__}: {str(error)[:200]}"}
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
-        yield said
+        yield outcome
 
 
-def examined(check: Mapping[str, Any], results: Any) -> dict[str, Any]:
+def examine_check(check: Mapping[str, Any], results: Any) -> dict[str, Any]:
     """Run `check(candidate)` with a candidate that records its calls, or that answers with the values of a program.
 
-    check: `program` is a right one, of which helpers are used and, to record, the function; `compiled`, if there,
-    stands for `test`. results: to judge by; None: record. Returns {"calls", "marks", "compiled"} (for each assert the
+    check: `program` is a right one, of which helpers are used and, to record, the function; `compiled`, if present,
+    replaces `test`. results: to judge by; None: record. Returns {"calls", "marks", "compiled"} (for each assert the
     number of calls before it) or {"passed", "end", "diverged"}.
     """
-    candidate: Recorded | Replayed = Recorded(check) if results is None else Replayed(check, results)
+    candidate: RecordingCandidate | ReplayingCandidate = (
+        RecordingCandidate(check) if results is None else ReplayingCandidate(check, results)
+    )
     names: dict[str, Any] = {"__name__": "tests"}
-    exec(compiled(check["program"]), names)
+    exec(compile_program(check["program"]), names)
     names |= {check["entry_point"]: candidate, "_asserted": candidate.asserted}
-    random.seed(0)
-    code = code_of(check["compiled"]) if "compiled" in check else compiled_tests(check["test"])
+    random.seed(0)  # tests that draw their inputs draw the same when calls are recorded and when values are judged
+    code = load_code(check["compiled"]) if "compiled" in check else compile_tests(check["test"])
     exec(code, names)
-    said = candidate.said_by(names["check"])
-    return said if results is not None else {**said, "compiled": marshal.dumps(code).hex()}
+    outcome = candidate.outcome(names["check"])
+    return outcome if results is not None else {**outcome, "compiled": marshal.dumps(code).hex()}
 
 
 @functools.cache
-def compiled(program: str) -> CodeType:
-    """Of a right program; several programs are judged by the same one."""
+def compile_program(program: str) -> CodeType:
+    """Code of a right program; cached, as several programs are judged by the same one."""
     return compile(program, "right", "exec")
 
 
 @functools.cache
-def code_of(text: str) -> CodeType:
+def load_code(text: str) -> CodeType:
     """What tests were compiled to when their calls were recorded; compiling takes as long as judging ten programs."""
     code: CodeType = marshal.loads(bytes.fromhex(text))
     return code
 
 
-def compiled_tests(tests: str) -> CodeType:
-    """With each assert handed to `_asserted`."""
-    return compile(ast.fix_missing_locations(Counted().visit(ast.parse(tests))), "tests", "exec")
+def compile_tests(tests: str) -> CodeType:
+    """Code of tests with each assert replaced by a call of `_asserted`."""
+    return compile(ast.fix_missing_locations(AssertTransformer().visit(ast.parse(tests))), "tests", "exec")
 
 
-class Counted(ast.NodeTransformer):
-    """Hands each assert to `_asserted`, as something to evaluate."""
+class AssertTransformer(ast.NodeTransformer):
+    """Replaces `assert TEST` by `_asserted(lambda: TEST)`."""
 
     def visit_Assert(self, node: ast.Assert) -> ast.Expr:
-        """The call in its place."""
-        nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
-        test = ast.Lambda(args=nothing, body=node.test)
+        """The call that replaces an assert."""
+        no_arguments = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+        test = ast.Lambda(args=no_arguments, body=node.test)
         return ast.Expr(ast.Call(func=ast.Name("_asserted", ast.Load()), args=[test], keywords=[]))
 
 
-class Recorded:
-    """The right function; remembers how it is called."""
+class RecordingCandidate:
+    """The right function; records how it is called."""
 
     def __init__(self, check: Mapping[str, Any]) -> None:
         names: dict[str, Any] = {"__name__": "right"}
-        exec(compiled(check["program"]), names)
+        exec(compile_program(check["program"]), names)
         self.right = names[check["entry_point"]]
         self.calls, self.marks, self.passed = list[Any](), list[int](), list[bool]()
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """The right value."""
-        self.calls.append([plain(arguments), plain(named)])
-        before = random.getstate()
-        value = self.right(*copy.deepcopy(arguments), **copy.deepcopy(named))
-        random.setstate(before)
+        self.calls.append([encode_value(arguments), encode_value(keywords)])
+        # When values are replayed no function runs here, so the right one must not advance the tests' random state.
+        state = random.getstate()
+        value = self.right(*copy.deepcopy(arguments), **copy.deepcopy(keywords))
+        random.setstate(state)
         return value
 
     def asserted(self, holds: Callable[[], Any]) -> None:
@@ -416,49 +424,51 @@ class Recorded:
         self.marks.append(len(self.calls))
         self.passed.append(bool(holds()))
 
-    def said_by(self, tests: Callable[[Any], Any]) -> dict[str, Any]:
-        """What the tests ask. Raises ValueError if the right function fails them."""
+    def outcome(self, tests: Callable[[Any], Any]) -> dict[str, Any]:
+        """The calls that the tests make. Raises ValueError if the right function fails them."""
         tests(self)
         if not all(self.passed) or not self.calls or not self.marks:
             raise ValueError("the right program fails them" if self.marks and self.calls else "they ask nothing")
         return {"calls": self.calls, "marks": self.marks}
 
 
-class Replayed:
-    """Answers the recorded calls with the values of a program; each assert is evaluated, after one that failed, too."""
+class ReplayingCandidate:
+    """Answers the recorded calls with the values of a program; every assert is evaluated, even after a failed one."""
 
     def __init__(self, check: Mapping[str, Any], results: Any) -> None:
         self.calls, self.marks, self.results = check["calls"], check["marks"], results
-        self.at, self.passed = 0, list[bool]()
+        self.next_call, self.passed = 0, list[bool]()
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """The program's value, or what it raised."""
-        call = json.loads(json.dumps([plain(arguments), plain(named)]))
-        if self.at >= len(self.results) or call != self.calls[self.at]:
-            raise Diverged
-        kind, text = self.results[self.at]
-        self.at += 1
+        # Through JSON, as the recorded calls have been.
+        call = json.loads(json.dumps([encode_value(arguments), encode_value(keywords)]))
+        if self.next_call >= len(self.results) or call != self.calls[self.next_call]:
+            raise CallsDiverged
+        kind, text = self.results[self.next_call]
+        self.next_call += 1
         if kind == "value":
-            return read(json.loads(text))
-        found: Any = getattr(builtins, text.partition(":")[0], None)
-        is_error = kind == "raised" and isinstance(found, type) and issubclass(found, Exception)
-        raise found(text) if is_error else RuntimeError(f"{kind} {text}")
+            return decode_value(json.loads(text))
+        # An exception of the same built-in type, as tests may expect one.
+        error_type: Any = getattr(builtins, text.partition(":")[0], None)
+        is_error = kind == "raised" and isinstance(error_type, type) and issubclass(error_type, Exception)
+        raise error_type(text) if is_error else RuntimeError(f"{kind} {text}")
 
     def asserted(self, holds: Callable[[], Any]) -> None:
         """Evaluate an assert; one that failed may have made fewer calls than the right program got."""
         if len(self.passed) >= len(self.marks):
-            raise Diverged
-        self.at = self.marks[len(self.passed)]
+            raise CallsDiverged
+        self.next_call = self.marks[len(self.passed)]
         self.passed.append(False)
         with contextlib.suppress(Exception):
             self.passed[-1] = bool(holds())
 
-    def said_by(self, tests: Callable[[Any], Any]) -> dict[str, Any]:
-        """What the tests say."""
+    def outcome(self, tests: Callable[[Any], Any]) -> dict[str, Any]:
+        """Which asserts passed, and how the tests ended."""
         end, diverged = "", False
         try:
             tests(self)
-        except Diverged:
+        except CallsDiverged:
             diverged = True
         except Exception as error:
             end = f"{type(error).__name__}: {str(error)[:200]}"
@@ -466,16 +476,16 @@ class Replayed:
 
 
 def main() -> None:
-    """Read the job, print what comes of it."""
-    prctl(PR_SET_CHILD_SUBREAPER, 1)
-    prctl(PR_SET_DUMPABLE, 0)
+    """Read the job, print its results."""
+    prctl(PR_SET_CHILD_SUBREAPER, 1)  # so that orphans of a program become children of this process, see `sweep`
+    prctl(PR_SET_DUMPABLE, 0)  # so that a program cannot read this process's memory, nor trace it
     job = json.loads(sys.stdin.buffer.read())
     gc.disable()
     gc.freeze()  # so that a child copies less of this process
     sys.stdout.write("ready\n")
     sys.stdout.flush()
-    for said in (run if job["kind"] == "run" else examine)(job):
-        sys.stdout.write(json.dumps(said) + "\n")
+    for result in (run if job["kind"] == "run" else examine)(job):
+        sys.stdout.write(json.dumps(result) + "\n")
         sys.stdout.flush()
 
 

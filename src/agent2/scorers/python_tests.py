@@ -1,4 +1,4 @@
-"""Python that a model wrote, run against an item's tests.
+"""The scorer of Python programs: each is run against its item's tests.
 
     payload: {"tests": ["assert add(1, 2) == 3", "assert not is_odd(4)", "assert abs(mean([1, 2]) - 1.5) < 1e-9"],
               "sample_tests": [...], "variant_tests": [...],  # optional further groups, each with a view of its own
@@ -9,16 +9,16 @@
                         "program": "def add(a, b): ..."},      # a right program, as the tests may use its helpers
               "prefix": ...}
 
-A program is given calls (`add(1, 2)`) and never the values that are expected: what a call returned comes out of its
-sandbox as data and is compared elsewhere, here or, for a `check` function, in another sandbox that holds tests and
-values and no program. So there is nothing to read, to patch or to print that would turn a wrong value into a right
-one; a program that ends early, hangs, floods its output or breaks the harness has merely not returned its values, and
-its tests fail. Programs of one batch share a sandbox, one after the other, each gone with all that it started before
-the next begins; one that ends the sandbox is run again alone, and so harms nobody but itself. A missing score is kept
-for a sandbox that did not come as far as the program, and for tests that cannot be put to it.
+A program gets calls (`add(1, 2)`) and never the expected values: what a call returned leaves its sandbox as data and
+is compared elsewhere, here or, for a `check` function, in another sandbox that has tests and values and no program. So
+there is nothing to read, to patch or to print that would turn a wrong value into a right one; a program that ends
+early, hangs, floods its output or breaks the harness has merely not returned its values, and its tests fail. Programs
+of one batch share a sandbox, one after the other, each gone with all that it started before the next begins; one that
+ends the sandbox is run again alone, and so harms only itself. A score is missing only where a sandbox did not get as
+far as the program, or where the tests are unusable.
 
-Does NOT take tests of other forms (a judge fault); return values other than None, bool, numbers, str, bytes, range,
-iterators, list, tuple, set, frozenset, dict and subclasses of these; or what a call does to its arguments.
+Does NOT support tests of other forms (a judge fault); return values other than None, bool, numbers, str, bytes, range,
+iterators, list, tuple, set, frozenset, dict and subclasses of these; or checks of what a call does to its arguments.
 """
 
 import ast
@@ -35,27 +35,27 @@ from agent2.errors import ConfigError, Fault
 from agent2.records import Item, JsonValue, Rollout, Score, ScorerOutput, ScoringMode, ScoringWork, digest_of
 from agent2.sandbox.backends import ContainedEnd, EndedBy
 from agent2.sandbox.spec import HOST_DISK, MIB
-from agent2.scorers.program_runner import PATIENCE, read
+from agent2.scorers.program_runner import PATIENCE, decode_value
 from agent2.scorers.sandboxed import SandboxRunner
 from agent2.syntax import parse_python
 
 START_S = 60.0
 """For a sandbox to start on a machine that is busy."""
 END_S = 8.0
-"""For the harness to end a program with all that it started, and to write what came of it."""
+"""For the harness to end a program with all that it started, and to write its results."""
 CHECK_TIME = 3.0
-"""A `check` function, with the right program or with values, may take so many times what a program may."""
+"""A `check` function, with the right program or with values, may take this many times as long as a program."""
 MAX_VALUE_BYTES = 100_000
 """Of what one call returned, as JSON."""
 MAX_CHECK_BYTES = 4 * MIB
 MAX_CODE_CHARS = 1_000_000
 BATCH = 512
-"""Programs that share a sandbox, at most; starting one costs as much as some 40 short programs."""
+"""Most programs that share a sandbox; starting one costs as much as some 40 short programs."""
 MIN_RECORDED = 32
-"""`check` functions whose calls are recorded in a sandbox, if there are so many."""
+"""Least number of `check` functions whose calls a thread records in one sandbox, if so many are left."""
 READY = "ready"
 GROUPS = {"sample_tests": "sample", "tests": "hidden", "variant_tests": "variant"}
-"""Key of the payload -> how views call the group: shown to the model, not shown, not shown and of other inputs."""
+"""Key of the payload -> group in the names of views: shown to the model, not shown, not shown and of other inputs."""
 
 _FENCE = re.compile(r"^[ \t]*```[ \t]*([\w+-]*)[^\n]*\n(.*?)(?:^[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
 _PYTHON = ("python", "py", "python3", "")
@@ -63,7 +63,7 @@ _PYTHON = ("python", "py", "python3", "")
 
 @dataclass(frozen=True, slots=True)
 class CallTest:
-    """One test: an expression that the program is asked for, and what it has to return."""
+    """One test: a call that the program has to answer, and the value that it has to return."""
 
     call: str
     expected: JsonValue
@@ -72,24 +72,24 @@ class CallTest:
 
 
 @dataclass(frozen=True, slots=True)
-class Paper:
-    """What one item asks of a program."""
+class CallPlan:
+    """The calls that one item makes of a program, and the tests of what they return."""
 
     calls: Sequence[JsonValue]
-    """Texts, or of a `check` function [arguments, named arguments] as `program_runner.plain` writes them."""
+    """Texts, or of a `check` function [arguments, keywords] as `program_runner.encode_value` writes them."""
     tests: Sequence[CallTest] = ()
     """One for each call; empty where a `check` function judges."""
     groups: Sequence[str] = ()
     """Of each test."""
     check: Mapping[str, JsonValue] | None = None
-    """What `program_runner.examined` is given, with all that it recorded."""
+    """The input of `program_runner.examine_check`, with all that it recorded."""
     marks: Sequence[int] = ()
     """For each assert of the check function the number of calls that a right program got before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramVerdict:
-    """What the tests of one item said of one program."""
+    """The outcome of one item's tests for one program."""
 
     passed: Sequence[bool]
     """One for each test, or assert."""
@@ -107,7 +107,7 @@ class ProgramVerdict:
         views: dict[str, float | None] = {"tests_passed": share}
         for group in dict.fromkeys(self.groups):
             views[f"{group}_passed"] = float(
-                all(ok for ok, of in zip(self.passed, self.groups, strict=True) if of == group)
+                all(is_passed for is_passed, name in zip(self.passed, self.groups, strict=True) if name == group)
             )
         labels = self.labels
         if views.get("sample_passed") == 1.0 and share < 1.0:
@@ -122,8 +122,8 @@ class PythonTestsScorer:
     """1.0 if the program passes every test of its item.
 
     Settings: `timeout_s` of a program with all its tests, processor and wall clock; `memory_mib` of a program;
-    `imports`, the modules that programs may ask for, all of the standard library without it; `concurrency`, sandboxes
-    at once.
+    `imports`, the modules that programs may import (default: all of the standard library); `concurrency`, sandboxes at
+    once.
     """
 
     name = "python_tests"
@@ -159,9 +159,11 @@ class PythonTestsScorer:
         self._timeout_s = float(timeout_s)
         self._memory_bytes = int(memory_mib * MIB)
         self._imports = None if imports is None else sorted(imports)
-        self._recorded: dict[str, Paper | str] = {}
+        self._recorded: dict[str, CallPlan | str] = {}
+        """By digest of the check; a text says why its tests are unusable."""
         self._being_recorded: set[str] = set()
         self._recording = threading.Condition()
+        """Guards both, and wakes threads that wait for what others record."""
         self.work = ScoringWork(ScoringMode.SANDBOX, batch_size=BATCH, concurrency=int(concurrency))
 
     def score(self, item: Item, rollout: Rollout) -> Score:
@@ -174,76 +176,77 @@ class PythonTestsScorer:
 
     def score_batch_on(self, runner: SandboxRunner, batch: Sequence[tuple[Item, Rollout]]) -> list[Score]:
         """A verdict on each; a judge fault for an item whose tests cannot be read. Raises SandboxError."""
-        answers = [rollout.answer if rollout.answer is not None else _last_words(rollout) for _, rollout in batch]
-        asked = [(item, code_of(answer)) for (item, _), answer in zip(batch, answers, strict=True)]
-        found = {place: _without_code(code) for place, (_, code) in enumerate(asked)}
-        first = {(asked[place][0].id, asked[place][1]): place for place, score in found.items() if score is None}
-        verdicts = self.verdicts_on(runner, [asked[place] for place in first.values()])
-        known = dict(zip(first, verdicts, strict=True))  # a group of attempts often writes one program several times
-        for place, (item, code) in enumerate(asked):
-            if found[place] is None:
-                verdict = known[item.id, code]
-                found[place] = verdict.score if isinstance(verdict, ProgramVerdict) else verdict
-        return [score for score in found.values() if score is not None]
+        answers = [rollout.answer if rollout.answer is not None else _last_action(rollout) for _, rollout in batch]
+        programs = [(item, code_of(answer)) for (item, _), answer in zip(batch, answers, strict=True)]
+        scores = {index: _without_code(code) for index, (_, code) in enumerate(programs)}
+        # A group of attempts often writes one program several times: it is run once.
+        first = {(programs[index][0].id, programs[index][1]): index for index, score in scores.items() if score is None}
+        verdicts = self.verdicts_on(runner, [programs[index] for index in first.values()])
+        by_program = dict(zip(first, verdicts, strict=True))
+        for index, (item, code) in enumerate(programs):
+            if scores[index] is None:
+                verdict = by_program[item.id, code]
+                scores[index] = verdict.score if isinstance(verdict, ProgramVerdict) else verdict
+        return [score for score in scores.values() if score is not None]
 
-    def verdicts_on(self, runner: SandboxRunner, asked: Sequence[tuple[Item, str]]) -> list[ProgramVerdict | Score]:
-        """What each test says of each program (item, code); a missing score where nothing can be said."""
-        papers = self._papers(runner, [item for item, _ in asked])
-        runs: list[tuple[Paper, dict[str, JsonValue]]] = []
-        for (item, code), paper in zip(asked, papers, strict=True):
-            if isinstance(paper, Paper):
-                entry = paper.check["entry_point"] if paper.check else None
-                runs.append((paper, {"code": program_of(item, code), "calls": paper.calls, "entry_point": entry}))
-        results = iter(self._run(runner, [program for _, program in runs]))
-        values = [next(results) if isinstance(paper, Paper) else Score(None, paper, Fault.JUDGE) for paper in papers]
-        verdicts: list[ProgramVerdict | Score] = []
-        judged = iter(
+    def verdicts_on(self, runner: SandboxRunner, programs: Sequence[tuple[Item, str]]) -> list[ProgramVerdict | Score]:
+        """The verdict of each test on each program (item, code); a missing score where there can be none."""
+        plans = self._plans(runner, [item for item, _ in programs])
+        jobs: list[dict[str, JsonValue]] = []
+        for (item, code), plan in zip(programs, plans, strict=True):
+            if isinstance(plan, CallPlan):
+                entry = plan.check["entry_point"] if plan.check else None
+                jobs.append({"code": program_of(item, code), "calls": plan.calls, "entry_point": entry})
+        results = iter(self._run(runner, jobs))
+        values = [next(results) if isinstance(plan, CallPlan) else Score(None, plan, Fault.JUDGE) for plan in plans]
+        outcomes = iter(
             self._examine(
                 runner,
                 [
-                    (paper.check, value)
-                    for paper, value in zip(papers, values, strict=True)
-                    if isinstance(paper, Paper) and paper.check and isinstance(value, list)
+                    (plan.check, value)
+                    for plan, value in zip(plans, values, strict=True)
+                    if isinstance(plan, CallPlan) and plan.check and isinstance(value, list)
                 ],
             )
         )
-        for paper, value in zip(papers, values, strict=True):
-            if isinstance(value, Score) or not isinstance(paper, Paper):
+        verdicts: list[ProgramVerdict | Score] = []
+        for plan, value in zip(plans, values, strict=True):
+            if isinstance(value, Score) or not isinstance(plan, CallPlan):
                 verdicts.append(value)  # type: ignore[arg-type]
             elif isinstance(value, str):
-                n = len(paper.marks or paper.tests)
-                groups = paper.groups or ("hidden",) * n
+                n = len(plan.marks or plan.tests)
+                groups = plan.groups or ("hidden",) * n
                 verdicts.append(ProgramVerdict([False] * n, groups, f"the program {value}", ("no_value",), ran=False))
-            elif paper.check:
-                verdicts.append(_checked(paper, value, next(judged)))
+            elif plan.check:
+                verdicts.append(_judge_by_check(plan, value, next(outcomes)))
             else:
-                verdicts.append(_compared(paper, value))
+                verdicts.append(_judge_by_values(plan, value))
         return verdicts
 
-    def _papers(self, runner: SandboxRunner, items: Sequence[Item]) -> list[Paper | str]:
-        """What each item asks, or why it cannot be asked; the calls of `check` functions are recorded once."""
+    def _plans(self, runner: SandboxRunner, items: Sequence[Item]) -> list[CallPlan | str]:
+        """The calls of each item, or why it has no usable tests; the calls of `check` functions are recorded once."""
         checks = {item.id: _check_of(item) for item in items}
-        digests = {name: digest_of(check) for name, check in checks.items() if isinstance(check, dict)}
+        digests = {item_id: digest_of(check) for item_id, check in checks.items() if isinstance(check, dict)}
         self._record(
-            runner, {digest: check for name, digest in digests.items() if isinstance(check := checks[name], dict)}
+            runner, {digest: check for item_id, digest in digests.items() if isinstance(check := checks[item_id], dict)}
         )
-        papers: list[Paper | str] = []
+        plans: list[CallPlan | str] = []
         for item in items:
             check = checks[item.id]
             if check is None:
-                papers.append(_paper(item))
+                plans.append(_plan_of_tests(item))
             elif isinstance(check, str):
-                papers.append(f"item {item.id}: {check}; correct the benchmark")
+                plans.append(f"item {item.id}: {check}; correct the benchmark")
             else:
-                paper = self._recorded.get(digests[item.id], "the sandbox did not run its tests")
-                is_usable = isinstance(paper, Paper)
-                papers.append(paper if is_usable else f"item {item.id}: {paper}; correct the benchmark")
-        return papers
+                plan = self._recorded.get(digests[item.id], "the sandbox did not run its tests")
+                is_usable = isinstance(plan, CallPlan)
+                plans.append(plan if is_usable else f"item {item.id}: {plan}; correct the benchmark")
+        return plans
 
     def _record(self, runner: SandboxRunner, checks: Mapping[str, Mapping[str, JsonValue]]) -> None:
-        """Learn which calls each `check` function (by digest) makes; threads that need the same ones divide them.
+        """Record which calls each `check` function (by digest) makes; threads that need the same ones share the work.
 
-        One whose sandbox failed stays unknown: the next batch asks again.
+        One whose sandbox failed stays unknown: the next batch tries again.
         """
         tried: set[str] = set()
         while True:
@@ -253,6 +256,7 @@ class PythonTestsScorer:
                 if not free:
                     if not unknown:
                         return
+                    # Another thread records the others; if its sandbox fails, they are free again and ours to try.
                     self._recording.wait()
                     continue
                 share = max(-(-len(unknown) // self.work.concurrency), MIN_RECORDED)
@@ -260,14 +264,15 @@ class PythonTestsScorer:
                 self._being_recorded.update(mine)
             tried.update(mine)
             try:
-                for digest, said in zip(
-                    mine, self._examine(runner, [(checks[one], None) for one in mine]), strict=True
-                ):
-                    if said is not None:
+                recordings = self._examine(runner, [(checks[digest], None) for digest in mine])
+                for digest, recording in zip(mine, recordings, strict=True):
+                    if recording is not None:
                         self._recorded[digest] = (
-                            f"its tests cannot be used ({said['error']})"
-                            if "error" in said
-                            else Paper(said["calls"], check={**checks[digest], **said}, marks=said["marks"])
+                            f"its tests cannot be used ({recording['error']})"
+                            if "error" in recording
+                            else CallPlan(
+                                recording["calls"], check={**checks[digest], **recording}, marks=recording["marks"]
+                            )
                         )
             finally:
                 with self._recording:
@@ -277,7 +282,7 @@ class PythonTestsScorer:
     def _run(
         self, runner: SandboxRunner, programs: Sequence[Mapping[str, JsonValue]]
     ) -> list[list[list[str]] | str | Score]:
-        """Results of each program's calls; words: how it failed as a whole; a missing score if it was not run."""
+        """Results of each program's calls; a text: how it failed as a whole; a missing score if it was not run."""
         if not programs:
             return []
         job = {
@@ -293,37 +298,44 @@ class PythonTestsScorer:
         end = self._run_job(runner, job, len(programs), PATIENCE * self._timeout_s + END_S, MAX_VALUE_BYTES * n_calls)
         if isinstance(end, Score):
             return [end] * len(programs)
-        said: list[list[list[str]] | str | Score] = [*_said(end, [len(program["calls"]) for program in programs])]
-        if len(said) == len(programs):
-            return said
+        results: list[list[list[str]] | str | Score] = [
+            *_complete_results(end, [len(program["calls"]) for program in programs])
+        ]
+        if len(results) == len(programs):
+            return results
         if len(programs) == 1:
-            how = f"ran into a limit ({end.reason})" if end.broke else "ended the harness, or its time was over"
-            return [how]
-        at = len(said)  # the one that ran when the sandbox ended is asked alone, those after it in a fresh one
-        return [*said, *self._run(runner, programs[at : at + 1]), *self._run(runner, programs[at + 1 :])]
+            failure = f"ran into a limit ({end.reason})" if end.broke else "ended the harness, or its time was over"
+            return [failure]
+        # The program that ran when the sandbox ended runs again alone, so that only its own doing counts against it;
+        # those after it run in a fresh sandbox.
+        at = len(results)
+        return [*results, *self._run(runner, programs[at : at + 1]), *self._run(runner, programs[at + 1 :])]
 
     def _examine(
-        self, runner: SandboxRunner, asked: Sequence[tuple[Mapping[str, JsonValue], list[list[str]] | None]]
+        self, runner: SandboxRunner, runs: Sequence[tuple[Mapping[str, JsonValue], list[list[str]] | None]]
     ) -> list[dict[str, JsonValue] | None]:
-        """What each `check` function says of results, or records; None where its sandbox failed."""
-        if not asked:
+        """The outcome of each `check` function for results, or its recording; None where its sandbox failed.
+
+        runs: (check, results of a program), or (check, None) to record its calls.
+        """
+        if not runs:
             return []
-        checks = {id(check): check for check, _ in asked}  # several programs are judged by the same one
-        places = {name: place for place, name in enumerate(checks)}
+        checks = {id(check): check for check, _ in runs}  # sent once, as several programs are judged by the same one
+        positions = {check_id: position for position, check_id in enumerate(checks)}
         limit_s = CHECK_TIME * self._timeout_s
         job = {
             "kind": "examine",
             "checks": list(checks.values()),
-            "asked": [[places[id(check)], results] for check, results in asked],
+            "runs": [[positions[id(check)], results] for check, results in runs],
             "limit_s": limit_s,
             "max_bytes": MAX_CHECK_BYTES,
         }
-        end = self._run_job(runner, job, len(asked), PATIENCE * limit_s + END_S, MAX_CHECK_BYTES * len(asked))
+        end = self._run_job(runner, job, len(runs), PATIENCE * limit_s + END_S, MAX_CHECK_BYTES * len(runs))
         if isinstance(end, Score):
-            return [None] * len(asked)
+            return [None] * len(runs)
         lines = end.stdout.decode("utf-8", "replace").splitlines()[1:]
-        said: list[dict[str, JsonValue] | None] = [json.loads(line) for line in lines[: len(asked)]]
-        return said + [None] * (len(asked) - len(said))
+        outcomes: list[dict[str, JsonValue] | None] = [json.loads(line) for line in lines[: len(runs)]]
+        return outcomes + [None] * (len(runs) - len(outcomes))
 
     def _run_job(
         self, runner: SandboxRunner, job: Mapping[str, JsonValue], n_lines: int, line_s: float, n_bytes: int
@@ -356,7 +368,7 @@ def program_of(item: Item, code: str) -> str:
 
 
 def code_of(answer: str) -> str:
-    """The last fenced block of Python, or of no language; an answer without fences is all program."""
+    """The last fenced block of Python, or of no language; an answer without fences is a program as a whole."""
     blocks = [block for language, block in _FENCE.findall(answer) if language.lower() in _PYTHON]
     return blocks[-1] if blocks else "" if "```" in answer else answer
 
@@ -401,7 +413,7 @@ def _is_abs(call: ast.Call) -> bool:
     return isinstance(call.func, ast.Name) and call.func.id == "abs"
 
 
-def _last_words(rollout: Rollout) -> str:
+def _last_action(rollout: Rollout) -> str:
     return rollout.turns[-1].action if rollout.turns else ""
 
 
@@ -418,92 +430,94 @@ def _check_of(item: Item) -> dict[str, JsonValue] | str | None:
     check = item.payload.get("check")
     if check is None:
         return None
-    wanted = ("test", "entry_point", "program")
-    if not isinstance(check, Mapping) or not all(isinstance(check.get(key), str) for key in wanted):
-        return f"payload.check is to hold the texts {', '.join(wanted)}"
-    return {key: check[key] for key in wanted}
+    keys = ("test", "entry_point", "program")
+    if not isinstance(check, Mapping) or not all(isinstance(check.get(key), str) for key in keys):
+        return f"payload.check must contain the texts {', '.join(keys)}"
+    return {key: check[key] for key in keys}
 
 
-def _paper(item: Item) -> Paper | str:
-    """What an item with plain tests asks."""
+def _plan_of_tests(item: Item) -> CallPlan | str:
+    """The calls of an item with plain tests, or why they cannot be read."""
     tests: list[CallTest] = []
     groups: list[str] = []
     try:
         for key, group in GROUPS.items():
             if key == "tests" or item.payload.get(key):
-                found = read_tests(item.payload.get(key) or ())
-                tests += found
-                groups += [group] * len(found)
+                group_tests = read_tests(item.payload.get(key) or ())
+                tests += group_tests
+                groups += [group] * len(group_tests)
     except ValueError as error:
         return f"item {item.id}: {error}; correct the benchmark"
-    return Paper([test.call for test in tests], tests, groups)
+    return CallPlan([test.call for test in tests], tests, groups)
 
 
-def _said(end: ContainedEnd, n_calls: Sequence[int]) -> Iterator[list[list[str]]]:
-    """The results of the programs that came to their end, in order."""
+def _complete_results(end: ContainedEnd, n_calls: Sequence[int]) -> Iterator[list[list[str]]]:
+    """The results of the programs that were finished, in order, up to the first line that is not well formed."""
     lines = end.stdout.decode("utf-8", "replace").split("\n")[1:-1]  # the last one is cut, or empty
     for line, n in zip(lines, n_calls, strict=False):
         try:
-            found = json.loads(line)
+            results = json.loads(line)
         except (ValueError, RecursionError):
             return
-        is_sound = isinstance(found, list) and len(found) == n
-        if not is_sound or not all(
-            isinstance(one, list) and [type(part) for part in one] == [str, str] for one in found
+        is_well_formed = isinstance(results, list) and len(results) == n
+        if not is_well_formed or not all(
+            isinstance(result, list) and [type(part) for part in result] == [str, str] for result in results
         ):
             return
-        yield found
+        yield results
 
 
-def _compared(paper: Paper, results: Sequence[Sequence[str]]) -> ProgramVerdict:
-    complaints = [_complaint(test, result) for test, result in zip(paper.tests, results, strict=True)]
-    failed = [(test, *found) for test, found in zip(paper.tests, complaints, strict=True) if found is not None]
-    first = f"{failed[0][0].call[:60]} {failed[0][2]}" if failed else ""
+def _judge_by_values(plan: CallPlan, results: Sequence[Sequence[str]]) -> ProgramVerdict:
+    failures = [_failure_of_test(test, result) for test, result in zip(plan.tests, results, strict=True)]
+    failed = [(test, *failure) for test, failure in zip(plan.tests, failures, strict=True) if failure is not None]
+    complaint = f"{failed[0][0].call[:60]} {failed[0][2]}" if failed else ""
     labels = tuple(sorted({label for _, label, _ in failed}))
-    return ProgramVerdict([found is None for found in complaints], paper.groups, first, labels)
+    return ProgramVerdict([failure is None for failure in failures], plan.groups, complaint, labels)
 
 
-def _checked(
-    paper: Paper, results: Sequence[Sequence[str]], said: Mapping[str, JsonValue] | None
+def _judge_by_check(
+    plan: CallPlan, results: Sequence[Sequence[str]], outcome: Mapping[str, JsonValue] | None
 ) -> ProgramVerdict | Score:
     """The verdict of a `check` function on values."""
-    if said is None:
+    if outcome is None:
         return Score(None, "the sandbox did not run the tests", Fault.INFRASTRUCTURE)
-    if said.get("diverged"):
+    if outcome.get("diverged"):
         return Score(None, "its tests ask each program something else, which is not supported", Fault.JUDGE)
-    passed = [bool(one) for one in said.get("passed", ())][: len(paper.marks)]
-    passed += [False] * (len(paper.marks) - len(passed))
-    trouble = str(said.get("error") or said.get("end") or "")
-    if all(passed) and trouble:
+    passed = [bool(is_passed) for is_passed in outcome.get("passed", ())][: len(plan.marks)]
+    passed += [False] * (len(plan.marks) - len(passed))
+    # The tests can also fail outside their asserts; then no assert shows it.
+    if all(passed) and (outcome.get("error") or outcome.get("end")):
         passed[-1:] = [False]
-    labels = {kind: label for kind, label, _ in map(_trouble, results) if kind}
     if all(passed):
         return ProgramVerdict(passed, ("hidden",) * len(passed), "")
-    first = next((words for kind, _, words in map(_trouble, results) if kind), "") or "a value is wrong"
-    found = tuple(sorted(set(labels.values()))) or ("wrong_value",)
-    return ProgramVerdict(passed, ("hidden",) * len(passed), first, found)
+    failures = [(result[0], *failure) for result in results if (failure := _failure_of_call(result)) is not None]
+    complaint = failures[0][2] if failures else "a value is wrong"
+    labels = {kind: label for kind, label, _ in failures}  # one label a kind: the last one's
+    return ProgramVerdict(
+        passed, ("hidden",) * len(passed), complaint, tuple(sorted(set(labels.values()))) or ("wrong_value",)
+    )
 
 
-def _trouble(result: Sequence[str]) -> tuple[str, str, str]:
-    """Kind, label and words of a call that returned nothing; empty kind: it returned something."""
+def _failure_of_call(result: Sequence[str]) -> tuple[str, str] | None:
+    """Label and complaint of a call that returned no value; None: it returned one."""
     kind, text = result
     if kind == "timeout":
-        return kind, "test_timeout", "was not finished in time"
+        return "test_timeout", "was not finished in time"
     if kind == "raised":
         is_import = text.startswith("ImportError: import of ") and text.endswith(" is not allowed")
-        return kind, "forbidden_import" if is_import else "test_raised", f"raised {text[:80]}"
+        return "forbidden_import" if is_import else "test_raised", f"raised {text[:80]}"
     if kind != "value":
-        return kind or "none", "no_value", f"returned nothing ({text[:80]})"
-    return "", "", ""
+        return "no_value", f"returned nothing ({text[:80]})"
+    return None
 
 
-def _complaint(test: CallTest, result: Sequence[str]) -> tuple[str, str] | None:
-    """Label and words for a test that fails."""
-    kind, label, words = _trouble(result)
-    if kind:
-        return label, words
+def _failure_of_test(test: CallTest, result: Sequence[str]) -> tuple[str, str] | None:
+    """Label and complaint of a test that fails; None: it passes."""
+    failure = _failure_of_call(result)
+    if failure is not None:
+        return failure
     try:
-        value = read(json.loads(result[1]))
+        value = decode_value(json.loads(result[1]))
         is_right = _is_expected(value, test)
     except (ValueError, TypeError, RecursionError, KeyError, OverflowError):
         return "wrong_value", "returned what cannot be read as plain data"
