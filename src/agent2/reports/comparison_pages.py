@@ -325,7 +325,12 @@ def standing_table(board: TaskStandings) -> Table[Standing]:
                 "within noise",
                 lambda standing: f"{standing.n_within_noise} of {standing.n_counted}" if standing.n_counted else DASH,
             ),
-            Column("spread over runs", lambda standing: _spread(standing.summary.spread_points)),
+            Column(
+                "spread over runs",
+                lambda standing: (
+                    DASH if standing.summary.spread_points is None else f"±{standing.summary.spread_points:.1f}"
+                ),
+            ),
             Column(
                 "routes",
                 lambda standing: clean(", ".join(f"{n} x{k}" for n, k in standing.summary.routes.items())) or DASH,
@@ -334,7 +339,10 @@ def standing_table(board: TaskStandings) -> Table[Standing]:
             Column("failures recovered", lambda standing: _rate(standing.spend.recovery_rate)),
             Column("time to success", lambda standing: time(standing.spend.seconds_to_success)),
             Column("LLM cost", lambda standing: _cost(standing)),
-            Column("cost of a success", lambda standing: _price(standing.dollars_per_success)),
+            Column(
+                "cost of a success",
+                lambda standing: DASH if (price := standing.dollars_per_success) is None else dollars(price.value),
+            ),
             Column("seeds", lambda standing: ", ".join(map(str, standing.seeds)) or DASH),
             Column("marks", lambda standing: clean("; ".join(standing.marks)) or DASH),
         ),
@@ -553,10 +561,6 @@ def _fields(board: Leaderboard) -> dict[str, object]:
     }
 
 
-def _spread(spread: float | None) -> str:
-    return DASH if spread is None else f"±{spread:.1f}"
-
-
 def _rate(rate: Estimate | None) -> str:
     return DASH if rate is None else PERCENT.estimate(rate)
 
@@ -566,7 +570,3 @@ def _cost(standing: Standing) -> str:
         return DASH
     unknown = f" + {standing.summary.n_unknown_cost} unknown" if standing.summary.n_unknown_cost else ""
     return f"{dollars(standing.summary.llm_dollars)}{unknown}"
-
-
-def _price(price: Estimate | None) -> str:
-    return DASH if price is None else dollars(price.value)

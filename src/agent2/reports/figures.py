@@ -128,10 +128,6 @@ def add_grid(axes: Axes, grid: str = "both") -> None:
     axes.set_axisbelow(True)
 
 
-def _stacks(board: Leaderboard) -> list[str]:
-    return list(dict.fromkeys(trial.row.agent for trial in board.trials))
-
-
 def _counted(board: Leaderboard, stack: str, task: str) -> list[SweepRow]:
     return [t.row for t in board.trials if t.is_counted and t.row.agent == stack and t.row.task == task]
 
@@ -162,7 +158,7 @@ def gains_plot(board: Leaderboard) -> Plot:
                     closed,
                 ]
             )  # fmt: skip
-    for stack in _stacks(board):
+    for stack in dict.fromkeys(trial.row.agent for trial in board.trials):
         tasks = [
             (t.task, standing)
             for t in board.tasks

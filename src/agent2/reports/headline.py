@@ -165,7 +165,7 @@ def llm_words(llm: LlmRecord) -> str:
 
 
 def cost_words(llm: LlmRecord) -> str:
-    """Dollars; what is not known is said, and is never a zero."""
+    """Dollars; an unknown cost is named as unknown, never 0."""
     totals = llm.totals
     if totals.dollars is None:
         return "cost unknown: the price of the model is not known"

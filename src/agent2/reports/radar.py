@@ -642,6 +642,7 @@ def _from_cards(folders: Sequence[Path]) -> Radar:
     digests: dict[str, str] = {}
     kinds_only = len({read_header(folder).protocol.benchmark for folder in folders}) == 1
     for folder in folders:
+        # the columns need no check: the numbers come from the records
         if problems := validate_card(folder, columns=False):
             raise ConfigError(f"{folder}: {problems[0]}")
         header, records = read_header(folder), list(iter_rollouts(folder))

@@ -100,6 +100,7 @@ def as_svg(figure: Figure, name: str, description: str) -> str:
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    # ids are unique in a page only: without a prefix a second figure would take the marks of the first
     svg = re.sub(r'\bid="', f'id="{name}-', svg)
     svg = re.sub(r'(xlink:href="|url\()#', rf"\1#{name}-", svg)
     for stand_in, colour in PAGE_COLOURS.items():

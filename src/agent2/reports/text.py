@@ -132,11 +132,13 @@ def breakable(value: object) -> Markup:
 def markdown_lines(value: object, indent: int = 0) -> str:
     """Harmless text of several lines in Markdown, each ended by a hard break, below a list item."""
     lines = [markdown(line, 10_000) for line in str(value).split("\n")]
+    # a no-break space in empty lines: an empty line would end the list item
     return ("\\\n" + " " * indent).join(line or "\u00a0" for line in lines)
 
 
 def markdown(value: object, limit: int = MAX_CHARACTERS) -> str:
     """Harmless text for a Markdown cell or sentence: marks are escaped, so nothing is rendered or linked."""
+    # renderers link bare addresses too; a backslash before `:` or `.` stops that and is not shown
     return _BARE_LINK.sub(r"\g<0>\\", _MARKDOWN.sub(r"\\\g<0>", clean(value, limit)))
 
 

@@ -117,20 +117,22 @@ class BoardCache:
                     self._worker = threading.Thread(target=self._build, args=(stamp, keys, tables), daemon=True)
                     self._worker.start()
                 worker = self._worker
+            # not under the lock, which the worker needs to publish its board
             worker.join(max(0.0, min(end - time.monotonic(), 3600.0)))
             if worker.is_alive():
                 return self._progress
+            # the build that ended may have been one of older files: then the next turn starts another one
 
     def _trial_keys(self) -> list[tuple[Stamp, CatalogEntry]]:
         """(state of the files that verification reads, trial) of every trial."""
         entries = [entry for entry in self._catalog.scan().entries.values() if entry.kind is EntryKind.TRIAL]
-        return [(self._key(entry), entry) for entry in sorted(entries, key=lambda entry: entry.display_path)]
-
-    def _key(self, entry: CatalogEntry) -> Stamp:
-        files = [entry.path / name for name in VERIFIED_FROM]
-        for card in self._catalog.children(entry, EntryKind.CARD):
-            files += [card.path / CARD_JSON, card.path / TABLE]
-        return entry.id, self._catalog.stamp(entry), *map(_change_stamp, files)
+        keys: list[tuple[Stamp, CatalogEntry]] = []
+        for entry in sorted(entries, key=lambda entry: entry.display_path):
+            files = [entry.path / name for name in VERIFIED_FROM]
+            for card in self._catalog.children(entry, EntryKind.CARD):
+                files += [card.path / CARD_JSON, card.path / TABLE]
+            keys.append(((entry.id, self._catalog.stamp(entry), *map(_change_stamp, files)), entry))
+        return keys
 
     def _published_stamps(self) -> dict[Path, int]:
         """Folder with published figures -> when it changed."""
@@ -150,6 +152,7 @@ class BoardCache:
             verified: dict[Stamp, PooledTrial | LeftOut] = {}
             for done, (key, entry) in enumerate(keys):
                 self._progress = BoardProgress(done, len(keys))
+                # verifying a trial reads all its cards, so only trials whose files changed are verified again
                 verified[key] = self._trials[key] if key in self._trials else self._read(entry)
             pool = [trial for trial in verified.values() if isinstance(trial, PooledTrial)]
             published, refused = published_boards(tables, [trial.exam.task for trial in pool])
@@ -315,9 +318,10 @@ def board_groups(snapshot: BoardSnapshot, board_filter: BoardFilter) -> list[Boa
             trials = trials_of(snapshot, task.task, standing.stack)
             rows.append(BoardRow(cells, trials, _tie(task, standing), begins_tier))
         names = members[0][2].names if is_by_task else ["task", *members[0][2].names]
-        note = _exam_note(members[0][0]) if is_by_task else ""
+        exam = members[0][0].exam
+        note = f"Exam: {exam.benchmark}, base model {exam.base_model}, secret {exam.secret}; {exam.budget}."
         n_pinned = names.index("stack") + 1 + sum(name in names for name in board_filter.pins if name != "stack")
-        sections.append(BoardGroup(title, note, names, n_pinned, rows))
+        sections.append(BoardGroup(title, clean(note, 600) if is_by_task else "", names, n_pinned, rows))
     return sections
 
 
@@ -370,11 +374,6 @@ def trials_of(snapshot: BoardSnapshot, task: str, stack: str) -> list[tuple[str,
     return [
         (snapshot.trial_ids[trial.folder], str(trial.row.seed)) for trial in rows if trial.folder in snapshot.trial_ids
     ]
-
-
-def _exam_note(task: TaskStandings) -> str:
-    exam = task.exam
-    return clean(f"Exam: {exam.benchmark}, base model {exam.base_model}, secret {exam.secret}; {exam.budget}.", 600)
 
 
 def stack_names(board: Leaderboard) -> list[str]:

@@ -58,6 +58,8 @@ MARKERS = (
     ("monitor.json", EntryKind.TRAINING),
 )
 """The file that makes a folder a result; of several the first one decides."""
+_locks_read: tuple[float, frozenset[int]] = (0.0, frozenset())
+"""(monotonic time, inodes) of the last look at `/proc/locks`; of the machine, so one for all catalogs."""
 _LOCK_LINE = re.compile(r"^\d+: FLOCK\s+ADVISORY\s+WRITE\s+\d+\s+\w+:\w+:(\d+)\s", re.MULTILINE)
 
 
@@ -283,7 +285,8 @@ class Catalog:
         try:
             summary = SUMMARIES[entry.kind](entry)
         except Exception as error:  # boundary: a result that is broken in whatever way hides no other
-            summary = EntrySummary(entry, EntryState.FAILED, _name(entry), f"cannot be read: {reason_of(error)}")
+            name = clean(entry.path.name or entry.display_path, 120)
+            summary = EntrySummary(entry, EntryState.FAILED, name, f"cannot be read: {reason_of(error)}")
         self._summaries[entry.id] = (stamp, summary)
         return summary
 
@@ -292,10 +295,6 @@ def reason_of(error: BaseException) -> str:
     """Why something cannot be read, in one line that is safe to show."""
     message = str(error) if isinstance(error, Agent2Error | OSError) else f"{type(error).__name__}: {error}"
     return clean(message, 300)
-
-
-def _name(entry: CatalogEntry) -> str:
-    return clean(entry.path.name or entry.display_path, 120)
 
 
 def is_held(path: Path, kind: EntryKind) -> bool:
@@ -317,9 +316,6 @@ def is_held(path: Path, kind: EntryKind) -> bool:
 def _is_swept(path: Path) -> bool:
     """Whether one of a sweep's trials is running."""
     return any(is_held(trial, EntryKind.TRIAL) for trial in _folders(path / "trials"))
-
-
-_locks_read: tuple[float, frozenset[int]] = (0.0, frozenset())
 
 
 def _locked_inodes() -> frozenset[int]:
@@ -353,6 +349,7 @@ def last_events(path: Path) -> list[dict[str, Any]]:
         with path.open("rb") as log:
             size = log.seek(0, os.SEEK_END)
             log.seek(max(0, size - TAIL_BYTES))
+            # from the middle of a file the first line is incomplete
             lines = log.read().split(b"\n")[0 if size <= TAIL_BYTES else 1 :]
     except OSError:
         return []
@@ -552,7 +549,7 @@ SUMMARIES: dict[EntryKind, Callable[[CatalogEntry], EntrySummary]] = {
 
 
 def ago(then: float) -> str:
-    """How long ago a moment (Unix seconds) is, in words."""
+    """Time since `then` (Unix seconds), as text; empty for 0."""
     seconds = max(0.0, time.time() - then)
     age = duration(seconds) if seconds < 48 * 3600 else f"{seconds / 86_400:,.0f} days"
     return f"{age} ago" if then else ""

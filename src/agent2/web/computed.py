@@ -1,6 +1,6 @@
 """Data of the pages of finished results, from the analysis and the reports of other packages.
 
-Costly: the analysis of a trial, the outcome of an evaluation. The site keeps what is returned here until the files
+Costly: the analysis of a trial, the outcome of an evaluation. The site caches what is returned here until the files
 behind it change.
 """
 

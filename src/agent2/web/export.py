@@ -118,6 +118,7 @@ def export_site(site: Site, out: Path, on_page: Callable[[int, int], None] = lam
         while queue:
             address = queue.popleft()
             file = file_of(address)
+            # relative links, so that the site works below any path and from disk
             links: Links = FileLinks(needed, "../" * file.count("/"))
             try:
                 page = site.html(address, links)

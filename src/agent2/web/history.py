@@ -27,6 +27,8 @@ MOST_RUNS = 60
 MOST_LOST = 40
 MOST_SERIES = 60
 """Series of a training log that are drawn."""
+Load = Callable[[CatalogEntry], CardFile | None]
+"""The card of an entry; None if it cannot be read."""
 _STEP = re.compile(r"(?:checkpoint|step|iter)[-_ ]?(\d{1,9})$", re.IGNORECASE)
 
 
@@ -67,10 +69,6 @@ class LatestChange:
     """Items that passed before and fail now."""
     n_lost: int
     n_won: int
-
-
-Load = Callable[[CatalogEntry], CardFile | None]
-"""The card of an entry; None if it cannot be read."""
 
 
 def same_history(catalog: Catalog, entry: CatalogEntry, load: Load) -> list[CatalogEntry]:

@@ -97,7 +97,7 @@ class NoteBook:
             try:
                 note = msgspec.json.decode(line, type=RolloutNote)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                n_unread += 1
+                n_unread += 1  # left in the file: it may be of a newer version
                 continue
             key = (note.card, note.item_id, note.attempt)
             by_rollout[key] = (*by_rollout.get(key, ()), note)

@@ -208,6 +208,7 @@ class CardTables:
             if key in cache:
                 cache.move_to_end(key)
                 return cache[key]
+        # outside the lock: a slow card must not block readers of others; at worst two threads make one value
         value = make()
         with self._lock:
             cache[key] = value
@@ -265,6 +266,7 @@ class CardTables:
             return ["all (the card has none)"]
         if _n_rollouts(card) <= MOST_REGRADED:
             return regrade(path).differs_from_stored
+        # in SQL, from here on: regrading reads every rollout
         sums = "count(*), count(counted), avg(counted), sum(counted), bool_and(counted in (0, 1)), max(attempt)"
         ((n, n_scored, mean, n_passed, is_binary, last),) = self.rows(path, f"select {sums} from rollouts")
         computed = {"n_rollouts": n, "n_missing": n - n_scored}

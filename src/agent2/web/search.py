@@ -107,7 +107,7 @@ def _everywhere(
 
 
 def _queries(context: PageContext, entries: Sequence[CatalogEntry]) -> Any:
-    """Tables of the cards, kept until one of them changes."""
+    """Tables of the cards, cached until one of them changes."""
     from agent2.cards.query import CardQueries  # loads duckdb
 
     key = ("tables", *((entry.id, entry.changed) for entry in entries))

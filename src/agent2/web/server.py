@@ -127,6 +127,7 @@ class GuardedApp:
         token = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
         refused = self._guard.refusal(scope)
         if refused is not None and refused[0] == 403 and self._guard.accepts(token):
+            # from the address into a cookie, so that no link or page contains the token
             cookie = f"{COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/"
             answer = Response(status_code=303, headers={"location": "/", "set-cookie": cookie})
         elif refused is not None:
@@ -174,6 +175,7 @@ def make_view_app(site: Site, guard: ReaderGuard) -> GuardedApp:
             text = site.standalone(route)
         except Agent2Error as error:
             return not_found(error)
+        # the address is the reader's input, and a header must not contain its line ends or quotes
         name = re.sub(r"[^\w-]+", "", "-".join(filter(None, (route.kind, route.id, route.part))), flags=re.ASCII)
         return HTMLResponse(text, headers={"content-disposition": f'attachment; filename="{name}.html"'})
 
@@ -265,6 +267,7 @@ async def _saved(request: Request, site: Site, max_bytes: int, save: Callable[[d
 async def _small_body(request: Request, max_bytes: int) -> str | None:
     """The body of a form; None if it is too long or not ASCII, as an encoded form is."""
     data = b""
+    # in pieces, so that a form that is too long is never in memory as a whole
     async for piece in request.stream():
         data += piece
         if len(data) > max_bytes:

@@ -290,6 +290,7 @@ class Site(PageContext):
 
     def _unfinished_trial(self, paths: TrialPaths, links: Links, fields: dict[str, Any]) -> str:
         events = last_events(paths.trial_log)
+        # taken before the logs are read: what grows meanwhile comes as a live update, nothing is missed
         log_end = file_stamp(paths.agent_log)
         try:
             submissions = [submission_words(submission) for submission in read_submissions_of(paths)]
@@ -306,7 +307,7 @@ class Site(PageContext):
         )
 
     def _cards_of(self, entry: CatalogEntry, links: Links) -> list[tuple[str, str, str, str, str]]:
-        """(name, address, score in words, split, id) of each card that is part of a result."""
+        """(name, address, score as text, split, id) of each card that is part of a result."""
         cards = []
         for card in self.catalog.children(entry, EntryKind.CARD):
             summary = self.catalog.summary(card)
@@ -390,6 +391,7 @@ class Site(PageContext):
 
         Apart from the page, since drawing it takes longer.
         """
+        # an <img> sees no style of its page, so the colours, light and dark, are put into the image
         svg = self.guarded(route, lambda: self._figure(self.entry(route, EntryKind.EVALUATION)) or "")
         if not svg:
             raise NoSuchPageError("no metric of this evaluation has a number on both sides")

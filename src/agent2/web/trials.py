@@ -183,7 +183,7 @@ def timeline_of(paths: TrialPaths, now: float | None = None) -> Timeline | None:
     if now is not None:
         open_phase = next(moment for moment in reversed(moments) if moment.lane == "phases")
         moments = [replace(moment, end=last) if moment is open_phase else moment for moment in moments]
-    span = max(last - first, 1e-3)
+    span = max(last - first, 1e-3)  # a trial may have one event only
     lanes: dict[str, list[TimeBar]] = {}
     for moment in moments[:MAX_MOMENTS]:
         left_percent = 100 * (moment.t - first) / span
@@ -386,7 +386,7 @@ def _answer(exchange: Exchange, problems: list[str]) -> str:
     if not data:
         return f"({exchange.outcome.value}: {exchange.fault or 'no answer'})"
     whole = _decoded(data)
-    if whole is None:
+    if whole is None:  # not one JSON document, so a stream of events
         # with an end of event, should the stream have been cut off
         events = [_decoded(event.data) for event in SseSplitter().feed(data + b"\n\n")]
         last = next(
