@@ -1,9 +1,9 @@
-"""A finished card judged or played again: its kept rollouts, a scorer or a world as it is now, no model.
+"""A finished card judged or played again: its stored rollouts, a scorer or a world as it is now, no model.
 
-Promises: the card that is judged again is never changed; the new one says from which card it comes, by which scorer
-and settings; its protocol names them, so that it is comparable only with cards judged the same way. To count the same
-verdicts otherwise, see `cards.reader.regrade`. `play_again` compares observations and final state with a world of
-today; it does NOT compare what the model was sent under a context policy.
+Promises: the card that is judged again is never changed; the new one names the card that it comes from, the scorer
+and its settings; so does its protocol, so that it is comparable only with cards judged the same way. To count the same
+verdicts otherwise, see `cards.reader.regrade`. `play_again` compares observations and final state with the world as it
+is now; it does NOT compare what the model was sent under a context policy.
 
 `judge_cards` compares the rollouts of two finished cards side by side. Promises: each pair is shown in both orders, so
 that a judge that prefers the first answer gains nothing by it, and a verdict that changes with the order is marked; a
@@ -56,7 +56,11 @@ from agent2.records import (
 )
 
 RESCORED = "rescored"
-"""Key of the lock under which a rescored card says where it comes from."""
+"""Key of the lock under which a rescored card names its source."""
+OLD, NEW = "old", "new"
+
+_Pair = tuple[Item, Rollout, Rollout]
+"""An item and two rollouts of it, in the order in which they are shown."""
 
 
 def rescore(
@@ -71,16 +75,17 @@ def rescore(
 ) -> CardSummary:
     """Judge a finished card's rollouts again and write them, with the new verdicts, on another card.
 
-    scorer: None: the benchmark's own. settings: what the scorer was made with, for the record. benchmark: None: the one
-    that the card names; an imported card needs none if there is a scorer: its items are its prompts. A `target` that
-    this began and did not finish is resumed.
+    scorer: None: the benchmark's own. settings: of the scorer, for the record. benchmark: None: the one that the card
+    names; an imported card with a scorer needs none: its items are its prompts. An unfinished `target` of the same
+    call is resumed.
     Raises CardError for a card that is open, damaged or of another format, and for a `target` that is taken;
-    ConfigError for items that are not those of the card any more, and for a scorer of another kind or one that judges
+    ConfigError for items that are no longer those of the card, and for a scorer of another kind or one that judges
     by a state that the rollouts do not hold; what `score_card` raises.
     """
     header = finished_header(source)
     if benchmark is None and scorer is not None and IMPORTED in header.lock:
-        items = {one.item_id: _item(one, header) for one in (record.rollout for record in iter_rollouts(source))}
+        rollouts = (record.rollout for record in iter_rollouts(source))
+        items = {rollout.item_id: _item_of(rollout, header) for rollout in rollouts}
     else:
         benchmark = benchmark if benchmark is not None else benchmark_of(source, header)
         scorer = scorer if scorer is not None else benchmark.scorer()
@@ -93,10 +98,10 @@ def rescore(
 
 
 def play_again(item: Item, rollout: Rollout, make_environment: Callable[[], Environment]) -> str:
-    """Give a rollout's actions to a fresh world; the first difference as a sentence, empty if there is none.
+    """Replay a rollout's actions in a fresh world; the first difference as a sentence, empty if there is none.
 
-    The opening, each observation, the end and the parts of the final state are compared; of a rollout that failed, what
-    it holds. Raises ConfigError if the rollout is of another item.
+    The opening, each observation, the end and the parts of the final state are compared; of a rollout that failed, the
+    turns that it has. Raises ConfigError if the rollout is of another item.
     """
     if rollout.item_id != item.id:
         raise ConfigError(f"the rollout is of item {rollout.item_id!r}, not {item.id!r}; pass the item that was played")
@@ -104,8 +109,8 @@ def play_again(item: Item, rollout: Rollout, make_environment: Callable[[], Envi
     attempts = [Attempt(item, rollout.attempt, rollout.seed)]
     max_turns = max(1, len(rollout.turns))
     ((_, again),) = play_by(lambda *_: next(actions, ""), attempts, make_environment, max_turns, retries=0)
-    if again.prompt and (was := list(rollout.prompt)) != (now := list(again.prompt)):
-        return f"the opening was {quoted(was)}, and is {quoted(now)} now"
+    if again.prompt and (old_opening := list(rollout.prompt)) != (new_opening := list(again.prompt)):
+        return f"the opening was {quoted(old_opening)}, and is {quoted(new_opening)} now"
     for number, turn in enumerate(rollout.turns, 1):
         if number > len(again.turns):
             return f"turn {number}: {again.reason or 'the episode is over before it'}"
@@ -123,10 +128,10 @@ def play_again(item: Item, rollout: Rollout, make_environment: Callable[[], Envi
 
 def finished_header(card: Path) -> CardHeader:
     """The header of a finished card. Raises CardError for one that is not, or cannot be read."""
-    found = load_card(card)
-    if found.state != "closed":
+    loaded = load_card(card)
+    if loaded.state != "closed":
         raise CardError(f"{card}: is not finished, so some rollouts may be missing; resume its evaluation first")
-    return found.header
+    return loaded.header
 
 
 def benchmark_of(card: Path, header: CardHeader) -> Benchmark:
@@ -191,7 +196,7 @@ def rescored_header(source: Path, header: CardHeader, scorer: Scorer, settings: 
 
 
 def card_identity(card: Path, header: CardHeader) -> dict[str, JsonValue]:
-    """How another card names this one: by content, and by its name for people."""
+    """How another card names this one: by digests, and by names for readers."""
     return {
         "card": card.name,
         "card_digest": file_digest(card / CARD_JSON),
@@ -216,13 +221,8 @@ def _require_free(target: Path, header: CardHeader) -> None:
 def _sources(header: CardHeader) -> list[JsonValue]:
     """Digests of the cards that a card was made from."""
     judged = header.lock.get(JUDGEMENT, {})
-    made_from = (header.lock.get(RESCORED, {}), judged.get(OLD, {}), judged.get(NEW, {}))
-    return [one.get("card_digest") for one in made_from]
-
-
-OLD, NEW = "old", "new"
-_Pair = tuple[Item, Rollout, Rollout]
-"""An item and two rollouts of it, in the order in which they are shown."""
+    sources = (header.lock.get(RESCORED, {}), judged.get(OLD, {}), judged.get(NEW, {}))
+    return [source.get("card_digest") for source in sources]
 
 
 def judge_cards(
@@ -236,8 +236,8 @@ def judge_cards(
 ) -> CardSummary:
     """Compare the rollouts of two cards and write a judgement card; its value is the win rate of `new`.
 
-    settings: what the scorer was made with, for the record. items: by id, for a judge that needs their references;
-    None: made from the prompts on the cards. A `target` that this began and did not finish is resumed.
+    settings: of the scorer, for the record. items: by id, for a judge that needs their references; None: made from the
+    prompts on the cards. An unfinished `target` of the same call is resumed.
     Raises CardError for a card that is open, damaged, or a judgement itself, and for a `target` that is taken;
     ConfigError for two cards of other items or attempts and for a scorer that compares nothing; ScoringStopped.
     """
@@ -250,26 +250,29 @@ def judge_cards(
     header = _header(headers, sides, scorer, settings or {})
     _require_free(target, header)
     writer, done = open_card(target, header)
-    assert writer is not None  # `_require_free` looked
+    assert writer is not None  # `_require_free` refuses a finished card
     with writer:
-        olds = {(one.item_id, one.attempt): one for one in (record.rollout for record in iter_rollouts(old))}
-        pairs = (_PairBatches if callable(getattr(scorer, "prefer_batch", None)) else _Pairs)(scorer, olds)
-        waiting = pairs.comparisons(new, headers[NEW], items, done)
-        for record in unless_unjudged(score_played(waiting, pairs), is_resumed=bool(done)):
+        old_rollouts = {
+            (rollout.item_id, rollout.attempt): rollout for rollout in (record.rollout for record in iter_rollouts(old))
+        }
+        adapter = _BatchPairAdapter if callable(getattr(scorer, "prefer_batch", None)) else _PairAdapter
+        pairs = adapter(scorer, old_rollouts)
+        pending = pairs.comparisons(new, headers[NEW], items, done)
+        for record in unless_unjudged(score_played(pending, pairs), is_resumed=bool(done)):
             writer.append(record)
             if on_progress is not None:
                 on_progress(writer.n_rollouts, header.planned_rollouts or 0)
         return writer.close()
 
 
-class _Pairs:
+class _PairAdapter:
     """A pairwise scorer as the scoring stage takes it: the rollout that it is given represents a pair."""
 
-    def __init__(self, scorer: PairScorer, olds: Mapping[tuple[str, int], Rollout]) -> None:
+    def __init__(self, scorer: PairScorer, old_rollouts: Mapping[tuple[str, int], Rollout]) -> None:
         self.name, self.version, self.work = scorer.name, scorer.version, work_of(scorer)
         self._scorer = scorer
-        self._olds = olds
-        self._news: dict[tuple[str, int], Rollout] = {}
+        self._old_rollouts = old_rollouts
+        self._new_rollouts: dict[tuple[str, int], Rollout] = {}
 
     def comparisons(
         self, card: Path, header: CardHeader, items: Mapping[str, Item] | None, done: set[tuple[str, int]]
@@ -279,9 +282,9 @@ class _Pairs:
             key = (rollout.item_id, rollout.attempt)
             if key in done:
                 continue
-            self._news[key] = rollout
-            item = items[rollout.item_id] if items is not None else _item(rollout, header)
-            yield item, _as_one(self._olds.get(key), rollout)
+            self._new_rollouts[key] = rollout
+            item = items[rollout.item_id] if items is not None else _item_of(rollout, header)
+            yield item, _combined(self._old_rollouts.get(key), rollout)
 
     def score(self, item: Item, rollout: Rollout) -> Score:
         """The points of the new side: the mean of both orders."""
@@ -293,20 +296,23 @@ class _Pairs:
     def _scores(
         self, batch: Sequence[PlayedItem], prefer: Callable[[Sequence[_Pair]], Sequence[Preference]]
     ) -> list[Score]:
-        sides = [(self._olds[key], self._news[key]) for key in ((one.item_id, one.attempt) for _, one in batch)]
-        known = [_broken_side(old, new) for old, new in sides]
-        asked: list[_Pair] = []
-        for (item, _), (old, new), score in zip(batch, sides, known, strict=True):
+        sides = [
+            (self._old_rollouts[key], self._new_rollouts[key])
+            for key in ((rollout.item_id, rollout.attempt) for _, rollout in batch)
+        ]
+        decided = [_score_of_broken(old, new) for old, new in sides]
+        to_judge: list[_Pair] = []
+        for (item, _), (old, new), score in zip(batch, sides, decided, strict=True):
             if score is None:
-                asked += [(item, new, old), (item, old, new)]
-        orders = prefer(asked) if asked else ()
-        if len(orders) != len(asked):
-            raise ValueError(f"{len(orders)} verdicts on {len(asked)} pairs")
-        answers = iter(orders)
-        return [score or _of_both_orders(next(answers), next(answers)) for score in known]
+                to_judge += [(item, new, old), (item, old, new)]
+        preferences = prefer(to_judge) if to_judge else ()
+        if len(preferences) != len(to_judge):
+            raise ValueError(f"{len(preferences)} verdicts on {len(to_judge)} pairs")
+        remaining = iter(preferences)
+        return [score or _of_both_orders(next(remaining), next(remaining)) for score in decided]
 
 
-class _PairBatches(_Pairs):
+class _BatchPairAdapter(_PairAdapter):
     """The same for a pairwise scorer that is given many pairs at once."""
 
     def score_batch(self, batch: Sequence[PlayedItem]) -> list[Score]:
@@ -314,8 +320,8 @@ class _PairBatches(_Pairs):
         return self._scores(batch, self._scorer.prefer_batch)  # type: ignore[attr-defined]
 
 
-def _broken_side(old: Rollout, new: Rollout) -> Score | None:
-    """The verdict where a model broke; None: both answers are there."""
+def _score_of_broken(old: Rollout, new: Rollout) -> Score | None:
+    """The verdict on a pair in which a model broke; None: neither did."""
     if old.fault is None and new.fault is None:
         return None
     if old.fault is new.fault:
@@ -327,16 +333,16 @@ def _broken_side(old: Rollout, new: Rollout) -> Score | None:
 def _of_both_orders(first: Preference, second: Preference) -> Score:
     """The points of the new side. first: with it shown first; second: with it shown second."""
     views = added_costs(first.views, second.views)
-    for place, order in ((NEW, first), (OLD, second)):
-        if (problem := _problem(order)) is not None:
-            return Score(None, f"{place} shown first: {problem}", order.fault or Fault.JUDGE, views)
+    for shown_first_side, preference in ((NEW, first), (OLD, second)):
+        if (problem := _problem(preference)) is not None:
+            return Score(None, f"{shown_first_side} shown first: {problem}", preference.fault or Fault.JUDGE, views)
     shown_first, shown_second = first.first or 0.0, 1.0 - (second.first or 0.0)
     value = (shown_first + shown_second) / 2
-    word = "wins" if value > BASELINE else "loses" if value < BASELINE else "ties"
+    verb = "wins" if value > BASELINE else "loses" if value < BASELINE else "ties"
     flips = (shown_first - BASELINE) * (shown_second - BASELINE) < 0
     return Score(
         value,
-        f"{NEW} {word}: {shown_first:g} shown first ({first.reason}), {shown_second:g} shown second ({second.reason})",
+        f"{NEW} {verb}: {shown_first:g} shown first ({first.reason}), {shown_second:g} shown second ({second.reason})",
         views={
             **views,
             "shown_first": shown_first,
@@ -347,18 +353,17 @@ def _of_both_orders(first: Preference, second: Preference) -> Score:
     )
 
 
-def _problem(order: Preference) -> str | None:
-    """Why a verdict cannot be used; None: it can."""
-    if order.first is None or order.fault is not None:
-        return (
-            order.reason
-            if order.first is None and order.fault is not None
-            else (f"preference {order.first} with fault {order.fault}")
-        )
-    return None if 0.0 <= order.first <= 1.0 else f"preference {order.first}, which is not between 0 and 1"
+def _problem(preference: Preference) -> str | None:
+    """Why a preference cannot be used; None: it can."""
+    points, fault = preference.first, preference.fault
+    if points is None and fault is not None:
+        return preference.reason
+    if points is None or fault is not None:
+        return f"preference {points} with fault {fault}"
+    return None if 0.0 <= points <= 1.0 else f"preference {points}, which is not between 0 and 1"
 
 
-def _as_one(old: Rollout | None, new: Rollout) -> Rollout:
+def _combined(old: Rollout | None, new: Rollout) -> Rollout:
     """The rollout that represents a pair; failed where one side is missing for no fault of its model."""
     state = {
         NEW: {"answer": new.answer, "state": dict(new.state)},
@@ -374,8 +379,8 @@ def _as_one(old: Rollout | None, new: Rollout) -> Rollout:
     return pair
 
 
-def _item(rollout: Rollout, header: CardHeader) -> Item:
-    """An item as the card knows it: what the model was shown."""
+def _item_of(rollout: Rollout, header: CardHeader) -> Item:
+    """An item with what the card has of it: the prompt."""
     return Item(rollout.item_id, header.protocol.split, "\n\n".join(message.content for message in rollout.prompt))
 
 
@@ -408,9 +413,9 @@ def _header(
     settings: Mapping[str, JsonValue],
 ) -> CardHeader:
     old, new = headers[OLD], headers[NEW]
-    against = {"settings": dict(settings), "checkpoint": old.checkpoint_digest, "protocol": old.protocol.digest}
-    protocol = replace(new.protocol, scorer=f"{scorer.name}-v{scorer.version}", judge_digest=digest_of(against))
-    judged = {
+    compared_with = {"settings": dict(settings), "checkpoint": old.checkpoint_digest, "protocol": old.protocol.digest}
+    protocol = replace(new.protocol, scorer=f"{scorer.name}-v{scorer.version}", judge_digest=digest_of(compared_with))
+    judgement = {
         **sides,
         "scorer": protocol.scorer,
         "settings": dict(settings),
@@ -422,7 +427,7 @@ def _header(
         checkpoint_digest=new.checkpoint_digest,
         protocol=protocol,
         reporting=ReportingRule(),
-        lock={**software_lock(), JUDGEMENT: judged},
+        lock={**software_lock(), JUDGEMENT: judgement},
         created_at=time.time(),
         seed=new.seed,
         planned_rollouts=new.planned_rollouts,

@@ -1,14 +1,11 @@
 """Evaluates one checkpoint on a plan and leaves a card.
 
-What an evaluation ran on: versions of code and libraries, and the hardware.
-
-Does NOT cover what the sampler knows better (model, dtype, device, GPU): that is `Sampler.describe()`.
-
-Evaluates one checkpoint on a plan and leaves a card.
-
 Promises: every planned attempt is on the card exactly once; an interrupted evaluation resumes where its
 card ended and draws what it would have drawn, since each attempt's seed comes from (plan seed, item,
 attempt) alone; a finished card is returned as it is, and a card of another evaluation is never touched.
+
+The card's lock says what the evaluation ran on: versions of code and libraries, and the hardware. Does NOT cover what
+the sampler knows better (model, dtype, device, GPU): that is `Sampler.describe()`.
 """
 
 import functools
@@ -57,11 +54,14 @@ from agent2.records import (
 )
 
 DISTRIBUTIONS = ("agent2-rl-bench", "numpy", "scipy", "msgspec", "torch", "transformers", "trl", "vllm")
+"""Installed packages whose versions the lock names."""
+UNSCORED = "pending"
+"""Stands for the scorer in the protocol of a played card."""
 
 
 @functools.cache
 def software_lock() -> dict[str, JsonValue]:
-    """Versions of the libraries that a score can depend on, interpreter, processor. Read once a process."""
+    """Versions of the libraries that a score can depend on, interpreter, processor; read once a process."""
     return {
         "python": platform.python_version(),
         "libraries": {name: version for name in DISTRIBUTIONS if (version := _version(name)) is not None},
@@ -90,10 +90,6 @@ def _processor() -> str:
     return platform.processor() or "unknown"
 
 
-UNSCORED = "pending"
-"""Stands for the scorer in the protocol of a played card."""
-
-
 @dataclass(frozen=True, slots=True)
 class EvaluationLimits:
     """What a rollout may use beyond one completion's sampling; part of the protocol."""
@@ -104,9 +100,9 @@ class EvaluationLimits:
     retries: int = 1
     """How often an attempt may be restarted after a fault that allows it."""
     context_length: int | None = None
-    """Told on the card; a sampler has to be opened with it. None: the model's own."""
+    """Recorded on the card; a sampler has to be opened with it. None: the model's own."""
     tools: Mapping[str, JsonValue] = field(default_factory=dict)
-    """Told on the card; the benchmark's world has to keep to it."""
+    """Recorded on the card; the benchmark's world has to keep to it."""
     prompt_digest: str = ""
     judge_digest: str = ""
     context: str = "full"
@@ -144,7 +140,7 @@ class EvaluationPlan:
     def protocol(self) -> EvaluationProtocol:
         """All that another checkpoint's evaluation must share to be comparable; the plan's seed is not part of it."""
         scorer, limits = self.benchmark.scorer(), self.limits
-        most_turns = self.benchmark.max_turns
+        max_turns = self.benchmark.max_turns
         budget = {} if limits.max_episode_tokens is None else {"max_episode_tokens": limits.max_episode_tokens}
         return EvaluationProtocol(
             benchmark=f"{self.benchmark.name}-v{self.benchmark.version}",
@@ -152,7 +148,7 @@ class EvaluationPlan:
             items_digest=digest_of(list(self.items)),
             sampling=self.sampling or self.benchmark.sampling,
             attempts=self.benchmark.attempts if self.attempts is None else self.attempts,
-            max_turns=most_turns if limits.max_turns is None else min(most_turns, limits.max_turns),
+            max_turns=max_turns if limits.max_turns is None else min(max_turns, limits.max_turns),
             environment=self.benchmark.environment_version(),
             scorer=f"{scorer.name}-v{scorer.version}",
             dtype=self.dtype,
@@ -177,7 +173,7 @@ def evaluate(
 ) -> CardSummary:
     """Play the plan, score it, write the card, return its summary.
 
-    A scorer that is not inline judges once everything was played; until its card is finished, the rollouts are on a
+    A scorer that is not inline judges once everything is played; until its card is finished, the rollouts are on a
     card beside it (`played_beside`), so that no model has to play them again.
 
     give_up_after: so many rollouts in a row lost to the infrastructure, or all of this session's, end the
@@ -187,17 +183,18 @@ def evaluate(
     card cannot be written or belongs to another evaluation; SamplerFailed when giving up; what `scoring.score_card`
     raises for a scorer that is not inline. After an error the card stays open: call again.
     """
-    _check(plan)
+    _require_playable(plan)
     scorer = plan.benchmark.scorer()
     if work_of(scorer).mode is ScoringMode.INLINE:
         header = _header(plan, {"sampler": sampler.describe(), "max_in_flight": sampler.capacity})
         return _play_on(plan, sampler, card_path, header, scorer, on_progress, give_up_after)
-    played = played_beside(card_path)
+    played_card = played_beside(card_path)
     if (summary := finished_summary(plan, card_path)) is not None:
-        shutil.rmtree(played, ignore_errors=True)  # left by a kill between the two
+        # Left by a kill between finishing the scored card and removing the played one.
+        shutil.rmtree(played_card, ignore_errors=True)
         return summary
     require_scorer(scorer, resources)
-    play_card(plan, sampler, played, on_progress, give_up_after)
+    play_card(plan, sampler, played_card, on_progress, give_up_after)
     return score_beside(plan.benchmark, plan.items, card_path, resources=resources, on_progress=on_progress)
 
 
@@ -209,7 +206,7 @@ def play_card(
     give_up_after: int | None = None,
 ) -> CardSummary:
     """Play the plan and write a card whose verdicts are pending. Raises as `evaluate` does for playing."""
-    _check(plan)
+    _require_playable(plan)
     header = _header(plan, {"sampler": sampler.describe(), "max_in_flight": sampler.capacity})
     header = replace(header, protocol=replace(header.protocol, scorer=UNSCORED))
     return _play_on(plan, sampler, card_path, header, None, on_progress, give_up_after)
@@ -223,21 +220,21 @@ def score_beside(
     resources: ScoringResources | None = None,
     on_progress: Progress | None = None,
 ) -> CardSummary:
-    """Score the played card beside a card with the benchmark's own scorer; the played one goes when that is done.
+    """Score the played card beside a card with the benchmark's own scorer, then remove the played one.
 
     Raises as `scoring.score_card` does.
     """
-    played, scorer = played_beside(card_path), benchmark.scorer()
-    header = read_header(played)
+    played_card, scorer = played_beside(card_path), benchmark.scorer()
+    header = read_header(played_card)
     header = replace(header, protocol=replace(header.protocol, scorer=f"{scorer.name}-v{scorer.version}"))
     by_id = {item.id: item for item in items}
-    summary = score_card(played, card_path, header, by_id, scorer, resources=resources, on_progress=on_progress)
-    shutil.rmtree(played)
+    summary = score_card(played_card, card_path, header, by_id, scorer, resources=resources, on_progress=on_progress)
+    shutil.rmtree(played_card)
     return summary
 
 
 def played_beside(card_path: Path) -> Path:
-    """Where the rollouts of a card are until they are scored."""
+    """The card that holds the rollouts of a card until they are scored."""
     return card_path.with_name(f".{card_path.name}.played")
 
 
@@ -257,7 +254,7 @@ def _play_on(
     protocol = header.protocol
     with writer:
         rollouts = play_rollouts(
-            _waiting(plan, protocol.attempts, done),
+            _missing_attempts(plan, protocol.attempts, done),
             sampler,
             plan.benchmark.environment,
             PlaySettings(
@@ -272,7 +269,7 @@ def _play_on(
         records = score_played(rollouts, scorer) if scorer is not None else _pending(rollouts)
         if give_up_after is not None:
             records = unless_all_are_lost(
-                records, give_up_after, lambda record: record.rollout.fault is Fault.INFRASTRUCTURE, _given_up
+                records, give_up_after, lambda record: record.rollout.fault is Fault.INFRASTRUCTURE, _sampler_failed
             )
         for record in records:
             writer.append(record)
@@ -281,12 +278,12 @@ def _play_on(
         return writer.close()
 
 
-def _pending(played: Iterable[PlayedItem]) -> Iterator[ScoredRollout]:
-    for _, rollout in played:
+def _pending(rollouts: Iterable[PlayedItem]) -> Iterator[ScoredRollout]:
+    for _, rollout in rollouts:
         yield ScoredRollout(rollout, score_of_failed(rollout) or PENDING)
 
 
-def _given_up(lost: Sequence[ScoredRollout]) -> SamplerFailed:
+def _sampler_failed(lost: Sequence[ScoredRollout]) -> SamplerFailed:
     return SamplerFailed(
         f"{len(lost)} rollouts in a row were lost, the last one because: {lost[-1].rollout.reason}; they are not on "
         "the card: fix the cause and run the same command again"
@@ -294,18 +291,18 @@ def _given_up(lost: Sequence[ScoredRollout]) -> SamplerFailed:
 
 
 def finished_summary(plan: EvaluationPlan, card_path: Path) -> CardSummary | None:
-    """The summary of the plan's card if it is finished already, without any sampler; None if there is work left.
+    """The summary of the plan's card if it is finished, without opening a sampler; None: there is work left.
 
     Raises CardError for a finished card of another evaluation.
     """
-    _check(plan)
+    _require_playable(plan)
     if not is_finished(card_path):
         return None
     require_same_evaluation(card_path, load_card(card_path).header, _header(plan, {}))
     return read_summary(card_path)
 
 
-def _check(plan: EvaluationPlan) -> None:
+def _require_playable(plan: EvaluationPlan) -> None:
     where = f"evaluation of {plan.checkpoint_name} on {plan.benchmark.name}/{plan.split.value}"
     if not plan.items:
         raise ConfigError(f"{where}: there are no items; ask the benchmark for at least one")
@@ -332,7 +329,7 @@ def _header(plan: EvaluationPlan, sampler_lock: dict[str, JsonValue]) -> CardHea
     )
 
 
-def _waiting(plan: EvaluationPlan, n_attempts: int, done: set[tuple[str, int]]) -> Iterator[Attempt]:
+def _missing_attempts(plan: EvaluationPlan, n_attempts: int, done: set[tuple[str, int]]) -> Iterator[Attempt]:
     for attempt in range(n_attempts):
         for item in plan.items:
             if (item.id, attempt) not in done:
