@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from agent2.contract.suite import EvaluationRole, Suite, SuiteBenchmark, shortfall
+from agent2.contract.suite import EvaluationRole, Suite, SuiteBenchmark, unmet_prerequisite
 from agent2.contract.suite_files import load_suite, suite_names
 from agent2.records import SamplingSettings, Split
 
@@ -46,14 +46,14 @@ def test_without_prerequisites_the_order_is_that_of_the_file():
 
 @pytest.mark.parametrize("scores", [{"bfcl_v3": 0.599}, {"bfcl_v3": None}, {}])
 def test_a_prerequisite_below_its_floor_or_without_a_score_is_a_shortfall(agent_suite, scores):
-    found = shortfall(agent_suite.benchmark("swebench_verified"), scores)
+    found = unmet_prerequisite(agent_suite.benchmark("swebench_verified"), scores)
     assert found is not None and found.at_least == 0.6
     assert "swebench_verified was skipped: bfcl_v3" in str(found)
 
 
 def test_a_prerequisite_at_its_floor_is_met(agent_suite):
-    assert shortfall(agent_suite.benchmark("swebench_verified"), {"bfcl_v3": 0.6}) is None
-    assert shortfall(agent_suite.benchmark("bfcl_v3"), {}) is None
+    assert unmet_prerequisite(agent_suite.benchmark("swebench_verified"), {"bfcl_v3": 0.6}) is None
+    assert unmet_prerequisite(agent_suite.benchmark("bfcl_v3"), {}) is None
 
 
 def test_each_role_plays_its_split_and_number_of_items():

@@ -16,7 +16,7 @@ from agent2.errors import ConfigError
 from agent2.evaluation.judge_check import read_pairs
 from agent2.evaluation.outcome import run_suite
 from agent2.evaluation.rescoring import judge_cards
-from agent2.evaluation.spot_check import agreement, draw_sample, form_text, people_say, record_form
+from agent2.evaluation.spot_check import agreement, draw_sample, form_text, record_form, spot_check_evidence
 from agent2.evaluation.suite_plan import SuiteRequest
 from agent2.models.sources import find_checkpoint
 from agent2.reports.pages import spot_check_page
@@ -60,7 +60,7 @@ def test_the_draw_is_seeded_stratified_and_of_the_checkpoint_alone(evaluation):
     assert sample == draw_sample(evaluation, 30) and len(sample.rollouts) == 30
     assert {one.card for one in sample.rollouts} == {"sums-dev", "doubles-dev"}
     for (card, said), on_card in sample.on_cards.items():
-        n = sum((one.card, one.said) == (card, said) for one in sample.rollouts)
+        n = sum((one.card, one.scorer_verdict) == (card, said) for one in sample.rollouts)
         assert abs(n - 30 * on_card / sum(sample.on_cards.values())) < 2 and n >= 2
     scores = {
         (card, record.rollout.item_id): record.score.value
@@ -76,7 +76,7 @@ def test_the_draw_is_seeded_stratified_and_of_the_checkpoint_alone(evaluation):
 def test_a_rare_verdict_is_drawn_although_its_share_is_small(tmp_path):
     card = write_card(tmp_path / "card", [1.0] * 97 + [0.0] * 2 + [None])
     sample = draw_sample(card, 20)
-    assert sum(one.said == "wrong" for one in sample.rollouts) == 2 and len(sample.rollouts) == 20
+    assert sum(one.scorer_verdict == "wrong" for one in sample.rollouts) == 2 and len(sample.rollouts) == 20
     assert sum(sample.on_cards.values()) == 99
     assert len(draw_sample(card, 1000).rollouts) == 99
 
@@ -97,7 +97,7 @@ def test_careful_people_confirm_an_honest_scorer(evaluation, tmp_path):
     assert found.people.agreement.value == found.people.kappa.value == found.between.kappa.value == 1.0
     assert (found.disagreements, found.calibration) == ((), None)
     assert sum(one.n for one in found.strata) == 30
-    check, note = people_say(evaluation)
+    check, note = spot_check_evidence(evaluation)
     assert (check.by, check.n, check.n_agree, note) == ("Ada and Ben", 30, 30, "")
 
 
@@ -119,7 +119,7 @@ def test_a_rater_who_says_right_to_everything_agrees_often_and_is_worth_nothing(
     found = agreement(card)
     assert found.raters["Lazy"].agreement.value == 0.9 and found.raters["Lazy"].kappa.value == 0.0
     assert found.raters["Ada"].kappa.value == 1.0 and found.between.kappa.value == 0.0
-    assert people_say(card)[0].n_agree == 54  # where the raters differ, nobody confirms the scorer
+    assert spot_check_evidence(card)[0].n_agree == 54  # where the raters differ, nobody confirms the scorer
 
 
 def test_unsure_is_no_verdict_and_is_counted(evaluation, tmp_path):
@@ -127,7 +127,7 @@ def test_unsure_is_no_verdict_and_is_counted(evaluation, tmp_path):
     fill_forms(evaluation, tmp_path, ("Ben",))
     found = agreement(evaluation)
     assert found.n_unsure == {"Ada": 10, "Ben": 0} and found.raters["Ada"].agreement.n == 20
-    assert people_say(evaluation)[0].n == 20
+    assert spot_check_evidence(evaluation)[0].n == 20
 
 
 def test_the_threshold_that_people_use_is_found_for_graded_scores(tmp_path):
@@ -242,11 +242,11 @@ def test_a_recorded_form_that_was_changed_or_damaged_does_not_count(evaluation, 
     file = evaluation / "spotcheck" / "ben.json"
     kept = json.loads(file.read_text())
     file.write_text(json.dumps({**kept, "verdicts": {"1": "right"}}))
-    check, note = people_say(evaluation)
+    check, note = spot_check_evidence(evaluation)
     assert check is None and "was changed after it was recorded" in note
     file.write_text("{")
     with pytest.raises(ConfigError, match=r"ben\.json: is not a recorded form"):
-        people_say(evaluation)
+        spot_check_evidence(evaluation)
 
 
 def test_the_page_needs_no_network_runs_one_script_and_escapes_what_is_judged(tmp_path):

@@ -36,7 +36,7 @@ def test_two_people_rate_a_sample_blind_and_their_records_are_those_of_the_comma
     fields, numbers = form_of(page)
     assert len(numbers) == 6 and "as it should be" not in page and "score" not in page.partition("<form")[2]
     assert "<img src=x" not in page, "what a model wrote is escaped"
-    verdicts = {rollout.number: rollout.said for rollout in draw_sample(tmp_path / "one", 6, 0).rollouts}
+    verdicts = {rollout.number: rollout.scorer_verdict for rollout in draw_sample(tmp_path / "one", 6, 0).rollouts}
     for rater in ("Ada", "李雷"):
         form = fields | {"rater": rater} | {f"v{number}": verdicts[int(number)] for number in numbers}
         answer = client.post(f"/spotcheck/{card}", data=form, headers=OWN_PAGE)

@@ -513,7 +513,7 @@ def show(
 ) -> None:
     """Show a card's summary and one page of its rollouts, or one item's rollouts."""
     from agent2.cards.reader import find_rollouts, read_header, read_page, read_totals
-    from agent2.evaluation.spot_check import people_say
+    from agent2.evaluation.spot_check import spot_check_evidence
     from agent2.stats.estimates import RAW
 
     if start < 0 or n < 0:
@@ -536,7 +536,7 @@ def show(
         ["items", f"{summary.n_items}; {summary.n_rollouts} rollouts, {summary.n_missing} missing"],
         ["tokens", str(summary.tokens)],
     ]
-    people, why_not = people_say(card)
+    people, why_not = spot_check_evidence(card)
     if people is not None:
         rows.append(["people", f"{people.by} agree with the scorer on {people.n_agree} of {people.n} rollouts"])
     elif why_not:

@@ -67,7 +67,7 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
     """
     from agent2.contract.report_file import read_report
     from agent2.contract.suite import EvaluationRole
-    from agent2.evaluation.outcome import read_outcome, require_about, run_suite
+    from agent2.evaluation.outcome import read_outcome, require_same_checkpoint, run_suite
     from agent2.evaluation.suite_plan import SuiteRequest, open_contract, read_run_settings
     from agent2.models.served import read_endpoint_options
     from agent2.models.sources import DTYPES, LoadSettings, SourceKind, with_distinct_names
@@ -96,7 +96,7 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
         if run.tokens and SourceKind.HF not in (control.kind, tested.kind):
             raise ConfigError("--set run.tokens=true: neither side is a model that runs in this process; leave it out")
         if context is not None:
-            require_about(context, tested.name)
+            require_same_checkpoint(context, tested.name)
         request = SuiteRequest(
             suite=contract,
             baseline=control,

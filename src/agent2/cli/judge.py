@@ -238,7 +238,7 @@ def draw(
     sample = draw_sample(folder, n, seed)
     write_text(out, form_text(sample) if out.suffix == ".yaml" else spot_check_page(sample))
     for (card, verdict), on_card in sorted(sample.on_cards.items()):
-        n_drawn = sum((rollout.card, rollout.said) == (card, verdict) for rollout in sample.rollouts)
+        n_drawn = sum((rollout.card, rollout.scorer_verdict) == (card, verdict) for rollout in sample.rollouts)
         typer.echo(f"{card}: {n_drawn} of {on_card} scored {verdict}")
     if sample.is_hidden:
         typer.echo(f"{out} contains hidden items in full: keep it out of prompts and training data", err=True)
@@ -285,10 +285,10 @@ def compare_notes(
     Only notes on a whole rollout with the label right or wrong (on a judgement card: new, old or tie) count; of several
     by one person, only the last.
     """
-    from agent2.evaluation.spot_check import NOTED, agreement_of_notes, cards_to_rate
+    from agent2.evaluation.spot_check import NOTE_VERDICTS, agreement_of_notes, cards_to_rate
     from agent2.web.notes import find_notes, noted_verdicts
 
-    verdicts = noted_verdicts(find_notes(folder), cards_to_rate(folder), NOTED)
+    verdicts = noted_verdicts(find_notes(folder), cards_to_rate(folder), NOTE_VERDICTS)
     report, rows = agreement_of_notes(folder, verdicts)
     if pairs is not None and not rows:
         raise ConfigError(f"{folder}: is not a judgement of two cards, so there are no pairs; leave out --pairs")

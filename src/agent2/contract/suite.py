@@ -433,7 +433,7 @@ class Suite(StrictModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Shortfall:
+class UnmetPrerequisite:
     """A prerequisite that was not met, so that a benchmark is skipped."""
 
     benchmark: str
@@ -448,16 +448,16 @@ class Shortfall:
         return f"{self.benchmark} was skipped: {self.required} {got}, {100 * self.at_least:.1f}% is needed first"
 
 
-def shortfall(benchmark: SuiteBenchmark, scores: Mapping[str, float | None]) -> Shortfall | None:
+def unmet_prerequisite(benchmark: SuiteBenchmark, scores: Mapping[str, float | None]) -> UnmetPrerequisite | None:
     """The first prerequisite of a benchmark that the checkpoint falls short of; None: it may be played.
 
     scores: benchmark -> the checkpoint's value (0 to 1) of that benchmark's own metric; a benchmark that is not in
-    it was itself skipped. A missing score is a shortfall: nothing was shown.
+    it was itself skipped. A missing score meets no prerequisite: nothing was shown.
     """
     for need in benchmark.requires:
         value = scores.get(need.benchmark)
         if value is None or value < need.at_least:
-            return Shortfall(benchmark.name, need.benchmark, value, need.at_least)
+            return UnmetPrerequisite(benchmark.name, need.benchmark, value, need.at_least)
     return None
 
 
@@ -466,14 +466,14 @@ def hold_prerequisites(suite: Suite, evidence: Evidence) -> Evidence:
 
     An evaluation would not have played them; what is required and now missing makes the decision insufficient.
     """
-    kept, scores = dict(evidence.metrics), dict[str, float | None]()
+    metrics, scores = dict(evidence.metrics), dict[str, float | None]()
     for entry in suite.in_order():
-        short = shortfall(entry, scores)
-        if short is None:
-            found = evidence.metrics.get(entry.metric)
-            scores[entry.name] = None if found is None else found.new
+        unmet = unmet_prerequisite(entry, scores)
+        if unmet is None:
+            primary = evidence.metrics.get(entry.metric)
+            scores[entry.name] = None if primary is None else primary.new
             continue
-        for metric in suite.metrics:
-            if metric.benchmark == entry.name and kept.pop(metric.name, None) is not None:
-                kept[metric.name] = MetricEvidence(metric.name, None, None, problem=str(short))
-    return replace(evidence, metrics=kept)
+        for spec in suite.metrics:
+            if spec.benchmark == entry.name and metrics.pop(spec.name, None) is not None:
+                metrics[spec.name] = MetricEvidence(spec.name, None, None, problem=str(unmet))
+    return replace(evidence, metrics=metrics)

@@ -1,4 +1,4 @@
-"""Evaluates a checkpoint and its control group on a suite, and reads what came of it from the cards.
+"""Evaluates a checkpoint and its control group on a suite, and reads the outcome from the cards.
 
 The checkpoint is played first, benchmark by benchmark in the order of prerequisites: where it falls short of one, the
 benchmarks that depend on it are skipped on both sides. Then the baseline is played on the same items. One model is in
@@ -6,10 +6,10 @@ memory at a time. A run that was killed resumes from its cards, and its report i
 one (for a sampler whose answers do not depend on the batch); a finished evaluation is not played again; a folder of
 another evaluation is left alone; two processes never write one folder.
 
-The outcome (evidence, decision, notes) is computed from the cards, the recorded spot check, the suite and what was
-given besides (history, training log), so it can be computed again on a machine without torch. It contains no time and
-no path of this machine, so equal cards give equal reports. `report_differences` compares a stored report with its
-cards, number by number.
+The outcome (evidence, decision, notes) is computed from the cards, the recorded spot check, the suite and a report file
+with what cards cannot hold (history, training log), so it can be computed again on a machine without torch. It contains
+no time and no path of this machine, so equal cards give equal reports. `report_differences` compares a stored report
+with its cards, number by number.
 
 Several attempts at each item give pass@1, pass@k, pass^k, majority@k and best-of-n, kept apart (`attempt_metrics`);
 pass@k never appears without pass@1 and the cost of the search per point. What cannot be computed says why. A majority
@@ -38,10 +38,10 @@ from agent2.contract.decision import Decision, decide
 from agent2.contract.measures import CardPaths, evidence_from_cards
 from agent2.contract.metrics import Evidence, metric_named
 from agent2.contract.report_file import read_report, report_dict
-from agent2.contract.suite import Suite, SuiteBenchmark, shortfall
+from agent2.contract.suite import Suite, SuiteBenchmark, unmet_prerequisite
 from agent2.errors import CardError, ConfigError, NotEnoughData
 from agent2.evaluation.runner import evaluate, finished_summary, software_lock
-from agent2.evaluation.spot_check import people_say
+from agent2.evaluation.spot_check import spot_check_evidence
 from agent2.evaluation.suite_folder import (
     BASELINE,
     CHECKPOINT,
@@ -73,10 +73,21 @@ from agent2.stats.estimates import Estimate
 
 GIVE_UP_AFTER = 50
 """Rollouts in a row lost to the infrastructure: a model or endpoint that is gone is an error, not a card of faults."""
+SELECTOR_VIEWS = ("reward", "verifier")
+"""Views of a score that may choose among attempts; the score itself may not: it is the truth."""
+EXAMPLES = 3
+"""Rollouts named for each class of bad cases."""
+REPORT = "report.json"
+TOLERANCE = 1e-9
+"""Relative and absolute difference up to which a stored number counts as reproduced."""
+NOT_COMPARED = "notes"
+"""Key of a report that `report_differences` leaves out."""
+
+ResultT = TypeVar("ResultT")
 
 
 class SuiteProgress(Protocol):
-    """Told where an evaluation is."""
+    """Called with the progress of an evaluation."""
 
     def __call__(self, message: str, done: int | None = None, total: int | None = None) -> None:
         """The present phase; done and total in rollouts."""
@@ -86,8 +97,8 @@ def run_suite(request: SuiteRequest, on_progress: SuiteProgress | None = None) -
     """Play what is not played yet; the cards are under `request.out` when this returns.
 
     Raises ConfigError for a request that cannot be played (see `plan_suite`) or a folder of something
-    else, CheckpointError for a checkpoint that cannot be loaded, SamplerFailed when one is gone in the middle: what
-    was played is kept then, call again.
+    else, CheckpointError for a checkpoint that cannot be loaded, SamplerFailed when a model is lost in the middle: what
+    was played is kept, call again.
     """
     plan = plan_suite(request)
     progress = on_progress or _quiet
@@ -109,26 +120,26 @@ def _play_checkpoint(
     """Play the checkpoint's side; returns the benchmarks that were skipped for a prerequisite."""
     scores: dict[str, float | None] = {}
     skipped = set()
-    with _lazy(request.checkpoint, opened, CHECKPOINT) as sampler:
+    with _lazy_sampler(request.checkpoint, opened, CHECKPOINT) as sampler:
         for benchmark in plan.benchmarks:
-            if shortfall(benchmark.entry, scores) is not None:
+            if unmet_prerequisite(benchmark.entry, scores) is not None:
                 skipped.add(benchmark.entry.name)
                 continue
             card = _play(request.out, CHECKPOINT, benchmark, sampler, progress)
-            scores[benchmark.entry.name] = own_score(request.suite, benchmark.entry.name, card)
+            scores[benchmark.entry.name] = primary_score(request.suite, benchmark.entry.name, card)
     return skipped
 
 
 def _play_baseline(
     request: SuiteRequest, plan: SuitePlan, skipped: set[str], progress: SuiteProgress, opened: dict[str, JsonValue]
 ) -> None:
-    with _lazy(request.baseline, opened, BASELINE) as sampler:
+    with _lazy_sampler(request.baseline, opened, BASELINE) as sampler:
         for benchmark in plan.benchmarks:
             if benchmark.entry.name not in skipped:
                 _play(request.out, BASELINE, benchmark, sampler, progress)
 
 
-def _play(out: Path, side: str, benchmark: BenchmarkPlan, sampler: "_Lazy", progress: SuiteProgress) -> Path:
+def _play(out: Path, side: str, benchmark: BenchmarkPlan, sampler: "_LazySampler", progress: SuiteProgress) -> Path:
     plan = benchmark.sides[side]
     card = card_path(out, side, benchmark.entry.name, plan.split.value)
     message = f"{plan.checkpoint_name} ({side}) on {benchmark.entry.name}"
@@ -153,16 +164,16 @@ def _references(plan: SuitePlan) -> dict[str, dict[str, str]]:
     }
 
 
-def own_score(suite: Suite, benchmark: str, card: Path) -> float | None:
+def primary_score(suite: Suite, benchmark: str, card: Path) -> float | None:
     """The value of a benchmark's own metric on one card, 0 to 1; None: it could not be scored."""
     name = suite.benchmark(benchmark).metric
     spec = metric_named(suite.metrics, name)
-    own = {benchmark: card}
-    found = evidence_from_cards([spec], CardPaths(own, own)).metrics.get(spec.name)
-    return found.new if found is not None else None
+    cards = {benchmark: card}
+    evidence = evidence_from_cards([spec], CardPaths(cards, cards)).metrics.get(spec.name)
+    return evidence.new if evidence is not None else None
 
 
-class _Lazy:
+class _LazySampler:
     """A sampler that is opened when it is first needed, so that a finished side loads no model."""
 
     def __init__(self, source: CheckpointSource) -> None:
@@ -176,9 +187,9 @@ class _Lazy:
 
 
 @contextmanager
-def _lazy(source: CheckpointSource, opened: dict[str, JsonValue], side: str) -> Iterator[_Lazy]:
-    """A lazy sampler that is closed at the end; what it says of itself goes to `opened`."""
-    lazy = _Lazy(source)
+def _lazy_sampler(source: CheckpointSource, opened: dict[str, JsonValue], side: str) -> Iterator[_LazySampler]:
+    """A lazy sampler that is closed at the end; its description goes to `opened`."""
+    lazy = _LazySampler(source)
     try:
         yield lazy
     finally:
@@ -188,7 +199,7 @@ def _lazy(source: CheckpointSource, opened: dict[str, JsonValue], side: str) -> 
 
 
 def _lock(request: SuiteRequest, opened: Mapping[str, JsonValue], started: float) -> dict[str, JsonValue]:
-    """What this session ran on; a side that was finished before has no sampler here, its cards say."""
+    """What this session ran on; a side that was finished before has no sampler here, but in its cards."""
     return {
         "software": software_lock(),
         "suite": request.suite.id,
@@ -203,10 +214,6 @@ def _lock(request: SuiteRequest, opened: Mapping[str, JsonValue], started: float
 
 def _quiet(message: str, done: int | None = None, total: int | None = None) -> None:
     """Ignore progress: the default when no callback is given."""
-
-
-SELECTOR_VIEWS = ("reward", "verifier")
-"""Views of a score that may choose among attempts; the score itself may not, it is the truth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,15 +235,15 @@ def attempt_metrics(records: Iterable[ScoredRollout]) -> AttemptMetrics | None:
     by_item: dict[str, list[ScoredRollout]] = {}
     for record in records:
         by_item.setdefault(record.rollout.item_id, []).append(record)
-    rows_I = [sorted(by_item[item], key=lambda one: one.rollout.attempt) for item in sorted(by_item)]
+    rows_I = [sorted(by_item[item], key=lambda record: record.rollout.attempt) for item in sorted(by_item)]
     k = max((len(row) for row in rows_I), default=0)
     if k < 2:
         return None
-    values = [one.score.value for row in rows_I for one in row]
+    values = [record.score.value for row in rows_I for record in row]
     if any(value not in (None, 0.0, 1.0) for value in values):
         gap = "scores are graded, not right or wrong, so there is no chance that one of several attempts is right"
         return AttemptMetrics(k, None, None, None, None, (gap,))
-    solved_IA = [[one.score.value for one in row] for row in rows_I]
+    solved_IA = [[record.score.value for record in row] for row in rows_I]
     gaps: list[str] = []
     passes = _or_gap(lambda: pass_metrics(tally(solved_IA), k), f"pass@{k}", gaps)
     majority = _majority(rows_I, solved_IA, k, gaps)
@@ -247,7 +254,7 @@ def attempt_metrics(records: Iterable[ScoredRollout]) -> AttemptMetrics | None:
 def _majority(
     rows_I: list[list[ScoredRollout]], solved_IA: list[list[float | None]], k: int, gaps: list[str]
 ) -> Estimate | None:
-    answers_IA = [[one.score.extracted for one in row] for row in rows_I]
+    answers_IA = [[record.score.extracted for record in row] for row in rows_I]
     if not any(answer is not None for row in answers_IA for answer in row):
         gaps.append(f"majority@{k}: the scorer read no final answer from any attempt, so nothing can be voted on")
         return None
@@ -258,7 +265,7 @@ def _best(
     rows_I: list[list[ScoredRollout]], solved_IA: list[list[float | None]], k: int, gaps: list[str]
 ) -> BestOfN | None:
     for view in SELECTOR_VIEWS:
-        scores_IA = [[one.score.views.get(view) for one in row] for row in rows_I]
+        scores_IA = [[record.score.views.get(view) for record in row] for row in rows_I]
         if any(score is not None for row in scores_IA for score in row):
             return _or_gap(lambda: best_of_n(solved_IA, scores_IA, k, view), f"best-of-{k}", gaps)  # noqa: B023
     gaps.append(f"best-of-{k}: no rollout has a view named {' or '.join(SELECTOR_VIEWS)} that could choose")
@@ -270,7 +277,7 @@ def _cost(passes: PassMetrics | None, rows_I: list[list[ScoredRollout]]) -> Cost
     if passes is None:
         return None
     tokens_I = [
-        sum(one.rollout.usage.prompt_tokens + one.rollout.usage.completion_tokens for one in row)
+        sum(record.rollout.usage.prompt_tokens + record.rollout.usage.completion_tokens for record in row)
         * (len(row) - 1)
         / len(row)
         for row in rows_I
@@ -280,19 +287,13 @@ def _cost(passes: PassMetrics | None, rows_I: list[list[ScoredRollout]]) -> Cost
     )
 
 
-ResultT = TypeVar("ResultT")
-
-
-def _or_gap(compute: Callable[[], ResultT], what: str, gaps: list[str]) -> ResultT | None:
+def _or_gap(compute: Callable[[], ResultT], metric: str, gaps: list[str]) -> ResultT | None:
+    """The metric; None, with the reason among the gaps, where the data do not give it."""
     try:
         return compute()
     except (NotEnoughData, ValueError) as error:
-        gaps.append(f"{what}: {error}")
+        gaps.append(f"{metric}: {error}")
         return None
-
-
-EXAMPLES = 3
-"""Rollouts named for each class of bad cases."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +318,7 @@ class BenchmarkOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ItemText:
-    """What a visible item asked, and what came back."""
+    """A visible item's question, and the answers to it."""
 
     question: str
     """The messages that the model was shown; with their roles where there are several."""
@@ -351,28 +352,34 @@ class SuiteOutcome:
     """Class of bad cases -> rollouts of the checkpoint that show it."""
 
 
-def read_outcome(out: Path, known: Evidence | None = None) -> SuiteOutcome:
+def read_outcome(out: Path, reported: Evidence | None = None) -> SuiteOutcome:
     """The outcome of a finished evaluation.
 
-    known: what cards cannot hold (history, training signals, confirmed actions, metrics that no card has); its other
-    numbers are not used, nor its spot check: that is read from the recorded forms (`spot_check.people_say`).
-    Raises ConfigError if something is not played yet or `known` is about another checkpoint; CardError for a damaged
+    reported: from a report file, what cards cannot hold (history, training signals, confirmed actions, metrics that no
+    card has); its other numbers are not used, nor its spot check: that is read from the recorded forms
+    (`spot_check.spot_check_evidence`).
+    Raises ConfigError if something is not played yet or `reported` is about another checkpoint; CardError for a damaged
     card.
     """
     identity = read_identity(out)
     suite = _read_suite(out)
-    played, skipped = _played(out, suite, identity)
-    cards = {side: {entry.name: card_path(out, side, entry.name, identity.split) for entry in played} for side in SIDES}
-    evidence = _evidence(suite, identity, cards, skipped, known)
-    evidence = _with_spot_check(evidence, out, known)
-    rollouts = {entry.name: list(iter_rollouts(cards[CHECKPOINT][entry.name])) for entry in played}
+    entries, skipped = _played_entries(out, suite, identity)
+    cards = {
+        side: {entry.name: card_path(out, side, entry.name, identity.split) for entry in entries} for side in SIDES
+    }
+    evidence = _evidence(suite, identity, cards, skipped, reported)
+    evidence = _with_spot_check(evidence, out, reported)
+    rollouts = {entry.name: list(iter_rollouts(cards[CHECKPOINT][entry.name])) for entry in entries}
     examples = _examples(rollouts)
-    benchmarks = tuple(_benchmark(out, entry, cards, rollouts[entry.name]) for entry in played)
+    benchmarks = tuple(_benchmark(out, entry, cards, rollouts[entry.name]) for entry in entries)
     if Split(identity.split) not in HIDDEN_SPLITS:
         references = read_references(out)
         benchmarks = tuple(
-            replace(one, texts=_texts(one, examples, rollouts[one.name], cards, references.get(one.name, {})))
-            for one in benchmarks
+            replace(
+                benchmark,
+                texts=_texts(benchmark, examples, rollouts[benchmark.name], cards, references.get(benchmark.name, {})),
+            )
+            for benchmark in benchmarks
         )
     return SuiteOutcome(
         suite=suite,
@@ -385,11 +392,11 @@ def read_outcome(out: Path, known: Evidence | None = None) -> SuiteOutcome:
     )
 
 
-def require_about(known: Evidence, checkpoint: str) -> None:
-    """Raise ConfigError unless what is known besides the cards is about the checkpoint of that name."""
-    if known.checkpoint != checkpoint:
+def require_same_checkpoint(reported: Evidence, checkpoint: str) -> None:
+    """Raise ConfigError unless the evidence of a report file is about the checkpoint of that name."""
+    if reported.checkpoint != checkpoint:
         raise ConfigError(
-            f"what is known besides is about checkpoint {known.checkpoint!r}, this evaluation is of {checkpoint!r}; a "
+            f"the report file is about checkpoint {reported.checkpoint!r}, this evaluation is of {checkpoint!r}; a "
             "spot check or training log belongs to one checkpoint"
         )
 
@@ -399,28 +406,28 @@ def _read_suite(out: Path) -> Suite:
     try:
         return Suite.model_validate_json(file.read_bytes())
     except (OSError, ValueError) as error:
-        why = first_problem(error, Suite)[1] if isinstance(error, ValidationError) else error
-        raise ConfigError(f"{file}: cannot be read ({why}); run the evaluation again") from error
+        problem = first_problem(error, Suite)[1] if isinstance(error, ValidationError) else error
+        raise ConfigError(f"{file}: cannot be read ({problem}); run the evaluation again") from error
 
 
-def _played(out: Path, suite: Suite, identity: Identity) -> tuple[list[SuiteBenchmark], dict[str, str]]:
-    """Benchmarks with cards on both sides, and a sentence for each of the others."""
-    played: list[SuiteBenchmark] = []
+def _played_entries(out: Path, suite: Suite, identity: Identity) -> tuple[list[SuiteBenchmark], dict[str, str]]:
+    """Benchmarks with cards on both sides, and a sentence for each skipped one."""
+    entries: list[SuiteBenchmark] = []
     skipped: dict[str, str] = {}
     scores: dict[str, float | None] = {}
     for entry in suite.in_order():
         cards = [card_path(out, side, entry.name, identity.split) for side in SIDES]
-        short = shortfall(entry, scores)
-        if short is not None:
-            skipped[entry.name] = str(short)
+        unmet = unmet_prerequisite(entry, scores)
+        if unmet is not None:
+            skipped[entry.name] = str(unmet)
             continue
         for card in cards:
             if not card_exists(card) or not is_finished(card):
                 raise ConfigError(f"{card}: is not finished; resume it with the same command")
             _require_valid(card)
-        scores[entry.name] = own_score(suite, entry.name, cards[1])
-        played.append(entry)
-    return played, skipped
+        scores[entry.name] = primary_score(suite, entry.name, cards[1])
+        entries.append(entry)
+    return entries, skipped
 
 
 def _require_valid(card: Path) -> None:
@@ -436,7 +443,7 @@ def _evidence(
     identity: Identity,
     cards: Mapping[str, Mapping[str, Path]],
     skipped: Mapping[str, str],
-    known: Evidence | None,
+    reported: Evidence | None,
 ) -> Evidence:
     evidence = replace(
         evidence_from_cards(suite.metrics, CardPaths(cards[BASELINE], cards[CHECKPOINT]), skipped=skipped),
@@ -447,46 +454,47 @@ def _evidence(
         role=identity.role,
     )
     evidence = replace(evidence, notes=(*evidence.notes, *skipped.values()))
-    if known is None:
+    if reported is None:
         return evidence
-    require_about(known, evidence.checkpoint)
-    measured = {name for name, found in evidence.metrics.items() if found.is_complete}
-    elsewhere = {metric.name for metric in suite.metrics if metric.benchmark is None} - measured
-    told = {name: replace(one, source="report") for name, one in known.metrics.items() if name in elsewhere}
+    require_same_checkpoint(reported, evidence.checkpoint)
+    measured = {name for name, metric in evidence.metrics.items() if metric.is_complete}
+    unmeasured = {metric.name for metric in suite.metrics if metric.benchmark is None} - measured
+    added = {name: replace(metric, source="report") for name, metric in reported.metrics.items() if name in unmeasured}
     return replace(
         evidence,
-        metrics={**evidence.metrics, **told},
-        history=known.history,
-        training=known.training,
-        confirmed_actions=known.confirmed_actions,
-        notes=(*evidence.notes, *known.notes),
+        metrics={**evidence.metrics, **added},
+        history=reported.history,
+        training=reported.training,
+        confirmed_actions=reported.confirmed_actions,
+        notes=(*evidence.notes, *reported.notes),
     )
 
 
-def _with_spot_check(evidence: Evidence, out: Path, known: Evidence | None) -> Evidence:
-    spot_check, why_not = people_say(out)
-    if spot_check is None and not why_not and known is not None and known.spot_check is not None:
-        why_not = "spot_check in a file is a claim and does not count; record one with agent2 spotcheck"
-    return replace(evidence, spot_check=spot_check, notes=(*evidence.notes, *([why_not] if why_not else [])))
+def _with_spot_check(evidence: Evidence, out: Path, reported: Evidence | None) -> Evidence:
+    spot_check, note = spot_check_evidence(out)
+    if spot_check is None and not note and reported is not None and reported.spot_check is not None:
+        note = "spot_check in a file is a claim and does not count; record one with agent2 spotcheck"
+    return replace(evidence, spot_check=spot_check, notes=(*evidence.notes, *([note] if note else [])))
 
 
 def _benchmark(
     out: Path, entry: SuiteBenchmark, cards: Mapping[str, Mapping[str, Path]], rollouts: list[ScoredRollout]
 ) -> BenchmarkOutcome:
-    own = {side: cards[side][entry.name] for side in SIDES}
-    protocols = {side: read_header(card).protocol for side, card in own.items()}
+    cards_by_side = {side: cards[side][entry.name] for side in SIDES}
+    protocols = {side: read_header(card).protocol for side, card in cards_by_side.items()}
     are_comparable = protocols[BASELINE].digest == protocols[CHECKPOINT].digest
-    changes = regress(find_cards(own[BASELINE]), find_cards(own[CHECKPOINT])) if are_comparable else None
+    baseline, checkpoint = (find_cards(cards_by_side[side]) for side in (BASELINE, CHECKPOINT))
+    changes = regress(baseline, checkpoint) if are_comparable else None
     attempts = {
-        BASELINE: attempt_metrics(iter_rollouts(own[BASELINE])),
+        BASELINE: attempt_metrics(iter_rollouts(cards_by_side[BASELINE])),
         CHECKPOINT: attempt_metrics(rollouts),
     }
     return BenchmarkOutcome(
         name=entry.name,
-        cards={side: str(card.relative_to(out)) for side, card in own.items()},
+        cards={side: str(card.relative_to(out)) for side, card in cards_by_side.items()},
         protocols=protocols,
-        summaries={side: read_summary(card) for side, card in own.items()},
-        attempts={side: found for side, found in attempts.items() if found is not None},
+        summaries={side: read_summary(card) for side, card in cards_by_side.items()},
+        attempts={side: metrics for side, metrics in attempts.items() if metrics is not None},
         lost=changes.lost if changes is not None else (),
         won=changes.won if changes is not None else (),
         unknown=changes.unknown if changes is not None else (),
@@ -495,25 +503,26 @@ def _benchmark(
 
 
 def _texts(
-    one: BenchmarkOutcome,
+    benchmark: BenchmarkOutcome,
     examples: Mapping[str, Iterable[BadcaseExample]],
     rollouts: Iterable[ScoredRollout],
     cards: Mapping[str, Mapping[str, Path]],
     references: Mapping[str, str],
 ) -> dict[str, ItemText]:
-    """What the report's items asked and what both sides answered."""
-    wanted = {change.item_id for change in (*one.lost, *one.won)}
-    wanted |= {each.item_id for some in examples.values() for each in some if each.benchmark == one.name}
+    """Questions of the report's items, and the answers of both sides."""
+    listed = {change.item_id for change in (*benchmark.lost, *benchmark.won)}
+    for class_examples in examples.values():
+        listed |= {example.item_id for example in class_examples if example.benchmark == benchmark.name}
     questions: dict[str, str] = {}
-    answers: dict[str, dict[str, dict[int, str]]] = {item: {side: {} for side in SIDES} for item in wanted}
-    for side, records in ((CHECKPOINT, rollouts), (BASELINE, iter_rollouts(cards[BASELINE][one.name]))):
+    answers: dict[str, dict[str, dict[int, str]]] = {item: {side: {} for side in SIDES} for item in listed}
+    for side, records in ((CHECKPOINT, rollouts), (BASELINE, iter_rollouts(cards[BASELINE][benchmark.name]))):
         for record in records:
             item = record.rollout.item_id
-            if item in wanted:
+            if item in listed:
                 answers[item][side][record.rollout.attempt] = final_answer(record)
                 questions.setdefault(item, _question(record))
     return {
-        item: ItemText(questions[item], references.get(item), answers[item]) for item in sorted(wanted & set(questions))
+        item: ItemText(questions[item], references.get(item), answers[item]) for item in sorted(listed & set(questions))
     }
 
 
@@ -526,21 +535,21 @@ def _question(record: ScoredRollout) -> str:
 
 def _examples(rollouts: Mapping[str, Iterable[ScoredRollout]]) -> dict[str, tuple[BadcaseExample, ...]]:
     """The first items of each class, each once, by its first attempt that shows it."""
-    found: dict[str, dict[tuple[str, str], int]] = {}
+    first_attempts: dict[str, dict[tuple[str, str], int]] = {}
     for benchmark, records in rollouts.items():
         for record in records:
             key, attempt = (benchmark, record.rollout.item_id), record.rollout.attempt
             for label in record.score.labels:
-                seen = found.setdefault(label, {})
-                seen[key] = min(attempt, seen.get(key, attempt))
+                attempts = first_attempts.setdefault(label, {})
+                attempts[key] = min(attempt, attempts.get(key, attempt))
     return {
-        label: tuple(BadcaseExample(*key, seen[key]) for key in sorted(seen)[:EXAMPLES])
-        for label, seen in sorted(found.items())
+        label: tuple(BadcaseExample(*key, attempts[key]) for key in sorted(attempts)[:EXAMPLES])
+        for label, attempts in sorted(first_attempts.items())
     }
 
 
 def evaluation_section(outcome: SuiteOutcome) -> dict[str, object]:
-    """How the numbers came about, as plain data for the report file: protocols, cards, counts, cost."""
+    """What the numbers rest on, as plain data for the report file: protocols, cards, counts, cost."""
     return {
         "suite_digest": outcome.suite.digest,
         "seed": outcome.identity.seed,
@@ -548,18 +557,18 @@ def evaluation_section(outcome: SuiteOutcome) -> dict[str, object]:
             name: {"name": side.name, "digest": side.digest, "kind": side.kind}
             for name, side in outcome.identity.sides.items()
         },
-        "benchmarks": {one.name: _benchmark_section(one) for one in outcome.benchmarks},
+        "benchmarks": {benchmark.name: _benchmark_section(benchmark) for benchmark in outcome.benchmarks},
         "skipped": list(outcome.skipped),
     }
 
 
-def _benchmark_section(one: BenchmarkOutcome) -> dict[str, object]:
+def _benchmark_section(benchmark: BenchmarkOutcome) -> dict[str, object]:
     sides: dict[str, dict[str, object]] = {}
     for side in SIDES:
-        summary = one.summaries[side]
+        summary = benchmark.summaries[side]
         sides[side] = {
-            "card": one.cards[side],
-            "protocol_digest": one.protocols[side].digest,
+            "card": benchmark.cards[side],
+            "protocol_digest": benchmark.protocols[side].digest,
             "items": summary.n_items,
             "rollouts": summary.n_rollouts,
             "missing": summary.n_missing,
@@ -569,20 +578,15 @@ def _benchmark_section(one: BenchmarkOutcome) -> dict[str, object]:
             "completion_tokens": summary.completion_tokens,
             "faults": dict(summary.faults),
         }
-        found = one.attempts.get(side)
-        if found is not None:
-            sides[side]["attempts"] = msgspec.to_builtins(found)
+        attempts = benchmark.attempts.get(side)
+        if attempts is not None:
+            sides[side]["attempts"] = msgspec.to_builtins(attempts)
     return {
         **sides,
-        "items_lost": [change.item_id for change in one.lost],
-        "items_won": [change.item_id for change in one.won],
-        "items_unknown": [change.item_id for change in one.unknown],
+        "items_lost": [change.item_id for change in benchmark.lost],
+        "items_won": [change.item_id for change in benchmark.won],
+        "items_unknown": [change.item_id for change in benchmark.unknown],
     }
-
-
-REPORT = "report.json"
-TOLERANCE = 1e-9
-NOT_COMPARED = "notes"
 
 
 def report_differences(folder: Path) -> list[str]:
@@ -595,30 +599,28 @@ def report_differences(folder: Path) -> list[str]:
         stored = json.loads(file.read_bytes())
     except (OSError, ValueError) as error:
         raise ConfigError(f"{file}: cannot be read ({error}); run agent2 eval again") from error
-    first = read_outcome(folder)
-    known = replace(read_report(file, first.suite.metrics), notes=())
-    made = json.loads(json.dumps(_report(read_outcome(folder, known))))
-    return list(_differences(stored, made, ""))
-
-
-def _report(outcome: SuiteOutcome) -> dict[str, Any]:
+    suite = _read_suite(folder)
+    # The report itself supplies what cards cannot hold; its notes are left out, or each reading would add them again.
+    reported = replace(read_report(file, suite.metrics), notes=())
+    outcome = read_outcome(folder, reported)
     report = report_dict(outcome.suite.metrics, outcome.evidence, outcome.decision)
-    return report | {"evaluation": evaluation_section(outcome)}
+    report |= {"evaluation": evaluation_section(outcome)}
+    return list(_differences(stored, json.loads(json.dumps(report)), ""))
 
 
-def _differences(stored: Any, made: Any, place: str) -> Iterator[str]:
-    if isinstance(stored, dict) and isinstance(made, dict):
-        for key in (*stored, *(key for key in made if key not in stored)):
+def _differences(stored: Any, computed: Any, field: str) -> Iterator[str]:
+    if isinstance(stored, dict) and isinstance(computed, dict):
+        for key in (*stored, *(key for key in computed if key not in stored)):
             if key != NOT_COMPARED:
-                yield from _differences(stored.get(key), made.get(key), f"{place}.{key}" if place else str(key))
-    elif isinstance(stored, list) and isinstance(made, list) and len(stored) == len(made):
-        for index, (left, right) in enumerate(zip(stored, made, strict=True)):
-            yield from _differences(left, right, f"{place}[{index}]")
-    elif not _is_same(stored, made):
-        yield f"{place} is {stored!r}, the cards give {made!r}"
+                yield from _differences(stored.get(key), computed.get(key), f"{field}.{key}" if field else str(key))
+    elif isinstance(stored, list) and isinstance(computed, list) and len(stored) == len(computed):
+        for index, (stored_entry, computed_entry) in enumerate(zip(stored, computed, strict=True)):
+            yield from _differences(stored_entry, computed_entry, f"{field}[{index}]")
+    elif not _is_same(stored, computed):
+        yield f"{field} is {stored!r}, the cards give {computed!r}"
 
 
-def _is_same(left: Any, right: Any) -> bool:
-    if isinstance(left, float) and isinstance(right, float):
-        return math.isclose(left, right, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
-    return bool(left == right)
+def _is_same(stored: Any, computed: Any) -> bool:
+    if isinstance(stored, float) and isinstance(computed, float):
+        return math.isclose(stored, computed, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+    return bool(stored == computed)

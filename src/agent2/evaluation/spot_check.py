@@ -2,8 +2,8 @@
 
 `draw_sample` draws from a finished card, from a judgement card, or from an evaluation (the checkpoint's cards); people
 fill in one form each (`form_text`, a page of `reports.pages`, the web app); `record_form` and `record_verdicts` check
-and keep it in `FOLDER/spotcheck/`; `agreement` compares people with the scorer and with each other; `people_say` is
-that as evidence for a release.
+and store it in `FOLDER/spotcheck/`; `agreement` compares people with the scorer and with each other;
+`spot_check_evidence` is that as evidence for a release.
 
 Promises: equal cards, n and seed give the same sample on every machine, stratified by card and verdict; a form names
 its sample by a digest over the cards, so that it is never read beside other rollouts; a rater sees neither the score,
@@ -17,7 +17,7 @@ import os
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,6 +27,7 @@ import msgspec
 import numpy as np
 import yaml
 
+from agent2.cards.card import CardHeader
 from agent2.cards.folder import CARD_JSON, card_exists, file_digest
 from agent2.cards.judgement import BASELINE, JUDGEMENT
 from agent2.cards.reader import iter_rollouts
@@ -41,7 +42,7 @@ from agent2.scorers.judges import cut_middle
 from agent2.stats.estimates import UNIT, Estimate, measure
 from agent2.stats.quality import cohens_kappa, krippendorff_alpha
 
-KEPT = "spotcheck"
+FORMS_FOLDER = "spotcheck"
 """Folder of the recorded forms, in that of the card or evaluation."""
 PASSES_FROM = 0.5
 """A score from here on says that the answer is right."""
@@ -49,16 +50,23 @@ RIGHT, WRONG, UNSURE = "right", "wrong", "unsure"
 FIRST, SECOND, TIE = "first", "second", "tie"
 NEW, OLD = "new", "old"
 """Sides of a judgement card; a form shows them in an order drawn for each pair."""
-MOST_CHARS = 20_000
+NOTE_VERDICTS = (RIGHT, WRONG, UNSURE, NEW, OLD, TIE)
+"""Labels of notes that are verdicts: of a judgement card the last three, of any other the first two."""
+SPLIT = "split"
+"""Stands for the common verdict of people who differ."""
+MAX_CHARS = 20_000
 """Of one text on a form; a longer one is cut in the middle, visibly."""
-LEAST_OF_STRATUM = 2
-RATERS = 2
+MIN_PER_STRATUM = 2
+MIN_RATERS = 2
 """People without whom nothing is said about a scorer."""
+
+RolloutKey = tuple[str, str, int]
+"""Card, item and attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class SampledRollout:
-    """One rollout of the sample, as a rater sees it, with what the scorer says of it."""
+    """One rollout of the sample, as a rater sees it, with the scorer's verdict."""
 
     number: int
     """On the form, from 1."""
@@ -70,13 +78,13 @@ class SampledRollout:
     """One; two of a judgement card, in the order in which they are shown."""
     reference: str
     score: float
-    said: str
-    """The scorer's verdict: right or wrong; new, old or tie."""
+    scorer_verdict: str
+    """Right or wrong; new, old or tie."""
     is_swapped: bool = False
     """Whether the old side's answer is shown first."""
 
     def meaning(self, verdict: str) -> str | None:
-        """A rater's word as a verdict; None: unsure."""
+        """What a rater wrote, as a verdict of the scorer's kind; None: unsure."""
         if verdict == UNSURE:
             return None
         if verdict in (FIRST, SECOND):
@@ -86,12 +94,12 @@ class SampledRollout:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What people are asked about."""
+    """The rollouts that people judge."""
 
     digest: str
     """Over the cards' digests, n, seed and the rollouts drawn."""
     n: int
-    """As asked for; there may be fewer rollouts."""
+    """As requested; there may be fewer rollouts."""
     seed: int
     rollouts: tuple[SampledRollout, ...]
     on_cards: Mapping[tuple[str, str], int]
@@ -101,7 +109,7 @@ class Sample:
     """Whether it shows items of a hidden split."""
 
     @property
-    def words(self) -> tuple[str, ...]:
+    def allowed_verdicts(self) -> tuple[str, ...]:
         """Verdicts that a form may hold."""
         return (FIRST, SECOND, TIE, UNSURE) if self.is_pairwise else (RIGHT, WRONG, UNSURE)
 
@@ -131,7 +139,7 @@ class SpotCheckForm(StrictModel):
 
 @dataclass(frozen=True, slots=True)
 class RecordedForm:
-    """One person's verdicts, as they are kept."""
+    """One person's verdicts, as they are stored."""
 
     sample: str
     n: int
@@ -162,7 +170,7 @@ class StratumAgreement:
     n: int
     """Rollouts on which enough people gave a verdict: two of a spot check, one of notes."""
     n_agree: int
-    """Of these, where all people say what the scorer says."""
+    """Of these, where all people agree with the scorer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +181,7 @@ class PassThreshold:
     agreement: float
     """Share of people's verdicts that this threshold gives."""
     agreement_left_out: float
-    """The same where each rollout is judged by the threshold that the others give: what to expect elsewhere."""
+    """The same where each rollout is judged by the threshold of the other rollouts: what to expect on new ones."""
     agreement_now: float
     """With `PASSES_FROM`."""
     n: int
@@ -181,7 +189,7 @@ class PassThreshold:
 
 @dataclass(frozen=True, slots=True)
 class SpotCheckReport:
-    """What people say of a scorer."""
+    """How far people agree with a scorer."""
 
     sample: str
     n: int
@@ -193,42 +201,39 @@ class SpotCheckReport:
     alpha: Estimate | None
     """Krippendorff's, of all raters."""
     people: RaterAgreement
-    """All raters as one with the scorer; where they differ among each other, the scorer counts as not confirmed."""
+    """All raters as one with the scorer; where they differ from each other, the scorer counts as not confirmed."""
     strata: tuple[StratumAgreement, ...]
     disagreements: tuple[Mapping[str, Any], ...]
-    """Rollouts on which somebody says other than the scorer."""
+    """Rollouts on which a rater differs from the scorer."""
     calibration: PassThreshold | None
-    """None: the scores are verdicts already, or too few."""
+    """None: the scores are verdicts themselves, or too few."""
 
 
 def draw_sample(folder: Path, n: int = 30, seed: int = 0) -> Sample:
     """A sample of a card's, or an evaluation's, rollouts that have a score.
 
-    Each card and verdict gives a share as large as its own, at least two rollouts. Raises ConfigError for a folder
-    without cards, for n too small and where nothing is scored; CardError for a card that is not finished or damaged.
+    Each card and verdict has the share of the sample that it has of the rollouts, at least two rollouts. Raises
+    ConfigError for a folder without cards, for n too small and where nothing is scored; CardError for a card that is
+    not finished or damaged.
     """
     cards, references = _cards_of(folder)
     headers = {name: finished_header(card) for name, card in cards.items()}
-    are_pairs = {JUDGEMENT in header.lock for header in headers.values()}
-    if len(are_pairs) > 1:
-        raise ConfigError(f"{folder}: holds judgements and other cards; pass one card")
-    is_pairwise = are_pairs.pop()
+    is_pairwise = _is_pairwise(folder, headers.values())
     strata: dict[tuple[str, str], list[tuple[str, int]]] = {}
     for name, card in cards.items():
         for record in iter_rollouts(card):
             if record.score.value is not None:
-                said = _said(record, is_pairwise=is_pairwise)
-                strata.setdefault((name, said), []).append((record.rollout.item_id, record.rollout.attempt))
+                verdict = _scorer_verdict(record, is_pairwise=is_pairwise)
+                strata.setdefault((name, verdict), []).append((record.rollout.item_id, record.rollout.attempt))
     if not strata:
         raise ConfigError(f"{folder}: no rollout has a score, so there is nothing to check")
-    if n < LEAST_OF_STRATUM * len(strata):
-        least = LEAST_OF_STRATUM * len(strata)
-        raise ConfigError(f"n={n}: at least {least} are needed, two for each card and verdict ({len(strata)} of them)")
-    taken = _allocated({key: len(rows) for key, rows in strata.items()}, n)
+    if n < (min_n := MIN_PER_STRATUM * len(strata)):
+        raise ConfigError(f"n={n}: at least {min_n} are needed, two for each card and verdict ({len(strata)} of them)")
+    shares = _allocated({key: len(rows) for key, rows in strata.items()}, n)
     chosen: dict[RolloutKey, str] = {}
-    for (name, said), rows in strata.items():
+    for (name, verdict), rows in strata.items():
         keys = sorted(((name, *row) for row in rows), key=lambda key: _lot(seed, key))
-        chosen |= dict.fromkeys(keys[: taken[name, said]], said)
+        chosen |= dict.fromkeys(keys[: shares[name, verdict]], verdict)
     numbers = {key: number for number, key in enumerate(sorted(chosen, key=lambda key: _lot(seed, key)), start=1)}
     digests = {name: file_digest(card / CARD_JSON) for name, card in cards.items()}
     return Sample(
@@ -242,11 +247,16 @@ def draw_sample(folder: Path, n: int = 30, seed: int = 0) -> Sample:
     )
 
 
-RolloutKey = tuple[str, str, int]
-"""Card, item and attempt."""
+def _is_pairwise(folder: Path, headers: Iterable[CardHeader]) -> bool:
+    """Whether cards are judgements. Raises ConfigError where only some are."""
+    kinds = {JUDGEMENT in header.lock for header in headers}
+    if len(kinds) > 1:
+        raise ConfigError(f"{folder}: holds judgements and other cards; pass one card")
+    return kinds.pop()
 
 
 def _lot(seed: int, key: RolloutKey) -> str:
+    """A draw for a rollout: rollouts sorted by it are in an order that depends on no machine and no order of cards."""
     return hashlib.sha256("\0".join(map(str, (seed, *key))).encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -260,12 +270,12 @@ def _sampled(
     is_pairwise: bool,
 ) -> tuple[SampledRollout, ...]:
     """The rollouts that were chosen, by number. chosen: rollout -> the scorer's verdict."""
-    found = []
+    sampled = []
     for name, card in cards.items():
         for record in iter_rollouts(card):
             key = (name, record.rollout.item_id, record.rollout.attempt)
             if key in numbers:
-                shown_as = SampledRollout(
+                rollout = SampledRollout(
                     number=numbers[key],
                     card=name,
                     item_id=key[1],
@@ -274,47 +284,49 @@ def _sampled(
                     answers=(_cut(_transcript(record)),),
                     reference=_cut(references.get(name, {}).get(key[1], "")),
                     score=record.score.value or 0.0,
-                    said=chosen[key],
+                    scorer_verdict=chosen[key],
                 )
-                found.append(_as_pair(shown_as, record, _lot(seed, key)) if is_pairwise else shown_as)
-    return tuple(sorted(found, key=lambda one: one.number))
+                sampled.append(_with_both_answers(rollout, record, _lot(seed, key)) if is_pairwise else rollout)
+    return tuple(sorted(sampled, key=lambda rollout: rollout.number))
 
 
 def _cards_of(folder: Path) -> tuple[dict[str, Path], Mapping[str, Mapping[str, str]]]:
     """Cards by name, and references by card and item, where the items are visible."""
     if card_exists(folder):
         protocol = finished_header(folder).protocol
-        return {f"{protocol.benchmark}-{protocol.split.value}": folder}, {}  # a card may be moved
+        # Named by its protocol, since a card may be moved to a folder of another name.
+        return {f"{protocol.benchmark}-{protocol.split.value}": folder}, {}
     if not (folder / IDENTITY_FILE).is_file():
         raise ConfigError(f"{folder}: neither a card nor an evaluation; pass the folder of one (agent2 cards list)")
     split = f"-{read_identity(folder).split}"
     cards = {card.name: card for card in sorted((folder / "cards" / CHECKPOINT).glob(f"*{split}")) if card_exists(card)}
     if not cards:
         raise ConfigError(f"{folder}: the checkpoint has no cards yet; finish the evaluation first")
-    return cards, {f"{name}{split}": found for name, found in read_references(folder).items()}
+    return cards, {f"{name}{split}": answers for name, answers in read_references(folder).items()}
 
 
 def _allocated(sizes: Mapping[tuple[str, str], int], n: int) -> dict[tuple[str, str], int]:
+    """How many rollouts of each stratum are drawn: in proportion to its size, none below its minimum."""
     total = sum(sizes.values())
-    taken = {key: min(LEAST_OF_STRATUM, size) for key, size in sizes.items()}
-    for _ in range(min(n, total) - sum(taken.values())):
-        open_ones = [key for key, size in sizes.items() if taken[key] < size]
-        taken[max(open_ones, key=lambda key: n * sizes[key] / total - taken[key])] += 1
-    return taken
+    shares = {key: min(MIN_PER_STRATUM, size) for key, size in sizes.items()}
+    for _ in range(min(n, total) - sum(shares.values())):
+        open_strata = [key for key, size in sizes.items() if shares[key] < size]
+        shares[max(open_strata, key=lambda key: n * sizes[key] / total - shares[key])] += 1
+    return shares
 
 
 def _cut(text: str) -> str:
-    return cut_middle(text, MOST_CHARS)
+    return cut_middle(text, MAX_CHARS)
 
 
-def _said(record: ScoredRollout, *, is_pairwise: bool) -> str:
+def _scorer_verdict(record: ScoredRollout, *, is_pairwise: bool) -> str:
     value = record.score.value or 0.0
     if is_pairwise:
         return TIE if value == BASELINE else NEW if value > BASELINE else OLD
     return RIGHT if value >= PASSES_FROM else WRONG
 
 
-def _as_pair(shown_as: SampledRollout, record: ScoredRollout, lot: str) -> SampledRollout:
+def _with_both_answers(sampled: SampledRollout, record: ScoredRollout, lot: str) -> SampledRollout:
     """With both answers of a comparison, in an order that the lot decides."""
     rollout = record.rollout
     sides = []
@@ -323,11 +335,11 @@ def _as_pair(shown_as: SampledRollout, record: ScoredRollout, lot: str) -> Sampl
         actions = [turn.action for turn in rollout.turns] if side == NEW else state.get("actions") or ()
         sides.append(_cut(str(state["answer"]) if state.get("answer") is not None else "\n\n".join(actions)))
     is_swapped = int(lot[:2], 16) % 2 == 1
-    return replace(shown_as, answers=tuple(sides[::-1] if is_swapped else sides), is_swapped=is_swapped)
+    return replace(sampled, answers=tuple(sides[::-1] if is_swapped else sides), is_swapped=is_swapped)
 
 
 def _transcript(record: ScoredRollout) -> str:
-    """All that the model did, and what it was told; not the final state, which may hold the verdict."""
+    """All actions and observations; not the final state, which may hold the verdict."""
     rollout = record.rollout
     if len(rollout.turns) <= 1 and (not rollout.turns or rollout.turns[0].observation is None):
         return rollout.turns[0].action if rollout.turns else rollout.answer or ""
@@ -339,7 +351,7 @@ def _transcript(record: ScoredRollout) -> str:
 
 
 class _FormDumper(yaml.SafeDumper):
-    """Texts of several lines as blocks."""
+    """Writes texts of several lines as blocks."""
 
 
 def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
@@ -352,18 +364,18 @@ _FormDumper.add_representer(str, _text)
 def form_rows(sample: Sample) -> list[dict[str, Any]]:
     """What a form shows of each rollout."""
     rows = []
-    for one in sample.rollouts:
-        row: dict[str, Any] = {"number": one.number, "question": one.question}
-        row |= dict(zip((FIRST, SECOND) if sample.is_pairwise else ("answer",), one.answers, strict=True))
-        rows.append(row | ({"reference": one.reference} if one.reference else {}))
+    for rollout in sample.rollouts:
+        row: dict[str, Any] = {"number": rollout.number, "question": rollout.question}
+        row |= dict(zip((FIRST, SECOND) if sample.is_pairwise else ("answer",), rollout.answers, strict=True))
+        rows.append(row | ({"reference": rollout.reference} if rollout.reference else {}))
     return rows
 
 
 def form_text(sample: Sample) -> str:
     """The form as YAML, to be filled in with an editor."""
-    asked = "which answer is better" if sample.is_pairwise else "whether the answer is right"
+    task = "which answer is better" if sample.is_pairwise else "whether the answer is right"
     top = (
-        f'# Say {asked}: {", ".join(sample.words)} after each "verdict:". Write your name after "rater:".\n'
+        f'# Say {task}: {", ".join(sample.allowed_verdicts)} after each "verdict:". Write your name after "rater:".\n'
         "# Judge alone, and do not look at the scorer's verdicts. Then: agent2 spotcheck record THIS_FILE FOLDER\n"
     )
     rows = [{**row, "verdict": None, "note": ""} for row in form_rows(sample)]
@@ -372,7 +384,7 @@ def form_text(sample: Sample) -> str:
 
 
 def record_form(form: Path, folder: Path) -> Path:
-    """Check a filled form and keep it with the cards that it is about; returns where.
+    """Check a filled form and store it with the cards that it is about; returns its file.
 
     Raises ConfigError, naming the line, for a form of other rollouts, one that is not filled in completely, an unknown
     verdict, and a rater whose form is recorded already.
@@ -389,99 +401,107 @@ def record_form(form: Path, folder: Path) -> Path:
     if not _file_name(rater):
         raise ConfigError(f"{source.spot(('rater',))}: names no rater; write your name after 'rater:'")
     by_number: dict[int, tuple[int, FormRow]] = {}
-    for place, row in enumerate(filled.rollouts):
+    for index, row in enumerate(filled.rollouts):
         if row.number in by_number or not 1 <= row.number <= len(sample.rollouts):
             raise ConfigError(
-                f"{source.spot(('rollouts', place))}: there is one rollout of each number, not {row.number}"
+                f"{source.spot(('rollouts', index))}: there is one rollout of each number, not {row.number}"
             )
-        by_number[row.number] = (place, row)
+        by_number[row.number] = (index, row)
     verdicts: dict[str, str] = {}
-    for shown_row in form_rows(sample):
-        number = shown_row["number"]
-        place, row = by_number.get(number, (-1, FormRow(number=number)))
-        for key, text in shown_row.items():
-            given = getattr(row, key)
-            if place >= 0 and key != "number" and given is not None and given.split() != text.split():
-                spot = source.spot(("rollouts", place, key))
+    for drawn_row in form_rows(sample):
+        number = drawn_row["number"]
+        index, row = by_number.get(number, (-1, FormRow(number=number)))
+        for key, text in drawn_row.items():
+            entered = getattr(row, key)
+            if index >= 0 and key != "number" and entered is not None and entered.split() != text.split():
+                spot = source.spot(("rollouts", index, key))
                 raise ConfigError(f"{spot}: the {key} of rollout {number} is not that of the card; draw the form again")
         verdict = "" if row.verdict is None else str(row.verdict).strip().lower()
-        if verdict and verdict not in sample.words:
-            raise unknown_name("verdict", verdict, sample.words, source.spot(("rollouts", place, "verdict")))
+        if verdict and verdict not in sample.allowed_verdicts:
+            spot = source.spot(("rollouts", index, "verdict"))
+            raise unknown_name("verdict", verdict, sample.allowed_verdicts, spot)
         if verdict:
             verdicts[str(number)] = verdict
     notes = {str(row.number): row.note for row in filled.rollouts if row.note}
-    return _keep(folder, sample, RecordedForm(sample.digest, filled.n, filled.seed, rater, verdicts, notes), str(form))
+    recorded = RecordedForm(sample.digest, filled.n, filled.seed, rater, verdicts, notes)
+    return _store(folder, sample, recorded, str(form))
 
 
-def record_verdicts(folder: Path, given: RecordedForm) -> Path:
-    """Check verdicts that were given elsewhere than on a form and keep them, as `record_form` does.
+def record_verdicts(folder: Path, form: RecordedForm) -> Path:
+    """Check verdicts from elsewhere than a form file, such as the web app, and store them, as `record_form` does.
 
     Raises ConfigError for a sample that the folder no longer gives, an unknown or missing verdict, no rater, and a
     rater who has judged already.
     """
-    sample = draw_sample(folder, given.n, given.seed)
-    if given.sample != sample.digest:
+    sample = draw_sample(folder, form.n, form.seed)
+    if form.sample != sample.digest:
         raise ConfigError(f"{folder}: the cards have changed since the sample was drawn; open the spot check again")
-    for number, verdict in given.verdicts.items():
-        if verdict not in sample.words:
-            raise unknown_name("verdict", verdict, sample.words, f"rollout {number}")
-    numbers = {str(one.number) for one in sample.rollouts}
-    verdicts = {number: verdict for number, verdict in given.verdicts.items() if number in numbers}
-    rater = " ".join(given.rater.split())
+    for number, verdict in form.verdicts.items():
+        if verdict not in sample.allowed_verdicts:
+            raise unknown_name("verdict", verdict, sample.allowed_verdicts, f"rollout {number}")
+    numbers = {str(rollout.number) for rollout in sample.rollouts}
+    verdicts = {number: verdict for number, verdict in form.verdicts.items() if number in numbers}
+    rater = " ".join(form.rater.split())
     if not _file_name(rater):
         raise ConfigError("no rater is named; write your name, with a letter or digit in it")
-    return _keep(folder, sample, replace(given, rater=rater, verdicts=verdicts), "the spot check")
+    return _store(folder, sample, replace(form, rater=rater, verdicts=verdicts), "the spot check")
 
 
 def _file_name(rater: str) -> str:
     return re.sub(r"[\W_]+", "-", unicodedata.normalize("NFC", rater.casefold())).strip("-")[:60]
 
 
-def _keep(folder: Path, sample: Sample, given: RecordedForm, where: str) -> Path:
+def _store(folder: Path, sample: Sample, form: RecordedForm, source: str) -> Path:
     """Write a rater's verdicts unless some are missing, or the rater or another sample is there already."""
-    if missing := [str(one.number) for one in sample.rollouts if str(one.number) not in given.verdicts]:
+    numbers = [str(rollout.number) for rollout in sample.rollouts]
+    if missing := [number for number in numbers if number not in form.verdicts]:
         listed = ", ".join(missing[:8]) + (", ..." if len(missing) > 8 else "")
         raise ConfigError(
-            f"{where}: {len(missing)} of {len(sample.rollouts)} rollouts have no verdict (numbers {listed}); "
+            f"{source}: {len(missing)} of {len(sample.rollouts)} rollouts have no verdict (numbers {listed}); "
             f"judge them, or write {UNSURE!r}"
         )
-    place = folder / KEPT
-    if place.is_symlink():
-        raise ConfigError(f"{place}: is a link; verdicts are kept with their cards, so delete it")
-    place.mkdir(exist_ok=True)
-    with _alone_in(place):
-        for kept in recorded_forms(folder):
-            if kept.rater.casefold() == given.rater.casefold():
-                raise ConfigError(f"{place}: {kept.rater} has recorded a form already; delete it to replace it")
-            if kept.sample != sample.digest:
-                raise ConfigError(f"{where}: {_other_sample(folder, kept, sample)}")
-        target = place / f"{_file_name(given.rater)}.json"
+    forms_folder = folder / FORMS_FOLDER
+    if forms_folder.is_symlink():
+        raise ConfigError(f"{forms_folder}: is a link; verdicts are kept with their cards, so delete it")
+    forms_folder.mkdir(exist_ok=True)
+    with _locked(forms_folder):
+        for recorded in recorded_forms(folder):
+            if recorded.rater.casefold() == form.rater.casefold():
+                raise ConfigError(
+                    f"{forms_folder}: {recorded.rater} has recorded a form already; delete it to replace it"
+                )
+            if recorded.sample != sample.digest:
+                raise ConfigError(f"{source}: {_other_sample(folder, recorded, sample)}")
+        target = forms_folder / f"{_file_name(form.rater)}.json"
         if target.exists():
             raise ConfigError(f"{target}: exists already, of a rater with a similar name; write the name differently")
-        write_json(target, given)
+        write_json(target, form)
     return target
 
 
 @contextmanager
-def _alone_in(place: Path) -> Iterator[None]:
-    """Hold a folder against others who keep their verdicts there at the same moment."""
-    held = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold a folder against raters who store their verdicts there at the same moment."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(held, fcntl.LOCK_EX)
+        fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(held)
+        os.close(handle)
 
 
-def _other_sample(folder: Path, kept: RecordedForm, sample: Sample) -> str:
-    """Why a kept form is not about this sample."""
-    if (kept.n, kept.seed) != (sample.n, sample.seed):
-        return f"{kept.rater} judged another sample (n={kept.n}, seed={kept.seed}); give all raters one form"
-    return f"the cards have changed since {kept.rater} judged them; delete the forms in {folder / KEPT} and draw again"
+def _other_sample(folder: Path, form: RecordedForm, sample: Sample) -> str:
+    """Why a recorded form is not about this sample."""
+    if (form.n, form.seed) != (sample.n, sample.seed):
+        return f"{form.rater} judged another sample (n={form.n}, seed={form.seed}); give all raters one form"
+    return (
+        f"the cards have changed since {form.rater} judged them; delete the forms in {folder / FORMS_FOLDER} and draw "
+        "again"
+    )
 
 
 def sample_to_rate(folder: Path, n: int, seed: int) -> tuple[Sample, list[RecordedForm]]:
-    """The sample of the next rater, and the forms of those before: the first rater's n and seed hold for all.
+    """The sample of the next rater, and the recorded forms: the first rater's n and seed hold for all.
 
     Raises ConfigError as `draw_sample`, and for forms about cards that have changed.
     """
@@ -493,14 +513,14 @@ def sample_to_rate(folder: Path, n: int, seed: int) -> tuple[Sample, list[Record
 
 
 def recorded_forms(folder: Path) -> list[RecordedForm]:
-    """Recorded forms by the raters' names. Raises ConfigError for a file that is none."""
-    found = []
-    for file in sorted((folder / KEPT).glob("*.json")):
+    """Recorded forms by the raters' names. Raises ConfigError for a file that is not a recorded form."""
+    forms = []
+    for file in sorted((folder / FORMS_FOLDER).glob("*.json")):
         try:
-            found.append(msgspec.json.decode(file.read_bytes(), type=RecordedForm))
+            forms.append(msgspec.json.decode(file.read_bytes(), type=RecordedForm))
         except (OSError, msgspec.DecodeError) as error:
             raise ConfigError(f"{file}: is not a recorded form ({error}); record it again") from error
-    return found
+    return forms
 
 
 def agreement(folder: Path) -> SpotCheckReport:
@@ -511,27 +531,33 @@ def agreement(folder: Path) -> SpotCheckReport:
     forms = recorded_forms(folder)
     if not forms:
         raise ConfigError(f"{folder}: no form is recorded; draw one (agent2 spotcheck draw) and record it filled in")
-    if len(forms) < RATERS:
+    if len(forms) < MIN_RATERS:
         raise ConfigError(f"{folder}: only {forms[0].rater} has judged; a second person's form is needed")
     sample = draw_sample(folder, forms[0].n, forms[0].seed)
     if stale := [form.rater for form in forms if form.sample != sample.digest]:
         raise ConfigError(
             f"{folder}: the forms of {', '.join(stale)} are about other rollouts than the cards hold now; delete them "
-            f"from {folder / KEPT} and draw again"
+            f"from {folder / FORMS_FOLDER} and draw again"
         )
-    unknown = [form.rater for form in forms if set(form.verdicts.values()) - set(sample.words)]
-    numbers = {str(one.number) for one in sample.rollouts}
-    if unknown or any(set(form.verdicts) != numbers for form in forms):
-        raise ConfigError(f"{folder / KEPT}: a form was changed after it was recorded; record the forms again")
-    by_rater = {form.rater: [one.meaning(form.verdicts[str(one.number)]) for one in sample.rollouts] for form in forms}
-    return _report(sample, by_rater, RATERS)
+    numbers = {str(rollout.number) for rollout in sample.rollouts}
+    if any(
+        set(form.verdicts) != numbers or not set(form.verdicts.values()) <= set(sample.allowed_verdicts)
+        for form in forms
+    ):
+        raise ConfigError(f"{folder / FORMS_FOLDER}: a form was changed after it was recorded; record the forms again")
+    by_rater = {
+        form.rater: [rollout.meaning(form.verdicts[str(rollout.number)]) for rollout in sample.rollouts]
+        for form in forms
+    }
+    return _report(sample, by_rater, MIN_RATERS)
 
 
-def _report(sample: Sample, by_rater: Mapping[str, Sequence[str | None]], least: int) -> SpotCheckReport:
-    """least: people who have to be sure of a rollout."""
-    scorer = [one.said for one in sample.rollouts]
+def _report(sample: Sample, by_rater: Mapping[str, Sequence[str | None]], min_sure: int) -> SpotCheckReport:
+    """min_sure: people who have to be sure of a rollout."""
+    scorer = [rollout.scorer_verdict for rollout in sample.rollouts]
     columns = list(by_rater.values())
-    people = [_common([column[place] for column in columns], least) for place in range(len(scorer))]
+    people = [_common(row, min_sure) for row in zip(*columns, strict=True)]
+    scores = [rollout.score for rollout in sample.rollouts]
     return SpotCheckReport(
         sample=sample.digest,
         n=len(sample.rollouts),
@@ -542,7 +568,7 @@ def _report(sample: Sample, by_rater: Mapping[str, Sequence[str | None]], least:
         people=_compared(people, scorer),
         strata=tuple(_strata(sample, people)),
         disagreements=tuple(_disagreements(sample, by_rater)),
-        calibration=None if sample.is_pairwise else _calibrated([one.score for one in sample.rollouts], people),
+        calibration=None if sample.is_pairwise else _calibrated(scores, people),
     )
 
 
@@ -551,68 +577,68 @@ def cards_to_rate(folder: Path) -> dict[str, Path]:
     return _cards_of(folder)[0]
 
 
-NOTED = (RIGHT, WRONG, UNSURE, NEW, OLD, TIE)
-"""Labels of notes that are verdicts: of a judgement card the last three, of any other the first two."""
-
-
 def agreement_of_notes(
     folder: Path, verdicts: Mapping[str, Mapping[RolloutKey, str]]
 ) -> tuple[SpotCheckReport, list[dict[str, Any]]]:
-    """Verdicts that people left as notes, beside the scorer; and as pairs for `agent2 judge check`, where it compares.
+    """Verdicts left as notes beside the scorer; and the pairs of a judgement card for `agent2 judge check`.
 
-    verdicts: who -> rollout -> word of `NOTED`. Whoever writes a note has seen the score and has chosen the rollout, so
-    this is no spot check. Raises ConfigError where no note is a verdict on a rollout with a score.
+    verdicts: author -> rollout -> one of `NOTE_VERDICTS`. The author of a note has seen the score and has chosen the
+    rollout, so this is no spot check. Raises ConfigError where no note is a verdict on a rollout with a score.
     """
     cards, references = _cards_of(folder)
-    pairwise = {JUDGEMENT in finished_header(card).lock for card in cards.values()}
-    if len(pairwise) > 1:
-        raise ConfigError(f"{folder}: holds judgements and other cards; pass one card")
-    is_pairwise = pairwise.pop()
-    words = (NEW, OLD, TIE, UNSURE) if is_pairwise else (RIGHT, WRONG, UNSURE)
-    asked = {key for said in verdicts.values() for key, word in said.items() if word in words}
+    is_pairwise = _is_pairwise(folder, [finished_header(card) for card in cards.values()])
+    allowed = (NEW, OLD, TIE, UNSURE) if is_pairwise else (RIGHT, WRONG, UNSURE)
+    noted = {key for notes in verdicts.values() for key, verdict in notes.items() if verdict in allowed}
     chosen: dict[RolloutKey, str] = {}
     on_cards: Counter[tuple[str, str]] = Counter()
     for name, card in cards.items():
         for record in iter_rollouts(card):
             if record.score.value is not None:
-                said = _said(record, is_pairwise=is_pairwise)
-                on_cards[name, said] += 1
-                if (key := (name, record.rollout.item_id, record.rollout.attempt)) in asked:
-                    chosen[key] = said
+                scorer_verdict = _scorer_verdict(record, is_pairwise=is_pairwise)
+                on_cards[name, scorer_verdict] += 1
+                if (key := (name, record.rollout.item_id, record.rollout.attempt)) in noted:
+                    chosen[key] = scorer_verdict
     if not chosen:
-        raise ConfigError(f"{folder}: no note is a verdict ({', '.join(words)}) on a whole rollout with a score")
+        raise ConfigError(f"{folder}: no note is a verdict ({', '.join(allowed)}) on a whole rollout with a score")
     numbers = {key: number for number, key in enumerate(sorted(chosen), start=1)}
     sampled = _sampled(cards, references, chosen, numbers, 0, is_pairwise=is_pairwise)
     sample = Sample(digest_of([list(key) for key in numbers]), len(sampled), 0, sampled, on_cards, is_pairwise, False)
-    keys = [(one.card, one.item_id, one.attempt) for one in sampled]
-    sure = {who: [word if (word := said.get(key)) in words and word != UNSURE else None for key in keys]
-            for who, said in verdicts.items()}  # fmt: skip
-    by_rater = {who: column for who, column in sure.items() if any(column)}
-    if not by_rater:
-        raise ConfigError(f"{folder}: everybody is unsure; nothing can be said of the scorer")
-    common = [_common([column[place] for column in by_rater.values()], 1) for place in range(len(keys))]
-    pairs = [_pair(one, said) for one, said in zip(sampled, common, strict=True) if is_pairwise and said in words]
-    found = _report(sample, by_rater, 1)
-    differing = tuple(
-        {**row, "people": {who: said for who, said in row["people"].items() if said != UNSURE}}
-        for row in found.disagreements
+    keys = [(rollout.card, rollout.item_id, rollout.attempt) for rollout in sampled]
+    columns = {
+        author: [verdict if (verdict := notes.get(key)) in allowed and verdict != UNSURE else None for key in keys]
+        for author, notes in verdicts.items()
+    }
+    by_author = {author: column for author, column in columns.items() if any(column)}
+    if not by_author:
+        raise ConfigError(f"{folder}: all notes are {UNSURE!r}; nothing can be said of the scorer")
+    common = [_common(row, 1) for row in zip(*by_author.values(), strict=True)]
+    pairs = [
+        _pair(rollout, verdict)
+        for rollout, verdict in zip(sampled, common, strict=True)
+        if is_pairwise and verdict in allowed
+    ]
+    report = _report(sample, by_author, 1)
+    # Without those who left no note on a rollout: they are not unsure.
+    disagreements = tuple(
+        {**row, "people": {author: verdict for author, verdict in row["people"].items() if verdict != UNSURE}}
+        for row in report.disagreements
     )
-    n_unsure = {who: sum(word == UNSURE for word in verdicts[who].values()) for who in by_rater}
-    return replace(found, n_unsure=n_unsure, disagreements=differing), pairs
+    n_unsure = {author: sum(verdict == UNSURE for verdict in verdicts[author].values()) for author in by_author}
+    return replace(report, n_unsure=n_unsure, disagreements=disagreements), pairs
 
 
-def people_say(folder: Path) -> tuple[SpotCheck | None, str]:
+def spot_check_evidence(folder: Path) -> tuple[SpotCheck | None, str]:
     """The spot check of an evaluation as evidence, None if there is none that counts; and a note on why."""
     if not recorded_forms(folder):
         return None, ""
     try:
-        found = agreement(folder)
+        report = agreement(folder)
     except ConfigError as error:
         return None, f"the spot check does not count: {error}"
-    n, n_agree = (sum(getattr(one, name) for one in found.strata) for name in ("n", "n_agree"))
-    kappa = "" if found.people.kappa is None else f", kappa {found.people.kappa}"
-    told = f"sample {found.sample[:12]} of {found.n} rollouts{kappa}"
-    return SpotCheck(" and ".join(found.raters), n, n_agree, told), ""
+    n, n_agree = sum(stratum.n for stratum in report.strata), sum(stratum.n_agree for stratum in report.strata)
+    kappa = "" if report.people.kappa is None else f", kappa {report.people.kappa}"
+    basis = f"sample {report.sample[:12]} of {report.n} rollouts{kappa}"
+    return SpotCheck(" and ".join(report.raters), n, n_agree, basis), ""
 
 
 def labelled_pairs(folder: Path) -> list[dict[str, Any]]:
@@ -620,40 +646,40 @@ def labelled_pairs(folder: Path) -> list[dict[str, Any]]:
 
     Raises ConfigError as `agreement` does, and for a card that compares nothing.
     """
-    agreement(folder)  # whether all is there
+    agreement(folder)  # raises where forms are missing, or about other rollouts
     forms = recorded_forms(folder)
     sample = draw_sample(folder, forms[0].n, forms[0].seed)
     if not sample.is_pairwise:
         raise ConfigError(f"{folder}: is not a judgement of two cards, so there are no pairs; use the agreement alone")
-    rows = []
-    for one in sample.rollouts:
-        said = _common([one.meaning(form.verdicts[str(one.number)]) for form in forms], RATERS)
-        if said in (NEW, OLD, TIE):
-            rows.append(_pair(one, said))
-    return rows
+    pairs = []
+    for rollout in sample.rollouts:
+        verdict = _common([rollout.meaning(form.verdicts[str(rollout.number)]) for form in forms], MIN_RATERS)
+        if verdict in (NEW, OLD, TIE):
+            pairs.append(_pair(rollout, verdict))
+    return pairs
 
 
-def _pair(one: SampledRollout, said: str | None) -> dict[str, Any]:
-    label = TIE if said == TIE else "1" if (said == NEW) != one.is_swapped else "2"
-    first, second = one.answers
-    name = f"{one.item_id}#{one.attempt}"
-    return {"id": name, "instruction": one.question, "first": first, "second": second, "label": label}
+def _pair(rollout: SampledRollout, verdict: str | None) -> dict[str, Any]:
+    label = TIE if verdict == TIE else "1" if (verdict == NEW) != rollout.is_swapped else "2"
+    first, second = rollout.answers
+    name = f"{rollout.item_id}#{rollout.attempt}"
+    return {"id": name, "instruction": rollout.question, "first": first, "second": second, "label": label}
 
 
-def _common(verdicts: Sequence[str | None], least: int) -> str | None:
-    """What all say; "split" if they differ, None if fewer than `least` are sure."""
+def _common(verdicts: Sequence[str | None], min_sure: int) -> str | None:
+    """The verdict of all; `SPLIT` if they differ, None if fewer than `min_sure` are sure."""
     sure = [verdict for verdict in verdicts if verdict is not None]
-    return None if len(sure) < least else sure[0] if len(set(sure)) == 1 else "split"
+    return None if len(sure) < min_sure else sure[0] if len(set(sure)) == 1 else SPLIT
 
 
-def _compared(one: Sequence[Hashable | None], other: Sequence[Hashable | None]) -> RaterAgreement:
-    same = [None if a is None or b is None else float(a == b) for a, b in zip(one, other, strict=True)]
+def _compared(first: Sequence[Hashable | None], second: Sequence[Hashable | None]) -> RaterAgreement:
+    same = [None if a is None or b is None else float(a == b) for a, b in zip(first, second, strict=True)]
     try:
         rate = measure(same, "agreement", UNIT)
     except NotEnoughData:
         return RaterAgreement(None, None)
     try:
-        return RaterAgreement(rate, cohens_kappa(one, other))
+        return RaterAgreement(rate, cohens_kappa(first, second))
     except NotEnoughData:
         return RaterAgreement(rate, None)
 
@@ -668,25 +694,34 @@ def _alpha(columns: Sequence[Sequence[str | None]]) -> Estimate | None:
 def _strata(sample: Sample, people: Sequence[str | None]) -> Iterator[StratumAgreement]:
     judged: Counter[tuple[str, str]] = Counter()
     confirmed: Counter[tuple[str, str]] = Counter()
-    for one, said in zip(sample.rollouts, people, strict=True):
-        key = (one.card, one.said)
-        judged[key] += said is not None
-        confirmed[key] += said == one.said
+    for rollout, verdict in zip(sample.rollouts, people, strict=True):
+        key = (rollout.card, rollout.scorer_verdict)
+        judged[key] += verdict is not None
+        confirmed[key] += verdict == rollout.scorer_verdict
     for key in sorted(judged):
         yield StratumAgreement(*key, sample.on_cards[key], judged[key], confirmed[key])
 
 
 def _disagreements(sample: Sample, by_rater: Mapping[str, Sequence[str | None]]) -> Iterator[dict[str, Any]]:
-    for place, one in enumerate(sample.rollouts):
-        said = {rater: column[place] or UNSURE for rater, column in by_rater.items()}
-        if set(said.values()) - {one.said, UNSURE}:
-            where = {"number": one.number, "card": one.card, "item": one.item_id, "attempt": one.attempt}
-            yield {**where, "score": one.score, "scorer": one.said, "people": said}
+    for number, rollout in enumerate(sample.rollouts):
+        verdicts = {rater: column[number] or UNSURE for rater, column in by_rater.items()}
+        if set(verdicts.values()) - {rollout.scorer_verdict, UNSURE}:
+            yield {
+                "number": rollout.number,
+                "card": rollout.card,
+                "item": rollout.item_id,
+                "attempt": rollout.attempt,
+                "score": rollout.score,
+                "scorer": rollout.scorer_verdict,
+                "people": verdicts,
+            }
 
 
 def _calibrated(scores: Sequence[float], people: Sequence[str | None]) -> PassThreshold | None:
     """The threshold with which graded scores give most of people's verdicts; the lowest of several."""
-    rows = [(score, said == RIGHT) for score, said in zip(scores, people, strict=True) if said in (RIGHT, WRONG)]
+    rows = [
+        (score, verdict == RIGHT) for score, verdict in zip(scores, people, strict=True) if verdict in (RIGHT, WRONG)
+    ]
     values = np.array([score for score, _ in rows])
     is_right = np.array([right for _, right in rows], dtype=bool)
     if len(set(scores)) <= 2 or len(set(is_right.tolist())) < 2:
@@ -695,8 +730,8 @@ def _calibrated(scores: Sequence[float], people: Sequence[str | None]) -> PassTh
     agrees_TN = (values[None, :] >= thresholds[:, None]) == is_right[None, :]
     best = int(agrees_TN.sum(axis=1).argmax())
     left_out = [
-        bool(agrees_TN[int(np.delete(agrees_TN, place, axis=1).sum(axis=1).argmax()), place])
-        for place in range(len(rows))
+        bool(agrees_TN[int(np.delete(agrees_TN, column, axis=1).sum(axis=1).argmax()), column])
+        for column in range(len(rows))
     ]
     return PassThreshold(
         passes_from=float(thresholds[best]),

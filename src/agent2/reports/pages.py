@@ -155,7 +155,7 @@ def spot_check_page(sample: Sample) -> str:
         "rows": [{key: clean_lines(value) if isinstance(value, str) else value for key, value in row.items()}
                  for row in form_rows(sample)],
         "text_fields": ("question", "reference", "answer", "first", "second"),
-        "verdicts": sample.words,
+        "verdicts": sample.allowed_verdicts,
         "question": "which answer is better" if sample.is_pairwise else "whether the answer is right",
         "script": script,
         "script_digest": digest,

@@ -170,10 +170,10 @@ def agreement_fields(folder: Path) -> tuple[list[str], Any, list[Sequence[str]]]
 
     Raises ConfigError for forms about other rollouts than those now on the cards.
     """
-    from agent2.evaluation.spot_check import RATERS, agreement, recorded_forms
+    from agent2.evaluation.spot_check import MIN_RATERS, agreement, recorded_forms
 
     raters = [clean(form.rater, 80) for form in recorded_forms(folder)]
-    if len(raters) < RATERS:
+    if len(raters) < MIN_RATERS:
         return raters, None, []
     report = agreement(folder)
 
