@@ -51,8 +51,8 @@ def test_a_page_holds_the_rollouts_asked_for(card, start, n):
 
 def test_a_page_reads_only_its_own_frames(card, monkeypatch):
     opened = []
-    read = reader.frame_lines
-    monkeypatch.setattr(reader, "frame_lines", lambda *args: opened.append(args[2]) or read(*args))
+    frame_lines = reader.frame_lines
+    monkeypatch.setattr(reader, "frame_lines", lambda *args: opened.append(args[2]) or frame_lines(*args))
     read_page(card, FRAME_ROLLOUTS + 5, 3)
     assert opened == [1]
 
@@ -137,7 +137,7 @@ def test_a_changed_number_in_card_json_is_reported(card, old, new, problem):
     text = file.read_text()
     assert old in text
     file.write_text(text.replace(old, new, 1))
-    assert any(problem in found for found in validate_card(card))
+    assert any(problem in line for line in validate_card(card))
 
 
 def test_a_raised_score_is_reported(card):

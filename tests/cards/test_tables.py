@@ -81,14 +81,14 @@ else:
     print(read_summary(card).value)
 print(sorted({"pandas", "pyarrow", "duckdb", "scipy"} & sys.modules.keys()))
 """
-    said = []
-    for what in ("close", "read"):
-        command = [sys.executable, "-c", program, str(tmp_path / "card"), what]
+    messages = []
+    for step in ("close", "read"):
+        command = [sys.executable, "-c", program, str(tmp_path / "card"), step]
         ended = subprocess.run(
             command, capture_output=True, text=True, check=True, env=os.environ | {"PYTHONPATH": TESTS}
         )
-        said += ended.stdout.splitlines()
-    assert said == ["['pyarrow']", "1 1 1", "1.0", "[]"]
+        messages += ended.stdout.splitlines()
+    assert messages == ["['pyarrow']", "1 1 1", "1.0", "[]"]
 
 
 def test_a_card_of_an_older_format_has_its_table_made_once_and_kept_outside(tmp_path, home):

@@ -33,13 +33,13 @@ def openai(*calls, end="Booked."):
 def langchain(*calls, as_data=False):
     messages = [{"type": "human", "content": "A hotel in Oslo"}]
     for number, call in enumerate(calls):
-        asked = {"name": call["name"], "args": call["arguments"], "id": f"c{number}"}
+        tool_call = {"name": call["name"], "args": call["arguments"], "id": f"c{number}"}
         messages += [
-            {"type": "ai", "content": "", "tool_calls": [asked]},
+            {"type": "ai", "content": "", "tool_calls": [tool_call]},
             {"type": "tool", "tool_call_id": f"c{number}", "content": f"result {number}"},
         ]
     messages.append({"type": "ai", "content": "Booked."})
-    return [{"type": one["type"], "data": one} for one in messages] if as_data else messages
+    return [{"type": message["type"], "data": message} for message in messages] if as_data else messages
 
 
 def attribute(key, value):
@@ -61,20 +61,20 @@ def otlp(*calls):
     parts = [{"role": "user", "parts": [{"type": "text", "content": "A hotel in Oslo"}]}]
     spans = []
     for number, call in enumerate(calls):
-        made = {"role": "assistant", "parts": [{"type": "tool_call", "id": f"c{number}", **call}]}
+        message = {"role": "assistant", "parts": [{"type": "tool_call", "id": f"c{number}", **call}]}
         spans.append(
             span(
-                2 * number, 2 * number + 1, input__messages=json.dumps(parts), output__messages=json.dumps([made]),
+                2 * number, 2 * number + 1, input__messages=json.dumps(parts), output__messages=json.dumps([message]),
                 usage__input_tokens=10, usage__output_tokens=2, request__model="m-1",
             )
         )  # fmt: skip
-        told = {"type": "tool_call_response", "id": f"c{number}", "response": f"result {number}"}
-        parts = [*parts, made, {"role": "tool", "parts": [told]}]
+        response = {"type": "tool_call_response", "id": f"c{number}", "response": f"result {number}"}
+        parts = [*parts, message, {"role": "tool", "parts": [response]}]
         spans.append(span(2 * number + 1, 2 * number + 2, operation__name="execute_tool"))
-    said = [{"role": "assistant", "parts": [{"type": "text", "content": "Booked."}], "finish_reason": "stop"}]
+    reply = [{"role": "assistant", "parts": [{"type": "text", "content": "Booked."}], "finish_reason": "stop"}]
     spans.append(
         span(
-            8, 9, input__messages=json.dumps(parts), output__messages=json.dumps(said), request__model="m-1",
+            8, 9, input__messages=json.dumps(parts), output__messages=json.dumps(reply), request__model="m-1",
             usage__input_tokens=10, usage__output_tokens=2,
         )
     )  # fmt: skip
@@ -108,7 +108,7 @@ def test_a_trace_has_its_model_its_tokens_and_its_time(tmp_path):
     log = read_trajectories(write(tmp_path / "runs.jsonl", otlp(FIND, BOOK), otlp(FIND)))
     usage = log.rollouts[0].rollout.usage
     assert (log.model, usage.prompt_tokens, usage.completion_tokens, usage.seconds) == ("m-1", 30, 6, 9.0)
-    assert [one.rollout.attempt for one in log.rollouts] == [0, 1] and log.attempts == 2
+    assert [record.rollout.attempt for record in log.rollouts] == [0, 1] and log.attempts == 2
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_calls_are_held_against_a_reference_without_a_benchmark(tmp_path, settin
     scorer = load_scorer("trajectory_match", settings)
     summary = rescore(tmp_path / "card", tmp_path / "new", scorer, settings)
     assert {name for name, value in summary.item_scores.items() if value == 1.0} == right
-    labels = {one.rollout.item_id: one.score.labels for one in iter_rollouts(tmp_path / "new")}
+    labels = {record.rollout.item_id: record.score.labels for record in iter_rollouts(tmp_path / "new")}
     if not settings:
         assert labels == {
             "same": (), "turned": ("call_order",), "less": ("missing_call",), "more": ("extra_call",),
@@ -187,12 +187,12 @@ def careful(messages):
 
 
 def test_the_commands_import_and_have_a_judge_read_the_whole_episode(tmp_path, monkeypatch, capsys):
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["agent2", "cards", *map(str, words)])
-        with pytest.raises(SystemExit) as left:
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["agent2", "cards", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exit_info:
             main()
         captured = capsys.readouterr()
-        return left.value.code or 0, captured.out, captured.err
+        return exit_info.value.code or 0, captured.out, captured.err
 
     monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)

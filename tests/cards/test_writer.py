@@ -44,10 +44,10 @@ def test_a_closed_card_is_sorted_by_item_and_attempt_whatever_finished_first(tmp
     records = [make_record(item, attempt=attempt) for item in ("é", "b", "a") for attempt in (1, 0)]
     write(tmp_path / "one", records)
     write(tmp_path / "other", records[::-1])
-    found = [(record.rollout.item_id, record.rollout.attempt) for record in iter_rollouts(tmp_path / "one")]
-    assert found == [("a", 0), ("a", 1), ("b", 0), ("b", 1), ("é", 0), ("é", 1)]
-    one, other = load_card(tmp_path / "one"), load_card(tmp_path / "other")
-    assert [frame.content for frame in one.frames] == [frame.content for frame in other.frames]
+    attempts = [(record.rollout.item_id, record.rollout.attempt) for record in iter_rollouts(tmp_path / "one")]
+    assert attempts == [("a", 0), ("a", 1), ("b", 0), ("b", 1), ("é", 0), ("é", 1)]
+    card, other_card = load_card(tmp_path / "one"), load_card(tmp_path / "other")
+    assert [frame.content for frame in card.frames] == [frame.content for frame in other_card.frames]
 
 
 def test_frames_are_cut_by_bytes_too(tmp_path):

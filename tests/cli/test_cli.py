@@ -35,9 +35,9 @@ def agent2(*arguments, home, installation=None):
         patch.setenv("HOME", str(home))
         patch.setenv("AGENT2_HOME", str(installation or home / "agent2"))
         patch.setattr(sys, "argv", ["agent2", *arguments])
-        with pytest.raises(SystemExit) as left:
+        with pytest.raises(SystemExit) as exit_info:
             main()
-    return subprocess.CompletedProcess(arguments, left.value.code or 0, out.getvalue(), err.getvalue())
+    return subprocess.CompletedProcess(arguments, exit_info.value.code or 0, out.getvalue(), err.getvalue())
 
 
 @pytest.mark.parametrize(
@@ -125,11 +125,11 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments, sentence, tmp_path):
     write_built_base(tmp_path / "agent2" / "models")
     ended = agent2(*arguments, home=tmp_path)
     assert ended.returncode == 2
-    said = [line for line in ended.stderr.splitlines() if not line.endswith(" base model")]
-    assert len(said) == 1 and said[0].startswith("agent2: ") and sentence in said[0]
+    lines = [line for line in ended.stderr.splitlines() if not line.endswith(" base model")]
+    assert len(lines) == 1 and lines[0].startswith("agent2: ") and sentence in lines[0]
     assert not list((tmp_path / "trials").glob("*"))
-    left = ("agent.yaml", "test.jsonl")
-    assert sorted(path.name for path in (tmp_path / "no-command").iterdir()) == list(left)
+    leftovers = ("agent.yaml", "test.jsonl")
+    assert sorted(path.name for path in (tmp_path / "no-command").iterdir()) == list(leftovers)
 
 
 def test_a_gpu_that_this_machine_lacks_is_exit_code_4(tmp_path):
@@ -159,10 +159,10 @@ def test_a_bug_of_ours_is_one_line_with_exit_code_3_and_its_trace_is_kept(tmp_pa
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setattr(sys, "argv", ["agent2", "tasks", "list"])
     monkeypatch.setattr("agent2.arena.tasks.task_names", lambda: 1 / 0)
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exit_info:
         main()
     (line,) = capsys.readouterr().err.splitlines()
-    assert left.value.code == 3
+    assert exit_info.value.code == 3
     assert line.startswith("agent2: this is a bug in agent2: ZeroDivisionError: division by zero; its traceback is in ")
     trace = Path(line.rpartition(" ")[2]).read_text()
     assert "agent2 tasks list" in trace and trace.rstrip().endswith("ZeroDivisionError: division by zero")
@@ -187,9 +187,9 @@ def test_the_exit_code_says_whose_fault_an_error_is(error, code, monkeypatch, ca
 
     monkeypatch.setattr(sys, "argv", ["agent2", "tasks", "list"])
     monkeypatch.setattr("agent2.arena.tasks.task_names", fail)
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exit_info:
         main()
-    assert (left.value.code, len(capsys.readouterr().err.splitlines())) == (code, 1)
+    assert (exit_info.value.code, len(capsys.readouterr().err.splitlines())) == (code, 1)
 
 
 def test_a_reader_that_closes_the_pipe_is_no_error(tmp_path):
@@ -230,8 +230,8 @@ def test_a_card_is_listed_shown_and_validated_and_a_changed_byte_is_found(tmp_pa
             writer.append(make_record(f"item-{number}", value=float(number % 2)))
         writer.close()
     assert "0.500" in agent2("cards", "list", str(tmp_path), home=tmp_path).stdout
-    shown = agent2("cards", "show", str(card), "--n", "2", home=tmp_path)
-    assert "4; 4 rollouts, 0 missing" in shown.stdout
+    result = agent2("cards", "show", str(card), "--n", "2", home=tmp_path)
+    assert "4; 4 rollouts, 0 missing" in result.stdout
     good = agent2("cards", "validate", str(card), home=tmp_path)
     assert (good.returncode, good.stdout.strip()) == (0, f"valid card: {card}")
     frames = card / "rollouts.parquet"
@@ -292,10 +292,10 @@ def test_an_interrupted_trial_says_how_to_go_on(common_home, tmp_path):
         if "agent sleeper" in line:
             break
     program.send_signal(signal.SIGINT)
-    _, said = program.communicate(timeout=240)
+    _, stderr = program.communicate(timeout=240)
     assert program.returncode == 130
-    assert f"resume with: agent2 resume '{tmp_path}/out of order/t'" in said  # as a shell takes it
-    assert said.splitlines()[-1] == "agent2: interrupted"
+    assert f"resume with: agent2 resume '{tmp_path}/out of order/t'" in stderr  # as a shell takes it
+    assert stderr.splitlines()[-1] == "agent2: interrupted"
     again = agent2("resume", "out of order/t", "--no-restart", home=tmp_path, installation=common_home)
     assert again.returncode == 0, again.stderr
     assert "interrupted" in again.stdout
@@ -317,10 +317,10 @@ def test_an_interrupted_sweep_says_how_to_resume(common_home, tmp_path):
     )
     wait_for(lambda: list(tmp_path.glob("sweeps/naps/trials/*/workspace/begun")))
     program.send_signal(signal.SIGINT)
-    _, said = program.communicate(timeout=240)
+    _, stderr = program.communicate(timeout=240)
     assert program.returncode == 130
-    assert "what is finished is kept; resume with the same command: agent2 sweep 'two words.yaml'" in said
-    assert "Traceback" not in said
+    assert "what is finished is kept; resume with the same command: agent2 sweep 'two words.yaml'" in stderr
+    assert "Traceback" not in stderr
     assert [path.parent.name for path in tmp_path.rglob("trial.json")] == ["arithmetic-sleeper-s0"]  # no further one
     assert "resume with: agent2 resume" in next(tmp_path.rglob("*-s0.log")).read_text()
 
@@ -352,12 +352,12 @@ PATH_ONLY = {
 def test_a_command_has_at_most_eight_options_and_prints_its_results_as_json_too():
     page = (Path(__file__).parents[2] / "docs" / "json-output.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"`([a-z -]+)`", " ".join(re.findall(r"^\| (`.*?) \|", page, re.MULTILINE))))
-    found = dict(commands(typer.main.get_command(app)))
-    assert len(found) > 35 and found.keys() >= PATH_ONLY
-    for name, command in found.items():
-        options = [one for one in command.params if one.param_type_name == "option" and one.name != "help"]
-        assert len(options) <= 8, (name, [one.opts for one in options])
-        has_json = any("--json" in one.opts for one in options)
+    by_name = dict(commands(typer.main.get_command(app)))
+    assert len(by_name) > 35 and by_name.keys() >= PATH_ONLY
+    for name, command in by_name.items():
+        options = [option for option in command.params if option.param_type_name == "option" and option.name != "help"]
+        assert len(options) <= 8, (name, [option.opts for option in options])
+        has_json = any("--json" in option.opts for option in options)
         assert has_json is (name not in PATH_ONLY and not name.startswith("chart ")), name
         assert (name in listed) is has_json, name
         assert command.help, name
@@ -367,4 +367,4 @@ def test_every_command_is_in_a_panel_and_completion_can_be_installed(capsys):
     root = typer.main.get_command(app)
     panels = {name: getattr(command, "rich_help_panel", None) for name, command in root.commands.items()}
     assert set(panels.values()) == {"Arena", "Evaluate", "Decide", "Data", "Look", "Set up"}
-    assert {"--install-completion", "--show-completion"} <= {opt for one in root.params for opt in one.opts}
+    assert {"--install-completion", "--show-completion"} <= {opt for parameter in root.params for opt in parameter.opts}

@@ -154,10 +154,10 @@ def test_a_report_cannot_write_to_the_terminal(tmp_path):
 def test_every_example_report_is_one_of_its_suite():
     for name in (LLM, "vlm_reasoning_regression", "agent_tool_regression"):
         suite = load_suite(f"{name}_v1")
-        found = read_report(EXAMPLES / f"{name}.yaml", suite.metrics, suite.baseline)
+        report = read_report(EXAMPLES / f"{name}.yaml", suite.metrics, suite.baseline)
         required = {metric.name for metric in suite.metrics if metric.is_required}
-        assert required <= found.metrics.keys(), name
-        assert found.checkpoint == suite.model
+        assert required <= report.metrics.keys(), name
+        assert report.checkpoint == suite.model
 
 
 def cards(tmp_path: Path, **patterns: str) -> dict[str, Path]:
@@ -165,12 +165,12 @@ def cards(tmp_path: Path, **patterns: str) -> dict[str, Path]:
 
 
 def test_compare_prints_one_row_for_each_candidate(tmp_path):
-    found = cards(tmp_path, base="1" * 50 + "0" * 50, up="1" * 80 + "0" * 20, same="1" * 50 + "0" * 50)
-    output = run("compare", found["base"], found["up"], found["same"])
+    folders = cards(tmp_path, base="1" * 50 + "0" * 50, up="1" * 80 + "0" * 20, same="1" * 50 + "0" * 50)
+    output = run("compare", folders["base"], folders["up"], folders["same"])
     assert "better" in output
     assert "unclear" in output
     assert "p corrected for 2 comparisons (Holm)" in output
-    rows = json.loads(run("compare", found["base"], found["up"], "--json"))["rows"]
+    rows = json.loads(run("compare", folders["base"], folders["up"], "--json"))["rows"]
     assert rows[0]["score"]["paired"]["n_won"] == 30
 
 
@@ -183,14 +183,14 @@ def test_compare_and_regress_take_the_folder_of_an_evaluation(tmp_path):
 
 
 def test_regress_lists_lost_and_won_items_and_exits_1_beyond_the_allowance(tmp_path):
-    found = cards(tmp_path, old="110", new="101")
-    output = run("regress", found["old"], found["new"], code=1)
+    folders = cards(tmp_path, old="110", new="101")
+    output = run("regress", folders["old"], folders["new"], code=1)
     assert "lost: 1" in output
     assert "item-001" in output
     assert "answer 0" in output
     assert "won: 1" in output
-    run("regress", found["old"], found["new"], "--allow", "1")
-    lost = json.loads(run("regress", found["old"], found["new"], "--json", code=1))["lost"]
+    run("regress", folders["old"], folders["new"], "--allow", "1")
+    lost = json.loads(run("regress", folders["old"], folders["new"], "--json", code=1))["lost"]
     assert lost[0]["item_id"] == "item-001"
 
 
@@ -227,10 +227,10 @@ def test_the_folder_of_an_evaluation_is_decided_from_its_cards_not_from_what_its
     from_file = json.loads(run("decide", file, "--suite", frozen, "--json", code=1))
     assert from_file["gates"] == first["gates"]
 
-    told = yaml.safe_load(file.read_text())
-    told["evidence"]["sums_accuracy"] = {"n_items": 60}
-    told["sums_accuracy"] = "50.0% -> 90.0% (+40.0)"
-    file.write_text(yaml.safe_dump(told))
+    document = yaml.safe_load(file.read_text())
+    document["evidence"]["sums_accuracy"] = {"n_items": 60}
+    document["sums_accuracy"] = "50.0% -> 90.0% (+40.0)"
+    file.write_text(yaml.safe_dump(document))
     again = json.loads(run("decide", request.out, "--suite", frozen, "--json", code=1))
     assert again["gates"] == first["gates"]
 
@@ -240,9 +240,9 @@ def test_the_folder_of_an_evaluation_is_decided_from_its_cards_not_from_what_its
 def test_a_count_that_no_suite_has_is_refused_with_its_line(tmp_path, key, count):
     path = good_report(tmp_path)
     path.write_text(f"{path.read_text()}\nevidence:\n  gsm8k_exact_match: {{{key.format(count)}}}\n")
-    said = run("decide", path, "--suite", f"{LLM}_v1", code=2)
+    output = run("decide", path, "--suite", f"{LLM}_v1", code=2)
     n_lines = len(path.read_text().splitlines())
-    assert said.startswith(f"{path}:{n_lines}: evidence.gsm8k_exact_match.")
+    assert output.startswith(f"{path}:{n_lines}: evidence.gsm8k_exact_match.")
 
 
 def test_the_largest_count_is_decided_on(tmp_path):

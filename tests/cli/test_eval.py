@@ -52,10 +52,10 @@ def workplace(tmp_path, monkeypatch):
 def agent2(monkeypatch, capsys):
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["agent2", *arguments])
-        with pytest.raises(SystemExit) as left:
+        with pytest.raises(SystemExit) as exit_info:
             main()
         captured = capsys.readouterr()
-        return left.value.code or 0, captured.out, captured.err
+        return exit_info.value.code or 0, captured.out, captured.err
 
     return run
 
@@ -243,8 +243,8 @@ def test_weights_that_are_no_numbers_are_insufficient_and_the_cause_is_told(agen
     for side in broken_sides:
         assert f"{side} on mini_math" in " ".join(out.split())
     assert "not all usable numbers" in " ".join(out.split())
-    again, told, _ = agent2("decide", "e/report.yaml", "--suite", SUITE)
-    assert again == 1 and "insufficient" in told  # kept in the report, not only in memory
+    again, output, _ = agent2("decide", "e/report.yaml", "--suite", SUITE)
+    assert again == 1 and "insufficient" in output  # kept in the report, not only in memory
 
 
 def test_nothing_solved_on_either_side_is_insufficient(agent2):
@@ -270,24 +270,24 @@ def test_a_model_without_a_chat_template_is_refused_at_the_start_and_played_plai
     assert header.protocol.chat_template_digest == PLAIN_DIGEST
     assert "plain format" in (workplace / "plain" / "report.md").read_text()
     agent2("eval", SUITE, "--checkpoint", sides[3], "--baseline", sides[3], *SMALL, "--out", "chat")
-    other = read_header(workplace / "chat" / "cards" / "checkpoint" / "mini_math-dev")
-    assert other.protocol.digest != header.protocol.digest  # scores of the two formats are not compared
+    chat_header = read_header(workplace / "chat" / "cards" / "checkpoint" / "mini_math-dev")
+    assert chat_header.protocol.digest != header.protocol.digest  # scores of the two formats are not compared
 
 
 @pytest.mark.slow
 def test_tokens_are_on_the_cards_if_asked_for_and_only_then(agent2, tiny, workplace):
-    one = tiny("one")
-    for name, asked in (("kept", ("--set", "run.tokens=true")), ("plain", ())):
-        agent2("eval", SUITE, "--checkpoint", one, "--baseline", one, *SMALL, *asked, "--out", name)
-    kept, plain = (
+    checkpoint = tiny("one")
+    for name, options in (("kept", ("--set", "run.tokens=true")), ("plain", ())):
+        agent2("eval", SUITE, "--checkpoint", checkpoint, "--baseline", checkpoint, *SMALL, *options, "--out", name)
+    with_tokens, plain = (
         [record.rollout.turns for record in iter_rollouts(workplace / name / "cards" / "checkpoint" / "mini_math-dev")]
         for name in ("kept", "plain")
     )
-    turns = [turn for turns in kept for turn in turns]
+    turns = [turn for turns in with_tokens for turn in turns]
     assert turns and all(len(turn.tokens) == turn.completion_tokens for turn in turns)
     assert all(turn.action.strip() in "".join(token.text for token in turn.tokens) for turn in turns)
     assert all(token.logprob <= 0.0 for turn in turns for token in turn.tokens)
-    assert [[replace(turn, tokens=UNSET) for turn in turns] for turns in kept] == plain, "nothing else changes"
+    assert [[replace(turn, tokens=UNSET) for turn in turns] for turns in with_tokens] == plain, "nothing else changes"
     scripts = ("--checkpoint", "scripted:players.py:new", "--baseline", "scripted:players.py:old")
     code, _, err = agent2("eval", SUITE, *scripts, *SMALL, "--set", "run.tokens=true", "--out", "e")
     assert code == 2 and "neither side is a model in this process" in err
@@ -325,8 +325,8 @@ def test_an_endpoint_that_hangs_in_the_middle_ends_with_4_and_the_same_command_r
         command = ("eval", SUITE, *sides(serving.url), *SMALL, "--endpoint", "timeout_s=3", "--out", "e")
         code, _, err = agent2(*command)
         assert code == 4 and "requests in a row got no answer" in err and "run the same command again" in err
-        asked = len(serving.bodies)
-        assert asked <= 20 + 4 * 16  # not a try for each of 600 items
+        n_requests = len(serving.bodies)
+        assert n_requests <= 20 + 4 * 16  # not a try for each of 600 items
         hangs = False
         code, out, _ = agent2(*command)
     assert code in (0, 1) and "release decision" in out

@@ -55,12 +55,12 @@ def test_the_screen_shows_phase_time_left_submissions_spending_and_gpus():
     assert "preparing the trial" in rendered(TrialScreen("root", lambda root: ScreenState(), clock))
     screen("agent codex (seconds)", 30, 300)
     clock.now = 65.0
-    told = rendered(screen)
-    for words in (
+    output = rendered(screen)
+    for text in (
         "codex driven by gpt on arithmetic", "agent codex, 65 s", "30 s of 5.0 min, 4.5 min left", "2 of 10",
         "2  57.8%", "25.0% on public items", "3 calls, 1,200 tokens of 5,000, $0.5000 of $2.0000", "0: 87%",
     ):  # fmt: skip
-        assert words in told, words
+        assert text in output, text
     screen("final checkpoint on test_private")
     assert "min left" not in rendered(screen)
     screen("base model: 3 files", 1, 4)
@@ -71,10 +71,10 @@ def test_what_cannot_be_read_leaves_what_was_seen_before():
     looks = iter([ScreenState(title="first"), ConfigError("half written"), OSError("gone"), KeyError("x")])
 
     def look(root):
-        found = next(looks)
-        if isinstance(found, Exception):
-            raise found
-        return found
+        state = next(looks)
+        if isinstance(state, Exception):
+            raise state
+        return state
 
     clock = Clock()
     screen = TrialScreen("root", look, clock)
@@ -103,10 +103,10 @@ def test_a_trials_folder_is_read_while_it_grows(tmp_path):
     config = json.loads((trial / "trial.json").read_text())
     config["task"]["budget"] = {"submissions": 5}
     (trial / "trial.json").write_text(json.dumps(config))
-    found = look_at_trial(trial)
-    assert found.base is not None and found.base.value == 0.25
-    assert found.max_submissions == 5 and found.n_submissions == 0 and found.llm is None
-    assert "arithmetic" in found.title and "\x1b" not in found.title and "\u202e" not in found.title
+    state = look_at_trial(trial)
+    assert state.base is not None and state.base.value == 0.25
+    assert state.max_submissions == 5 and state.n_submissions == 0 and state.llm is None
+    assert "arithmetic" in state.title and "\x1b" not in state.title and "\u202e" not in state.title
     assert HOSTILE not in rendered(TrialScreen(trial))
 
 
@@ -117,8 +117,10 @@ def test_a_sweep_shows_running_and_ended_trials_and_no_more_than_fit(tmp_path):
     clock = Clock()
     screen = SweepScreen(tmp_path / "s", clock)
     screen("trials", 3, 20)
-    told = rendered(screen)
-    assert "sweep s: 3 of 20 trials ended" in told and "and 4 more" in told and "killed in its agent phase" in told
+    output = rendered(screen)
+    assert (
+        "sweep s: 3 of 20 trials ended" in output and "and 4 more" in output and "killed in its agent phase" in output
+    )
     assert "trials ended" in rendered(SweepScreen(tmp_path / "none", clock)), "nothing is there yet"
 
 
@@ -135,12 +137,12 @@ def test_a_terminal_gets_the_screen(tmp_path):
     command = [sys.executable, "-c", PROGRAM, "trial", str(tmp_path / "none")]
     program = subprocess.Popen(command, stderr=theirs, env=os.environ | {"TERM": "xterm", "COLUMNS": "100"})
     os.close(theirs)
-    shown = b""
+    output = b""
     try:
         while part := os.read(ours, 65536):
-            shown += part
+            output += part
     except OSError:  # the program has closed the terminal
         pass
     os.close(ours)
     assert program.wait() == 0
-    assert b"preparing the trial" in shown and b"trials" in shown
+    assert b"preparing the trial" in output and b"trials" in output

@@ -67,10 +67,10 @@ def workplace(tmp_path, monkeypatch):
 def agent2(monkeypatch, capsys):
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["agent2", *map(str, arguments)])
-        with pytest.raises(SystemExit) as left:
+        with pytest.raises(SystemExit) as exit_info:
             main()
         captured = capsys.readouterr()
-        return left.value.code or 0, captured.out, captured.err
+        return exit_info.value.code or 0, captured.out, captured.err
 
     return run
 

@@ -21,8 +21,8 @@ with progress_bar() as steps:
 
 def test_a_log_gets_one_plain_line_for_each_phase():
     ended = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
-    told = [line[9:] for line in ended.stderr.splitlines()]
-    assert told == ["base model", "agent 0/300", "pre-training: 0% of dev items", "trials 1/2", "trials 2/2"]
+    lines = [line[9:] for line in ended.stderr.splitlines()]
+    assert lines == ["base model", "agent 0/300", "pre-training: 0% of dev items", "trials 1/2", "trials 2/2"]
     assert ended.stdout == ""
 
 
@@ -30,15 +30,15 @@ def test_a_terminal_gets_bars():
     ours, theirs = pty.openpty()
     program = subprocess.Popen([sys.executable, "-c", PROGRAM], stderr=theirs, env=os.environ | {"TERM": "xterm"})
     os.close(theirs)
-    shown = b""
+    output = b""
     try:
         while part := os.read(ours, 65536):
-            shown += part
+            output += part
     except OSError:  # the program has closed the terminal
         pass
     os.close(ours)
     assert program.wait() == 0
-    text = shown.decode()
+    text = output.decode()
     assert "\x1b[" in text and "base model" in text and "━" in text
 
 

@@ -42,14 +42,14 @@ RUN = st.builds(
 
 
 def test_success_is_averaged_within_items_first():
-    found = task_success(RUNS)
-    assert (found.value, found.n, found.n_missing) == (0.75, 2, 1)
+    rate = task_success(RUNS)
+    assert (rate.value, rate.n, rate.n_missing) == (0.75, 2, 1)
     assert state_success(RUNS).value == pytest.approx(0.25)
 
 
 def test_tool_success_is_a_ratio_of_calls():
-    found = tool_success(RUNS)
-    assert (found.value, found.n_missing) == (pytest.approx(14 / 20), 1)
+    rate = tool_success(RUNS)
+    assert (rate.value, rate.n_missing) == (pytest.approx(14 / 20), 1)
 
 
 def test_recovery_rate_is_a_ratio_of_failures():
@@ -62,9 +62,9 @@ def test_an_agent_that_never_failed_has_no_recovery_rate():
 
 
 def test_steps_and_cost_look_only_at_success_and_say_so():
-    found = steps_to_success(RUNS)
-    assert (found.spent.value, found.spent.n, found.spent.n_missing, found.n_unsolved) == (8.0, 2, 1, 1)
-    assert str(found).endswith("1 runs unsolved")
+    steps = steps_to_success(RUNS)
+    assert (steps.spent.value, steps.spent.n, steps.spent.n_missing, steps.n_unsolved) == (8.0, 2, 1, 1)
+    assert str(steps).endswith("1 runs unsolved")
     assert cost_to_success(RUNS, Resource.TOKENS).spent.value == 750.0
     seconds = cost_to_success(RUNS, Resource.SECONDS).spent
     assert (seconds.value, seconds.n, seconds.n_missing, seconds.low) == (30.0, 1, 2, None)
@@ -84,13 +84,13 @@ def test_without_success_nothing_is_known_of_the_way_to_it():
 
 
 def test_one_violation_is_enough():
-    found = safety_violation(RUNS)
-    assert (found.value, found.n, found.n_missing) == (pytest.approx(0.25), 2, 1)
+    rate = safety_violation(RUNS)
+    assert (rate.value, rate.n, rate.n_missing) == (pytest.approx(0.25), 2, 1)
 
 
 def test_quality_counts_what_was_not_judged():
-    found = trajectory_quality(RUNS)
-    assert (found.value, found.n, found.n_missing) == (pytest.approx(0.55), 1, 2)
+    quality = trajectory_quality(RUNS)
+    assert (quality.value, quality.n, quality.n_missing) == (pytest.approx(0.55), 1, 2)
 
 
 @pytest.mark.parametrize(
@@ -110,17 +110,17 @@ def test_records_that_cannot_be_are_refused(change, metric):
 
 
 def test_all_metrics_stand_together():
-    found = agent_metrics(RUNS)
-    assert (found.n_runs, found.n_items) == (4, 3)
-    assert found.task_success == task_success(RUNS)
-    assert found.steps_to_success == steps_to_success(RUNS)
-    assert "4 runs of 3 items: task_success 0.7500 [" in str(found)
+    metrics = agent_metrics(RUNS)
+    assert (metrics.n_runs, metrics.n_items) == (4, 3)
+    assert metrics.task_success == task_success(RUNS)
+    assert metrics.steps_to_success == steps_to_success(RUNS)
+    assert "4 runs of 3 items: task_success 0.7500 [" in str(metrics)
 
 
 def test_what_nobody_recorded_is_none_and_not_zero():
-    found = agent_metrics([AgentRun("a", 1), AgentRun("b", 0)])
-    assert found.task_success is not None and found.task_success.value == 0.5
-    assert found.tool_success is found.safety_violation is found.steps_to_success is None
+    metrics = agent_metrics([AgentRun("a", 1), AgentRun("b", 0)])
+    assert metrics.task_success is not None and metrics.task_success.value == 0.5
+    assert metrics.tool_success is metrics.safety_violation is metrics.steps_to_success is None
     assert str(agent_metrics([AgentRun("a", None)])).endswith("nothing measured")
 
 
@@ -133,13 +133,13 @@ def test_no_runs_are_not_enough_data():
 @given(st.lists(RUN, min_size=1, max_size=12), st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None)
 def test_the_order_of_runs_does_not_matter_and_rates_are_bounded(runs, shuffler):
-    found, again = agent_metrics(runs), agent_metrics(shuffler.sample(runs, len(runs)))
+    metrics, shuffled = agent_metrics(runs), agent_metrics(shuffler.sample(runs, len(runs)))
     for name in ("task_success", "tool_success", "safety_violation"):
-        left, right = getattr(found, name), getattr(again, name)
-        assert (left is None) == (right is None)
-        if left is not None:
-            assert left.value == pytest.approx(right.value) and 0.0 <= left.value <= 1.0
-            assert left.n_missing == right.n_missing
+        estimate, shuffled_estimate = getattr(metrics, name), getattr(shuffled, name)
+        assert (estimate is None) == (shuffled_estimate is None)
+        if estimate is not None:
+            assert estimate.value == pytest.approx(shuffled_estimate.value) and 0.0 <= estimate.value <= 1.0
+            assert estimate.n_missing == shuffled_estimate.n_missing
 
 
 def test_the_price_of_a_success_counts_what_is_missing():
@@ -149,8 +149,8 @@ def test_the_price_of_a_success_counts_what_is_missing():
         AgentRun("c", 1),
         AgentRun("d", None, tokens=9.0),
     ]
-    found = spend_per_success(runs, Resource.TOKENS)
-    assert (found.value, found.n, found.n_missing) == (150.0, 2, 2)
+    price = spend_per_success(runs, Resource.TOKENS)
+    assert (price.value, price.n, price.n_missing) == (150.0, 2, 2)
 
 
 def test_repeated_share_of_known_cases():
@@ -163,13 +163,13 @@ def test_repeated_share_of_known_cases():
 
 
 def test_repetition_rate_counts_loops():
-    found = repetition_rate(["go " * 50, "one two three four five six", None])
-    assert (found.value, found.n, found.n_missing) == (0.5, 2, 1)
+    rate = repetition_rate(["go " * 50, "one two three four five six", None])
+    assert (rate.value, rate.n, rate.n_missing) == (0.5, 2, 1)
     with pytest.raises(ValueError, match="threshold"):
         repetition_rate(["a"], threshold=0.0)
 
 
 @given(st.lists(st.sampled_from("ab"), max_size=30), st.integers(1, 4))
 @settings(max_examples=60, deadline=None)
-def test_repeated_share_is_bounded(words, n_words):
-    assert 0.0 <= repeated_share(" ".join(words), n_words) < 1.0
+def test_repeated_share_is_bounded(text_words, n_words):
+    assert 0.0 <= repeated_share(" ".join(text_words), n_words) < 1.0

@@ -106,13 +106,13 @@ def test_a_tally_refuses_anything_but_verdicts():
 
 
 def test_pass_metrics_stand_together_with_what_is_missing():
-    found = pass_metrics(tally([[1, 1, 0, 0], [1, 1, 1, 1], [1, None, None, None], [None] * 4]), 2)
-    assert found.pass_at_1.value == pytest.approx((0.5 + 1 + 1) / 3)
-    assert (found.pass_at_1.n, found.pass_at_1.n_missing) == (3, 1)
-    assert found.pass_at_k.value == pytest.approx((5 / 6 + 1) / 2)
-    assert found.pass_hat_k.value == pytest.approx((1 / 6 + 1) / 2)
-    assert (found.pass_at_k.n, found.pass_at_k.n_missing) == (2, 2)
-    assert str(found).startswith("pass@1 0.8333 [") and "; pass^2 0.5833 [" in str(found)
+    metrics = pass_metrics(tally([[1, 1, 0, 0], [1, 1, 1, 1], [1, None, None, None], [None] * 4]), 2)
+    assert metrics.pass_at_1.value == pytest.approx((0.5 + 1 + 1) / 3)
+    assert (metrics.pass_at_1.n, metrics.pass_at_1.n_missing) == (3, 1)
+    assert metrics.pass_at_k.value == pytest.approx((5 / 6 + 1) / 2)
+    assert metrics.pass_hat_k.value == pytest.approx((1 / 6 + 1) / 2)
+    assert (metrics.pass_at_k.n, metrics.pass_at_k.n_missing) == (2, 2)
+    assert str(metrics).startswith("pass@1 0.8333 [") and "; pass^2 0.5833 [" in str(metrics)
 
 
 def test_pass_metrics_without_enough_attempts_anywhere_are_not_enough_data():
@@ -186,13 +186,13 @@ def test_one_more_success_never_lowers_a_metric(rows, data):
 
 
 def test_circular_accuracy_needs_every_shift():
-    found = circular_accuracy([[1, 1, 1, 1], [1, 1, 0, 1], [1, 1, 1]])
-    assert (found.value, found.n) == (pytest.approx(2 / 3), 3)
+    accuracy = circular_accuracy([[1, 1, 1, 1], [1, 1, 0, 1], [1, 1, 1]])
+    assert (accuracy.value, accuracy.n) == (pytest.approx(2 / 3), 3)
 
 
 def test_one_wrong_shift_decides_and_a_missing_one_does_not():
-    found = circular_accuracy([[1, None], [0, None], [1, 1]])
-    assert (found.value, found.n, found.n_missing) == (0.5, 2, 1)
+    accuracy = circular_accuracy([[1, None], [0, None], [1, 1]])
+    assert (accuracy.value, accuracy.n, accuracy.n_missing) == (0.5, 2, 1)
 
 
 def test_shifts_that_cannot_be_are_refused():

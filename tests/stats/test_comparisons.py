@@ -145,18 +145,18 @@ def test_better_and_worse_need_interval_p_value_and_band(pair, options, claim):
 
 def test_two_levels_match_the_hand_computed_analysis_of_variance():
     table = np.array([[3.0, 1.0], [1.0, 1.0], [2.0, 1.0]])  # 3 seeds x 2 items
-    found = over_items_and_seeds(table)
+    difference = over_items_and_seeds(table)
     # mean 1.5; MS seeds 0.5, items 1.5, rest 0.5: variance (0.5 + 1.5 - 0.5) / 6 = 0.25
     # degrees of freedom 1.5^2 / (0.5^2/2 + 1.5^2/1 + 0.5^2/2) = 0.9, taken as 1: t = 12.706
-    assert found.change.value == pytest.approx(1.5)
-    assert found.change.high - found.change.value == pytest.approx(12.706 * 0.5, rel=1e-3)
-    assert found.p_value == pytest.approx(0.2048, abs=1e-3)
+    assert difference.change.value == pytest.approx(1.5)
+    assert difference.change.high - difference.change.value == pytest.approx(12.706 * 0.5, rel=1e-3)
+    assert difference.p_value == pytest.approx(0.2048, abs=1e-3)
 
 
 def test_seeds_that_agree_leave_the_error_over_items_with_few_degrees_of_freedom():
     items = rng(8).normal(size=300)
-    found = over_items_and_seeds(np.tile(items, (3, 1)))
-    assert found.change.high - found.change.low == pytest.approx(
+    difference = over_items_and_seeds(np.tile(items, (3, 1)))
+    assert difference.change.high - difference.change.low == pytest.approx(
         2 * 2.306 * items.std(ddof=1) / math.sqrt(300), rel=1e-3
     )
 
@@ -178,8 +178,8 @@ def test_the_interval_over_items_and_seeds_covers(n_seeds, n_items, seed_sd, ite
     draws, hits = rng(9), 0
     for _ in range(400):
         table = 0.1 + seed_sd * draws.normal(size=(n_seeds, 1)) + item_sd * draws.normal(size=(1, n_items))
-        found = over_items_and_seeds(table + rest_sd * draws.normal(size=(n_seeds, n_items)))
-        hits += found.change.low <= 0.1 <= found.change.high
+        difference = over_items_and_seeds(table + rest_sd * draws.normal(size=(n_seeds, n_items)))
+        hits += difference.change.low <= 0.1 <= difference.change.high
     assert hits / 400 >= 0.92  # 95% less three standard errors of the simulation
 
 

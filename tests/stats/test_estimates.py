@@ -52,8 +52,11 @@ def test_wilson_approaches_the_normal_interval_when_n_is_large():
     ("n_success", "n", "confidence"), [(0, 1, 0.95), (1, 7, 0.9), (37, 100, 0.95), (499, 500, 0.99)]
 )
 def test_wilson_equals_scipys(n_success, n, confidence):
-    found, known = wilson(n_success, n, confidence), binomtest(n_success, n).proportion_ci(confidence, method="wilson")
-    assert (found.low, found.high) == pytest.approx((known.low, known.high), abs=1e-12)
+    rate, expected = (
+        wilson(n_success, n, confidence),
+        binomtest(n_success, n).proportion_ci(confidence, method="wilson"),
+    )
+    assert (rate.low, rate.high) == pytest.approx((expected.low, expected.high), abs=1e-12)
 
 
 def test_wilson_widens_with_confidence():
@@ -148,11 +151,11 @@ def test_each_notation_writes_a_number_and_its_interval_and_zero_has_no_sign():
 
 def test_what_is_missing_is_said_and_is_never_a_zero():
     assert POINTS.estimate(None) == "none" and POINTS.estimate(None, "no submission") == "no submission"
-    one = Estimate(0.0, None, None, 1, method="no interval")
-    assert POINTS.estimate(one) == "0.0"
-    assert (POINTS.interval(one), POINTS.interval(one, "-"), POINTS.interval(None, "-")) == ("", "-", "-")
+    single = Estimate(0.0, None, None, 1, method="no interval")
+    assert POINTS.estimate(single) == "0.0"
+    assert (POINTS.interval(single), POINTS.interval(single, "-"), POINTS.interval(None, "-")) == ("", "-", "-")
     with pytest.raises(NotEnoughData, match="n=1 has no interval"):
-        _ = one.interval
+        _ = single.interval
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.1, None), (None, 0.1), (0.6, 0.4)])
@@ -173,7 +176,7 @@ def test_a_difference_turned_around_swaps_what_was_won_and_lost():
 
 def test_no_other_record_of_the_package_has_the_ends_of_an_interval_as_fields():
     """Files keep theirs: a card's totals, a report's pairs, the answer of the grader's child."""
-    found = {
+    records = {
         record.name
         for path in SOURCE.rglob("*.py")
         for record in ast.walk(ast.parse(path.read_text()))
@@ -183,4 +186,4 @@ def test_no_other_record_of_the_package_has_the_ends_of_an_interval_as_fields():
         and ast.unparse(field.target) in {"low", "high", "low_points", "high_points"}
         and "float" in ast.unparse(field.annotation)
     }
-    assert found == {"Estimate", "CardSummary", "PairedRecord", "EvaluationOutcome"}
+    assert records == {"Estimate", "CardSummary", "PairedRecord", "EvaluationOutcome"}

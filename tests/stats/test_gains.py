@@ -17,8 +17,8 @@ SCORE = st.floats(-100, 100)
 
 
 def test_held_out_gain_pairs_by_name_and_counts_missing_tasks():
-    found = held_out_gain({"a": 0.2, "b": 0.5, "c": 0.9, "d": None}, {"b": 0.6, "a": 0.5, "d": 0.4, "e": 1.0})
-    assert (found.value, found.n, found.n_missing) == (pytest.approx(0.2), 2, 3)
+    gain = held_out_gain({"a": 0.2, "b": 0.5, "c": 0.9, "d": None}, {"b": 0.6, "a": 0.5, "d": 0.4, "e": 1.0})
+    assert (gain.value, gain.n, gain.n_missing) == (pytest.approx(0.2), 2, 3)
     with pytest.raises(NotEnoughData):
         held_out_gain({"a": 0.2}, {"b": 0.3})
 
@@ -28,12 +28,12 @@ def test_one_held_out_task_has_no_interval():
 
 
 def test_seed_spread_of_a_hand_computed_case():
-    found = seed_spread([0.1, 0.2, -0.3, None])
-    assert found.mean.value == pytest.approx(0.0)
-    assert found.std == pytest.approx(math.sqrt((0.01 + 0.04 + 0.09) / 2))
-    assert (found.lowest, found.highest, found.mean.n_missing) == (-0.3, 0.2, 1)
-    assert found.share_positive == pytest.approx(2 / 3)
-    assert "67% of seeds gained" in str(found)
+    spread = seed_spread([0.1, 0.2, -0.3, None])
+    assert spread.mean.value == pytest.approx(0.0)
+    assert spread.std == pytest.approx(math.sqrt((0.01 + 0.04 + 0.09) / 2))
+    assert (spread.lowest, spread.highest, spread.mean.n_missing) == (-0.3, 0.2, 1)
+    assert spread.share_positive == pytest.approx(2 / 3)
+    assert "67% of seeds gained" in str(spread)
 
 
 def test_equal_seeds_have_no_spread_and_one_seed_says_nothing():
@@ -59,9 +59,9 @@ def test_gap_closed_of_known_cases():
 
 def test_normalised_scores_broadcast_over_tasks():
     scores_RT = np.array([[10.0, -5.0], [20.0, np.nan]])
-    found = normalised_score(scores_RT, [0.0, -10.0], [20.0, 10.0])
-    assert found[0].tolist() == [0.5, 0.25]
-    assert found[1, 0] == 1.0 and np.isnan(found[1, 1])
+    normalised = normalised_score(scores_RT, [0.0, -10.0], [20.0, 10.0])
+    assert normalised[0].tolist() == [0.5, 0.25]
+    assert normalised[1, 0] == 1.0 and np.isnan(normalised[1, 1])
 
 
 def test_scores_that_cannot_be_normalised_are_refused():

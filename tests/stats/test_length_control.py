@@ -37,9 +37,9 @@ def test_difficulties_are_estimated_from_several_models():
     noisy[rng.random(noisy.shape) < 0.1] = np.nan
     assert spearmanr(estimate_difficulty(preferred, slopes), hard).statistic > 0.99
     assert spearmanr(estimate_difficulty(noisy, slopes), hard).statistic > 0.85
-    known = [(float(b), 1.0, float(s)) for b, s in zip(bias[:, 0], skill[:, 0], strict=True)]
-    found = estimate_difficulty(preferred, slopes, known)
-    assert np.abs(found - hard).mean() < np.abs(estimate_difficulty(preferred, slopes) - hard).mean() + 0.05
+    published = [(float(b), 1.0, float(s)) for b, s in zip(bias[:, 0], skill[:, 0], strict=True)]
+    difficulties = estimate_difficulty(preferred, slopes, published)
+    assert np.abs(difficulties - hard).mean() < np.abs(estimate_difficulty(preferred, slopes) - hard).mean() + 0.05
     with pytest.raises(NotEnoughData, match="at least two models"):
         estimate_difficulty(preferred[:1], slopes[:1])
 
@@ -102,9 +102,9 @@ def test_an_optimiser_that_only_lengthens_its_answers_gains_nothing(scikit_learn
     after = judged(tmp_path, "after", lambda n: "x" * (LENGTHS[1, n] + 60))
     good = judged(tmp_path, "good", lambda n: ("good " + "x" * LENGTHS[1, n])[: LENGTHS[1, n]])
     assert read_summary(after).value > read_summary(before).value + 0.15
-    one, longer, better = length_controlled_of([before, after, good])
+    shorter, longer, better = length_controlled_of([before, after, good])
     assert longer.raw == pytest.approx(read_summary(after).value)
-    assert abs(longer.rate.value - one.rate.value) < 0.03 and abs(longer.rate.value - 0.5) < 0.03
+    assert abs(longer.rate.value - shorter.rate.value) < 0.03 and abs(longer.rate.value - 0.5) < 0.03
     assert better.rate.value > 0.7  # quality is not taken away
     (alone,) = length_controlled_of([after])
     assert alone.difficulty is None and abs(alone.rate.value - 0.5) < 0.03 and alone.length > 1.0
@@ -123,29 +123,29 @@ def test_the_interval_covers_the_planted_rate_with_and_without_a_difficulty(scik
 
 
 def test_cards_of_other_items_or_without_lengths_are_refused(tmp_path):
-    one = judged(tmp_path, "one", lambda n: "x" * LENGTHS[1, n])
+    judged_card = judged(tmp_path, "one", lambda n: "x" * LENGTHS[1, n])
     with pytest.raises(CardError, match="has no lengths of two answers"):
         length_controlled_of([tmp_path / "one"])
     few = card(tmp_path / "few", lambda n: "x", n=60)
     judge_cards(few, few, tmp_path / "judged-few", Biased(10.0))
     with pytest.raises(CardError, match="is of other items"):
-        length_controlled_of([one, tmp_path / "judged-few"])
+        length_controlled_of([judged_card, tmp_path / "judged-few"])
     with pytest.raises(CardError, match="difficulty of item"):
-        length_controlled_of([one], {"nothing": 1.0})
+        length_controlled_of([judged_card], {"nothing": 1.0})
 
 
 def test_the_command_prints_a_row_for_each_card_or_names_the_extra(scikit_learn, tmp_path, monkeypatch):
-    one = judged(tmp_path, "one", lambda n: "x" * LENGTHS[1, n])
+    card = judged(tmp_path, "one", lambda n: "x" * LENGTHS[1, n])
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "sklearn", None)
-        refused = CliRunner().invoke(app, ["cards", "length-control", str(one)])
+        refused = CliRunner().invoke(app, ["cards", "length-control", str(card)])
     assert isinstance(refused.exception, ConfigError) and "install the extra winrate" in str(refused.exception)
     (tmp_path / "broken.json").write_text("[1]")
     wrong = CliRunner().invoke(
-        app, ["cards", "length-control", str(one), "--difficulty", str(tmp_path / "broken.json")]
+        app, ["cards", "length-control", str(card), "--difficulty", str(tmp_path / "broken.json")]
     )
     assert isinstance(wrong.exception, ConfigError) and "give a JSON object" in str(wrong.exception)
-    shown = CliRunner().invoke(app, ["cards", "length-control", str(one), "--json"])
-    (row,) = json.loads(shown.output)
-    assert row["card"] == str(one) and 0.3 < row["length_controlled"]["rate"]["value"] < 0.7
-    assert "give 3 cards or --difficulty" in CliRunner().invoke(app, ["cards", "length-control", str(one)]).output
+    result = CliRunner().invoke(app, ["cards", "length-control", str(card), "--json"])
+    (row,) = json.loads(result.output)
+    assert row["card"] == str(card) and 0.3 < row["length_controlled"]["rate"]["value"] < 0.7
+    assert "give 3 cards or --difficulty" in CliRunner().invoke(app, ["cards", "length-control", str(card)]).output

@@ -18,7 +18,7 @@ from agent2.stats.ranking import (
 
 
 def strengths(ranking):
-    return tuple(one.value for one in ranking.strength)
+    return tuple(estimate.value for estimate in ranking.strength)
 
 
 def rng(seed=0):
@@ -69,8 +69,8 @@ def test_true_strengths_lie_in_their_intervals_about_as_often_as_said():
     for seed in range(100):
         ranking = bradley_terry(simulated(true, 200, seed))
         inside.append(
-            (np.array([one.low for one in ranking.strength]) <= true)
-            & (true <= np.array([one.high for one in ranking.strength]))
+            (np.array([estimate.low for estimate in ranking.strength]) <= true)
+            & (true <= np.array([estimate.high for estimate in ranking.strength]))
         )
     assert 0.9 <= np.mean(inside) <= 0.99
 
@@ -79,16 +79,20 @@ def test_bootstrap_intervals_approach_fishers():
     matches = simulated(np.array([0.5, 0.0, -0.5]), 600)
     fisher, resampled = bradley_terry(matches), bradley_terry_bootstrap(matches, rng(1), 1000)
     assert strengths(resampled) == strengths(fisher)
-    assert [one.low for one in resampled.strength] == pytest.approx([one.low for one in fisher.strength], abs=0.05)
-    assert [one.high for one in resampled.strength] == pytest.approx([one.high for one in fisher.strength], abs=0.05)
+    assert [estimate.low for estimate in resampled.strength] == pytest.approx(
+        [estimate.low for estimate in fisher.strength], abs=0.05
+    )
+    assert [estimate.high for estimate in resampled.strength] == pytest.approx(
+        [estimate.high for estimate in fisher.strength], abs=0.05
+    )
     assert resampled.warning == ""
 
 
 def test_bootstrap_intervals_are_the_central_share_of_the_replicates():
     matches = simulated(np.array([0.5, 0.0, -0.5]), 300)
-    found = bradley_terry_bootstrap(matches, rng(2), 200, confidence=0.8)
+    ranking = bradley_terry_bootstrap(matches, rng(2), 200, confidence=0.8)
     ends = np.quantile(strength_replicates(matches, rng(2), 200), [0.1, 0.9], axis=0)
-    assert [[one.low for one in found.strength], [one.high for one in found.strength]] == [
+    assert [[estimate.low for estimate in ranking.strength], [estimate.high for estimate in ranking.strength]] == [
         pytest.approx(ends[0]),
         pytest.approx(ends[1]),
     ]
@@ -153,9 +157,9 @@ def test_renaming_the_models_renames_the_strengths(seed, names):
     matches = simulated(np.array([0.5, 0.2, -0.1, -0.6]), 60, seed, share_drawn=0.3)
     renamed = np.array(names)
     again = collect_matches(renamed[matches.first_M], renamed[matches.second_M], matches.score_M, 4)
-    here, there = strengths(bradley_terry(matches, prior=0.1)), strengths(bradley_terry(again, prior=0.1))
-    assert [there[names[model]] for model in range(4)] == pytest.approx(here, abs=1e-8)
-    assert sum(here) == pytest.approx(0.0, abs=1e-9)
+    original, of_renamed = strengths(bradley_terry(matches, prior=0.1)), strengths(bradley_terry(again, prior=0.1))
+    assert [of_renamed[names[model]] for model in range(4)] == pytest.approx(original, abs=1e-8)
+    assert sum(original) == pytest.approx(0.0, abs=1e-9)
 
 
 def test_replicates_are_fitted_in_chunks_of_bounded_size(monkeypatch):

@@ -1,4 +1,4 @@
-"""Places: hand-computed cases, and the truth is covered in simulated sweeps."""
+"""Rank intervals: hand-computed cases, and the truth is covered in simulated sweeps."""
 
 import numpy as np
 import pytest
@@ -51,28 +51,28 @@ def test_one_run_says_that_its_luck_is_not_known_and_one_item_says_nothing():
 def test_swapping_the_sides_turns_the_interval_round():
     rng = np.random.default_rng(2)
     a, b = rng.random((3, 40)), rng.random((3, 40))
-    one, other = (mean_difference([difference_of_samples(*sides)]) for sides in ((a, b), (b, a)))
-    assert one.change.interval == pytest.approx(tuple(-end for end in reversed(other.change.interval)))
-    assert one.p_value == pytest.approx(other.p_value)
+    difference, swapped = (mean_difference([difference_of_samples(*sides)]) for sides in ((a, b), (b, a)))
+    assert difference.change.interval == pytest.approx(tuple(-end for end in reversed(swapped.change.interval)))
+    assert difference.p_value == pytest.approx(swapped.p_value)
 
 
 def test_ranks_and_tiers_cover_the_truth_in_simulated_sweeps():
-    made = simulation()
+    simulator = simulation()
     rng = np.random.default_rng(7)
     verdicts = []
     for _ in range(25):
-        sweep = made.simulate(rng, n_stacks=5, n_runs=3, n_items=60)
-        verdicts.append(made.covered(made.ranked(sweep.verdicts_KTRI), sweep))
+        sweep = simulator.simulate(rng, n_stacks=5, n_runs=3, n_items=60)
+        verdicts.append(simulator.covered(simulator.ranked(sweep.verdicts_KTRI), sweep))
     assert np.mean(verdicts, axis=(0, 1)).min() >= 0.95
 
 
 def test_the_simulation_ranks_as_the_leaderboard_does_and_notices_ranks_that_are_too_sure():
-    made = simulation()
-    sweep = made.simulate(np.random.default_rng(7), n_stacks=5, n_runs=3, n_items=60)
-    found = made.ranked(sweep.verdicts_KTRI)
-    assert made.boards_of(make_leaderboard(made.pool_of(sweep))) == found
-    assert set(found) == {*made.TASKS, "static", "interactive"}
+    simulator = simulation()
+    sweep = simulator.simulate(np.random.default_rng(7), n_stacks=5, n_runs=3, n_items=60)
+    boards = simulator.ranked(sweep.verdicts_KTRI)
+    assert simulator.boards_of(make_leaderboard(simulator.pool_of(sweep))) == boards
+    assert set(boards) == {*simulator.TASKS, "static", "interactive"}
     sure = [None] * 5
     for rank, stack in enumerate(np.argsort(-sweep.verdicts_KTRI[:, 0].mean(axis=(1, 2))), start=1):
-        sure[stack] = made.RankInterval(rank, rank, rank)
-    assert made.covers(sure, sweep.truth_KT[:, 0]) == (False, False)
+        sure[stack] = simulator.RankInterval(rank, rank, rank)
+    assert simulator.covers(sure, sweep.truth_KT[:, 0]) == (False, False)

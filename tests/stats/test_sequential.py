@@ -25,15 +25,15 @@ def rng(seed=0):
 
 
 def verdicts(state):
-    found = {}
+    by_pair = {}
     for pair in state.pairs:
         mirrored = {
             SequentialVerdict.LARGER: SequentialVerdict.SMALLER,
             SequentialVerdict.SMALLER: SequentialVerdict.LARGER,
         }.get(pair.verdict, pair.verdict)
-        found[pair.agent_a, pair.agent_b] = pair.verdict
-        found[pair.agent_b, pair.agent_a] = mirrored
-    return found
+        by_pair[pair.agent_a, pair.agent_b] = pair.verdict
+        by_pair[pair.agent_b, pair.agent_a] = mirrored
+    return by_pair
 
 
 def exact_p(a, b):
@@ -195,9 +195,9 @@ def test_renaming_agents_renames_the_decisions_when_they_are_clear(names, seed):
     state = compare_sequentially(
         dict(zip(names, blocks, strict=True)), AdaStopSettings(6, 1, max_permutations=500), rng()
     )
-    found = verdicts(state)
+    by_pair = verdicts(state)
     for low, high in combinations(range(4), 2):
-        assert found[names[low], names[high]] is SequentialVerdict.SMALLER
+        assert by_pair[names[low], names[high]] is SequentialVerdict.SMALLER
 
 
 @given(st.floats(-1e3, 1e3), st.floats(1e-3, 1e3))
@@ -227,9 +227,9 @@ def test_a_withdrawn_agent_keeps_what_was_decided_and_holds_nobody_up():
     scores = {name: draw.normal(mean, 1, 12) for name, mean in {"a": 9, "b": 0, "c": 0.2}.items()}
     scores["b"] = scores["b"][:6]
     state = compare_sequentially(scores, AdaStopSettings(6, 2), rng(), withdrawn=["b"])
-    found = verdicts(state)
-    assert found["a", "b"] is found["a", "c"] is SequentialVerdict.LARGER
-    assert found["b", "c"] is SequentialVerdict.UNDECIDED
+    by_pair = verdicts(state)
+    assert by_pair["a", "b"] is by_pair["a", "c"] is SequentialVerdict.LARGER
+    assert by_pair["b", "c"] is SequentialVerdict.UNDECIDED
     assert not state.needs_seeds
     assert compare_sequentially(scores, AdaStopSettings(6, 2), rng()).needs_seeds == ("b", "c")
     test = AdaStop(["a", "b"], ONE_LOOK, rng())

@@ -66,11 +66,11 @@ def test_freeze_writes_the_suite_last_line_and_refuses_other_content(tmp_path):
 
 def test_diff_names_fields_and_exits_1_where_scores_are_incomparable(tmp_path):
     agent2("suite", "freeze", "llm_core_regression_mini", "--set", "protocol.sampling.temperature=0.6", home=tmp_path)
-    other = "suites/llm_core_regression_mini-v1.0.suite.yaml"
-    done = agent2("suite", "diff", "llm_core_regression_mini", other, home=tmp_path)
+    frozen = "suites/llm_core_regression_mini-v1.0.suite.yaml"
+    done = agent2("suite", "diff", "llm_core_regression_mini", frozen, home=tmp_path)
     assert done.returncode == 1
     assert "protocol.sampling.temperature" in done.stdout and "are incomparable" in done.stdout
-    same = agent2("suite", "diff", other, other, home=tmp_path)
+    same = agent2("suite", "diff", frozen, frozen, home=tmp_path)
     assert same.returncode == 0 and "the suites are equal" in same.stdout
 
 

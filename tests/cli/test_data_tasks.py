@@ -41,8 +41,8 @@ def run(*arguments):
 
 
 def test_alone_it_counts_every_packaged_task_once_by_kind_and_level():
-    shown = run("tasks").stdout
-    assert "arithmetic (easy)" in shown and "replies-guarded (hard)" in shown
+    output = run("tasks").stdout
+    assert "arithmetic (easy)" in output and "replies-guarded (hard)" in output
     cells = json.loads(run("tasks", "--json").stdout)
     assert len(cells) == 12 and {cell["category"] for cell in cells} == {"reasoning", "alignment", "specialization"}
     counted = [name.partition(" ")[0] for cell in cells for names in cell["levels"].values() for name in names]
@@ -84,9 +84,9 @@ def test_all_tasks_are_checked_and_those_without_data_say_so(tmp_path, monkeypat
     (tmp_path / "data" / "gsm8k").mkdir(parents=True)
     result = run("tasks", "check", "--all", "--data", str(tmp_path / "data"), "--model", "none")
     assert result.exit_code == 0, result.output
-    found = json.loads(run("tasks", "check", "--all", "--model", "none", "--json").stdout)
-    assert list(found) == ["arithmetic", "alfworld", "gsm8k"]
-    assert all([one["ok"] for one in findings] == [True, None] for findings in found.values())
+    document = json.loads(run("tasks", "check", "--all", "--model", "none", "--json").stdout)
+    assert list(document) == ["arithmetic", "alfworld", "gsm8k"]
+    assert all([finding["ok"] for finding in findings] == [True, None] for findings in document.values())
 
 
 def test_a_task_that_cannot_be_checked_does_not_keep_the_others_from_it(tmp_path, monkeypatch):
@@ -94,14 +94,14 @@ def test_a_task_that_cannot_be_checked_does_not_keep_the_others_from_it(tmp_path
     real, checked = check_task, [TaskFinding(CEILING, True, "ok")]
     monkeypatch.setattr(
         "agent2.arena.task_check.check_task",
-        lambda spec, *rest: list(checked) if spec.name == "arithmetic" else real(spec, *rest),
+        lambda spec, *arguments: list(checked) if spec.name == "arithmetic" else real(spec, *arguments),
     )
     (tmp_path / "data" / "alfworld").mkdir(parents=True)
-    given = ("tasks", "check", "--all", "--data", str(tmp_path / "data"), "--model", "none")
-    found = json.loads(run(*given, "--json").stdout)
-    assert [[one["ok"] for one in found[name]] for name in found] == [[False], [None], [True, None]]
-    assert "alfworld-download" in found["alfworld"][0]["detail"], "its folder is there and empty"
-    result = run(*given)
+    arguments = ("tasks", "check", "--all", "--data", str(tmp_path / "data"), "--model", "none")
+    document = json.loads(run(*arguments, "--json").stdout)
+    assert [[finding["ok"] for finding in document[name]] for name in document] == [[False], [None], [True, None]]
+    assert "alfworld-download" in document["alfworld"][0]["detail"], "its folder is there and empty"
+    result = run(*arguments)
     assert (
         result.exit_code == 1 and "could not be checked: " in result.output and "arithmetic (3 of 3):" in result.output
     )
@@ -109,26 +109,26 @@ def test_a_task_that_cannot_be_checked_does_not_keep_the_others_from_it(tmp_path
 
 def test_what_was_measured_of_the_tasks_own_base_stays_when_another_model_or_none_is_checked():
     task = load_task("arithmetic")
-    own = [TaskFinding(CEILING, True, "", value=1.0), TaskFinding(HEADROOM_OF_BASE, True, "", value=0.31)]
-    store_check(task, own)
+    own_findings = [TaskFinding(CEILING, True, "", value=1.0), TaskFinding(HEADROOM_OF_BASE, True, "", value=0.31)]
+    store_check(task, own_findings)
     store_check(task, [TaskFinding(CEILING, True, "", value=0.9)])
     assert last_check(task).value(HEADROOM_OF_BASE) == 0.31 and last_check(task).value(CEILING) == 0.9
-    other = [TaskFinding(CEILING, True, "", value=1.0), TaskFinding(HEADROOM_OF_BASE, True, "", value=0.97)]
-    store_check(task, other, is_own_base=False)
+    other_findings = [TaskFinding(CEILING, True, "", value=1.0), TaskFinding(HEADROOM_OF_BASE, True, "", value=0.97)]
+    store_check(task, other_findings, is_own_base=False)
     assert last_check(task).value(HEADROOM_OF_BASE) == 0.31
 
 
 def test_findings_are_shown_though_they_cannot_be_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr("agent2.arena.task_check.check_task", lambda *given: [TaskFinding(CEILING, True, "ok")])
+    monkeypatch.setattr("agent2.arena.task_check.check_task", lambda *arguments: [TaskFinding(CEILING, True, "ok")])
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "task-checks").write_text("a file is in the way")
     result = run("tasks", "check", "arithmetic", "--model", "none")
     assert result.exit_code == 0 and CEILING in result.output and "will not show this check" in result.output
 
 
-@pytest.mark.parametrize("given", [[], ["arithmetic", "--all"]])
-def test_one_task_or_all_of_them(given):
-    assert "give the name of one task, or --all" in str(run("tasks", "check", *given).exception)
+@pytest.mark.parametrize("arguments", [[], ["arithmetic", "--all"]])
+def test_one_task_or_all_of_them(arguments):
+    assert "give the name of one task, or --all" in str(run("tasks", "check", *arguments).exception)
 
 
 def test_a_check_of_the_published_task_says_what_is_not_checked(tmp_path):
@@ -146,15 +146,15 @@ SMALL = {"train": 4, "dev": 1, "test_public": 2, "test_private": 2}
 @pytest.mark.parametrize("prefix", ["", "task."])
 def test_sizes_may_be_set_where_the_data_are_smaller_than_published(tmp_path, prefix):
     data = write_official(tmp_path / "data", n_train=40, n_seen=2, n_unseen=2)
-    asked = ("tasks", "check", "alfworld", "--data", str(data), "--model", "none")
-    assert "--set task.n_items.train=" in str(run(*asked).exception)
+    arguments = ("tasks", "check", "alfworld", "--data", str(data), "--model", "none")
+    assert "--set task.n_items.train=" in str(run(*arguments).exception)
     sizes = [word for split, n in SMALL.items() for word in ("--set", f"{prefix}n_items.{split}={n}")]
-    result = run(*asked, *sizes)
+    result = run(*arguments, *sizes)
     assert result.exit_code == 0, result.output
     assert last_check(load_task("alfworld")).n_items == SMALL
     line = next(line for line in run("tasks", "list").output.splitlines() if line.strip().startswith("alfworld "))
     assert "3000/100/140/134" in line and "on 4/1/2/2" in line, "what was checked is smaller than the task"
-    assert run(*asked, *sizes, "--set", "title=another").exit_code == 0
+    assert run(*arguments, *sizes, "--set", "title=another").exit_code == 0
     assert last_check(load_task("alfworld").model_copy(update={"title": "another"})) is None, "it is another task"
 
 
@@ -168,60 +168,64 @@ def test_what_was_measured_of_the_base_on_other_sizes_is_forgotten():
 
 def test_with_all_a_value_is_set_for_the_task_that_it_names(monkeypatch):
     monkeypatch.setattr("agent2.arena.tasks.task_names", lambda: ["arithmetic", "household"])
-    seen = {}
+    overrides_by_task = {}
     monkeypatch.setattr(
         "agent2.arena.task_check.check_task",
-        lambda spec, benchmark, on: seen.update({spec.name: spec.n_items.dev}) or [TaskFinding(CEILING, True, "ok")],
+        lambda spec, benchmark, on: (
+            overrides_by_task.update({spec.name: spec.n_items.dev}) or [TaskFinding(CEILING, True, "ok")]
+        ),
     )
-    given = ("tasks", "check", "--all", "--model", "none", "--set")
-    assert run(*given, "household.n_items.dev=7").exit_code == 0
-    assert seen == {"arithmetic": load_task("arithmetic").n_items.dev, "household": 7}
-    assert "did you mean 'household'" in str(run(*given, "housold.n_items.dev=7").exception)
-    assert "begin with the task's name" in str(run(*given, "level=3").exception)
+    arguments = ("tasks", "check", "--all", "--model", "none", "--set")
+    assert run(*arguments, "household.n_items.dev=7").exit_code == 0
+    assert overrides_by_task == {"arithmetic": load_task("arithmetic").n_items.dev, "household": 7}
+    assert "did you mean 'household'" in str(run(*arguments, "housold.n_items.dev=7").exception)
+    assert "begin with the task's name" in str(run(*arguments, "level=3").exception)
     wrong = run("tasks", "check", "household", "--set", "n_items.dve=7")
     assert "--set n_items.dve=7" in str(wrong.exception) and "dev" in str(wrong.exception)
 
 
 def test_with_all_the_data_of_a_task_may_be_in_a_folder_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setattr("agent2.arena.tasks.task_names", lambda: ["arithmetic", "gsm8k", "alfworld-chat", "mbpp"])
-    monkeypatch.setattr("agent2.arena.task_check.check_task", lambda spec, *rest: [TaskFinding(CEILING, True, "ok")])
-    seen = {}
+    monkeypatch.setattr(
+        "agent2.arena.task_check.check_task", lambda spec, *arguments: [TaskFinding(CEILING, True, "ok")]
+    )
+    data_by_benchmark = {}
 
     def load(name, data=None):
-        seen.setdefault(name, data)
+        data_by_benchmark.setdefault(name, data)
         return load_benchmark(name, data)
 
     monkeypatch.setattr("agent2.benchmarks.load_benchmark", load)
-    first, second, own = (tmp_path / name for name in ("first", "second", "equal=sign"))
-    for folder in (first / "gsm8k", first / "mbpp", second / "mbpp", second / "alfworld", own):
+    first, second, own_data = (tmp_path / name for name in ("first", "second", "equal=sign"))
+    for folder in (first / "gsm8k", first / "mbpp", second / "mbpp", second / "alfworld", own_data):
         folder.mkdir(parents=True)
-    asked = ["tasks", "check", "--all", "--model", "none", "--data"]
-    result = run(*asked, str(first), "--data", str(second), "--data", f"gsm8k={own}")
+    arguments = ["tasks", "check", "--all", "--model", "none", "--data"]
+    result = run(*arguments, str(first), "--data", str(second), "--data", f"gsm8k={own_data}")
     assert result.exit_code == 0, result.output
-    assert seen == {
+    assert data_by_benchmark == {
         "arithmetic": None,
-        "gsm8k": own,
+        "gsm8k": own_data,
         "alfworld_chat": second / "alfworld",
         "mbpp": first / "mbpp",
     }
     assert "gsm8k (2 of 4):" in result.output
-    assert run(*asked, str(own)).exit_code == 0, "a folder with = in its name is a folder"
-    for wrong, told in (
-        (f"gsm8q={own}", "did you mean 'gsm8k'"),
-        (f"arithmetic={own}", "reads no data folder"),
+    assert run(*arguments, str(own_data)).exit_code == 0, "a folder with = in its name is a folder"
+    for wrong, message in (
+        (f"gsm8q={own_data}", "did you mean 'gsm8k'"),
+        (f"arithmetic={own_data}", "reads no data folder"),
         ("mbpp=nowhere", "is not a directory"),
     ):
-        assert told in str(run(*asked, wrong).exception)
-    assert "give --data once" in str(run(*asked[:2], "mbpp", "--data", "a", "--data", "b").exception)
+        assert message in str(run(*arguments, wrong).exception)
+    assert "give --data once" in str(run(*arguments[:2], "mbpp", "--data", "a", "--data", "b").exception)
 
 
 def test_a_task_is_shown_also_where_its_data_are_missing():
     result = run("tasks", "show", "alfworld")
     assert result.exit_code == 0
     assert "alfworld-download" in result.output
-    told = dict(line.split(maxsplit=1) for line in result.output.splitlines() if len(line.split()) > 1)
-    assert told["max_turns"].strip() == "50" and told["attempts"].strip() == "1"
-    assert told["scorer"].startswith("household_won-v") and "temperature" in told["sampling"]
+    fields = dict(line.split(maxsplit=1) for line in result.output.splitlines() if len(line.split()) > 1)
+    assert fields["max_turns"].strip() == "50" and fields["attempts"].strip() == "1"
+    assert fields["scorer"].startswith("household_won-v") and "temperature" in fields["sampling"]
 
 
 def test_missing_data_end_a_check_with_the_command_to_run():
@@ -244,7 +248,7 @@ def test_a_data_folder_that_is_none_or_not_wanted_is_refused(tmp_path):
 
 
 def test_a_check_with_a_model_that_is_not_there_plays_nothing(monkeypatch):
-    monkeypatch.setattr("agent2.arena.task_check.check_task", lambda *given: pytest.fail("it played"))
+    monkeypatch.setattr("agent2.arena.task_check.check_task", lambda *arguments: pytest.fail("it played"))
     for model, advice in (("nowhere/model", "hf download"), ("tiny-housold", "did you mean 'tiny-household'")):
         assert advice in str(run("tasks", "check", "household", "--model", model).exception)
 

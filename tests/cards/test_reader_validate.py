@@ -136,11 +136,11 @@ def test_attempts_of_an_item_come_in_order_also_from_an_open_card_and_across_fra
     with CardWriter(tmp_path / "card", make_header()) as writer:
         for item, attempt in (("b", 1), ("a", 0), ("b", 0), ("b", 3), ("b", 2), ("c", 0)):
             writer.append(make_record(item, 1.0, attempt))
-        found = find_rollouts(tmp_path / "card", "b")
-        assert [(line, record.rollout.attempt) for line, record in found] == [(2, 0), (0, 1), (4, 2), (3, 3)]
+        matches = find_rollouts(tmp_path / "card", "b")
+        assert [(line, record.rollout.attempt) for line, record in matches] == [(2, 0), (0, 1), (4, 2), (3, 3)]
         writer.close()
-    found = find_rollouts(tmp_path / "card", "b")
-    assert [(line, record.rollout.attempt) for line, record in found] == [(1, 0), (2, 1), (3, 2), (4, 3)]
+    matches = find_rollouts(tmp_path / "card", "b")
+    assert [(line, record.rollout.attempt) for line, record in matches] == [(1, 0), (2, 1), (3, 2), (4, 3)]
     assert [line for line, _ in find_rollouts(tmp_path / "card", "b", attempt=1)] == [2]
     assert [[line for line, _ in find_rollouts(tmp_path / "card", item)] for item in "ac"] == [[0], [5]]
 

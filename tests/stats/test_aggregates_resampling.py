@@ -24,8 +24,8 @@ def test_each_task_draws_as_many_scores_as_it_has_runs(n_runs):
 def test_counts_have_the_distribution_of_drawing_with_replacement():
     for n_runs in (4, 60):
         counts = counts_of(run_table(np.zeros((n_runs, 1))), 40_000)[0]
-        seen = np.bincount(counts, minlength=n_runs + 1)[:5] / counts.size
-        assert seen == pytest.approx(stats.binom.pmf(np.arange(5), n_runs, 1 / n_runs), abs=0.01)
+        frequencies = np.bincount(counts, minlength=n_runs + 1)[:5] / counts.size
+        assert frequencies == pytest.approx(stats.binom.pmf(np.arange(5), n_runs, 1 / n_runs), abs=0.01)
 
 
 def test_comparing_and_counting_draw_the_same_distribution(monkeypatch):

@@ -18,8 +18,8 @@ def rng(seed=0):
 
 def test_the_profile_and_its_band_equal_those_of_rliable():
     profile = performance_profile(golden.X_RT, golden.THRESHOLDS, rng(), 50_000)
-    assert [one.value for one in profile.share] == pytest.approx(golden.PROFILE_X, abs=1e-9)
-    low, high = zip(*(one.interval for one in profile.share), strict=True)
+    assert [estimate.value for estimate in profile.share] == pytest.approx(golden.PROFILE_X, abs=1e-9)
+    low, high = zip(*(estimate.interval for estimate in profile.share), strict=True)
     assert low == pytest.approx(golden.PROFILE_LOW, abs=1e-9)  # the shares are twentieths: no noise is left
     assert high == pytest.approx(golden.PROFILE_HIGH, abs=1e-9)
 
@@ -41,8 +41,8 @@ def test_the_rliable_package_agrees_where_it_imports():
 
 def test_a_threshold_that_is_a_score_is_not_passed_by_it():
     profile = performance_profile([[0.1, 0.5], [0.5, 0.9]], [0.5, 0.0, 0.9], rng(), 100)
-    assert [one.value for one in profile.share] == [0.25, 1.0, 0.0]
-    assert [one.interval for one in profile.share[1:]] == [(1.0, 1.0), (0.0, 0.0)]
+    assert [estimate.value for estimate in profile.share] == [0.25, 1.0, 0.0]
+    assert [estimate.interval for estimate in profile.share[1:]] == [(1.0, 1.0), (0.0, 0.0)]
     assert "above 0" in str(profile)
     assert "n=2" in str(profile) and "2 tasks" in str(profile)
 
@@ -86,9 +86,9 @@ def test_bad_input_is_refused():
 @given(tables)
 def test_a_profile_falls_and_stays_between_zero_and_one(scores):
     profile = performance_profile(scores, np.linspace(-5, 5, 11), rng(), 50)
-    shares = [one.value for one in profile.share]
+    shares = [estimate.value for estimate in profile.share]
     assert (shares[0], shares[-1]) == (1.0, 0.0)
-    for values in (shares, [one.low for one in profile.share], [one.high for one in profile.share]):
+    for values in (shares, [estimate.low for estimate in profile.share], [estimate.high for estimate in profile.share]):
         assert (np.diff(values) <= 1e-12).all()
         assert 0.0 <= min(values) <= max(values) <= 1.0
 
@@ -96,10 +96,10 @@ def test_a_profile_falls_and_stays_between_zero_and_one(scores):
 @settings(max_examples=40, deadline=None)
 @given(tables, tables)
 def test_improvement_and_its_reverse_add_to_one(x, y):
-    there, back = probability_of_improvement_value(x, y), probability_of_improvement_value(y, x)
-    assert there + back == pytest.approx(1.0)
+    probability, reverse = probability_of_improvement_value(x, y), probability_of_improvement_value(y, x)
+    assert probability + reverse == pytest.approx(1.0)
     by_scipy = [stats.mannwhitneyu(x[:, t], y[:, t]).statistic / (len(x) * len(y)) for t in range(3)]
-    assert there == pytest.approx(np.mean(by_scipy))
+    assert probability == pytest.approx(np.mean(by_scipy))
 
 
 def test_missing_runs_do_not_hide_that_they_are_few():

@@ -43,15 +43,15 @@ def card(tmp_path):
 def test_findings_are_counted_with_the_scores_that_they_got(card):
     result = invoke("ground", card, "--json")
     assert result.exit_code == 0, result.output
-    found = json.loads(result.stdout)
-    by_name = {one["name"]: one for one in found["detectors"]}
-    assert found["n_rollouts"] == 4 and found["n_checked"] == 3 and found["n_without_tools"] == 1
+    document = json.loads(result.stdout)
+    by_name = {detector["name"]: detector for detector in document["detectors"]}
+    assert document["n_rollouts"] == 4 and document["n_checked"] == 3 and document["n_without_tools"] == 1
     assert by_name["invented_number"]["n_rollouts"] == 1 and by_name["invented_number"]["found"]["mean"] == 1.0
     assert by_name["wrong_tool"]["n_rollouts"] is None, "the items are not at hand"
-    assert "wrong_tool" in found["notes"][0]
-    assert found["made_up"]["mean"] == 1.0 and found["admitted"] == {"n": 1, "n_missing": 0, "mean": 0.0}
-    assert {one["item"] for one in found["findings"]} == {"lies"}
-    assert "93" in {one["finding"]["what"] for one in found["findings"]}
+    assert "wrong_tool" in document["notes"][0]
+    assert document["made_up"]["mean"] == 1.0 and document["admitted"] == {"n": 1, "n_missing": 0, "mean": 0.0}
+    assert {entry["item"] for entry in document["findings"]} == {"lies"}
+    assert "93" in {entry["finding"]["what"] for entry in document["findings"]}
 
 
 def test_the_table_shows_the_words_without_control_characters(card):
@@ -62,8 +62,8 @@ def test_the_table_shows_the_words_without_control_characters(card):
 
 
 def test_one_detector_alone(card):
-    found = json.loads(invoke("ground", card, "--detector", "unknown_tool", "--json").stdout)
-    assert [one["name"] for one in found["detectors"]] == ["unknown_tool"] and found["findings"] == []
+    document = json.loads(invoke("ground", card, "--detector", "unknown_tool", "--json").stdout)
+    assert [detector["name"] for detector in document["detectors"]] == ["unknown_tool"] and document["findings"] == []
 
 
 @pytest.mark.parametrize(
@@ -115,9 +115,14 @@ def test_trajectories_of_tau_bench_become_a_card_with_their_rewards_and_can_be_c
     assert result.exit_code == 0, result.output
     assert "0.5000" in result.output and validate_card(tmp_path / "card") == []
     records = list(iter_rollouts(tmp_path / "card"))
-    assert {(one.rollout.item_id, one.rollout.attempt) for one in records} == {("0", 0), ("0", 1), ("1", 0), ("1", 1)}
-    found = json.loads(invoke("ground", tmp_path / "card", "--json").stdout)
-    assert {one["finding"]["detector"] for one in found["findings"]} == {"claimed_action"}
+    assert {(record.rollout.item_id, record.rollout.attempt) for record in records} == {
+        ("0", 0),
+        ("0", 1),
+        ("1", 0),
+        ("1", 1),
+    }
+    document = json.loads(invoke("ground", tmp_path / "card", "--json").stdout)
+    assert {entry["finding"]["detector"] for entry in document["findings"]} == {"claimed_action"}
 
 
 def test_the_summary_of_several_attempts_shows_pass_hat_k(tmp_path):
@@ -125,8 +130,8 @@ def test_the_summary_of_several_attempts_shows_pass_hat_k(tmp_path):
     rows = [trajectory(task, trial, float(trial < n)) for task, n in enumerate(solved) for trial in range(4)]
     invoke("import", write(tmp_path, rows), tmp_path / "card")
     result = invoke("show", tmp_path / "card")
-    shown = {name: float(value) for name, value in re.findall(r"(pass\^\d).* of \d +([\d.]+)", result.output)}
-    assert shown == {"pass^1": 0.4375, "pass^2": 0.2917, "pass^3": 0.25, "pass^4": 0.25}
+    values = {name: float(value) for name, value in re.findall(r"(pass\^\d).* of \d +([\d.]+)", result.output)}
+    assert values == {"pass^1": 0.4375, "pass^2": 0.2917, "pass^3": 0.25, "pass^4": 0.25}
     single = [trajectory(task, 0, 1.0) for task in range(3)]
     (tmp_path / "one").mkdir()
     invoke("import", write(tmp_path / "one", single), tmp_path / "single")
@@ -160,5 +165,5 @@ def test_missing_scores_are_no_zero(tmp_path):
         record = tool_record("a", 1.0, "There are 93.")
         writer.append(ScoredRollout(record.rollout, Score(None, "lost", make_record("x", None).score.fault)))
         writer.close()
-    found = json.loads(invoke("ground", tmp_path / "card", "--json").stdout)
-    assert found["made_up"] == {"n": 1, "n_missing": 1, "mean": None}
+    document = json.loads(invoke("ground", tmp_path / "card", "--json").stdout)
+    assert document["made_up"] == {"n": 1, "n_missing": 1, "mean": None}

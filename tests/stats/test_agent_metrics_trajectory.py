@@ -128,12 +128,12 @@ def test_a_trajectory_lists_its_tool_calls():
 @settings(max_examples=80, deadline=None)
 def test_the_total_is_bounded_and_rises_with_correctness(right, whole, way, turns, preset):
     def total(correctness):
-        found = evaluate_trajectory(
+        result = evaluate_trajectory(
             trajectory(turns=turns, citations=[1.0]), TASK, PRESETS[preset],
             lambda *_: correctness, lambda *_: whole, lambda *_: way,
         )  # fmt: skip
-        assert sum(found.scores.weights.values()) == pytest.approx(1.0)
-        return found.total
+        assert sum(result.scores.weights.values()) == pytest.approx(1.0)
+        return result.total
 
     assert 0.0 <= total(right) <= 1.0
     assert total(right) <= total(1.0) + 1e-12

@@ -42,8 +42,8 @@ def test_two_cards_are_compared_with_the_three_questions(tmp_path):
     old, new = write(tmp_path / "old", {"a": 1.0, "b": 0.0}), write(tmp_path / "new", {"a": 1.0, "b": 1.0})
     result = invoke("compare", old, new)
     assert result.exit_code == 0, result.output
-    for said in ("learned or avoided failures", "success or cost", "process or rules", "+50.0 points"):
-        assert said in result.output
+    for text in ("learned or avoided failures", "success or cost", "process or rules", "+50.0 points"):
+        assert text in result.output
 
 
 def test_a_log_of_lm_eval_becomes_a_card_and_what_is_assumed_is_told(tmp_path):
@@ -64,17 +64,17 @@ def test_a_log_of_lm_eval_becomes_a_card_and_what_is_assumed_is_told(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["log.json", "card", "--filter", "x"], "only samples of lm-eval"),
         (["log.json", "card", "--split", "test"], "unknown split"),
         (["log.json", "card"], "cannot be read"),
     ],
 )
-def test_a_wrong_import_is_bad_input(tmp_path, monkeypatch, arguments, said):
+def test_a_wrong_import_is_bad_input(tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     result = invoke("import", *arguments)
-    assert isinstance(result.exception, Agent2Error) and said in str(result.exception)
+    assert isinstance(result.exception, Agent2Error) and message in str(result.exception)
 
 
 def test_an_import_tells_what_is_missing_and_why(tmp_path):

@@ -41,7 +41,7 @@ RESULTS = {
 
 def write(tmp_path, rows, results=RESULTS):
     path = tmp_path / f"samples_sums_{TIME}.jsonl"
-    path.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     if results is not None:
         (tmp_path / f"results_{TIME}.json").write_text(json.dumps(results))
     return path
@@ -86,25 +86,25 @@ def test_without_the_results_file_what_is_unknown_is_said_to_be(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"metric": "acc"}, "unknown metric 'acc'"),
         ({"filter_name": "strict"}, "did you mean 'strict-match'"),
     ],
 )
-def test_an_unknown_metric_or_filter_is_named(tmp_path, change, said):
-    with pytest.raises(ConfigError, match=said):
+def test_an_unknown_metric_or_filter_is_named(tmp_path, change, message):
+    with pytest.raises(ConfigError, match=message):
         read_lm_eval(write(tmp_path, [row(0, "4", 1.0)]), **change)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [("", "is empty"), ('{"doc_id": 0}\n', ":1: has no"), ('{"doc_id": 0, "resps": []}\n{', ":2: is not JSON")],
 )
-def test_a_file_that_is_no_log_is_refused_with_its_line(tmp_path, text, said):
+def test_a_file_that_is_no_log_is_refused_with_its_line(tmp_path, text, message):
     path = tmp_path / "samples.jsonl"
     path.write_text(text)
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         read_lm_eval(path)
 
 
@@ -130,7 +130,7 @@ CHAT = [{"role": "system", "content": "be brief"}, {"role": "user", "content": [
 
 
 @pytest.mark.parametrize(
-    ("asked", "prompt"),
+    ("logged", "prompt"),
     [
         ([json.dumps(CHAT)], [("system", "be brief"), ("user", "2+2?")]),
         (json.dumps(CHAT), [("system", "be brief"), ("user", "2+2?")]),
@@ -140,6 +140,6 @@ CHAT = [{"role": "system", "content": "be brief"}, {"role": "user", "content": [
         (["2+2 ="], [("user", "2+2 =")]),
     ],
 )
-def test_a_chat_prompt_is_read_as_its_messages(tmp_path, asked, prompt):
-    log = read_lm_eval(write(tmp_path, [row(0, "4", 1.0, arguments={"gen_args_0": {"arg_0": asked, "arg_1": {}}})]))
+def test_a_chat_prompt_is_read_as_its_messages(tmp_path, logged, prompt):
+    log = read_lm_eval(write(tmp_path, [row(0, "4", 1.0, arguments={"gen_args_0": {"arg_0": logged, "arg_1": {}}})]))
     assert [(message.role, message.content) for message in log.rollouts[0].rollout.prompt] == prompt

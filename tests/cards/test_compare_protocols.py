@@ -66,9 +66,9 @@ def test_a_changed_field_is_the_one_that_is_named(field):
 
 
 def test_incomparable_results_name_fields_and_both_values():
-    other = protocol(sampling=SamplingSettings(temperature=0.6, max_tokens=64), scorer="final_answer-v2.0")
+    changed = protocol(sampling=SamplingSettings(temperature=0.6, max_tokens=64), scorer="final_answer-v2.0")
     with pytest.raises(IncomparableError) as caught:
-        require_comparable(protocol(), other)
+        require_comparable(protocol(), changed)
     sentence = str(caught.value)
     assert "sampling.temperature 0.0 against 0.6" in sentence
     assert "scorer 'final_answer-v1.0' against 'final_answer-v2.0'" in sentence
@@ -87,4 +87,4 @@ def test_named_entries_are_paired_by_name_and_their_order_is_a_difference_of_its
 
 
 def test_one_and_one_point_zero_and_true_differ_as_their_digests_do():
-    assert [len(field_differences([1], [other])) for other in (1, 1.0, True)] == [0, 1, 1]
+    assert [len(field_differences([1], [value])) for value in (1, 1.0, True)] == [0, 1, 1]

@@ -11,9 +11,9 @@ GAP = None
 
 
 def test_kappa_of_a_worked_table():
-    one, other = ["y"] * 25 + ["n"] * 25, ["y"] * 20 + ["n"] * 5 + ["y"] * 10 + ["n"] * 15
-    found = cohens_kappa(one, other)
-    assert found.value == pytest.approx(0.4) and found.low < 0.4 < found.high and found.n == 50
+    ratings_a, ratings_b = ["y"] * 25 + ["n"] * 25, ["y"] * 20 + ["n"] * 5 + ["y"] * 10 + ["n"] * 15
+    kappa = cohens_kappa(ratings_a, ratings_b)
+    assert kappa.value == pytest.approx(0.4) and kappa.low < 0.4 < kappa.high and kappa.n == 50
 
 
 def test_alpha_of_the_example_of_its_authors():
@@ -24,8 +24,8 @@ def test_alpha_of_the_example_of_its_authors():
         [GAP, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, GAP],
         [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, GAP],
     ]
-    found = krippendorff_alpha(ratings)
-    assert found.value == pytest.approx(0.743, abs=5e-4) and found.n == 11 and found.n_missing == 1
+    alpha = krippendorff_alpha(ratings)
+    assert alpha.value == pytest.approx(0.743, abs=5e-4) and alpha.n == 11 and alpha.n_missing == 1
 
 
 def test_missing_ratings_are_no_category():
@@ -45,14 +45,14 @@ def test_tau_of_worked_verdicts():
     """Three right and one wrong: 2 * 3/4 - 1. Three right and a tie: 15 concordant, 0 discordant of 28 pairs, 7 tied
     in the verdicts and 12 in the labels, so 15 / sqrt(21 * 16)."""
     assert preference_tau([1, 1, 0, 1], [1, 1, 0, 0]).value == pytest.approx(0.5)
-    found = preference_tau([1, 1, 0, 0.5, None], [1, 1, 0, 0, 1])
-    assert found.value == pytest.approx(15 / (21 * 16) ** 0.5) and (found.n, found.n_missing) == (4, 1)
-    assert found.low <= found.value <= found.high
+    tau = preference_tau([1, 1, 0, 0.5, None], [1, 1, 0, 0, 1])
+    assert tau.value == pytest.approx(15 / (21 * 16) ** 0.5) and (tau.n, tau.n_missing) == (4, 1)
+    assert tau.low <= tau.value <= tau.high
 
 
 def test_tau_looks_at_degrees_and_does_not_depend_on_which_answer_is_the_first():
     points, labels = [0.9, 0.6, 0.2, 0.45], [1, 1, 0, 1]
-    turned = preference_tau([1 - one for one in points[:2]] + points[2:], [0, 0, 0, 1])
+    turned = preference_tau([1 - point for point in points[:2]] + points[2:], [0, 0, 0, 1])
     assert preference_tau(points, labels).value == pytest.approx(turned.value)
     assert (
         preference_tau([0.9, 0.6, 0.2, 0.1], [1, 1, 1, 1]).value < preference_tau([0.9, 0.6, 0.4, 0.3], [1] * 4).value
@@ -63,8 +63,8 @@ def test_tau_looks_at_degrees_and_does_not_depend_on_which_answer_is_the_first()
 def test_tau_is_that_of_scipy_over_both_sides():
     rng = np.random.default_rng(3)
     points, labels = rng.integers(0, 9, 80) / 8, rng.integers(0, 3, 80) / 2
-    wanted = kendalltau(np.r_[points, 1 - points], np.r_[labels, 1 - labels]).statistic
-    assert preference_tau(list(points), list(labels)).value == pytest.approx(wanted)
+    expected = kendalltau(np.r_[points, 1 - points], np.r_[labels, 1 - labels]).statistic
+    assert preference_tau(list(points), list(labels)).value == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("points", [[], [None, 1.0], [0.5, 0.5]])
@@ -80,6 +80,6 @@ def test_other_lengths_are_refused():
 
 
 def test_errors_in_common():
-    found = shared_errors([True, True, False, False], [True, True, False, False])
-    assert (found.both_wrong.value, found.expected, found.correlation) == (0.5, 0.25, pytest.approx(1.0))
+    errors = shared_errors([True, True, False, False], [True, True, False, False])
+    assert (errors.both_wrong.value, errors.expected, errors.correlation) == (0.5, 0.25, pytest.approx(1.0))
     assert shared_errors([False, False], [True, False]).correlation is None

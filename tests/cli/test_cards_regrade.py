@@ -38,10 +38,10 @@ def workplace(tmp_path, monkeypatch):
 def agent2(monkeypatch, capsys):
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["agent2", *arguments])
-        with pytest.raises(SystemExit) as left:
+        with pytest.raises(SystemExit) as exit_info:
             main()
         captured = capsys.readouterr()
-        return left.value.code or 0, " ".join(captured.out.split()), captured.err
+        return exit_info.value.code or 0, " ".join(captured.out.split()), captured.err
 
     return run
 
@@ -82,14 +82,14 @@ def test_a_number_of_the_report_that_the_cards_do_not_give_is_named(agent2, eval
 
 def test_one_rule_changes_the_score_of_an_evaluation(agent2, evaluation):
     card = evaluation / "cards" / "checkpoint" / "mini_knowledge-dev"
-    own = read_summary(card)
+    summary = read_summary(card)
     code, out, _ = agent2("cards", "regrade", str(card), "--empty", "drop", "--out", "r.json")
     assert code == 0
-    (found,) = json.loads(Path("r.json").read_text())
-    assert found["old"]["value"] == own.value < found["new"]["value"]
-    assert found["moved"] == {"empty": len(found["moves"])}
-    assert found["new"]["n_missing"] == found["moved"]["empty"] == 60 - found["new"]["n_items"]
-    assert f"{own.value:.4f} [" in out and "empty: as_scored -> missing" in out
+    (regraded,) = json.loads(Path("r.json").read_text())
+    assert regraded["old"]["value"] == summary.value < regraded["new"]["value"]
+    assert regraded["moved"] == {"empty": len(regraded["moves"])}
+    assert regraded["new"]["n_missing"] == regraded["moved"]["empty"] == 60 - regraded["new"]["n_items"]
+    assert f"{summary.value:.4f} [" in out and "empty: as_scored -> missing" in out
 
 
 @pytest.mark.parametrize(("word", "score"), [("count", "0.6667"), ("zero", "0.1667"), ("drop", "0.3333")])

@@ -55,9 +55,9 @@ def test_one_submission_alone_scores_its_reached_share():
 def test_few_workloads_all_won_are_no_certain_score_and_one_has_no_interval():
     won = compare_times(["first", "second"], [[1, 1, 1], [9, 9, 9]]).scores[0]
     assert (won.value, won.low) == (1.0, pytest.approx(wilson(3, 3).low))
-    one = compare_times(["first", "second"], [[1], [2]])
-    assert one.scores[1].low is None
-    assert str(one).startswith("first 1.0000")
+    profiles = compare_times(["first", "second"], [[1], [2]])
+    assert profiles.scores[1].low is None
+    assert str(profiles).startswith("first 1.0000")
 
 
 times = st.lists(st.one_of(st.just(NEVER), st.floats(0.1, 100)), min_size=3, max_size=3)

@@ -35,8 +35,8 @@ def best_by_hand(solved, scores, n):
 
 
 def test_majority_of_all_attempts_is_the_plurality():
-    found = majority_at_k([["7", "7", "8"], ["1", "2", "2"]], [[1, 1, 0], [1, 0, 0]], 3)
-    assert found.value == 0.5
+    majority = majority_at_k([["7", "7", "8"], ["1", "2", "2"]], [[1, 1, 0], [1, 0, 0]], 3)
+    assert majority.value == 0.5
 
 
 def test_tied_answers_share_the_win():
@@ -56,15 +56,15 @@ def test_majority_at_1_is_pass_at_1():
 
 
 def test_items_with_too_few_judged_attempts_are_missing():
-    found = majority_at_k([["7", "7"], ["7", "8"]], [[1, 1], [None, 0]], 2)
-    assert (found.value, found.n, found.n_missing) == (1.0, 1, 1)
+    majority = majority_at_k([["7", "7"], ["7", "8"]], [[1, 1], [None, 0]], 2)
+    assert (majority.value, majority.n, majority.n_missing) == (1.0, 1, 1)
     with pytest.raises(NotEnoughData, match="majority@3"):
         majority_at_k([["7", "7"]], [[1, 1]], 3)
 
 
 def test_majority_of_two_answers_is_hypergeometric_however_many_attempts():
-    found = majority_at_k([["yes"] * 1100 + ["no"] * 900], [[1] * 1100 + [0] * 900], 25)
-    assert found.value == pytest.approx(hypergeom.sf(12, 2000, 1100, 25))
+    majority = majority_at_k([["yes"] * 1100 + ["no"] * 900], [[1] * 1100 + [0] * 900], 25)
+    assert majority.value == pytest.approx(hypergeom.sf(12, 2000, 1100, 25))
 
 
 @pytest.mark.parametrize(
@@ -90,20 +90,20 @@ def test_majority_equals_counting_every_subset(attempts, data):
     answers, correct = attempts
     k = data.draw(st.integers(1, len(answers)))
     solved = [int(answer in correct) for answer in answers]
-    found = majority_at_k([answers], [solved], k)
-    assert found.value == pytest.approx(majority_by_hand(answers, correct, k), abs=1e-12)
+    majority = majority_at_k([answers], [solved], k)
+    assert majority.value == pytest.approx(majority_by_hand(answers, correct, k), abs=1e-12)
     order = data.draw(st.permutations(range(len(answers))))
     again = majority_at_k([[answers[i] for i in order]], [[solved[i] for i in order]], k)
-    assert again.value == pytest.approx(found.value, abs=1e-12)
+    assert again.value == pytest.approx(majority.value, abs=1e-12)
 
 
 def test_best_of_n_lies_between_one_attempt_and_the_oracle():
-    found = best_of_n([[1, 0, 0, 1]], [[0.9, 0.1, 0.2, 0.8]], 2, "reward model 3")
+    best = best_of_n([[1, 0, 0, 1]], [[0.9, 0.1, 0.2, 0.8]], 2, "reward model 3")
     # the best of a pair is wrong only for the pair of both wrong ones: 1 of 6
-    assert found.chosen.value == pytest.approx(5 / 6)
-    assert (found.pass_at_1, found.oracle) == (pytest.approx(0.5), pytest.approx(5 / 6))
-    assert found.share_of_oracle == pytest.approx(1.0)
-    assert "best-of-2 by reward model 3 0.8333" in str(found) and "100% of the oracle's gain" in str(found)
+    assert best.chosen.value == pytest.approx(5 / 6)
+    assert (best.pass_at_1, best.oracle) == (pytest.approx(0.5), pytest.approx(5 / 6))
+    assert best.share_of_oracle == pytest.approx(1.0)
+    assert "best-of-2 by reward model 3 0.8333" in str(best) and "100% of the oracle's gain" in str(best)
 
 
 def test_an_inverted_selector_loses_and_a_constant_one_changes_nothing():
@@ -113,14 +113,14 @@ def test_an_inverted_selector_loses_and_a_constant_one_changes_nothing():
 
 
 def test_best_of_1_is_pass_at_1_and_nothing_to_gain_has_no_share():
-    found = best_of_n([[1, 0], [1, 1]], [[0.1, 0.7], [1.0, 2.0]], 1, "any")
-    assert found.chosen.value == pytest.approx(found.pass_at_1) == pytest.approx(0.75)
-    assert found.share_of_oracle is None
+    best = best_of_n([[1, 0], [1, 1]], [[0.1, 0.7], [1.0, 2.0]], 1, "any")
+    assert best.chosen.value == pytest.approx(best.pass_at_1) == pytest.approx(0.75)
+    assert best.share_of_oracle is None
 
 
 def test_attempts_without_verdict_or_score_are_left_out():
-    found = best_of_n([[1, 0, None], [1, 0, 1]], [[0.5, 0.6, 0.9], [None, 0.1, 0.2]], 2, "any")
-    assert found.chosen.value == pytest.approx(0.5)
+    best = best_of_n([[1, 0, None], [1, 0, 1]], [[0.5, 0.6, 0.9], [None, 0.1, 0.2]], 2, "any")
+    assert best.chosen.value == pytest.approx(0.5)
     short = best_of_n([[1, None], [1, 0]], [[0.5, 0.6], [1.0, 0.0]], 2, "any")
     assert (short.chosen.n, short.chosen.n_missing) == (1, 1)
     with pytest.raises(NotEnoughData):
@@ -146,20 +146,20 @@ def test_best_of_0_is_refused():
 def test_best_of_n_equals_counting_every_subset(attempts, data):
     solved, scores = [s for s, _ in attempts], [score for _, score in attempts]
     n = data.draw(st.integers(1, len(solved)))
-    found = best_of_n([solved], [scores], n, "any")
-    assert found.chosen.value == pytest.approx(best_by_hand(solved, scores, n), abs=1e-12)
-    assert found.chosen.value <= found.oracle + 1e-12
+    best = best_of_n([solved], [scores], n, "any")
+    assert best.chosen.value == pytest.approx(best_by_hand(solved, scores, n), abs=1e-12)
+    assert best.chosen.value <= best.oracle + 1e-12
 
 
 def test_cost_per_point_of_a_hand_computed_case():
-    found = cost_per_point(0.40, 0.45, [900, 1100, None], [7, 7, 7], [None, None, None])
-    assert (found.points, found.tokens, found.verifier_calls) == (
+    cost = cost_per_point(0.40, 0.45, [900, 1100, None], [7, 7, 7], [None, None, None])
+    assert (cost.points, cost.tokens, cost.verifier_calls) == (
         pytest.approx(5.0),
         pytest.approx(200.0),
         pytest.approx(1.4),
     )
-    assert found.latency_s is None
-    assert str(found) == (
+    assert cost.latency_s is None
+    assert str(cost) == (
         "+5.0 points; for each point and item: 200 tokens (1 missing), 1.4 verifier calls, s latency not recorded "
         "(n=3 items)"
     )
@@ -167,9 +167,9 @@ def test_cost_per_point_of_a_hand_computed_case():
 
 @pytest.mark.parametrize("searched", [0.4, 0.3])
 def test_no_gain_has_no_price(searched):
-    found = cost_per_point(0.4, searched, [100], [1], [1.0])
-    assert (found.tokens, found.verifier_calls, found.latency_s) == (None, None, None)
-    assert "nothing gained" in str(found)
+    cost = cost_per_point(0.4, searched, [100], [1], [1.0])
+    assert (cost.tokens, cost.verifier_calls, cost.latency_s) == (None, None, None)
+    assert "nothing gained" in str(cost)
 
 
 def test_costs_that_cannot_be_are_refused():
@@ -180,8 +180,8 @@ def test_costs_that_cannot_be_are_refused():
 
 
 def test_costs_say_how_many_items_they_rest_on():
-    found = cost_per_point(0.40, 0.45, [900, 1100, None], [7, 7, 7], [])
-    assert (found.n, found.n_missing) == (3, {"tokens": 1, "verifier_calls": 0, "latency_s": 3})
+    cost = cost_per_point(0.40, 0.45, [900, 1100, None], [7, 7, 7], [])
+    assert (cost.n, cost.n_missing) == (3, {"tokens": 1, "verifier_calls": 0, "latency_s": 3})
 
 
 def test_costs_of_other_items_cannot_be_paired():

@@ -37,7 +37,7 @@ def test_clean_data_against_a_benchmark_give_exit_code_zero_and_json(data, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("against", "words"),
+    ("against", "message"),
     [
         ("mini_mth:dev", "did you mean 'mini_math'"),
         ("mini_math:developer", "unknown split 'developer'"),
@@ -46,9 +46,9 @@ def test_clean_data_against_a_benchmark_give_exit_code_zero_and_json(data, tmp_p
         ("alfworld:test_public", "--against alfworld:test_public: ALFWorld: no official games in"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_two(data, tmp_path, against, words):
+def test_bad_input_is_one_line_and_exit_code_two(data, tmp_path, against, message):
     ended = run(data, "--against", against, home=tmp_path)
-    assert ended.returncode == 2 and words in ended.stderr and len(ended.stderr.splitlines()) == 1
+    assert ended.returncode == 2 and message in ended.stderr and len(ended.stderr.splitlines()) == 1
 
 
 def test_a_file_that_cannot_be_searched_is_not_passed_as_clean(tmp_path, data):

@@ -29,7 +29,7 @@ def test_the_incumbent_never_gets_worse(trials):
 
 def test_searches_are_averaged_on_a_grid_of_cost():
     curves = [incumbent_curve([1, 1], [0.2, 0.6]), incumbent_curve([2], [0.4])]
-    assert [one.value for one in mean_incumbent_curve(curves, [2, 5])] == pytest.approx([0.5, 0.5])
+    assert [estimate.value for estimate in mean_incumbent_curve(curves, [2, 5])] == pytest.approx([0.5, 0.5])
     half = stats.t.ppf(0.975, 1) * 0.1
     assert mean_incumbent_curve(curves, [2])[0].interval == pytest.approx((0.5 - half, 0.5 + half))
     assert mean_incumbent_curve(curves, [2], UNIT)[0].interval == (0.0, 1.0), "rates stay rates"

@@ -77,8 +77,8 @@ def test_other_bad_arguments_are_refused():
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 400), st.floats(0.01, 1.0), st.floats(0.0, 1.0), st.floats(0.0, 1.0))
-def test_power_grows_with_the_difference_and_starts_below_alpha(n, discordance, one, other):
-    smaller, larger = sorted([one * discordance, other * discordance])
+def test_power_grows_with_the_difference_and_starts_below_alpha(n, discordance, share_a, share_b):
+    smaller, larger = sorted([share_a * discordance, share_b * discordance])
     assert mcnemar_power(n, 0.0, discordance) <= 0.05
     assert mcnemar_power(n, smaller, discordance) <= mcnemar_power(n, larger, discordance) + 1e-9
     assert mcnemar_power(n, -larger, discordance) == pytest.approx(mcnemar_power(n, larger, discordance))

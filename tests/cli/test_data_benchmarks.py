@@ -36,10 +36,10 @@ def plain(text):
 def agent2(monkeypatch, capsys):
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["agent2", *arguments])
-        with pytest.raises(SystemExit) as left:
+        with pytest.raises(SystemExit) as exit_info:
             main()
         captured = capsys.readouterr()
-        return left.value.code or 0, captured.out, captured.err
+        return exit_info.value.code or 0, captured.out, captured.err
 
     return run
 
@@ -81,7 +81,7 @@ def test_list_tells_packaged_from_installed_and_what_is_broken(agent2, workplace
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: quiz-pack\nVersion: 0.7\n")
     (info / "entry_points.txt").write_text("[agent2.benchmarks]\nquiz = quiz:Quiz\nworse = quiz:Nothing\n")
     monkeypatch.syspath_prepend(str(workplace / "p"))
-    records = {one["name"]: one for one in json.loads(agent2("benchmarks", "list", "--json")[1])}
+    records = {record["name"]: record for record in json.loads(agent2("benchmarks", "list", "--json")[1])}
     assert records["arithmetic"] == {
         "name": "arithmetic", "version": "1.0", "scorer": "rational", "from": "agent2", "problem": None,
     }  # fmt: skip
@@ -181,13 +181,13 @@ def test_decontaminate_takes_every_item_of_a_benchmark_of_ones_own(agent2, workp
     for split in ("test_public", "test_private"):
         code, out, err = agent2("decontaminate", "train.jsonl", "--against", f"./shop:{split}", "--n", "8", "--json")
         assert code == 1, err
-        found = json.loads(out)
-        n_items, n_rows = n_items + found["n_items"], n_rows + len(found["rows"])
+        document = json.loads(out)
+        n_items, n_rows = n_items + document["n_items"], n_rows + len(document["rows"])
     assert (n_items, n_rows) == (41, 41), "each item is in one of the two splits"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (("eval", "./nothing"), "No such file or directory"),
         (("eval", "nothing"), "unknown suite or benchmark 'nothing'"),
@@ -198,7 +198,7 @@ def test_decontaminate_takes_every_item_of_a_benchmark_of_ones_own(agent2, workp
         (("decontaminate", "empty", "--against", "./empty:dev"), "the folder has no benchmark.yaml"),
     ],
 )
-def test_a_name_that_leads_nowhere_is_one_line_and_exit_code_two(agent2, workplace, arguments, words):
+def test_a_name_that_leads_nowhere_is_one_line_and_exit_code_two(agent2, workplace, arguments, message):
     (workplace / "empty").mkdir()
     code, _, err = agent2(*arguments)
-    assert code == 2 and words in err and len(err.splitlines()) == 1
+    assert code == 2 and message in err and len(err.splitlines()) == 1

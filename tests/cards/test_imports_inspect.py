@@ -131,25 +131,25 @@ def test_a_temperature_that_the_log_does_not_state_is_listed_as_assumed(tmp_path
 
 
 def test_other_generation_settings_are_another_protocol(tmp_path):
-    other = copy.deepcopy(LOG)
-    other["eval"]["model_generate_config"]["seed"] = 7
-    for name, log in (("one", LOG), ("two", other)):
+    changed_log = copy.deepcopy(LOG)
+    changed_log["eval"]["model_generate_config"]["seed"] = 7
+    for name, log in (("one", LOG), ("two", changed_log)):
         write_foreign(read_inspect(write(tmp_path, log)), tmp_path / name, Split.DEV)
     assert read_header(tmp_path / "one").protocol.digest != read_header(tmp_path / "two").protocol.digest
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{", "is not JSON"),
         ("{}", "no `eval` part"),
         ('{"eval": {"packages": {}}, "samples": []}', "contains no samples"),
     ],
 )
-def test_a_file_that_is_no_log_is_refused(tmp_path, text, said):
+def test_a_file_that_is_no_log_is_refused(tmp_path, text, message):
     path = tmp_path / "log.json"
     path.write_text(text)
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         read_inspect(path)
 
 
@@ -159,7 +159,7 @@ def test_a_metric_outside_0_to_1_is_no_score(tmp_path):
     log = read_inspect(write(tmp_path, LOG | {"samples": [*samples, sample("odd", 1, "4", 37)]}))
     summary = write_foreign(log, tmp_path / "card", Split.DEV)
     assert (summary.value, summary.n_missing) == (1.0, 1)
-    (lost,) = [one for one in log.rollouts if one.score.value is None]
+    (lost,) = [record for record in log.rollouts if record.score.value is None]
     assert (lost.rollout.item_id, lost.score.reason) == ("odd", "match is 37, outside 0 to 1")
     samples = [sample(f"s{n}", 1, "4", n) for n in range(10)]
     with pytest.raises(ConfigError, match=r"8 of 10 scores are outside 0 to 1 \(s2: match is 2, outside 0 to 1; s3: "):
@@ -194,7 +194,7 @@ def test_a_verdict_in_words_reads_as_inspect_reads_it(tmp_path, logged, value):
 
 
 @pytest.mark.parametrize(
-    ("logged", "said"),
+    ("logged", "reason"),
     [
         (math.nan, "grader is nan, not a number"),
         (math.inf, "grader is inf"),
@@ -204,12 +204,12 @@ def test_a_verdict_in_words_reads_as_inspect_reads_it(tmp_path, logged, value):
         ([1, 0], "a list of 2"),
     ],
 )
-def test_a_score_that_is_no_number_is_missing_and_the_others_stay(tmp_path, logged, said):
+def test_a_score_that_is_no_number_is_missing_and_the_others_stay(tmp_path, logged, reason):
     log = read_inspect(write(tmp_path, LOG | {"samples": [graded("a", "C"), graded("b", logged)]}))
     summary = write_foreign(log, tmp_path / "card", Split.DEV)
     assert (summary.value, summary.n_missing) == (1.0, 1)
     broken = log.rollouts[1].score
-    assert broken.value is None and broken.fault is Fault.JUDGE and said in broken.reason
+    assert broken.value is None and broken.fault is Fault.JUDGE and reason in broken.reason
 
 
 def test_a_scorer_of_several_measures_is_imported_by_key(tmp_path):

@@ -73,8 +73,8 @@ def test_one_rollout_and_many_at_once_count_alike_under_every_rule(kind, countin
 def test_leaving_out_wins_over_zero_and_zero_over_the_score():
     record = next(record for record in every_kind() if record.rollout.item_id == "several")
     for time_cap, empty, truncated in product(CountAs, repeat=3):
-        said = {time_cap, empty, truncated}
-        expected = None if CountAs.MISSING in said else 0.0 if CountAs.ZERO in said else 0.25
+        treatments = {time_cap, empty, truncated}
+        expected = None if CountAs.MISSING in treatments else 0.0 if CountAs.ZERO in treatments else 0.25
         assert counted_value(record, ReportingRule(time_cap=time_cap, empty=empty, truncated=truncated)) == expected
 
 
