@@ -289,7 +289,7 @@ def test_nothing_stays_mounted_on_the_host(runner, tmp_path_factory):
 
 
 def test_containment_names_nine_things_and_is_honest_about_what_is_soft():
-    rows = {row.what: row for row in Bubblewrap().containment(Limits(disk_gib=3))}
+    rows = {row.aspect: row for row in Bubblewrap().containment(Limits(disk_gib=3))}
     assert len(rows) == 9
     assert rows["network"].strength is Strength.HARD
     assert rows["disk"].strength is Strength.SOFT and "3 GiB" in rows["disk"].how

@@ -19,7 +19,7 @@ import pytest
 
 from agent2.errors import SandboxError
 from agent2.sandbox.backends import Contained, EndedBy, run_contained
-from agent2.sandbox.containers import Apptainer, Container, Docker, open_room
+from agent2.sandbox.containers import Apptainer, Container, Docker, set_up_container
 from agent2.sandbox.host import has_root_rights, uid_for
 from agent2.sandbox.spec import Limits, Mount, Network, SandboxSpec, Strength
 
@@ -185,11 +185,11 @@ def test_the_docker_command_is_exact(tmp_path):
     devices = _devices(tmp_path, 0, 1, 3)
     docker = Docker(stand_in.binary, devices=devices)
     spec = _spec(tmp_path, gpus=(1, 3), limits=Limits(memory_gib=2, processes=100, tmp_gib=1, file_size_gib=1))
-    room = open_room(spec, [], os.geteuid(), (), first_uid=os.geteuid())
+    setup = set_up_container(spec, [], os.geteuid(), (), first_uid=os.geteuid())
     try:
-        words = list(docker.command(spec, room, "agent2-1-ab", "agent2-empty-root:x", 1234))
+        words = list(docker.command(spec, setup, "agent2-1-ab", "agent2-empty-root:x", 1234))
     finally:
-        room.close()
+        setup.close()
     mounts = [words[place + 1] for place, word in enumerate(words) if word == "--mount"]
     assert f"type=bind,src={tmp_path / 'workspace'},dst=/workspace" in mounts
     assert [m for m in mounts if not m.endswith(",readonly")] == [
@@ -216,11 +216,11 @@ def test_the_docker_command_is_exact(tmp_path):
 def test_a_rootless_engine_is_told_its_own_root(tmp_path):
     stand_in = _stand_in(tmp_path, "docker", {**INFO, "SecurityOptions": ["name=seccomp", "name=rootless"]})
     docker = Docker(stand_in.binary)
-    room = open_room(_spec(tmp_path), [], os.geteuid(), (), first_uid=os.geteuid())
+    setup = set_up_container(_spec(tmp_path), [], os.geteuid(), (), first_uid=os.geteuid())
     try:
-        words = docker.command(_spec(tmp_path), room, "n", "i", 1234)
+        words = docker.command(_spec(tmp_path), setup, "n", "i", 1234)
     finally:
-        room.close()
+        setup.close()
     assert words[words.index("--user") + 1] == "0:0"
     assert "user namespace" in docker.containment(Limits())[0].how
 
@@ -228,11 +228,11 @@ def test_a_rootless_engine_is_told_its_own_root(tmp_path):
 def test_the_apptainer_command_is_exact(tmp_path):
     devices = _devices(tmp_path, 0, 2)
     runtime = Apptainer("apptainer", as_root=True, devices=devices)
-    room = open_room(_spec(tmp_path), [], os.geteuid(), (), first_uid=os.geteuid())
+    setup = set_up_container(_spec(tmp_path), [], os.geteuid(), (), first_uid=os.geteuid())
     try:
-        words = runtime.command(room, [Mount(tmp_path / "t", "/tmp", writable=True)], [devices / "nvidia2"])
+        words = runtime.command(setup, [Mount(tmp_path / "t", "/tmp", writable=True)], [devices / "nvidia2"])
     finally:
-        room.close()
+        setup.close()
     assert words[:20] == (
         *("apptainer", "exec", "--containall", "--cleanenv", "--no-eval", "--no-init", "--no-mount"),
         *("home,tmp,bind-paths", "--net", "--network", "none", "--hostname", "agent2", "--no-privs", "--pwd", "/"),
@@ -308,13 +308,13 @@ def test_a_command_that_cannot_be_made_leaves_nothing_behind(engine, tmp_path, m
     rooms = []
 
     def kept(*arguments, **named):
-        rooms.append(open_room(*arguments, **named))
+        rooms.append(set_up_container(*arguments, **named))
         return rooms[-1]
 
     def refuse(*_):
         raise SandboxError("no command")
 
-    monkeypatch.setattr("agent2.sandbox.containers.open_room", kept)
+    monkeypatch.setattr("agent2.sandbox.containers.set_up_container", kept)
     monkeypatch.setattr(type(engine), "command", refuse)
     with pytest.raises(SandboxError, match="no command"):
         engine.start(_spec(tmp_path))
@@ -343,13 +343,13 @@ def test_memory_that_the_engine_enforced_is_reported(tmp_path):
 
 def test_containment_follows_what_the_engine_can_limit(tmp_path):
     docker = Docker(_stand_in(tmp_path, "docker", {**INFO, "MemoryLimit": False}).binary)
-    rows = {row.what: row for row in docker.containment(Limits(), network=Network.OPEN, gpus=(0,))}
+    rows = {row.aspect: row for row in docker.containment(Limits(), network=Network.OPEN, gpus=(0,))}
     assert rows["memory"].strength is Strength.SOFT
     assert rows["network"].strength is Strength.NONE
     assert rows["GPUs"].how.startswith("device files of 0 only")
     (tmp_path / "strong").mkdir()
     strong = Docker(_stand_in(tmp_path / "strong", "docker").binary).containment(Limits())
-    assert {row.what: row.strength for row in strong}["memory"] is Strength.HARD
+    assert {row.aspect: row.strength for row in strong}["memory"] is Strength.HARD
 
 
 def _spec(folder: Path, **parts) -> SandboxSpec:

@@ -80,5 +80,5 @@ def test_inside_gpus_are_counted_from_0():
 
 
 def test_containment_names_the_gpus():
-    rows = {row.what: row.how for row in Bubblewrap(as_root=has_root_rights()).containment(Limits(), gpus=(3,))}
+    rows = {row.aspect: row.how for row in Bubblewrap(as_root=has_root_rights()).containment(Limits(), gpus=(3,))}
     assert rows["GPUs"] == "device files of 3 only; their memory is not limited"

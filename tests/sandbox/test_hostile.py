@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from agent2.sandbox.host import has_root_rights
-from agent2.sandbox.limits import held_by
+from agent2.sandbox.limits import enforced_by
 from agent2.sandbox.spec import GIB, Limits
 from agent2.sandbox.watchdog import Watchdog, descendants
 
@@ -43,7 +43,7 @@ def test_four_processes_that_take_memory_as_fast_as_they_can_are_stopped(default
     assert alive == [], "what holds memory after the end"
 
 
-IS_SOFT = "memory" not in held_by(has_root_rights())
+IS_SOFT = "memory" not in enforced_by(has_root_rights())
 
 
 @pytest.mark.skipif(not IS_SOFT, reason="a control group counts memory files on this host")

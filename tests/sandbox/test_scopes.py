@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from agent2.sandbox.backends import Bubblewrap
-from agent2.sandbox.limits import SystemdScope, held_by, scopes_unusable
+from agent2.sandbox.limits import SystemdScope, enforced_by, scopes_unusable
 from agent2.sandbox.spec import Limits, SandboxSpec, Strength
 
 
@@ -57,8 +57,8 @@ def test_a_program_runs_in_a_scope_where_groups_are_not_ours(systemd, tmp_path, 
     sandbox = Bubblewrap()
     if not sandbox.drops_user:
         pytest.skip("the user's manager cannot be stood in for")
-    assert held_by(True) == {"memory": "systemd scope", "pids": "systemd scope"}
-    rows = {row.what: row for row in sandbox.containment(Limits(memory_gib=3))}
+    assert enforced_by(True) == {"memory": "systemd scope", "pids": "systemd scope"}
+    rows = {row.aspect: row for row in sandbox.containment(Limits(memory_gib=3))}
     assert (rows["memory"].strength, rows["memory"].how) == (Strength.HARD, "systemd scope of 3 GiB")
     sandbox.prepare_workspace(tmp_path / "workspace")
     process = sandbox.start(SandboxSpec(("sh", "-c", "echo up; exit 3"), tmp_path / "workspace", tmp_path / "log"))

@@ -3,7 +3,7 @@ import struct
 
 import pytest
 
-from agent2.sandbox.limits import ABSENT, MACHINES, REFUSED, call_filter
+from agent2.sandbox.limits import ABSENT, ARCHITECTURES, REFUSED, call_filter
 
 ALLOWED, NOT_PERMITTED, NOT_KNOWN = 0x7FFF0000, 0x00050001, 0x00050026
 NO_FAMILY, NO_PROTOCOL = 0x00050000 | errno.EAFNOSUPPORT, 0x00050000 | errno.EPROTONOSUPPORT
@@ -14,8 +14,8 @@ def _answer(machine: str, number: int | str, *arguments: int, audit: int | None 
     compiled = call_filter(machine)
     assert compiled is not None
     program = [struct.unpack_from("=HBBI", compiled, at) for at in range(0, len(compiled), 8)]
-    architecture = MACHINES[machine].audit if audit is None else audit
-    number = MACHINES[machine].calls[number] if isinstance(number, str) else number
+    architecture = ARCHITECTURES[machine].audit if audit is None else audit
+    number = ARCHITECTURES[machine].calls[number] if isinstance(number, str) else number
     call = struct.pack("=iIQ6Q", number, architecture, 0, *arguments, *[0] * (6 - len(arguments)))
     at, value = 0, 0
     while True:
@@ -30,13 +30,13 @@ def _answer(machine: str, number: int | str, *arguments: int, audit: int | None 
         at += 1 + (when_true if claim else when_false)
 
 
-@pytest.fixture(params=MACHINES)
+@pytest.fixture(params=ARCHITECTURES)
 def machine(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
 def test_ordinary_calls_pass(machine):
-    named = set(MACHINES[machine].calls.values())
+    named = set(ARCHITECTURES[machine].calls.values())
     assert {_answer(machine, number, 0x10000000) for number in set(range(470)) - named} == {ALLOWED}
     assert _answer(machine, "clone", 0x3D0F00) == ALLOWED  # a thread
     assert _answer(machine, "clone", 17) == ALLOWED  # a fork; 17 is its signal

@@ -52,7 +52,7 @@ def test_the_system_is_named_folders_and_a_few_files_of_etc():
     paths = [path for _, path in host.system_binds()]
     assert "/usr" in paths
     assert "/etc" not in paths and "/etc/shadow" not in paths
-    assert "root" not in host.made_files(1000)["/etc/passwd"]
+    assert "root" not in host.etc_files(1000)["/etc/passwd"]
 
 
 def test_an_environment_below_the_temporary_folder_is_seen_inside(make_sandbox, tmp_path):

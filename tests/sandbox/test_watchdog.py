@@ -5,7 +5,7 @@ import sys
 import psutil
 
 from agent2.sandbox.spec import Limits
-from agent2.sandbox.watchdog import Watchdog, disk_use, family
+from agent2.sandbox.watchdog import Watchdog, disk_use, process_tree
 
 
 def test_disk_use_counts_blocks_not_apparent_sizes_and_follows_no_links(tmp_path):
@@ -48,4 +48,4 @@ def test_the_family_of_an_ended_process_is_empty():
     child = subprocess.Popen([sys.executable, "-c", ""])
     process = psutil.Process(child.pid)
     child.wait()
-    assert family(process) == []
+    assert process_tree(process) == []

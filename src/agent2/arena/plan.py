@@ -211,7 +211,7 @@ def resolve_trial(
     for folder in code_folders(source):
         refuse_hidden(folder, (installation.home() / "secret",))
     rows = [
-        {"what": containment.what, "strength": containment.strength.value, "how": containment.how}
+        {"what": containment.aspect, "strength": containment.strength.value, "how": containment.how}
         for containment in find_sandbox(config.sandbox).containment(
             limits_of(config), network=config.network, gpus=config.gpus
         )

@@ -10,8 +10,8 @@ root. Otherwise it uses a user namespace, which some hosts refuse. Does not hide
 the filter of system calls closes what `limits` lists. With GPUs it adds their driver to what is reachable in the
 kernel, and /sys/devices to what can be read. `agent2.sandbox.containers` gives the same view by a container engine.
 
-`Unsandboxed` runs the program as a plain child, with the rights of the user who runs the harness: only for programs
-that one trusts, on hosts where nothing else works; reports must say that it was used. The environment is the
+`Unsandboxed` runs the program as a plain child, with the rights of the user who runs the harness: only for trusted
+programs, on hosts where nothing else works; reports must say that it was used. The environment is the
 allow-list, ports are offered on the host's own loopback, and inside paths in the command and the environment are
 replaced by host paths. Contains nothing: no limit of the spec is enforced, except that the log file stays small; no
 network policy and no choice of GPUs has an effect. Killing the harness ends the command, but not what the command
@@ -37,9 +37,9 @@ is set, and takes everything that it started with it. What it prints to standard
 
 Use `inside` for the paths that the input names: `inside(request, sandbox, host_path)` is the path that the program
 sees, in every back end, the unsandboxed one too. As root the program runs as a host user of its own. Read-only mounts
-must then be readable by everybody (chmod -R o+rX; parents do not matter), else SandboxError says which file is not;
-scratch and writable mounts are handed over to that user here. What it wrote is hostile when it comes back: open it
-without following links, and bound its size.
+must then be readable by every user (chmod -R o+rX; parents do not matter), else SandboxError says which file is not;
+scratch and writable mounts are given to that user here. What it wrote is hostile when it comes back: open it without
+following links, and bound its size.
 """
 
 import importlib
@@ -64,9 +64,9 @@ from agent2.sandbox.host import (
     NAMESPACES,
     SYSTEM_PATH,
     bwrap_version,
+    chown_tree,
     gpu_devices,
     gpu_folders,
-    hand_over,
     has_root_rights,
     probe,
     toolkit_path,
@@ -78,13 +78,13 @@ from agent2.sandbox.limits import (
     call_filter,
     contained_plan,
     counts_per_namespace,
-    held_by,
+    enforced_by,
     in_memory,
-    keeper,
+    make_enforcer,
     rlimits,
     tasks_of_user,
 )
-from agent2.sandbox.network import Way, with_network
+from agent2.sandbox.network import ProxyProcess, with_network
 from agent2.sandbox.process import SandboxProcess
 from agent2.sandbox.spec import (
     BASE_ENVIRONMENT,
@@ -111,6 +111,25 @@ SANDBOXES: dict[str, str] = {
 }
 """Name -> "module:Class"."""
 DEFAULT_SANDBOX = "bubblewrap"
+POLL_S = 0.1
+NOT_CONTAINED = (
+    "filesystem",
+    "host processes",
+    "network",
+    "environment",
+    "process count",
+    "memory",
+    "disk",
+    "file size",
+    "descriptors",
+)
+EPHEMERAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+PRIVATE_FOLDERS = ("HOME", "TMPDIR")
+"""Variables whose folder does not exist outside a sandbox; the host's are used."""
+UNPRIVILEGED_UID = 1000
+"""Inside a user namespace."""
+MIN_VERSION = (0, 7)
+"""The first one with size limits on tmpfs."""
 
 
 class Sandbox(Protocol):
@@ -161,7 +180,7 @@ class OwnUserSandbox:
         path.mkdir(parents=True, exist_ok=True)
         uid = self.user_of(user_of or path)
         if uid != os.geteuid():
-            hand_over(path, uid)
+            chown_tree(path, uid)
 
     def user_of(self, workspace: Path) -> int:
         """The host user that programs with this workspace run as."""
@@ -189,11 +208,8 @@ def find_sandbox(name: str | None = None) -> Sandbox:
 
 
 def sandbox_here() -> Sandbox:
-    """The default sandbox; inside one of ours, where namespaces are refused, none: what runs there is contained."""
+    """The default sandbox; inside one of ours, where namespaces are refused, "none": what runs there is contained."""
     return find_sandbox("none" if Path(PRIVATE).is_dir() else None)
-
-
-POLL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +235,7 @@ class Contained:
 
 
 class EndedBy(StrEnum):
-    """Who ended the program."""
+    """What ended the program."""
 
     ITSELF = "itself"
     """It ended, crashed, or ran into a limit (`ContainedEnd.broke`)."""
@@ -280,7 +296,7 @@ def run_contained(
 
 
 def contained_spec(request: Contained, sandbox: Sandbox) -> SandboxSpec:
-    """What the sandbox is asked; makes the writable folders and hands them to the program's user."""
+    """The request as a spec; makes the writable folders and gives them to the program's user."""
     sandbox.prepare_workspace(request.scratch)
     for mount in request.mounts:
         if mount.writable:
@@ -304,29 +320,13 @@ def inside(request: Contained, sandbox: Sandbox, host: Path) -> Path:
 
     Raises SandboxError for a path that it does not see.
     """
-    shown = [Mount(request.scratch, WORKSPACE, writable=True), *request.mounts]
-    wanted = host.absolute()
-    for mount in sorted(shown, key=lambda mount: len(mount.host.absolute().parts), reverse=True):
-        if wanted.is_relative_to(mount.host.absolute()):
-            rest = wanted.relative_to(mount.host.absolute())
-            return Path(sandbox.visible_path(mount.host, mount.inside)) / rest
+    mounts = [Mount(request.scratch, WORKSPACE, writable=True), *request.mounts]
+    target = host.absolute()
+    for mount in sorted(mounts, key=lambda mount: len(mount.host.absolute().parts), reverse=True):
+        if target.is_relative_to(mount.host.absolute()):
+            below = target.relative_to(mount.host.absolute())
+            return Path(sandbox.visible_path(mount.host, mount.inside)) / below
     raise SandboxError(f"{host} is in no folder that the contained program sees; add a mount for it")
-
-
-NOT_CONTAINED = (
-    "filesystem",
-    "host processes",
-    "network",
-    "environment",
-    "process count",
-    "memory",
-    "disk",
-    "file size",
-    "descriptors",
-)
-EPHEMERAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
-PRIVATE_FOLDERS = ("HOME", "TMPDIR")
-"""Variables whose folder does not exist outside a sandbox; the host's are used."""
 
 
 class Unsandboxed:
@@ -348,13 +348,13 @@ class Unsandboxed:
     def start(self, spec: SandboxSpec) -> SandboxProcess:
         """Run a program; returns when it is about to start. Raises SandboxError if it cannot be run as asked."""
         check_spec(spec)
-        places = {WORKSPACE: spec.workspace} | {mount.inside: mount.host for mount in spec.mounts}
-        names = sorted(places, key=len, reverse=True)
+        host_paths = {WORKSPACE: spec.workspace} | {mount.inside: mount.host for mount in spec.mounts}
+        inside_paths = sorted(host_paths, key=len, reverse=True)  # the longest first: mounts may be nested
 
         def outside(value: str) -> str:
-            for inside in names:
+            for inside in inside_paths:
                 if value == inside or value.startswith(inside + "/"):
-                    return self.visible_path(places[inside], inside) + value[len(inside) :]
+                    return self.visible_path(host_paths[inside], inside) + value[len(inside) :]
             return value
 
         environment = dict(BASE_ENVIRONMENT) | {"PATH": toolkit_path() if spec.python else SYSTEM_PATH}
@@ -362,7 +362,7 @@ class Unsandboxed:
             environment[name] = os.environ.get(name, "/tmp")
         environment |= {name: outside(value) for name, value in spec.environment.items()}
         plan = Plan(
-            command=[outside(word) for word in spec.command],
+            command=[outside(argument) for argument in spec.command],
             directory=str(spec.workspace.resolve()),
             environment=environment,
             ports={str(port): str(path.resolve()) for port, path in spec.ports.items()},
@@ -377,7 +377,7 @@ class Unsandboxed:
                 argv=(sys.executable, "-I", "-S", str(FORWARDER)),
                 plan=plan,
                 spec=spec,
-                group=None,
+                enforcer=None,
                 watched=False,
             )
         )
@@ -386,14 +386,16 @@ class Unsandboxed:
         self, limits: Limits, *, network: Network = Network.NONE, gpus: tuple[int, ...] = ()
     ) -> list[Containment]:
         """No protection of any kind."""
-        return [Containment(what, Strength.NONE, "the program runs as the harness's user") for what in NOT_CONTAINED]
+        return [
+            Containment(aspect, Strength.NONE, "the program runs as the harness's user") for aspect in NOT_CONTAINED
+        ]
 
 
 def free_port() -> int:
     """A free loopback port outside the range from which the kernel serves outgoing connections.
 
-    Ports from which the kernel serves connections are left out: between asking for one and using it, any outgoing
-    connection of the host may take it. Raises SandboxError if a hundred draws find none.
+    A port of that range might be taken by any outgoing connection of the host between this call and its use. Raises
+    SandboxError if a hundred draws find none.
     """
     try:
         first = int(EPHEMERAL_PORTS.read_text(encoding="ascii").split()[0])
@@ -407,12 +409,6 @@ def free_port() -> int:
                 continue
             return port
     raise SandboxError("no free loopback port was found in 100 draws; close programs that listen on this host")
-
-
-UNPRIVILEGED_UID = 1000
-"""Inside a user namespace."""
-MIN_VERSION = (0, 7)
-"""The first one with size limits on tmpfs."""
 
 
 class Bubblewrap(OwnUserSandbox):
@@ -444,19 +440,19 @@ class Bubblewrap(OwnUserSandbox):
         devices = gpu_devices(spec.gpus, self._devices)
         uid = self.own_workspace(spec) if self._as_root else UNPRIVILEGED_UID
         binds = toolkit.visible_toolkit(spec, other_user=self._as_root)
-        spec, way = with_network(spec)
-        options = _Options()
+        spec, proxy = with_network(spec)
+        options = _BwrapOptions()
         try:
             if self._as_root:
-                for path in spec.ports.values():
+                for path in spec.ports.values():  # else the program's user could not connect
                     os.chown(path, uid, uid)
             self._isolate(options, spec)
-            _fill(options, spec, binds, uid, devices)
-            launch = self._launch(spec, options, uid, way)
+            _add_view(options, spec, binds, uid, devices)
+            launch = self._launch(spec, options, uid, proxy)
         except BaseException:
             options.close()
-            if way is not None:
-                way.close()
+            if proxy is not None:
+                proxy.close()
             raise
         return SandboxProcess(launch)
 
@@ -480,7 +476,7 @@ class Bubblewrap(OwnUserSandbox):
         self, limits: Limits, *, network: Network = Network.NONE, gpus: tuple[int, ...] = ()
     ) -> list[Containment]:
         """What holds how strongly on this host."""
-        held = held_by(self._as_root)
+        held = enforced_by(self._as_root)
         identity = "own host user" if self._as_root else "user namespace"
         pids = ["RLIMIT_NPROC"] + ([f"pids {held['pids']}"] if "pids" in held else [])
         memory = (
@@ -498,22 +494,22 @@ class Bubblewrap(OwnUserSandbox):
             memory,
         ]
 
-    def _isolate(self, options: "_Options", spec: SandboxSpec) -> None:
+    def _isolate(self, options: "_BwrapOptions", spec: SandboxSpec) -> None:
         options.add(*NAMESPACES, "--hostname", "agent2", "--die-with-parent", "--new-session", "--clearenv")
         options.add("--cap-drop", "ALL")
-        calls = call_filter(memory_files="memory" in held_by(self._as_root) or bool(spec.gpus))
+        calls = call_filter(memory_files="memory" in enforced_by(self._as_root) or bool(spec.gpus))
         if calls is not None:
-            options.add("--seccomp", str(options.keep(calls)))
-        if self._as_root:
+            options.add("--seccomp", str(options.descriptor_of(calls)))
+        if self._as_root:  # forward.py needs these to change the user, and drops them with it
             for capability in ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP"):
                 options.add("--cap-add", capability)
             return
         options.add("--unshare-user", "--uid", str(UNPRIVILEGED_UID), "--gid", str(UNPRIVILEGED_UID))
 
-    def _launch(self, spec: SandboxSpec, options: "_Options", uid: int, way: Way | None) -> Launch:
+    def _launch(self, spec: SandboxSpec, options: "_BwrapOptions", uid: int, proxy: ProxyProcess | None) -> Launch:
         process_limit = spec.limits.processes + OWN_PROCESSES
         if not self._as_root and not counts_per_namespace():
-            process_limit += tasks_of_user(os.getuid())
+            process_limit += tasks_of_user(os.getuid())  # the kernel counts these as well
         plan = contained_plan(
             spec,
             uid=uid if self._as_root else None,
@@ -522,9 +518,9 @@ class Bubblewrap(OwnUserSandbox):
             calls=None,
         )
         arguments = options.descriptor()
-        group, before = keeper(spec.limits, self._as_root)
+        enforcer, prefix = make_enforcer(spec.limits, self._as_root)
         argv = (
-            *before,
+            *prefix,
             self._binary,
             "--args",
             str(arguments),
@@ -538,26 +534,26 @@ class Bubblewrap(OwnUserSandbox):
             argv=argv,
             plan=plan,
             spec=spec,
-            group=group,
+            enforcer=enforcer,
             pass_fds=tuple(options.descriptors),
             depth=2,
-            on_end=() if way is None else (way.close,),
+            on_end=() if proxy is None else (proxy.close,),
         )
 
 
-class _Options:
+class _BwrapOptions:
     """Options for bwrap; handed over in a memory file, so that no process list shows them."""
 
     def __init__(self) -> None:
-        self._words: list[str] = []
+        self._options: list[str] = []
         self._folders: set[str] = set()
         self.descriptors: list[int] = []
 
-    def add(self, *words: str) -> None:
-        self._words.extend(words)
+    def add(self, *options: str) -> None:
+        self._options.extend(options)
 
-    def place(self, destination: str, *words: str) -> None:
-        """Add an option that makes `destination`, after the folders on the way to it (readable by everybody)."""
+    def make(self, destination: str, *option: str) -> None:
+        """Add an option that makes `destination`, after the folders on the way to it (readable by every user)."""
         folder, is_inside = "", False
         for name in destination.split("/")[1:-1]:
             folder += "/" + name
@@ -565,24 +561,24 @@ class _Options:
             if not is_inside:
                 self.add("--perms", "0755", "--dir", folder)
         self._folders.add(destination)
-        self.add(*words)
+        self.add(*option)
 
-    def bind(self, kind: str, host: str, inside: str) -> None:
-        self.place(inside, kind, host, inside)
+    def bind(self, option: str, host: str, inside: str) -> None:
+        self.make(inside, option, host, inside)
 
     def file(self, path: str, content: str) -> None:
-        self.place(path, "--perms", "0444", "--file", str(self.keep(content.encode())), path)
+        self.make(path, "--perms", "0444", "--file", str(self.descriptor_of(content.encode())), path)
 
     def tmpfs(self, path: str, limits: Limits, mode: str) -> None:
         size = str(int(limits.tmp_gib * GIB))
-        self.place(path, "--size", size, "--perms", mode, "--tmpfs", path)
-        self._folders.discard(path)  # empty: folders on the way to what is bound below it must be made
+        self.make(path, "--size", size, "--perms", mode, "--tmpfs", path)
+        self._folders.discard(path)  # it hides what was there: folders below it must be made for what is bound there
 
     def descriptor(self) -> int:
         """All options as NUL-separated words."""
-        return self.keep("\0".join(self._words).encode())
+        return self.descriptor_of("\0".join(self._options).encode())
 
-    def keep(self, content: bytes) -> int:
+    def descriptor_of(self, content: bytes) -> int:
         """A descriptor from which bwrap reads `content`."""
         descriptor = in_memory("agent2", content)
         self.descriptors.append(descriptor)
@@ -593,25 +589,27 @@ class _Options:
             os.close(descriptor)
 
 
-def _fill(options: _Options, spec: SandboxSpec, binds: Iterable[Path], uid: int, devices: Iterable[Path]) -> None:
+def _add_view(
+    options: _BwrapOptions, spec: SandboxSpec, binds: Iterable[Path], uid: int, devices: Iterable[Path]
+) -> None:
     """Everything that the program sees."""
     options.add("--tmpfs", "/")
     for kind, path in toolkit.system_binds():
         if kind == "link":
-            options.place(path, "--symlink", os.readlink(path), path)
+            options.make(path, "--symlink", os.readlink(path), path)
         else:
             options.bind("--ro-bind", os.path.realpath(path), path)
-    for path, content in toolkit.made_files(uid).items():
+    for path, content in toolkit.etc_files(uid).items():
         options.file(path, content)
     options.bind("--ro-bind", str(FORWARDER.resolve()), f"{PRIVATE}/forward.py")
-    options.place(f"{PRIVATE}/python", "--symlink", str(toolkit.interpreter()), f"{PRIVATE}/python")
+    options.make(f"{PRIVATE}/python", "--symlink", str(toolkit.interpreter()), f"{PRIVATE}/python")
     for port, server in spec.ports.items():
         options.bind("--ro-bind", str(server.resolve()), f"{PRIVATE}/ports/{port}")
-    options.place("/proc", "--proc", "/proc")
+    options.make("/proc", "--proc", "/proc")
     for keys in ("/proc/keys", "/proc/key-users"):
-        if os.path.exists(keys):  # they name the keys of the harness's session
+        if os.path.exists(keys):  # these files name the keys of the harness's session
             options.add("--ro-bind", "/dev/null", keys)
-    options.place("/dev", "--dev", "/dev")
+    options.make("/dev", "--dev", "/dev")
     options.tmpfs("/dev/shm", spec.limits, "1777")
     for device in devices:
         options.bind("--dev-bind", str(device), f"/dev/{device.name}")
@@ -620,7 +618,7 @@ def _fill(options: _Options, spec: SandboxSpec, binds: Iterable[Path], uid: int,
     options.add("--remount-ro", "/dev")
     options.tmpfs("/tmp", spec.limits, "1777")
     options.tmpfs(HOME, spec.limits, "0777")
-    for bind in binds:  # after /tmp and the home folder, below which an environment may lie
+    for bind in binds:  # after /tmp and the home folder, below which a virtual environment may be
         options.bind("--ro-bind", str(bind.resolve()), str(bind))
     for mount in spec.mounts:
         options.bind("--bind" if mount.writable else "--ro-bind", str(mount.host.resolve()), mount.inside)

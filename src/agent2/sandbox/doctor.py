@@ -1,4 +1,4 @@
-"""What the sandbox finds on this host, what is only soft here, and how to get more.
+"""Diagnosis of this host: what the sandboxes can use here, which limits are only soft, and how to make them hard.
 
 Looks at the default back end first, then at the engines that could stand in for it, at GPUs and at network policies.
 Changes nothing; asks a Docker engine only whether it answers.
@@ -22,6 +22,13 @@ from agent2.sandbox.limits import (
     scopes_unusable,
 )
 from agent2.sandbox.spec import HOME, Limits, Strength
+
+_ADVICE = {
+    "memory": "see the memory control group above; or cap the whole harness: systemd-run --scope -p MemoryMax=... "
+    "agent2 run ...; or --set sandbox=docker",
+    "disk": "give --out a file system of limited size: truncate -s 50G trials.img && mkfs.ext4 -q trials.img && "
+    f"mount -o loop,nosuid,nodev trials.img trials; what is in /tmp and {HOME} is limited anyway",
+}
 
 
 class HostVerdict(StrEnum):
@@ -55,9 +62,9 @@ def diagnose(binary: str = "bwrap", *, as_root: bool | None = None) -> list[Host
         _bubblewrap(sandbox),
         _identity(root),
         _toolkit(root),
-        *(_controller(name, place, root) for name, place in hierarchies().items()),
+        *(_controller(name, hierarchy, root) for name, hierarchy in hierarchies().items()),
         *[
-            HostFinding(f"limit on {row.what}", HostVerdict.SOFT, row.how, _ADVICE.get(row.what, ""))
+            HostFinding(f"limit on {row.aspect}", HostVerdict.SOFT, row.how, _ADVICE.get(row.aspect, ""))
             for row in sandbox.containment(Limits())
             if row.strength is Strength.SOFT
         ],
@@ -107,24 +114,26 @@ def _toolkit(root: bool) -> HostFinding:
     return HostFinding("toolkit", HostVerdict.OK, "bound read-only: " + ", ".join(map(str, binds)))
 
 
-def _controller(name: str, place: Hierarchy | str, root: bool) -> HostFinding:
-    what = f"{name} control group"
-    if isinstance(place, Hierarchy):
-        return HostFinding(what, HostVerdict.OK, f"version {place.version}, made in {place.parent}")
+def _controller(name: str, hierarchy: Hierarchy | str, root: bool) -> HostFinding:
+    """hierarchy: as `hierarchies` returns it, a sentence where no group can be made."""
+    label = f"{name} control group"
+    if isinstance(hierarchy, Hierarchy):
+        return HostFinding(label, HostVerdict.OK, f"version {hierarchy.version}, made in {hierarchy.parent}")
     no_scope = scopes_unusable(as_root=root)
     if no_scope is None:
-        return HostFinding(what, HostVerdict.OK, f"by a systemd scope ({place})")
+        return HostFinding(label, HostVerdict.OK, f"by a systemd scope ({hierarchy})")
     if name == "pids":
-        return HostFinding(what, HostVerdict.OK, f"not used: {place}; RLIMIT_NPROC holds without it")
-    return HostFinding(what, HostVerdict.SOFT, f"{place}; {no_scope}", _group_advice(name))
+        return HostFinding(label, HostVerdict.OK, f"not used: {hierarchy}; RLIMIT_NPROC holds without it")
+    return HostFinding(label, HostVerdict.SOFT, f"{hierarchy}; {no_scope}", _group_advice())
 
 
-def _group_advice(name: str) -> str:
+def _group_advice() -> str:
     """The commands that make a group of ours."""
     if (CGROUP_ROOT / "cgroup.controllers").exists():
         ours = f"{CGROUP_ROOT}/agent2"
         move_in = ""
-        if os.geteuid() != 0:  # who may not write the root's cgroup.procs can only move processes that are in already
+        # a user who may not write the root's cgroup.procs can only move processes that are below `ours` already
+        if os.geteuid() != 0:
             move_in = f" && mkdir -p {ours}/harness && chown -R {os.geteuid()} {ours} && echo $PPID > "
             move_in += f"{ours}/harness/cgroup.procs, from the shell that starts the harness"
         return (
@@ -139,16 +148,16 @@ def _group_advice(name: str) -> str:
 
 
 def _engine(name: str, back_end: Docker | Apptainer, binary: str | None) -> HostFinding:
-    what = f"--set sandbox={name}"
+    label = f"--set sandbox={name}"
     if binary is None:
-        return HostFinding(what, HostVerdict.ABSENT, "not installed")
+        return HostFinding(label, HostVerdict.ABSENT, "not installed")
     try:
         back_end.require()
     except SandboxError as error:
         problem, _, advice = str(error).rpartition("; ")
-        return HostFinding(what, HostVerdict.ABSENT, problem, advice)
-    soft = [row.what for row in back_end.containment(Limits()) if row.strength is not Strength.HARD]
-    return HostFinding(what, HostVerdict.OK, f"{binary} works; soft: {', '.join(soft) or 'nothing'}")
+        return HostFinding(label, HostVerdict.ABSENT, problem, advice)
+    soft = [row.aspect for row in back_end.containment(Limits()) if row.strength is not Strength.HARD]
+    return HostFinding(label, HostVerdict.OK, f"{binary} works; soft: {', '.join(soft) or 'nothing'}")
 
 
 def _gpus() -> HostFinding:
@@ -161,11 +170,3 @@ def _gpus() -> HostFinding:
         problem, _, advice = str(error).rpartition("; ")
         return HostFinding("GPUs", HostVerdict.SOFT, problem, advice)
     return HostFinding("GPUs", HostVerdict.OK, f"{', '.join(map(str, numbers))}; pass them to a trial with --gpus")
-
-
-_ADVICE = {
-    "memory": "see the memory control group above; or cap the whole harness: systemd-run --scope -p MemoryMax=... "
-    "agent2 run ...; or --set sandbox=docker",
-    "disk": "give --out a file system of limited size: truncate -s 50G trials.img && mkfs.ext4 -q trials.img && "
-    f"mount -o loop,nosuid,nodev trials.img trials; what is in /tmp and {HOME} is limited anyway",
-}

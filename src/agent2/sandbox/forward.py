@@ -262,8 +262,8 @@ def _end_leftovers() -> None:
 
 
 def _children() -> list[int]:
-    own = os.getpid()
-    found = []
+    own_pid = os.getpid()
+    children = []
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
@@ -271,9 +271,9 @@ def _children() -> list[int]:
                     parent = int(file.read().rpartition(")")[2].split()[1])
             except (FileNotFoundError, ProcessLookupError):
                 continue  # it ended meanwhile
-            if parent == own:
-                found.append(int(name))
-    return found
+            if parent == own_pid:
+                children.append(int(name))
+    return children
 
 
 def _pass_on(command: int) -> None:

@@ -34,51 +34,6 @@ CONTROL_DEVICES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modese
 NEEDED = 2
 GPU_FOLDERS = ("/sys/bus/pci", "/sys/devices", "/sys/module/nvidia", "/sys/module/nvidia_uvm")
 VARIABLE = "CUDA_VISIBLE_DEVICES"
-
-
-def gpu_devices(numbers: tuple[int, ...], root: Path = Path("/dev")) -> list[Path]:
-    """The device files for these GPUs; empty for none.
-
-    root: where device files are. Raises SandboxError for one that does not exist, with what to do.
-    """
-    if not numbers:
-        return []
-    found = []
-    for number in numbers:
-        device = root / f"nvidia{number}"
-        if not device.exists():
-            known = ", ".join(str(one) for one in known_gpus(root))
-            others = f"choose one of {known}, or" if known else "no GPU is known here;"
-            raise SandboxError(
-                f"GPU {number}: {device} does not exist; {others} load the driver as root: "
-                f"nvidia-modprobe -c {number} -u"
-            )
-        found.append(device)
-    for place, name in enumerate(CONTROL_DEVICES):
-        device = root / name
-        if device.exists():
-            found.append(device)
-        elif place < NEEDED:
-            raise SandboxError(f"GPUs need {device}, which does not exist; run as root: nvidia-modprobe -c 0 -u")
-    return found
-
-
-def known_gpus(root: Path = Path("/dev")) -> list[int]:
-    """Numbers of the GPUs that have a device file."""
-    names = (path.name.removeprefix("nvidia") for path in root.glob("nvidia[0-9]*"))
-    return sorted(int(name) for name in names if name.isdigit())
-
-
-def gpu_folders() -> list[Path]:
-    """What CUDA reads of /sys, as far as this host has it."""
-    return [Path(name) for name in GPU_FOLDERS if Path(name).exists()]
-
-
-def gpu_environment(numbers: tuple[int, ...]) -> dict[str, str]:
-    """Variables for a program that may use so many GPUs; an empty list hides them all."""
-    return {VARIABLE: ",".join(str(place) for place in range(len(numbers)))} if numbers else {}
-
-
 FORWARDER = Path(__file__).with_name("forward.py")
 """Runs inside, before the program."""
 SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -99,21 +54,69 @@ CPU_FOLDERS = ("/sys/devices/system/cpu", "/sys/devices/system/node")
 """Numbers about the processors, which numeric libraries read when they start."""
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 TOO_WIDE = ("/", "/home", "/root", "/etc", "/var", "/tmp", "/opt", "/srv", "/mnt", "/run")
+NAMESPACES = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net", "--unshare-cgroup-try")
+"""Asked of bubblewrap for every program."""
+FIRST_UID = 1_900_000_000
+"""Above every range that distributions and container tools hand out."""
+UID_COUNT = 90_000_000
+
+
+def gpu_devices(numbers: tuple[int, ...], root: Path = Path("/dev")) -> list[Path]:
+    """The device files for these GPUs; empty for none.
+
+    root: where device files are. Raises SandboxError for one that does not exist, with what to do.
+    """
+    if not numbers:
+        return []
+    devices = []
+    for number in numbers:
+        device = root / f"nvidia{number}"
+        if not device.exists():
+            numbers_here = ", ".join(str(present) for present in known_gpus(root))
+            others = f"choose one of {numbers_here}, or" if numbers_here else "no GPU is known here;"
+            raise SandboxError(
+                f"GPU {number}: {device} does not exist; {others} load the driver as root: "
+                f"nvidia-modprobe -c {number} -u"
+            )
+        devices.append(device)
+    for place, name in enumerate(CONTROL_DEVICES):
+        device = root / name
+        if device.exists():
+            devices.append(device)
+        elif place < NEEDED:
+            raise SandboxError(f"GPUs need {device}, which does not exist; run as root: nvidia-modprobe -c 0 -u")
+    return devices
+
+
+def known_gpus(root: Path = Path("/dev")) -> list[int]:
+    """Numbers of the GPUs that have a device file."""
+    names = (path.name.removeprefix("nvidia") for path in root.glob("nvidia[0-9]*"))
+    return sorted(int(name) for name in names if name.isdigit())
+
+
+def gpu_folders() -> list[Path]:
+    """What CUDA reads of /sys, as far as this host has it."""
+    return [Path(name) for name in GPU_FOLDERS if Path(name).exists()]
+
+
+def gpu_environment(numbers: tuple[int, ...]) -> dict[str, str]:
+    """Variables for a program that may use so many GPUs; an empty list hides them all."""
+    return {VARIABLE: ",".join(str(place) for place in range(len(numbers)))} if numbers else {}
 
 
 def system_binds() -> list[tuple[str, str]]:
     """(kind, path) of the system: kind "link" for /bin-like links, else "bind"."""
-    found = []
+    binds = []
     for name in SYSTEM_FOLDERS:
         if os.path.islink(name):
-            found.append(("link", name))
+            binds.append(("link", name))
         elif os.path.isdir(name):
-            found.append(("bind", name))
-    found.extend(("bind", name) for name in (*ETC_PATHS, *CPU_FOLDERS) if os.path.exists(name))
-    return found
+            binds.append(("bind", name))
+    binds.extend(("bind", name) for name in (*ETC_PATHS, *CPU_FOLDERS) if os.path.exists(name))
+    return binds
 
 
-def made_files(uid: int) -> dict[str, str]:
+def etc_files(uid: int) -> dict[str, str]:
     """Files of /etc that a sandbox makes itself: path -> content."""
     return {
         "/etc/passwd": f"agent:x:{uid}:{uid}:agent:/home/agent:/bin/sh\n",
@@ -144,9 +147,9 @@ def toolkit_binds() -> list[Path]:
     Raises SandboxError if one of them is installed where showing it would show far more.
     """
     package = Path(agent2.__file__).resolve().parent
-    wanted = [Path(sys.prefix), Path(sys.prefix).resolve(), *interpreter_binds(), package]
-    wanted += [Path(entry) for entry in sys.path if Path(entry).name in {"site-packages", "dist-packages"}]
-    return _outside_system([path for path in wanted if path.is_dir()])
+    paths = [Path(sys.prefix), Path(sys.prefix).resolve(), *interpreter_binds(), package]
+    paths += [Path(entry) for entry in sys.path if Path(entry).name in {"site-packages", "dist-packages"}]
+    return _outside_system([path for path in paths if path.is_dir()])
 
 
 def toolkit_path() -> str:
@@ -193,24 +196,17 @@ def _and_children(path: Path) -> Iterator[Path]:
 
 def _outside_system(paths: list[Path]) -> list[Path]:
     """Without repetitions and without what /usr shows anyway; outer folders first."""
-    kept: list[Path] = []
+    outer_paths: list[Path] = []
     for path in sorted(set(paths), key=lambda p: len(p.parts)):
         if str(path) in TOO_WIDE or path == Path.home():
             raise SandboxError(
                 f"the Python toolkit is installed in {path} itself, so showing it would show everything there; "
                 "install agent2 into a virtual environment"
             )
-        if path.is_relative_to("/usr") or any(path.is_relative_to(outer) for outer in kept):
+        if path.is_relative_to("/usr") or any(path.is_relative_to(outer) for outer in outer_paths):
             continue
-        kept.append(path)
-    return kept
-
-
-NAMESPACES = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net", "--unshare-cgroup-try")
-"""Asked of bubblewrap for every program."""
-FIRST_UID = 1_900_000_000
-"""Above every range that distributions and container tools hand out."""
-UID_COUNT = 90_000_000
+        outer_paths.append(path)
+    return outer_paths
 
 
 def has_root_rights() -> bool:
@@ -228,7 +224,7 @@ def uid_for(workspace: Path) -> int:
     return 20_000 + number % 40_000
 
 
-def hand_over(path: Path, uid: int) -> None:
+def chown_tree(path: Path, uid: int) -> None:
     """Give a folder, with all it holds, to a user; links are not followed."""
     for folder, names, files in os.walk(path):
         for name in (*names, *files):
@@ -248,12 +244,12 @@ def bwrap_version(binary: str) -> tuple[int, ...]:
             f"{binary}: bubblewrap is not installed ({error.strerror}); install it "
             "(apt install bubblewrap, dnf install bubblewrap), or use --set sandbox=none, which contains nothing"
         ) from error
-    found = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", answer.stdout)
-    if found is None:
+    version = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", answer.stdout)
+    if version is None:
         raise SandboxError(
             f"{binary} --version said {answer.stdout + answer.stderr!r}; install bubblewrap 0.7 or newer"
         )
-    return tuple(int(part) for part in found.groups(default="0"))
+    return tuple(int(part) for part in version.groups(default="0"))
 
 
 def probe(binary: str, *, as_root: bool) -> None:
@@ -277,24 +273,24 @@ def probe(binary: str, *, as_root: bool) -> None:
 
 def explain_refusal(stderr: str, setting: Callable[[str], Path]) -> str:
     """One sentence: what the host refused and what to do. `setting` finds a file below /proc/sys."""
-    said = (stderr.strip().splitlines() or ["nothing was said"])[-1]
-    if "proc" in said and "mount" in said.lower():
+    message = (stderr.strip().splitlines() or ["nothing was said"])[-1]
+    if "proc" in message and "mount" in message.lower():
         way = "this container masks /proc: start it with --security-opt systempaths=unconfined or --privileged"
-    elif _number(setting("kernel/unprivileged_userns_clone")) == 0:
+    elif _read_setting(setting("kernel/unprivileged_userns_clone")) == 0:
         way = "run as root: sysctl -w kernel.unprivileged_userns_clone=1"
-    elif _number(setting("kernel/apparmor_restrict_unprivileged_userns")) == 1:
+    elif _read_setting(setting("kernel/apparmor_restrict_unprivileged_userns")) == 1:
         way = (
             "run as root: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0 "
             "(or give bwrap an AppArmor profile with 'userns,')"
         )
-    elif _number(setting("user/max_user_namespaces")) == 0:
+    elif _read_setting(setting("user/max_user_namespaces")) == 0:
         way = "run as root: sysctl -w user.max_user_namespaces=15000"
     else:
         way = "allow user namespaces (in a container: --security-opt seccomp=unconfined --cap-add SYS_ADMIN)"
-    return f"this host refuses namespaces ({said}); {way}; or use --set sandbox=none, which contains nothing"
+    return f"this host refuses namespaces ({message}); {way}; or use --set sandbox=none, which contains nothing"
 
 
-def _number(path: Path) -> int | None:
+def _read_setting(path: Path) -> int | None:
     return int(path.read_text()) if path.exists() else None
 
 

@@ -51,11 +51,54 @@ from agent2.sandbox.forward import Plan
 from agent2.sandbox.host import SYSTEM_PATH, gpu_environment, toolkit_path
 from agent2.sandbox.spec import BASE_ENVIRONMENT, GIB, PRIVATE, WORKSPACE, Limits, SandboxSpec
 
+logger = logging.getLogger(__name__)
 
-class Keeper(ABC):
-    """Whoever holds limits on the program as a whole: control groups, a systemd scope, a container engine.
+CGROUP_ROOT = Path("/sys/fs/cgroup")
+CGROUP_VARIABLE = "AGENT2_CGROUP"
+CONTROLLERS = ("pids", "memory")
+OWN_PROCESSES = 4
+"""Of the sandbox itself: bubblewrap twice, forward.py twice."""
+REMOVE_TRIES = 50
+MANAGER = Path("/run/systemd/system")
+"""Exists where systemd runs the machine."""
+_numbers = itertools.count()
+NEW_NAMESPACES = 0x7E020000
+"""CLONE_NEWUSER, -NS, -CGROUP, -UTS, -IPC, -PID and -NET."""
+CLONE_NEWTIME = 0x80
+ALLOW = 0x7FFF0000
+REFUSE = 0x00050000
+FOREIGN_CALLS = 0x40000000
+"""On x86-64, numbers from here on belong to the x32 interface."""
+PROTOCOLS = (0, 1, 6, 17, 58)
+"""Any, ICMP, TCP, UDP, ICMPv6."""
+ABSENT = (
+    *("clone3", "io_uring_setup", "io_uring_enter", "io_uring_register", "userfaultfd", "memfd_secret", "vmsplice"),
+    *("shmget", "shmat", "shmctl", "shmdt", "semget", "semop", "semctl", "semtimedop"),
+    *("msgget", "msgsnd", "msgrcv", "msgctl"),
+)
+"""Answered as by a kernel that does not have them, so that programs take another way."""
+REFUSED = (
+    *("setns", "keyctl", "add_key", "request_key", "bpf", "perf_event_open", "syslog", "acct", "reboot"),
+    *("mount", "umount2", "pivot_root", "open_tree", "move_mount", "fsopen", "fsconfig", "fsmount", "fspick"),
+    *("mount_setattr", "open_tree_attr", "open_by_handle_at", "fanotify_init", "quotactl", "quotactl_fd"),
+    *("swapon", "swapoff", "kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module"),
+)
+_COMMON = {
+    "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427, "open_tree": 428, "move_mount": 429,
+    "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433, "clone3": 435, "mount_setattr": 442,
+    "quotactl_fd": 443, "memfd_secret": 447, "open_tree_attr": 467,
+}  # fmt: skip
+LOAD_WORD, JUMP_EQUAL, JUMP_AT_LEAST, JUMP_IF_SET, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+NUMBER_AT, ARCHITECTURE_AT, FIRST_ARGUMENT_AT = 0, 4, 16
+UNIX, INET, INET6, NETLINK = 1, 2, 10, 16
+_Step = tuple[int, int, str]
+"""Operation, operand, and the label to jump to where its condition is true; "": to the next step."""
 
-    Each overrides what it needs; only what it had to enforce has no default.
+
+class LimitEnforcer(ABC):
+    """Holds limits on the program as a whole: control groups, a systemd scope or a container engine.
+
+    Subclasses override what they need; only `broke` has no default.
     """
 
     controllers: frozenset[str]
@@ -65,7 +108,7 @@ class Keeper(ABC):
         """Take in the processes of a sandbox that is about to start its command. Raises SandboxError."""
 
     def look(self) -> None:  # noqa: B027
-        """Called about as often as the watchdog; for keepers that forget what they did when the program ends."""
+        """Called about as often as the watchdog looks; for enforcers whose counters are gone when the program ends."""
 
     @abstractmethod
     def broke(self) -> str | None:
@@ -86,11 +129,11 @@ class Launch:
     """The outermost program. If `listener` is None, the number of the link's descriptor is appended."""
     plan: Plan
     spec: SandboxSpec
-    group: Keeper | None
+    enforcer: LimitEnforcer | None
     pass_fds: tuple[int, ...] = ()
     """Closed here once the program has them."""
     depth: int = 0
-    """Generations between the outermost process and forward.py, where a name space takes all with it; else 0."""
+    """Generations from the outermost process to forward.py, where the end of a namespace ends all in it; else 0."""
     watched: bool = True
     """Whether the soft limits are enforced."""
     listener: socket.socket | None = None
@@ -110,8 +153,8 @@ class Launch:
         """Tidy up after the end."""
         if self.listener is not None:
             self.listener.close()
-        if self.group is not None:
-            self.group.remove()
+        if self.enforcer is not None:
+            self.enforcer.remove()
         for call in self.on_end:
             call()
 
@@ -154,20 +197,10 @@ def in_memory(name: str, content: bytes) -> int:
     return descriptor
 
 
-logger = logging.getLogger(__name__)
-
-CGROUP_ROOT = Path("/sys/fs/cgroup")
-CGROUP_VARIABLE = "AGENT2_CGROUP"
-CONTROLLERS = ("pids", "memory")
-OWN_PROCESSES = 4
-"""Of the sandbox itself: bubblewrap twice, forward.py twice."""
-REMOVE_TRIES = 50
-
-
 def rlimits(limits: Limits, process_limit: int | None) -> dict[str, int]:
     """Resource limits by their name below `resource.RLIMIT_`.
 
-    process_limit: None where the kernel would not count what we mean.
+    process_limit: None where the kernel's count would include other processes of this user.
     """
     values = {
         "FSIZE": int(limits.file_size_gib * GIB),
@@ -210,17 +243,17 @@ def hierarchies(root: Path = CGROUP_ROOT, membership: str | None = None) -> dict
     root: the mounted control groups. membership: text of /proc/self/cgroup.
     """
     text = Path("/proc/self/cgroup").read_text() if membership is None else membership
-    own = {}
+    own_groups = {}
     for line in text.splitlines():
         _, names, path = line.split(":", 2)
-        own.update(dict.fromkeys(names.split(","), path))
-    return {controller: _hierarchy(controller, root, own) for controller in CONTROLLERS}
+        own_groups.update(dict.fromkeys(names.split(","), path))
+    return {controller: _hierarchy(controller, root, own_groups) for controller in CONTROLLERS}
 
 
-def _hierarchy(controller: str, root: Path, own: dict[str, str]) -> Hierarchy | str:
-    version = 1 if controller in own else 2
+def _hierarchy(controller: str, root: Path, own_groups: dict[str, str]) -> Hierarchy | str:
+    version = 1 if controller in own_groups else 2
     top = root / controller if version == 1 else root
-    group = own.get(controller, own.get("", "/"))
+    group = own_groups.get(controller, own_groups.get("", "/"))
     named = os.environ.get(CGROUP_VARIABLE)
     if not (top / "cgroup.procs").exists():
         return f"{controller} control groups are not mounted at {top}"
@@ -236,14 +269,15 @@ def _hierarchy(controller: str, root: Path, own: dict[str, str]) -> Hierarchy | 
     return Hierarchy(controller, parent, version)
 
 
-class Cgroup(Keeper):
+class Cgroup(LimitEnforcer):
     """One sandbox's group in each controller that can be used."""
 
-    def __init__(self, name: str, limits: Limits, places: dict[str, Hierarchy | str]) -> None:
+    def __init__(self, name: str, limits: Limits, available: dict[str, Hierarchy | str]) -> None:
+        """available: as `hierarchies` returns it."""
         self._folders: dict[str, Path] = {}
-        for controller, place in places.items():
-            if isinstance(place, Hierarchy):
-                self._folders[controller] = self._make(name, limits, place)
+        for controller, hierarchy in available.items():
+            if isinstance(hierarchy, Hierarchy):
+                self._folders[controller] = self._make(name, limits, hierarchy)
         self.controllers = frozenset(self._folders)
 
     def adopt(self, pids: list[int]) -> None:
@@ -281,22 +315,23 @@ class Cgroup(Keeper):
                     break
                 except FileNotFoundError:
                     break
-                except OSError as error:  # a process that was killed has not quite left yet
+                except OSError as error:  # busy: a process that was killed is still in it for a moment
                     if attempt == REMOVE_TRIES - 1:
                         logger.warning("control group %s could not be removed: %s", folder, error.strerror)
                     time.sleep(0.02)
 
-    def _make(self, name: str, limits: Limits, place: Hierarchy) -> Path:
-        sweep(place.parent)
-        folder = place.parent / f"agent2-{os.getpid()}-{name}"
+    def _make(self, name: str, limits: Limits, hierarchy: Hierarchy) -> Path:
+        sweep(hierarchy.parent)
+        folder = hierarchy.parent / f"agent2-{os.getpid()}-{name}"
         folder.mkdir(exist_ok=True)
-        if place.controller == "pids":
+        if hierarchy.controller == "pids":
             (folder / "pids.max").write_text(str(limits.processes + OWN_PROCESSES))
         else:
-            file = "memory.limit_in_bytes" if place.version == 1 else "memory.max"
+            file = "memory.limit_in_bytes" if hierarchy.version == 1 else "memory.max"
             (folder / file).write_text(str(int(limits.memory_gib * GIB)))
+            # without a limit on swap, what does not fit into memory would go there
             for swap, value in (("memory.swap.max", 0), ("memory.memsw.limit_in_bytes", int(limits.memory_gib * GIB))):
-                if (folder / swap).exists():  # else what does not fit would go there
+                if (folder / swap).exists():
                     (folder / swap).write_text(str(value))
             group_kill = folder / "memory.oom.group"
             if group_kill.exists():
@@ -305,14 +340,14 @@ class Cgroup(Keeper):
 
 
 def sweep(parent: Path) -> None:
-    """Delete empty groups that a killed harness left behind."""
+    """Delete empty groups of harnesses that were killed."""
     for folder in parent.glob("agent2-*-*"):
         owner = folder.name.split("-")[1]
         if owner.isdigit() and not psutil.pid_exists(int(owner)):
             try:
                 folder.rmdir()
             except OSError as error:
-                logger.info("left-over control group %s stays: %s", folder, error.strerror)
+                logger.info("the control group %s of a killed harness stays: %s", folder, error.strerror)
 
 
 def read_counter(path: Path, key: str) -> int:
@@ -324,14 +359,8 @@ def read_counter(path: Path, key: str) -> int:
     return next((int(pair[1]) for pair in pairs if len(pair) == 2 and pair[0] == key), 0)
 
 
-MANAGER = Path("/run/systemd/system")
-"""Exists where systemd runs the machine."""
-
-_numbers = itertools.count()
-
-
 def scopes_unusable(manager: Path | None = None, *, as_root: bool | None = None) -> str | None:
-    """One sentence why no scope can be had here; None if one can. manager: default `MANAGER`."""
+    """One sentence why no scope can be made here; None if one can. manager: default `MANAGER`."""
     if shutil.which("systemd-run") is None or not (manager or MANAGER).is_dir():
         return "systemd does not run this machine"
     if os.geteuid() == 0 if as_root is None else as_root:
@@ -340,8 +369,8 @@ def scopes_unusable(manager: Path | None = None, *, as_root: bool | None = None)
     if not Path(runtime, "systemd").is_dir():
         return "this user has no systemd manager; log in with a session, or run: loginctl enable-linger"
     user = os.getuid()
-    given = Path(f"/sys/fs/cgroup/user.slice/user-{user}.slice/user@{user}.service/cgroup.controllers")
-    if not given.exists() or "memory" not in given.read_text().split():
+    controllers_file = Path(f"/sys/fs/cgroup/user.slice/user-{user}.slice/user@{user}.service/cgroup.controllers")
+    if not controllers_file.exists() or "memory" not in controllers_file.read_text().split():
         return (
             "this user's systemd manager may not limit memory; as root: systemctl edit user@.service, with "
             "[Service] Delegate=memory pids"
@@ -349,8 +378,8 @@ def scopes_unusable(manager: Path | None = None, *, as_root: bool | None = None)
     return None
 
 
-class SystemdScope(Keeper):
-    """One sandbox's scope, as the keeper of its limits; systemd removes an empty one."""
+class SystemdScope(LimitEnforcer):
+    """One sandbox's scope, which holds its limits; systemd removes an empty one."""
 
     controllers = frozenset({"memory", "pids"})
 
@@ -362,7 +391,7 @@ class SystemdScope(Keeper):
         self._broke: str | None = None
 
     def command(self) -> tuple[str, ...]:
-        """What goes before the command line of the sandbox."""
+        """The prefix of the sandbox's command line."""
         return (
             "systemd-run",
             *(() if self._as_root else ("--user",)),
@@ -388,68 +417,38 @@ class SystemdScope(Keeper):
             self._broke = "processes"
 
     def broke(self) -> str | None:
-        """The limit that the kernel had to enforce, as far as it was seen."""
+        """The limit that the kernel had to enforce, if `look` came in time to read it."""
         return self._broke
 
 
-def held_by(as_root: bool) -> dict[str, str]:
+def enforced_by(as_root: bool) -> dict[str, str]:
     """For each of "memory" and "pids" that the kernel limits here, by what. as_root: whether we have root's rights."""
-    grouped = {name for name, place in hierarchies().items() if isinstance(place, Hierarchy)}
+    grouped = {name for name, hierarchy in hierarchies().items() if isinstance(hierarchy, Hierarchy)}
     if "memory" not in grouped and scopes_unusable(as_root=as_root) is None:
         return dict.fromkeys(("memory", "pids"), "systemd scope")
     return dict.fromkeys(grouped, "control group")
 
 
-def keeper(limits: Limits, as_root: bool) -> tuple[Keeper, tuple[str, ...]]:
-    """The keeper for one program, and what has to go before its command line."""
-    if "systemd scope" in held_by(as_root).values():
+def make_enforcer(limits: Limits, as_root: bool) -> tuple[LimitEnforcer, tuple[str, ...]]:
+    """What holds the limits of one program, and the prefix of its command line."""
+    if "systemd scope" in enforced_by(as_root).values():
         scope = SystemdScope(limits, as_root=as_root)
         return scope, scope.command()
     return Cgroup(str(next(_numbers)), limits, hierarchies()), ()
 
 
-NEW_NAMESPACES = 0x7E020000
-"""CLONE_NEWUSER, -NS, -CGROUP, -UTS, -IPC, -PID and -NET."""
-CLONE_NEWTIME = 0x80
-LOAD_WORD, JUMP_EQUAL, JUMP_AT_LEAST, JUMP_IF_SET, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-NUMBER_AT, ARCHITECTURE_AT, FIRST_ARGUMENT_AT = 0, 4, 16
-ALLOW = 0x7FFF0000
-REFUSE = 0x00050000
-FOREIGN_CALLS = 0x40000000
-"""On x86-64, numbers from here on belong to the x32 interface."""
-UNIX, INET, INET6, NETLINK = 1, 2, 10, 16
-PROTOCOLS = (0, 1, 6, 17, 58)
-"""Any, ICMP, TCP, UDP, ICMPv6."""
-ABSENT = (
-    *("clone3", "io_uring_setup", "io_uring_enter", "io_uring_register", "userfaultfd", "memfd_secret", "vmsplice"),
-    *("shmget", "shmat", "shmctl", "shmdt", "semget", "semop", "semctl", "semtimedop"),
-    *("msgget", "msgsnd", "msgrcv", "msgctl"),
-)
-"""Answered as by a kernel that does not have them, so that programs take another way."""
-REFUSED = (
-    *("setns", "keyctl", "add_key", "request_key", "bpf", "perf_event_open", "syslog", "acct", "reboot"),
-    *("mount", "umount2", "pivot_root", "open_tree", "move_mount", "fsopen", "fsconfig", "fsmount", "fspick"),
-    *("mount_setattr", "open_tree_attr", "open_by_handle_at", "fanotify_init", "quotactl", "quotactl_fd"),
-    *("swapon", "swapoff", "kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module"),
-)
-
-_COMMON = {
-    "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427, "open_tree": 428, "move_mount": 429,
-    "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433, "clone3": 435, "mount_setattr": 442,
-    "quotactl_fd": 443, "memfd_secret": 447, "open_tree_attr": 467,
-}  # fmt: skip
-
-
 @dataclass(frozen=True, slots=True)
-class Machine:
-    """One architecture."""
+class Architecture:
+    """What the filter has to know of one processor architecture."""
 
     audit: int
+    """Its AUDIT_ARCH constant, by which the kernel tells the filter whose numbers a call has."""
     calls: Mapping[str, int]
+    """Name of a system call -> its number."""
 
 
-MACHINES = {
-    "x86_64": Machine(0xC000003E, _COMMON | {
+ARCHITECTURES = {
+    "x86_64": Architecture(0xC000003E, _COMMON | {
         "shmget": 29, "shmat": 30, "shmctl": 31, "socket": 41, "socketpair": 53, "clone": 56, "semget": 64,
         "semop": 65, "semctl": 66, "shmdt": 67, "msgget": 68, "msgsnd": 69, "msgrcv": 70, "msgctl": 71,
         "syslog": 103, "pivot_root": 155, "acct": 163, "mount": 165, "umount2": 166, "swapon": 167, "swapoff": 168,
@@ -458,7 +457,7 @@ MACHINES = {
         "perf_event_open": 298, "fanotify_init": 300, "open_by_handle_at": 304, "setns": 308, "finit_module": 313,
         "kexec_file_load": 320, "bpf": 321, "memfd_create": 319, "userfaultfd": 323,
     }),
-    "aarch64": Machine(0xC00000B7, _COMMON | {
+    "aarch64": Architecture(0xC00000B7, _COMMON | {
         "umount2": 39, "mount": 40, "pivot_root": 41, "quotactl": 60, "vmsplice": 75, "acct": 89, "unshare": 97,
         "kexec_load": 104, "init_module": 105, "delete_module": 106, "syslog": 116, "reboot": 142, "msgget": 186,
         "msgctl": 187, "msgrcv": 188, "msgsnd": 189, "semget": 190, "semctl": 191, "semtimedop": 192, "semop": 193,
@@ -469,39 +468,36 @@ MACHINES = {
     }),
 }  # fmt: skip
 
-_Step = tuple[int, int, str]
-"""Operation, operand, and the label to jump to where its claim is true; "" continues."""
-
 
 def call_filter(machine: str | None = None, *, memory_files: bool = True) -> bytes | None:
-    """The compiled filter; None for an architecture that is not in `MACHINES`. `machine`: default this one.
+    """The compiled filter; None for an architecture that is not in `ARCHITECTURES`. `machine`: default this one.
 
     memory_files: whether `memfd_create` passes. One that was sent into a socket is in no process, so only a control
     group counts it.
     """
-    known = MACHINES.get(platform.machine() if machine is None else machine)
-    if known is None:
+    architecture = ARCHITECTURES.get(platform.machine() if machine is None else machine)
+    if architecture is None:
         return None
     steps: list[_Step] = []
-    places: dict[str, int] = {}
+    label_positions: dict[str, int] = {}
     absent = ABSENT if memory_files else (*ABSENT, "memfd_create")
-    for label, block in _blocks(known, absent).items():
-        places[label] = len(steps)
+    for label, block in _blocks(architecture, absent).items():
+        label_positions[label] = len(steps)
         steps += block
     code = b""
-    for at, (operation, operand, label) in enumerate(steps):
-        taken = places[label] - at - 1 if label else 0
-        code += struct.pack("=HBBI", operation, taken, 0, operand)
+    for position, (operation, operand, label) in enumerate(steps):
+        jump = label_positions[label] - position - 1 if label else 0  # counted from the next step
+        code += struct.pack("=HBBI", operation, jump, 0, operand)  # struct sock_filter: code, jt, jf, k
     return code
 
 
-def filter_in_words(*, memory_files: bool) -> str | None:
-    """The filter in hexadecimal, for a plan."""
+def call_filter_hex(*, memory_files: bool) -> str | None:
+    """The filter in hexadecimal, for a `Plan`; None as for `call_filter`."""
     code = call_filter(memory_files=memory_files)
     return None if code is None else code.hex()
 
 
-def _blocks(machine: Machine, absent: tuple[str, ...]) -> dict[str, list[_Step]]:
+def _blocks(machine: Architecture, absent: tuple[str, ...]) -> dict[str, list[_Step]]:
     """Labelled pieces of the filter; each ends in a return, and jumps lead forward only."""
     calls = machine.calls
     first, third = (LOAD_WORD, FIRST_ARGUMENT_AT, ""), (LOAD_WORD, FIRST_ARGUMENT_AT + 16, "")
@@ -521,7 +517,8 @@ def _blocks(machine: Machine, absent: tuple[str, ...]) -> dict[str, list[_Step]]
             allow,
         ],
         "unshare": [first, (JUMP_IF_SET, NEW_NAMESPACES | CLONE_NEWTIME, "refused"), allow],
-        "clone": [first, (JUMP_IF_SET, NEW_NAMESPACES, "refused"), allow],  # whose lowest byte is a signal
+        # not CLONE_NEWTIME: the lowest byte of clone's flags is a signal
+        "clone": [first, (JUMP_IF_SET, NEW_NAMESPACES, "refused"), allow],
         "socket": [
             first,
             (JUMP_EQUAL, UNIX, "allowed"),

@@ -38,6 +38,21 @@ import psutil
 from agent2.errors import SandboxError
 from agent2.sandbox.spec import HOME, Network, PackageSettings, ProxyLaunch, SandboxSpec, Settings, package_environment
 
+MAX_HEAD = 1 << 16
+HEAD_S = 30.0
+CONNECT_S = 30.0
+MAX_CONNECTIONS = 256
+MAX_RECORDS = 200_000
+CHUNK = 1 << 16
+Address = tuple[str, int]
+PORT = 8431
+"""Loopback port inside that leads to the proxy."""
+BASE = f"http://127.0.0.1:{PORT}"
+START_S = 120.0
+END_S = 5.0
+PASSED_ON = ("PATH", "LANG", "PYTHONPATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+"""Of the harness's variables; lower-case ones, too. No key is among them."""
+
 
 def serve_until_closed(serve: Callable[[asyncio.Event], Awaitable[None]]) -> None:
     """Run `serve` in an event loop; its event is set when standard input closes."""
@@ -58,27 +73,17 @@ def serve_until_closed(serve: Callable[[asyncio.Event], Awaitable[None]]) -> Non
 
 def ignore_malformed_requests() -> None:
     """Log nothing about what is not HTTP, which aiohttp logs with a trace: a client can send it without end."""
-    logging.getLogger("aiohttp.server").addFilter(_is_no_malformed_request)
+    logging.getLogger("aiohttp.server").addFilter(_is_worth_logging)
 
 
-def _is_no_malformed_request(record: logging.LogRecord) -> bool:
+def _is_worth_logging(record: logging.LogRecord) -> bool:
     return not record.exc_info or type(record.exc_info[1]).__module__ != "aiohttp.http_exceptions"
 
 
-def say_ready() -> None:
+def report_ready() -> None:
     """Tell the harness that the socket can be used."""
     sys.stdout.write("ready\n")
     sys.stdout.flush()
-
-
-MAX_HEAD = 1 << 16
-HEAD_S = 30.0
-CONNECT_S = 30.0
-MAX_CONNECTIONS = 256
-MAX_RECORDS = 200_000
-CHUNK = 1 << 16
-
-Address = tuple[str, int]
 
 
 class OpenLaunch(Settings):
@@ -149,13 +154,17 @@ class OpenProxy:
         """Connect to an address of the host that is allowed; the name is looked up once, so it cannot change."""
         loop = asyncio.get_running_loop()
         try:
-            found = await asyncio.wait_for(loop.getaddrinfo(host, port, type=socket.SOCK_STREAM), CONNECT_S)
+            results = await asyncio.wait_for(loop.getaddrinfo(host, port, type=socket.SOCK_STREAM), CONNECT_S)
         except (OSError, UnicodeError) as error:  # the second: no name that could be looked up
             raise ProxyRefusal("502 Bad Gateway", f"{host} has no address: {error}") from error
-        addresses = [(str(one[4][0]), int(one[4][1])) for one in found]
+        addresses = [(str(result[4][0]), int(result[4][1])) for result in results]
         if not self._launch.allow_private:
-            own = {one.address for interface in psutil.net_if_addrs().values() for one in interface}
-            addresses = [one for one in addresses if is_public(one[0]) and one[0] not in own]
+            own_addresses = {
+                interface_address.address
+                for interface in psutil.net_if_addrs().values()
+                for interface_address in interface
+            }
+            addresses = [address for address in addresses if is_public(address[0]) and address[0] not in own_addresses]
         if not addresses:
             raise ProxyRefusal("403 Forbidden", f"{host} is not a public address")
         last: OSError | TimeoutError = TimeoutError("no answer")
@@ -197,11 +206,11 @@ def is_public(address: str) -> bool:
 
 def _destination(head: bytes) -> tuple[Address, bytes | None]:
     """Host and port of a request, and what to send there first; None for a tunnel. Raises Refusal."""
-    line, _, rest = head.partition(b"\r\n")
-    words = line.decode("latin-1").split(" ")
-    if len(words) != 3:
+    line, _, fields = head.partition(b"\r\n")
+    request_line = line.decode("latin-1").split(" ")
+    if len(request_line) != 3:
         raise ProxyRefusal("400 Bad Request", "this is not an HTTP request")
-    method, target, version = words
+    method, target, version = request_line
     tunnel = method == "CONNECT"
     try:
         parts = urlsplit(f"//{target}" if tunnel else target)
@@ -216,8 +225,12 @@ def _destination(head: bytes) -> tuple[Address, bytes | None]:
         return (host, port or 443), None
     path = parts.path or "/"
     path = f"{path}?{parts.query}" if parts.query else path
-    kept = [one for one in rest.split(b"\r\n") if one and not one.lower().startswith((b"proxy-", b"connection:"))]
-    first = b"\r\n".join([f"{method} {path} {version}".encode("latin-1"), *kept, b"Connection: close", b"", b""])
+    passed_on = [
+        header
+        for header in fields.split(b"\r\n")
+        if header and not header.lower().startswith((b"proxy-", b"connection:"))
+    ]
+    first = b"\r\n".join([f"{method} {path} {version}".encode("latin-1"), *passed_on, b"Connection: close", b"", b""])
     return (host, port or 80), first
 
 
@@ -235,7 +248,7 @@ async def serve(launch: OpenLaunch, stop: asyncio.Event) -> None:
     with launch.record.open("a", encoding="utf-8") as file:
         proxy = OpenProxy(launch, file)
         server = await asyncio.start_unix_server(proxy.accept, str(launch.socket), limit=MAX_HEAD)
-        say_ready()
+        report_ready()
         await stop.wait()
         server.close()
         await proxy.close()
@@ -247,17 +260,8 @@ def main() -> None:
     serve_until_closed(partial(serve, launch))
 
 
-PORT = 8431
-"""Loopback port inside that leads to the proxy."""
-BASE = f"http://127.0.0.1:{PORT}"
-START_S = 120.0
-END_S = 5.0
-PASSED_ON = ("PATH", "LANG", "PYTHONPATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
-"""Of the harness's variables; lower-case ones, too. No key is among them."""
-
-
 @dataclass(slots=True)
-class Way:
+class ProxyProcess:
     """The proxy of one sandbox."""
 
     process: subprocess.Popen[bytes]
@@ -278,7 +282,7 @@ class Way:
         shutil.rmtree(self.folder)
 
 
-def with_network(spec: SandboxSpec) -> tuple[SandboxSpec, Way | None]:
+def with_network(spec: SandboxSpec) -> tuple[SandboxSpec, ProxyProcess | None]:
     """The spec with the port and the variables of its policy, and what to close when the program has ended.
 
     Raises SandboxError if the port is taken or the proxy does not start.
@@ -309,7 +313,7 @@ def with_network(spec: SandboxSpec) -> tuple[SandboxSpec, Way | None]:
         shutil.rmtree(folder)
         raise
     ports = {**spec.ports, PORT: socket}
-    return replace(spec, ports=ports, environment={**variables, **spec.environment}), Way(process, folder)
+    return replace(spec, ports=ports, environment={**variables, **spec.environment}), ProxyProcess(process, folder)
 
 
 def _start(module: str, settings: str, record: Path) -> subprocess.Popen[bytes]:

@@ -20,13 +20,13 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
-from agent2.sandbox.network import ignore_malformed_requests, say_ready, serve_until_closed
+from agent2.sandbox.network import ignore_malformed_requests, report_ready, serve_until_closed
 from agent2.sandbox.spec import GIB, MIB, PackageSettings, ProxyLaunch, Registry, find_target, inside_address, rewritten
 
 PASSED_ON = ("Accept", "User-Agent", "If-None-Match", "If-Modified-Since")
 PASSED_BACK = ("Content-Type", "ETag", "Last-Modified", "X-PyPI-Last-Serial")
 MAX_INDEX_MIB = 64
-"""Pages whose links are rewritten are held in memory."""
+"""MemoryUse whose links are rewritten are held in memory."""
 MAX_RECORDS = 200_000
 MAX_RECORDED_URL = 500
 MAX_AT_ONCE = 16
@@ -112,10 +112,10 @@ class PackageProxy:
             return await self._stream(request, url, answer, back)
 
     def _redirect(self, request: web.BaseRequest, answer: aiohttp.ClientResponse) -> web.Response:
-        wanted = str(answer.url.join(URL(answer.headers.get("Location", ""))))
-        address = inside_address(wanted, self._launch.base, self._settings.registries)
+        location = str(answer.url.join(URL(answer.headers.get("Location", ""))))
+        address = inside_address(location, self._launch.base, self._settings.registries)
         if address is None:
-            return self._refuse(request, 403, f"the registry redirects to {wanted[:200]}, which is not allowed")
+            return self._refuse(request, 403, f"the registry redirects to {location[:200]}, which is not allowed")
         self._record.write(request.method, str(answer.url), answer.status, 0)
         return web.Response(status=answer.status, headers={"Location": address})
 
@@ -178,7 +178,7 @@ async def serve(launch: ProxyLaunch, stop: asyncio.Event) -> None:
             runner = web.ServerRunner(server)
             await runner.setup()
             await web.UnixSite(runner, str(launch.socket)).start()
-            say_ready()
+            report_ready()
             await stop.wait()
             await runner.cleanup()
 

@@ -26,9 +26,20 @@ import psutil
 from agent2.errors import SandboxError
 from agent2.sandbox.limits import OWN_PROCESSES, Launch, in_memory
 from agent2.sandbox.spec import MIB, SandboxExit
-from agent2.sandbox.watchdog import Breach, Watchdog, family
+from agent2.sandbox.watchdog import Breach, Watchdog, process_tree
+
+logger = logging.getLogger(__name__)
 
 MAX_TAIL = 256 * 1024
+READY_TIMEOUT_S = 60.0
+LOOK_INTERVAL_S = 0.1
+REAP_TIMEOUT_S = 30.0
+PASSED_ON = ("PATH", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "DOCKER_HOST")
+"""Variables of ours that the outermost program gets; those behind it see none of them."""
+OOM_FIRST = "1000"
+"""The highest value of /proc/<pid>/oom_score_adj."""
+OUTPUT_KEPT = 4096
+"""Of the first output, for the message when the sandbox itself does not start."""
 
 
 class CappedLog:
@@ -41,7 +52,7 @@ class CappedLog:
         except OSError as error:
             raise SandboxError(f"log {path} cannot be written ({error.strerror}); create its folder") from error
         self._tail_limit = min(limit // 2, MAX_TAIL)
-        self._room = limit - self._tail_limit
+        self._head_left = limit - self._tail_limit
         self._tail: deque[bytes] = deque()
         self._tail_size = 0
         self._dropped = 0
@@ -50,13 +61,13 @@ class CappedLog:
 
     def write(self, data: bytes) -> None:
         """Take in what was printed."""
-        head, rest = data[: self._room], data[self._room :]
+        head, beyond_head = data[: self._head_left], data[self._head_left :]
         if head:
-            self._room -= len(head)
+            self._head_left -= len(head)
             self._put(head)
-        if rest:
-            self._tail.append(rest)
-            self._tail_size += len(rest)
+        if beyond_head:
+            self._tail.append(beyond_head)
+            self._tail_size += len(beyond_head)
         while self._tail and self._tail_size - len(self._tail[0]) >= self._tail_limit:
             gone = len(self._tail.popleft())
             self._tail_size -= gone
@@ -80,7 +91,7 @@ class CappedLog:
             self.fault = f"the log could not be written: {error.strerror}"
 
 
-class KeptOutput:
+class CapturedOutput:
     """The beginning of what a program printed; one thread writes, others may read meanwhile."""
 
     def __init__(self, limit: int) -> None:
@@ -102,22 +113,9 @@ class KeptOutput:
 
     def write(self, data: bytes) -> None:
         """Take in what was printed."""
-        kept = data[: self._limit - len(self._data)]
-        self._data += kept
-        self.dropped += len(data) - len(kept)
-
-
-logger = logging.getLogger(__name__)
-
-READY_TIMEOUT_S = 60.0
-LOOK_INTERVAL_S = 0.1
-REAP_TIMEOUT_S = 30.0
-PASSED_ON = ("PATH", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "DOCKER_HOST")
-"""Variables of ours that the outermost program gets; those behind it see none of them."""
-OOM_FIRST = "1000"
-"""The highest value of /proc/<pid>/oom_score_adj."""
-OUTPUT_KEPT = 4096
-"""Of the first output, for the message when the sandbox itself does not start."""
+        fitting = data[: self._limit - len(self._data)]
+        self._data += fitting
+        self.dropped += len(data) - len(fitting)
 
 
 class SandboxProcess:
@@ -133,26 +131,26 @@ class SandboxProcess:
             raise
         self._first_output = b""
         self._born = threading.Event()
-        self._kept = None if launch.spec.capture_bytes is None else KeptOutput(launch.spec.capture_bytes)
+        self._captured = None if launch.spec.capture_bytes is None else CapturedOutput(launch.spec.capture_bytes)
         self._pumps: list[threading.Thread] = []
         self._over = threading.Event()
         self._ending = threading.Lock()
         self._breach: Breach | None = None
         self._stop_sentence: str | None = None
         self._exit: SandboxExit | None = None
-        self._family: list[psutil.Process] = []
+        self._processes: list[psutil.Process] = []
         self._popen: subprocess.Popen[bytes] | None = None
         self._start_error: Exception | None = None
         self._link: socket.socket | None = None
-        self._first: psutil.Process | None = None
+        self._forwarder: psutil.Process | None = None
         self._root: psutil.Process
-        memory_is_hard = launch.group is not None and "memory" in launch.group.controllers
+        memory_is_hard = launch.enforcer is not None and "memory" in launch.enforcer.controllers
         folders = (launch.spec.workspace, *launch.also_watched)
         self._watchdog = Watchdog(launch.spec.limits, folders, memory_is_hard=memory_is_hard)
-        here, there = (None, None) if launch.listener is not None else socket.socketpair()
-        threading.Thread(target=self._keep, args=(there,), name="sandbox-keeper", daemon=True).start()
+        harness_end, forwarder_end = (None, None) if launch.listener is not None else socket.socketpair()
+        threading.Thread(target=self._run_to_end, args=(forwarder_end,), name="sandbox-keeper", daemon=True).start()
         self._born.wait()
-        self._link = self._await_ready(here)
+        self._link = self._await_ready(harness_end)
         if launch.watched:
             threading.Thread(target=self._watch, name="sandbox-watch", daemon=True).start()
 
@@ -162,11 +160,11 @@ class SandboxProcess:
         return self._root.pid
 
     @property
-    def captured(self) -> KeptOutput:
+    def captured(self) -> CapturedOutput:
         """Standard output so far. Raises SandboxError if the spec did not ask to keep it."""
-        if self._kept is None:
+        if self._captured is None:
             raise SandboxError("standard output went to the log; set capture_bytes in the spec to keep it apart")
-        return self._kept
+        return self._captured
 
     def wait(self, timeout_s: float | None = None) -> SandboxExit | None:
         """Wait for the end; None if it still runs after `timeout_s`."""
@@ -180,7 +178,7 @@ class SandboxProcess:
         """
         if self._exit is None:
             self._stop_sentence = self._stop_sentence or "it was stopped by the harness"
-            self._ask()
+            self._terminate()
             if self.wait(grace_s) is None:
                 self._stop_sentence = f"it was stopped by the harness and killed after {grace_s:g} s of grace"
                 self._kill()
@@ -192,7 +190,7 @@ class SandboxProcess:
             )
         return ended
 
-    def _keep(self, link: socket.socket | None) -> None:
+    def _run_to_end(self, link: socket.socket | None) -> None:
         launch = self._launch
         handed_over = list(launch.pass_fds)
         links = [] if link is None else [link.fileno()]
@@ -203,7 +201,7 @@ class SandboxProcess:
                 [*launch.argv, *map(str, links)],
                 stdin=stdin_fd,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT if self._kept is None else subprocess.PIPE,
+                stderr=subprocess.STDOUT if self._captured is None else subprocess.PIPE,
                 env={name: os.environ[name] for name in PASSED_ON if name in os.environ},
                 pass_fds=(*links, *launch.pass_fds),
                 start_new_session=True,
@@ -225,13 +223,13 @@ class SandboxProcess:
 
     def _start_pumps(self, popen: subprocess.Popen[bytes]) -> None:
         assert popen.stdout is not None
-        if self._kept is None:
+        if self._captured is None:
             pumps = [threading.Thread(target=self._pump, args=(popen.stdout,), name="sandbox-log", daemon=True)]
         else:
             assert popen.stderr is not None
             pumps = [
                 threading.Thread(target=self._pump, args=(popen.stderr,), name="sandbox-log", daemon=True),
-                threading.Thread(target=self._keep_output, args=(popen.stdout, self._kept), daemon=True),
+                threading.Thread(target=self._keep_output, args=(popen.stdout, self._captured), daemon=True),
             ]
         for pump in pumps:
             pump.start()
@@ -251,7 +249,7 @@ class SandboxProcess:
             raise SandboxError(f"{self._launch.argv[0]} cannot be started: {self._start_error}; {advice}")
         try:
             link = self._accept() if link is None else link
-            if link is not None and self._agree(link):
+            if link is not None and self._hand_over_plan(link):
                 if self._launch.plan["leash"]:
                     return link
                 link.close()
@@ -262,9 +260,9 @@ class SandboxProcess:
         except OSError as error:
             logger.warning("the sandbox is not ready: %s", error)
         self._abort()
-        said = self._first_output.decode(errors="replace").strip() or f"it said nothing for {READY_TIMEOUT_S:g} s"
+        message = self._first_output.decode(errors="replace").strip() or f"it said nothing for {READY_TIMEOUT_S:g} s"
         advice = "`agent2 doctor` shows what is missing" if self._launch.watched else "free what it names"
-        raise SandboxError(f"the sandbox did not start: {said.splitlines()[-1]}; {advice}")
+        raise SandboxError(f"the sandbox did not start: {message.splitlines()[-1]}; {advice}")
 
     def _accept(self) -> socket.socket | None:
         """The connection of forward.py; None if the sandbox ends before."""
@@ -281,7 +279,7 @@ class SandboxProcess:
                 continue
         return None
 
-    def _agree(self, link: socket.socket) -> bool:
+    def _hand_over_plan(self, link: socket.socket) -> bool:
         """Tell the plan, wait until the sandbox is ready, start the program. Raises SandboxError, OSError."""
         plan = json.dumps(self._launch.plan).encode()
         link.settimeout(READY_TIMEOUT_S)
@@ -289,23 +287,23 @@ class SandboxProcess:
         if link.recv(5) != b"ready":
             return False
         if self._launch.listener is not None:
-            self._find_first(link)
-        self._family = family(self._root)
+            self._identify_forwarder(link)
+        self._processes = process_tree(self._root)
         if self._launch.watched:
-            _let_die_first(self._family)
-        if self._launch.group is not None:
-            self._launch.group.adopt([process.pid for process in self._family])
+            _prefer_for_oom_kill(self._processes)
+        if self._launch.enforcer is not None:
+            self._launch.enforcer.adopt([process.pid for process in self._processes])
         link.sendall(b"go")
         return True
 
-    def _find_first(self, link: socket.socket) -> None:
+    def _identify_forwarder(self, link: socket.socket) -> None:
         """Who connected: forward.py; an engine may have started it, and then it descends from none of ours."""
         pid = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
         if pid == 0:
             return  # it is in a process name space that we cannot see into
-        self._first = psutil.Process(pid)
-        if self._first not in family(self._root):
-            self._root = self._first
+        self._forwarder = psutil.Process(pid)
+        if self._forwarder not in process_tree(self._root):
+            self._root = self._forwarder
 
     def _abort(self) -> None:
         self._kill()
@@ -319,16 +317,16 @@ class SandboxProcess:
                 self._log.write(data)
         self._log.close()
 
-    def _keep_output(self, stream: IO[bytes], kept: KeptOutput) -> None:
+    def _keep_output(self, stream: IO[bytes], captured: CapturedOutput) -> None:
         with stream:
             while data := os.read(stream.fileno(), 1 << 16):
-                kept.write(data)
+                captured.write(data)
 
     def _watch(self) -> None:
         while not self._over.wait(LOOK_INTERVAL_S):
             try:
-                if self._launch.group is not None:
-                    self._launch.group.look()
+                if self._launch.enforcer is not None:
+                    self._launch.enforcer.look()
                 breach = self._watchdog.look(self._root, time.monotonic())
             except Exception as error:  # boundary: without its watch a program has no soft limits, so it is stopped
                 if self._over.is_set():  # its folders may be gone by now
@@ -342,8 +340,8 @@ class SandboxProcess:
 
     def _finish(self, code: int) -> None:
         """After the outermost process: wait until the rest has gone, then say how it ended."""
-        if not _await_end(self._family[1:], REAP_TIMEOUT_S):
-            logger.warning("processes of the sandbox %s are still ending", [p.pid for p in self._family[1:]])
+        if not _await_end(self._processes[1:], REAP_TIMEOUT_S):
+            logger.warning("processes of the sandbox %s are still ending", [p.pid for p in self._processes[1:]])
         for pump in self._pumps:
             pump.join(REAP_TIMEOUT_S)
             if pump.is_alive():
@@ -369,22 +367,22 @@ class SandboxProcess:
         return SandboxExit(code, broke, sentence)
 
     def _broken_limit(self, code: int) -> tuple[str | None, str | None]:
-        limits, group = self._launch.spec.limits, self._launch.group
+        limits, enforcer = self._launch.spec.limits, self._launch.enforcer
         if self._breach is not None:
             return self._breach.limit, None
-        enforced = group.broke() if group is not None else None
+        enforced = enforcer.broke() if enforcer is not None else None
         if enforced == "memory":
             return "memory", f"it ran into its limit of {limits.memory_gib:g} GiB of memory"
-        seen = self._watchdog.peak_processes - OWN_PROCESSES
-        if enforced == "processes" or (self._launch.watched and seen >= limits.processes):
+        peak = self._watchdog.peak_processes - OWN_PROCESSES
+        if enforced == "processes" or (self._launch.watched and peak >= limits.processes):
             return "processes", f"it ran into its limit of {limits.processes} processes; more were refused"
         if self._launch.watched and code == 128 + signal.SIGXFSZ:
             return "file size", f"a file reached the limit of {limits.file_size_gib:g} GiB"
         return None, None
 
-    def _ask(self) -> None:
+    def _terminate(self) -> None:
         """SIGTERM to forward.py, which passes it to the command's group."""
-        generation = [self._first or self._root]
+        generation = [self._forwarder or self._root]
         try:
             for _ in range(self._launch.depth):
                 generation = [child for process in generation for child in process.children()]
@@ -395,15 +393,15 @@ class SandboxProcess:
 
     def _kill(self) -> None:
         with self._ending:
-            if self._launch.group is not None:
-                self._launch.group.kill()
-            if self._launch.depth and self._family:
-                _kill_all([*self._family[1:2], self._root])  # the first process of the namespace takes all with it
+            if self._launch.enforcer is not None:
+                self._launch.enforcer.kill()
+            if self._launch.depth and self._processes:
+                _kill_all([*self._processes[1:2], self._root])  # the first process of the namespace takes all with it
             else:
-                _kill_all([*family(self._root)[::-1], self._root])
+                _kill_all([*process_tree(self._root)[::-1], self._root])
 
 
-def _let_die_first(processes: list[psutil.Process]) -> None:
+def _prefer_for_oom_kill(processes: list[psutil.Process]) -> None:
     """When the host is out of memory the kernel shall kill these, and what they start, before anything else.
 
     The program cannot take it back if we hold CAP_SYS_RESOURCE; otherwise it can.

@@ -17,6 +17,25 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from agent2.errors import SandboxError
 
+WORKSPACE = "/workspace"
+"""Where the workspace appears in a sandbox, and the directory in which the program starts."""
+HOME = "/home/agent"
+"""The program's home: empty, in memory, gone at the end."""
+PRIVATE = "/run/agent2"
+"""The sandbox's own folder: the forwarder and the sockets behind the ports."""
+GIB = 2**30
+MIB = 2**20
+HOST_DISK = "host disk"
+BASE_ENVIRONMENT: Mapping[str, str] = {
+    "HOME": HOME,
+    "LANG": "C.UTF-8",
+    "LOGNAME": "agent",
+    "SHELL": "/bin/sh",
+    "TMPDIR": "/tmp",
+    "USER": "agent",
+}
+"""Set in every sandbox, beside PATH and PWD; a spec may override them."""
+
 
 class Settings(BaseModel):
     """Base of what crosses a file or process boundary here: no unknown keys, no changes."""
@@ -104,11 +123,11 @@ def find_target(path: str, query: str, registries: Sequence[Registry]) -> Target
 
     path, query: still percent-encoded, as sent.
     """
-    _, _, rest = path.partition("/")
-    name, _, tail = rest.partition("/")
-    registry = next((one for one in registries if one.name == name), None)
+    _, _, remainder = path.partition("/")
+    name, _, tail = remainder.partition("/")
+    registry = next((registry for registry in registries if registry.name == name), None)
     if registry is None:
-        return f"no registry {name!r} is allowed; there are {', '.join(one.name for one in registries)}"
+        return f"no registry {name!r} is allowed; there are {', '.join(registry.name for registry in registries)}"
     decoded = unquote(tail)
     if ".." in decoded.split("/") or "\\" in decoded:
         return "the path leaves its folder"
@@ -127,7 +146,7 @@ def inside_address(url: str, base: str, registries: Sequence[Registry]) -> str |
 
 def rewritten(page: bytes, base: str, registries: Sequence[Registry]) -> bytes:
     """A page of an index whose links to allowed addresses lead to the port inside."""
-    for registry in sorted(registries, key=lambda one: len(one.origin + one.prefix), reverse=True):
+    for registry in sorted(registries, key=lambda registry: len(registry.origin + registry.prefix), reverse=True):
         page = page.replace(f"{registry.origin}{registry.prefix}".encode(), f"{base}/{registry.name}/".encode())
     return page
 
@@ -135,10 +154,10 @@ def rewritten(page: bytes, base: str, registries: Sequence[Registry]) -> bytes:
 def package_environment(base: str, registries: Sequence[Registry], cache: Path) -> dict[str, str]:
     """Variables that send pip, uv and npm to the port inside, for the registries that are named as in the default."""
     names = {registry.name for registry in registries}
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     if "pypi" in names:
         index = f"{base}/pypi/"
-        found |= {
+        variables |= {
             "PIP_INDEX_URL": index,
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
             "PIP_CACHE_DIR": str(cache / "pip"),
@@ -146,25 +165,14 @@ def package_environment(base: str, registries: Sequence[Registry], cache: Path) 
             "UV_CACHE_DIR": str(cache / "uv"),
         }
     if "npm" in names:
-        found |= {
+        variables |= {
             "npm_config_registry": f"{base}/npm/",
             "npm_config_update_notifier": "false",
             "npm_config_fund": "false",
             "npm_config_audit": "false",
             "npm_config_cache": str(cache / "npm"),
         }
-    return found
-
-
-WORKSPACE = "/workspace"
-"""Where the workspace appears in a sandbox, and the directory in which the program starts."""
-HOME = "/home/agent"
-"""The program's home: empty, in memory, gone at the end."""
-PRIVATE = "/run/agent2"
-"""The sandbox's own folder: the forwarder and the sockets behind the ports."""
-
-GIB = 2**30
-MIB = 2**20
+    return variables
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,12 +270,11 @@ class Strength(StrEnum):
 class Containment:
     """One promise of a sandbox, for the report."""
 
-    what: str
+    aspect: str
+    """What it is about: "network", "memory"."""
     strength: Strength
     how: str
-
-
-HOST_DISK = "host disk"
+    """By which means, with the limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,17 +290,6 @@ class SandboxExit:
     """
     reason: str
     """One sentence."""
-
-
-BASE_ENVIRONMENT: Mapping[str, str] = {
-    "HOME": HOME,
-    "LANG": "C.UTF-8",
-    "LOGNAME": "agent",
-    "SHELL": "/bin/sh",
-    "TMPDIR": "/tmp",
-    "USER": "agent",
-}
-"""Set in every sandbox, beside PATH and PWD; a spec may override them."""
 
 
 def check_spec(spec: SandboxSpec) -> None:
@@ -326,10 +322,10 @@ def refuse_hidden(host: Path, hidden: tuple[Path, ...]) -> None:
 
     Raises SandboxError.
     """
-    shown = host.resolve()
+    resolved = host.resolve()
     for secret in hidden:
-        if secret.resolve().is_relative_to(shown):
-            raise SandboxError(f"binding {shown} would show {secret} to the program; move one of them elsewhere")
+        if secret.resolve().is_relative_to(resolved):
+            raise SandboxError(f"binding {resolved} would show {secret} to the program; move one of them elsewhere")
 
 
 def _check_mount(mount: Mount, hidden: tuple[Path, ...]) -> None:

@@ -100,7 +100,7 @@ class Watchdog:
         growth = kernel - self._least_kernel
         if growth < MIN_GROWTH:
             return 0
-        return min(growth, _socket_room(pids[1] if len(pids) > 1 else pids[0]))
+        return min(growth, _socket_capacity(pids[1] if len(pids) > 1 else pids[0]))
 
     def _may_be_full(self) -> bool:
         """Whether the file system has lost, since the last walk, as much as was still allowed then."""
@@ -115,7 +115,7 @@ class Watchdog:
                 return Breach("disk", part)
             use += part
         use += _unlinked(pids, self._folders)
-        use += self._on_the_way(pids, use, free)
+        use += self._in_transit(pids, use, free)
         self._known_use, self._known_free = use, free
         if use > self._limits.disk_gib * GIB:
             allowed = f"{self._limits.disk_gib:g} GiB are allowed"
@@ -124,7 +124,7 @@ class Watchdog:
             return Breach(HOST_DISK, f"was stopped because the host's disk has only {free / GIB:.2f} GiB left")
         return None
 
-    def _on_the_way(self, pids: list[int], use: int, free: int) -> int:
+    def _in_transit(self, pids: list[int], use: int, free: int) -> int:
         """Bytes of deleted files that may be in messages that have not been received yet.
 
         Counted from the first look at which there were such messages: what the file system lost, and the program
@@ -150,7 +150,7 @@ class _DiskState:
     """By the program, since it started; infinite where that is not known."""
 
 
-def family(root: psutil.Process) -> list[psutil.Process]:
+def process_tree(root: psutil.Process) -> list[psutil.Process]:
     """A process and its descendants; empty when it is gone."""
     try:
         return [root, *root.children(recursive=True)]
@@ -196,16 +196,16 @@ def descendants(root: int) -> list[int]:
             except (FileNotFoundError, ProcessLookupError):
                 continue  # it ended meanwhile
             children.setdefault(parent, []).append(int(name))
-    found, pending = [], [root]
+    pids, pending = [], [root]
     while pending:
         below = children.get(pending.pop(), [])
-        found += below
+        pids += below
         pending += below
-    return found
+    return pids
 
 
 @dataclass(frozen=True, slots=True)
-class Pages:
+class MemoryUse:
     """Bytes of one process, shared pages divided among their users."""
 
     own: int
@@ -256,20 +256,22 @@ def _kernel_memory() -> int:
     sizes = {}
     with open("/proc/meminfo", encoding="ascii") as file:
         for line in file:
-            name, _, rest = line.partition(":")
-            sizes[name] = int(rest.split()[0]) * 1024
+            name, _, value = line.partition(":")
+            sizes[name] = int(value.split()[0]) * 1024
     others = ("MemFree", "Buffers", "Cached", "SwapCached", "AnonPages", "KReclaimable")
     return sizes["MemTotal"] - sum(sizes.get(name, 0) for name in others)
 
 
-def _socket_room(pid: int) -> int:
+def _socket_capacity(pid: int) -> int:
     """The most bytes that the sockets in a process's network namespace can hold, in messages under way too."""
     core = 2 * max(_setting("core/wmem_max"), _setting("core/rmem_max"))
     tcp = _setting("ipv4/tcp_rmem") + _setting("ipv4/tcp_wmem")
-    room = 0
-    for tables, each in ((("unix", "udp", "udp6", "netlink"), core), (("tcp", "tcp6"), tcp)):
-        room += max(0, sum(_n_lines(Path(f"/proc/{pid}/net/{table}")) for table in tables) - FREE_SOCKETS) * each
-    return room
+    capacity = 0
+    for tables, socket_bytes in ((("unix", "udp", "udp6", "netlink"), core), (("tcp", "tcp6"), tcp)):
+        capacity += (
+            max(0, sum(_n_lines(Path(f"/proc/{pid}/net/{table}")) for table in tables) - FREE_SOCKETS) * socket_bytes
+        )
+    return capacity
 
 
 def _setting(name: str) -> int:
@@ -315,8 +317,8 @@ def _hides_files(pids: list[int]) -> bool:
         try:
             for name in os.listdir(f"/proc/{pid}/fdinfo"):
                 with open(f"/proc/{pid}/fdinfo/{name}", "rb") as file:
-                    waiting = re.search(rb"^scm_fds:\s*(\d+)", file.read(4096), re.MULTILINE)
-                if waiting is not None and int(waiting[1]) > 0:
+                    match = re.search(rb"^scm_fds:\s*(\d+)", file.read(4096), re.MULTILINE)
+                if match is not None and int(match[1]) > 0:
                     return True
         except PermissionError:
             return True
@@ -330,21 +332,21 @@ def _written(pids: list[int]) -> float:
     total = 0
     for pid in pids:
         try:
-            found = re.search(r"^write_bytes: (\d+)", Path(f"/proc/{pid}/io").read_text(), re.MULTILINE)
+            match = re.search(r"^write_bytes: (\d+)", Path(f"/proc/{pid}/io").read_text(), re.MULTILINE)
         except PermissionError:
             return math.inf
         except OSError:
             continue  # it ended
-        total += int(found[1]) if found is not None else 0
+        total += int(match[1]) if match is not None else 0
     return total
 
 
-def _proportional(pid: int) -> Pages:
+def _proportional(pid: int) -> MemoryUse:
     """Memory of a process by kind; resident memory if that is not known."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
-        return Pages(_resident(pid), 0)
-    sizes = {words[0]: int(words[1]) * 1024 for words in (line.split() for line in lines[1:])}
+        return MemoryUse(_resident(pid), 0)
+    sizes = {fields[0]: int(fields[1]) * 1024 for fields in (line.split() for line in lines[1:])}
     shared = sizes.get("Pss_Shmem:", 0)
-    return Pages(sizes.get("Pss:", 0) - shared, shared)
+    return MemoryUse(sizes.get("Pss:", 0) - shared, shared)
