@@ -32,7 +32,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from agent2.arena.analysis.leaderboard import ExamKey, Leaderboard, LeaderboardTrial, PooledTrial, make_leaderboard
+from agent2.arena.analysis.leaderboard import (
+    Leaderboard,
+    LeaderboardTrial,
+    PooledTrial,
+    TrialConditions,
+    make_leaderboard,
+)
 from agent2.arena.analysis.pool import read_pool
 from agent2.arena.assignment import TrialConfig, config_digest
 from agent2.arena.evidence import SubmissionRecord, SubmissionState, stored_gain, stored_score
@@ -169,9 +175,9 @@ def pool_of(sweep: SimulatedSweep) -> list[PooledTrial]:
         gain = Estimate(float(verdicts_I.mean() - base_I.mean()), None, None, verdicts_I.size)
         row = SweepRow(task=task, agent=stack_name(stack), seed=seed, trial=name, state="finished", gain=gain,
                        result="measured", scaffold=stack_name(stack), integrity="clean")  # fmt: skip
-        exam = ExamKey(task, "simulated", "items", "secret", "base", "protocol", "budget")
-        pool.append(PooledTrial(LeaderboardTrial(name, row, (), True, True), exam, task in KINDS[1], stack_name(stack),
-                                name, by_item(base_I), by_item(verdicts_I)))  # fmt: skip
+        conditions = TrialConditions(task, "simulated", "items", "secret", "base", "protocol", "budget")
+        pool.append(PooledTrial(LeaderboardTrial(name, row, (), True, True), conditions, task in KINDS[1],
+                                stack_name(stack), name, by_item(base_I), by_item(verdicts_I)))  # fmt: skip
     return pool
 
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import numpy as np
 
-from agent2.arena.analysis.leaderboard import ExamKey, LeaderboardTrial, PooledTrial
+from agent2.arena.analysis.leaderboard import LeaderboardTrial, PooledTrial, TrialConditions
 from agent2.arena.sweep_records import SweepRow
 from agent2.stats.estimates import Estimate
 
 N_ITEMS = 60
 
 
-def exam(task="t", **changes):
-    return replace(ExamKey(task, "b-v1", "items", "secret", "base", "protocol", "wall_clock_s=60"), **changes)
+def conditions(task="t", **changes):
+    return replace(TrialConditions(task, "b-v1", "items", "secret", "base", "protocol", "wall_clock_s=60"), **changes)
 
 
 def pooled(stack, seed, rate, task="t", driver=None, marks=(), **changes):
@@ -31,7 +31,7 @@ def pooled(stack, seed, rate, task="t", driver=None, marks=(), **changes):
     )  # fmt: skip
     fields = {
         "trial": LeaderboardTrial(f"/trials/{stack}-{driver}-{task}-{seed}", row, marks, True, True),
-        "exam": exam(task),
+        "conditions": conditions(task),
         "is_interactive": False,
         "agent_digest": "d" * 8,
         "identity": f"{stack}-{driver}-{task}-{seed}",

@@ -110,7 +110,7 @@ def test_tokens_dollars_and_calls_are_those_of_the_script_in_evidence_and_report
     assert totals.dollars == pytest.approx(DOLLARS)
     assert (totals.n_unknown_cost, totals.n_failed) == (0, 0)
     call = evidence.llm.calls[1]
-    assert (call.requested_model, call.model, call.tokens.input) == (
+    assert (call.asked_model, call.model, call.tokens.input) == (
         "small-helper",
         "scripted-1",
         STEPS[1]["usage"]["input"],

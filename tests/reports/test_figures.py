@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from agent2.arena.analysis.leaderboard import ExamKey, LeaderboardTrial, PooledTrial, make_leaderboard
+from agent2.arena.analysis.leaderboard import LeaderboardTrial, PooledTrial, TrialConditions, make_leaderboard
 from agent2.arena.analysis.result import analyse
 from agent2.arena.sweep_records import SweepRow
 from agent2.cli import app
@@ -42,11 +42,11 @@ def pooled(stack, seed, rate, task="t", driver=None, **changes):
         driver=driver, integrity="clean", seconds=60.0 * (seed + 1), llm_dollars=0.5 if driver else None,
         llm_tokens=1000 if driver else None, n_submissions=seed,
     )  # fmt: skip
-    exam = ExamKey(task, "b-v1", "items", "secret", "base", "protocol", "wall_clock_s=60")
+    conditions = TrialConditions(task, "b-v1", "items", "secret", "base", "protocol", "wall_clock_s=60")
     fields = {
         "trial": LeaderboardTrial(f"/trials/{stack}-{driver}-{task}-{seed}", replace(row, **changes.pop("row", {})), (),
                                   True, changes.pop("is_counted", True)),
-        "exam": exam, "is_interactive": False, "agent_digest": "d" * 8,
+        "conditions": conditions, "is_interactive": False, "agent_digest": "d" * 8,
         "identity": f"{stack}-{driver}-{task}-{seed}", "base": base,
         "final": {f"i{at}": float(value) for at, value in enumerate(solved)},
     }  # fmt: skip

@@ -79,7 +79,7 @@ TOTALS = LlmTotals(
     n_refused=0, n_uncounted=0, n_replayed=0, retries=3, by_model={"gpt": TokenCounts(1200, 60, 200, 10)},
 )  # fmt: skip
 CALL = LlmCall(
-    number=1, t=START + 5, seconds=2.5, protocol="openai-chat", requested_model="small", model="gpt", outcome="ok",
+    number=1, t=START + 5, seconds=2.5, protocol="openai-chat", asked_model="small", model="gpt", outcome="ok",
     status=200, tokens=TokenCounts(1200, 60, 200, 10), is_counted=True, dollars=0.0123, retries=0, fault="",
 )  # fmt: skip
 FAILED = replace(

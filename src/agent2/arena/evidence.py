@@ -158,7 +158,7 @@ class LlmCall:
     seconds: float | None
     """To the last byte; None where it never ended."""
     protocol: str
-    requested_model: str
+    asked_model: str
     """The model that the agent named."""
     model: str
     """The model that answered."""

@@ -480,7 +480,7 @@ def trajectory(
     """Draw a trial's public scores over time, with base, deadline and final score; one panel for each trial."""
     from agent2.reports.run_figures import trajectories_plot
 
-    _draw_runs(folders, out, format_, only, trajectories_plot, needs_same_exam=False)
+    _draw_runs(folders, out, format_, only, trajectories_plot, needs_comparable=False)
 
 
 @chart_app.command("gains")
@@ -528,7 +528,7 @@ def routes(folders: Folders, out: FigureFolder = Path("charts"), format_: Format
     """Draw the training routes that trials planned against the ones that they took."""
     from agent2.reports.run_figures import routes_plot
 
-    _draw_runs(folders, out, format_, only, routes_plot, needs_same_exam=False)
+    _draw_runs(folders, out, format_, only, routes_plot, needs_comparable=False)
 
 
 @chart_app.command("learning")
@@ -618,18 +618,18 @@ def _draw_runs(
     only: Sequence[str] | None,
     make: "Callable[[Sequence[TrialRun]], Plot]",
     *,
-    needs_same_exam: bool = True,
+    needs_comparable: bool = True,
 ) -> None:
     """Draw the figure of the trials below the folders.
 
-    needs_same_exam: trials are compared with each other, so only those that the leaderboard pools are drawn.
+    needs_comparable: trials are compared with each other, so only those that the leaderboard pools are drawn.
     """
     from agent2.arena.analysis.pool import find_trials
     from agent2.reports.style import check_formats
 
     check_formats(formats or [])
     _check_out(out)
-    if needs_same_exam:
+    if needs_comparable:
         folders_of_trials = [Path(trial.folder) for trial in _board(folders, only or []).trials]
     else:
         for folder in folders:
@@ -637,7 +637,7 @@ def _draw_runs(
                 raise ConfigError(f"{folder}: is not a directory; pass folders with sweeps or trials")
         folders_of_trials = list(dict.fromkeys(path for folder in folders for path in find_trials(folder.resolve())))
     runs = _read_runs(folders_of_trials)
-    if only and not needs_same_exam:
+    if only and not needs_comparable:
         _check_only(only, [run.stack for run in runs])
         runs = [run for run in runs if run.stack in only]
     if not runs:

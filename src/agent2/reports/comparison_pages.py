@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from agent2.arena.analysis.leaderboard import (
+    ExcludedFolder,
     Leaderboard,
     LeaderboardTrial,
-    LeftOut,
     OverallStanding,
     OverallStandings,
     Standing,
@@ -457,7 +457,7 @@ def pooled_table(trials: Sequence[LeaderboardTrial]) -> Table[LeaderboardTrial]:
     )
 
 
-def left_out_table(left_out: Sequence[LeftOut]) -> Table[LeftOut]:
+def left_out_table(left_out: Sequence[ExcludedFolder]) -> Table[ExcludedFolder]:
     """Folders that are not on the board, with the reasons."""
     return Table(
         (Column("left out", lambda trial: clean(trial.folder)), Column("why", lambda trial: clean(trial.why))), left_out

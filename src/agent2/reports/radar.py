@@ -28,7 +28,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from agent2.arena.analysis.result import UNTOLD, kinds_of
+from agent2.arena.analysis.result import NO_KIND, kinds_of
 from agent2.cards.aggregate import summarize
 from agent2.cards.folder import card_exists
 from agent2.cards.reader import iter_rollouts, read_header, validate_card
@@ -662,7 +662,7 @@ def _from_cards(folders: Sequence[Path]) -> Radar:
         kinds = kinds_of(records) if kinds_only else {}
         by_axis: dict[str, list[Any]] = {}
         for record in records:
-            axis = kinds.get(record.rollout.item_id, UNTOLD) if kinds_only else header.protocol.benchmark
+            axis = kinds.get(record.rollout.item_id, NO_KIND) if kinds_only else header.protocol.benchmark
             by_axis.setdefault(axis, []).append(record)
         checkpoint_scores = series.setdefault(name, {})
         for axis, members in by_axis.items():

@@ -160,9 +160,7 @@ def llm_view(evidence: TrialEvidence) -> LlmView | None:
             Column(
                 "model",
                 lambda call: clean(
-                    call.requested_model
-                    if call.requested_model == call.model
-                    else f"{call.requested_model} → {call.model}",
+                    call.asked_model if call.asked_model == call.model else f"{call.asked_model} → {call.model}",
                     80,
                 ),
             ),

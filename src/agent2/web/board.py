@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent2.arena.analysis.leaderboard import (
+    ExcludedFolder,
     Leaderboard,
-    LeftOut,
     PooledTrial,
     Standing,
     TaskStandings,
@@ -89,7 +89,7 @@ class BoardCache:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._lock = threading.Lock()
-        self._trials: dict[Stamp, PooledTrial | LeftOut] = {}
+        self._trials: dict[Stamp, PooledTrial | ExcludedFolder] = {}
         """Trial and state of its files -> the trial, or the reason why it is left out."""
         self._snapshot: BoardSnapshot | None = None
         self._worker: threading.Thread | None = None
@@ -149,14 +149,14 @@ class BoardCache:
         from agent2.reports.comparison_pages import overall_views
 
         try:
-            verified: dict[Stamp, PooledTrial | LeftOut] = {}
+            verified: dict[Stamp, PooledTrial | ExcludedFolder] = {}
             for done, (key, entry) in enumerate(keys):
                 self._progress = BoardProgress(done, len(keys))
                 # verifying a trial reads all its cards, so only trials whose files changed are verified again
                 verified[key] = self._trials[key] if key in self._trials else self._read(entry)
             pool = [trial for trial in verified.values() if isinstance(trial, PooledTrial)]
-            published, refused = published_boards(tables, [trial.exam.task for trial in pool])
-            left_out = [trial for trial in verified.values() if isinstance(trial, LeftOut)]
+            published, refused = published_boards(tables, [trial.conditions.task for trial in pool])
+            left_out = [trial for trial in verified.values() if isinstance(trial, ExcludedFolder)]
             board = make_leaderboard(pool, [*left_out, *refused], published)
             trial_ids = {entry.display_path: entry.id for _, entry in keys}
             snapshot = BoardSnapshot(stamp, board, pool, trial_ids, overall_views(board))
@@ -169,10 +169,10 @@ class BoardCache:
             with self._lock:
                 self._worker = None
 
-    def _read(self, entry: CatalogEntry) -> PooledTrial | LeftOut:
+    def _read(self, entry: CatalogEntry) -> PooledTrial | ExcludedFolder:
         summary = self._catalog.summary(entry)
         if summary.state in (EntryState.RUNNING, EntryState.STOPPED):
-            return LeftOut(entry.display_path, f"not finished: {summary.message}")
+            return ExcludedFolder(entry.display_path, f"not finished: {summary.message}")
         return trial_or_reason(entry.path, entry.display_path)
 
 
@@ -249,7 +249,7 @@ class BoardPage:
     overall: "Sequence[OverallView]"
     effects: Table[AxisEffect]
     published: Sequence[tuple[PublishedBoard, Table[PublishedRow]]]
-    left_out: Table[LeftOut]
+    left_out: Table[ExcludedFolder]
     not_ours: str
     group_names: Sequence[str] = GROUPS
     sort_names: Sequence[str] = SORTS
@@ -318,8 +318,11 @@ def board_groups(snapshot: BoardSnapshot, board_filter: BoardFilter) -> list[Boa
             trials = trials_of(snapshot, task.task, standing.stack)
             rows.append(BoardRow(cells, trials, _tie(task, standing), begins_tier))
         names = members[0][2].names if is_by_task else ["task", *members[0][2].names]
-        exam = members[0][0].exam
-        note = f"Exam: {exam.benchmark}, base model {exam.base_model}, secret {exam.secret}; {exam.budget}."
+        conditions = members[0][0].exam
+        note = (
+            f"Conditions: {conditions.benchmark}, base model {conditions.base_model}, secret {conditions.secret}; "
+            f"{conditions.budget}."
+        )
         n_pinned = names.index("stack") + 1 + sum(name in names for name in board_filter.pins if name != "stack")
         sections.append(BoardGroup(title, clean(note, 600) if is_by_task else "", names, n_pinned, rows))
     return sections

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from agent2.arena.analysis.result import UNTOLD, read_by_type
+from agent2.arena.analysis.result import NO_KIND, read_by_type
 from agent2.arena.trial_folder import TrialPaths
 from agent2.cards.writer import CardWriter
 from agent2.errors import Fault
@@ -53,7 +53,7 @@ def test_a_lost_rollout_is_missing_under_the_kind_that_its_item_has_on_the_other
 
 def test_an_item_whose_kind_nobody_told_has_a_row_of_its_own(tmp_path):
     paths = write_card(tmp_path, "base", [record("a", 1.0, HEAT), record("b", 0.0, {})])
-    assert [row.task_type for row in read_by_type(paths)] == ["heat", UNTOLD]
+    assert [row.task_type for row in read_by_type(paths)] == ["heat", NO_KIND]
 
 
 def test_items_without_kinds_have_no_table(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from agent2.arena.analysis.leaderboard import compare_stacks, make_leaderboard
 from agent2.errors import ConfigError
 from agent2.reports.comparison_pages import leaderboard_csv, leaderboard_html, leaderboard_markdown
-from pool_builders import exam, pool, pooled
+from pool_builders import conditions, pool, pooled
 
 
 def test_a_clear_difference_makes_ranks_and_equal_stacks_stay_tied():
@@ -19,7 +19,7 @@ def test_a_clear_difference_makes_ranks_and_equal_stacks_stay_tied():
 
 @pytest.mark.parametrize("part", ["benchmark", "items", "secret", "base_model", "protocol", "budget"])
 def test_a_trial_of_another_exam_is_left_out_and_the_part_is_named(part):
-    stranger = pooled("fox", 9, 0.9, exam=exam(**{part: "other"}))
+    stranger = pooled("fox", 9, 0.9, conditions=conditions(**{part: "other"}))
     board = make_leaderboard([*pool(low=0.3, high=0.9), stranger])
     (out,) = board.left_out
     assert out.folder == stranger.trial.folder
@@ -56,7 +56,8 @@ def test_a_trial_that_does_not_count_is_shown_with_its_mark_and_moves_nothing():
 
 def test_broken_trials_do_not_outvote_the_exam_of_those_that_count():
     broken = [
-        replace(one, exam=exam(items="other"), trial=replace(one.trial, is_counted=False)) for one in pool(fox=0.5)
+        replace(one, conditions=conditions(items="other"), trial=replace(one.trial, is_counted=False))
+        for one in pool(fox=0.5)
     ]
     broken += [replace(one, identity=one.identity + "b") for one in broken]
     board = make_leaderboard([*broken, *pool(low=0.3)])

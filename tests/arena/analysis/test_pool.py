@@ -182,7 +182,7 @@ def base_kept_without_the_final_card(folder):
         (cleared, "integrity.json: was changed since the audit wrote it"),
         (field("integrity.json", "checks", []), "integrity.json: was changed since the audit wrote it"),
         (lambda folder: (folder / "integrity.json").unlink(), "integrity.json: is missing"),
-        (without_event("audited"), "integrity.json: is of an audit that the log does not tell of"),
+        (without_event("audited"), "integrity.json: is of an audit that is not in the log"),
     ],
 )
 def test_a_trial_that_says_something_else_than_its_cards_is_unverified(simulated, tmp_path, lie, why):

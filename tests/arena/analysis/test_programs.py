@@ -1,7 +1,7 @@
 import pytest
 
 from agent2.arena.analysis import programs
-from agent2.arena.analysis.programs import ran_programs, read_source
+from agent2.arena.analysis.programs import executed_programs, read_source
 from agent2.arena.analysis.result import analyse
 from agent2.arena.analysis.verdicts import Verdict
 from agent2.arena.assignment import Mode
@@ -11,7 +11,7 @@ from builders import GRPO_SOURCE, make_evidence, make_process, make_revision
 def only_program(command, files=None, **changes):
     revisions = [make_revision(files or {"code/train.py": GRPO_SOURCE})]
     evidence = make_evidence(processes=[make_process(command)], revisions=revisions, **changes)
-    programs = ran_programs(evidence)
+    programs = executed_programs(evidence)
     return programs[0] if programs else None
 
 
@@ -42,7 +42,7 @@ def test_looking_at_code_is_not_running_it(command):
 def test_inline_code_is_read_as_source():
     process = make_process("python -c", at=6)
     process = process.__class__(7, ("python", "-c", "GRPOTrainer(m)"), process.first_seen, process.last_seen, 1.0, 1)
-    program = ran_programs(make_evidence(processes=[process]))[0]
+    program = executed_programs(make_evidence(processes=[process]))[0]
     assert program.sources[0].signals[0].algorithm.name == "GRPO"
 
 
@@ -64,7 +64,9 @@ def test_the_revision_that_stood_when_the_program_started_counts():
         make_revision({"train.py": "SFTTrainer(m)\n"}, at=5),
         make_revision({"train.py": "GRPOTrainer(m)\n"}, at=60),
     ]
-    program = ran_programs(make_evidence(revisions=revisions, processes=[make_process("python train.py", at=20)]))[0]
+    program = executed_programs(make_evidence(revisions=revisions, processes=[make_process("python train.py", at=20)]))[
+        0
+    ]
     assert program.sources[0].signals[0].algorithm.name == "SFT"
 
 
@@ -90,14 +92,14 @@ def test_many_modules_and_processes_take_a_bounded_number_of_steps(monkeypatch):
     evidence = make_evidence(revisions=[make_revision(files)], processes=processes, mode=Mode.RL_ONLY)
     mode = analyse(evidence).mode
     assert len(parsed) == len(set(parsed)) == n
-    assert len(programs.codes_that_ran(evidence)) == n, "one code for all processes of a script"
+    assert len(programs.executed_code(evidence)) == n, "one code for all processes of a script"
     assert mode.verdict is Verdict.UNKNOWN, "600 scripts that import each other are more than is followed"
 
 
 def test_more_code_than_is_read_counts_as_unknown():
     files = {f"code/m{i:03}.py": f"x = {i}\n" + "#" * 190_000 for i in range(30)}
     processes = [make_process(f"python code/m{i:03}.py", at=6 + i, pid=i) for i in range(30)]
-    ran = ran_programs(make_evidence(revisions=[make_revision(files)], processes=processes))
+    ran = executed_programs(make_evidence(revisions=[make_revision(files)], processes=processes))
     assert not ran[0].is_unknown and ran[-1].is_unknown
     assert "was not read" in ran[-1].code.problem
 
@@ -135,5 +137,5 @@ def test_a_source_that_is_made_to_take_long_is_left_with_a_reason(text):
 def test_a_program_that_may_have_trained_without_recorded_text_is_unknown(command, changes, is_unknown):
     revision = make_revision({"code/grpo.py": "print(1)"})
     process = make_process(command, **changes)
-    ran = ran_programs(make_evidence(revisions=[revision], processes=[process], agent_files={}))
+    ran = executed_programs(make_evidence(revisions=[revision], processes=[process], agent_files={}))
     assert any(program.is_unknown for program in ran) is is_unknown

@@ -16,7 +16,7 @@ def names(text):
 
 def test_a_called_trainer_is_a_signal_with_its_line():
     facts = read_source("a.py", "from trl import GRPOTrainer\n\ntrainer = GRPOTrainer(model=m)\n")
-    assert [(s.algorithm.name, s.line, s.what) for s in facts.signals] == [("GRPO", 3, "calls GRPOTrainer")]
+    assert [(s.algorithm.name, s.line, s.description) for s in facts.signals] == [("GRPO", 3, "calls GRPOTrainer")]
 
 
 @pytest.mark.parametrize(

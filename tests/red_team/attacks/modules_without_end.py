@@ -19,7 +19,7 @@ def attempt(scene: Scene) -> Outcome:
     processes = [make_process(f"python code/m{i % N_MODULES}.py", at=6 + i / 1e3, pid=i) for i in range(N_PROCESSES)]
     evidence = make_evidence(revisions=[make_revision(FILES)], processes=processes)
     analyse(evidence)
-    codes = programs.codes_that_ran(evidence)
+    codes = programs.executed_code(evidence)
     n_parsed = len({id(facts) for code in codes for facts in code.sources})
     n_imports = sum(len(facts.imports) for code in codes for facts in code.sources)
     is_long = n_parsed > N_MODULES or n_imports > 2 * programs.MAX_WORK

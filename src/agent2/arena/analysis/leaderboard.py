@@ -1,14 +1,13 @@
-"""The leaderboard: trials of several sweeps and laboratories, pooled where they sat the same exam, and ranked.
+"""The leaderboard: comparable trials of several sweeps and laboratories, pooled and ranked.
 
-Two trials are compared only if they sat the same exam: task, benchmark version, items of all splits, installation
-secret, base model, protocol and budget. Of each task the exam that most trials sat is kept; the others are left out,
-with the part that differs.
+Two trials are comparable only under the same conditions: task, benchmark version, items of all splits, installation
+secret, base model, protocol and budget. Of each task the conditions that most trials share are kept; trials under other
+conditions are left out, with the part that differs.
 
 Ranks come from paired tests on the same private items and hold for all stacks at once (`agent2.stats.ranking`). Runs
-of a stack are numbered, not matched by seed: what a seed does in one stack has nothing to do with another. A trial
-without a result is missing, never a zero; a stack that often hands in nothing shows it in its counts. Over several
-tasks, scores are made comparable as the share of the way from the base model to a perfect score; interactive tasks are
-never averaged with static ones.
+of a stack are numbered, not matched by seed: a seed means nothing across stacks. A trial without a result is missing,
+never a zero; the counts of a stack show how often it submits nothing. Over several tasks, scores are made comparable as
+the share of the way from the base model to a perfect score; interactive tasks are never averaged with static ones.
 
 Does NOT read folders (`agent2.arena.analysis.pool`) and makes no pages.
 """
@@ -53,8 +52,8 @@ N_REPLICATES = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class ExamKey:
-    """What must be equal for two trials to be comparable; digests, so that nothing hidden is told."""
+class TrialConditions:
+    """What must be equal for two trials to be comparable; digests, so that nothing hidden is shown."""
 
     task: str
     benchmark: str
@@ -69,14 +68,14 @@ class ExamKey:
     """Digest of how the private items are played; empty where the trial has no cards."""
     budget: str
 
-    def difference(self, other: "ExamKey") -> str:
-        """The first part in which the two differ, in words; empty where they are the same exam."""
+    def difference(self, reference: "TrialConditions") -> str:
+        """The first part that differs from the conditions of most trials, in words; empty where none does."""
         for part in fields(self):
-            mine, theirs = getattr(self, part.name), getattr(other, part.name)
-            is_known = part.name != "protocol" or (mine and theirs)
-            if mine != theirs and is_known:
+            value, expected = getattr(self, part.name), getattr(reference, part.name)
+            is_known = part.name != "protocol" or (value and expected)
+            if value != expected and is_known:
                 name = part.name.replace("_", " ")
-                return f"another {name} ({mine or 'none'}; the exam that most trials sat has {theirs or 'none'})"
+                return f"another {name} ({value or 'none'}; most trials have {expected or 'none'})"
         return ""
 
 
@@ -87,9 +86,9 @@ class LeaderboardTrial:
     folder: str
     row: SweepRow
     marks: Sequence[str]
-    """What a reader must know of it: not verified, audit not cleared, no sandbox, ...; empty for a plain one."""
+    """Reservations: not verified, audit not cleared, no sandbox, ...; empty for a plain trial."""
     is_verified: bool
-    """Its cards are whole and give the scores that it reports."""
+    """Its cards are complete and give the scores that it reports."""
     is_counted: bool
     """It has a result that enters ranks and averages."""
 
@@ -99,7 +98,7 @@ class PooledTrial:
     """A trial with what is needed to compare it."""
 
     trial: LeaderboardTrial
-    exam: ExamKey
+    conditions: TrialConditions
     is_interactive: bool
     agent_digest: str
     identity: str
@@ -111,7 +110,7 @@ class PooledTrial:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class ExcludedFolder:
     """A folder that is not on the board."""
 
     folder: str
@@ -149,15 +148,16 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class TaskStandings:
-    """One task: every stack that has trials of the same exam."""
+    """One task: every stack that has comparable trials."""
 
     task: str
     is_interactive: bool
-    exam: ExamKey
+    exam: TrialConditions
+    """The conditions of its trials; named as in the stored leaderboard."""
     standings: Sequence[Standing]
-    """Best mean gain first; those without a result last."""
+    """Best mean gain first; stacks without a result last."""
     over: str
-    """What the ranks' tests are over: "items and seeds", or "items" where some stack has one run; empty: no test."""
+    """Units of the ranks' tests: "items and seeds", or "items" where some stack has one run; empty: no test."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ class Leaderboard:
     format: str
     sources: Sequence[str]
     trials: Sequence[LeaderboardTrial]
-    left_out: Sequence[LeftOut]
+    left_out: Sequence[ExcludedFolder]
     tasks: Sequence[TaskStandings]
     overall: Sequence[OverallStandings]
     """Of each kind that has a task."""
@@ -202,26 +202,27 @@ class Leaderboard:
     """Of drivers and scaffolds: the widest pair of each family."""
     pair_effects: Sequence[PairEffect]
     published: Sequence[PublishedBoard]
-    """Figures of others, not ours; never compared with the rest."""
+    """Figures that others published; never compared with ours."""
 
 
 def make_leaderboard(
     pool: Sequence[PooledTrial],
-    left_out: Sequence[LeftOut] = (),
+    left_out: Sequence[ExcludedFolder] = (),
     published: Sequence[PublishedBoard] = (),
     sources: Sequence[str] = (),
 ) -> Leaderboard:
-    """Rank a pool of trials. The same pool gives the same board, in whatever order it comes."""
-    kept, out = _same_exams(_told_apart(sorted(pool, key=_place_in_pool)))
-    tasks = [_task_standings(members) for members in _by_task(kept).values()]
-    effects = pair_effects(_planned(kept), _runs(kept))
+    """Rank a pool of trials. The same pool gives the same board, in any order."""
+    comparable, excluded = _comparable_trials(pool)
+    tasks = [_task_standings(members) for members in _by_task(comparable).values()]
+    overall = [_overall(comparable, tasks, is_interactive=is_interactive) for is_interactive in (False, True)]
+    effects = pair_effects(_planned(comparable), _runs(comparable))
     return Leaderboard(
         format=FORMAT,
         sources=tuple(sources),
-        trials=tuple(one.trial for one in kept),
-        left_out=(*left_out, *out),
+        trials=tuple(pooled.trial for pooled in comparable),
+        left_out=(*left_out, *excluded),
         tasks=tasks,
-        overall=[found for kind in (False, True) if (found := _overall(kept, tasks, is_interactive=kind)) is not None],
+        overall=[standings for standings in overall if standings is not None],
         effects=axis_effects(effects),
         pair_effects=effects,
         published=tuple(published),
@@ -234,9 +235,9 @@ class StackComparison:
 
     task: str
     stack: str
-    other: str
+    other_stack: str
     difference: PairedDifference | None
-    """Of the results' scores, the stack's less the other's; None: they have fewer than two scored items in common."""
+    """Of the results' scores, the stack's minus the other's; None: they have fewer than two scored items in common."""
     n_runs: int
     n_runs_other: int
     """Counted trials."""
@@ -246,28 +247,28 @@ class StackComparison:
     n_same: int
 
 
-def compare_stacks(pool: Sequence[PooledTrial], task: str, stack: str, other: str) -> StackComparison:
-    """Two stacks of a board made of the same pool; this pair on its own, not corrected for others.
+def compare_stacks(pool: Sequence[PooledTrial], task: str, stack: str, other_stack: str) -> StackComparison:
+    """Two stacks of a board made of the same pool; without a correction for the board's other pairs.
 
     Raises ConfigError if the board has no such stack on the task.
     """
-    kept, _ = _same_exams(_told_apart(sorted(pool, key=_place_in_pool)))
-    known = {one.trial.row.agent for one in kept if one.exam.task == task}
-    for name in (stack, other):
-        if name not in known:
-            raise ConfigError(f"{name!r} has no trial on {task!r}; choose two of {', '.join(sorted(known)) or 'none'}")
-    runs = _runs(kept)
-    both = [runs.get((task, name), {}) for name in (stack, other)]
-    found = _difference(*both) if all(both) else None
-    means = [_item_means(side) for side in both]
+    comparable, _ = _comparable_trials(pool)
+    stacks = {pooled.trial.row.agent for pooled in comparable if pooled.conditions.task == task}
+    for name in (stack, other_stack):
+        if name not in stacks:
+            raise ConfigError(f"{name!r} has no trial on {task!r}; choose two of {', '.join(sorted(stacks)) or 'none'}")
+    runs = _runs(comparable)
+    sides = [runs.get((task, name), {}) for name in (stack, other_stack)]
+    difference = _difference(*sides) if all(sides) else None
+    means = [_item_means(side) for side in sides]
     signs = Counter(int(np.sign(means[0][item] - means[1][item])) for item in means[0].keys() & means[1].keys())
     return StackComparison(
         task=task,
         stack=stack,
-        other=other,
-        difference=mean_difference([found]) if found is not None else None,
-        n_runs=len(both[0]),
-        n_runs_other=len(both[1]),
+        other_stack=other_stack,
+        difference=mean_difference([difference]) if difference is not None else None,
+        n_runs=len(sides[0]),
+        n_runs_other=len(sides[1]),
         n_won=signs[1],
         n_lost=signs[-1],
         n_same=signs[0],
@@ -278,77 +279,79 @@ def _item_means(runs: BySeed) -> dict[str, float]:
     """Mean score over runs of the items that every run was scored on."""
     items = {item for run in runs.values() for item in run}
     scores = {item: [run.get(item) for run in runs.values()] for item in items}
-    return {item: mean for item, found in scores.items() if None not in found and (mean := _mean(found)) is not None}
+    return {item: mean for item, values in scores.items() if None not in values and (mean := _mean(values)) is not None}
 
 
-def _place_in_pool(one: PooledTrial) -> tuple[str, str, int, str]:
-    row = one.trial.row
-    return one.exam.task, row.agent, row.seed, one.trial.folder
+def _sort_key(pooled: PooledTrial) -> tuple[str, str, int, str]:
+    row = pooled.trial.row
+    return pooled.conditions.task, row.agent, row.seed, pooled.trial.folder
 
 
-def _told_apart(pool: Sequence[PooledTrial]) -> list[PooledTrial]:
+def _with_distinct_names(pool: Sequence[PooledTrial]) -> list[PooledTrial]:
     """Agents of one name and different files are different stacks: their names get the start of their digest."""
     digests: dict[str, set[str]] = {}
-    for one in pool:
-        digests.setdefault(one.trial.row.scaffold, set()).add(one.agent_digest)
-    told = []
-    for one in pool:
-        row = one.trial.row
+    for pooled in pool:
+        digests.setdefault(pooled.trial.row.scaffold, set()).add(pooled.agent_digest)
+    renamed = []
+    for pooled in pool:
+        row = pooled.trial.row
         if len(digests[row.scaffold]) > 1:
-            name = f"{row.scaffold}@{one.agent_digest[:6]}"
+            name = f"{row.scaffold}@{pooled.agent_digest[:6]}"
             row = replace(row, agent=row.agent.replace(row.scaffold, name, 1), scaffold=name)
-        told.append(replace(one, trial=replace(one.trial, row=row)))
-    return told
+        renamed.append(replace(pooled, trial=replace(pooled.trial, row=row)))
+    return renamed
 
 
 def _by_task(pool: Sequence[PooledTrial]) -> dict[str, list[PooledTrial]]:
-    found: dict[str, list[PooledTrial]] = {}
-    for one in pool:
-        found.setdefault(one.exam.task, []).append(one)
-    return found
+    by_task: dict[str, list[PooledTrial]] = {}
+    for pooled in pool:
+        by_task.setdefault(pooled.conditions.task, []).append(pooled)
+    return by_task
 
 
-def _same_exams(pool: Sequence[PooledTrial]) -> tuple[list[PooledTrial], list[LeftOut]]:
-    """Of each task the trials of one exam, each trial once; and what was left out."""
-    kept: list[PooledTrial] = []
-    out: list[LeftOut] = []
-    for members in _by_task(pool).values():
-        first: dict[str, PooledTrial] = {}
+def _comparable_trials(pool: Sequence[PooledTrial]) -> tuple[list[PooledTrial], list[ExcludedFolder]]:
+    """For each task its trials under the same conditions, without copies; and the folders that are left out."""
+    comparable: list[PooledTrial] = []
+    excluded: list[ExcludedFolder] = []
+    for members in _by_task(_with_distinct_names(sorted(pool, key=_sort_key))).values():
+        originals: dict[str, PooledTrial] = {}
         # those that count come first: a changed copy must not hide the trial that it was made from
-        for one in sorted(members, key=lambda one: (not one.trial.is_counted, not one.trial.is_verified)):
-            if first.setdefault(one.identity, one) is not one:
-                out.append(LeftOut(one.trial.folder, f"a copy of {first[one.identity].trial.folder}"))
-        once = [one for one in members if first[one.identity] is one]
-        # trials that count choose the exam: a folder full of broken ones must not outvote them
-        votes = Counter(one.exam for one in once if one.trial.is_counted) or Counter(one.exam for one in once)
-        exam = max(votes, key=lambda key: (votes[key], repr(key)))
-        for one in once:
-            if difference := one.exam.difference(exam):
-                out.append(LeftOut(one.trial.folder, difference))
+        for pooled in sorted(members, key=lambda pooled: (not pooled.trial.is_counted, not pooled.trial.is_verified)):
+            original = originals.setdefault(pooled.identity, pooled)
+            if original is not pooled:
+                excluded.append(ExcludedFolder(pooled.trial.folder, f"a copy of {original.trial.folder}"))
+        distinct = [pooled for pooled in members if originals[pooled.identity] is pooled]
+        # trials that count choose the conditions: a folder full of broken ones must not outvote them
+        voters = [pooled for pooled in distinct if pooled.trial.is_counted] or distinct
+        votes = Counter(pooled.conditions for pooled in voters)
+        chosen = max(votes, key=lambda conditions: (votes[conditions], repr(conditions)))
+        for pooled in distinct:
+            if difference := pooled.conditions.difference(chosen):
+                excluded.append(ExcludedFolder(pooled.trial.folder, difference))
             else:
-                kept.append(one)
-    return kept, out
+                comparable.append(pooled)
+    return comparable, excluded
 
 
 def _runs(pool: Sequence[PooledTrial]) -> dict[tuple[str, str], BySeed]:
     """(task, stack) -> number of the run -> item -> score of the result; counted trials only."""
     runs: dict[tuple[str, str], BySeed] = {}
-    for one in pool:
-        if one.trial.is_counted:
-            found = runs.setdefault((one.exam.task, one.trial.row.agent), {})
-            found[len(found)] = one.final
+    for pooled in pool:
+        if pooled.trial.is_counted:
+            stack_runs = runs.setdefault((pooled.conditions.task, pooled.trial.row.agent), {})
+            stack_runs[len(stack_runs)] = pooled.final
     return runs
 
 
 def _gains(pool: Sequence[PooledTrial]) -> dict[tuple[str, str], BySeed]:
     """As `_runs`, with gains over the base model."""
     gains: dict[tuple[str, str], BySeed] = {}
-    for one in pool:
-        if one.trial.is_counted:
-            found = gains.setdefault((one.exam.task, one.trial.row.agent), {})
-            both = {item: (new, one.base.get(item)) for item, new in one.final.items()}
-            found[len(found)] = {
-                item: None if new is None or old is None else new - old for item, (new, old) in both.items()
+    for pooled in pool:
+        if pooled.trial.is_counted:
+            stack_gains = gains.setdefault((pooled.conditions.task, pooled.trial.row.agent), {})
+            pairs = {item: (new, pooled.base.get(item)) for item, new in pooled.final.items()}
+            stack_gains[len(stack_gains)] = {
+                item: None if new is None or old is None else new - old for item, (new, old) in pairs.items()
             }
     return gains
 
@@ -357,8 +360,8 @@ def _planned(pool: Sequence[PooledTrial]) -> list[PlannedTrial]:
     """The trials as a sweep would have planned them, for the effects of drivers and scaffolds."""
     numbers: Counter[tuple[str, str]] = Counter()
     planned = []
-    for one in pool:
-        row = one.trial.row
+    for pooled in pool:
+        row = pooled.trial.row
         planned.append(
             PlannedTrial(
                 task=row.task,
@@ -375,48 +378,51 @@ def _planned(pool: Sequence[PooledTrial]) -> list[PlannedTrial]:
     return planned
 
 
-def _difference(one: BySeed, other: BySeed) -> RunDifference | None:
+def _difference(runs_a: BySeed, runs_b: BySeed) -> RunDifference | None:
     """On the items that every run of both was scored on; None if there are fewer than two."""
-    runs = (*one.values(), *other.values())
+    runs = (*runs_a.values(), *runs_b.values())
     items = [item for item in sorted(runs[0]) if all(run.get(item) is not None for run in runs)]
     if len(items) < 2:
         return None
-    sides = (np.array([[run[item] for item in items] for run in side.values()], dtype=float) for side in (one, other))
-    return difference_of_samples(*sides)
+    samples_RI = (
+        np.array([[run[item] for item in items] for run in side.values()], dtype=float) for side in (runs_a, runs_b)
+    )
+    return difference_of_samples(*samples_RI)
 
 
-def _places(stacks: Sequence[str], pairs: Mapping[tuple[int, int], PairedDifference]) -> dict[str, RankInterval]:
+def _ranks(stacks: Sequence[str], pairs: Mapping[tuple[int, int], PairedDifference]) -> dict[str, RankInterval]:
     return dict(zip(stacks, rank_intervals(len(stacks), pairs), strict=True))
 
 
 def _task_standings(pool: Sequence[PooledTrial]) -> TaskStandings:
-    task = pool[0].exam.task
+    task = pool[0].conditions.task
     by_stack: dict[str, list[PooledTrial]] = {}
-    for one in pool:
-        by_stack.setdefault(one.trial.row.agent, []).append(one)
+    for pooled in pool:
+        by_stack.setdefault(pooled.trial.row.agent, []).append(pooled)
     runs = _runs(pool)
     stacks = [stack for stack in by_stack if (task, stack) in runs]
     pairs = {}
     for (a, stack_a), (b, stack_b) in combinations(enumerate(stacks), 2):
-        if (found := _difference(runs[task, stack_a], runs[task, stack_b])) is not None:
-            pairs[a, b] = mean_difference([found])
-    placed = _places(stacks, pairs)
-    counted_rows = [_as_counted(one) for one in pool]
+        if (difference := _difference(runs[task, stack_a], runs[task, stack_b])) is not None:
+            pairs[a, b] = mean_difference([difference])
+    ranks = _ranks(stacks, pairs)
+    counted_rows = [_as_counted(pooled) for pooled in pool]
     summaries = {summary.agent: summary for summary in summarise_agents(counted_rows, _gains(pool))}
-    standings = [_standing(summaries[stack], members, placed.get(stack)) for stack, members in by_stack.items()]
+    standings = [_standing(summaries[stack], members, ranks.get(stack)) for stack, members in by_stack.items()]
     over = sorted({pair.over for pair in pairs.values()}, key=len)
     return TaskStandings(
         task=task,
-        is_interactive=any(one.is_interactive for one in pool),
-        exam=max((one.exam for one in pool), key=lambda exam: exam.protocol),
+        is_interactive=any(pooled.is_interactive for pooled in pool),
+        # trials without cards have no protocol, which `difference` ignores: "" sorts before every digest
+        exam=max((pooled.conditions for pooled in pool), key=lambda conditions: conditions.protocol),
         standings=sorted(standings, key=_by_gain),
         over=over[0] if over else "",
     )
 
 
-def _as_counted(one: PooledTrial) -> SweepRow:
+def _as_counted(pooled: PooledTrial) -> SweepRow:
     """The row for averages: what does not count has no gain."""
-    return one.trial.row if one.trial.is_counted else replace(one.trial.row, gain=None, claim="", result="")
+    return pooled.trial.row if pooled.trial.is_counted else replace(pooled.trial.row, gain=None, claim="", result="")
 
 
 def _by_gain(standing: Standing) -> tuple[bool, float, str]:
@@ -426,9 +432,9 @@ def _by_gain(standing: Standing) -> tuple[bool, float, str]:
 
 def _standing(summary: AgentSummary, members: Sequence[PooledTrial], place: RankInterval | None) -> Standing:
     row = members[0].trial.row
-    counted = [one for one in members if one.trial.is_counted]
-    marks = Counter(mark for one in members for mark in one.trial.marks)
-    runs = [_agent_run(one) for one in members]
+    counted = [pooled for pooled in members if pooled.trial.is_counted]
+    marks = Counter(mark for pooled in members for mark in pooled.trial.marks)
+    runs = [_agent_run(pooled) for pooled in members]
     try:
         price = spend_per_success(runs, Resource.USD) if row.driver is not None else None
     except NotEnoughData:
@@ -439,26 +445,26 @@ def _standing(summary: AgentSummary, members: Sequence[PooledTrial], place: Rank
         driver=row.driver,
         mode=row.mode,
         summary=summary,
-        base=_mean(_mean(one.base.values()) for one in counted),
-        final=_mean(_mean(one.final.values()) for one in counted),
+        base=_mean(_mean(pooled.base.values()) for pooled in counted),
+        final=_mean(_mean(pooled.final.values()) for pooled in counted),
         place=place,
-        seeds=tuple(one.trial.row.seed for one in counted),
+        seeds=tuple(pooled.trial.row.seed for pooled in counted),
         n_counted=len(counted),
-        n_within_noise=sum(one.trial.row.within_noise is True for one in counted),
+        n_within_noise=sum(pooled.trial.row.within_noise is True for pooled in counted),
         marks=tuple(f"{n}x {mark}" for mark, n in marks.items()),
         spend=agent_metrics(runs),
         dollars_per_success=price,
     )
 
 
-def _agent_run(one: PooledTrial) -> AgentRun:
+def _agent_run(pooled: PooledTrial) -> AgentRun:
     """A trial as one run of an agent at one task."""
-    row = one.trial.row
-    is_judged = row.state == FINISHED and one.trial.is_verified
+    row = pooled.trial.row
+    is_judged = row.state == FINISHED and pooled.trial.is_verified
     failures, unknown = row.n_failures, row.n_unknown_recoveries
     n_judged = failures - unknown if failures is not None and unknown is not None else None
     return AgentRun(
-        item=one.trial.folder,
+        item=pooled.trial.folder,
         task_success=float(row.claim == Claim.BETTER) if is_judged else None,
         n_failures=n_judged,
         n_recovered=row.n_recovered if n_judged is not None else None,
@@ -471,63 +477,63 @@ def _agent_run(one: PooledTrial) -> AgentRun:
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) / len(numbers) if numbers else None
 
 
 def _overall(
     pool: Sequence[PooledTrial], boards: Sequence[TaskStandings], *, is_interactive: bool
 ) -> OverallStandings | None:
-    """The board over all tasks of a kind; None without a task, or without a stack that has done them all."""
+    """The board over all tasks of a kind; None without a task, or without a stack that has trials on all of them."""
     tasks = [board.task for board in boards if board.is_interactive is is_interactive]
-    tasks = [task for task in tasks if _closed_of(pool, task)]
+    tasks = [task for task in tasks if _gap_closed(pool, task)]
     if not tasks:
         return None
     runs = _runs(pool)
-    stacks = list(dict.fromkeys(one.trial.row.agent for one in pool if one.exam.task in tasks))
-    lacks = {stack: [task for task in tasks if (task, stack) not in runs] for stack in stacks}
-    whole = [stack for stack in stacks if not lacks[stack]]
-    if not whole:
+    stacks = list(dict.fromkeys(pooled.trial.row.agent for pooled in pool if pooled.conditions.task in tasks))
+    missing = {stack: [task for task in tasks if (task, stack) not in runs] for stack in stacks}
+    complete = [stack for stack in stacks if not missing[stack]]
+    if not complete:
         return None
-    closed = {stack: _closed_table(pool, tasks, stack) for stack in whole}
+    closed = {stack: _gap_table(pool, tasks, stack) for stack in complete}
     pairs = {}
-    for (a, stack_a), (b, stack_b) in combinations(enumerate(whole), 2):
+    for (a, stack_a), (b, stack_b) in combinations(enumerate(complete), 2):
         parts = [_difference(runs[task, stack_a], runs[task, stack_b]) for task in tasks]
         if all(part is not None for part in parts):
             pairs[a, b] = mean_difference([part for part in parts if part is not None])
-    placed = _places(whole, pairs)
+    ranks = _ranks(complete, pairs)
     gains = _gains(pool)
-    order = sorted(whole, key=lambda stack: (-iqm_value(closed[stack]), stack))
+    order = sorted(complete, key=lambda stack: (-iqm_value(closed[stack]), stack))
     standings = [
         OverallStanding(
             stack=stack,
             iqm=_iqm(closed[stack], stack),
             mean_gain=_mean_gain([gains[task, stack] for task in tasks]),
-            place=placed[stack],
+            place=ranks[stack],
             profile=_profile(closed[stack], stack),
             beats_next=_beats(closed[stack], closed[order[at + 1]], stack) if at + 1 < len(order) else None,
         )
         for at, stack in enumerate(order)
     ]
-    lacking = {stack: ", ".join(missing) for stack, missing in lacks.items() if missing}
+    lacking = {stack: ", ".join(absent) for stack, absent in missing.items() if absent}
     return OverallStandings(is_interactive, tuple(tasks), standings, lacking)
 
 
-def _closed_of(pool: Sequence[PooledTrial], task: str, stack: str | None = None) -> list[float]:
+def _gap_closed(pool: Sequence[PooledTrial], task: str, stack: str | None = None) -> list[float]:
     """Share of the way from base to perfect score of each counted trial; none where the base model is perfect."""
     closed = []
-    for one in pool:
-        if one.exam.task != task or not one.trial.is_counted or stack not in {None, one.trial.row.agent}:
+    for pooled in pool:
+        if pooled.conditions.task != task or not pooled.trial.is_counted or stack not in {None, pooled.trial.row.agent}:
             continue
-        base, final = _mean(one.base.values()), _mean(one.final.values())
+        base, final = _mean(pooled.base.values()), _mean(pooled.final.values())
         if base is not None and final is not None and base < 1.0:
             closed.append(float(normalised_score(final, base, 1.0)))
     return closed
 
 
-def _closed_table(pool: Sequence[PooledTrial], tasks: Sequence[str], stack: str) -> NDArray[np.float64]:
+def _gap_table(pool: Sequence[PooledTrial], tasks: Sequence[str], stack: str) -> NDArray[np.float64]:
     """closed_RT: runs x tasks, NaN where a task has fewer runs than another."""
-    columns = [_closed_of(pool, task, stack) for task in tasks]
+    columns = [_gap_closed(pool, task, stack) for task in tasks]
     table = np.full((max(map(len, columns)), len(tasks)), np.nan)
     for at, column in enumerate(columns):
         table[: len(column), at] = column
@@ -543,17 +549,17 @@ def _iqm(closed_RT: NDArray[np.float64], stack: str) -> RunEstimate:
         return iqm(closed_RT, _rng("iqm", stack), N_REPLICATES)
     except NotEnoughData:
         n_missing = int(np.isnan(closed_RT).sum())
-        one = Estimate(iqm_value(closed_RT), None, None, closed_RT.shape[0], n_missing, "IQM, one run a task")
-        return RunEstimate(one, closed_RT.shape[1], "one run a task: no interval")
+        estimate = Estimate(iqm_value(closed_RT), None, None, closed_RT.shape[0], n_missing, "IQM, one run a task")
+        return RunEstimate(estimate, closed_RT.shape[1], "one run a task: no interval")
 
 
 def _mean_gain(gains: Sequence[BySeed]) -> Estimate:
     """Over tasks; the base model is the other side, the same on every item."""
     parts = []
     for runs in gains:
-        nothing: BySeed = {number: dict.fromkeys(items, 0.0) for number, items in runs.items()}
-        if (found := _difference(runs, nothing)) is not None:
-            parts.append(found)
+        zeros: BySeed = {number: dict.fromkeys(items, 0.0) for number, items in runs.items()}
+        if (difference := _difference(runs, zeros)) is not None:
+            parts.append(difference)
     return mean_difference(parts).change
 
 
@@ -564,8 +570,8 @@ def _profile(closed_RT: NDArray[np.float64], stack: str) -> PerformanceProfile |
         return None
 
 
-def _beats(one_RT: NDArray[np.float64], other_RT: NDArray[np.float64], stack: str) -> RunEstimate | None:
+def _beats(closed_RT: NDArray[np.float64], next_closed_RT: NDArray[np.float64], stack: str) -> RunEstimate | None:
     try:
-        return improvement(one_RT, other_RT, _rng("improvement", stack), N_REPLICATES)
+        return improvement(closed_RT, next_closed_RT, _rng("improvement", stack), N_REPLICATES)
     except NotEnoughData:
         return None

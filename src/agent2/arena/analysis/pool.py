@@ -1,15 +1,15 @@
-"""Finds the trials below some folders, verifies each from its cards, and gives what a leaderboard is made of.
+"""Finds the trials below some folders, and verifies each from its cards: the input of a leaderboard.
 
-Every trial is verified, wherever it comes from, because its folder is the only thing that says where: the cards of base
-model, noise band, result on the private items and every public score must be whole (digests of header, protocol and
-every frame), give the numbers stored in them when they are graded again, be of the weights and items that the lock
-names, and give the scores, the gain and the noise band that the trial reports; the result must be that of the
-submission best in public, and a copy of the base model is one by its weights.
-A trial without cards (a recording made to be shared), or with cards that say something else, is marked unverified and
-enters no rank. What is shown of gain and noise band is computed from the cards, whatever the trial says.
+Every trial is verified, wherever it comes from: nothing but its folder vouches for it. The cards of base model, noise
+band, result on the private items and every public score must be complete (digests of header, protocol and every frame),
+give the numbers stored in them when they are graded again, be of the weights and items that the lock names, and give
+the scores, the gain and the noise band that the trial reports; the result must be that of the submission with the best
+public score, and a copy of the base model is one by its weights. A trial without cards (a shared recording), or whose
+cards give something else, is marked unverified and enters no rank. Gain and noise band are computed from the cards,
+whatever the trial says. Nothing inside a trial's folder is taken for a further trial.
 
-Does NOT play or score again: a laboratory that forged rollouts and verdicts together, digests included, is not found
-(`agent2 cards rescore` and `agent2 replay` are for that). Nothing inside a trial's folder is taken for a further trial.
+Does NOT play or score again: rollouts and verdicts that were forged together, digests included, are not detected
+(`agent2 cards rescore` and `agent2 replay` are for that).
 """
 
 import json
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agent2.arena.agents import agent_names, load_agent
-from agent2.arena.analysis.leaderboard import ExamKey, LeaderboardTrial, LeftOut, PooledTrial
+from agent2.arena.analysis.leaderboard import ExcludedFolder, LeaderboardTrial, PooledTrial, TrialConditions
 from agent2.arena.analysis.published import (
     PUBLISHED_FILES,
     PublishedBoard,
@@ -45,20 +45,20 @@ from agent2.records import JsonValue, Split, digest_of
 from agent2.stats.estimates import Estimate, PairedDifference
 
 TRIAL_FILE = "trial.json"
-CLOSE = 1e-9
-"""Within which a stored score must be that of its card."""
-REDRAWN = 0.01
-"""Within which ends of an interval, a p-value and a noise band must be: a library's version may draw other samples."""
+SCORE_TOLERANCE = 1e-9
+"""Largest difference between a stored score and that of its card."""
+RESAMPLING_TOLERANCE = 0.01
+"""The same for ends of an interval, a p-value and a noise band: another version of a library may draw other samples."""
 BASE_COUNTS = frozenset({ResultKind.COPY, ResultKind.BASE_KEPT, ResultKind.VOID, ResultKind.GATE_FAILED})
 """Results that are the base model, by identity or by rule."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrialPool:
-    """What was found below the folders."""
+    """The trials and published tables below some folders."""
 
     trials: Sequence[PooledTrial]
-    left_out: Sequence[LeftOut]
+    left_out: Sequence[ExcludedFolder]
     published: Sequence[PublishedBoard]
 
 
@@ -68,21 +68,21 @@ def find_trials(folder: Path) -> Iterator[Path]:
 
 
 def _find(folder: Path, *names: str) -> Iterator[Path]:
-    for at, folders, files in os.walk(folder):
+    for subfolder, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         if TRIAL_FILE in files:
             folders.clear()  # an agent may have written what looks like a trial inside its workspace
         if not set(names).isdisjoint(files):
-            yield Path(at)
+            yield Path(subfolder)
 
 
 def read_pool(folders: Sequence[Path], progress: Callable[[str, int, int], None] | None = None) -> TrialPool:
     """Every trial and every published table at or below the folders, and what is published of the trials' tasks.
 
-    progress: told what is read, how many are done and how many there are. Raises ConfigError for a folder that is not
-    there, or if nothing was found in any of them.
+    progress: called with what is read, how many are done and how many there are. Raises ConfigError for a folder that
+    does not exist, or that contains none of them.
     """
-    places: dict[Path, None] = {}
+    trial_folders: dict[Path, None] = {}
     tables: dict[Path, None] = {}
     for folder in folders:
         if not folder.is_dir():
@@ -94,44 +94,46 @@ def read_pool(folders: Sequence[Path], progress: Callable[[str, int, int], None]
                 f"{folder}: contains no trial (a folder with {TRIAL_FILE}) and no published tables; pass the folder of "
                 "a sweep, of trials, or of PostTrainBench's scores.json"
             )
-        places |= found
+        trial_folders |= found
         tables |= published
     trials: list[PooledTrial] = []
-    left_out: list[LeftOut] = []
-    for done, place in enumerate(places, start=1):
-        one = trial_or_reason(place)
-        if isinstance(one, LeftOut):
-            left_out.append(one)
+    left_out: list[ExcludedFolder] = []
+    for done, folder in enumerate(trial_folders, start=1):
+        trial = trial_or_reason(folder)
+        if isinstance(trial, ExcludedFolder):
+            left_out.append(trial)
         else:
-            trials.append(one)
+            trials.append(trial)
         if progress is not None:
-            progress("trials", done, len(places))
-    boards, refused = published_boards(tables, [trial.exam.task for trial in trials])
-    return TrialPool(trials, [*left_out, *refused], boards)
+            progress("trials", done, len(trial_folders))
+    boards, unreadable = published_boards(tables, [trial.conditions.task for trial in trials])
+    return TrialPool(trials, [*left_out, *unreadable], boards)
 
 
-def published_boards(folders: Iterable[Path], tasks: Iterable[str] = ()) -> tuple[list[PublishedBoard], list[LeftOut]]:
-    """The tables of folders that `is_published` knows, and of tasks; then what cannot be read, and why."""
+def published_boards(
+    folders: Iterable[Path], tasks: Iterable[str] = ()
+) -> tuple[list[PublishedBoard], list[ExcludedFolder]]:
+    """The published tables of folders (see `is_published`) and of tasks; then the folders that cannot be read."""
     boards: list[PublishedBoard] = []
-    refused: list[LeftOut] = []
+    unreadable: list[ExcludedFolder] = []
     for folder in folders:
         try:
             boards.append(read_published(folder))
         except ConfigError as error:
-            refused.append(LeftOut(str(folder), str(error)))
-    return [*boards, *published_of_tasks(tasks)], refused
+            unreadable.append(ExcludedFolder(str(folder), str(error)))
+    return [*boards, *published_of_tasks(tasks)], unreadable
 
 
-def trial_or_reason(folder: Path, name: str = "") -> PooledTrial | LeftOut:
-    """One trial, verified, or why it is left out. name: what the board calls its folder; default: its path."""
+def trial_or_reason(folder: Path, name: str = "") -> PooledTrial | ExcludedFolder:
+    """One trial, verified, or why it is left out. name: of its folder on the board; default: its path."""
     name = name or str(folder)
     try:
-        found = read_trial(folder)
+        pooled = read_trial(folder)
     except Agent2Error as error:
-        return LeftOut(name, str(error))
-    except Exception as error:  # boundary: a foreign folder may hold anything, and what is wrong with it is told
-        return LeftOut(name, f"cannot be read ({type(error).__name__}: {error})")
-    return replace(found, trial=replace(found.trial, folder=name))
+        return ExcludedFolder(name, str(error))
+    except Exception as error:  # boundary: a foreign folder may contain anything; the board says what is wrong
+        return ExcludedFolder(name, f"cannot be read ({type(error).__name__}: {error})")
+    return replace(pooled, trial=replace(pooled.trial, folder=name))
 
 
 def read_trial(folder: Path) -> PooledTrial:
@@ -158,7 +160,7 @@ def read_trial(folder: Path) -> PooledTrial:
             is_verified=is_verified,
             is_counted=is_verified and bool(result) and analysis.result.gain is not None,
         ),
-        exam=_exam(evidence, checked.protocol),
+        conditions=_conditions(evidence, checked.protocol),
         is_interactive=evidence.task.level is Level.INTERACTIVE,
         agent_digest=str(lock.get("agent_digest", "")),
         identity=_identity(paths, evidence),
@@ -168,22 +170,24 @@ def read_trial(folder: Path) -> PooledTrial:
 
 
 def _identity(paths: TrialPaths, evidence: TrialEvidence) -> str:
-    """The same for two copies of one trial, whatever they call themselves.
+    """The same for two copies of one trial, whatever their ids say.
 
-    Digests of the headers of the final card, else of the submissions' cards: those say when they were played, and no
-    other trial has them. Without any of them the trial's own words.
+    Digests of the headers of the final card, else of the submissions' cards: these contain the time at which they were
+    played, so no other trial has them. Without any card, what the trial says about itself.
     """
     final = paths.card("final", Split.TEST_PRIVATE)
-    cards = [final] if card_exists(final) else [paths.submission_card(one.number) for one in evidence.submissions]
+    cards = [final] if card_exists(final) else [paths.submission_card(s.number) for s in evidence.submissions]
     try:
-        found = [load_card(card).header_digest for card in cards if card_exists(card)]
-    except CardError:  # told among the problems
-        found = []
-    return digest_of(found or [evidence.trial_id, evidence.started_at, evidence.lock.get("config_digest")])
+        digests = [load_card(card).header_digest for card in cards if card_exists(card)]
+    except CardError:  # `_check_cards` and `_public_problems` report it
+        digests = []
+    return digest_of(digests or [evidence.trial_id, evidence.started_at, evidence.lock.get("config_digest")])
 
 
 @dataclass(frozen=True, slots=True)
-class _Checked:
+class _CheckedTrial:
+    """A trial after the check of its cards."""
+
     evidence: TrialEvidence
     """With gain and noise band as the cards give them."""
     problems: Sequence[str]
@@ -192,13 +196,13 @@ class _Checked:
     protocol: str = ""
 
 
-def _check_cards(paths: TrialPaths, evidence: TrialEvidence) -> _Checked:
-    """The private scores from the cards, and everything that keeps the trial from being verified."""
-    base_card, final_card = (paths.card(who, Split.TEST_PRIVATE) for who in ("base", "final"))
+def _check_cards(paths: TrialPaths, evidence: TrialEvidence) -> _CheckedTrial:
+    """The private scores from the cards, and every reason why the trial is not verified."""
+    base_card, final_card = (paths.card(model, Split.TEST_PRIVATE) for model in ("base", "final"))
     if not base_card.is_dir():
-        return _Checked(evidence, ["no cards (a recording made to be shared has none)"])
+        return _CheckedTrial(evidence, ["no cards (a recording made to be shared has none)"])
     if damage := validate_card(base_card, columns=False):
-        return _Checked(evidence, damage)
+        return _CheckedTrial(evidence, damage)
     header, summary = read_header(base_card), read_summary(base_card)
     base, protocol = summary.item_scores, digest_of(header.protocol)
     problems = [
@@ -207,25 +211,27 @@ def _check_cards(paths: TrialPaths, evidence: TrialEvidence) -> _Checked:
     ]
     problems += _score_problems("base", evidence.base_private, summary.score)
     if damage := validate_card(paths.noise_card, columns=False):
-        return _Checked(evidence, [*problems, *damage], base, {}, protocol)
+        return _CheckedTrial(evidence, [*problems, *damage], base, {}, protocol)
     problems += _header_problems("noise", read_header(paths.noise_card), evidence, evidence.base_weights_digest)
     band = measure_noise(paths.noise_card)
-    if abs(band.half_width - evidence.noise.half_width) > REDRAWN:
-        told, own = (f"{one.half_width:.6g}" for one in (evidence.noise, band))
-        problems.append(f"the noise band that the trial reports, {told}, is not that of its card, {own}")
+    if abs(band.half_width - evidence.noise.half_width) > RESAMPLING_TOLERANCE:
+        problems.append(
+            f"the noise band that the trial reports, {evidence.noise.half_width:.6g}, is not that of its card, "
+            f"{band.half_width:.6g}"
+        )
     evidence = replace(evidence, noise=band)
     chosen, submission = choose_final(evidence.submissions, evidence.base_public), final_record(evidence)
     if chosen != submission:
         problems.append("the result is not that of the submission with the best public score")
     if submission is None:
         if final_card.exists():
-            problems.append("there is a final card, and no submission that it could be of")
-        return _Checked(evidence, problems, base, {}, protocol)
+            problems.append("there is a final card, but no submission that it could belong to")
+        return _CheckedTrial(evidence, problems, base, {}, protocol)
     if damage := validate_card(final_card, columns=False):
-        return _Checked(evidence, [*problems, *damage], base, {}, protocol)
-    own_header, summary = read_header(final_card), read_summary(final_card)
-    problems += _header_problems("final", own_header, evidence, submission.weights_digest or "")
-    if own_header.protocol != header.protocol:
+        return _CheckedTrial(evidence, [*problems, *damage], base, {}, protocol)
+    final_header, summary = read_header(final_card), read_summary(final_card)
+    problems += _header_problems("final", final_header, evidence, submission.weights_digest or "")
+    if final_header.protocol != header.protocol:
         problems.append("base and final were played under different protocols")
     problems += _score_problems("final", evidence.final_private, summary.score)
     gain = gain_of_items(base, summary.item_scores)
@@ -233,39 +239,42 @@ def _check_cards(paths: TrialPaths, evidence: TrialEvidence) -> _Checked:
         problems.append("the trial reports no gain of a submission that was scored")
     else:
         problems += _gain_problems(evidence.gain, gain)
-    return _Checked(replace(evidence, gain=gain), problems, base, summary.item_scores, protocol)
+    return _CheckedTrial(replace(evidence, gain=gain), problems, base, summary.item_scores, protocol)
 
 
 def _public_problems(paths: TrialPaths, evidence: TrialEvidence) -> Iterator[str]:
-    """Which submission is the result, and whether any is, hangs on the public scores: they need cards as well."""
+    """Problems of the public scores, which decide whether a submission is the result, and which: they need cards, too.
+
+    Every public card must be complete, of the weights and items named, and give the score that the trial reports.
+    """
     weights, split = evidence.base_weights_digest, Split.TEST_PUBLIC
     reported: list[tuple[str, Path, str, Estimate | None]] = [
         ("public base", paths.card("base", split), weights, evidence.base_public)
     ]
     protocols = set()
-    for one in evidence.submissions:
-        if one.state is SubmissionState.SCORED:
-            name, card = f"submission-{one.number}", paths.submission_card(one.number)
-            reported.append((name, card, one.weights_digest or "", one.score))
-            if one.is_base_copy != (one.weights_digest == weights):
-                told, other = ("a copy", "none") if one.is_base_copy else ("no copy", "one")
-                yield f"{name} is marked as {told} of the base model, its weights say {other}"
-    for who, card, digest, score in reported:
+    for submission in evidence.submissions:
+        if submission.state is SubmissionState.SCORED:
+            name, card = f"submission-{submission.number}", paths.submission_card(submission.number)
+            reported.append((name, card, submission.weights_digest or "", submission.score))
+            if submission.is_base_copy != (submission.weights_digest == weights):
+                mark, truth = ("a copy", "not one") if submission.is_base_copy else ("not a copy", "one")
+                yield f"{name} is marked as {mark} of the base model, by its weights it is {truth}"
+    for label, card, digest, score in reported:
         if not card_exists(card):
-            yield f"the {who} score has no card"
+            yield f"the {label} score has no card"
         elif damage := validate_card(card, columns=False):
             yield from damage
         else:
             header = read_header(card)
             protocols.add(digest_of(header.protocol))
-            yield from _header_problems(who, header, evidence, digest, split)
-            yield from _score_problems(who, score, read_totals(card).score)
+            yield from _header_problems(label, header, evidence, digest, split)
+            yield from _score_problems(label, score, read_totals(card).score)
     if len(protocols) > 1:
         yield "base and submissions were played under different protocols in public"
 
 
 def _lock_problems(paths: TrialPaths, evidence: TrialEvidence) -> Iterator[str]:
-    """What the lock does not name could be anything, so that no two trials could be said to have sat one exam."""
+    """Problems of lock, configuration and agent: without these digests two trials cannot be shown to be comparable."""
     lock = evidence.lock
     for name in ("benchmark", "installation_secret_digest", "agent_digest", "config_digest"):
         if not lock.get(name):
@@ -285,46 +294,46 @@ def _lock_problems(paths: TrialPaths, evidence: TrialEvidence) -> Iterator[str]:
 
 
 def _header_problems(
-    who: str, header: CardHeader, evidence: TrialEvidence, weights: str, split: Split = Split.TEST_PRIVATE
+    label: str, header: CardHeader, evidence: TrialEvidence, weights: str, split: Split = Split.TEST_PRIVATE
 ) -> Iterator[str]:
     if header.checkpoint_digest != weights:
-        yield f"the {who} card is of other weights than the trial names"
+        yield f"the {label} card is of other weights than the trial names"
     if header.protocol.split is not split:
-        yield f"the {who} card is of {header.protocol.split.value}, not of {split.value}"
+        yield f"the {label} card is of {header.protocol.split.value}, not of {split.value}"
     if header.protocol.items_digest != (evidence.lock.get("items") or {}).get(split.value):
-        yield f"the {who} card is of other items than the lock names"
+        yield f"the {label} card is of other items than the lock names"
 
 
-def _score_problems(who: str, reported: Estimate | None, on_card: Estimate | None) -> Iterator[str]:
-    both = (reported, on_card)
+def _score_problems(label: str, reported: Estimate | None, on_card: Estimate | None) -> Iterator[str]:
     if reported is None or on_card is None:
-        is_same = both == (None, None)
+        is_same = reported is None and on_card is None
     else:
-        is_same = math.isclose(reported.value, on_card.value, abs_tol=CLOSE)
+        is_same = math.isclose(reported.value, on_card.value, abs_tol=SCORE_TOLERANCE)
     if not is_same:
-        words = " is not that of its card, ".join("none" if one is None else f"{one.value:.6g}" for one in both)
-        yield f"the {who} score that the trial reports, {words}"
+        claim, measured = ("none" if score is None else f"{score.value:.6g}" for score in (reported, on_card))
+        yield f"the {label} score that the trial reports, {claim}, is not that of its card, {measured}"
 
 
 def _gain_problems(reported: PairedDifference, on_cards: PairedDifference) -> Iterator[str]:
-    told, own = reported.change, on_cards.change
-    if not math.isclose(told.value, own.value, abs_tol=CLOSE):
-        yield f"the gain that the trial reports, {told.value:.6g}, is not that of its cards, {own.value:.6g}"
-    elif (told.n, told.n_missing) != (own.n, own.n_missing):
-        yield f"the gain that the trial reports is over {told.n} items, its cards have {own.n}"
-    for what, one, other in (
-        ("lower end of the gain", told.low, own.low),
-        ("upper end of the gain", told.high, own.high),
+    claim, measured = reported.change, on_cards.change
+    if not math.isclose(claim.value, measured.value, abs_tol=SCORE_TOLERANCE):
+        yield f"the gain that the trial reports, {claim.value:.6g}, is not that of its cards, {measured.value:.6g}"
+    elif (claim.n, claim.n_missing) != (measured.n, measured.n_missing):
+        yield f"the gain that the trial reports is over {claim.n} items, its cards have {measured.n}"
+    for label, stated, computed in (
+        ("lower end of the gain", claim.low, measured.low),
+        ("upper end of the gain", claim.high, measured.high),
         ("p-value", reported.p_value, on_cards.p_value),
     ):
-        if (one is None) != (other is None) or abs((one or 0.0) - (other or 0.0)) > REDRAWN:
-            yield f"the {what} that the trial reports, {one}, is not that of its cards, {other}"
+        is_apart = abs((stated or 0.0) - (computed or 0.0)) > RESAMPLING_TOLERANCE
+        if (stated is None) != (computed is None) or is_apart:
+            yield f"the {label} that the trial reports, {stated}, is not that of its cards, {computed}"
 
 
-def _exam(evidence: TrialEvidence, protocol: str) -> ExamKey:
+def _conditions(evidence: TrialEvidence, protocol: str) -> TrialConditions:
     lock = evidence.lock
     budget: dict[str, JsonValue] = evidence.task.budget.model_dump(mode="json", exclude_none=True)
-    return ExamKey(
+    return TrialConditions(
         task=evidence.task.name,
         benchmark=str(lock.get("benchmark", "")),
         items=" ".join(f"{split} {str(digest)[:12]}" for split, digest in sorted((lock.get("items") or {}).items())),
@@ -339,14 +348,14 @@ def _marks(evidence: TrialEvidence, analysis: Analysis, problems: Sequence[str])
     if problems:
         yield f"unverified: {problems[0]}"
     state = analysis.integrity.state
-    words = {
+    marks = {
         IntegrityState.NOT_AUDITED: "not audited",
         IntegrityState.NOT_CLEARED: "audit not cleared",
         IntegrityState.FLAGGED: "flagged by the audit",
         IntegrityState.VOID: "void",
     }
-    if state in words:
-        yield words[state]
+    if state in marks:
+        yield marks[state]
     if evidence.sandbox == UNSANDBOXED:
         yield "no sandbox"
     if analysis.mode.verdict.value not in {"pass", "unknown"}:

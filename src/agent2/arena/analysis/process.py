@@ -1,14 +1,12 @@
-"""How an agent spent its budget, what went wrong, and how far it came without help.
+"""Process metrics of a trial: use of the budget, failures, autonomy and recovery.
 
-Names and meaning follow the process metrics of the published benchmark (arXiv:2604.10547). "Valid" means that the
-grader could score the submission; a copy of the base is valid and counted separately.
+Names and meaning of the metrics follow the published benchmark (arXiv:2604.10547). "Valid" means that the grader could
+score the submission; a copy of the base is valid and counted separately. A task counts as completed when a submission
+other than the base model could be scored and the trial is not void; a failure counts as recovered when a submission
+that could be scored came after it.
 
-Failures: facts of the harness (how the phase ended, what the grader answered) come first. The agent's log is its own
-writing and proves only that something was printed.
-
-Autonomy counts a task as completed when a submission other than the base model could be scored and the trial is not
-void. Interventions are those that were reported; unreported ones are unknown. A failure, or a command that was
-reported to the agent as failed, counts as recovered when a submission that could be scored came after it.
+Failures recorded by the harness (how the phase ended, the grader's answers) come first. Does NOT trust the agent's log:
+it proves only that something was printed. Does NOT know interventions that were not reported.
 """
 
 import math
@@ -32,6 +30,53 @@ from agent2.arena.analysis.verdicts import (
 )
 from agent2.arena.evidence import AgentEnd, MetricPoint, Revision, SubmissionRecord, SubmissionState, TrialEvidence
 from agent2.arena.gateway.recording import ExchangeOutcome
+
+MAX_EVIDENCE = 6
+NOT_RECOVERABLE = frozenset(
+    {
+        FailureKind.NO_SUBMISSION,
+        FailureKind.DEADLINE,
+        FailureKind.INTERRUPTED,
+        FailureKind.GATEWAY_LOST,
+        FailureKind.LLM_BUDGET,
+    }
+)
+"""Ends of a trial and faults of ours: the agent cannot do anything afterwards."""
+
+REJECTIONS: tuple[tuple[str, str], ...] = (
+    ("deadline", r"deadline|time is (up|over)|wall clock"),
+    ("submission budget used up", r"submissions? (left|allowed|budget)|budget"),
+    ("outside the workspace", r"outside|leads out|'\.\.'|symbolic link|symlink"),
+    ("changed while being copied", r"chang(ed|ing)|swapped|meanwhile"),
+    ("truncated weights", r"truncat|ends? (too )?early|header|shorter"),
+    ("too large", r"too large|too big|bytes.*at most|sparse"),
+    ("adapter not mergeable", r"adapter|lora"),
+    ("pickle weights", r"pickle|pytorch_model|\.bin|\.pt\b"),
+    ("custom code", r"auto_map|custom code|remote code"),
+    ("weights are not finite", r"not finite|nan|inf(inite)?\b"),
+    ("tokenizer missing", r"tokenizer"),
+    ("other architecture", r"architecture|shape|tensor"),
+    ("incomplete model", r"config\.json|no weights|safetensors|empty"),
+    ("path missing", r"no such|does not exist|not found|missing|no folder"),
+)
+"""Kind of a rejection and a pattern of the grader's sentence; the first match counts."""
+
+LOG_PATTERNS: tuple[tuple[FailureKind, re.Pattern[str]], ...] = (
+    (
+        FailureKind.CUDA_OOM,
+        re.compile(r"CUDA out of memory|torch\.(cuda\.)?OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED"),
+    ),
+    (
+        FailureKind.CPU_OOM,
+        re.compile(r"^(\w+\.)*MemoryError\b|DefaultCPUAllocator: can't allocate|Cannot allocate memory|oom-kill"),
+    ),
+    (FailureKind.DISK_FULL, re.compile(r"No space left on device|Disk quota exceeded")),
+    (FailureKind.GRADER_UNREACHABLE, re.compile(r"Connection refused|ConnectError|Max retries exceeded")),
+)
+_TRACEBACK = "Traceback (most recent call last):"
+_PROOF_LINES = 6
+KILLED_CODES = frozenset({-9, 137})
+"""Exit codes of a program that got SIGKILL, as Python and as a shell reports it."""
 
 
 def process_metrics(evidence: TrialEvidence) -> ProcessMetrics:
@@ -71,10 +116,9 @@ def best_submission(evidence: TrialEvidence) -> SubmissionRecord | None:
 
 
 def revision_changes(revisions: Sequence[Revision], started_at: float) -> tuple[RevisionChange, ...]:
-    """What each revision changed against the one before it; the first against an empty workspace.
+    """The changes of each revision against the one before it; of the first against an empty workspace.
 
-    A revision that changed only files that are not shown (data, logs) is left out, unless it was taken for a
-    submission.
+    A revision that changed only data and logs, which are not read, is left out, unless it was taken for a submission.
     """
     changes = []
     before: dict[str, str] = {}
@@ -99,7 +143,9 @@ def log_seconds(metrics: Iterable[MetricPoint], started_at: float, ended_at: flo
     times: dict[str, list[float]] = {}
     for point in metrics:
         times.setdefault(point.file, []).append(point.t)
-    spans = [(max(min(seen), started_at), min(max(seen), ended_at)) for seen in times.values() if len(seen) > 1]
+    spans = [
+        (max(min(moments), started_at), min(max(moments), ended_at)) for moments in times.values() if len(moments) > 1
+    ]
     return covered_seconds((start, max(start, end)) for start, end in spans)
 
 
@@ -133,21 +179,8 @@ def _file_change(path: str, before: str | None, after: str | None) -> FileChange
     return FileChange(path, added=(new - old).total(), removed=(old - new).total())
 
 
-MAX_EVIDENCE = 6
-NOT_TO_RECOVER_FROM = frozenset(
-    {
-        FailureKind.NO_SUBMISSION,
-        FailureKind.DEADLINE,
-        FailureKind.INTERRUPTED,
-        FailureKind.GATEWAY_LOST,
-        FailureKind.LLM_BUDGET,
-    }
-)
-"""Ends of a trial and faults of ours: nothing follows that the agent could do."""
-
-
 def autonomy_of(evidence: TrialEvidence, integrity: IntegrityVerdict) -> Autonomy:
-    """Whether the task was completed, and whether by the agent alone. Handing the base model back completes nothing."""
+    """Whether the task was completed, and by the agent alone. Submitting the base model does not complete it."""
     during = [i for i in evidence.interventions if evidence.started_at <= i.t <= evidence.ended_at]
     is_void = integrity.state is IntegrityState.VOID
     is_completed = not is_void and any(not s.is_base_copy for s in scored_submissions(evidence))
@@ -159,99 +192,64 @@ def autonomy_of(evidence: TrialEvidence, integrity: IntegrityVerdict) -> Autonom
 
 
 def recovery_of(evidence: TrialEvidence, failures: tuple[Failure, ...]) -> Recovery:
-    """How many failures there were to recover from, and how many were."""
-    judged = [failure for failure in failures if failure.kind not in NOT_TO_RECOVER_FROM]
+    """The number of failures that can be recovered from, and of those that were."""
+    judged = [failure for failure in failures if failure.kind not in NOT_RECOVERABLE]
     n_recovered = sum(failure.recovered is True for failure in judged)
     n_unknown = sum(failure.recovered is None for failure in judged)
-    failed = [place for place, command in enumerate(evidence.commands) if command.failed]
-    last_good = max((p for p, command in enumerate(evidence.commands) if command.failed is False), default=-1)
-    went_on = sum(place < last_good for place in failed)
-    known = len(judged) - n_unknown
+    n_known = len(judged) - n_unknown
+    failed = [index for index, command in enumerate(evidence.commands) if command.failed]
+    last_success = max((index for index, c in enumerate(evidence.commands) if c.failed is False), default=-1)
     lines = tuple(
-        EvidenceLine(f"command {place + 1}", evidence.commands[place].command[:200]) for place in failed[:MAX_EVIDENCE]
+        EvidenceLine(f"command {index + 1}", evidence.commands[index].command[:200]) for index in failed[:MAX_EVIDENCE]
     )
     return Recovery(
         n_failures=len(judged),
         n_recovered=n_recovered,
         n_unknown=n_unknown,
-        rate=n_recovered / known if known else None,
+        rate=n_recovered / n_known if n_known else None,
         n_commands=len(evidence.commands),
         n_failed_commands=len(failed),
-        n_followed_by_success=went_on,
+        n_followed_by_success=sum(index < last_success for index in failed),
         evidence=lines,
     )
 
 
-REJECTIONS: tuple[tuple[str, str], ...] = (
-    ("deadline", r"deadline|time is (up|over)|wall clock"),
-    ("submission budget used up", r"submissions? (left|allowed|budget)|budget"),
-    ("outside the workspace", r"outside|leads out|'\.\.'|symbolic link|symlink"),
-    ("changed while being copied", r"chang(ed|ing)|swapped|meanwhile"),
-    ("truncated weights", r"truncat|ends? (too )?early|header|shorter"),
-    ("too large", r"too large|too big|bytes.*at most|sparse"),
-    ("adapter not mergeable", r"adapter|lora"),
-    ("pickle weights", r"pickle|pytorch_model|\.bin|\.pt\b"),
-    ("custom code", r"auto_map|custom code|remote code"),
-    ("weights are not finite", r"not finite|nan|inf(inite)?\b"),
-    ("tokenizer missing", r"tokenizer"),
-    ("other architecture", r"architecture|shape|tensor"),
-    ("incomplete model", r"config\.json|no weights|safetensors|empty"),
-    ("path missing", r"no such|does not exist|not found|missing|no folder"),
-)
-"""Kind of a refusal and what the grader's sentence says of it; the first match counts."""
-
-LOG_PATTERNS: tuple[tuple[FailureKind, re.Pattern[str]], ...] = (
-    (
-        FailureKind.CUDA_OOM,
-        re.compile(r"CUDA out of memory|torch\.(cuda\.)?OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED"),
-    ),
-    (
-        FailureKind.CPU_OOM,
-        re.compile(r"^(\w+\.)*MemoryError\b|DefaultCPUAllocator: can't allocate|Cannot allocate memory|oom-kill"),
-    ),
-    (FailureKind.DISK_FULL, re.compile(r"No space left on device|Disk quota exceeded")),
-    (FailureKind.GRADER_UNREACHABLE, re.compile(r"Connection refused|ConnectError|Max retries exceeded")),
-)
-_TRACEBACK = "Traceback (most recent call last):"
-_PROOF_LINES = 6
-KILLED_CODES = frozenset({-9, 137})
-
-
 def failures_of(evidence: TrialEvidence) -> tuple[Failure, ...]:
-    """All failures that the records show, the harness's own facts first."""
+    """All failures that the records show, those that the harness recorded first."""
     return (
-        *_ending(evidence),
-        *_submissions(evidence),
-        *_llm(evidence),
-        *_log(evidence),
+        *_phase_failures(evidence),
+        *_submission_failures(evidence),
+        *_llm_failures(evidence),
+        *_log_failures(evidence),
         *_divergence(evidence),
     )
 
 
 def rejection_kind(submission: SubmissionRecord) -> str:
-    """The kind of a refusal, from the grader's sentence without the path and note that the agent chose."""
+    """The kind of a rejection, from the grader's sentence without the path and note that the agent chose."""
     reason = submission.reason
-    for own_words in (submission.model_path, submission.note):
-        if own_words:
-            reason = reason.replace(own_words, " ")
+    for agent_text in (submission.model_path, submission.note):
+        if agent_text:  # else an agent could choose the kind by what it calls its files
+            reason = reason.replace(agent_text, " ")
     lowered = reason.lower()
     return next((kind for kind, pattern in REJECTIONS if re.search(pattern, lowered)), "other")
 
 
-def _ending(evidence: TrialEvidence) -> Iterator[Failure]:
+def _phase_failures(evidence: TrialEvidence) -> Iterator[Failure]:
+    """How the agent's phase was interrupted and how it ended."""
     has_valid = bool(scored_submissions(evidence))
     code = f"exit code {evidence.agent_exit_code}"
     end = evidence.agent_end
     for pause in evidence.interruptions:
-        left = evidence.deadline - evidence.started_at - pause.used_s
-        line = EvidenceLine("events/trial.jsonl", f"started again with {left:.0f} s left")
+        left_s = evidence.deadline - evidence.started_at - pause.used_s
+        line = EvidenceLine("events/trial.jsonl", f"started again with {left_s:.0f} s left")
         detail = f"after {pause.used_s:.0f} s of work ({pause.reason}); the agent was started again"
         yield Failure(FailureKind.INTERRUPTED, detail, None, True, (line,))
     tail = _log_lines([line for line in evidence.agent_log_tail.splitlines() if line.strip()])
     if end is AgentEnd.CRASHED:
         is_kill = evidence.agent_exit_code in KILLED_CODES
         detail = f"the agent ended with {code}" + (" (killed, as when memory runs out)" if is_kill else "")
-        yield Failure(FailureKind.CRASH, detail, None, False, tail)  # it is the end: nothing came afterwards
+        yield Failure(FailureKind.CRASH, detail, None, False, tail)  # not recovered: the phase ended with it
     elif end is AgentEnd.LIMIT:
         yield Failure(FailureKind.LIMIT, f"the sandbox stopped the agent ({code})", None, False, tail)
     elif end is AgentEnd.DEADLINE:
@@ -272,7 +270,7 @@ def _ending(evidence: TrialEvidence) -> Iterator[Failure]:
         yield Failure(FailureKind.NO_SUBMISSION, "the grader received nothing", None, False, (line,))
 
 
-def _submissions(evidence: TrialEvidence) -> Iterator[Failure]:
+def _submission_failures(evidence: TrialEvidence) -> Iterator[Failure]:
     last_valid = max((submission.number for submission in scored_submissions(evidence)), default=0)
     for submission in evidence.submissions:
         lines = (EvidenceLine(f"submission {submission.number}", submission.reason or "no reason recorded"),)
@@ -289,8 +287,8 @@ def _submissions(evidence: TrialEvidence) -> Iterator[Failure]:
         yield Failure(kind, detail, submission.number, recovered, lines)
 
 
-def _llm(evidence: TrialEvidence) -> Iterator[Failure]:
-    """Calls that the provider failed, and the end of the budget; an answer that came afterwards is a recovery."""
+def _llm_failures(evidence: TrialEvidence) -> Iterator[Failure]:
+    """Calls that failed at the provider, and the end of the budget; a later answer is a recovery."""
     calls = evidence.llm.calls if evidence.llm is not None else ()
     answered = [call.number for call in calls if call.outcome == ExchangeOutcome.OK]
     last_answer = max(answered, default=0)
@@ -300,18 +298,18 @@ def _llm(evidence: TrialEvidence) -> Iterator[Failure]:
         if call.outcome in {ExchangeOutcome.FAILED, ExchangeOutcome.PARTIAL, ExchangeOutcome.LOST}
     ]
     refused = [call for call in calls if call.outcome == ExchangeOutcome.REFUSED]
-    for kind, found in ((FailureKind.LLM_FAILED, broken), (FailureKind.LLM_BUDGET, refused)):
-        if found:
+    for kind, failed in ((FailureKind.LLM_FAILED, broken), (FailureKind.LLM_BUDGET, refused)):
+        if failed:
             lines = tuple(
                 EvidenceLine(f"llm/exchanges.jsonl: call {call.number}", call.fault or f"status {call.status}")
-                for call in found[-_PROOF_LINES:]
+                for call in failed[-_PROOF_LINES:]
             )
-            yield Failure(kind, f"{len(found)} of {len(calls)} calls", None, last_answer > found[-1].number, lines)
+            yield Failure(kind, f"{len(failed)} of {len(calls)} calls", None, last_answer > failed[-1].number, lines)
 
 
-def _log(evidence: TrialEvidence) -> Iterator[Failure]:
+def _log_failures(evidence: TrialEvidence) -> Iterator[Failure]:
     lines = evidence.agent_log_tail.splitlines()
-    recovered = _recovered_from_talk(evidence)
+    recovered = _recovered_from_log(evidence)
     for kind, pattern in LOG_PATTERNS:
         hits = [line for line in lines if pattern.search(line)]
         if hits:
@@ -324,15 +322,15 @@ def _log(evidence: TrialEvidence) -> Iterator[Failure]:
         yield Failure(FailureKind.TRACEBACK, detail, None, recovered, _log_lines(last))
 
 
-def _recovered_from_talk(evidence: TrialEvidence) -> bool | None:
-    """Whether a scored submission followed what the log shows: its lines have no time, so the end decides."""
+def _recovered_from_log(evidence: TrialEvidence) -> bool | None:
+    """Whether a scored submission followed a failure in the log: lines have no time, so how the phase ended decides."""
     if not scored_submissions(evidence):
         return False
     return True if evidence.agent_end is AgentEnd.EXITED else None
 
 
 def _tracebacks(lines: list[str]) -> Iterator[list[str]]:
-    """Each traceback down to the line that names the exception; a cut-off one down to where it breaks off."""
+    """Each traceback down to the line that names the exception; a truncated one down to its last line."""
     for start, line in enumerate(lines):
         if line.strip() != _TRACEBACK:
             continue

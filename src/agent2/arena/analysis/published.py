@@ -1,6 +1,6 @@
-"""Figures that others published: shown beside our leaderboard, labelled as theirs, never pooled with ours.
+"""Published figures of other sources: shown beside our leaderboard, labelled as theirs, never pooled with ours.
 
-`read_published` imports a `published.yaml` (`PublishedFile`) that somebody copied from a paper, or the tables of the
+`read_published` imports a `published.yaml` (`PublishedFile`) with figures copied from a paper, or the tables of the
 PostTrainBench website (`scores.json` of its repository). PostTrainBench's aggregate of an agent is the mean over base
 models of the weighted mean over benchmarks, with the published weights. Where several runs exist, the interval is
 Student's from the published standard deviation over runs, and ranks come from Welch tests between such rows (Holm over
@@ -30,6 +30,12 @@ SCORES_FILE, FIGURES_FILE = "scores.json", "published.yaml"
 PUBLISHED_FILES = (FIGURES_FILE, SCORES_FILE)
 ROUNDING = 0.02
 """Percentage points by which a published aggregate may differ from that of its cells (both are rounded)."""
+REFERENCES: Mapping[str, str] = {
+    "base-model": "base models, zero shot",
+    "base-model-fewshot": "base models, few shot",
+    "human": "instruction-tuned by the models' makers",
+}
+"""Rows of PostTrainBench that are not agents, and their titles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +66,6 @@ class PublishedBoard:
     note: str
 
 
-REFERENCES: Mapping[str, str] = {
-    "base-model": "base models, zero shot",
-    "base-model-fewshot": "base models, few shot",
-    "human": "instruction-tuned by the models' makers",
-}
-
-
 class PublishedFigure(StrictModel):
     """One line of a `published.yaml`; scores in percent, as papers print them."""
 
@@ -85,7 +84,7 @@ class PublishedFile(StrictModel):
 
     title: str = Field(min_length=1)
     source: str = Field(min_length=1)
-    """Where they are printed: paper and table, or address."""
+    """Paper and table, or address."""
     note: str = ""
     rows: list[PublishedFigure] = Field(min_length=1)
 
@@ -99,20 +98,20 @@ def is_published(folder: Path) -> bool:
 
 
 def read_published(folder: Path) -> PublishedBoard:
-    """The figures of a folder. Raises ConfigError for a file that is not as described here."""
+    """The figures of a folder. Raises ConfigError for a file of another layout."""
     if not (folder / FIGURES_FILE).is_file():
         return read_posttrainbench(folder)
-    found = load_yaml(folder / FIGURES_FILE, PublishedFile)
+    file = load_yaml(folder / FIGURES_FILE, PublishedFile)
     rows = {}
-    for one in found.rows:
-        base = None if one.base is None else one.base / 100
-        score, runs = _score(one.score, one.runs, one.std, 0)
-        rows[one.name] = PublishedRow(one.name, score, base, runs, None, True, one.note)
-    return _board(found.title, found.source, rows, {one.name: one.std for one in found.rows}, found.note)
+    for figure in file.rows:
+        base = None if figure.base is None else figure.base / 100
+        score, runs = _score(figure.score, figure.runs, figure.std, 0)
+        rows[figure.name] = PublishedRow(figure.name, score, base, runs, None, True, figure.note)
+    return _board(file.title, file.source, rows, {figure.name: figure.std for figure in file.rows}, file.note)
 
 
 def published_of_tasks(tasks: Iterable[str]) -> list[PublishedBoard]:
-    """Figures that the homes of packaged tasks bring, for those of these tasks."""
+    """Published figures in the homes of those tasks that are packaged."""
     files = task_files()
     homes = dict.fromkeys(files[task].parent.parent for task in tasks if task in files)
     return [read_published(home) for home in homes if (home / FIGURES_FILE).is_file()]
@@ -130,7 +129,7 @@ def read_posttrainbench(folder: Path) -> PublishedBoard:
         weights = {str(name): float(weight) for name, weight in stored["benchmarkWeights"].items()}
         agents: dict[str, Any] = stored["modelBenchmarkData"]
         aggregates: dict[str, Any] = stored["aggregatedScores"]
-        cells = {name: [_cell(cell) for cell in _cells(agent, weights)] for name, agent in agents.items()}
+        cells = {name: _agent_cells(agent, weights) for name, agent in agents.items()}
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read ({error.strerror}); pass the folder that contains it") from error
     except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
@@ -141,10 +140,11 @@ def read_posttrainbench(folder: Path) -> PublishedBoard:
     if not math.isclose(sum(weights.values()), 1.0, abs_tol=1e-6):
         raise ConfigError(f"{file}: benchmarkWeights sum to {sum(weights.values()):.6g}, they must sum to 1")
     rows = {
-        name: _row(name, found, list(weights.values()), aggregates.get(name), file) for name, found in cells.items()
+        name: _row(name, agent_cells, list(weights.values()), aggregates.get(name), file)
+        for name, agent_cells in cells.items()
     }
     base = rows["base-model"].score.value if "base-model" in rows else None
-    stds = {name: float(one["std"]) for name, one in aggregates.items() if name in rows and one}
+    stds = {name: float(aggregate["std"]) for name, aggregate in aggregates.items() if name in rows and aggregate}
     n_models = len(next(iter(agents.values()), {}))
     return _board(
         "PostTrainBench, as published",
@@ -159,34 +159,33 @@ def _board(
     title: str, source: str, rows: Mapping[str, PublishedRow], stds: Mapping[str, float | None], note: str
 ) -> PublishedBoard:
     """Rows best first, those with several runs with their rank intervals."""
-    placed = _welch_places({name: row.score for name, row in rows.items() if row.score.low is not None}, stds)
-    shown = [replace(row, place=placed.get(name)) for name, row in rows.items()]
-    return PublishedBoard(title, source, tuple(sorted(shown, key=lambda row: -row.score.value)), note)
+    ranks = _welch_ranks({name: row.score for name, row in rows.items() if row.score.low is not None}, stds)
+    rows_with_ranks = [replace(row, place=ranks.get(name)) for name, row in rows.items()]
+    return PublishedBoard(title, source, tuple(sorted(rows_with_ranks, key=lambda row: -row.score.value)), note)
 
 
 def _score(value: float, n_runs: int, std: float | None, n_filled: int) -> tuple[Estimate, str]:
-    """A published percentage with Student's interval over its runs, and how many they are in words."""
+    """A published percentage with Student's interval over its runs, and the number of runs in words."""
     from scipy import stats
 
-    words = "one run" if n_runs == 1 else f"{n_runs} runs"
+    runs = "one run" if n_runs == 1 else f"{n_runs} runs"
     if n_runs < 2 or std is None:
-        return Estimate(value / 100, None, None, n_runs, n_filled, f"{words}, no interval"), words
+        return Estimate(value / 100, None, None, n_runs, n_filled, f"{runs}, no interval"), runs
     half = float(stats.t.ppf(0.975, n_runs - 1)) * std / math.sqrt(n_runs)
     low, high = (value - half) / 100, (value + half) / 100
     method = f"Student t over {n_runs} runs, published standard deviation"
-    return Estimate(value / 100, low, high, n_runs, n_filled, method), words
+    return Estimate(value / 100, low, high, n_runs, n_filled, method), runs
 
 
-def _cells(agent: Mapping[str, Any], weights: Mapping[str, float]) -> list[Any]:
-    """Base model by base model, in each the benchmarks in the order of the weights."""
+def _agent_cells(agent: Mapping[str, Any], weights: Mapping[str, float]) -> list[tuple[float, bool]]:
+    """(score in percent, whether it is the agent's own and not the base model's) of each cell.
+
+    Base model by base model, each in the order of the weights.
+    """
     if not agent:
         raise ValueError("an agent without base models")
-    return [scores[benchmark] for scores in agent.values() for benchmark in weights]
-
-
-def _cell(cell: Any) -> tuple[float, bool]:
-    """Score in percent, and whether it is the agent's own."""
-    return float(cell["value"]), not cell["fallbackType"]
+    cells = [scores[benchmark] for scores in agent.values() for benchmark in weights]
+    return [(float(cell["value"]), not cell["fallbackType"]) for cell in cells]
 
 
 def _row(
@@ -197,7 +196,7 @@ def _row(
     n_filled = sum(not is_own for _, is_own in cells)
     note = f"{n_filled} of {len(cells)} cells are the base model's score" if n_filled else ""
     is_agent = name not in REFERENCES
-    shown = name if is_agent else REFERENCES[name]
+    title = name if is_agent else REFERENCES[name]
     n_runs, std = (int(published["n"]), float(published["std"])) if published else (1, None)
     if n_runs > 1 and abs(float(published["avg"]) - value) > ROUNDING:
         raise ConfigError(
@@ -205,20 +204,20 @@ def _row(
             "was changed or is incomplete: take it unchanged from the website's repository"
         )
     score, runs = _score(value, n_runs, std, n_filled)
-    return PublishedRow(shown, score, None, runs, None, is_agent, note)
+    return PublishedRow(title, score, None, runs, None, is_agent, note)
 
 
-def _welch_places(scores: Mapping[str, Estimate], stds: Mapping[str, float | None]) -> dict[str, RankInterval]:
-    """Places of those with several runs, from Welch tests of all pairs."""
+def _welch_ranks(scores: Mapping[str, Estimate], stds: Mapping[str, float | None]) -> dict[str, RankInterval]:
+    """Rank intervals of the rows with several runs, from Welch tests of all pairs."""
     from scipy import stats
 
     names = list(scores)
     pairs = {}
-    for (a, one), (b, other) in combinations(enumerate(names), 2):
-        sides = [(100 * scores[name].value, stds[name] or 0.0, scores[name].n) for name in (one, other)]
+    for (a, name_a), (b, name_b) in combinations(enumerate(names), 2):
+        sides = [(100 * scores[name].value, stds[name] or 0.0, scores[name].n) for name in (name_a, name_b)]
         if not any(std for _, std, _ in sides):
             continue
         p_value = float(stats.ttest_ind_from_stats(*sides[0], *sides[1], equal_var=False).pvalue)
-        delta = scores[one].value - scores[other].value
+        delta = scores[name_a].value - scores[name_b].value
         pairs[a, b] = PairedDifference(Estimate(delta, None, None, min(n for *_, n in sides)), p_value, "runs")
     return dict(zip(names, rank_intervals(len(names), pairs), strict=True))

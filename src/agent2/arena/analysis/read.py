@@ -1,10 +1,8 @@
-"""A finished trial's folder as evidence.
+"""Reads a finished trial's folder into `TrialEvidence`.
 
-Reads what the harness wrote (trial.json, lock.json, events, grader.db, revisions.git, agent.log) and nothing
-from the workspace itself; what an agent wrote comes out of the recorder's copies. Damaged lines are left out,
-counted, and named among the warnings. Keys that are not known are ignored: newer harnesses may write more.
-
-What the gateway, the agent's own record, the GPUs and people left in a trial's folder, as evidence.
+Reads what the harness wrote (trial.json, lock.json, events, grader.db, revisions.git, the gateway's record, agent.log)
+and nothing from the workspace itself; what an agent wrote comes from the recorder's copies. Damaged lines are left out,
+counted, and reported among the warnings. Unknown keys are ignored: newer harnesses may write more.
 """
 
 import hashlib
@@ -44,7 +42,14 @@ from agent2.records import JsonValue, Split
 from agent2.stats.estimates import Estimate
 
 DIFFERENCES = "differences.jsonl"
+LOG_TAIL_CHARACTERS = 20_000
+DESIGN_FILE = "output/design.json"
+MAX_AGENT_FILE_BYTES = 200_000
 _UNANSWERED = frozenset({ExchangeOutcome.LOST, ExchangeOutcome.OPEN})
+_RESUME = "let it finish, or resume it: agent2 resume TRIAL"
+
+RecordT = TypeVar("RecordT", ProcessSample, MetricPoint, CommandLine)
+_Row = dict[str, JsonValue]
 
 
 def read_llm(paths: TrialPaths, config: Mapping[str, JsonValue]) -> LlmRecord | None:
@@ -69,7 +74,7 @@ def _call(exchange: Exchange) -> LlmCall:
         t=exchange.started_at,
         seconds=exchange.latency_s,
         protocol=exchange.protocol.value,
-        requested_model=exchange.asked_model,
+        asked_model=exchange.asked_model,
         model=exchange.model,
         outcome=exchange.outcome.value,
         status=exchange.status,
@@ -83,28 +88,24 @@ def _call(exchange: Exchange) -> LlmCall:
 
 def read_gpu_hours(paths: TrialPaths) -> float | None:
     """Hours in which GPUs worked for the agent; None where that was not measured."""
-    found = [row.get("seconds") for row in read_events(paths.gpu_log).rows if row.get("event") == "gpu_use"]
-    lists = [seconds for seconds in found if isinstance(seconds, list)]  # one for each start of the agent
-    return sum(map(sum, lists)) / 3600 if lists and len(lists) == len(found) else None
+    # one row for each start of the agent: seconds of each GPU, or None if that start could not be measured
+    rows = [row.get("seconds") for row in read_events(paths.gpu_log).rows if row.get("event") == "gpu_use"]
+    measured = [seconds for seconds in rows if isinstance(seconds, list)]
+    return sum(map(sum, measured)) / 3600 if measured and len(measured) == len(rows) else None
 
 
 def read_interventions(paths: TrialPaths, warnings: list[str]) -> tuple[Intervention, ...]:
-    """What people reported of themselves."""
+    """The interventions that people reported."""
     events = read_events(paths.interventions_log)
     if events.n_torn:
         warnings.append(f"events/interventions.jsonl: {events.n_torn} damaged line(s) left out.")
     return tuple(Intervention(float(row["t"]), str(row.get("note", "")), str(row.get("by", ""))) for row in events.rows)
 
 
-LOG_TAIL_CHARACTERS = 20_000
-DESIGN_FILE = "output/design.json"
-MAX_AGENT_FILE_BYTES = 200_000
-
-
 def read_evidence(trial_root: Path) -> TrialEvidence:
-    """All that is known of one finished trial.
+    """Everything that is known about one finished trial.
 
-    Raises ConfigError if the folder holds no trial or the trial is not finished.
+    Raises ConfigError if the folder contains no trial or the trial is not finished.
     """
     paths = TrialPaths(trial_root)
     config = _json_object(paths.trial_json)
@@ -115,8 +116,8 @@ def read_evidence(trial_root: Path) -> TrialEvidence:
     events = read_events(paths.trial_log)
     warnings = [f"events/trial.jsonl: {events.n_torn} damaged line(s) left out."] if events.n_torn else []
     warnings += [str(row.get("reason", "")) for row in events.rows if row.get("event") == "recording_failed"]
-    started, ended = _needed(events, "agent_started", paths), _needed(events, "agent_ended", paths)
-    final, noise = _needed(events, "final_scored", paths), _needed(events, "noise_measured", paths)
+    started, ended = _required(events, "agent_started", paths), _required(events, "agent_ended", paths)
+    final, noise = _required(events, "final_scored", paths), _required(events, "noise_measured", paths)
     submissions = read_submissions_of(paths)
     revisions = _revisions(paths, warnings)
     processes = _records(paths.processes_log, ProcessSample, warnings)
@@ -125,11 +126,12 @@ def read_evidence(trial_root: Path) -> TrialEvidence:
     stops = [float(row["t"]) for row in events.rows if row.get("event") == "agent_interrupted"]
     pauses = interruptions(events)
     clock = ActiveTime(pauses)
-    moments = [*stops, *(s.received_at for s in submissions), *(r.t for r in revisions)]
-    moments += [*(p.last_seen for p in processes), *(i.t for i in interventions)]  # all only while the agent works
+    # all of these happen only while the agent works
+    signs_of_life = [*stops, *(s.received_at for s in submissions), *(r.t for r in revisions)]
+    signs_of_life += [*(p.last_seen for p in processes), *(i.t for i in interventions)]
     integrity, problem = _integrity(paths, events.last("audited"))
     warnings += [problem] if problem else []
-    found = TrialEvidence(
+    evidence = TrialEvidence(
         trial_id=str(config["trial_id"]),
         task=_task(config, paths),
         agent=str(config["agent"]).rstrip("/").rpartition("/")[2],
@@ -138,7 +140,7 @@ def read_evidence(trial_root: Path) -> TrialEvidence:
         sandbox=str(config["sandbox"]),
         containment=tuple(config.get("containment", ())),
         started_at=float(started["t"]),
-        ended_at=clock(_end_time(agent_end, started, ended, moments)),
+        ended_at=clock(_end_time(agent_end, started, ended, signs_of_life)),
         deadline=float(started["deadline"]),
         agent_end=agent_end,
         agent_exit_code=ended.get("exit_code"),
@@ -150,7 +152,7 @@ def read_evidence(trial_root: Path) -> TrialEvidence:
         final_private=read_score(final.get("score")),
         gain=read_gain(final.get("gain")),
         final_submission=final.get("submission"),
-        noise=_noise(noise),
+        noise=_noise_band(noise),
         submissions=submissions,
         revisions=revisions,
         agent_end_reason=str(ended.get("reason", "")),
@@ -170,42 +172,42 @@ def read_evidence(trial_root: Path) -> TrialEvidence:
         warnings=tuple(warnings),
         interruptions=pauses,
     )
-    return _without_pauses(found, clock) if pauses else found
+    return _without_pauses(evidence, clock) if pauses else evidence
 
 
-def _without_pauses(found: TrialEvidence, clock: ActiveTime) -> TrialEvidence:
+def _without_pauses(evidence: TrialEvidence, clock: ActiveTime) -> TrialEvidence:
     """The evidence with every time on a clock that excludes the agent's interruptions."""
 
-    def moved(t: float | None) -> float | None:
+    def active(t: float | None) -> float | None:
         return None if t is None else clock(t)
 
-    llm = found.llm
+    llm = evidence.llm
     if llm is not None:
         llm = replace(llm, calls=tuple(replace(call, t=clock(call.t)) for call in llm.calls))
     return replace(
-        found,
+        evidence,
         submissions=[
-            replace(s, received_at=clock(s.received_at), finished_at=moved(s.finished_at)) for s in found.submissions
+            replace(s, received_at=clock(s.received_at), finished_at=active(s.finished_at))
+            for s in evidence.submissions
         ],
-        revisions=[replace(revision, t=clock(revision.t)) for revision in found.revisions],
-        processes=[replace(p, first_seen=clock(p.first_seen), last_seen=clock(p.last_seen)) for p in found.processes],
-        metrics=[replace(point, t=clock(point.t)) for point in found.metrics],
-        commands=[replace(command, t=moved(command.t)) for command in found.commands],
-        interventions=[replace(one, t=clock(one.t)) for one in found.interventions],
+        revisions=[replace(revision, t=clock(revision.t)) for revision in evidence.revisions],
+        processes=[
+            replace(p, first_seen=clock(p.first_seen), last_seen=clock(p.last_seen)) for p in evidence.processes
+        ],
+        metrics=[replace(point, t=clock(point.t)) for point in evidence.metrics],
+        commands=[replace(command, t=active(command.t)) for command in evidence.commands],
+        interventions=[replace(intervention, t=clock(intervention.t)) for intervention in evidence.interventions],
         llm=llm,
     )
 
 
-def _noise(row: Mapping[str, Any]) -> NoiseBand:
+def _noise_band(row: Mapping[str, Any]) -> NoiseBand:
     band = NoiseBand(float(row["half_width"]), int(row["n_replicates"]))
     return replace(band, over=str(row["over"])) if "over" in row else band
 
 
-_RESUME = "let it finish, or resume it: agent2 resume TRIAL"
-
-
 def _base_public(events: Events, paths: TrialPaths) -> Estimate:
-    """Raises ConfigError if the base model was not scored."""
+    """The base model's score on test_public. Raises ConfigError if it was not scored."""
     score = _base_score(events, Split.TEST_PUBLIC)
     if score is None:
         raise ConfigError(f"{paths.trial_log}: contains no score of the base model on test_public; {_RESUME}")
@@ -224,7 +226,7 @@ def _json_object(path: Path) -> dict[str, JsonValue]:
     return value
 
 
-def _needed(events: Events, name: str, paths: TrialPaths) -> dict[str, JsonValue]:
+def _required(events: Events, name: str, paths: TrialPaths) -> dict[str, JsonValue]:
     row = events.last(name)
     if row is None:
         raise ConfigError(f"{paths.trial_log}: contains no {name!r}, the trial is not finished; {_RESUME}")
@@ -232,10 +234,10 @@ def _needed(events: Events, name: str, paths: TrialPaths) -> dict[str, JsonValue
 
 
 def _task(config: Mapping[str, JsonValue], paths: TrialPaths) -> TaskSpec:
-    known = {key: value for key, value in config["task"].items() if key in TaskSpec.model_fields}
-    known["budget"] = config.get("budget", known.get("budget"))  # what was granted, not what the task suggests
+    fields = {key: value for key, value in config["task"].items() if key in TaskSpec.model_fields}
+    fields["budget"] = config.get("budget", fields.get("budget"))  # the trial's budget, not the task's default
     try:
-        return TaskSpec.model_validate(known)
+        return TaskSpec.model_validate(fields)
     except ValidationError as error:
         first = error.errors()[0]
         raise ConfigError(
@@ -249,21 +251,17 @@ def _base_score(events: Events, split: Split) -> Estimate | None:
 
 
 def _end_time(
-    end: AgentEnd, started: Mapping[str, JsonValue], ended: Mapping[str, JsonValue], moments: Iterable[float]
+    end: AgentEnd, started: Mapping[str, JsonValue], ended: Mapping[str, JsonValue], signs_of_life: Iterable[float]
 ) -> float:
     """When the agent's phase ended; after an interruption the last sign of life, so that downtime does not count."""
-    closed = float(ended["t"])
+    closed_at = float(ended["t"])
     if end is not AgentEnd.INTERRUPTED:
-        return closed
-    return min(closed, max([float(started["t"]), *moments]))
-
-
-RecordT = TypeVar("RecordT", ProcessSample, MetricPoint, CommandLine)
-_Row = dict[str, JsonValue]
+        return closed_at
+    return min(closed_at, max([float(started["t"]), *signs_of_life]))
 
 
 def _untimed(row: _Row) -> _Row:
-    """A log's rows all have a time; a command whose own record has none loses it again."""
+    """The row of a command, without the time that the log gave it if the agent's record has none."""
     return row if row.get("is_timed") else {**row, "t": None}
 
 
@@ -272,39 +270,39 @@ def _records(
 ) -> tuple[RecordT, ...]:
     """The rows of a log as records; rows that do not fit are counted as damaged."""
     events = read_events(path)
-    found: list[RecordT] = []
+    records: list[RecordT] = []
     n_bad = events.n_torn
     for row in events.rows:
         try:
-            found.append(msgspec.convert(change(row), kind, strict=False))
+            records.append(msgspec.convert(change(row), kind, strict=False))
         except msgspec.ValidationError:
             n_bad += 1
     if n_bad:
         warnings.append(f"events/{path.name}: {n_bad} damaged line(s) left out.")
-    return tuple(found)
+    return tuple(records)
 
 
 def _revisions(paths: TrialPaths, warnings: list[str]) -> tuple[Revision, ...]:
     log = read_events(paths.revisions_log)
     rows = [row for row in log.rows if isinstance(row.get("id"), str)]
     n_bad = log.n_torn + len(log.rows) - len(rows)
-    found: list[Revision] = []
+    revisions: list[Revision] = []
     repository = open_revisions(paths.revisions_git) if rows else None
     if repository is not None:
         try:
             reader = RevisionReader(repository)
-            # those of submissions and the last one first: they are needed most
-            by_need = sorted(rows[:-1], key=lambda row: row.get("submission") is None)
-            for row in [*rows[-1:], *by_need]:
+            # the last one and those of submissions first: they matter most, and the reader has limits
+            earlier = sorted(rows[:-1], key=lambda row: row.get("submission") is None)
+            for row in [*rows[-1:], *earlier]:
                 files = reader.files(row["id"])
                 if files is None:
                     n_bad += 1
                     continue
-                found.append(_revision(row, files))
+                revisions.append(_revision(row, files))
             n_bad -= reader.n_left_out
             if reader.n_left_out:
                 warnings.append(
-                    f"events/revisions.jsonl: {reader.n_left_out} of {len(rows)} revisions were not read: they hold "
+                    f"events/revisions.jsonl: {reader.n_left_out} of {len(rows)} revisions were not read: they contain "
                     "more files or text than is read for a report."
                 )
         finally:
@@ -313,7 +311,7 @@ def _revisions(paths: TrialPaths, warnings: list[str]) -> tuple[Revision, ...]:
         n_bad += len(rows)
     if n_bad:
         warnings.append(f"events/revisions.jsonl: {n_bad} revision(s) could not be read.")
-    return tuple(sorted(found, key=lambda revision: revision.t))
+    return tuple(sorted(revisions, key=lambda revision: revision.t))
 
 
 def _revision(row: _Row, files: dict[str, str]) -> Revision:
@@ -339,27 +337,27 @@ def _design(revisions: tuple[Revision, ...]) -> Mapping[str, JsonValue] | None:
     return value if isinstance(value, dict) else None
 
 
-def _integrity(paths: TrialPaths, told: Mapping[str, JsonValue] | None) -> tuple[IntegrityRecord | None, str]:
-    """The audit's record, and what is wrong with it: one that is damaged or was changed counts as none.
+def _integrity(paths: TrialPaths, audited: Mapping[str, JsonValue] | None) -> tuple[IntegrityRecord | None, str]:
+    """The audit's record, and what is wrong with it; a record that is damaged or was changed is not used.
 
-    told: the log's last word of an audit. It has a digest; of trials of earlier versions, counts alone.
+    audited: the log's last entry of an audit. It has a digest; in trials of earlier versions, counts alone.
     """
     if not paths.integrity.exists():
-        return None, "" if told is None else "integrity.json: is missing, and the log tells of an audit."
+        return None, "" if audited is None else "integrity.json: is missing, although the log has an audit."
     data = paths.integrity.read_bytes()
     try:
         record = msgspec.json.decode(data, type=IntegrityRecord)
     except msgspec.MsgspecError as error:
         return None, f"integrity.json: is damaged ({error}); judged without an audit."
-    if told is None:
-        return None, "integrity.json: is of an audit that the log does not tell of; judged without it."
-    found = {
+    if audited is None:
+        return None, "integrity.json: is of an audit that is not in the log; judged without it."
+    stored = {
         "digest": hashlib.sha256(data).hexdigest(),
         "checks": len(record.checks),
         "findings": sum(len(check.findings) for check in record.checks),
         "seconds": record.seconds,
     }
-    if any(told.get(name, value) != value for name, value in found.items()):
+    if any(audited.get(name, value) != value for name, value in stored.items()):
         return None, "integrity.json: was changed since the audit wrote it; judged without an audit."
     return record, ""
 
@@ -374,7 +372,7 @@ def _tail(path: Path) -> str:
 
 
 def _agent_files(folder: Path, lock: Mapping[str, JsonValue], warnings: list[str]) -> dict[str, str]:
-    """Text files of the agent as it ran, if they still are what the lock names."""
+    """Text files of the agent as it ran; none if they are no longer those of the lock."""
     try:
         agent = load_agent(str(folder))
     except ConfigError:

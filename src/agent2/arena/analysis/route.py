@@ -1,22 +1,23 @@
-"""By which route a checkpoint was made (SFT, RL, SFT then RL, ...), and whether the assignment allowed it.
+"""The training route of each checkpoint (SFT, RL, SFT then RL, ...), and whether the trial's mode allowed it.
 
 Order of trust: the weights themselves (a copy of the base has its digest), training logs, programs that ran with
-training code in them, code that was merely there. Each finding says how certain it is and why. Training logs are read
-by the names of their metrics: they show what the agent's programs report, not that weights changed.
+training code in them, code that was never seen running. Each finding says how certain it is and why. When several
+programs trained before a submission, an earlier one counts only if the last one uses a path that the earlier one used,
+too.
 
-Does NOT prove that the weights came from the program shown: an agent can train one way and hand in something
-else. When several programs trained before a submission, an earlier one counts only if the last one uses a
-path that the earlier one used too.
+Whether the agent kept to its mode is judged from the routes of its submissions: a finding with evidence, as certain as
+those are, never a silent change. An SFT-only run may not choose its samples by a reward; an RL-only run may learn from
+rewards and preferences.
 
-Whether the agent kept to its mode is judged from the routes of what was handed in: a finding with evidence, as certain
-as those are, never a silent change. An SFT-only run may not choose its samples by a reward; an RL-only run may learn
-from rewards and preferences. Whether preferences were drawn online cannot be seen from the outside and is not judged.
+Does NOT prove that the weights came from the program shown: an agent can train one way and submit something else.
+Training logs are read by the names of their metrics: they show what the agent's programs report, not that weights
+changed. Does NOT judge whether preferences were sampled online: that cannot be seen from outside.
 """
 
 import math
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
@@ -26,11 +27,11 @@ from agent2.arena.analysis.programs import (
     HAND_WRITTEN,
     MAX_PATHS,
     Algorithm,
-    Code,
     Method,
     Program,
-    codes_that_ran,
-    ran_programs,
+    ProgramCode,
+    executed_code,
+    executed_programs,
     revision_at,
     source_steps,
     sources_of,
@@ -54,21 +55,37 @@ _RL = re.compile(
 )
 _LOSS = re.compile(r"(^|[/_])(loss|mean_token_accuracy)$")
 
+MAX_EVIDENCE = 8
+MAX_REFUSED = 20
+"""Rejected submissions whose route is reported."""
+MAX_CHAIN = 20
+"""Programs on which one checkpoint is said to build."""
+_GENERIC_PATHS = frozenset({"output", "model", "data", "code", "workspace", "checkpoints", "logs", "log", "final", ""})
+_FILE_ENDINGS = (".py", ".json", ".jsonl", ".txt", ".yaml", ".safetensors", ".log")
+
+ALLOWED: dict[Mode, frozenset[Method]] = {
+    Mode.FREE: frozenset(Method),
+    Mode.SFT_ONLY: frozenset({Method.SFT}),
+    Mode.RL_ONLY: frozenset({Method.RL, Method.PREFERENCE}),
+}
+_METHODS = {algorithm.name: algorithm.method for algorithm in (*ALGORITHM_WORDS.values(), HAND_WRITTEN)}
+_METHODS |= {method.value.upper(): method for method in Method}
+
 
 @dataclass(frozen=True, slots=True)
 class LoggedTraining:
-    """What one training log shows up to some moment."""
+    """The training that one log shows up to some moment."""
 
     file: str
     method: Method
     first_t: float
     n_points: int
     keys: tuple[str, ...]
-    """The metrics that say so."""
+    """The metrics that show it."""
 
 
 class TrainingLogs:
-    """The training logs of a trial, read once; `until` then takes as many steps as there are files and metrics."""
+    """The training logs of a trial, indexed: the cost of `until` depends on files and metric names, not on points."""
 
     def __init__(self, metrics: Sequence[MetricPoint]) -> None:
         self._times: dict[str, list[float]] = {}
@@ -85,41 +102,32 @@ class TrainingLogs:
                     by_method.setdefault(method, {}).setdefault(key, point.t)
 
     def until(self, t: float) -> tuple[LoggedTraining, ...]:
-        """What the lines up to a moment show, one method a file, in the order of the files' first lines."""
-        found = []
+        """The training that the lines up to a moment show, one method per file, in the order of their first lines."""
+        logs = []
         for file, times in self._times.items():
             n_points = bisect_right(times, t)
             for method in (Method.PREFERENCE, Method.RL, Method.SFT):
-                seen = self._first_seen[file].get(method, {})
-                keys = sorted(key for key, first in seen.items() if first <= t)
+                first_times = self._first_seen[file].get(method, {})
+                keys = sorted(key for key, first in first_times.items() if first <= t)
                 if keys:
-                    found.append(LoggedTraining(file, method, times[0], n_points, tuple(keys[:6])))
+                    logs.append(LoggedTraining(file, method, times[0], n_points, tuple(keys[:6])))
                     break
-        return tuple(sorted(found, key=lambda log: (log.first_t, log.file)))
+        return tuple(sorted(logs, key=lambda log: (log.first_t, log.file)))
 
 
 def _method_of(key: str) -> Method | None:
-    """What a metric of this name shows."""
+    """The training method of which a metric of this name is typical."""
     patterns = ((Method.PREFERENCE, _PREFERENCE), (Method.RL, _RL), (Method.SFT, _LOSS))
     return next((method for method, pattern in patterns if pattern.search(key)), None)
 
 
 def logged_training(metrics: Sequence[MetricPoint], until: float | None = None) -> tuple[LoggedTraining, ...]:
-    """The methods that training logs show, one a file, in the order of their first line.
+    """The methods that training logs show, one per file, in the order of their first line.
 
     until: only lines written up to then (Unix seconds). A log with a loss alone counts as supervised; one with
     no metric of training is left out.
     """
     return TrainingLogs(metrics).until(math.inf if until is None else until)
-
-
-MAX_EVIDENCE = 8
-MAX_REFUSED = 20
-"""Submissions whose route is reported although they were refused."""
-MAX_CHAIN = 20
-"""Programs that one checkpoint is said to build on."""
-_GENERIC_PATHS = frozenset({"output", "model", "data", "code", "workspace", "checkpoints", "logs", "log", "final", ""})
-_FILE_ENDINGS = (".py", ".json", ".jsonl", ".txt", ".yaml", ".safetensors", ".log")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +140,8 @@ class _Step:
 
 
 def submission_routes(evidence: TrialEvidence) -> tuple[SubmissionRoute, ...]:
-    """The route of every submission that was taken, and of the last `MAX_REFUSED` that were refused."""
-    history = _History(evidence)
+    """The route of every accepted submission, and of the last `MAX_REFUSED` rejected ones."""
+    history = _TrainingHistory(evidence)
     ordered = sorted(evidence.submissions, key=lambda submission: submission.number)
     before = [float("-inf"), *(submission.received_at for submission in ordered)]
     refused = [s.number for s in ordered if s.state is SubmissionState.REJECTED]
@@ -160,22 +168,22 @@ def trial_route(evidence: TrialEvidence, routes: Sequence[SubmissionRoute]) -> R
 
 def training_programs(evidence: TrialEvidence) -> tuple[Program, ...]:
     """Programs that ran with training code in them, or whose command line names an algorithm."""
-    return tuple(program for program in ran_programs(evidence) if _algorithms(program))
+    return tuple(program for program in executed_programs(evidence) if _algorithms(program))
 
 
 def training_steps(evidence: TrialEvidence) -> list[tuple[Algorithm, EvidenceLine]]:
-    """Every training method in every program that ran, handed in or not."""
-    named = [step for program in ran_programs(evidence) if not program.code.steps for step in _algorithms(program)]
-    return [step for code in codes_that_ran(evidence) for step in code.steps] + named
+    """Every training method in every program that ran, whether or not its checkpoint was submitted."""
+    named = [step for program in executed_programs(evidence) if not program.code.steps for step in _algorithms(program)]
+    return [step for code in executed_code(evidence) for step in code.steps] + named
 
 
 def unknown_programs(evidence: TrialEvidence) -> tuple[Program, ...]:
     """Programs that may have trained and whose text was not recorded in full."""
-    return tuple(program for program in ran_programs(evidence) if program.is_unknown)
+    return tuple(program for program in executed_programs(evidence) if program.is_unknown)
 
 
-class _History:
-    """What trained in a trial, in order; each question about one submission takes few steps."""
+class _TrainingHistory:
+    """The training programs of a trial in order, indexed so that the route of one submission is found in few steps."""
 
     def __init__(self, evidence: TrialEvidence) -> None:
         self._evidence = evidence
@@ -185,12 +193,12 @@ class _History:
         self._unknown = sorted(unknown_programs(evidence), key=lambda program: program.first_seen)
         self._logs = TrainingLogs(evidence.metrics)
         self._folders = _known_folders(evidence)
-        self._paths_of: dict[Code, frozenset[str]] = {}
+        self._paths_of: dict[ProgramCode, frozenset[str]] = {}
         self._parents: dict[int, int | None] = {}
         self._users: dict[str, list[int]] = {}
-        for place, program in enumerate(self._training):
+        for index, program in enumerate(self._training):
             for path in self._paths(program):
-                self._users.setdefault(path, []).append(place)
+                self._users.setdefault(path, []).append(index)
 
     def route(self, submission: SubmissionRecord, since: float) -> RouteFinding:
         """How a submission was made. since: when the one before it was received."""
@@ -202,42 +210,39 @@ class _History:
         n_before = bisect_right(self._starts, until)
         logs = self._logs.until(until)
         if n_before:
-            found = _finding(_ran_steps(self._ancestry(n_before, since), logs))
+            finding = _finding(_ran_steps(self._ancestry(n_before, since), logs))
         elif logs:
-            found = _finding([_log_step(log, Algorithm(log.method, log.method.value.upper())) for log in logs])
+            finding = _finding([_log_step(log, Algorithm(log.method, log.method.value.upper())) for log in logs])
         else:
-            found = _finding(_written_steps(submission, self._evidence))
+            finding = _finding(_written_steps(submission, self._evidence))
         unknown = [program for program in self._unknown if program.first_seen <= until]
-        return _with_doubt(found, unknown, has_program=n_before > 0) if unknown else found
+        return _with_doubt(finding, unknown, has_program=n_before > 0) if unknown else finding
 
     def _ancestry(self, n_before: int, since: float) -> list[Program]:
         """The program that made the checkpoint and the earlier ones that it builds on, oldest first.
 
         n_before: programs that had started by then.
         """
-        place = n_before - 1
-        if self._latest_end[place] >= since:
-            while self._training[place].last_seen < since:
-                place -= 1
-        chain = [place]
-        while len(chain) < MAX_CHAIN and (earlier := self._parent(chain[0])) is not None:
-            chain.insert(0, earlier)
-        return [self._training[place] for place in chain]
+        last = n_before - 1
+        if self._latest_end[last] >= since:  # some program ran after the submission before: the last of those
+            while self._training[last].last_seen < since:
+                last -= 1
+        chain = [last]
+        while len(chain) < MAX_CHAIN and (parent := self._parent(chain[0])) is not None:
+            chain.insert(0, parent)
+        return [self._training[index] for index in chain]
 
-    def _parent(self, place: int) -> int | None:
-        """The last program that started before another one and names one of its checkpoint paths."""
-        if place not in self._parents:
-            self._parents[place] = self._find_parent(place)
-        return self._parents[place]
-
-    def _find_parent(self, place: int) -> int | None:
-        starts_before = bisect_left(self._starts, self._starts[place])
-        found = -1
-        for path in self._paths(self._training[place]):
-            users = self._users[path]
-            at = bisect_left(users, starts_before)
-            found = max(found, users[at - 1] if at else -1)
-        return found if found >= 0 else None
+    def _parent(self, index: int) -> int | None:
+        """The last program that started before this one and names one of its checkpoint paths."""
+        if index not in self._parents:
+            starts_before = bisect_left(self._starts, self._starts[index])
+            parent = -1
+            for path in self._paths(self._training[index]):
+                users = self._users[path]
+                n_before = bisect_left(users, starts_before)
+                parent = max(parent, users[n_before - 1] if n_before else -1)
+            self._parents[index] = parent if parent >= 0 else None
+        return self._parents[index]
 
     def _paths(self, program: Program) -> frozenset[str]:
         """Checkpoint paths that a program names: with a slash, or a folder that a log or submission is in."""
@@ -257,23 +262,23 @@ def _known_folders(evidence: TrialEvidence) -> set[str]:
     return folders - _GENERIC_PATHS
 
 
-def _with_doubt(found: RouteFinding, unknown: Sequence[Program], *, has_program: bool) -> RouteFinding:
-    """A finding beside which a program ran that may have made the checkpoint, and whose text is not known."""
+def _with_doubt(finding: RouteFinding, unknown: Sequence[Program], *, has_program: bool) -> RouteFinding:
+    """A finding that is in doubt: a program of unknown text ran that may have made the checkpoint."""
     longest = max(unknown, key=lambda program: program.cpu_s)
     n_more = len(unknown) - 1
-    others = f" and {n_more} more" if n_more else ""
-    doubt = f"{longest.name[:200]!r}{others} ran too, and what it does was not recorded"
-    lines = (*found.evidence[: MAX_EVIDENCE - 1], longest.line)
+    more = f" and {n_more} more" if n_more else ""
+    doubt = f"{longest.name[:200]!r}{more} ran too, and what it does was not recorded"
+    lines = (*finding.evidence[: MAX_EVIDENCE - 1], longest.line)
     if has_program:
-        return replace(found, reason=f"{found.reason}; {doubt}", evidence=lines)
-    if found.route is Route.UNKNOWN:
-        return replace(found, reason=doubt, evidence=lines)
+        return replace(finding, reason=f"{finding.reason}; {doubt}", evidence=lines)
+    if finding.route is Route.UNKNOWN:
+        return replace(finding, reason=doubt, evidence=lines)
     reason = f"{doubt}; any program can write such a log, and code that did not run made nothing"
-    return replace(found, certainty=Certainty.NONE, reason=reason, evidence=lines)
+    return replace(finding, certainty=Certainty.NONE, reason=reason, evidence=lines)
 
 
 def _algorithms(program: Program) -> Sequence[tuple[Algorithm, EvidenceLine]]:
-    """What a program trains with, in the order of its sources; its name counts only if nothing else does."""
+    """The training methods of a program, in the order of its sources; its name counts only if nothing else does."""
     if program.code.steps or program.named is None:
         return program.code.steps
     command = " ".join(program.command)[:200]
@@ -283,8 +288,8 @@ def _algorithms(program: Program) -> Sequence[tuple[Algorithm, EvidenceLine]]:
 def _is_checkpoint_path(text: str) -> bool:
     if "/" not in text or "://" in text or " " in text or text.endswith(_FILE_ENDINGS):
         return False
-    is_given = text.startswith(("/model", "/agent", "/usr", "/workspace/data"))
-    return not is_given and text.strip("/").rpartition("/")[2] not in _GENERIC_PATHS
+    is_preset = text.startswith(("/model", "/agent", "/usr", "/workspace/data"))  # every program may name these
+    return not is_preset and text.strip("/").rpartition("/")[2] not in _GENERIC_PATHS
 
 
 def _ran_steps(programs: Sequence[Program], logs: Sequence[LoggedTraining]) -> list[_Step]:
@@ -294,9 +299,9 @@ def _ran_steps(programs: Sequence[Program], logs: Sequence[LoggedTraining]) -> l
         logged.setdefault(log.method, log)
     steps: list[_Step] = []
     for program in programs:
-        found = _algorithms(program)
-        confirmed = [entry for entry in found if _log_method(entry[0]) in logged]
-        chosen = sorted(confirmed, key=lambda entry: logged[_log_method(entry[0])].first_t) or found
+        used = _algorithms(program)
+        confirmed = [entry for entry in used if _log_method(entry[0]) in logged]
+        chosen = sorted(confirmed, key=lambda entry: logged[_log_method(entry[0])].first_t) or used
         for algorithm, line in chosen:
             is_logged = _log_method(algorithm) in logged
             steps.append(_Step(algorithm, Certainty.OBSERVED if is_logged else Certainty.RAN, line))
@@ -313,7 +318,7 @@ def _same_method(steps: Sequence[_Step], method: Method) -> Algorithm:
 
 
 def _log_method(algorithm: Algorithm) -> Method:
-    """Training on kept samples logs a supervised loss."""
+    """The method that the log of an algorithm shows: training on filtered samples logs a supervised loss."""
     return Method.SFT if algorithm.method is Method.REJECTION else algorithm.method
 
 
@@ -330,14 +335,15 @@ def _written_steps(submission: SubmissionRecord, evidence: TrialEvidence) -> lis
 
 
 def _finding(steps: Sequence[_Step]) -> RouteFinding:
+    """The route of these steps; as certain as its least certain method, each method by its best evidence."""
     if not steps:
         return RouteFinding(Route.UNKNOWN, (), Certainty.NONE, "no training code, program or log was recorded")
     methods = list(dict.fromkeys(step.algorithm.method for step in steps))
     names = tuple(dict.fromkeys(step.algorithm.name for step in steps))
     route = combined_route(methods)
-    weakest = {method: _best_certainty(steps, method) for method in methods}
     order = [Certainty.CODE_ONLY, Certainty.RAN, Certainty.OBSERVED]
-    certainty = min(weakest.values(), key=order.index)
+    best = [max((s.certainty for s in steps if s.algorithm.method is method), key=order.index) for method in methods]
+    certainty = min(best, key=order.index)
     reason = {
         Certainty.OBSERVED: "training logs show it",
         Certainty.RAN: "a program that trains so ran, but left no training log of that kind",
@@ -349,17 +355,12 @@ def _finding(steps: Sequence[_Step]) -> RouteFinding:
     return RouteFinding(route, names, certainty, reason, lines)
 
 
-def _best_certainty(steps: Sequence[_Step], method: Method) -> Certainty:
-    order = [Certainty.CODE_ONLY, Certainty.RAN, Certainty.OBSERVED]
-    return max((step.certainty for step in steps if step.algorithm.method is method), key=order.index)
-
-
 def combined_route(methods: Sequence[Method]) -> Route:
-    """The route of these methods, in their order, each once."""
+    """The route of these methods, each listed once, in their order."""
     present = set(methods)
-    alone = {Method.SFT: Route.SFT, Method.RL: Route.RL}
-    if len(present) == 1 and methods[0] in alone:
-        return alone[methods[0]]
+    single = {Method.SFT: Route.SFT, Method.RL: Route.RL}
+    if len(present) == 1 and methods[0] in single:
+        return single[methods[0]]
     if list(methods) == [Method.SFT, Method.RL]:
         return Route.SFT_THEN_RL
     if Method.PREFERENCE in present and present <= {Method.SFT, Method.PREFERENCE}:
@@ -369,21 +370,12 @@ def combined_route(methods: Sequence[Method]) -> Route:
     return Route.OTHER
 
 
-ALLOWED: dict[Mode, frozenset[Method]] = {
-    Mode.FREE: frozenset(Method),
-    Mode.SFT_ONLY: frozenset({Method.SFT}),
-    Mode.RL_ONLY: frozenset({Method.RL, Method.PREFERENCE}),
-}
-_METHODS = {algorithm.name: algorithm.method for algorithm in (*ALGORITHM_WORDS.values(), HAND_WRITTEN)}
-_METHODS |= {method.value.upper(): method for method in Method}
-
-
 def mode_finding(evidence: TrialEvidence, routes: Sequence[SubmissionRoute]) -> ModeFinding:
     """Whether each submission was made by a route that the mode allows."""
     mode, allowed = evidence.mode, ALLOWED[evidence.mode]
     if mode is Mode.FREE:
         return ModeFinding(mode, Verdict.PASS, "any route was allowed")
-    broken = [route for route in routes if _forbidden(route, allowed)]
+    broken = [route for route in routes if _is_forbidden(route, allowed)]
     proven = [route for route in broken if route.finding.certainty in {Certainty.OBSERVED, Certainty.RAN}]
     if proven:
         numbers = ", ".join(str(route.number) for route in proven)
@@ -410,18 +402,15 @@ def mode_finding(evidence: TrialEvidence, routes: Sequence[SubmissionRoute]) -> 
         lines = tuple(line for route in broken for line in route.finding.evidence)[:MAX_EVIDENCE]
         reason = f"whether the rule was kept is unknown: nothing shows how submission {numbers} was made"
         return ModeFinding(mode, Verdict.UNKNOWN, reason, lines)
-    tried = tuple(dict.fromkeys(_other_programs(evidence, allowed)))[:MAX_EVIDENCE]
-    if tried:
-        reason = "what was handed in kept to the rule, but another program that the rule forbids was run"
-        return ModeFinding(mode, Verdict.PARTIAL, reason, tried)
+    forbidden = (line for algorithm, line in training_steps(evidence) if algorithm.method not in allowed)
+    lines = tuple(dict.fromkeys(forbidden))[:MAX_EVIDENCE]
+    if lines:
+        reason = "what was submitted kept to the rule, but another program that the rule forbids was run"
+        return ModeFinding(mode, Verdict.PARTIAL, reason, lines)
     if not routes:
-        return ModeFinding(mode, Verdict.PASS, "nothing was handed in, and nothing forbidden was seen to run")
+        return ModeFinding(mode, Verdict.PASS, "nothing was submitted, and nothing forbidden was seen running")
     return ModeFinding(mode, Verdict.PASS, "every submission was made by a route that the rule allows")
 
 
-def _forbidden(route: SubmissionRoute, allowed: frozenset[Method]) -> bool:
+def _is_forbidden(route: SubmissionRoute, allowed: frozenset[Method]) -> bool:
     return any(name in _METHODS and _METHODS[name] not in allowed for name in route.finding.algorithms)
-
-
-def _other_programs(evidence: TrialEvidence, allowed: frozenset[Method]) -> Iterator[EvidenceLine]:
-    return (line for algorithm, line in training_steps(evidence) if algorithm.method not in allowed)

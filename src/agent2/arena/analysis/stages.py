@@ -1,18 +1,19 @@
 """Verdicts on the four stages of an agent's work: design, implementation, execution, evaluation.
 
-Each stage is judged from records of its own, so that a good idea badly run and a bad idea well run look different. No
-stage looks at how large the gain was; that is for the result and the criteria.
+Each stage is judged from records of its own, so that a good idea badly executed and a bad idea well executed look
+different.
 
 Design: `output/design.json`, read as untrusted input. Its four parts are required; other keys are the agent's own and
-are ignored, so this record is the one place that does not refuse unknown keys. A part counts when it can be compared
-with the trial: hyperparameters with numbers, data and evaluation in words of the assignment. Words alone pass
-nothing.
+are ignored, so this record is the one place that accepts unknown keys. A part counts when it can be compared with the
+trial: hyperparameters with numbers, data and evaluation in words of the assignment.
 
 Evaluation: a number that an agent logs is a claim. It counts when a program that evaluates was seen running, and when
 the number agrees with the hidden public score of the submission that followed: a model at 31% on hidden items is not
 at 95% on dev items of the same kind, unless it was trained on them or not measured. "Agrees" leaves room for
-chance at both sample sizes (99.9%) and for another protocol (greedy answers, other prompts): `SLACK`. Does NOT see
-evaluations whose numbers were only printed: the assignment says which log to write.
+chance at both sample sizes (99.9%) and for another protocol (greedy answers, other prompts): `SLACK`.
+
+Does NOT consider how large the gain was: the result and the criteria do. Does NOT see evaluations whose numbers were
+only printed: the assignment says which log to write.
 """
 
 import math
@@ -27,12 +28,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from agent2.arena.analysis.process import scored_submissions
 from agent2.arena.analysis.programs import (
     Algorithm,
-    SourceFacts,
+    ParsedSource,
     algorithm_in,
-    codes_that_ran,
+    executed_code,
+    executed_programs,
     last_sources,
-    ran_programs,
-    written_sources,
+    read_sources,
 )
 from agent2.arena.analysis.route import training_programs
 from agent2.arena.analysis.verdicts import (
@@ -55,70 +56,6 @@ _EVALUATION = re.compile(r"^(eval|dev|val|validation)([_/]|$)", re.IGNORECASE)
 _RATE = re.compile(r"(acc|score|success|exact|match|win|won|pass|solved|correct|(^|_|/)(dev|rate)$)", re.IGNORECASE)
 _NO_RATE = re.compile(r"(loss|entropy|runtime|per_second|tokens|length|reward|perplexity|missing|epoch)", re.IGNORECASE)
 
-
-@dataclass(frozen=True, slots=True)
-class OwnScore:
-    """One rate that the agent logged of a model."""
-
-    point: MetricPoint
-    name: str
-    value: float
-    """0 to 1."""
-
-
-@dataclass(frozen=True, slots=True)
-class CheckedSubmission:
-    """One scored submission with what the agent measured shortly before it handed it in."""
-
-    submission: SubmissionRecord
-    own: OwnScore
-    """Its last or its best number since the submission before, whichever is nearer to the grader's: agents hand in the
-    newest checkpoint or the best one. Not the nearest of all, or a log with every number would always agree."""
-    agrees: bool
-
-
-def own_scores(metrics: Sequence[MetricPoint]) -> tuple[OwnScore, ...]:
-    """Rates in the agent's logs that it calls an evaluation, in the order of their times.
-
-    Names begin with eval, dev or val and name a rate; above 1 they are read as percent. Losses, rewards and speeds are
-    no score of the task.
-    """
-    return tuple(sorted(_rates(metrics), key=lambda score: score.point.t))
-
-
-def checked_submissions(evidence: TrialEvidence) -> tuple[CheckedSubmission, ...]:
-    """Scored submissions before which the agent measured something, with that number and whether the two agree."""
-    scores = own_scores(evidence.metrics)
-    n_dev = evidence.task.n_items[Split.DEV]
-    checked, since = [], -math.inf
-    for submission in scored_submissions(evidence):
-        between = [score for score in scores if since < score.point.t <= submission.received_at]
-        since = submission.received_at
-        if submission.score is None or not between:
-            continue
-        public, n_public = submission.score.value, submission.score.n
-        candidates = (between[-1], max(between, key=lambda score: score.value))
-        own = min(candidates, key=lambda score: abs(score.value - public))
-        agrees = abs(own.value - public) <= SLACK + _chance(own.value, n_dev, public, n_public)
-        checked.append(CheckedSubmission(submission, own, agrees))
-    return tuple(checked)
-
-
-def _rates(metrics: Sequence[MetricPoint]) -> Iterator[OwnScore]:
-    for point in metrics:
-        for name, value in point.values.items():
-            is_rate = _EVALUATION.search(name) and _RATE.search(name) and not _NO_RATE.search(name)
-            if is_rate and 0.0 <= value <= 100.0:
-                yield OwnScore(point, name, value if value <= 1.0 else value / 100.0)
-
-
-def _chance(own: float, n_own: int, public: float, n_public: int) -> float:
-    """How far two rates of one model may be apart by chance; a rate of 0 or 1 has a variance too."""
-    rate = (own * n_own + public * n_public + 2.0) / (n_own + n_public + 4.0)
-    z = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)
-    return z * math.sqrt(rate * (1.0 - rate) * (1.0 / max(1, n_own) + 1.0 / max(1, n_public)))
-
-
 Filled = str | dict[str, Any] | list[Any]
 PARTS = ("algorithm", "hyperparameters", "data_preprocessing", "evaluation_protocol")
 MAX_DEPTH = 6
@@ -132,9 +69,90 @@ _MEASURE = re.compile(
     r"\b(accurac\w+|exact|match\w*|success\w*|won|wins?|pass@?\w*|scores?|solved|correct\w*|rates?|rewards?)\b", re.I
 )
 
+BREAKDOWNS = frozenset(
+    {
+        FailureKind.CRASH,
+        FailureKind.TRACEBACK,
+        FailureKind.CUDA_OOM,
+        FailureKind.CPU_OOM,
+        FailureKind.DISK_FULL,
+        FailureKind.LIMIT,
+        FailureKind.NOT_FINITE,
+    }
+)
+"""Failures of the agent's programs, not of its submissions."""
+MAX_EVIDENCE = 6
+LOGGED_RATES = frozenset({"learning_rate", "lr"})
+HIGHEST_RATE, LOWEST_RATE = 1.05, 0.01
+"""Of a planned learning rate; warm-up and decay make the logged one smaller, so the largest logged one is compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedScore:
+    """One rate that the agent logged for a model."""
+
+    point: MetricPoint
+    name: str
+    value: float
+    """0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedSubmission:
+    """One scored submission with the agent's own measurement before it was submitted."""
+
+    submission: SubmissionRecord
+    logged: LoggedScore
+    """Its last or its best number since the submission before, whichever is nearer to the grader's: agents submit the
+    newest checkpoint or the best one. Not the nearest of all, or a log with every number would always agree."""
+    agrees: bool
+
+
+def logged_scores(metrics: Sequence[MetricPoint]) -> tuple[LoggedScore, ...]:
+    """Rates in the agent's logs whose names say that they are evaluations, in the order of their times.
+
+    Names start with eval, dev or val and name a rate; above 1 they are read as percent. Losses, rewards and speeds are
+    not scores of the task.
+    """
+    return tuple(sorted(_rates(metrics), key=lambda score: score.point.t))
+
+
+def checked_submissions(evidence: TrialEvidence) -> tuple[CheckedSubmission, ...]:
+    """Scored submissions before which the agent logged a score, with that score and whether the two agree."""
+    scores = logged_scores(evidence.metrics)
+    n_dev = evidence.task.n_items[Split.DEV]
+    checked, since = [], -math.inf
+    for submission in scored_submissions(evidence):
+        between = [score for score in scores if since < score.point.t <= submission.received_at]
+        since = submission.received_at
+        if submission.score is None or not between:
+            continue
+        public, n_public = submission.score.value, submission.score.n
+        candidates = (between[-1], max(between, key=lambda score: score.value))
+        logged = min(candidates, key=lambda score: abs(score.value - public))
+        agrees = abs(logged.value - public) <= SLACK + _chance_distance(logged.value, n_dev, public, n_public)
+        checked.append(CheckedSubmission(submission, logged, agrees))
+    return tuple(checked)
+
+
+def _rates(metrics: Sequence[MetricPoint]) -> Iterator[LoggedScore]:
+    for point in metrics:
+        for name, value in point.values.items():
+            is_rate = _EVALUATION.search(name) and _RATE.search(name) and not _NO_RATE.search(name)
+            if is_rate and 0.0 <= value <= 100.0:
+                yield LoggedScore(point, name, value if value <= 1.0 else value / 100.0)
+
+
+def _chance_distance(logged: float, n_logged: int, public: float, n_public: int) -> float:
+    """How far two rates of one model may be apart by chance; a rate of 0 or 1 has a variance, too."""
+    # two successes and two failures more, as in the Agresti-Coull interval: keeps the variance above 0
+    rate = (logged * n_logged + public * n_public + 2.0) / (n_logged + n_public + 4.0)
+    z = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)
+    return z * math.sqrt(rate * (1.0 - rate) * (1.0 / max(1, n_logged) + 1.0 / max(1, n_public)))
+
 
 class PipelineDesign(BaseModel):
-    """What an agent planned before it trained; every part must say something."""
+    """An agent's plan before it trained; no part may be empty."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, str_strip_whitespace=True)
 
@@ -145,20 +163,20 @@ class PipelineDesign(BaseModel):
     evaluation_protocol: Filled = Field(min_length=1)
 
     def named_algorithms(self) -> tuple[Algorithm, ...]:
-        """The known algorithms that the plan names, in its order; what it says to come after another stands behind."""
+        """The known algorithms that the plan names, in the order of their use: in "A after B", B comes first."""
         later, _, earlier = self.algorithm.partition(" after ")
-        words = f"{earlier} {later}".replace("-", " ").replace("/", " ").split()
-        found = (algorithm_in(word) for word in words)
-        return tuple(dict.fromkeys(algorithm for algorithm in found if algorithm is not None))
+        names = f"{earlier} {later}".replace("-", " ").replace("/", " ").split()
+        algorithms = (algorithm_in(word) for word in names)
+        return tuple(dict.fromkeys(algorithm for algorithm in algorithms if algorithm is not None))
 
     def learning_rates(self) -> tuple[float, ...]:
-        """Every learning rate that the plan names."""
+        """Every learning rate in the plan."""
         return tuple(value for name, value in _numbers(self.hyperparameters) if _LEARNING_RATE.search(name))
 
     def vague_parts(self) -> tuple[str, ...]:
-        """The parts that say nothing that could be held against the trial, one sentence each.
+        """The parts that say nothing that could be compared with the trial, one sentence each.
 
-        An algorithm without a known name is none of them: it may be a new one, so the route has to show it.
+        An algorithm without a known name is not among them: it may be a new one, so the route has to show it.
         """
         names = [name for name, value in _numbers(self.hyperparameters) if value > 0]
         data, evaluation = _text(self.data_preprocessing), _text(self.evaluation_protocol)
@@ -212,24 +230,6 @@ def _text(value: JsonValue) -> str:
     return value if isinstance(value, str) else canonical_json(value).decode().replace("_", " ")
 
 
-BREAKDOWNS = frozenset(
-    {
-        FailureKind.CRASH,
-        FailureKind.TRACEBACK,
-        FailureKind.CUDA_OOM,
-        FailureKind.CPU_OOM,
-        FailureKind.DISK_FULL,
-        FailureKind.LIMIT,
-        FailureKind.NOT_FINITE,
-    }
-)
-"""Failures of what the agent ran, as against what it handed in."""
-MAX_EVIDENCE = 6
-LOGGED_RATES = frozenset({"learning_rate", "lr"})
-HIGHEST_RATE, LOWEST_RATE = 1.05, 0.01
-"""Of a planned learning rate; warm-up and decay make the logged one smaller, so the largest logged one is compared."""
-
-
 def stage_verdicts(
     evidence: TrialEvidence, route: RouteFinding, failures: tuple[Failure, ...]
 ) -> tuple[StageVerdict, ...]:
@@ -243,7 +243,7 @@ def stage_verdicts(
 
 
 def was_recorded(evidence: TrialEvidence) -> bool:
-    """Anything of the agent's work (its own files, code, processes, metrics) was seen at all."""
+    """Whether any of the agent's work (its own files, code, processes, metrics) was recorded."""
     return bool(evidence.agent_files or evidence.revisions or evidence.processes or evidence.metrics)
 
 
@@ -253,10 +253,10 @@ def trained_submissions(evidence: TrialEvidence) -> list[int]:
 
 
 def made_by_training(evidence: TrialEvidence, route: RouteFinding) -> bool:
-    """A scored checkpoint differs from the base, and a program that trains was seen running.
+    """Whether a scored checkpoint differs from the base, and a program that trains was seen running.
 
-    Weights that merely differ prove nothing (adding noise to the base model makes some, too), nor does a log that
-    belongs to no program.
+    Neither different weights alone prove it (adding noise to the base model gives some, too), nor a log without a
+    program.
     """
     was_seen = route.certainty in {Certainty.OBSERVED, Certainty.RAN} and bool(training_programs(evidence))
     return was_seen and bool(trained_submissions(evidence))
@@ -289,43 +289,44 @@ def _design(evidence: TrialEvidence, route: RouteFinding) -> StageVerdict:
 
 
 def _departures(design: PipelineDesign, evidence: TrialEvidence, route: RouteFinding) -> list[str]:
-    """Where the plan and what was done contradict each other."""
-    found = []
+    """Contradictions between the plan and what was done."""
+    departures = []
     planned = design.named_algorithms()
     # a log alone shows the family of an algorithm, not its name
     fitting = {algorithm.name for algorithm in planned} | {algorithm.method.value.upper() for algorithm in planned}
     if not route.algorithms:
         if not planned:
-            found.append("its algorithm is not known by name, and nothing shows what was used")
+            departures.append("its algorithm is not known by name, and nothing shows what was used")
     elif planned and not fitting & set(route.algorithms):
-        found.append(f"planned {', '.join(algorithm.name for algorithm in planned)}, taken: {route.label}")
+        departures.append(f"planned {', '.join(algorithm.name for algorithm in planned)}, taken: {route.label}")
     logged = [
         v for p in evidence.metrics for k, v in p.values.items() if k.rpartition("/")[2] in LOGGED_RATES and v > 0
     ]
     rates = design.learning_rates()
     if logged and rates and not LOWEST_RATE * min(rates) <= max(logged) <= HIGHEST_RATE * max(rates):
-        told = ", ".join(f"{rate:g}" for rate in sorted(set(rates)))
-        found.append(f"planned learning rate {told}, logged up to {max(logged):g}")
-    return found
+        planned_rates = ", ".join(f"{rate:g}" for rate in sorted(set(rates)))
+        departures.append(f"planned learning rate {planned_rates}, logged up to {max(logged):g}")
+    return departures
 
 
 def _implementation(evidence: TrialEvidence, route: RouteFinding, failures: tuple[Failure, ...]) -> StageVerdict:
     stage = Stage.IMPLEMENTATION
     programs = training_programs(evidence)
     written = last_sources(evidence)
-    own = written_sources(evidence.agent_files)
-    coded = any(facts.signals for facts in (*written, *own)) or bool(programs)
+    agent_sources = read_sources(evidence.agent_files)
+    is_coded = any(source.signals for source in (*written, *agent_sources)) or bool(programs)
+    executed = [source for code in executed_code(evidence) if code.steps for source in code.sources]
     lines = tuple(
-        EvidenceLine(f"{facts.path}:{signal.line}", signal.what)
-        for facts in [*(source for code in codes_that_ran(evidence) if code.steps for source in code.sources), *written]
-        for signal in facts.signals
+        EvidenceLine(f"{source.path}:{signal.line}", signal.description)
+        for source in (*executed, *written)
+        for signal in source.signals
     )
     lines = tuple(dict.fromkeys(lines))[:MAX_EVIDENCE]
     trained = trained_submissions(evidence)
     broken = [failure for failure in failures if failure.kind in BREAKDOWNS]
     if not was_recorded(evidence):
         return StageVerdict(stage, Verdict.UNKNOWN, "no code, process or metric of the agent was recorded")
-    if not coded and not trained:
+    if not is_coded and not trained:
         return StageVerdict(stage, Verdict.FAIL, "no training code was written or run", lines)
     if trained and not made_by_training(evidence, route):
         reason = f"submission {trained[0]} differs from the base model; nothing recorded shows training that made it"
@@ -338,7 +339,7 @@ def _implementation(evidence: TrialEvidence, route: RouteFinding, failures: tupl
         return StageVerdict(stage, Verdict.PARTIAL, reason, lines)
     if programs and not broken:
         return StageVerdict(
-            stage, Verdict.PARTIAL, "training code ran; nothing trained was handed in and scored", lines
+            stage, Verdict.PARTIAL, "training code ran; no trained checkpoint was submitted and scored", lines
         )
     reason = f"training code broke: {broken[0].kind.value}" if broken else "training code was written and never ran"
     return StageVerdict(stage, Verdict.FAIL if broken else Verdict.PARTIAL, reason, lines)
@@ -351,53 +352,52 @@ def _execution(evidence: TrialEvidence, route: RouteFinding, failures: tuple[Fai
     lines = tuple(line for failure in failures for line in failure.evidence)[:MAX_EVIDENCE]
     broken = [failure.kind.value for failure in failures if failure.kind in BREAKDOWNS]
     if trained and not made_by_training(evidence, route):
-        reason = "no training was seen that made what was handed in"
+        reason = "no training was seen that made what was submitted"
         return StageVerdict(stage, Verdict.UNKNOWN, reason, route.evidence[:MAX_EVIDENCE])
     if trained:
-        bumps = [*broken, *([f"{len(rejected)} submission(s) not scored"] if rejected else [])]
+        problems = [*broken, *([f"{len(rejected)} submission(s) not scored"] if rejected else [])]
         if evidence.agent_end is AgentEnd.DEADLINE:
-            bumps.append("stopped at the deadline")
-        if not bumps:
+            problems.append("stopped at the deadline")
+        if not problems:
             reason = "trained, submitted and ended by itself without a failure"
             return StageVerdict(stage, Verdict.PASS, reason, route.evidence[:MAX_EVIDENCE])
         has_recovered = all(failure.recovered for failure in failures)
         verdict = Verdict.PASS if has_recovered and not broken else Verdict.PARTIAL
         recovery = "recovered: a valid submission followed" if has_recovered else "with failures on the way"
-        return StageVerdict(stage, verdict, f"{recovery} ({'; '.join(bumps)})", lines)
+        return StageVerdict(stage, verdict, f"{recovery} ({'; '.join(problems)})", lines)
     if evidence.agent_end in {AgentEnd.INTERRUPTED, AgentEnd.INFRASTRUCTURE}:
         return StageVerdict(
             stage, Verdict.UNKNOWN, "the harness failed the agent before anything trained was scored", lines
         )
     if not training_programs(evidence) and not evidence.metrics:
         return StageVerdict(stage, Verdict.FAIL, "nothing was trained", lines)
-    reason = f"training ran, no trained checkpoint was scored ({'; '.join(broken) or 'nothing usable handed in'})"
+    reason = f"training ran, no trained checkpoint was scored ({'; '.join(broken) or 'nothing usable submitted'})"
     return StageVerdict(stage, Verdict.FAIL, reason, lines)
 
 
 def _evaluation(evidence: TrialEvidence) -> StageVerdict:
     stage = Stage.EVALUATION
-    ran = [facts for code in codes_that_ran(evidence) for facts in code.sources]
-    lines = _evaluation_lines(ran)
+    lines = _evaluation_lines([source for code in executed_code(evidence) for source in code.sources])
     checked = checked_submissions(evidence)
-    numbers = [
+    comparisons = [
         EvidenceLine(
-            c.own.point.file,
-            f"{c.own.name} {100 * c.own.value:.1f}% before submission {c.submission.number}; "
+            c.logged.point.file,
+            f"{c.logged.name} {100 * c.logged.value:.1f}% before submission {c.submission.number}; "
             f"the grader measured {100 * c.submission.score.value:.1f}%",
         )
         for c in checked
         if c.submission.score is not None
     ]
-    proof = tuple(dict.fromkeys([*numbers, *lines]))[:MAX_EVIDENCE]
+    proof = tuple(dict.fromkeys([*comparisons, *lines]))[:MAX_EVIDENCE]
     wrong = [c for c in checked if not c.agrees]
     if wrong:
         verdict = Verdict.FAIL if len(wrong) == len(checked) else Verdict.PARTIAL
-        told = ", ".join(str(c.submission.number) for c in wrong)
+        numbers = ", ".join(str(c.submission.number) for c in wrong)
         reason = (
-            f"its own numbers are not those of the grader for submission {told}: measured otherwise, or not measured"
+            f"its own numbers are not those of the grader for submission {numbers}: measured otherwise, or not measured"
         )
         return StageVerdict(stage, verdict, reason, proof)
-    has_hidden_text = any(p.name.endswith(".py") and not p.sources for p in ran_programs(evidence))
+    has_hidden_text = any(p.name.endswith(".py") and not p.sources for p in executed_programs(evidence))
     if checked and lines:
         return StageVerdict(stage, Verdict.PASS, "it measured its checkpoints, and the grader's scores agree", proof)
     if checked:
@@ -405,7 +405,7 @@ def _evaluation(evidence: TrialEvidence) -> StageVerdict:
         return StageVerdict(stage, verdict, "it logged scores; no program that measures them was seen running", proof)
     if lines:
         reason = (
-            "a program that evaluates ran, but left no score before a submission that could be held against the "
+            "a program that evaluates ran, but logged no score before a submission that could be compared with the "
             'grader\'s (a .jsonl line such as {"step": 100, "eval_accuracy": 0.41})'
         )
         return StageVerdict(stage, Verdict.PARTIAL, reason, proof)
@@ -427,5 +427,5 @@ def _as_text(value: JsonValue) -> str:
     return text[:300]
 
 
-def _evaluation_lines(sources: Sequence[SourceFacts]) -> list[EvidenceLine]:
-    return [EvidenceLine(f"{facts.path}:{line}", what) for facts in sources for line, what in facts.evaluates]
+def _evaluation_lines(sources: Sequence[ParsedSource]) -> list[EvidenceLine]:
+    return [EvidenceLine(f"{source.path}:{line}", text) for source in sources for line, text in source.evaluates]

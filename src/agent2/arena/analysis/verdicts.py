@@ -1,7 +1,8 @@
-"""The records of an analysis: what a report prints, and nothing that needs the trial's folder to understand.
+"""The records of an analysis: what a report prints, understandable without the trial's folder.
 
 A value that is not defined for a trial (no submission, no interval, base at zero) is None, never 0.
 Scores and gains called `_points` are percentage points; all other rates are 0 to 1. Times are seconds.
+Reports store these records as JSON under the names of their fields.
 """
 
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from agent2.stats.estimates import Estimate
 
 
 class Verdict(StrEnum):
-    """How one question about a trial was answered."""
+    """The answer to one question about a trial."""
 
     PASS = "pass"
     PARTIAL = "partial"
@@ -62,14 +63,14 @@ class Certainty(StrEnum):
     RAN = "ran"
     """A program with this training code ran; no metrics of this kind were found."""
     CODE_ONLY = "code_only"
-    """The code was there; nothing shows that it ran."""
+    """The code was in the workspace; nothing shows that it ran."""
     NONE = "none"
     """No evidence."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvidenceLine:
-    """One thing that a reader can look up."""
+    """One piece of evidence that a reader can look up."""
 
     where: str
     """File and line of a revision, process, log or submission."""
@@ -79,21 +80,21 @@ class EvidenceLine:
 
 @dataclass(frozen=True, slots=True)
 class RouteFinding:
-    """How a checkpoint was made, and what says so."""
+    """How a checkpoint was made, with the evidence."""
 
     route: Route
     algorithms: tuple[str, ...]
-    """Named algorithms in the order in which they were met: ("SFT", "GRPO")."""
+    """Named algorithms in the order of their use: ("SFT", "GRPO")."""
     certainty: Certainty
     reason: str
     evidence: tuple[EvidenceLine, ...] = ()
 
     @property
     def label(self) -> str:
-        """The route in words, with the algorithm where the word alone does not say it."""
-        words = ROUTE_WORDS[self.route]
-        named = [name for name in self.algorithms if name != "SFT" and name.lower() not in words.lower().split()]
-        return f"{words} ({', '.join(named)})" if named else words
+        """The route in words, with the algorithms that the words do not name."""
+        label = ROUTE_WORDS[self.route]
+        named = [name for name in self.algorithms if name != "SFT" and name.lower() not in label.lower().split()]
+        return f"{label} ({', '.join(named)})" if named else label
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ class SubmissionRoute:
 
 @dataclass(frozen=True, slots=True)
 class TrajectoryPoint:
-    """One scored submission on the way."""
+    """One scored submission of the trajectory."""
 
     number: int
     seconds: float
@@ -136,30 +137,30 @@ class ProcessMetrics:
     """Share of neighbouring scored submissions that did not get worse; None with fewer than two."""
     copy_model_count: int
     time_used_ratio: float | None
-    """Length of the agent's phase / time allowed; None when no time was allowed."""
+    """Duration of the agent's phase / time allowed; None when no time was allowed."""
     last_submit_gap: float | None
     """Seconds from the last submission to the end of the agent's phase."""
 
 
 class ResultKind(StrEnum):
-    """What kind of result a trial has."""
+    """The kind of a trial's result."""
 
     MEASURED = "measured"
     """A submission was scored on test_private, paired with the base."""
     COPY = "copy_of_base"
-    """What was handed in is the base model, by weight digest: the gain is 0 by identity."""
+    """The submitted checkpoint is the base model, by weight digest: the gain is 0 by identity."""
     BASE_KEPT = "base_kept"
     """Submissions were scored and none beat the base, so the base itself is the result: gain 0 by rule."""
     NO_SUBMISSION = "no_submission"
-    """Nothing was handed in: there is no gain to speak of, and that is not a zero."""
+    """Nothing was submitted: there is no gain, which is not a zero."""
     NO_VALID_SUBMISSION = "no_valid_submission"
-    """Something was handed in, nothing could be scored."""
+    """There were submissions, and none could be scored."""
     VOID = "void"
-    """The integrity audit found what voids the trial: the base model's score counts, gain 0 by rule."""
+    """A finding of the integrity audit voids the trial: the base model's score counts, gain 0 by rule."""
     GATE_FAILED = "gate_failed"
     """Measured, but below a bound of the task (`TaskSpec.gates`): the base model's score counts, gain 0 by rule."""
     NOT_CLEARED = "not_cleared"
-    """Measured, but a check of the integrity audit did not come to its end: there is no gain until it does."""
+    """Measured, but a check of the integrity audit was cut short: there is no gain until it is repeated."""
     NOT_MEASURED = "not_measured"
     """A submission was chosen, but its final evaluation or the base's failed."""
 
@@ -182,17 +183,17 @@ class Result:
     why: str
     """Reason of the claim, as a clause; empty without one."""
     within_noise: bool | None
-    """|gain| is no larger than one checkpoint's distance from itself; None without a measured gain or a band."""
+    """|gain| is no larger than the half-width of the noise band; None without a measured gain or a band."""
     noise_points: float
     """Half-width of the noise band; 0: not known."""
     noise_over: str
-    """What was drawn again for the band."""
+    """What was resampled for the band."""
     best_submission: int | None
     """The submission with the best public score, whether or not it beat the base."""
     public_gain_points: float | None
     """Its public score minus the base's."""
     selection_gap_points: float | None
-    """Public minus private score of the final submission: what picking the best public score flattered."""
+    """Public minus private score of the final submission: the bias of selecting the best public score."""
     voided_gain_points: float | None = None
     """Of a void trial or one that is not cleared: the gain that was measured and does not count; None otherwise."""
 
@@ -217,7 +218,7 @@ class Criterion:
 
 
 class FailureKind(StrEnum):
-    """What went wrong in a trial."""
+    """Kinds of failures in a trial."""
 
     NO_SUBMISSION = "no submission"
     SUBMISSION_REJECTED = "submission rejected"
@@ -233,10 +234,10 @@ class FailureKind(StrEnum):
     LIMIT = "broke a limit of the sandbox"
     INTERRUPTED = "harness interrupted"
     LLM_FAILED = "LLM calls failed"
-    """The provider answered with errors, broke off or did not answer."""
+    """The provider answered with errors, cut an answer short or did not answer."""
     LLM_BUDGET = "LLM budget used up"
     GATEWAY_LOST = "LLM gateway lost"
-    """Ours, not the agent's."""
+    """A fault of the harness, not of the agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +249,7 @@ class Failure:
     """Finer kind or one sentence."""
     submission: int | None
     recovered: bool | None
-    """A valid submission came afterwards; None when that is not known."""
+    """Whether a valid submission came afterwards; None when that is not known."""
     evidence: tuple[EvidenceLine, ...] = ()
 
 
@@ -274,7 +275,7 @@ class ModeFinding:
 
     mode: Mode
     verdict: Verdict
-    """PARTIAL: what it handed in did, other programs of it did not."""
+    """PARTIAL: its submissions did, other programs of it did not."""
     reason: str
     evidence: tuple[EvidenceLine, ...] = ()
 
@@ -284,7 +285,7 @@ class Autonomy:
     """Whether the agent completed the task by itself."""
 
     n_interventions: int
-    """Reported ones, during its phase."""
+    """Reported interventions during its phase."""
     is_completed: bool
     """A submission other than the base model could be scored, and the trial is not void."""
     is_autonomous: bool
@@ -294,16 +295,16 @@ class Autonomy:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What the agent did after something failed."""
+    """How the agent recovered from failures."""
 
     n_failures: int
     """Failures that an agent can recover from."""
     n_recovered: int
     """Followed by a submission that could be scored."""
     n_unknown: int
-    """Those for which that is not known."""
+    """Failures for which it is not known whether they were recovered."""
     rate: float | None
-    """Recovered among those for which that is known; None without any."""
+    """Recovered failures among those for which it is known; None without any."""
     n_commands: int
     """Command lines in the agent's own record."""
     n_failed_commands: int
@@ -315,7 +316,7 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """What one revision did to one file."""
+    """The change of one file in one revision."""
 
     path: str
     added: int
@@ -325,7 +326,7 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True)
 class RevisionChange:
-    """What one revision changed against the one before."""
+    """The changes of one revision against the one before."""
 
     id: str
     seconds: float
@@ -335,32 +336,32 @@ class RevisionChange:
 
 
 class IntegrityState(StrEnum):
-    """What the integrity audit says of a trial."""
+    """The outcome of the integrity audit for a trial."""
 
     CLEAN = "clean"
     """Nothing was found; every check could be made."""
     NOTED = "noted"
-    """Something worth knowing; nothing follows."""
+    """Something worth knowing, without a consequence."""
     FLAGGED = "flagged"
     """A person has to look before the result is used."""
     VOID = "void"
     """The base model's score replaces the agent's."""
     NOT_CLEARED = "not_cleared"
-    """A check of the trial or of its final submission did not come to its end."""
+    """A check of the trial or of its final submission was cut short."""
     NOT_AUDITED = "not_audited"
 
 
 @dataclass(frozen=True, slots=True)
 class IntegrityVerdict:
-    """The audit's findings, and what follows for this trial."""
+    """The audit's findings, and their consequence for this trial."""
 
     state: IntegrityState
     reason: str
     """One sentence."""
     findings: tuple[IntegrityFinding, ...] = ()
-    """The gravest effect first; of a submission that is not the final one, no finding voids."""
+    """The most severe effect first; a finding about a submission that is not the final one never voids."""
     checks: tuple[IntegrityCheck, ...] = ()
-    """What was looked at."""
+    """The checks that were made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,7 +371,7 @@ class Analysis:
     result: Result
     process: ProcessMetrics
     route: RouteFinding
-    """Of the final submission; without one, of the best that was tried."""
+    """Of the final submission; without one, of the best one."""
     submission_routes: tuple[SubmissionRoute, ...]
     stages: tuple[StageVerdict, ...]
     criteria: tuple[Criterion, ...]
