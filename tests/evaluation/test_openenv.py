@@ -278,9 +278,9 @@ def test_metadata_without_end_is_given_up_and_no_message_holds_a_password():
 
 
 def test_a_web_page_plays_no_world_of_ours():
-    from agent2.evaluation.openenv_server import serving
+    from agent2.evaluation.openenv_server import openenv_app
 
-    with running(serving(load_benchmark("mini_functions"), Split.TRAIN, 3)) as url:
+    with running(openenv_app(load_benchmark("mini_functions"), Split.TRAIN, 3)) as url:
         address = f"ws{url.removeprefix('http')}/ws"
         with pytest.raises(InvalidStatus), connect(address, origin="http://evil.example"):
             pass
@@ -338,10 +338,10 @@ def test_the_address_is_part_of_a_benchmarks_version_only_where_the_file_names_i
 
 @pytest.fixture(scope="module")
 def shop():
-    from agent2.evaluation.openenv_server import serving
+    from agent2.evaluation.openenv_server import openenv_app
 
     benchmark = load_benchmark("shop")
-    with running(serving(benchmark, Split.TRAIN, 5, n_sessions=8)) as url:
+    with running(openenv_app(benchmark, Split.TRAIN, 5, n_sessions=8)) as url:
         yield benchmark, url
 
 
@@ -393,11 +393,11 @@ def test_our_world_served_and_played_through_the_bridge_has_the_verdict_that_it_
 
 
 def test_what_is_not_served_is_refused_and_a_session_goes_on(shop):
-    from agent2.evaluation.openenv_server import serving
+    from agent2.evaluation.openenv_server import openenv_app
 
     benchmark, url = shop
     with pytest.raises(ConfigError, match="'test_public' is hidden and is not served"):
-        serving(benchmark, Split.TEST_PUBLIC, 5)
+        openenv_app(benchmark, Split.TEST_PUBLIC, 5)
     with core.GenericEnvClient(base_url=url).sync() as client:
         for asked, problem in (({"index": 5}, "there are 5 items"), ({"item": "shop-none"}, "is not served")):
             with pytest.raises(RuntimeError, match=problem):

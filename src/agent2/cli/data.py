@@ -514,12 +514,12 @@ def serve_benchmark(
     from agent2.records import Split
 
     try:
-        from agent2.evaluation.openenv_server import run_server, serving
+        from agent2.evaluation.openenv_server import openenv_app, run_server
     except ModuleNotFoundError as error:
         raise ConfigError(f"benchmarks serve needs {error.name}; {install_hint('openenv')}") from error
     if split not in list(Split):
         raise unknown_name("split", split, list(Split), "--split")
-    app = serving(load_benchmark(benchmark, check_data(data)), Split(split), items, sessions)
+    app = openenv_app(load_benchmark(benchmark, check_data(data)), Split(split), items, sessions)
     run_server(app, host, port, lambda url: typer.echo(f"serving {items} items of {benchmark} ({split}) at {url}"))
 
 

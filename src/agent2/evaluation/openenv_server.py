@@ -8,7 +8,8 @@ of its own, and its player waits for the client. Promises: train and dev items a
 hidden; a verdict that is missing is a reward of None with its reason in `metadata`, never 0. Needs the extra
 `openenv`: importing this module raises ModuleNotFoundError without it.
 
-Does NOT know who asks: whoever reaches the port plays. Does NOT contain anything: worlds run in this process.
+Does NOT authenticate clients: every program that reaches the port plays. Does NOT isolate anything: worlds run in this
+process.
 """
 
 import queue
@@ -40,7 +41,7 @@ class WorldAction(Action):  # type: ignore[misc]
 
 
 class WorldObservation(Observation):  # type: ignore[misc]
-    """What the world says next; the reward is the episode's score and comes with `done`."""
+    """The world's reply; the reward is the episode's score and comes with `done`."""
 
     text: str = ""
     """The new messages, one after the other."""
@@ -49,13 +50,13 @@ class WorldObservation(Observation):  # type: ignore[misc]
 
 
 class WorldState(State):  # type: ignore[misc]
-    """Where the session is."""
+    """The item of a session, and the turns that are left."""
 
     item_id: str | None = None
     turns_left: int | None = None
 
 
-def serving(benchmark: Benchmark, split: Split, n_items: int, n_sessions: int = 64) -> FastAPI:
+def openenv_app(benchmark: Benchmark, split: Split, n_items: int, n_sessions: int = 64) -> FastAPI:
     """The application that serves the first n items of a visible split, to so many sessions at once.
 
     Raises ConfigError for a hidden split and for more items than there are.
@@ -64,12 +65,12 @@ def serving(benchmark: Benchmark, split: Split, n_items: int, n_sessions: int = 
         raise ConfigError(f"split {split.value!r} is hidden and is not served; serve train or dev")
     items = benchmark.items(split, n_items, None)
 
-    class Served(BenchmarkSession):
+    class SessionOfBenchmark(BenchmarkSession):  # the library creates sessions without arguments
         def __init__(self) -> None:
             super().__init__(benchmark, items)
 
     app: FastAPI = create_fastapi_app(
-        Served,
+        SessionOfBenchmark,
         WorldAction,
         WorldObservation,
         max_concurrent_envs=n_sessions,
@@ -81,7 +82,7 @@ def serving(benchmark: Benchmark, split: Split, n_items: int, n_sessions: int = 
 
 
 class _ProgramsOnly:
-    """Refuses what a web page in somebody's browser asks: clients are programs, which name no origin."""
+    """Refuses requests of web pages in a browser, which name their origin; clients are programs, which name none."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -96,25 +97,29 @@ class _ProgramsOnly:
 
 
 def run_server(app: FastAPI, host: str, port: int, ready: Callable[[str], None]) -> None:
-    """Listen until Ctrl-C; calls `ready` with the address first. Raises ConfigError for an address that is taken."""
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as taken:
-        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    """Listen until Ctrl-C; calls `ready` with the address first. Raises ConfigError for an address in use."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            taken.bind((host, port))
-            taken.listen(256)  # connections wait from here on
+            listener.bind((host, port))
+            listener.listen(256)  # connections queue from here on, before the server runs
         except OSError as error:
             raise ConfigError(
                 f"--host {host} --port {port}: cannot be used ({error.strerror}); choose another with --port, or 0 for "
                 "a free one"
             ) from error
-        shown = f"[{host}]" if ":" in host else host
-        ready(f"http://{shown}:{taken.getsockname()[1]}")
+        shown_host = f"[{host}]" if ":" in host else host
+        ready(f"http://{shown_host}:{listener.getsockname()[1]}")
         config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
-        uvicorn.Server(config).run(sockets=[taken])
+        uvicorn.Server(config).run(sockets=[listener])
 
 
-class _Left(Exception):
-    """The client went away, or began another episode."""
+class _EpisodeAbandoned(Exception):
+    """The client disconnected, or began another episode."""
+
+
+_EpisodeEvent = Sequence[Message] | ScoredRollout | BaseException
+"""The messages since the last ones, the scored end, or the error that broke the episode."""
 
 
 class BenchmarkSession(Environment):  # type: ignore[misc]
@@ -125,7 +130,7 @@ class BenchmarkSession(Environment):  # type: ignore[misc]
     def __init__(self, benchmark: Benchmark, items: Sequence[Item]) -> None:
         super().__init__()
         self._benchmark, self._items = benchmark, items
-        self._places = {item.id: place for place, item in enumerate(items)}
+        self._indexes = {item.id: index for index, item in enumerate(items)}
         self._episode: _ServedEpisode | None = None
         self._state = WorldState()
 
@@ -142,19 +147,20 @@ class BenchmarkSession(Environment):  # type: ignore[misc]
         """
         self.close()
         if item is not None:
-            if item not in self._places:
+            if item not in self._indexes:
                 raise KeyError(f"item {item!r} is not served; GET /{self._benchmark.name}/tasks lists those that are")
-            index = self._places[item]
-        drawn = uuid4().int if seed is None else seed
-        place = drawn % len(self._items) if index is None else index
-        if not 0 <= place < len(self._items):
-            raise IndexError(f"index {place} is not served; there are {len(self._items)} items, from 0")
-        chosen = self._items[place]
-        self._episode = _ServedEpisode(self._benchmark, chosen, drawn % 2**63)
+            index = self._indexes[item]
+        drawn_seed = uuid4().int if seed is None else seed
+        if index is None:
+            index = drawn_seed % len(self._items)
+        if not 0 <= index < len(self._items):
+            raise IndexError(f"index {index} is not served; there are {len(self._items)} items, from 0")
+        chosen = self._items[index]
+        self._episode = _ServedEpisode(self._benchmark, chosen, drawn_seed % 2**63)
         self._state = WorldState(
             episode_id=episode_id or str(uuid4()), item_id=chosen.id, turns_left=self._benchmark.max_turns
         )
-        return self._observed(self._episode.next())
+        return self._observation(self._episode.next())
 
     def step(self, action: WorldAction, timeout_s: float | None = None) -> WorldObservation:
         """One message; timeout_s is not used.
@@ -165,7 +171,7 @@ class BenchmarkSession(Environment):  # type: ignore[misc]
             raise RuntimeError("there is no episode; reset begins one")
         self._state.step_count += 1
         self._state.turns_left = max(0, self._benchmark.max_turns - self._state.step_count)
-        return self._observed(self._episode.say(action.message))
+        return self._observation(self._episode.send(action.message))
 
     @property
     def state(self) -> WorldState:
@@ -173,27 +179,27 @@ class BenchmarkSession(Environment):  # type: ignore[misc]
         return self._state
 
     def close(self) -> None:
-        """End the episode; what was not finished has no score."""
+        """End the episode; without its last message it has no score."""
         episode, self._episode = self._episode, None
         if episode is not None:
-            episode.leave()
+            episode.abandon()
 
     def get_metadata(self) -> EnvironmentMetadata:
         """The benchmark's name and version."""
-        words = f"{self._benchmark.name} of agent2, world {self._benchmark.environment_version()}"
-        return EnvironmentMetadata(name=self._benchmark.name, description=words, version=self._benchmark.version)
+        description = f"{self._benchmark.name} of agent2, world {self._benchmark.environment_version()}"
+        return EnvironmentMetadata(name=self._benchmark.name, description=description, version=self._benchmark.version)
 
     def list_splits(self) -> list[str]:
         """The split that is served."""
         return [self._items[0].split.value]
 
     def num_tasks(self, split: str) -> int:
-        """How many items are served of it."""
+        """How many items of a split are served."""
         return len(self._served(split))
 
     def list_tasks(self, split: str) -> list[dict[str, Any]]:
         """Index and id of every item."""
-        return [{"index": place, "id": one.id} for place, one in enumerate(self._served(split))]
+        return [{"index": index, "id": item.id} for index, item in enumerate(self._served(split))]
 
     def get_task(self, split: str, index: int) -> dict[str, Any]:
         """Index and id of one item. Raises IndexError."""
@@ -204,15 +210,15 @@ class BenchmarkSession(Environment):  # type: ignore[misc]
     def _served(self, split: str) -> Sequence[Item]:
         return self._items if split in self.list_splits() else ()
 
-    def _observed(self, told: "_Told") -> WorldObservation:
-        if isinstance(told, BaseException):
+    def _observation(self, event: _EpisodeEvent) -> WorldObservation:
+        if isinstance(event, BaseException):
             self._episode = None  # its thread has ended: nothing would answer the next message
-            raise RuntimeError(f"the episode broke: {told!r}; reset begins another one") from told
-        if not isinstance(told, ScoredRollout):
-            messages = [{"role": one.role, "content": one.content} for one in told]
-            return WorldObservation(text="\n\n".join(one.content for one in told), messages=messages)
+            raise RuntimeError(f"the episode broke: {event!r}; reset begins another one") from event
+        if not isinstance(event, ScoredRollout):
+            messages = [{"role": message.role, "content": message.content} for message in event]
+            return WorldObservation(text="\n\n".join(message.content for message in event), messages=messages)
         self._episode = None
-        rollout, score = told.rollout, told.score
+        rollout, score = event.rollout, event.score
         last = rollout.turns[-1].observation if rollout.turns else None
         return WorldObservation(
             done=True,
@@ -228,50 +234,49 @@ class BenchmarkSession(Environment):  # type: ignore[misc]
         )
 
 
-_Told = Sequence[Message] | ScoredRollout | BaseException
-"""The messages since the last ones, the scored end, or what broke the episode."""
-
-
 class _ServedEpisode:
-    """The loop of `evaluation.engine` in a thread, stopped wherever it asks for a message."""
+    """The loop of `evaluation.engine` in a thread; its player waits for each message of the client."""
 
     def __init__(self, benchmark: Benchmark, item: Item, seed: int) -> None:
-        self._told: queue.Queue[_Told] = queue.Queue()
-        self._said: queue.Queue[str | None] = queue.Queue()
-        self._n_read = 0
+        self._events: queue.Queue[_EpisodeEvent] = queue.Queue()
+        self._messages: queue.Queue[str | None] = queue.Queue()
+        """Of the client; None: it abandons the episode."""
+        self._n_sent = 0
+        """Messages of the chat that the client has, its own last one included."""
         self._thread = threading.Thread(target=self._play, args=(benchmark, Attempt(item, 0, seed)), daemon=True)
         self._thread.start()
 
-    def say(self, message: str) -> _Told:
-        """The model's message; returns what comes next."""
-        self._said.put(message)
+    def send(self, message: str) -> _EpisodeEvent:
+        """Hand over the model's message; returns the next event."""
+        self._messages.put(message)
         return self.next()
 
-    def next(self) -> _Told:
-        """What comes next; waits for it."""
-        told = self._told.get()
-        if isinstance(told, ScoredRollout | BaseException):
-            return told
-        new, self._n_read = told[self._n_read :], len(told) + 1  # the model's own message is not told again
-        return new
+    def next(self) -> _EpisodeEvent:
+        """Wait for the next event."""
+        event = self._events.get()
+        if isinstance(event, ScoredRollout | BaseException):
+            return event
+        new_messages = event[self._n_sent :]
+        self._n_sent = len(event) + 1
+        return new_messages
 
-    def leave(self) -> None:
-        """End it without a score."""
-        self._said.put(None)
+    def abandon(self) -> None:
+        """End the episode without a score."""
+        self._messages.put(None)
 
     def _play(self, benchmark: Benchmark, attempt: Attempt) -> None:
         def player(attempt: Attempt, world: World, chat: Sequence[Message]) -> str:
-            self._told.put(chat)
-            if (message := self._said.get()) is None:
-                raise _Left
+            self._events.put(chat)
+            if (message := self._messages.get()) is None:
+                raise _EpisodeAbandoned
             return message
 
-        make: Callable[[], World] = benchmark.environment
+        make_world: Callable[[], World] = benchmark.environment
         try:
-            played = play_by(player, [attempt], make, benchmark.max_turns, retries=0)
-            for scored in score_played(played, benchmark.scorer()):
-                self._told.put(scored)
-        except _Left:
+            rollouts = play_by(player, [attempt], make_world, benchmark.max_turns, retries=0)
+            for scored in score_played(rollouts, benchmark.scorer()):
+                self._events.put(scored)
+        except _EpisodeAbandoned:
             pass
-        except BaseException as error:  # boundary: a world of a plug-in can raise anything, SystemExit too
-            self._told.put(error)  # and its client, who waits, has to hear of it
+        except BaseException as error:  # boundary: a world of a plug-in can raise anything, SystemExit too,
+            self._events.put(error)  # and the client, which waits for an event, has to get one

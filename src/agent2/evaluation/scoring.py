@@ -99,7 +99,7 @@ class ScoringResources:
 
 
 def score_played(
-    played: Iterable[PlayedItem], scorer: Scorer, resources: ScoringResources | None = None
+    played_items: Iterable[PlayedItem], scorer: Scorer, resources: ScoringResources | None = None
 ) -> Iterator[ScoredRollout]:
     """A verdict on every rollout, in order for an inline scorer, else as they come.
 
@@ -107,13 +107,13 @@ def score_played(
     """
     work = work_of(scorer)
     if work.mode is ScoringMode.INLINE:
-        for item, rollout in played:
+        for item, rollout in played_items:
             yield ScoredRollout(rollout, score_of_failed(rollout) or score_rollout(scorer, item, rollout))
         return
     resources = resources or ScoringResources()
     require_scorer(scorer, resources)
     with _judge_of(scorer, resources) as judge:
-        for (_, rollout), score in in_batches(played, judge, work, resources.stop):
+        for (_, rollout), score in in_batches(played_items, judge, work, resources.stop):
             yield ScoredRollout(rollout, score)
 
 
@@ -370,7 +370,7 @@ def _judge_batch(name: str, judge: JudgeBatch, batch: Sequence[PlayedItem]) -> l
             raise ValueError(f"{len(scores)} verdicts on {len(batch)} rollouts")
     except BaseException as error:  # the boundary of its thread: nothing above would report a SystemExit
         if len(batch) > 1:
-            return [score for played in batch for score in _judge_batch(name, judge, [played])]
+            return [score for played_item in batch for score in _judge_batch(name, judge, [played_item])]
         return [_score_of_error(name, batch[0][0], error)]
     return [_valid(name, score) for score in scores]
 

@@ -1,14 +1,14 @@
-"""The folder of an evaluation: what it contains, whose it is, and that one process at a time writes there.
+"""The folder of an evaluation: what it contains, which evaluation it is of, and a lock for one writer at a time.
 
     evaluation.json   what is evaluated; written first, never changed; also the lock
-    suite.json        the contract, fully spelled out
+    suite.json        the contract with every default filled in
     lock.json         what the last session ran on: versions, hardware, times
     references.json   reference answers of the items, for the report; absent where the items are hidden
     cards/<side>/<benchmark>-<split>/
     report.yaml report.json report.md report.html change.svg
 
 Promises: a folder that holds anything else, or another evaluation, is left exactly as it was; of two processes
-one gets the folder and the other an error. The lock is the kernel's: it ends with its process, however that ends.
+one gets the folder and the other an error. The lock is the kernel's: it ends with its process, even a killed one.
 """
 
 import fcntl
@@ -65,7 +65,7 @@ def card_path(out: Path, side: str, benchmark: str, split: str) -> Path:
 
 
 def read_identity(out: Path) -> Identity:
-    """Whose folder it is. Raises ConfigError if it is not an evaluation's."""
+    """The evaluation that a folder is of. Raises ConfigError for a folder of something else."""
     file = out / IDENTITY_FILE
     try:
         return msgspec.json.decode(file.read_bytes(), type=Identity)
@@ -78,7 +78,7 @@ def read_identity(out: Path) -> Identity:
 
 
 def read_references(out: Path) -> Mapping[str, Mapping[str, str]]:
-    """Benchmark -> item -> reference answer; empty where none were kept. Raises ConfigError for a damaged file."""
+    """Benchmark -> item -> reference answer; empty where none were stored. Raises ConfigError for a damaged file."""
     file = out / REFERENCES_FILE
     try:
         return msgspec.json.decode(file.read_bytes(), type=dict[str, dict[str, str]])
@@ -90,7 +90,7 @@ def read_references(out: Path) -> Mapping[str, Mapping[str, str]]:
 
 @contextmanager
 def owned_folder(out: Path, identity: Identity) -> Iterator[None]:
-    """Hold the folder of an evaluation, made if missing, while the block runs.
+    """Lock the folder of an evaluation, made if missing, while the block runs.
 
     Raises ConfigError for a folder of something else and while another process holds it.
     """
@@ -107,7 +107,8 @@ def owned_folder(out: Path, identity: Identity) -> Iterator[None]:
         if os.fstat(handle).st_size == 0:
             os.write(handle, msgspec.json.format(msgspec.json.encode(identity), indent=1) + b"\n")
             os.fsync(handle)
-        _require_own(out, identity)  # another process may have been first between the look and the lock
+        # Again under the lock: another process may have written its evaluation here between the first check and it.
+        _require_own(out, identity)
         yield
     finally:
         os.close(handle)
@@ -120,7 +121,7 @@ def _require_own(out: Path, identity: Identity) -> None:
         raise ConfigError(f"{out}: is not a directory; give another --out")
     names = {path.name for path in out.iterdir()}
     if not names or (names == {IDENTITY_FILE} and (out / IDENTITY_FILE).stat().st_size == 0):
-        return  # empty, or left by a kill before the first byte
+        return  # empty, or left by a process that was killed before its first byte
     if IDENTITY_FILE not in names:
         raise ConfigError(f"{out}: holds other files (such as {min(names)!r}); give another --out")
     differing = _differences(_plain(read_identity(out)), _plain(identity))
@@ -133,17 +134,17 @@ def _plain(identity: Identity) -> dict[str, Any]:
     return plain
 
 
-def _differences(there: dict[str, Any], asked: dict[str, Any], prefix: str = "") -> list[str]:
-    found = []
-    for key, value in asked.items():
-        other = there.get(key)
-        if key == "caveats" or value == other:
+def _differences(stored: dict[str, Any], requested: dict[str, Any], prefix: str = "") -> list[str]:
+    differences = []
+    for key, value in requested.items():
+        stored_value = stored.get(key)
+        if key == "caveats" or value == stored_value:
             continue
-        if isinstance(value, dict) and isinstance(other, dict):
-            found += _differences(other, value, f"{prefix}{key} ")
+        if isinstance(value, dict) and isinstance(stored_value, dict):
+            differences += _differences(stored_value, value, f"{prefix}{key} ")
         else:
-            found.append(f"{prefix}{key} {_short(other)}, not {_short(value)}")
-    return found
+            differences.append(f"{prefix}{key} {_short(stored_value)}, not {_short(value)}")
+    return differences
 
 
 def _short(value: object) -> str:

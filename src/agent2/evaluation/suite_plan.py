@@ -1,7 +1,7 @@
-"""From a suite, or one benchmark, and two checkpoints to what is played; the folder is `suite_folder`'s.
+"""Plans of what is played, from a suite, or one benchmark, and two checkpoints; the folder is `suite_folder`'s.
 
 `open_contract` reads a suite, or makes one around a single benchmark for `agent2 eval BENCHMARK`: its own score
-decides, and nothing else is asked. Everything fixed comes from the benchmark (sampling, attempts, scorer, the tools
+decides, and nothing else is measured. Everything fixed comes from the benchmark (sampling, attempts, scorer, the tools
 of its world, version with the digest of its source or data), so two evaluations of one benchmark are under one
 contract.
 
@@ -45,10 +45,15 @@ from agent2.models.sources import CheckpointSource, require_chat_template
 from agent2.plugins import find, installed, is_code, is_located, known_names, load, relative_to
 from agent2.records import HIDDEN_SPLITS, Benchmark, JsonValue, JudgeIdentity, Scorer, Split, declared_output, judge_of
 
+N_DEV, N_TEST = 100, 200
+"""Items of a benchmark that generates them; of a data benchmark all are played."""
+TOLERANCE, MARGIN = 0.03, 0.12
+"""As in the packaged suites of this size."""
+
 
 @dataclass(frozen=True, slots=True)
 class SuiteRequest:
-    """One evaluation of a suite: who is compared with whom, and why."""
+    """One evaluation of a suite: the two checkpoints, the role and the folder."""
 
     suite: Suite
     baseline: CheckpointSource
@@ -120,7 +125,7 @@ def plan_suite(request: SuiteRequest) -> SuitePlan:
 
 
 def _require_permission(request: SuiteRequest) -> None:
-    """Private items are for release candidates alone; who asked is written down either way."""
+    """Private items are for release candidates alone; each request is logged, granted or not."""
     split = request.played_split
     if split is Split.TRAIN:
         raise ConfigError("split train is what models learn from; evaluate on dev, test_public or test_private")
@@ -156,8 +161,9 @@ def _require_permission(request: SuiteRequest) -> None:
 def _installed(entry: SuiteBenchmark, request: SuiteRequest) -> Benchmark:
     where = f"suite {request.suite.id}"
     if entry.source is None and request.find_benchmark is load_benchmark and not is_known(entry.name):
-        known = known_names("benchmark", BENCHMARKS)
-        unknown = unknown_name("benchmark", entry.name, known, f"{where}: not installed here")
+        unknown = unknown_name(
+            "benchmark", entry.name, known_names("benchmark", BENCHMARKS), f"{where}: not installed here"
+        )
         raise ConfigError(
             f"{unknown}; say where it is with source: PATH, or decide on a report of scores that were made elsewhere "
             "(agent2 decide)"
@@ -200,12 +206,12 @@ def _require_tier(entry: SuiteBenchmark, scorer: Scorer, rule: JudgeRule | None,
         )
     if rule is None:
         raise ConfigError(f"{where}: {entry.name} is scored by a judge, and protocol.judge is null; say which judge")
-    for name, found in _judge_rule(judge).items():
-        wanted = getattr(rule, name)
-        if wanted != found and not (wanted is None and name in ("model", "prompt_digest")):
+    for name, actual in _judge_rule(judge).items():
+        required = getattr(rule, name)
+        if required != actual and not (required is None and name in ("model", "prompt_digest")):
             raise ConfigError(
-                f"{where}: protocol.judge.{name} is {wanted}, and {entry.name} is judged with {found}; change one of "
-                "them"
+                f"{where}: protocol.judge.{name} is {required}, and {entry.name} is judged with {actual}; change one "
+                "of them"
             )
 
 
@@ -291,26 +297,20 @@ def _tool_rules(suite: Suite, benchmark: Benchmark) -> Mapping[str, JsonValue]:
             "agent_tool_regression_mini"
         )
     budget = suite.agent.budget.max_tool_calls if suite.agent is not None else None
-    most = min(allowed.max_tool_calls, budget or allowed.max_tool_calls)
+    max_calls = min(allowed.max_tool_calls, budget or allowed.max_tool_calls)
     n_calls = rules.get("max_tool_calls")
-    if isinstance(n_calls, int) and n_calls > most:
-        raise ConfigError(f"{where} allows {n_calls} tool calls, the suite {most}; raise the suite's limit")
+    if isinstance(n_calls, int) and n_calls > max_calls:
+        raise ConfigError(f"{where} allows {n_calls} tool calls, the suite {max_calls}; raise the suite's limit")
     if rules.get("parallel_tool_calls") and not allowed.parallel_tool_calls:
         raise ConfigError(f"{where} allows several calls in one message, the suite does not; allow it in the suite")
     permissions = allowed.permissions.model_dump()
-    too_much = [name for name in rules.get("permissions", ()) if permissions.get(name) is False]
-    if too_much:
+    forbidden = [name for name in rules.get("permissions", ()) if permissions.get(name) is False]
+    if forbidden:
         raise ConfigError(
-            f"{where} permits {', '.join(too_much)}, the suite forbids it (protocol.tools.permissions); allow it, or "
+            f"{where} permits {', '.join(forbidden)}, the suite forbids it (protocol.tools.permissions); allow it, or "
             "leave the benchmark out"
         )
     return rules
-
-
-N_DEV, N_TEST = 100, 200
-"""Items of a benchmark that generates them; of a data benchmark all are played."""
-TOLERANCE, MARGIN = 0.03, 0.12
-"""As in the packaged suites of this size."""
 
 
 class RunSettings(StrictModel):
@@ -333,10 +333,10 @@ class _Run(StrictModel):
 
 
 def read_run_settings(overrides: Sequence[str]) -> tuple[RunSettings, list[str]]:
-    """The settings of this run among "a.b=value" (`run.seed=3`), and the others. Raises ConfigError for a wrong one."""
-    own = [override for override in overrides if override.startswith("run.")]
-    rest = [override for override in overrides if not override.startswith("run.")]
-    return parse_yaml("", _Run, "--set", own).run, rest
+    """The settings of this run among "a.b=value" (`run.seed=3`), and those of the suite. Raises ConfigError."""
+    of_run = [override for override in overrides if override.startswith("run.")]
+    of_suite = [override for override in overrides if not override.startswith("run.")]
+    return parse_yaml("", _Run, "--set", of_run).run, of_suite
 
 
 def open_contract(name: str, overrides: Sequence[str] = ()) -> Suite:
@@ -350,12 +350,12 @@ def open_contract(name: str, overrides: Sequence[str] = ()) -> Suite:
         return suite_of(name, overrides)
     if is_located(name):
         if Path(name).is_dir():
-            is_data_name(name, "eval")  # says what a folder lacks
+            is_data_name(name, "eval")  # raises with what the folder lacks
         return load_suite(name, overrides)
-    known = {*suite_names(), *known_names("suite"), *known_names("benchmark", BENCHMARKS)}
     if is_data_file(Path(name)):
         raise ConfigError(f"{name!r}: to use the folder of that name, write ./{name}")
-    raise unknown_name("suite or benchmark", name, known)
+    names = {*suite_names(), *known_names("suite"), *known_names("benchmark", BENCHMARKS)}
+    raise unknown_name("suite or benchmark", name, names)
 
 
 def _names_a_path(name: str) -> bool:
@@ -366,11 +366,11 @@ def _names_a_path(name: str) -> bool:
 def suite_of(name: str, overrides: Sequence[str] = ()) -> Suite:
     """The suite around one benchmark. Raises ConfigError as `load_benchmark` does."""
     benchmark = load_benchmark(name)
-    has_end = isinstance(benchmark, ProvidesCount)
+    is_finite = isinstance(benchmark, ProvidesCount)
     metric = f"{benchmark.name}_{benchmark.primary_metric}"
     sampling, scorer = benchmark.sampling, benchmark.scorer()
     emits, judge = declared_output(scorer), judge_of(scorer)
-    hidden = None if has_end else N_TEST
+    hidden = None if is_finite else N_TEST
     labels = sorted(emits.labels) if emits is not None else []
     next_data = [f"add items like those of {benchmark.name} that were lost"]
     record: dict[str, Any] = {
@@ -392,7 +392,7 @@ def suite_of(name: str, overrides: Sequence[str] = ()) -> Suite:
             **({} if judge is None else {"judge": _judge_rule(judge)}),
         },
         "cadence": {
-            "dev": {"split": "dev", "n_items": None if has_end else N_DEV},
+            "dev": {"split": "dev", "n_items": None if is_finite else N_DEV},
             "nightly": {"split": "test_public", "n_items": hidden},
             "candidate": {"split": "test_private", "n_items": hidden, "spot_check": True},
         },
@@ -452,7 +452,7 @@ def _agent_parts(benchmark: Benchmark, protocol: dict[str, Any]) -> dict[str, An
 
 
 def _tier(benchmark: Benchmark) -> str:
-    """What its verdicts rest on, as far as it is known, where no model gives them."""
+    """What a benchmark's verdicts rest on, as far as that shows, where no model gives them."""
     if isinstance(benchmark, DataBenchmark):
         return "reference"
     return "state" if getattr(benchmark, "tool_protocol", {}) else "rules"

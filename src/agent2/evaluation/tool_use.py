@@ -1,13 +1,13 @@
-"""How the model of a card used its tools: recovery from injected faults, and grounding of what it said.
+"""How the model of a card used its tools: recovery from injected faults, and grounding of its statements.
 
 Recovery, and what faults cost: the transfer gap between two cards of one model. Promises: a fault that the model had no
 turn left to answer (`cut_off`) is counted and left out of the recovery rate; a missing score is left out and counted,
 never zero; the gap is paired item by item where both cards played the same items, and split into items that met a fault
 and those that did not, which should show none.
 
-Grounding: how many rollouts fail each of the detectors' checks, and what the scorer gave them. Promises: every rollout
-is counted once, as checked, failed, or without tools; a detector that needs the items is listed as not checked where
-they are not at hand; scores are the stored ones, missing ones left out and counted. A finding is a sign to look at: it
+Grounding: how many rollouts fail each of the detectors' checks, and their scores. Promises: every rollout is counted
+once, as checked, failed, or without tools; a detector that needs the items is listed as not checked where they are not
+available; scores are the stored ones, missing ones left out and counted. A finding is a reason to look at a rollout: it
 changes no score and no decision.
 """
 
@@ -31,10 +31,17 @@ from agent2.scorers.grounding.tool_results import GroundingFinding
 from agent2.stats.comparisons import paired_evidence
 from agent2.stats.estimates import UNIT, Estimate, PairedDifference, measure_by_item
 
+BATCH = 64
+"""Episodes that a judge is given at once."""
+MADE_UP = frozenset(
+    {"invented_number", "invented_name", "contradicted_result", "claimed_action", "hidden_failure", JUDGED}
+)
+"""Findings about the model's final statements."""
+
 
 @dataclass(frozen=True, slots=True)
 class FaultKindResult:
-    """What became of the faults of one kind."""
+    """How the faults of one kind ended."""
 
     kind: str
     n: int
@@ -55,7 +62,7 @@ class TransferGap:
     against: str
     """The other card."""
     n_faults_there: int
-    """Faults that its rollouts met, too; the gap is that of all faults where there are none."""
+    """Faults that its rollouts met; with none, the gap is that of all faults."""
     with_faults: Estimate | None
     without: Estimate | None
     change: PairedDifference | None
@@ -97,7 +104,7 @@ class _FaultRow:
 
 
 def recovery_of(card: Path, against: Path | None = None) -> RecoveryReport:
-    """What became of the faults on a finished card, and the gap to a card of the same checkpoint.
+    """How the faults on a finished card ended, and the gap to a card of the same checkpoint.
 
     Raises CardError for a card that is open or damaged; ConfigError for a card whose worlds record no faults, and for
     cards of two checkpoints or splits.
@@ -142,32 +149,32 @@ def _rows(card: Path) -> tuple[list[_FaultRow], int, int, int]:
 
 
 def _kind_result(kind: str, rows: Sequence[_FaultRow]) -> FaultKindResult:
-    own = [(row.item, event) for row in rows for event in row.events if event.kind == kind]
+    events = [(row.item, event) for row in rows for event in row.events if event.kind == kind]
 
     def count(outcome: FaultOutcome) -> int:
-        return sum(event.outcome is outcome for _, event in own)
+        return sum(event.outcome is outcome for _, event in events)
 
     return FaultKindResult(
         kind,
-        len(own),
+        len(events),
         count(FaultOutcome.RECOVERED),
         count(FaultOutcome.GAVE_UP),
         count(FaultOutcome.NOT_RECOVERED),
         count(FaultOutcome.CUT_OFF),
-        _turns(own),
+        _turns(events),
         _score(row for row in rows if any(event.kind == kind for event in row.events)),
     )
 
 
 def _rate(events: Sequence[tuple[str, FaultEvent]]) -> Estimate | None:
-    own = [(item, event) for item, event in events if event.outcome is not FaultOutcome.CUT_OFF]
-    values = [float(event.outcome is FaultOutcome.RECOVERED) for _, event in own]
-    return _mean(values, [item for item, _ in own], "recovery_rate", is_share=True)
+    answerable = [(item, event) for item, event in events if event.outcome is not FaultOutcome.CUT_OFF]
+    values = [float(event.outcome is FaultOutcome.RECOVERED) for _, event in answerable]
+    return _mean(values, [item for item, _ in answerable], "recovery_rate", is_share=True)
 
 
 def _turns(events: Sequence[tuple[str, FaultEvent]]) -> Estimate | None:
-    own = [(item, float(event.n_turns)) for item, event in events if event.n_turns is not None]
-    return _mean([n for _, n in own], [item for item, _ in own], "turns to recovery", is_share=False)
+    turns = [(item, float(event.n_turns)) for item, event in events if event.n_turns is not None]
+    return _mean([n for _, n in turns], [item for item, _ in turns], "turns to recovery", is_share=False)
 
 
 def _score(rows: Iterable[_FaultRow]) -> Estimate | None:
@@ -175,48 +182,48 @@ def _score(rows: Iterable[_FaultRow]) -> Estimate | None:
     return _mean([row.score for row in chosen], [row.item for row in chosen], "score", is_share=True)
 
 
-def _mean(values: Sequence[float | None], items: Sequence[str], what: str, *, is_share: bool) -> Estimate | None:
+def _mean(values: Sequence[float | None], items: Sequence[str], name: str, *, is_share: bool) -> Estimate | None:
     try:
-        return measure_by_item(values, items, what, UNIT if is_share else None)
+        return measure_by_item(values, items, name, UNIT if is_share else None)
     except NotEnoughData:
         return None
 
 
 def _plain_name(benchmark: str) -> str:
-    """A benchmark's name without its version and without what says how its tools fail."""
+    """A benchmark's name without its version and without the suffix that says how its tools fail."""
     return re.sub(r"[-_](?:faulty|steady)$", "", benchmark.rpartition("-v")[0] or benchmark)
 
 
 def _gap(rows: Sequence[_FaultRow], header: CardHeader, card: Path, against: Path) -> TransferGap:
-    other = finished_header(against)
-    if other.checkpoint_digest != header.checkpoint_digest:
+    steady = finished_header(against)
+    if steady.checkpoint_digest != header.checkpoint_digest:
         raise ConfigError(
-            f"--against {against}: is of checkpoint {other.checkpoint_name}, and {card} of {header.checkpoint_name}; "
+            f"--against {against}: is of checkpoint {steady.checkpoint_name}, and {card} of {header.checkpoint_name}; "
             "the gap is that of one checkpoint with and without faults"
         )
-    if other.protocol.split != header.protocol.split:
+    if steady.protocol.split != header.protocol.split:
         raise ConfigError(
-            f"--against {against}: played {other.protocol.split.value}, and {card} {header.protocol.split.value}; play "
-            "the same split"
+            f"--against {against}: played {steady.protocol.split.value}, and {card} {header.protocol.split.value}; "
+            "play the same split"
         )
-    if _plain_name(other.protocol.benchmark) != _plain_name(header.protocol.benchmark):
+    if _plain_name(steady.protocol.benchmark) != _plain_name(header.protocol.benchmark):
         raise ConfigError(
-            f"--against {against}: is of {other.protocol.benchmark}, {card} of {header.protocol.benchmark}; the gap "
+            f"--against {against}: is of {steady.protocol.benchmark}, {card} of {header.protocol.benchmark}; the gap "
             "is between variants of one benchmark (NAME, NAME-faulty, NAME-steady)"
         )
-    steady, n_faults = [], 0
-    for record in iter_rollouts(against):
-        if record.rollout.status is not RolloutStatus.FAILED:
-            events = fault_events(record.rollout) or []
-            n_faults += len(events)
-            steady.append(_FaultRow(record.rollout.item_id, record.score.value, events))
-    before, after = _by_item(steady), _by_item(rows)
+    # Other than in `_rows`, rollouts of worlds that record no faults count: this side may have none.
+    against_rows = [
+        _FaultRow(record.rollout.item_id, record.score.value, fault_events(record.rollout) or [])
+        for record in iter_rollouts(against)
+        if record.rollout.status is not RolloutStatus.FAILED
+    ]
+    before, after = _by_item(against_rows), _by_item(rows)
     met = {row.item for row in rows if row.events}
     shared = before.keys() & after.keys()
-    with_faults, without = _score(rows), _score(steady)
+    with_faults, without = _score(rows), _score(against_rows)
     return TransferGap(
         against=str(against),
-        n_faults_there=n_faults,
+        n_faults_there=sum(len(row.events) for row in against_rows),
         with_faults=with_faults,
         without=without,
         change=paired_evidence(before, after) if shared else None,
@@ -229,41 +236,34 @@ def _gap(rows: Sequence[_FaultRow], header: CardHeader, card: Path, against: Pat
 def _paired(before: Mapping[str, float], after: Mapping[str, float], items: set[str]) -> PairedDifference | None:
     if not items:
         return None
-    return paired_evidence({one: before[one] for one in items}, {one: after[one] for one in items})
+    return paired_evidence({item: before[item] for item in items}, {item: after[item] for item in items})
 
 
 def _by_item(rows: Sequence[_FaultRow]) -> dict[str, float]:
     """The mean score of each item that has one."""
-    found: dict[str, list[float]] = {}
+    scores: dict[str, list[float]] = {}
     for row in rows:
         if row.score is not None:
-            found.setdefault(row.item, []).append(row.score)
-    return {item: sum(values) / len(values) for item, values in found.items()}
+            scores.setdefault(row.item, []).append(row.score)
+    return {item: sum(values) / len(values) for item, values in scores.items()}
 
 
 def _welch(after: Sequence[float], before: Sequence[float]) -> Estimate | None:
     """Difference of the means of two sets of items, with Welch's interval; None with fewer than two items on a side."""
-    from scipy import stats
+    from scipy import stats  # slow to import, and few reports need it
 
     if min(len(after), len(before)) < 2:
         return None
-    found = stats.ttest_ind(np.array(after), np.array(before), equal_var=False)
-    value, ends = float(np.mean(after) - np.mean(before)), found.confidence_interval(0.95)
-    low, high = (float(end) if np.isfinite(end) else None for end in (ends.low, ends.high))
+    interval = stats.ttest_ind(np.array(after), np.array(before), equal_var=False).confidence_interval(0.95)
+    value = float(np.mean(after) - np.mean(before))
+    # Not finite where the scores of neither side vary.
+    low, high = (float(end) if np.isfinite(end) else None for end in (interval.low, interval.high))
     return Estimate(value, low, high, min(len(after), len(before)), method="Welch t, other items on each side")
 
 
-BATCH = 64
-"""Episodes that a judge is asked about at once."""
-MADE_UP = frozenset(
-    {"invented_number", "invented_name", "contradicted_result", "claimed_action", "hidden_failure", JUDGED}
-)
-"""Findings about what was said in the end."""
-
-
 @dataclass(frozen=True, slots=True)
-class FoundInRollout:
-    """One finding and where it is."""
+class LocatedFinding:
+    """One finding and its rollout."""
 
     item: str
     attempt: int
@@ -303,7 +303,7 @@ class GroundingReport:
     n_checked: int
     n_without_tools: int
     n_failed: int
-    """Rollouts that were not played to an end, so not checked."""
+    """Rollouts that failed, so not checked."""
     n_clean: int
     """Checked rollouts without a finding."""
     detectors: tuple[DetectorResult, ...]
@@ -312,9 +312,9 @@ class GroundingReport:
     """Rollouts whose conclusion lacks ground; see `admitted`."""
     admitted: MeanScore
     """Rollouts that say that something failed or is not known, and make nothing up. Where their mean is below that of
-    `made_up`, the score pays for invention."""
+    `made_up`, the score rewards invention."""
     notes: tuple[str, ...]
-    findings: tuple[FoundInRollout, ...]
+    findings: tuple[LocatedFinding, ...]
 
 
 def ground_card(
@@ -333,55 +333,56 @@ def ground_card(
             raise unknown_name("detector", name, DETECTORS, "--detector")
     header = finished_header(card)
     items, notes = _items(card, only)
-    played = _Played()
+    checked = _CheckedEpisodes()
     for record in iter_rollouts(card):
-        played.n_rollouts += 1
+        checked.n_rollouts += 1
         if record.rollout.status is RolloutStatus.FAILED:
-            played.n_failed += 1
+            checked.n_failed += 1
         elif (episode := read_episode(record.rollout)) is not None:
-            played.places.append((record.rollout.item_id, record.rollout.attempt))
-            played.episodes.append(episode)
-            played.scores.append(record.score.value)
-    if not played.episodes:
+            checked.keys.append((record.rollout.item_id, record.rollout.attempt))
+            checked.episodes.append(episode)
+            checked.scores.append(record.score.value)
+    if not checked.episodes:
         raise ConfigError(
             f"{card}: no rollout has tool calls (environment {header.protocol.environment}); grounding is checked on "
             "cards of worlds with tools, such as mini_apis or search"
         )
-    for number, ((item_id, _), episode) in enumerate(zip(played.places, played.episodes, strict=True), 1):
-        every = findings_of(episode, items.get(item_id))
-        played.found.append([one for one in every if not only or one.detector in only])
+    for number, ((item_id, _), episode) in enumerate(zip(checked.keys, checked.episodes, strict=True), 1):
+        findings = findings_of(episode, items.get(item_id))
+        checked.findings.append([finding for finding in findings if not only or finding.detector in only])
         if on_progress is not None:
             on_progress(number)
     if judge is not None:
-        notes += _ask(judge, played.episodes, played.found)
+        notes += _add_judged(judge, checked.episodes, checked.findings)
     names = [name for name in DETECTORS if not only or name in only]
     skipped = set() if items else {name for name in names if DETECTORS[name].needs_item}
-    results = [_result(name, played, is_skipped=name in skipped) for name in names]
+    results = [_result(name, checked, is_skipped=name in skipped) for name in names]
     if judge is not None:
-        results.append(_result(JUDGED, played, is_skipped=False))
-    return _report(card, played, results, notes)
+        results.append(_result(JUDGED, checked, is_skipped=False))
+    return _report(card, checked, results, notes)
 
 
 @dataclass(slots=True)
-class _Played:
-    """Episodes with what was found in each; the lists have one entry an episode."""
+class _CheckedEpisodes:
+    """Episodes with the findings in each; the lists have one entry an episode."""
 
     n_rollouts: int = 0
     n_failed: int = 0
-    places: list[tuple[str, int]] = field(default_factory=list)
+    keys: list[tuple[str, int]] = field(default_factory=list)
+    """Item and attempt."""
     episodes: list[ToolEpisode] = field(default_factory=list)
     scores: list[float | None] = field(default_factory=list)
-    found: list[list[GroundingFinding]] = field(default_factory=list)
+    findings: list[list[GroundingFinding]] = field(default_factory=list)
 
-    def scores_where(self, is_meant: Callable[[frozenset[str], ToolEpisode], bool]) -> MeanScore:
-        """Scores of the episodes that are meant, by names of findings and episode."""
-        meant = [
+    def scores_where(self, is_selected: Callable[[frozenset[str], ToolEpisode], bool]) -> MeanScore:
+        """Scores of selected episodes. is_selected: by the names of the detectors with a finding, and the episode."""
+        selected = [
             score
-            for score, found, episode in zip(self.scores, self.found, self.episodes, strict=True)
-            if is_meant(frozenset(one.detector for one in found), episode)
+            for score, findings, episode in zip(self.scores, self.findings, self.episodes, strict=True)
+            if is_selected(frozenset(finding.detector for finding in findings), episode)
         ]
-        values = [one for one in meant if one is not None]
-        return MeanScore(len(meant), len(meant) - len(values), sum(values) / len(values) if values else None)
+        values = [score for score in selected if score is not None]
+        return MeanScore(len(selected), len(selected) - len(values), sum(values) / len(values) if values else None)
 
 
 def _items(card: Path, only: Sequence[str]) -> tuple[dict[str, Item], list[str]]:
@@ -393,45 +394,49 @@ def _items(card: Path, only: Sequence[str]) -> tuple[dict[str, Item], list[str]]
     try:
         return items_of(card, header, benchmark_of(card, header)), []
     except ConfigError as error:
-        why = "an imported card brings no items" if IMPORTED in header.lock else str(error)
-        return {}, [f"not checked without the items: {', '.join(by_item)} ({why})"]
+        reason = "an imported card brings no items" if IMPORTED in header.lock else str(error)
+        return {}, [f"not checked without the items: {', '.join(by_item)} ({reason})"]
 
 
-def _ask(judge: GroundingJudge, episodes: Sequence[ToolEpisode], found: list[list[GroundingFinding]]) -> list[str]:
-    """Add what a judge finds; returns how many gave no verdict, as notes."""
-    unread = []
+def _add_judged(
+    judge: GroundingJudge, episodes: Sequence[ToolEpisode], findings: list[list[GroundingFinding]]
+) -> list[str]:
+    """Add a judge's findings to those of each episode; returns how many got no verdict, as notes."""
+    problems = []
     for start in range(0, len(episodes), BATCH):
-        for place, one in enumerate(judge.findings(episodes[start : start + BATCH]), start):
-            if isinstance(one, str):
-                unread.append(one)
+        for number, judged in enumerate(judge.findings(episodes[start : start + BATCH]), start):
+            if isinstance(judged, str):
+                problems.append(judged)
             else:
-                found[place] = found[place] + one
-    return [f"{len(unread)} rollouts got no verdict of the judge, the first: {unread[0]}"] if unread else []
+                findings[number] = findings[number] + judged
+    return [f"{len(problems)} rollouts got no verdict of the judge, the first: {problems[0]}"] if problems else []
 
 
-def _result(name: str, played: _Played, *, is_skipped: bool) -> DetectorResult:
-    found = played.scores_where(lambda names, _: name in names)
+def _result(name: str, checked: _CheckedEpisodes, *, is_skipped: bool) -> DetectorResult:
+    scores = checked.scores_where(lambda names, _: name in names)
     detector = DETECTORS.get(name)
     kind, meaning = ("result", "A model finds the answer unsupported.") if detector is None else detector.told
-    return DetectorResult(name, kind, meaning, None if is_skipped else found.n, found)
+    return DetectorResult(name, kind, meaning, None if is_skipped else scores.n, scores)
 
 
-def _report(card: Path, played: _Played, results: Sequence[DetectorResult], notes: Sequence[str]) -> GroundingReport:
+def _report(
+    card: Path, checked: _CheckedEpisodes, results: Sequence[DetectorResult], notes: Sequence[str]
+) -> GroundingReport:
     return GroundingReport(
         card=str(card),
-        n_rollouts=played.n_rollouts,
-        n_checked=len(played.episodes),
-        n_without_tools=played.n_rollouts - played.n_failed - len(played.episodes),
-        n_failed=played.n_failed,
-        n_clean=sum(not each for each in played.found),
+        n_rollouts=checked.n_rollouts,
+        n_checked=len(checked.episodes),
+        n_without_tools=checked.n_rollouts - checked.n_failed - len(checked.episodes),
+        n_failed=checked.n_failed,
+        n_clean=sum(not findings for findings in checked.findings),
         detectors=tuple(results),
-        clean=played.scores_where(lambda names, _: not names),
-        made_up=played.scores_where(lambda names, _: bool(names & MADE_UP)),
-        admitted=played.scores_where(lambda names, episode: not names & MADE_UP and admits_failure(episode)),
+        clean=checked.scores_where(lambda names, _: not names),
+        made_up=checked.scores_where(lambda names, _: bool(names & MADE_UP)),
+        admitted=checked.scores_where(lambda names, episode: not names & MADE_UP and admits_failure(episode)),
         notes=tuple(notes),
         findings=tuple(
-            FoundInRollout(item, attempt, score, one)
-            for (item, attempt), score, found in zip(played.places, played.scores, played.found, strict=True)
-            for one in found
+            LocatedFinding(item, attempt, score, finding)
+            for (item, attempt), score, findings in zip(checked.keys, checked.scores, checked.findings, strict=True)
+            for finding in findings
         ),
     )
