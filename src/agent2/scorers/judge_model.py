@@ -1,4 +1,4 @@
-"""The model behind a judge: asked many questions at once, its answers cached by content, its verdicts read strictly.
+"""The model behind a judge: many prompts at once, answers cached by content, verdicts read strictly.
 
 Guarantees: a call that failed is a completion with a fault, and its cost is counted like any other's; an answer without
 a verdict, cut off, or with two verdicts that differ raises UnreadableVerdict. Does NOT know what a verdict means.
@@ -33,13 +33,13 @@ from agent2.records import (
 COSTS = tuple(COST_PREFIX + name for name in ("prompt_tokens", "completion_tokens", "dollars", "cached_calls"))
 """Views of every verdict: tokens as the endpoint reports them, dollars where prices are set, answers from the cache."""
 TOP_LOGPROBS = 20
-"""Tokens that an endpoint is asked for in each place; OpenAI's limit."""
-REST_S = 30.0
-"""An endpoint that gave nothing at all is not asked for so long: a batch would wait for each of its questions."""
-LOST_AT_ONCE = 3
-"""So many of the questions asked at once, and half of them, have to fail before an endpoint is taken for such a one."""
+"""Alternatives that are requested for each token; OpenAI's limit."""
+PAUSE_S = 30.0
+"""An endpoint that fails gets no prompts for this long: a batch would wait for the failure of each of them."""
+MIN_LOST = 3
+"""An endpoint fails if at least this many of the prompts of one batch, and at least half of them, are lost."""
 LOCAL_START = '{"verdict": "'
-"""How the answer of a local checkpoint begins whose probabilities are read."""
+"""The beginning of an answer that is given to a local checkpoint whose probabilities are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class JudgeAnswer:
 
 
 class JudgeModel:
-    """The judging model: opened at the first question, asked many at once, its answers cached by content."""
+    """The judging model: opened at the first prompt, many prompts in flight, answers cached by content."""
 
     def __init__(  # noqa: PLR0913 - one setting of a judge each
         self,
@@ -76,17 +76,19 @@ class JudgeModel:
     ) -> None:
         """Open nothing yet.
 
-        options: the verdicts whose probabilities are wanted; empty: none are. Raises ConfigError or CheckpointError for
-        a model that is not there and for a wrong setting.
+        options: the verdicts whose probabilities are read; empty: none are. Raises ConfigError or CheckpointError for
+        a model that does not exist and for a wrong setting.
         """
         if not isinstance(endpoint, Mapping | None):
             raise ConfigError(
                 f"judge: endpoint is {quoted(endpoint)}; give options, such as {{timeout_s: 60}}, and the address as "
                 "model: http://HOST/v1#NAME"
             )
-        asked = read_endpoint_options([f"{key}={json.dumps(value)}" for key, value in (endpoint or {}).items()])
+        endpoint_options = read_endpoint_options(
+            [f"{key}={json.dumps(value)}" for key, value in (endpoint or {}).items()]
+        )
         self.source: CheckpointSource = find_checkpoint(
-            model, LoadSettings(endpoint=asked, top_logprobs=TOP_LOGPROBS if options else 0)
+            model, LoadSettings(endpoint=endpoint_options, top_logprobs=TOP_LOGPROBS if options else 0)
         )
         if max_tokens < 1 or not 0.0 <= temperature < math.inf:
             raise ConfigError(f"judge: max_tokens={max_tokens} and temperature={temperature}; give at least 1 and 0")
@@ -100,35 +102,36 @@ class JudgeModel:
         self._cache = AnswerCache(installation.home() / "judge-answers.sqlite") if cache else None
         self._sampler: Sampler | None = None
         self._lost = Completion("")
-        self._rests_until = -math.inf
+        """The answer to every prompt while the endpoint is paused."""
+        self._paused_until = -math.inf
         self._lock = threading.Lock()
 
     def ask(self, prompts: Sequence[Sequence[Message]], is_verdict: Callable[[Completion], bool]) -> list[JudgeAnswer]:
         """One answer for each prompt, in order; a call that failed is a completion with a fault.
 
-        is_verdict: whether an answer can be used, and so be kept for the next time.
+        is_verdict: whether an answer is usable, and so may be cached.
         """
-        keys = [digest_of([self.digest, [[one.role, one.content] for one in prompt]]) for prompt in prompts]
-        known = {} if self._cache is None else self._cache.read(keys)
-        fresh = dict.fromkeys(key for key in keys if key not in known)
+        keys = [digest_of([self.digest, [[message.role, message.content] for message in prompt]]) for prompt in prompts]
+        cached = {} if self._cache is None else self._cache.read(keys)
+        new_keys = dict.fromkeys(key for key in keys if key not in cached)  # equal prompts are sent once
         by_key = dict(zip(keys, prompts, strict=True))
-        with self._lock:
-            drawn = self._draw([by_key[key] for key in fresh])
-        answered = dict(zip(fresh, drawn, strict=True))
+        with self._lock:  # a sampler's queue belongs to one thread at a time
+            completions = self._complete([by_key[key] for key in new_keys])
+        new = dict(zip(new_keys, completions, strict=True))
         if self._cache is not None:
-            self._cache.write({key: one for key, one in answered.items() if is_verdict(one)})
-        first_use = set(fresh)
+            self._cache.write({key: completion for key, completion in new.items() if is_verdict(completion)})
+        unpaid = set(new_keys)
         answers = []
         for key in keys:
-            is_cached = key not in first_use
-            first_use.discard(key)
-            completion = known.get(key) or answered[key]
+            is_cached = key not in unpaid
+            unpaid.discard(key)  # the second of two equal prompts costs nothing
+            completion = cached.get(key) or new[key]
             answers.append(JudgeAnswer(completion, self._costs(completion, is_cached=is_cached)))
         return answers
 
-    def _weigh(self, prompts: Sequence[Sequence[Message]]) -> list[Completion]:
+    def _rank_options(self, prompts: Sequence[Sequence[Message]]) -> list[Completion]:
         """The likeliest option of a local model for each prompt, with the probabilities of all."""
-        found = []
+        completions = []
         for prompt in prompts:
             try:
                 if self._likelihoods is None:
@@ -136,31 +139,31 @@ class JudgeModel:
                     self._likelihoods = module.Likelihoods(Path(self.source.spec).expanduser(), self.source.dtype)
                 logprobs, n_read = self._likelihoods.of(prompt, LOCAL_START, self._options)
             except Agent2Error as error:
-                found.append(
+                completions.append(
                     Completion("", stop_reason=StopReason.FAULT, fault=Fault.JUDGE, reason=str(error), n_tokens=0)
                 )
                 continue
             best = max(self._options, key=lambda option: logprobs[option])
             tokens: list[tuple[str, Mapping[str, float]]] = [(LOCAL_START, {}), (best, logprobs), ('"}', {})]
             text = "".join(token for token, _ in tokens)
-            found.append(Completion(text, prompt_tokens=n_read, n_tokens=0, alternatives=tokens))
-        return found
+            completions.append(Completion(text, prompt_tokens=n_read, n_tokens=0, alternatives=tokens))
+        return completions
 
-    def _draw(self, prompts: Sequence[Sequence[Message]]) -> list[Completion]:
+    def _complete(self, prompts: Sequence[Sequence[Message]]) -> list[Completion]:
         if self._options and self.source.kind is SourceKind.HF:
-            return self._weigh(prompts)
-        if time.monotonic() < self._rests_until:
+            return self._rank_options(prompts)
+        if time.monotonic() < self._paused_until:
             return [self._lost] * len(prompts)
         done: dict[int, Completion] = {}
-        waiting = iter(enumerate(prompts))
+        queue = iter(enumerate(prompts))
         in_flight = 0
         try:
             if self._sampler is None and prompts:
                 self._sampler = self.source.open()
             while len(done) < len(prompts):
                 assert self._sampler is not None
-                while in_flight < self._sampler.capacity and (following := next(waiting, None)) is not None:
-                    self._sampler.submit(following[0], following[1], self.settings)
+                while in_flight < self._sampler.capacity and (request := next(queue, None)) is not None:
+                    self._sampler.submit(request[0], request[1], self.settings)
                     in_flight += 1
                 arrived = self._sampler.collect()
                 if not arrived:
@@ -171,17 +174,17 @@ class JudgeModel:
             if self._sampler is not None:
                 self._sampler.close()
             self._sampler = None  # what was in flight is lost with the queue; the next call opens it again
-            self._rest(Completion("", stop_reason=StopReason.FAULT, fault=Fault.INFRASTRUCTURE, reason=str(error)))
+            self._pause(Completion("", stop_reason=StopReason.FAULT, fault=Fault.INFRASTRUCTURE, reason=str(error)))
             return [done.get(number, self._lost) for number in range(len(prompts))]
-        lost = [one for one in done.values() if one.fault is Fault.INFRASTRUCTURE]
-        if len(lost) >= max(LOST_AT_ONCE, len(done) / 2):
-            self._rest(lost[-1])
+        lost = [completion for completion in done.values() if completion.fault is Fault.INFRASTRUCTURE]
+        if len(lost) >= max(MIN_LOST, len(done) / 2):
+            self._pause(lost[-1])
         return [done[number] for number in range(len(prompts))]
 
-    def _rest(self, lost: Completion) -> None:
-        """Give the same answer to every question for a while."""
+    def _pause(self, lost: Completion) -> None:
+        """Answer every prompt with the same loss for `PAUSE_S`, at no cost."""
         self._lost = replace(lost, prompt_tokens=0, n_tokens=0)
-        self._rests_until = time.monotonic() + REST_S
+        self._paused_until = time.monotonic() + PAUSE_S
 
     def _costs(self, completion: Completion, *, is_cached: bool) -> dict[str, float | None]:
         n_new = len(completion.token_ids) if completion.n_tokens is None else completion.n_tokens
@@ -194,7 +197,7 @@ class JudgeModel:
 
 
 class AnswerCache:
-    """Answers by the digest of what was asked, in one SQLite file that several processes may use."""
+    """Answers by the digest of model, settings and prompt, in one SQLite file that several processes may use."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -208,27 +211,25 @@ class AnswerCache:
     def read(self, keys: Sequence[str]) -> dict[str, Completion]:
         """The stored answers among these keys."""
         with closing(self._open()) as store:
-            found = (
-                (key, store.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()) for key in keys
-            )
-            return {key: _completion(row[0]) for key, row in found if row is not None}
+            rows = ((key, store.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()) for key in keys)
+            return {key: _completion(row[0]) for key, row in rows if row is not None}
 
     def write(self, answers: Mapping[str, Completion]) -> None:
-        """Store answers; one that is there already is kept."""
+        """Store answers; one that is stored already stays."""
         rows = [
             (
                 key,
                 json.dumps(
                     [
-                        one.text,
-                        one.stop_reason,
-                        one.prompt_tokens,
-                        one.n_tokens or len(one.token_ids),
-                        one.alternatives,
+                        answer.text,
+                        answer.stop_reason,
+                        answer.prompt_tokens,
+                        answer.n_tokens or len(answer.token_ids),
+                        answer.alternatives,
                     ]
                 ),
             )
-            for key, one in answers.items()
+            for key, answer in answers.items()
         ]
         with closing(self._open()) as store:
             store.executemany("INSERT OR IGNORE INTO answers VALUES (?, ?)", rows)
@@ -236,8 +237,8 @@ class AnswerCache:
 
 
 def _completion(stored: str) -> Completion:
-    text, stop, n_prompt, n_new, *more = json.loads(stored)
-    alternatives = more[0] if more else None
+    text, stop, n_prompt, n_new, *further = json.loads(stored)
+    alternatives = further[0] if further else None  # rows of older versions have none
     return Completion(
         text, stop_reason=StopReason(stop), prompt_tokens=n_prompt, n_tokens=n_new, alternatives=alternatives
     )
@@ -259,13 +260,13 @@ def read_verdict(completion: Completion) -> Mapping[str, Any]:
     if completion.fault is not None:
         fault = Fault.JUDGE if completion.fault is Fault.MODEL else completion.fault
         raise UnreadableVerdict(f"the judge gave no answer: {completion.reason}", fault)
-    found = list(_objects(completion.text))
-    if not found:
+    verdicts = list(_verdict_objects(completion.text))
+    if not verdicts:
         cut = ", cut off at its token limit" if completion.stop_reason is StopReason.LENGTH else ""
         raise UnreadableVerdict(f"the judge's answer has no verdict{cut}: {quoted(completion.text[-200:])}")
-    if any(one != found[0] for one in found):
-        raise UnreadableVerdict(f"the judge's answer has {len(found)} verdicts that differ")
-    return found[0]
+    if any(verdict != verdicts[0] for verdict in verdicts):
+        raise UnreadableVerdict(f"the judge's answer has {len(verdicts)} verdicts that differ")
+    return verdicts[0]
 
 
 def has_verdict(completion: Completion) -> bool:
@@ -277,15 +278,15 @@ def has_verdict(completion: Completion) -> bool:
     return True
 
 
-def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects in a text that have a key of a verdict, outermost ones only."""
-    decoder, at = json.JSONDecoder(), 0
-    while (at := text.find("{", at)) >= 0:
+def _verdict_objects(text: str) -> Iterator[dict[str, Any]]:
+    """The JSON objects in a text that have the key `verdict` or an object inside, outermost ones only."""
+    decoder, start = json.JSONDecoder(), 0
+    while (start := text.find("{", start)) >= 0:
         try:
-            value, end = decoder.raw_decode(text, at)
+            value, end = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
-            at += 1
+            start += 1
             continue
-        if isinstance(value, dict) and ("verdict" in value or any(isinstance(one, dict) for one in value.values())):
+        if isinstance(value, dict) and ("verdict" in value or any(isinstance(part, dict) for part in value.values())):
             yield value
-        at = end
+        start = end
