@@ -217,7 +217,7 @@ def monitor_record(
             "n_points": len(values),
             "first": float(values.values[0]),
             "last": float(values.values[-1]),
-            "points": [[float(values.steps[place]), float(values.values[place])] for place in thinned(len(values))],
+            "points": [[float(values.steps[index]), float(values.values[index])] for index in thinned(len(values))],
             "is_benchmark": name in watch.benchmarks,
         }
         for name, values in sorted(watch.log.series.items())

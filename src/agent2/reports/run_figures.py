@@ -182,11 +182,11 @@ def times_plot(runs: Sequence[TrialRun], target: float) -> Plot:
     comparison = compare_times(stacks, public, private)
     ratios = np.linspace(1.0, comparison.max_ratio, GRID_POINTS)
     rows: list[list[object]] = []
-    for at, stack in enumerate(stacks):
-        for place, (task, number) in enumerate(workloads):
-            seconds = public[at][place] if math.isfinite(private[at][place]) else math.inf
+    for row_index, stack in enumerate(stacks):
+        for column, (task, number) in enumerate(workloads):
+            seconds = public[row_index][column] if math.isfinite(private[row_index][column]) else math.inf
             rows.append([stack, task, number, None if math.isinf(seconds) else seconds, *[None] * 3])
-        rows.append([stack, "area under the profile", None, None, *ends_of(comparison.scores[at])])
+        rows.append([stack, "area under the profile", None, None, *ends_of(comparison.scores[row_index])])
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
@@ -278,19 +278,24 @@ def strengths_plot(pairs: Sequence[JudgedMatch], baseline: str | None = None) ->
     ranking = bradley_terry_bootstrap(matches, chart_rng("strengths", *names), N_REPLICATES // 5)
     against = names.index(baseline) if baseline is not None else ranking.order[-1]
     rates = win_rates_against(ranking, against)
-    rows = [[names[at], *ends_of(ranking.strength[at]), rates[at], names[against]] for at in ranking.order]
+    rows = [
+        [names[checkpoint], *ends_of(ranking.strength[checkpoint]), rates[checkpoint], names[against]]
+        for checkpoint in ranking.order
+    ]
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
-        for place, at in enumerate(ranking.order):
-            strength = ranking.strength[at]
+        for row, checkpoint in enumerate(ranking.order):
+            strength = ranking.strength[checkpoint]
             axes.errorbar(
-                [strength.value], [-place], xerr=[[arm] for arm in arms(strength)], fmt="o", color=BLUE, capsize=3
+                [strength.value], [-row], xerr=[[arm] for arm in arms(strength)], fmt="o", color=BLUE, capsize=3
             )
-            label = "baseline" if at == against else f"wins {rates[at]:.0%}"
-            axes.annotate(label, (1.0, -place), xycoords=("axes fraction", "data"), xytext=(6, 0),
+            label = "baseline" if checkpoint == against else f"wins {rates[checkpoint]:.0%}"
+            axes.annotate(label, (1.0, -row), xycoords=("axes fraction", "data"), xytext=(6, 0),
                           textcoords="offset points", va="center", fontsize=9, color=MUTED)  # fmt: skip
-        axes.set_yticks([-place for place in range(len(names))], [clean(names[at], 40) for at in ranking.order])
+        axes.set_yticks(
+            [-row for row in range(len(names))], [clean(names[checkpoint], 40) for checkpoint in ranking.order]
+        )
         axes.tick_params(axis="y", length=0, labelcolor=INK)
         axes.set_ylim(-len(names) + 0.4, 0.6)
         axes.set_xlabel(f"strength, log-odds; 95% interval over items; win rates expected against {names[against]}")

@@ -33,7 +33,7 @@ class PlotValue:
 
 @dataclass(frozen=True, slots=True)
 class PlotPoint:
-    """A value's place in the drawing."""
+    """Coordinates of a value in the drawing."""
 
     x: float
     y: float

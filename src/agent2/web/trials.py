@@ -150,8 +150,8 @@ def loads_of(paths: TrialPaths, first: float, last: float) -> tuple[LoadLane, ..
             name,
             f"up to {formatted(float(values.max()))}",
             tuple(
-                (round(100 * float(value / values.max()), 1), f"{duration(step_s * place)}: {formatted(float(value))}")
-                for place, value in enumerate(values)
+                (round(100 * float(value / values.max()), 1), f"{duration(step_s * step)}: {formatted(float(value))}")
+                for step, value in enumerate(values)
             ),
         )
         for name, values, formatted in resources
@@ -194,7 +194,7 @@ def timeline_of(paths: TrialPaths, now: float | None = None) -> Timeline | None:
             moment.mark,
         )
         lanes.setdefault(moment.lane, []).append(bar)
-    ticks = tuple((place * 20.0, duration(span * place / 5)) for place in range(6))
+    ticks = tuple((index * 20.0, duration(span * index / 5)) for index in range(6))
     rows = tuple(
         (duration(moment.t - first), moment.lane, moment.text, moment.mark, moment.anchor)
         for moment in moments[:MAX_MOMENTS]
@@ -337,9 +337,9 @@ def transcript_of(paths: TrialPaths) -> Transcript | None:
             # the conversation went on: assistant messages are answers that earlier calls have shown
             fresh = [message for message in fresh if message[0] != "assistant"]
         answer = _answer(exchange, problems)
-        for place, (role, text) in enumerate(fresh, start=1):
+        for number, (role, text) in enumerate(fresh, start=1):
             title = f"call {exchange.id}: {clean(role, 40)}"
-            turns.append(TranscriptTurn(f"c{exchange.id}-{place}", _role(role), title, clean_lines(text, MAX_TURN)))
+            turns.append(TranscriptTurn(f"c{exchange.id}-{number}", _role(role), title, clean_lines(text, MAX_TURN)))
         seconds = duration(exchange.latency_s) if exchange.latency_s is not None else "no end"
         title = f"call {exchange.id}: {clean(exchange.model, 60)} ({seconds}, {exchange.tokens.output:,} tokens)"
         turns.append(TranscriptTurn(f"c{exchange.id}", "assistant", title, clean_lines(answer, MAX_TURN)))
