@@ -24,7 +24,6 @@ import numpy as np
 import yaml
 
 from agent2.benchmarks import load_benchmark
-from agent2.benchmarks.mini import functions
 from agent2.evaluation.engine import Attempt, PlaySettings, play
 from agent2.models.sources import ScriptedSampler
 from agent2.records import Item, Message, Rollout, RolloutStatus, Split, StopReason, Turn, Usage, derive_seed
@@ -179,7 +178,7 @@ def oracle_rollouts(name: str, n: int) -> list[tuple[Item, Rollout]]:
     if name == "mini_functions":
 
         def oracle(item: Item, messages: Sequence[Message]) -> str:
-            return functions.oracle(item)
+            return str(item.reference)
     else:
         oracle = benchmark.players().oracle
     settings = PlaySettings(benchmark.sampling, benchmark.max_turns)

@@ -19,7 +19,7 @@ from transformers.utils import logging as transformers_logging
 
 from agent2.arena.tasks import BASE_MODELS, BaseModel, ensure_base_model
 from agent2.benchmarks.arithmetic import Arithmetic, CorpusSettings, pretraining_corpus, verify
-from agent2.benchmarks.arithmetic.base import make as make_base
+from agent2.benchmarks.arithmetic.base import build as build_base
 from agent2.models.tiny import _encode, optimizers_of, train_step
 from agent2.models.tiny_recipe import TinyRecipe
 from agent2.records import Split
@@ -112,7 +112,7 @@ def foreign(seed: int, corpus_seed: int = 0, target: float = 0.15) -> Make:
         entry = BASE_MODELS["tiny-arithmetic"]
         corpus = CorpusSettings(seed=corpus_seed, n_examples=20_000, right_share=0.9)
         recipe = TinyRecipe(target=target, seed=seed, probe_every_steps=40)
-        make_base(BaseModel(entry.version, recipe, corpus, entry.builder), out, lambda news: None)
+        build_base(BaseModel(entry.version, recipe, corpus, entry.builder), out, lambda news: None)
 
     return make
 

@@ -37,8 +37,10 @@ def exact_match(completions: list[str], answers: list[str]) -> list[float]:
 
 
 def benchmarks_of(name: str) -> tuple[str, ...]:
-    """What a base model is for."""
-    return MiniCorpusSettings().benchmarks if name == "tiny-mini" else (name[len("tiny-") :].replace("-", "_"),)
+    """The benchmarks that a base model is made for."""
+    if name == "tiny-mini":
+        return tuple(dict.fromkeys(part.benchmark for parts in MiniCorpusSettings().stages for part in parts))
+    return (name[len("tiny-") :].replace("-", "_"),)
 
 
 def show_scores(name: str, folders: dict[str, Path]) -> None:
