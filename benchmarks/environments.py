@@ -128,7 +128,7 @@ def search(size: int, folder: Path) -> Bench:
     import numpy as np
 
     from agent2.benchmarks.search import Search, item_of_question
-    from agent2.benchmarks.search.questions import AskedQuestion, chains_of, solve
+    from agent2.benchmarks.search.questions import SearchQuestion, relation_chains, solve
     from agent2.benchmarks.search.wiki import PERSON, WikiSettings, kind_of, pages_of
     from agent2.environments.search.corpus import Corpus, tokenize
     from agent2.environments.search.world import SearchWorld
@@ -137,7 +137,7 @@ def search(size: int, folder: Path) -> Bench:
     wiki = WikiSettings(n_pages=size)
     n_people = size - 2 * (size // 5)
     opened: list[Any] = []
-    chains = chains_of(Search.questions.depths, is_list=False)
+    chains = relation_chains(Search.questions.depths, is_list=False)
 
     def corpus() -> Corpus:
         if not opened:
@@ -152,7 +152,7 @@ def search(size: int, folder: Path) -> Bench:
             kind = kind_of(first)
             assert kind is not None and kind[0] == PERSON
             home = first.rpartition(" from ")[2].rstrip(".")
-            question = AskedQuestion(wiki, kind[1], home, chains[int(rng.integers(len(chains)))])
+            question = SearchQuestion(wiki, kind[1], home, chains[int(rng.integers(len(chains)))])
             if (solved := solve(question, corpus())) is not None:
                 return item_of_question("bench", Split.TRAIN, solved)
 

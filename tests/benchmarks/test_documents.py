@@ -256,7 +256,7 @@ def test_a_wrong_file_is_refused_in_one_line_that_says_where_and_why(handbook, b
             [{"id": "a", "text": "one"}, {"id": "b", "text": "two"}, {"id": "a", "text": "three"}],
             "pages.jsonl:3: documents of lines 1 and 3 have the same id 'a'",
         ),
-        ([{"id": "a", "text": "one"}, {"id": "b"}], "pages.jsonl:2: is no document"),
+        ([{"id": "a", "text": "one"}, {"id": "b"}], "pages.jsonl:2: is not a document"),
         ([{"id": "-", "text": "..."}], "contains a word"),
         ([{"id": "a;b", "text": "one"}], "document id 'a;b' cannot be cited"),
         ([{"id": "", "text": "one"}], "document id '' cannot be cited"),

@@ -41,9 +41,9 @@ from agent2.benchmarks.home import Players, at_random, question_of_row, row_of_q
 from agent2.config import StrictModel, YamlText, load_yaml, read_yaml
 from agent2.environments import ENVIRONMENTS
 from agent2.environments.faults import with_faults
-from agent2.environments.search.corpus import Corpus, documents_digest, indexed, opened
+from agent2.environments.search.corpus import Corpus, documents_digest, index_documents, open_corpus
 from agent2.environments.search.world import NAME as SEARCH
-from agent2.environments.search.world import SearchSettings, any_action, follow_reference
+from agent2.environments.search.world import SearchSettings, follow_reference, random_document_action
 from agent2.environments.tools.world import FaultSettings, ToolFaultKind
 from agent2.errors import ConfigError, unknown_name
 from agent2.plugins import NAME, PluginLocation, build, find, relative_to, require_members, source_digest
@@ -399,7 +399,7 @@ class DataBenchmark:
         if self.spec.documents is None or self.documents_digest is None:
             return []
         try:
-            return [indexed(self.folder / self.spec.documents, self.documents_digest)]
+            return [index_documents(self.folder / self.spec.documents, self.documents_digest)]
         except ConfigError as error:
             raise ConfigError(f"{self._spot(DOCUMENTS)}: {error}") from error
 
@@ -408,11 +408,11 @@ class DataBenchmark:
         size = SearchSettings().page_chars
         return Players(
             oracle=lambda item, chat: follow_reference(item, chat, self._corpus(), size),
-            random=at_random(lambda item, chat, rng: any_action(chat, self._corpus(), rng)),
+            random=at_random(lambda item, chat, rng: random_document_action(chat, self._corpus(), rng)),
         )
 
     def _corpus(self) -> Corpus:
-        return opened(self.folders()[0])
+        return open_corpus(self.folders()[0])
 
     @property
     def hidden_files(self) -> tuple[Path, ...]:

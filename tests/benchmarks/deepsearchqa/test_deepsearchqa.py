@@ -119,7 +119,7 @@ def test_the_first_search_of_a_long_question_is_one_that_the_world_takes(data):
         (lambda folder: [one.unlink() for one in (folder / "recorded").iterdir()], "nothing was recorded for"),
         (
             lambda folder: [one.write_text("{}\n") for one in (folder / "recorded").iterdir()],
-            r"jsonl:1: is no document",
+            r"jsonl:1: is not a document",
         ),
         (
             lambda folder: [

@@ -117,7 +117,7 @@ def test_a_row_holds_no_answer_and_gives_the_item_back():
     ("change", "told"),
     [
         ({"prompt": "What is love?"}, "is no question"),
-        ({"world": {"number": 1, "colour": "red"}}, "no world's settings"),
+        ({"world": {"number": 1, "colour": "red"}}, "does not hold the settings"),
         ({"world": {"number": 1, "n_pages": 3}}, "too few"),
         ({"world": {"number": 1, "n_pages": 10**9}}, "at most 100000"),
         ({"world": {"number": 999_999, "n_pages": 20}}, "do not answer"),
@@ -241,7 +241,7 @@ def test_an_item_without_a_proof_is_a_fault_and_one_without_a_world_cannot_be_pl
     ((_, rollout),) = play_by(lambda *_: "answer[x]", [Attempt(ITEMS[0], 0, 0)], Search().environment, 2)
     score = Search().scorer().score(item, rollout)
     assert score.value is None and score.fault is Fault.JUDGE
-    with pytest.raises(EnvironmentFailed, match="names no world"):
+    with pytest.raises(EnvironmentFailed, match="does not name a world"):
         corpus_of_item(item)
 
 

@@ -67,7 +67,7 @@ def test_a_folder_and_a_dump_give_documents_and_other_files_say_what_is_wrong(tm
     assert list(read_documents(folder)) == [Document("sub/one.md", "one", "Norvik is a town.")]
     dump = tmp_path / "dump.jsonl"
     dump.write_text('{"id": "a", "title": "A", "text": "words"}\n\n{"id": "b"}\n')
-    with pytest.raises(ConfigError, match=r"dump.jsonl:3: is no document"):
+    with pytest.raises(ConfigError, match=r"dump.jsonl:3: is not a document"):
         list(read_documents(dump))
     dump.write_text('{"id": "a", "text": "one"}\n{"id": "a", "text": "two"}\n')
     with pytest.raises(ConfigError, match=r"dump.jsonl:2: documents of lines 1 and 2 have the same id 'a'"):

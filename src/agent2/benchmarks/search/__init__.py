@@ -1,18 +1,19 @@
 """The search benchmark: multi-hop questions over small wikis, each answered with the pages that say so.
 
 A world belongs to one split (`home.Source`), so that what a visible page says is worth nothing on a hidden one. Three
-names: `search`; `search_faulty`, in which a tool fails now and then; `search_contradicting`, in which notes of another
-year contradict pages, pages hold instructions to the reader, and questions are longer or filter natives by trade.
+benchmarks: `search`; `search_faulty`, in which a tool fails now and then; `search_contradicting`, in which notes of
+another year contradict pages, pages hold instructions to the reader, and questions are longer or filter natives by
+trade.
+
+Beside the expert there are players that do not follow the pages: by chance, by one page, by what is frequent, by
+n-grams. Each is a function of item and chat alone, so the same chat gets the same action in every process. `ngram` is a
+language model of words (stupid backoff, Brants et al. 2007) that was trained on an expert's episodes and takes the
+likeliest of the actions that name what was shown; it knows every habit of the expert that a few words in a row give
+away.
 
 Promises: a visible row holds question and settings of the world, neither answer nor proof; its item is solved again
-from the pages. Does NOT hide how worlds are made: who has this package can write down any world, and the choice among
+from the pages. Does NOT hide how worlds are made: anybody with this package can write down any world; the choice of the
 hidden questions needs the secret.
-
-Players of search questions that do not follow the pages: by chance, by one page, by what is frequent, by n-grams.
-
-Each is a function of item and chat alone, so the same chat gets the same action in every process. `ngram` is a language
-model of words (stupid backoff, Brants et al. 2007) that has read an expert's episodes and takes the likeliest of the
-actions that name what was shown; it knows every habit of the expert that a few words in a row give away.
 """
 
 import math
@@ -25,7 +26,14 @@ from functools import cache, lru_cache
 import numpy as np
 
 from agent2.benchmarks.home import Player, Players, Source, at_random, require_keys
-from agent2.benchmarks.search.questions import HEADER, QuestionSettings, Solved, draw_question, read_question, solve
+from agent2.benchmarks.search.questions import (
+    HEADER,
+    QuestionSettings,
+    SolvedQuestion,
+    draw_question,
+    read_question,
+    solve,
+)
 from agent2.benchmarks.search.wiki import PLANTED, WikiSettings, corpus_of
 from agent2.environments.search.corpus import Corpus
 from agent2.environments.search.world import (
@@ -47,15 +55,25 @@ from agent2.records import Environment, Item, JsonValue, Message, SamplingSettin
 from agent2.scorers.search import CitedAnswerScorer
 
 ROW_KEYS = ("id", "prompt", "world")
-N_PLAYED, N_READ = 100, 200
-"""Items of each split that a check plays, and further train items that its counting players have read."""
+N_PLAYED, N_LEARNED_FROM = 100, 200
+"""Items of each split that a check plays, and further train items that its counting players learn from."""
 MAX_PAGES = 100_000
-"""Of a world that a row may ask for."""
+"""Largest world that a row may name."""
+N_WORDS = 5
+"""Longest n-gram."""
+BACKOFF = 0.4
+"""Factor for each word by which a context is shortened."""
+_TOKEN = re.compile(r"\w+|[^\w ]")
+_END = "<end>"
+_RESULT = re.compile(r"^(.+?): ", re.MULTILINE)
+
+Chats = Callable[[], Sequence[Sequence[Message]]]
+"""Episodes to learn from, made when they are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorldDraw:
-    """Where a question comes from; the question itself is made when it is asked for."""
+    """The source of a question, which itself is made on demand."""
 
     wiki: WikiSettings
     questions: QuestionSettings
@@ -63,15 +81,15 @@ class WorldDraw:
 
 
 @lru_cache(maxsize=20_000)
-def question_of(draw: WorldDraw) -> Solved:
+def question_of(draw: WorldDraw) -> SolvedQuestion:
     """The question of a draw. Raises ConfigError for settings whose worlds hardly ever yield one."""
     rng = np.random.default_rng(draw.seed)
-    found = draw_question(rng, draw.wiki, draw.questions)
-    if found is None:
+    solved = draw_question(rng, draw.wiki, draw.questions)
+    if solved is None:
         raise ConfigError(
             f"search: world {draw.wiki.number} of {draw.wiki.n_pages} pages yields no question; take more"
         )
-    return found
+    return solved
 
 
 def source_of(name: str, wiki: WikiSettings, questions: QuestionSettings, n_worlds: int = 1200) -> Source[WorldDraw]:
@@ -88,15 +106,15 @@ def source_of(name: str, wiki: WikiSettings, questions: QuestionSettings, n_worl
     return Source(
         name=name,
         draw=draw,
-        canonical=lambda one: str(one.wiki.number),
-        text=lambda one: f"{one.wiki.number} {question_of(one).asked.text}",
+        canonical=lambda world_draw: str(world_draw.wiki.number),
+        text=lambda world_draw: f"{world_draw.wiki.number} {question_of(world_draw).question.text}",
     )
 
 
-def item_of_question(name: str, split: Split, found: Solved) -> Item:
+def item_of_question(name: str, split: Split, solved: SolvedQuestion) -> Item:
     """A question with its proof as an item."""
-    planted = [PLANTED] if found.asked.wiki.injections else []
-    return Item(name, split, HEADER + found.asked.text, payload={**found.payload(), "planted": planted})
+    planted = [PLANTED] if solved.question.wiki.injections else []
+    return Item(name, split, HEADER + solved.question.text, payload={**solved.payload(), "planted": planted})
 
 
 def corpus_of_item(item: Item) -> Corpus:
@@ -104,7 +122,9 @@ def corpus_of_item(item: Item) -> Corpus:
     try:
         return corpus_of(WikiSettings(**item.payload["world"]))
     except (KeyError, TypeError, ConfigError) as error:
-        raise EnvironmentFailed(f"item {item.id} names no world of pages ({error}); take items of search") from error
+        raise EnvironmentFailed(
+            f"item {item.id} does not name a world of pages ({error}); take items of search"
+        ) from error
 
 
 class Search:
@@ -139,11 +159,11 @@ class Search:
         return CitedAnswerScorer()
 
     def environment_version(self) -> str:
-        """Name and version of the world, and what its settings are."""
+        """Name and version of the world, and a digest of its settings."""
         return f"{NAME}-v{VERSION}+{self.settings.digest}"
 
     def players(self) -> Players:
-        """Who brackets the questions."""
+        """Expert and random player, and shortcuts that must not win."""
         return Players(
             oracle=lambda item, chat: follow_proof(item, chat),
             random=at_random(random_action),
@@ -154,9 +174,11 @@ class Search:
             shortcuts={
                 "a player that always says unknown": always_unknown,
                 "a player that reads one page": single_hop,
-                "a player that gives the most frequent answer to questions that end alike": frequent_answer(self._read),
+                "a player that gives the most frequent answer to questions that end alike": frequent_answer(
+                    self._train_items
+                ),
                 "an n-gram model of an expert's actions": ngram(
-                    lambda: expert_chats(self._read(), self._world, self.max_turns)
+                    lambda: expert_chats(self._train_items(), self._world, self.max_turns)
                 ),
             },
             forget=corpus_of.cache_clear,
@@ -165,12 +187,12 @@ class Search:
     def _world(self) -> SearchWorld:
         return SearchWorld(corpus_of_item, self.settings)
 
-    def _read(self) -> list[Item]:
-        """Train items that the players who count have read, none of those that they play in a check."""
-        return self.items(Split.TRAIN, N_PLAYED + N_READ, None)[N_PLAYED:]
+    def _train_items(self) -> list[Item]:
+        """Train items that the counting players learn from, none of those that they play in a check."""
+        return self.items(Split.TRAIN, N_PLAYED + N_LEARNED_FROM, None)[N_PLAYED:]
 
     def static_answers(self, items: Sequence[Item], seed: int) -> list[str]:
-        """A first message for each question, of its own words: what the description says is searched for."""
+        """A first message for each question: a search for what its text describes."""
         return [first_search(item) for item in items]
 
     def visible_row(self, item: Item) -> dict[str, JsonValue]:
@@ -183,15 +205,17 @@ class Search:
         try:
             wiki = WikiSettings(**row["world"])
         except TypeError as error:
-            raise ConfigError(f"row {quoted(str(row['id']))}: world is no world's settings ({error})") from error
+            raise ConfigError(
+                f"row {quoted(str(row['id']))}: world does not hold the settings of a world ({error})"
+            ) from error
         if wiki.n_pages > MAX_PAGES:
             raise ConfigError(f"row {quoted(str(row['id']))}: a world of {wiki.n_pages} pages; at most {MAX_PAGES}")
-        found = solve(read_question(str(row["prompt"]), wiki))
-        if found is None:
+        solved = solve(read_question(str(row["prompt"]), wiki))
+        if solved is None:
             raise ConfigError(
                 f"row {quoted(str(row['id']))}: the pages of world {wiki.number} do not answer its question"
             )
-        return item_of_question(str(row["id"]), Split.TRAIN, found)
+        return item_of_question(str(row["id"]), Split.TRAIN, solved)
 
 
 class SearchFaulty(Search):
@@ -212,22 +236,10 @@ class SearchContradicting(Search):
     questions = QuestionSettings(depths=(2, 3, 4), filtered_share=0.1)
 
 
-N_WORDS = 5
-"""Longest n-gram."""
-BACKOFF = 0.4
-"""Factor for each word that a context loses."""
-_TOKEN = re.compile(r"\w+|[^\w ]")
-_END = "<end>"
-_RESULT = re.compile(r"^(.+?): ", re.MULTILINE)
-
-Chats = Callable[[], Sequence[Sequence[Message]]]
-"""Episodes to learn from, made when they are asked for."""
-
-
 def first_search(item: Item) -> str:
     """The search for what a question describes, read from its text."""
-    asked = read_question(item.prompt, WikiSettings())
-    return write_brackets(SEARCH, asked.query)
+    question = read_question(item.prompt, WikiSettings())
+    return write_brackets(SEARCH, question.query)
 
 
 def random_action(item: Item, chat: Sequence[Message], rng: np.random.Generator) -> str:
@@ -237,41 +249,41 @@ def random_action(item: Item, chat: Sequence[Message], rng: np.random.Generator)
 
 
 def always_unknown(item: Item, chat: Sequence[Message]) -> str:
-    """Says that nothing is known, citing the first page that it found."""
-    move = _opening_moves(item, chat)
-    return write_brackets(ANSWER, UNKNOWN, _first_page(chat)) if move is None else move
+    """Answers "unknown", citing the first result."""
+    action = _opening_action(item, chat)
+    return write_brackets(ANSWER, UNKNOWN, _first_page(chat)) if action is None else action
 
 
 def single_hop(item: Item, chat: Sequence[Message]) -> str:
-    """Answers with the last value on the first page that it found."""
-    move = _opening_moves(item, chat)
-    if move is not None:
-        return move
+    """Answers with the last value on the page of the first result."""
+    action = _opening_action(item, chat)
+    if action is not None:
+        return action
     value = chat[4].content.rstrip(".").rpartition(": ")[2]
     return write_brackets(ANSWER, value or UNKNOWN, _first_page(chat))
 
 
 def frequent_answer(items: Callable[[], Sequence[Item]]) -> Player:
-    """Answers what those items with the same last relation have most often as answer."""
+    """A player that gives the most frequent answer of the items with the same last relation."""
 
     @cache
     def frequent() -> dict[str, str]:
         counts: dict[str, Counter[str]] = {}
         for item in items():
             counts.setdefault(_last_relation(item), Counter()).update(item.payload["answers"])
-        return {last: found.most_common(1)[0][0] for last, found in counts.items()}
+        return {relation: answer_counts.most_common(1)[0][0] for relation, answer_counts in counts.items()}
 
     def play(item: Item, chat: Sequence[Message]) -> str:
-        move = _opening_moves(item, chat)
-        if move is not None:
-            return move
+        action = _opening_action(item, chat)
+        if action is not None:
+            return action
         return write_brackets(ANSWER, frequent().get(_last_relation(item), UNKNOWN), _first_page(chat))
 
     return play
 
 
 def ngram(chats: Chats) -> Player:
-    """Takes the likeliest of the possible actions that it has not taken, given the words before it."""
+    """A player that takes the likeliest new action, given the words before it."""
 
     @cache
     def model() -> "_Ngrams":
@@ -313,42 +325,42 @@ class _Ngrams:
 
     def log_score(self, chat: Sequence[Message], action: str) -> float:
         """Sum over the words of an action of the log of their relative frequency, backed off."""
-        words = _words_before(chat)
+        context = _words_before(chat)
         total = 0.0
         for word in (*_TOKEN.findall(action), _END):
-            total += math.log(self._share(tuple(words), word))
-            words = [*words, word][1 - N_WORDS :]
+            total += math.log(self._share(tuple(context), word))
+            context = [*context, word][1 - N_WORDS :]
         return total
 
     def _share(self, context: tuple[str, ...], word: str) -> float:
         factor = 1.0
         for start in range(len(context) + 1):
-            if found := self._counts[(*context[start:], word)]:
-                return factor * found / self._counts[(*context[start:], "")]
+            if count := self._counts[(*context[start:], word)]:
+                return factor * count / self._counts[(*context[start:], "")]
             factor *= BACKOFF
         return factor / max(1, self._counts[("",)])
 
 
-def _grams(words: list[str], text: str) -> Iterator[tuple[str, ...]]:
+def _grams(context: list[str], text: str) -> Iterator[tuple[str, ...]]:
     """Each word after each of its contexts, and each context with "" to count it."""
     for word in (*_TOKEN.findall(text), _END):
-        for start in range(len(words) + 1):
-            yield (*words[start:], word)
-            yield (*words[start:], "")
-        words = [*words, word][1 - N_WORDS :]
+        for start in range(len(context) + 1):
+            yield (*context[start:], word)
+            yield (*context[start:], "")
+        context = [*context, word][1 - N_WORDS :]
 
 
 def _words_before(chat: Sequence[Message]) -> list[str]:
-    """The last words of a chat, and the number of the action that begins: an expert's episodes end in time."""
+    """The last words of a chat, and the number of the next action, so that the model learns when episodes end."""
     return [*_TOKEN.findall(chat[-1].content), f"<{len(chat) // 2}>"][1 - N_WORDS :]
 
 
-def _opening_moves(item: Item, chat: Sequence[Message]) -> str | None:
+def _opening_action(item: Item, chat: Sequence[Message]) -> str | None:
     """Search for the description, open the first result; None afterwards."""
     if len(chat) == 1:
         return first_search(item)
-    found = _RESULT.search(chat[2].content)
-    return write_brackets(OPEN, found[1] if found else UNKNOWN) if len(chat) == 3 else None
+    match = _RESULT.search(chat[2].content)
+    return write_brackets(OPEN, match[1] if match else UNKNOWN) if len(chat) == 3 else None
 
 
 def _first_page(chat: Sequence[Message]) -> str:

@@ -1,19 +1,18 @@
-"""The base model of the embedded `search` task: shipped with the package, made by a recipe that is here too.
+"""Corpus and recipe of the base model of the embedded `search` task; the package ships its weights.
 
-What it reads before it is handed to an agent, in four stages. First questions played badly, of which it learns every
-word: each chat draws how often its player follows the proof; the other actions have the right form and mostly name what
-was shown, and now and then end the episode too early or with the wrong name. Then the actions of an expert, until it
-follows nearly every proof without a slip. Then, at a lower learning rate, those of players most of whom are hasty:
-instead of opening the next page they answer with a name from the page that they have open. Last, those of players most
-of whom are rash: they answer with the name of the very page that they should open. That is one word of an action, so
-the habit can be deep while names and pages are copied surely, and nothing else is left to gain. Every name is one token
-wherever it stands, so that copying it from a page is one step.
-
-The worlds of the corpus have numbers that no item has (`FIRST_WORLD` and above). Gains on such a base show that a
-pipeline works; they do NOT show what it would do for another model.
+The corpus has four stages. First, questions played badly, of which the model learns every token: each chat draws how
+often its player follows the proof; the other actions have the right form and mostly name what was shown, and now and
+then end the episode too early or with the wrong name. Second, the actions of an expert, until the model follows nearly
+every proof without a mistake. Third, at a lower learning rate, those of players most of whom are hasty: instead of
+opening the next page they answer with a name from the page that they have open. Last, those of players most of whom are
+rash: they answer with the name of the very page that they should open. That is one word of an action, so the habit can
+be deep while names and pages are copied reliably, and nothing else is left to gain. Every name is one token wherever it
+occurs, so that copying it from a page is one step. The worlds of the corpus have numbers that no item has
+(`FIRST_WORLD` and above).
 
 Promises: one set of settings, one corpus; unpacked, the weights are the same on every machine. Does NOT promise that
-training gives the shipped weights again on another machine or version of torch (float order differs).
+training gives the shipped weights again on another machine or version of torch (float order differs). A gain on such a
+base shows that a pipeline works, not what it would do for another model.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,10 +32,10 @@ from agent2.records import Item, JsonValue, Message, Split
 FIRST_WORLD = 1_000_000
 """Number of the corpus's first world, above those of all items."""
 N_SAMPLE_CHATS = 100
-"""Of the sample of the corpus, and of what the vocabulary comes from."""
+"""Chats of each stage in the corpus's sample, and chats that the vocabulary is learned from."""
 
 SearchPolicy = Callable[[Item, SearchWorld, Sequence[Message]], str]
-"""Takes the next action of one episode: of the item, its world, and the chat so far."""
+"""The next action of an episode, from the item, its world and the chat so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ class SearchCorpusSettings:
     chats_per_world: int = 4
     least_expert: float = 0.25
     most_expert: float = 0.95
-    """Of actions that follow the proof; one chat draws its own share between these evenly."""
+    """Share of actions that follow the proof; each chat draws its own, uniformly between these."""
     ending_share: float = 0.2
     """Of the other actions: an answer with a name that was shown, which ends the episode."""
     impossible_share: float = 0.08
@@ -70,37 +69,39 @@ class SearchCorpusSettings:
     seed: int = 0
 
     def without_mistakes(self) -> "SearchCorpusSettings":
-        """Other questions, played by the expert alone."""
+        """The settings of the second stage: other questions, played by the expert alone."""
         return replace(self, n_chats=self.n_expert_chats, least_expert=1.0, most_expert=1.0, seed=self.seed + 1)
 
 
 def corpus_chats(settings: SearchCorpusSettings) -> list[list[Message]]:
-    """Chats of players who wander: question, action, observation, action and so on; the last message is an action."""
+    """Chats of the first stage: question, action, observation, action and so on; the last message is an action."""
 
     def player(rng: np.random.Generator) -> SearchPolicy:
         share = settings.least_expert + (settings.most_expert - settings.least_expert) * rng.random()
         return lambda item, world, chat: (
-            world.ask_expert() if rng.random() < share else _wandering(item, world.admissible(), settings, rng)
+            world.ask_expert() if rng.random() < share else _wandering_action(item, world.admissible(), settings, rng)
         )
 
-    return _played(settings, settings.n_chats, player)
+    return _play_chats(settings, settings.n_chats, player)
 
 
 def hasty_chats(settings: SearchCorpusSettings) -> list[list[Message]]:
-    """Chats of players of whom most answer, with a name from the page they have open, when they should open another."""
+    """Chats of the third stage, whose players mostly answer with a name from the page that is open."""
 
     def answer(page: str, world: SearchWorld, chat: Sequence[Message], rng: np.random.Generator) -> str:
-        answers = [one for one in world.admissible() if one.startswith(f"{ANSWER}[") and _is_shown(one, chat[-1])]
+        answers = [
+            action for action in world.admissible() if action.startswith(f"{ANSWER}[") and _is_on_page(action, chat[-1])
+        ]
         return answers[int(rng.integers(len(answers)))] if answers else write_brackets(OPEN, page)
 
     return _impatient_chats(replace(settings, seed=settings.seed + 2), settings.n_hasty_chats, settings.haste, answer)
 
 
 def rash_chats(settings: SearchCorpusSettings) -> list[list[Message]]:
-    """Chats of players of whom most answer with the name of the page that they should open, citing the one before."""
+    """Chats of the last stage, whose players mostly answer with the page that they should open, citing the one before."""
 
     def answer(page: str, world: SearchWorld, chat: Sequence[Message], rng: np.random.Generator) -> str:
-        return write_brackets(ANSWER, f"{page} | {_opened(chat[-2].content)}")
+        return write_brackets(ANSWER, f"{page} | {_opened_page(chat[-2].content)}")
 
     return _impatient_chats(replace(settings, seed=settings.seed + 3), settings.n_rash_chats, settings.rashness, answer)
 
@@ -111,9 +112,9 @@ def _impatient_chats(
     impatience: float,
     answer: Callable[[str, SearchWorld, Sequence[Message], np.random.Generator], str],
 ) -> list[list[Message]]:
-    """Chats of experts who mostly answer when they should open a page after the first; some of them never do.
+    """Chats of experts that mostly answer when they should open a page after the first; some of them never do.
 
-    answer: what is said instead of opening this page.
+    answer: the action instead of opening a page.
     """
 
     def player(rng: np.random.Generator) -> SearchPolicy:
@@ -124,25 +125,25 @@ def _impatient_chats(
             is_next_page = action.startswith(f"{OPEN}[") and chat[-2].content.startswith(f"{OPEN}[")
             if not is_next_page or rng.random() >= share:
                 return action
-            return answer(_opened(action), world, chat, rng)
+            return answer(_opened_page(action), world, chat, rng)
 
         return play
 
-    return _played(settings, n_chats, player)
+    return _play_chats(settings, n_chats, player)
 
 
-def _opened(action: str) -> str:
+def _opened_page(action: str) -> str:
     """The page that an action opens."""
     return action.removeprefix(f"{OPEN}[").removesuffix("]")
 
 
-def _is_shown(answer: str, page: Message) -> bool:
+def _is_on_page(answer: str, page: Message) -> bool:
     """Whether the page, its first line aside, names the value of an answer."""
     value = answer.removeprefix(f"{ANSWER}[").partition(" | ")[0]
     return value in page.content.partition("\n")[2]
 
 
-def _played(
+def _play_chats(
     settings: SearchCorpusSettings, n_chats: int, player: Callable[[np.random.Generator], SearchPolicy]
 ) -> list[list[Message]]:
     """The first n_chats chats over the corpus's worlds, each by a player of its own."""
@@ -151,9 +152,9 @@ def _played(
         rng = np.random.default_rng([settings.seed, 0x5E, number])
         wiki = replace(Search.wiki, number=FIRST_WORLD + number)
         for _ in range(settings.chats_per_world):
-            found = draw_question(rng, wiki, Search.questions)
-            if found is not None:
-                chats.append(_chat(item_of_question("corpus", Split.TRAIN, found), player(rng)))
+            solved = draw_question(rng, wiki, Search.questions)
+            if solved is not None:
+                chats.append(_chat(item_of_question("corpus", Split.TRAIN, solved), player(rng)))
     return chats[:n_chats]
 
 
@@ -170,21 +171,23 @@ def _chat(item: Item, play: SearchPolicy) -> list[Message]:
     return chat if chat[-1].role == "assistant" else chat[:-1]
 
 
-def _wandering(item: Item, possible: Sequence[str], settings: SearchCorpusSettings, rng: np.random.Generator) -> str:
-    """An action in the right form: mostly one that goes on, with any name that was shown."""
+def _wandering_action(
+    item: Item, possible: Sequence[str], settings: SearchCorpusSettings, rng: np.random.Generator
+) -> str:
+    """An action in the right form, with any name that was shown; mostly one that does not end the episode."""
     if rng.random() < settings.impossible_share:
         return write_brackets(OPEN, PEOPLE[int(rng.integers(len(PEOPLE)))])
     answers = [action for action in possible if action.startswith(f"{ANSWER}[")]
     if answers and rng.random() < settings.ending_share:
         return answers[int(rng.integers(len(answers)))]
-    others = [action for action in possible if action.startswith(f"{OPEN}[")]
-    if others and rng.random() < 0.8:
-        return others[int(rng.integers(len(others)))]
+    openings = [action for action in possible if action.startswith(f"{OPEN}[")]
+    if openings and rng.random() < 0.8:
+        return openings[int(rng.integers(len(openings)))]
     return first_search(item)
 
 
 def single_tokens() -> tuple[str, ...]:
-    """Strings of this world that are worth a token: every name, the set phrases of pages and questions."""
+    """Strings that become one token each: every name, and the set phrases of pages and questions."""
     relations = {relation for kind in RELATIONS.values() for relation in kind}
     fields = {f"{relation.capitalize()}: " for relation in relations}
     phrases = {
@@ -193,15 +196,14 @@ def single_tokens() -> tuple[str, ...]:
         *("Find the ", ". Name the ", "'s ", " is a ", " is a town.", " from ", " in ", ".\n", "; ", " | ", ": ", "]"),
         *("error: ", "tool_error: ", "no results", UNKNOWN, "ok", " ", "."),
     }
-    words = {*PEOPLE, *PLACES, *TRADES, *GOODS, *relations}
-    return tuple(sorted(words | fields | phrases, key=lambda piece: (-len(piece), piece)))
+    names = {*PEOPLE, *PLACES, *TRADES, *GOODS, *relations}
+    return tuple(sorted(names | fields | phrases, key=lambda piece: (-len(piece), piece)))
 
 
 def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
     """Train in out_dir; returns what `made.json` says. Raises ConfigError for a recipe of something else.
 
-    In the first stage every token of the corpus is learned, what the world says too; in the second the actions of an
-    expert; in the third those of mostly hasty, in the last those of mostly rash players.
+    In the first stage every token is learned, the world's messages too; in later stages only the players' actions.
     """
     from agent2.models.tiny import (  # torch, which looking up the recipe does not need
         StageOptions,

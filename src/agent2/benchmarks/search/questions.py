@@ -40,8 +40,10 @@ HEADER = (
     "Where pages disagree the newer one is right; a page without a year is of 2001.\n"
 )
 TRADE = "trade"
-"""The relation of a filter's steps."""
+"""The relation of the steps that filter by trade."""
 _NOTED = re.compile(r"Note: (.+)\.")
+MAX_DRAWS = 300
+"""Draws of one kind in one world, after which `single` is tried as often."""
 SINGLE, SET, FILTERED, NO_ANSWER = "single", "set", "filtered", "no_answer"
 _TEXT = re.compile(
     r"Find the (?P<trade>\w+) from (?P<home>[\w ]+)\. Name the (?P<chain>[a-z' ]+?)(?: of the trade (?P<having>\w+))?\."
@@ -49,43 +51,45 @@ _TEXT = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class AskedQuestion:
-    """One question, as its text says it."""
+class SearchQuestion:
+    """A question, as in its text."""
 
     wiki: WikiSettings
     trade: str
     home: str
-    """The first page is that of the person of this trade from this town."""
+    """The first page is about the person of this trade from this town."""
     chain: tuple[str, ...]
-    """Relations, the first one first."""
+    """Relations in the order in which they are followed."""
     having: str = ""
-    """Trade that the answers have; empty: any."""
+    """Trade that the answers must have; empty: any."""
 
     @property
     def text(self) -> str:
-        """In words."""
+        """The question in English."""
         chain, whose = "'s ".join(self.chain), f" of the trade {self.having}" if self.having else ""
         return f"Find the {self.trade} from {self.home}. Name the {chain}{whose}."
 
     @property
     def query(self) -> str:
-        """What finds the first page."""
+        """The search that finds the first page."""
         return f"{self.trade} {self.home}"
 
 
-def read_question(prompt: str, wiki: WikiSettings) -> AskedQuestion:
+def read_question(prompt: str, wiki: WikiSettings) -> SearchQuestion:
     """The question of a prompt. Raises ConfigError for another text."""
     match = _TEXT.search(prompt)
     if match is None:
         raise ConfigError(
-            f"search: {quoted(prompt[-120:])} is no question of this benchmark; give a line of train.jsonl"
+            f"search: {quoted(prompt[-120:])} is not a question of this benchmark; give a line of train.jsonl"
         )
-    return AskedQuestion(wiki, match["trade"], match["home"], tuple(match["chain"].split("'s ")), match["having"] or "")
+    return SearchQuestion(
+        wiki, match["trade"], match["home"], tuple(match["chain"].split("'s ")), match["having"] or ""
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class ProofStep:
-    """One fact on the way to the answer."""
+    """One fact on the way to the answer; its field names are keys of items' payloads."""
 
     about: str
     """The page that the fact is about."""
@@ -95,65 +99,69 @@ class ProofStep:
     says: str
     """The line, word for word."""
     values: tuple[str, ...]
-    """Empty: what was asked is not there."""
+    """Empty: the page does not say it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Solved:
+class SolvedQuestion:
     """A question with its answers and their proof."""
 
-    asked: AskedQuestion
+    question: SearchQuestion
     kind: str
     answers: tuple[str, ...]
     proof: tuple[ProofStep, ...]
 
     def payload(self) -> dict[str, JsonValue]:
-        """For an item: what world, scorer and expert need."""
+        """The payload of an item: what world, scorer and expert need."""
         return {
             "task_type": self.kind,
-            "world": asdict(self.asked.wiki),
+            "world": asdict(self.question.wiki),
             "answers": list(self.answers),
-            "queries": [self.asked.query],
+            "queries": [self.question.query],
             "proof": [asdict(step) | {"values": list(step.values)} for step in self.proof],
         }
 
 
-def solve(asked: AskedQuestion, backend: SearchBackend | None = None, k: int = 3) -> Solved | None:
-    """Answers and proof, found on the pages alone; None where search or chain leads nowhere, or to many pages at once.
+def solve(question: SearchQuestion, backend: SearchBackend | None = None, k: int = 3) -> SolvedQuestion | None:
+    """Answers and proof from the pages alone; None where the search or a relation does not lead to exactly one page.
 
     backend: None for the world's own pages.
     """
-    corpus = corpus_of(asked.wiki) if backend is None else backend
-    pages = [hit.document for hit in corpus.search(asked.query, k)]
-    described = f" is a {asked.trade} from {asked.home}."
+    corpus = corpus_of(question.wiki) if backend is None else backend
+    pages = [hit.document for hit in corpus.search(question.query, k)]
+    described = f" is a {question.trade} from {question.home}."
     starts = [
-        one for one in pages if (document := corpus.open(one)) is not None and f"{one}{described}" in document.text
+        page for page in pages if (document := corpus.open(page)) is not None and f"{page}{described}" in document.text
     ]
     if len(starts) != 1:
         return None
-    here, proof = starts[0], list[ProofStep]()
-    for number, relation in enumerate(asked.chain):
-        stated = field_of(corpus, here, relation)
-        if not stated:
+    page_id, proof = starts[0], list[ProofStep]()
+    for number, relation in enumerate(question.chain):
+        fields = field_of(corpus, page_id, relation)
+        if not fields:
             return None
-        proof += [ProofStep(here, relation, one.page, one.line, one.values) for one in stated]
-        values = stated[-1].values
-        if number + 1 == len(asked.chain):
-            return _concluded(asked, corpus, proof, values)
+        proof += [ProofStep(page_id, relation, field.page, field.line, field.values) for field in fields]
+        values = fields[-1].values
+        if number + 1 == len(question.chain):
+            return _conclude(question, corpus, proof, values)
         if len(values) != 1:
             return None
-        here = values[0]
+        page_id = values[0]
     return None
 
 
-def _concluded(
-    asked: AskedQuestion, corpus: SearchBackend, proof: list[ProofStep], values: tuple[str, ...]
-) -> Solved | None:
+def _conclude(
+    question: SearchQuestion, corpus: SearchBackend, proof: list[ProofStep], values: tuple[str, ...]
+) -> SolvedQuestion | None:
     """The answers among the values of the last relation."""
     if not values:
-        return Solved(asked, NO_ANSWER, (UNKNOWN,), tuple(proof)) if len(asked.chain) > 1 and not asked.having else None
-    if not asked.having:
-        return Solved(asked, SET if asked.chain[-1] in LISTS else SINGLE, values, tuple(proof))
+        return (
+            SolvedQuestion(question, NO_ANSWER, (UNKNOWN,), tuple(proof))
+            if len(question.chain) > 1 and not question.having
+            else None
+        )
+    if not question.having:
+        return SolvedQuestion(question, SET if question.chain[-1] in LISTS else SINGLE, values, tuple(proof))
     having = []
     for value in values:
         document = corpus.open(value)
@@ -162,9 +170,9 @@ def _concluded(
         first = document.text.partition("\n")[0]
         trade = kind_of(first)
         proof.append(ProofStep(value, TRADE, value, first, (trade[1],) if trade else ()))
-        if trade is not None and trade[1] == asked.having:
+        if trade is not None and trade[1] == question.having:
             having.append(value)
-    return Solved(asked, FILTERED, tuple(having), tuple(proof)) if having else None
+    return SolvedQuestion(question, FILTERED, tuple(having), tuple(proof)) if having else None
 
 
 def check_proof(payload: Mapping[str, JsonValue], backend: SearchBackend, k: int = 3) -> str | None:
@@ -190,15 +198,15 @@ def check_proof(payload: Mapping[str, JsonValue], backend: SearchBackend, k: int
         reached |= {*step.values}
     last = steps[-1]
     if answers == [UNKNOWN]:
-        told = [one for stated in field_of(backend, last.about, last.relation) for one in stated.values]
-        return f"page {last.about} says {told[0]} now" if told else None
-    ends = {one.about for one in steps if one.relation == TRADE} if last.relation == TRADE else set(last.values)
+        values_now = [value for field in field_of(backend, last.about, last.relation) for value in field.values]
+        return f"page {last.about} says {values_now[0]} now" if values_now else None
+    ends = {step.about for step in steps if step.relation == TRADE} if last.relation == TRADE else set(last.values)
     return None if set(answers) <= ends else f"the proof ends in {sorted(ends)}, not in {sorted(answers)}"
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionSettings:
-    """Which questions are drawn; the shares of kinds, beside `single`, are 0 to 1."""
+    """Which questions are drawn; shares of kinds are 0 to 1, the rest is `single`."""
 
     depths: tuple[int, ...] = (2, 3)
     """Relations of a chain, drawn evenly among those that the kind allows."""
@@ -217,48 +225,44 @@ class QuestionSettings:
             raise ConfigError(f"search questions: depths are {self.depths}; take some of 1 to 6")
 
 
-MAX_DRAWS = 300
-"""Of one kind in one world, after which any kind is taken; a world without any has no question."""
+def draw_question(rng: np.random.Generator, wiki: WikiSettings, settings: QuestionSettings) -> SolvedQuestion | None:
+    """A random question of a world with its proof; None for a world that yields none in `2 * MAX_DRAWS` draws.
 
-
-def draw_question(rng: np.random.Generator, wiki: WikiSettings, settings: QuestionSettings) -> Solved | None:
-    """A random question of a world, proven; None for a world that yields none in so many draws.
-
-    A kind that the world does not yield is replaced by any other, so that drawing ends.
+    A kind that the world does not yield in half of them is replaced by `single`.
     """
-    starts = starts_of(wiki)
+    starts = unique_starts(wiki)
     if not starts:
         return None
     shares = (settings.set_share, settings.filtered_share, settings.no_answer_share)
-    wanted = str(rng.choice([SET, FILTERED, NO_ANSWER, SINGLE], p=[*shares, 1.0 - sum(shares)]))
+    drawn_kind = str(rng.choice([SET, FILTERED, NO_ANSWER, SINGLE], p=[*shares, 1.0 - sum(shares)]))
     for number in range(2 * MAX_DRAWS):
-        kind = wanted if number < MAX_DRAWS else SINGLE
-        chains = chains_of(settings.depths, is_list=kind in (SET, FILTERED))
+        kind = drawn_kind if number < MAX_DRAWS else SINGLE
+        chains = relation_chains(settings.depths, is_list=kind in (SET, FILTERED))
         if not chains:
             continue
         trade, home = starts[int(rng.integers(len(starts)))]
         chain = chains[int(rng.integers(len(chains)))]
         having = TRADES[int(rng.integers(len(TRADES)))] if kind == FILTERED else ""
-        found = solve(AskedQuestion(wiki, trade, home, chain, having))
-        if found is not None and found.kind == kind and is_fit(found, settings.max_values):
-            return found
+        solved = solve(SearchQuestion(wiki, trade, home, chain, having))
+        if solved is not None and solved.kind == kind and needs_whole_proof(solved, settings.max_values):
+            return solved
     return None
 
 
-def is_fit(found: Solved, max_values: int) -> bool:
+def needs_whole_proof(solved: SolvedQuestion, max_values: int) -> bool:
     """Whether a question needs its whole proof: no page twice, few values, no answer on the first page."""
-    first = corpus_of(found.asked.wiki).open(found.proof[0].about)
-    is_repeated = len({step.about for step in found.proof if step.relation != TRADE}) < len(found.asked.chain)
-    is_long = any(len(step.values) > max_values for step in found.proof)
-    is_shown = first is None or any(answer in first.text for answer in found.answers)
-    is_no_set = found.kind == SET and len(found.answers) < 2
+    first = corpus_of(solved.question.wiki).open(solved.proof[0].about)
+    is_repeated = len({step.about for step in solved.proof if step.relation != TRADE}) < len(solved.question.chain)
+    is_long = any(len(step.values) > max_values for step in solved.proof)
+    is_shown = first is None or any(answer in first.text for answer in solved.answers)
+    is_no_set = solved.kind == SET and len(solved.answers) < 2
     return not (is_repeated or is_long or is_shown or is_no_set)
 
 
 @cache
-def chains_of(depths: tuple[int, ...], is_list: bool) -> tuple[tuple[str, ...], ...]:
-    """Relations that fit each other, from a person's; those of `LISTS` come last, and only where asked for."""
-    found: list[tuple[str, ...]] = []
+def relation_chains(depths: tuple[int, ...], is_list: bool) -> tuple[tuple[str, ...], ...]:
+    """Chains of relations that fit each other, from a person. is_list: chains that end in a relation of `LISTS`."""
+    chains: list[tuple[str, ...]] = []
     paths: list[tuple[tuple[str, ...], str]] = [((), PERSON)]
     for depth in range(1, max(depths, default=0) + 1):
         paths = [
@@ -266,19 +270,19 @@ def chains_of(depths: tuple[int, ...], is_list: bool) -> tuple[tuple[str, ...], 
             for chain, here in paths
             if here and not LISTS & {*chain}
             for relation, leads in RELATIONS[here].items()
-            if chain or relation != "home"  # the question gives it away
+            if chain or relation != "home"  # the question itself names the home
         ]
         if depth in depths:
-            found += [chain for chain, _ in paths if (chain[-1] in LISTS) == is_list]
-    return tuple(found)
+            chains += [chain for chain, _ in paths if (chain[-1] in LISTS) == is_list]
+    return tuple(chains)
 
 
 @lru_cache(maxsize=160)
-def starts_of(wiki: WikiSettings) -> tuple[tuple[str, str], ...]:
-    """Trade and home of each person of whom there is only one."""
-    found: Counter[tuple[str, str]] = Counter()
+def unique_starts(wiki: WikiSettings) -> tuple[tuple[str, str], ...]:
+    """Trade and home of each person that no other person shares both with."""
+    counts: Counter[tuple[str, str]] = Counter()
     for page in pages_of(wiki):
         first = page.text.partition("\n")[0]
         if (kind := kind_of(first)) is not None and kind[0] == PERSON:
-            found[kind[1], first.rpartition(" from ")[2].rstrip(".")] += 1
-    return tuple(sorted(pair for pair, n in found.items() if n == 1))
+            counts[kind[1], first.rpartition(" from ")[2].rstrip(".")] += 1
+    return tuple(sorted(pair for pair, n in counts.items() if n == 1))

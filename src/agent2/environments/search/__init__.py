@@ -1,4 +1,5 @@
 """A world of documents: a model searches, opens pages, looks for words in them, and answers with citations.
 
-`corpus` holds the documents and finds them by BM25, in memory or memory-mapped from disk; `world` is the environment.
+`corpus` stores the documents and searches them by BM25, in memory or memory-mapped from disk; `world` is the
+environment.
 """

@@ -1,10 +1,10 @@
-"""Documents that stay the same, and what finds them: BM25 by bm25s, in memory or memory-mapped from a folder.
+"""Immutable collections of documents, searched by BM25 (bm25s), in memory or memory-mapped from a folder.
 
 A corpus is made from documents, a folder of text files, or a JSONL dump (`id`, `title`, `text` a line). `save` writes
 documents and index to a folder, and `Corpus.load` maps them, so that half a million documents take hardly any memory
-and many processes share them; `indexed` keeps such a folder for a user's documents. Whatever else can search is a
-`SearchBackend`: recorded answers (`read_recorded`), or a live service, found by `load_backend` as every plug-in is
-(entry points `agent2.search_backends`).
+and many processes share them; `index_documents` keeps such a folder for a user's documents. Other search engines
+implement `SearchBackend`: recorded answers (`read_recorded`), or a live service, found by `load_backend` as every
+plug-in is (entry points `agent2.search_backends`).
 
 Promises: the same documents and query give the same hits in the same order, in memory and from disk; ties go to the
 document that came first. Does NOT stem, does NOT know stop words, and does NOT embed: a query has to share words with
@@ -39,11 +39,24 @@ T = TypeVar("T")
 WORD = re.compile(r"\w+")
 SNIPPET_CHARS = 160
 MAX_QUERY_WORDS = 64
-"""Words of a query beyond these are not looked for."""
+"""Further words of a query are ignored."""
 SUFFIXES = (".txt", ".md")
 MAX_ID_CHARS = 500
 _DOCUMENTS, _OFFSETS, _KEYS, _INDEX = "documents.jsonl", "offsets.npy", "keys.npy", "index"
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_LAYOUT = 1
+"""Version of saved indexes; raise it when a change of indexing changes what is found."""
+_UNCITABLE = re.compile(r"[;|\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""Characters that an action cannot name in a list of pages."""
+KIND = "search_backend"
+"""Of plug-ins: entry points `agent2.search_backends`."""
+SEARCH_BACKENDS: Mapping[str, str] = MappingProxyType(
+    {
+        "recorded": "agent2.environments.search.corpus:read_recorded",
+        "index": "agent2.environments.search.corpus:saved_corpus",
+    }
+)
+"""Packaged back ends: name -> "module:function", called with the settings; installed packages add to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +64,7 @@ class Document:
     """One page."""
 
     id: str
-    """What it is opened and cited by."""
+    """The name by which it is opened and cited."""
     title: str
     text: str
 
@@ -67,10 +80,10 @@ class SearchHit:
 
 
 class SearchBackend(Protocol):
-    """Finds and gives documents. Raises EnvironmentFailed where it is out of order."""
+    """Searches and returns documents. Raises EnvironmentFailed when it does not work."""
 
     version: str
-    """Names all that its answers depend on; part of the protocol."""
+    """Identifies all that its answers depend on; part of the protocol."""
 
     def search(self, query: str, k: int) -> Sequence[SearchHit]:
         """At most k hits, best first."""
@@ -98,9 +111,9 @@ def snippet_of(document: Document) -> str:
 class Corpus:
     """Documents and their BM25 index."""
 
-    def __init__(self, documents: Sequence[Document], index: "BM25", place: "Mapping[str, int] | _Keys") -> None:
-        """Use `of` or `load`. place: id -> position."""
-        self._documents, self.engine, self._place = documents, index, place
+    def __init__(self, documents: Sequence[Document], index: "BM25", positions: "Mapping[str, int] | _IdIndex") -> None:
+        """Use `of` or `load`. positions: id -> position."""
+        self._documents, self.engine, self._positions = documents, index, positions
         self.version = f"bm25-{len(documents)}"
 
     def __len__(self) -> int:
@@ -108,52 +121,52 @@ class Corpus:
 
     @staticmethod
     def of(documents: Iterable[Document]) -> "Corpus":
-        """A corpus in memory. Raises ConfigError for none, for an id that comes twice, and for one without words."""
-        held = list(documents)
-        if not held:
+        """A corpus in memory. Raises ConfigError for no documents, for a repeated id, and if there are no words."""
+        all_documents = list(documents)
+        if not all_documents:
             raise ConfigError("corpus: there are no documents; give at least one")
-        place: dict[str, int] = {}
-        for number, document in enumerate(held):
-            if document.id in place:
+        positions: dict[str, int] = {}
+        for number, document in enumerate(all_documents):
+            if document.id in positions:
                 raise ConfigError(
-                    f"corpus: documents {place[document.id]} and {number} have the same id {quoted(document.id)}; "
+                    f"corpus: documents {positions[document.id]} and {number} have the same id {quoted(document.id)}; "
                     "give each its own"
                 )
-            place[document.id] = number
-        from bm25s import BM25  # with scipy a second to load: only worlds that are played need it
+            positions[document.id] = number
+        from bm25s import BM25  # here: it loads scipy, which takes a second, and only worlds that are played need it
 
         index = BM25()
         vocabulary: dict[str, int] = {}
         ids = [
-            [vocabulary.setdefault(word, len(vocabulary)) for word in tokenize(f"{one.title} {one.text}")]
-            for one in held
+            [vocabulary.setdefault(word, len(vocabulary)) for word in tokenize(f"{document.title} {document.text}")]
+            for document in all_documents
         ]
         if not vocabulary:
-            raise ConfigError(f"corpus: none of {len(held)} documents contains a word; check what was read")
+            raise ConfigError(f"corpus: none of {len(all_documents)} documents contains a word; check what was read")
         index.index((ids, vocabulary), show_progress=False, create_empty_token=True)
-        return Corpus(held, index, place)
+        return Corpus(all_documents, index, positions)
 
     @staticmethod
     def load(folder: Path) -> "Corpus":
-        """The corpus that `save` wrote, memory-mapped. Raises ConfigError for a folder that is none."""
+        """The corpus that `save` wrote, memory-mapped. Raises ConfigError for another folder."""
         from bm25s import BM25
 
         try:
             index = BM25.load(folder / _INDEX, mmap=True)
-            stored = _Stored(folder)
-            return Corpus(stored, index, _Keys(np.load(folder / _KEYS, mmap_mode="r"), stored))
+            stored = _StoredDocuments(folder)
+            return Corpus(stored, index, _IdIndex(np.load(folder / _KEYS, mmap_mode="r"), stored))
         except (OSError, ValueError, KeyError) as error:
             raise ConfigError(f"{folder}: is not a saved corpus ({error}); write one with Corpus.save") from error
 
     def save(self, folder: Path) -> None:
-        """Write documents and index, about as many bytes as the documents have twice."""
+        """Write documents and index; together about twice the size of the documents."""
         folder.mkdir(parents=True, exist_ok=True)
         offsets = np.zeros(len(self) + 1, np.int64)
         with (folder / _DOCUMENTS).open("wb") as file:
-            for number, one in enumerate(self._documents):
-                file.write(json.dumps([one.id, one.title, one.text]).encode() + b"\n")
+            for number, document in enumerate(self._documents):
+                file.write(json.dumps([document.id, document.title, document.text]).encode() + b"\n")
                 offsets[number + 1] = file.tell()
-        keys = np.array([_key(one.id) for one in self._documents], np.uint64)
+        keys = np.array([_key(document.id) for document in self._documents], np.uint64)
         order = np.argsort(keys, kind="stable").astype(np.uint64)
         np.save(folder / _OFFSETS, offsets)
         np.save(folder / _KEYS, np.stack([keys[order.astype(np.int64)], order]))
@@ -161,15 +174,15 @@ class Corpus:
 
     def search(self, query: str, k: int) -> list[SearchHit]:
         """The k documents with the highest BM25 score, none of which is 0."""
-        known = self.engine.get_tokens_ids(tokenize(query)[:MAX_QUERY_WORDS])
-        if not known:
+        token_ids = self.engine.get_tokens_ids(tokenize(query)[:MAX_QUERY_WORDS])
+        if not token_ids:
             return []
-        scores = self.engine.get_scores_from_ids(known)
-        return [self._hit(int(number)) for number in best(scores, k)]
+        scores = self.engine.get_scores_from_ids(token_ids)
+        return [self._hit(int(number)) for number in top_k(scores, k)]
 
     def open(self, document: str) -> Document | None:
         """The document of an id; None: there is none."""
-        number = self._place.get(document)
+        number = self._positions.get(document)
         return None if number is None else self._documents[number]
 
     def document(self, number: int) -> Document:
@@ -181,16 +194,17 @@ class Corpus:
         return SearchHit(document.id, document.title, snippet_of(document))
 
 
-def best(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
-    """Positions of the k highest scores above 0, highest first; of equal ones the first, whatever the machine."""
+def top_k(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
+    """Positions of the k highest scores above 0, highest first; of equal ones the first, on every machine."""
+    # rounded to four decimals, so that the order does not depend on how a machine rounds float32
     k = min(k, len(scores))
-    least = np.partition(scores, len(scores) - k)[len(scores) - k]
-    candidates = np.flatnonzero(scores >= max(least - 1e-4, 1e-6))
+    threshold = np.partition(scores, len(scores) - k)[len(scores) - k]
+    candidates = np.flatnonzero(scores >= max(threshold - 1e-4, 1e-6))
     order = np.lexsort((candidates, -np.round(scores[candidates], 4)))
     return candidates[order[:k]]
 
 
-class _Stored(Sequence[Document]):
+class _StoredDocuments(Sequence[Document]):
     """The documents of a file, read one at a time."""
 
     def __init__(self, folder: Path) -> None:
@@ -205,19 +219,19 @@ class _Stored(Sequence[Document]):
         return Document(*json.loads(os.pread(self._file.fileno(), end - start, start)))
 
 
-class _Keys:
-    """Finds ids by a sorted hash, without a dictionary of all of them."""
+class _IdIndex:
+    """Positions of ids in sorted arrays of hashes, which are memory-mapped where a dictionary would be in memory."""
 
-    def __init__(self, keys_2N: NDArray[np.uint64], documents: _Stored) -> None:
+    def __init__(self, keys_2N: NDArray[np.uint64], documents: _StoredDocuments) -> None:
         self._keys_2N, self._documents = keys_2N, documents
 
     def get(self, document: str) -> int | None:
         """The position of an id."""
         key = np.uint64(_key(document))
         first, after = (int(np.searchsorted(self._keys_2N[0], key, side)) for side in ("left", "right"))
-        for place in range(first, after):
-            if self._documents[int(self._keys_2N[1, place])].id == document:
-                return int(self._keys_2N[1, place])
+        for index in range(first, after):
+            if self._documents[int(self._keys_2N[1, index])].id == document:
+                return int(self._keys_2N[1, index])
         return None
 
 
@@ -252,10 +266,10 @@ def _file_digest(path: Path) -> str:
         return file_digest(file, "sha256").hexdigest()
 
 
-def indexed(documents: Path, digest: str) -> Path:
-    """The folder in `worlds_dir()` with the saved corpus of documents of that digest, made on first use.
+def index_documents(documents: Path, digest: str) -> Path:
+    """The folder in `worlds_dir()` with the saved corpus of documents of this digest, made on first use.
 
-    The documents themselves are not read where the folder is there, as in a sandbox that shows it.
+    The documents themselves are not read where the folder exists, as in a sandbox that mounts it.
     Raises ConfigError as `read_documents` and `Corpus.of`, for ids that an action cannot name, and for documents that
     have another digest.
     """
@@ -263,35 +277,34 @@ def indexed(documents: Path, digest: str) -> Path:
     if not folder.is_dir():
         if documents_digest(documents) != digest:
             raise ConfigError(f"{documents}: changed while it was in use; start again")
-        found = list(read_documents(documents))
-        for one in found:
-            if not 0 < len(one.id) <= MAX_ID_CHARS or one.id != one.id.strip() or _UNCITABLE.search(one.id):
+        read = list(read_documents(documents))
+        for document in read:
+            if (
+                not 0 < len(document.id) <= MAX_ID_CHARS
+                or document.id != document.id.strip()
+                or _UNCITABLE.search(document.id)
+            ):
                 raise ConfigError(
-                    f"{documents}: document id {quoted(one.id)} cannot be cited; use at most {MAX_ID_CHARS} "
+                    f"{documents}: document id {quoted(document.id)} cannot be cited; use at most {MAX_ID_CHARS} "
                     "characters, none of them ; | or a control character, and no blank at its ends"
                 )
         with tempfile.TemporaryDirectory(prefix=".documents-", dir=folder.parent) as scratch:
-            made = Path(scratch) / folder.name
+            draft = Path(scratch) / folder.name
             try:
-                Corpus.of(found).save(made)
+                Corpus.of(read).save(draft)
             except ConfigError as error:
                 raise ConfigError(f"{documents}: {error}") from error
             try:
-                made.rename(folder)
+                draft.rename(folder)
             except OSError:
-                if not folder.is_dir():  # else another process was faster
+                if not folder.is_dir():  # else another process has made the same one
                     raise
     return folder
 
 
-_LAYOUT = 1
-"""Of saved indexes: raised where what is found depends on another way of indexing."""
-_UNCITABLE = re.compile(r"[;|\x00-\x1f\x7f-\x9f\u2028\u2029]")
-
-
 @lru_cache(4)
-def opened(folder: Path) -> Corpus:
-    """The saved corpus of a folder, which all worlds of a process share. Raises ConfigError as `Corpus.load`."""
+def open_corpus(folder: Path) -> Corpus:
+    """The saved corpus of a folder, shared by all worlds of a process. Raises ConfigError as `Corpus.load`."""
     return Corpus.load(folder)
 
 
@@ -315,7 +328,7 @@ def read_documents(path: Path) -> Iterator[Document]:
             for number, line in enumerate(lines, 1):
                 if not line.strip():
                     continue
-                document = _read_line(f"{path}:{number}", line)
+                document = _read_document(f"{path}:{number}", line)
                 if first.setdefault(document.id, number) != number:
                     raise ConfigError(
                         f"{path}:{number}: documents of lines {first[document.id]} and {number} have the same id "
@@ -326,13 +339,14 @@ def read_documents(path: Path) -> Iterator[Document]:
         raise ConfigError(f"{path}: cannot be read ({error}); give a folder of text files or a JSONL file") from error
 
 
-def _read_line(where: str, line: str) -> Document:
+def _read_document(where: str, line: str) -> Document:
     try:
         row = json.loads(line)
         return Document(str(row["id"]), str(row.get("title", row["id"])), str(row["text"]))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(
-            f"{where}: is no document ({type(error).__name__}: {error}); each line is an object with id, title and text"
+            f"{where}: is not a document ({type(error).__name__}: {error}); each line is an object with id, title and "
+            "text"
         ) from error
 
 
@@ -349,8 +363,8 @@ class RecordedSearch:
         recorded = self._queries.get(" ".join(tokenize(query)))
         if recorded is None:
             return self._pages.search(query, k)
-        found = (self._pages.open(one) for one in recorded[:k])
-        return [SearchHit(one.id, one.title, snippet_of(one)) for one in found if one is not None]
+        pages = (self._pages.open(document) for document in recorded[:k])
+        return [SearchHit(page.id, page.title, snippet_of(page)) for page in pages if page is not None]
 
     def open(self, document: str) -> Document | None:
         """The page as it was recorded."""
@@ -358,9 +372,9 @@ class RecordedSearch:
 
 
 class RecordingSearch:
-    """Asks another back end and appends what it answers to a file of `record_search`, so that it can be replayed.
+    """Asks another back end and appends its answers to a file of `record_search`, so that they can be replayed.
 
-    A page that was found is opened at once, since a replay shows only pages that were recorded.
+    Pages among the results are opened at once, since a replay has only pages that were recorded.
     """
 
     def __init__(self, backend: SearchBackend, path: Path) -> None:
@@ -382,19 +396,19 @@ class RecordingSearch:
 
     def _append(self, lines: Iterable[JsonValue]) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._path.open("ab") as file:  # one write, so that games side by side do not mix lines
-            is_torn = file.tell() > 0 and not _ends_with_a_line(self._path)  # a recording that was killed
+        with self._path.open("ab") as file:  # one write, so that concurrent games do not mix lines
+            is_torn = file.tell() > 0 and not _ends_with_newline(self._path)  # by a killed recording
             file.write(b"\n" * is_torn + "".join(json.dumps(line) + "\n" for line in lines).encode())
 
 
-def _ends_with_a_line(path: Path) -> bool:
+def _ends_with_newline(path: Path) -> bool:
     with path.open("rb") as file:
         file.seek(-1, os.SEEK_END)
         return file.read(1) == b"\n"
 
 
 def record_search(backend: SearchBackend, queries: Iterable[str], k: int, path: Path) -> None:
-    """Ask a back end and write what it answers as `read_recorded` takes it: a line for each query and each page."""
+    """Ask a back end and write its answers for `read_recorded`: a line for each query and each page."""
     lines = [line for query in queries for line in _recorded_lines(backend, query, backend.search(query, k))]
     distinct = {json.dumps(line): None for line in lines}
     atomic_write(path, (text.encode() + b"\n" for text in distinct))
@@ -402,14 +416,14 @@ def record_search(backend: SearchBackend, queries: Iterable[str], k: int, path: 
 
 def _recorded_lines(backend: SearchBackend, query: str, hits: Sequence[SearchHit]) -> list[JsonValue]:
     pages = [page for hit in hits if (page := backend.open(hit.document)) is not None]
-    told: list[JsonValue] = [{"id": page.id, "title": page.title, "text": page.text} for page in pages]
-    return [{"query": query, "results": [hit.document for hit in hits]}, *told]
+    page_lines: list[JsonValue] = [{"id": page.id, "title": page.title, "text": page.text} for page in pages]
+    return [{"query": query, "results": [hit.document for hit in hits]}, *page_lines]
 
 
 def read_recorded(path: Path | str) -> RecordedSearch:
     """The back end of a file of `record_search`; of a query or page that was recorded twice the first one counts.
 
-    Raises ConfigError for another kind of file, or no page.
+    Raises ConfigError for another kind of file, or one without pages.
     """
     return recorded_search(read_recorded_rows(path), str(path))
 
@@ -423,12 +437,12 @@ def read_recorded_rows(path: Path | str) -> list[JsonValue]:
         raise ConfigError(f"{path}: cannot be read ({error}); record searches with record_search") from error
     rows: dict[str, JsonValue] = {}
     lines = list(numbered_lines(text))
-    for place, (number, line) in enumerate(lines):
+    for index, (number, line) in enumerate(lines):
         try:
             row = _recorded_row(f"{path}:{number}", line)
         except ConfigError:
-            if _is_cut(line) and (place + 1 < len(lines) or not text.endswith("\n")):
-                continue  # the recording was killed while it wrote this line; what it holds is asked again
+            if _is_cut_off(line) and (index + 1 < len(lines) or not text.endswith("\n")):
+                continue  # the recording was killed while it wrote this line; it will be recorded again
             raise
         rows.setdefault(
             f"query {' '.join(tokenize(str(row['query'])))}" if "query" in row else f"page {row['id']}", row
@@ -436,7 +450,7 @@ def read_recorded_rows(path: Path | str) -> list[JsonValue]:
     return list(rows.values())
 
 
-def _is_cut(line: str) -> bool:
+def _is_cut_off(line: str) -> bool:
     """Whether a line begins as a row and breaks off."""
     if not line.startswith("{"):
         return False
@@ -448,7 +462,7 @@ def _is_cut(line: str) -> bool:
 
 
 def recorded_search(rows: Sequence[JsonValue], where: str) -> RecordedSearch:
-    """The back end of such rows. where: for messages. Raises ConfigError where there is no page among them."""
+    """The back end of such rows. where: for messages. Raises ConfigError if no page is among them."""
     queries = {" ".join(tokenize(str(row["query"]))): list(row["results"]) for row in rows if "query" in row}
     pages = [Document(row["id"], row["title"], row["text"]) for row in rows if "query" not in row]
     try:
@@ -461,22 +475,11 @@ def _recorded_row(where: str, line: str) -> dict[str, JsonValue]:
     try:
         row = json.loads(line)
         if isinstance(row, dict) and "query" in row:
-            return {"query": str(row["query"]), "results": [str(one) for one in row["results"]]}
+            return {"query": str(row["query"]), "results": [str(document) for document in row["results"]]}
     except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{where}: is no recorded search ({error}); needs query and results") from error
-    page = _read_line(where, line)
+        raise ConfigError(f"{where}: is not a recorded search ({error}); it needs query and results") from error
+    page = _read_document(where, line)
     return {"id": page.id, "title": page.title, "text": page.text}
-
-
-KIND = "search_backend"
-"""Of plug-ins: entry points `agent2.search_backends`."""
-SEARCH_BACKENDS: Mapping[str, str] = MappingProxyType(
-    {
-        "recorded": "agent2.environments.search.corpus:read_recorded",
-        "index": "agent2.environments.search.corpus:saved_corpus",
-    }
-)
-"""Packaged back ends: name -> "module:function", called with the settings; installed packages add to it."""
 
 
 def saved_corpus(path: Path | str) -> Corpus:
@@ -485,46 +488,50 @@ def saved_corpus(path: Path | str) -> Corpus:
 
 
 def load_backend(name: str, settings: Mapping[str, JsonValue] | None = None, where: str = KIND) -> SearchBackend:
-    """A back end by any name that `agent2.plugins` knows; what a user's raises becomes EnvironmentFailed.
+    """A back end by any name that `agent2.plugins` knows; exceptions of a plug-in become EnvironmentFailed.
 
-    where: file and key, for messages. Raises ConfigError for an unknown name or setting, and for an object that is no
-    `SearchBackend`.
+    where: file and key, for messages. Raises ConfigError for an unknown name or setting, and for an object that is not
+    a `SearchBackend`.
     """
-    place = find(KIND, name, SEARCH_BACKENDS, where)
-    found = build(place, settings)
-    missing = [one for one in ("search", "open") if not callable(getattr(found, one, None))]
-    if missing or not isinstance(getattr(found, "version", None), str):
-        lacks = " and ".join([*missing, *([] if isinstance(getattr(found, "version", None), str) else ["version"])])
-        raise ConfigError(f"{where}: {place} has no {lacks}; see agent2.environments.search.corpus.SearchBackend")
-    return cast(SearchBackend, found) if place.is_packaged else _Foreign(found, str(place), source_digest(place))
+    plugin = find(KIND, name, SEARCH_BACKENDS, where)
+    backend = build(plugin, settings)
+    missing = [method for method in ("search", "open") if not callable(getattr(backend, method, None))]
+    if missing or not isinstance(getattr(backend, "version", None), str):
+        lacks = " and ".join([*missing, *([] if isinstance(getattr(backend, "version", None), str) else ["version"])])
+        raise ConfigError(f"{where}: {plugin} has no {lacks}; see agent2.environments.search.corpus.SearchBackend")
+    return (
+        cast(SearchBackend, backend)
+        if plugin.is_packaged
+        else _PluginBackend(backend, str(plugin), source_digest(plugin))
+    )
 
 
-class _Foreign:
-    """A user's back end; a failure of it is the environment's."""
+class _PluginBackend:
+    """A user's back end; its failures are faults of the environment."""
 
-    def __init__(self, backend: SearchBackend, place: str, digest: str) -> None:
-        self._backend, self._place = backend, place
+    def __init__(self, backend: SearchBackend, origin: str, digest: str) -> None:
+        self._backend, self._positions = backend, origin
         self.version = f"{backend.version}+{digest[:8]}"
 
     def search(self, query: str, k: int) -> Sequence[SearchHit]:
-        """Its hits. Raises EnvironmentFailed for whatever it raises, and for anything but hits."""
-        hits = self._asked(lambda: list(self._backend.search(query, k)))
+        """Its hits. Raises EnvironmentFailed for any exception, and for anything but hits."""
+        hits = self._call_plugin(lambda: list(self._backend.search(query, k)))
         if not all(isinstance(hit, SearchHit) for hit in hits):
-            raise EnvironmentFailed(f"{self._place}: search has to return a list of SearchHit")
+            raise EnvironmentFailed(f"{self._positions}: search has to return a list of SearchHit")
         return hits[:k]
 
     def open(self, document: str) -> Document | None:
-        """Its page. Raises EnvironmentFailed for whatever it raises, and for anything but a Document."""
-        page = self._asked(lambda: self._backend.open(document))
+        """Its page. Raises EnvironmentFailed for any exception, and for anything but a Document."""
+        page = self._call_plugin(lambda: self._backend.open(document))
         if page is not None and not isinstance(page, Document):
-            raise EnvironmentFailed(f"{self._place}: open has to return a Document or None")
+            raise EnvironmentFailed(f"{self._positions}: open has to return a Document or None")
         return page
 
-    def _asked(self, question: Callable[[], T]) -> T:
+    def _call_plugin(self, call: Callable[[], T]) -> T:
         try:
-            return question()
+            return call()
         except EnvironmentFailed:
             raise
-        except Exception as error:  # boundary: code of a stranger can raise anything
-            words = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-            raise EnvironmentFailed(f"{self._place}: {words}") from error
+        except Exception as error:  # boundary: third-party code can raise anything
+            reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+            raise EnvironmentFailed(f"{self._positions}: {reason}") from error

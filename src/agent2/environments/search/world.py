@@ -1,4 +1,4 @@
-"""Search, open, find, answer: the tools of a world of documents, and the answer with its citations.
+"""The world of documents: tools to search, open and find, and an answer with citations.
 
     search[words]                 titles and first sentences of the best pages
     open[page] or open[page | 2]  a page, or its second part
@@ -53,17 +53,26 @@ NAME = "search"
 VERSION = "1.0"
 SEARCH, OPEN, FIND, ANSWER = "search", "open", "find", "answer"
 UNKNOWN = "unknown"
-"""The answer that what was asked cannot be known."""
+"""The answer that the documents do not say it."""
 NO_RESULTS = "no results"
 MAX_ANSWER_CHARS = 4000
 MAX_VALUES = 200
-FOUND_AT_MOST = 5
+MAX_MATCHES = 5
 """Sentences that `find` shows."""
+_NAME = re.compile(r"[A-Z]\w+(?: [A-Z]\w+)*")
+_OPENED = re.compile(rf"{OPEN}\[([^|\]]+)[|\]]")
+RULES = """\
+Answer the question from a collection of documents. Reply with one action a message, on its last line:
+search[words], open[page] or open[page | 2] for its second part, find[words] in the page opened last,
+answer[values | pages that say so].
+Separate values, and pages, by ; and give every value that is asked for and no other.
+If the documents do not say it: answer[unknown | the page that should say it]."""
+"""The system message of a world of own documents where the benchmark has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchSettings:
-    """How documents are searched and answers are taken."""
+    """How documents are searched and answers are accepted."""
 
     k: int = 3
     """Results of a search."""
@@ -75,19 +84,19 @@ class SearchSettings:
     min_relevance: float = 0.0
     """Share of the query's words, 0 to 1, that a page has to contain to be shown as a result; 0: no filter."""
     critic_rounds: int = 0
-    """So many answers at most are given back with a critique; 0: no filter."""
+    """At most this many answers are returned with a critique; 0: no filter."""
     faults: FaultSettings = field(default_factory=FaultSettings)
     permission: Permission = Permission.READING
-    """What searching needs leave for; INTERNET_ACCESS for a live service."""
+    """The permission that searching needs; INTERNET_ACCESS for a live service."""
 
     def __post_init__(self) -> None:
-        """Raises ConfigError for numbers that leave nothing to play, and for what is no number."""
+        """Raises ConfigError for numbers that leave nothing to play, and for values of another type."""
         for name in ("k", "max_searches", "page_chars", "max_tool_calls", "critic_rounds", "min_relevance"):
             value: object = getattr(self, name)
             kind = int | float if name == "min_relevance" else int
             if isinstance(value, bool) or not (isinstance(value, kind) or (name == "max_searches" and value is None)):
-                words = "a number from 0 to 1" if name == "min_relevance" else "an integer"
-                raise ConfigError(f"search settings: {name} is {quoted(value)}; give {words}")
+                expected = "a number from 0 to 1" if name == "min_relevance" else "an integer"
+                raise ConfigError(f"search settings: {name} is {quoted(value)}; give {expected}")
         if self.k < 1 or self.page_chars < 1 or self.max_tool_calls < 1:
             raise ConfigError(
                 f"search settings: k {self.k}, page_chars {self.page_chars}, max_tool_calls {self.max_tool_calls}; "
@@ -101,7 +110,7 @@ class SearchSettings:
 
     @property
     def world(self) -> WorldSettings:
-        """Those of the tool world."""
+        """The settings of the underlying tool world."""
         permissions = frozenset({Permission.READING, self.permission})
         rules = ToolRules(permissions, self.max_tool_calls, parallel_tool_calls=False)
         return WorldSettings(rules, self.faults, syntax=CallSyntax.BRACKETS)
@@ -118,7 +127,7 @@ class SearchToolbox:
     def __init__(self, backend: SearchBackend, settings: SearchSettings) -> None:
         self._backend, self._settings = backend, settings
         self._opened: dict[str, list[str]] = {}
-        """Id -> the parts that were shown."""
+        """Id -> the texts of it that were shown."""
         self._page: str | None = None
         self._n_searches = 0
         self._n_critiques = 0
@@ -149,14 +158,14 @@ class SearchToolbox:
         """Nothing here is dangerous."""
 
     def run(self, name: str, arguments: Mapping[str, JsonValue]) -> JsonValue:
-        """What a tool answers, as text. Raises ToolRefusal."""
+        """The result of a tool, as text. Raises ToolRefusal."""
         if name == SEARCH:
             return self._search(str(arguments["query"]))
         if name == OPEN:
             return self._open(str(arguments["page"]), int(arguments["part"]))
         if name == FIND:
             return self._find(str(arguments["words"]))
-        return self._answered(str(arguments["values"]), str(arguments["pages"]))
+        return self._take_answer(str(arguments["values"]), str(arguments["pages"]))
 
     def is_over(self) -> bool:
         """After an answer."""
@@ -174,9 +183,9 @@ class SearchToolbox:
         }
 
     def _search(self, query: str) -> str:
-        most = self._settings.max_searches
-        if most is not None and self._n_searches >= most:
-            raise ToolRefusal(f"all {most} searches are used up; answer now")
+        max_searches = self._settings.max_searches
+        if max_searches is not None and self._n_searches >= max_searches:
+            raise ToolRefusal(f"all {max_searches} searches are used up; answer now")
         self._n_searches += 1
         hits = self._backend.search(query, self._settings.k)
         if self._settings.min_relevance > 0:
@@ -185,9 +194,9 @@ class SearchToolbox:
         return "\n".join(lines) or NO_RESULTS
 
     def _relevance(self, query: str, document: str) -> float:
-        asked, page = set(tokenize(query)), self._backend.open(document)
-        held = set() if page is None else set(tokenize(f"{page.title} {page.text}"))
-        return len(asked & held) / len(asked) if asked else 0.0
+        query_words, page = set(tokenize(query)), self._backend.open(document)
+        page_words = set() if page is None else set(tokenize(f"{page.title} {page.text}"))
+        return len(query_words & page_words) / len(query_words) if query_words else 0.0
 
     def _open(self, name: str, part: int) -> str:
         page = self._backend.open(name)
@@ -202,42 +211,44 @@ class SearchToolbox:
         self._page = name
         return text if n_parts == 1 else f"{text}\n(part {part} of {n_parts})"
 
-    def _find(self, words: str) -> str:
+    def _find(self, query: str) -> str:
         if self._page is None:
             raise ToolRefusal("no page is open")
-        page, wanted = self._backend.open(self._page), set(tokenize(words))
-        if not wanted or page is None:
+        page, query_words = self._backend.open(self._page), set(tokenize(query))
+        if not query_words or page is None:
             raise ToolRefusal("no words to look for")
-        found = [one for one in sentences_of(page.text) if wanted <= set(tokenize(one))][:FOUND_AT_MOST]
-        self._opened[self._page].extend(found)
-        return "\n".join(found) or NO_RESULTS
+        matches = [sentence for sentence in sentences_of(page.text) if query_words <= set(tokenize(sentence))][
+            :MAX_MATCHES
+        ]
+        self._opened[self._page].extend(matches)
+        return "\n".join(matches) or NO_RESULTS
 
-    def _answered(self, values: str, pages: str) -> str:
-        said = list(dict.fromkeys(filter(None, (part.strip() for part in values.split(";")))))[:MAX_VALUES]
-        named = list(dict.fromkeys(filter(None, (part.strip() for part in pages.split(";")))))[:MAX_VALUES]
-        if not said:
+    def _take_answer(self, values: str, pages: str) -> str:
+        answers = list(dict.fromkeys(filter(None, (part.strip() for part in values.split(";")))))[:MAX_VALUES]
+        cited = list(dict.fromkeys(filter(None, (part.strip() for part in pages.split(";")))))[:MAX_VALUES]
+        if not answers:
             raise ToolRefusal("no value is given")
         citations: list[dict[str, JsonValue]] = [
             {"page": page, "exists": self._backend.open(page) is not None, "opened": page in self._opened}
-            for page in named
+            for page in cited
         ]
-        if self._n_critiques < self._settings.critic_rounds and (critique := self._critique(said, citations)):
+        if self._n_critiques < self._settings.critic_rounds and (critique := self._critique(answers, citations)):
             self._n_critiques += 1
             raise ToolRefusal(critique)
-        self._answer, self._values, self._citations = "; ".join(said), said, citations
+        self._answer, self._values, self._citations = "; ".join(answers), answers, citations
         return "ok"
 
     def _critique(self, values: Sequence[str], citations: Sequence[Mapping[str, JsonValue]]) -> str:
         """What an answer lacks, by its own citations; empty: nothing."""
         if not citations:
             return "no page is cited"
-        for one in citations:
-            if not one["exists"]:
-                return f"there is no page {quoted(one['page'])}"
-            if not one["opened"]:
-                return f"page {quoted(one['page'])} was not opened"
-        read = "\n".join(text for one in citations for text in self._opened[str(one["page"])])
-        missing = [value for value in values if value != UNKNOWN and value.lower() not in read.lower()]
+        for citation in citations:
+            if not citation["exists"]:
+                return f"there is no page {quoted(citation['page'])}"
+            if not citation["opened"]:
+                return f"page {quoted(citation['page'])} was not opened"
+        cited_text = "\n".join(text for citation in citations for text in self._opened[str(citation["page"])])
+        missing = [value for value in values if value != UNKNOWN and value.lower() not in cited_text.lower()]
         return f"the cited pages do not say {quoted(missing[0])}" if missing else ""
 
 
@@ -266,28 +277,22 @@ class SearchWorld(ToolWorld):
         return step
 
     def ask_expert(self) -> str:
-        """What one who knows the proof does next. Raises EnvironmentFailed out of play and for an item without one."""
-        return follow_proof(self._played(), self._chat)
+        """The next action of the expert, which knows the proof.
 
-    def _played(self) -> Item:
+        Raises EnvironmentFailed out of play and for an item without a proof.
+        """
+        return follow_proof(self._item_in_play(), self._chat)
+
+    def _item_in_play(self) -> Item:
         if self._item is None or self._is_done:
             raise EnvironmentFailed("search world is not in play; call reset on a fresh one")
         return self._item
 
     def admissible(self) -> list[str]:
-        """Actions in the right form with the names of pages that were shown: open, search for, answer with."""
+        """Actions in the right form (search, open, answer) with the names of pages that were shown."""
         if self._item is None:
             return []
         return possible_actions(self._chat, self._backend_of(self._item))
-
-
-RULES = """\
-Answer the question from a collection of documents. Reply with one action a message, on its last line:
-search[words], open[page] or open[page | 2] for its second part, find[words] in the page opened last,
-answer[values | pages that say so].
-Separate values, and pages, by ; and give every value that is asked for and no other.
-If the documents do not say it: answer[unknown | the page that should say it]."""
-"""The system message of a world of own documents where the benchmark has none."""
 
 
 class DocumentWorld(SearchWorld):
@@ -302,11 +307,13 @@ class DocumentWorld(SearchWorld):
         return [Message("system", self._system), *super().reset(item, seed)]
 
     def ask_expert(self) -> str:
-        """What one who knows the reference does next: search, open the pages that say its values, answer.
+        """The next action of the expert, which knows the reference: search, open the pages that say its values, answer.
 
         Raises EnvironmentFailed out of play and for an item without a reference.
         """
-        return follow_reference(self._played(), self._chat, self._documents(), self._settings_of_search.page_chars)
+        return follow_reference(
+            self._item_in_play(), self._chat, self._documents(), self._settings_of_search.page_chars
+        )
 
 
 def document_world(
@@ -318,7 +325,7 @@ def document_world(
     critic_rounds: int = 0,
     system: str | None = None,
 ) -> DocumentWorld:
-    """A world of own documents; the other arguments are those of `SearchSettings`. system: replaces `RULES`."""
+    """A world of a user's documents; arguments as in `SearchSettings`. system: replaces `RULES`."""
     settings = SearchSettings(
         k=k,
         max_searches=max_searches,
@@ -329,19 +336,17 @@ def document_world(
     return DocumentWorld(documents, settings, RULES if system is None else system)
 
 
-_NAME = re.compile(r"[A-Z]\w+(?: [A-Z]\w+)*")
-_OPENED = re.compile(rf"{OPEN}\[([^|\]]+)[|\]]")
-
-
 def possible_actions(chat: Sequence[Message], backend: SearchBackend | None = None) -> list[str]:
-    """Actions with the names that the world's messages show: search for, open, answer with what was opened last.
+    """Actions with the names in the world's messages: search, open, and answer citing the page that was opened last.
 
-    backend: names that are no page of it are left out; None: all are taken.
+    backend: names that are not pages of it are left out; None: all names are taken.
     """
-    told = "\n".join(message.content for message in chat[1:] if message.role == "user")
-    names = [one for one in dict.fromkeys(_NAME.findall(told)) if backend is None or backend.open(one) is not None]
-    said = "\n".join(message.content for message in chat if message.role == "assistant")
-    opened = [name.strip() for name in _OPENED.findall(said)]
+    shown_text = "\n".join(message.content for message in chat[1:] if message.role == "user")
+    names = [
+        name for name in dict.fromkeys(_NAME.findall(shown_text)) if backend is None or backend.open(name) is not None
+    ]
+    actions_text = "\n".join(message.content for message in chat if message.role == "assistant")
+    opened = [name.strip() for name in _OPENED.findall(actions_text)]
     actions = [write_brackets(verb, name) for verb in (SEARCH, OPEN) for name in names]
     if opened:
         actions += [write_brackets(ANSWER, name, opened[-1]) for name in (*names, UNKNOWN)]
@@ -349,31 +354,31 @@ def possible_actions(chat: Sequence[Message], backend: SearchBackend | None = No
 
 
 def follow_proof(item: Item, chat: Sequence[Message]) -> str:
-    """The next action of one who knows the item's proof, from the chat so far: search, open each page of it, answer.
+    """The next action of an expert that knows the item's proof: search, open each page of it, answer.
 
-    After a denial it logs in, and what failed is done again. Raises EnvironmentFailed for an item without a proof.
+    After a denial it logs in; failed actions are repeated. Raises EnvironmentFailed for an item without a proof.
     """
     proof = item.payload.get("proof")
     if not proof or not item.payload.get("answers"):
         raise EnvironmentFailed(f"item {item.id} has no proof that an expert could follow")
-    done = _done(chat)
+    done = _successful_actions(chat)
     if _is_denied(chat):
         return write_brackets(LOGIN)
-    wanted = [write_brackets(SEARCH, str(query)) for query in item.payload["queries"]]
+    plan = [write_brackets(SEARCH, str(query)) for query in item.payload["queries"]]
     pages = list(dict.fromkeys(str(page) for step in proof for page in (step.get("about", step["page"]), step["page"])))
-    wanted += [write_brackets(OPEN, page) for page in pages]
-    missing = [action for action in wanted if action not in done]
+    plan += [write_brackets(OPEN, page) for page in pages]
+    missing = [action for action in plan if action not in done]
     if missing:
         return missing[0]
     return write_brackets(ANSWER, "; ".join(item.payload["answers"]), "; ".join(pages))
 
 
-def any_action(chat: Sequence[Message], backend: SearchBackend, rng: np.random.Generator) -> str:
+def random_document_action(chat: Sequence[Message], backend: SearchBackend, rng: np.random.Generator) -> str:
     """Any search, page or answer with a word and a page that the chat shows."""
-    told = [message.content for message in chat if message.role == "user"]
-    words = tokenize(" ".join(told)) or [UNKNOWN]
-    word = words[int(rng.integers(len(words)))]
-    heads = dict.fromkeys(line.partition(": ")[0] for text in told[1:] for line in text.splitlines())
+    observations = [message.content for message in chat if message.role == "user"]
+    vocabulary = tokenize(" ".join(observations)) or [UNKNOWN]
+    word = vocabulary[int(rng.integers(len(vocabulary)))]
+    heads = dict.fromkeys(line.partition(": ")[0] for text in observations[1:] for line in text.splitlines())
     pages = [name for name in heads if backend.open(name) is not None]
     actions = [write_brackets(SEARCH, word)]
     if pages:
@@ -384,19 +389,19 @@ def any_action(chat: Sequence[Message], backend: SearchBackend, rng: np.random.G
 
 def answers_of(item: Item) -> list[str]:
     """The values that an item asks for: those of its payload, or of its reference, separated by ;."""
-    told = item.payload.get("answers") or (item.reference or "").split(";")
-    return [str(value).strip() for value in told if str(value).strip()]
+    values = item.payload.get("answers") or (item.reference or "").split(";")
+    return [str(value).strip() for value in values if str(value).strip()]
 
 
 def value_offset(value: str, text: str) -> int | None:
-    """Where a text says a value, in whole words, whatever case and blanks; None: nowhere."""
-    words = r"\s+".join(re.escape(word) for word in value.split())
-    found = re.search(rf"(?<!\w){words}(?!\w)", text, re.IGNORECASE) if words else None
-    return None if found is None else found.start()
+    """Offset of a value in a text, as whole words, whatever case and spacing; None: it is not there."""
+    pattern = r"\s+".join(re.escape(word) for word in value.split())
+    match = re.search(rf"(?<!\w){pattern}(?!\w)", text, re.IGNORECASE) if pattern else None
+    return None if match is None else match.start()
 
 
 def follow_reference(item: Item, chat: Sequence[Message], corpus: Corpus, page_chars: int) -> str:
-    """The next action of one who knows the reference: search, open pages that say its values, answer citing them.
+    """The next action of an expert that knows the reference: search, open pages with its values, answer citing them.
 
     A value that no document says is answered without a page. Raises EnvironmentFailed for an item without a reference.
     """
@@ -406,23 +411,23 @@ def follow_reference(item: Item, chat: Sequence[Message], corpus: Corpus, page_c
     if not values:
         raise EnvironmentFailed(f"item {item.id} has no reference that an expert could look for")
     question = " ".join(tokenize(item.prompt))[:MAX_TEXT]
-    wanted, pages = [write_brackets(SEARCH, question)], []
+    plan, pages = [write_brackets(SEARCH, question)], []
     for value in values:
-        page = _page_that_says(value, question, corpus)
+        page = _page_with_value(value, question, corpus)
         if page is None:
             continue
         pages.append(page.id)
-        place = value_offset(value, page.text)
-        part = 1 + (place or 0) // page_chars
-        wanted.append(write_brackets(OPEN, page.id, *([str(part)] if part > 1 else [])))
-        if place is not None and value_offset(value, page.text[(part - 1) * page_chars : part * page_chars]) is None:
-            wanted.append(write_brackets(FIND, value))  # the value is cut in two by the end of a part
-    missing = [action for action in dict.fromkeys(wanted) if action not in _done(chat)]
+        offset = value_offset(value, page.text)
+        part = 1 + (offset or 0) // page_chars
+        plan.append(write_brackets(OPEN, page.id, *([str(part)] if part > 1 else [])))
+        if offset is not None and value_offset(value, page.text[(part - 1) * page_chars : part * page_chars]) is None:
+            plan.append(write_brackets(FIND, value))  # the value is cut in two by the end of a part
+    missing = [action for action in dict.fromkeys(plan) if action not in _successful_actions(chat)]
     return missing[0] if missing else write_brackets(ANSWER, "; ".join(values), "; ".join(dict.fromkeys(pages)))
 
 
-def _page_that_says(value: str, question: str, corpus: Corpus) -> Document | None:
-    """A document that says a value, rather one that the question finds; for "unknown" the question's first hit."""
+def _page_with_value(value: str, question: str, corpus: Corpus) -> Document | None:
+    """A document that says a value, preferably a hit of the question; for "unknown" the question's first hit."""
     hits = [page for hit in corpus.search(question, 20) if (page := corpus.open(hit.document)) is not None]
     if value.lower() == UNKNOWN:
         return hits[0] if hits else corpus.document(0)
@@ -435,14 +440,14 @@ def _is_denied(chat: Sequence[Message]) -> bool:
     return chat[-1].role == "user" and chat[-1].content.startswith(f"error: {ToolFaultKind.PERMISSION_DENIED}")
 
 
-def _done(chat: Sequence[Message]) -> list[str]:
+def _successful_actions(chat: Sequence[Message]) -> list[str]:
     """The actions of a chat that did not fail."""
     return [
         message.content.strip().rpartition("\n")[2]
         for number, message in enumerate(chat)
-        if message.role == "assistant" and number + 1 < len(chat) and not _is_failed(chat[number + 1].content)
+        if message.role == "assistant" and number + 1 < len(chat) and not _is_failure(chat[number + 1].content)
     ]
 
 
-def _is_failed(observation: str) -> bool:
+def _is_failure(observation: str) -> bool:
     return observation.startswith("error: ") or observation.endswith(CUT)
