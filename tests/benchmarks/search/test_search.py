@@ -116,7 +116,7 @@ def test_a_row_holds_no_answer_and_gives_the_item_back():
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"prompt": "What is love?"}, "is no question"),
+        ({"prompt": "What is love?"}, "is not a question"),
         ({"world": {"number": 1, "colour": "red"}}, "does not hold the settings"),
         ({"world": {"number": 1, "n_pages": 3}}, "too few"),
         ({"world": {"number": 1, "n_pages": 10**9}}, "at most 100000"),

@@ -98,7 +98,7 @@ def hasty_chats(settings: SearchCorpusSettings) -> list[list[Message]]:
 
 
 def rash_chats(settings: SearchCorpusSettings) -> list[list[Message]]:
-    """Chats of the last stage, whose players mostly answer with the page that they should open, citing the one before."""
+    """Chats of the last stage, whose players mostly answer with the name of the page that they should open."""
 
     def answer(page: str, world: SearchWorld, chat: Sequence[Message], rng: np.random.Generator) -> str:
         return write_brackets(ANSWER, f"{page} | {_opened_page(chat[-2].content)}")
