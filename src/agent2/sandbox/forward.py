@@ -59,7 +59,7 @@ class Plan(TypedDict):
 
 def main(arguments: list[str]) -> int:
     """Carry out the plan; returns the command's status."""
-    link = _link(arguments[0])
+    link = _open_link(arguments[0])
     size = int.from_bytes(_receive(link, 8), "big")
     plan: Plan = json.loads(_receive(link, size))
     if plan["die_with_parent"]:
@@ -72,7 +72,7 @@ def main(arguments: list[str]) -> int:
     if plan["calls"] is not None:
         _filter_calls(bytes.fromhex(plan["calls"]))  # before the first fork: a process without it could be traced
     link.sendall(b"ready")
-    if link.recv(2) != b"go":
+    if link.recv(2) != b"go":  # by now the harness has put this process into its control group
         return 125
     if not plan["leash"]:
         link.close()
@@ -85,7 +85,7 @@ def main(arguments: list[str]) -> int:
     if plan["leash"]:
         _prctl(PR_SET_DUMPABLE, 0)  # the command has the same user and could take the leash off with ptrace
     command = _fork_command(plan)
-    signal.signal(signal.SIGTERM, lambda *_: _pass_on(command))
+    signal.signal(signal.SIGTERM, lambda *_: _terminate_group(command))
     if plan["leash"]:
         status = _wait_on_leash(command, link)
     else:
@@ -96,12 +96,13 @@ def main(arguments: list[str]) -> int:
     return 128 - code if code < 0 else code
 
 
-def _link(where: str) -> socket.socket:
-    if where.isdigit():
-        link = socket.socket(fileno=int(where))
+def _open_link(address: str) -> socket.socket:
+    """The link by its descriptor's number or its path."""
+    if address.isdigit():
+        link = socket.socket(fileno=int(address))
     else:
         link = socket.socket(socket.AF_UNIX)
-        link.connect(where)
+        link.connect(address)
     link.set_inheritable(False)
     return link
 
@@ -117,15 +118,15 @@ def _receive(link: socket.socket, size: int) -> bytes:
 
 
 def _wait_on_leash(command: int, link: socket.socket) -> int:
-    """Until the command ends, as the first process of a name space: orphans are collected, too.
+    """Wait for the command as the first process of a namespace, which has to collect orphans as well.
 
     Returns its wait status, or that of a kill if the other side of the link closed first; everything ends with the
     first process.
     """
-    bell, ringer = os.pipe()
-    os.set_blocking(ringer, False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(ringer, warn_on_full_buffer=False)
+    wakeup_reader, wakeup_writer = os.pipe()
+    os.set_blocking(wakeup_writer, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # a handler is needed for Python to write to the wakeup pipe
+    signal.set_wakeup_fd(wakeup_writer, warn_on_full_buffer=False)
     while True:
         while True:
             try:
@@ -136,17 +137,17 @@ def _wait_on_leash(command: int, link: socket.socket) -> int:
                 return status
             if ended == 0:
                 break
-        ready, _, _ = select.select([bell, link.fileno()], [], [])
+        ready, _, _ = select.select([wakeup_reader, link.fileno()], [], [])
         if link.fileno() in ready and not link.recv(64):
             return signal.SIGKILL
-        if bell in ready:
-            os.read(bell, 4096)
+        if wakeup_reader in ready:
+            os.read(wakeup_reader, 4096)
 
 
 def become(uid: int) -> None:
-    """Change user and group for good: no groups, no capabilities, none to be had again.
+    """Change user and group for good: no groups, no capabilities, and no way to get any again.
 
-    The limit on processes is ignored for root and for who holds CAP_SYS_RESOURCE; that is why.
+    The kernel ignores the limit on processes for root and for holders of CAP_SYS_RESOURCE.
     """
     for capability in range(LAST_CAPABILITY + 1):
         if _libc().prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0:
@@ -211,7 +212,7 @@ def _fork_forwarder(listeners: list[tuple[socket.socket, str]]) -> None:
 
 def _serve(listeners: list[tuple[socket.socket, str]]) -> None:
     """Copy bytes between ports and sockets until killed."""
-    import asyncio  # here: costs more than all the rest, and only this process needs it
+    import asyncio  # here: it takes longer than all other imports together, and only this process needs it
 
     async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
@@ -222,15 +223,15 @@ def _serve(listeners: list[tuple[socket.socket, str]]) -> None:
 
     async def connect(path: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            behind, upstream = await asyncio.open_unix_connection(path)
+            upstream_reader, upstream = await asyncio.open_unix_connection(path)
         except OSError as error:  # without this line the program would only see its connection reset
             os.write(2, f"agent2 sandbox: the server behind a port cannot be reached: {error}\n".encode())
             writer.close()
             return
         try:
-            await asyncio.gather(copy(reader, upstream), copy(behind, writer))
+            await asyncio.gather(copy(reader, upstream), copy(upstream_reader, writer))
         except OSError:
-            pass  # one side hung up: the other learns it from the closed connection
+            pass  # one side hung up: the other notices by the closed connection
         finally:
             writer.close()
             upstream.close()
@@ -238,14 +239,14 @@ def _serve(listeners: list[tuple[socket.socket, str]]) -> None:
     async def run() -> None:
         for listener, path in listeners:
             listener.setblocking(False)
-            await asyncio.start_server(functools.partial(connect, _short(path)), sock=listener)
+            await asyncio.start_server(functools.partial(connect, _connectable(path)), sock=listener)
         await asyncio.Event().wait()
 
     asyncio.run(run())
 
 
-def _short(path: str) -> str:
-    """A path that can be connected to: one that is too long, by its folder's descriptor, which stays open."""
+def _connectable(path: str) -> str:
+    """A path that fits into a socket's address: one that is too long, by its folder's descriptor, which stays open."""
     if len(os.fsencode(path)) <= MAX_SOCKET_PATH:
         return path
     folder = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY)
@@ -253,7 +254,7 @@ def _short(path: str) -> str:
 
 
 def _end_leftovers() -> None:
-    """Kill what is still below us; as a subreaper we inherit every orphan."""
+    """Kill all remaining descendants; as a subreaper we inherit every orphan."""
     while children := _children():
         for child in children:
             os.kill(child, signal.SIGKILL)
@@ -276,7 +277,7 @@ def _children() -> list[int]:
     return children
 
 
-def _pass_on(command: int) -> None:
+def _terminate_group(command: int) -> None:
     with contextlib.suppress(ProcessLookupError):  # it has ended already
         os.killpg(command, signal.SIGTERM)
 

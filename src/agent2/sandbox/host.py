@@ -54,11 +54,13 @@ CPU_FOLDERS = ("/sys/devices/system/cpu", "/sys/devices/system/node")
 """Numbers about the processors, which numeric libraries read when they start."""
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 TOO_WIDE = ("/", "/home", "/root", "/etc", "/var", "/tmp", "/opt", "/srv", "/mnt", "/run")
+"""Folders that are never shown as a whole: a toolkit has to be installed below them, not in them."""
 NAMESPACES = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net", "--unshare-cgroup-try")
 """Asked of bubblewrap for every program."""
 FIRST_UID = 1_900_000_000
 """Above every range that distributions and container tools hand out."""
 UID_COUNT = 90_000_000
+"""Host users from `FIRST_UID` on, of which each workspace gets one."""
 
 
 def gpu_devices(numbers: tuple[int, ...], root: Path = Path("/dev")) -> list[Path]:
@@ -73,17 +75,17 @@ def gpu_devices(numbers: tuple[int, ...], root: Path = Path("/dev")) -> list[Pat
         device = root / f"nvidia{number}"
         if not device.exists():
             numbers_here = ", ".join(str(present) for present in known_gpus(root))
-            others = f"choose one of {numbers_here}, or" if numbers_here else "no GPU is known here;"
+            choice = f"choose one of {numbers_here}, or" if numbers_here else "no GPU is known here;"
             raise SandboxError(
-                f"GPU {number}: {device} does not exist; {others} load the driver as root: "
+                f"GPU {number}: {device} does not exist; {choice} load the driver as root: "
                 f"nvidia-modprobe -c {number} -u"
             )
         devices.append(device)
-    for place, name in enumerate(CONTROL_DEVICES):
+    for index, name in enumerate(CONTROL_DEVICES):
         device = root / name
         if device.exists():
             devices.append(device)
-        elif place < NEEDED:
+        elif index < NEEDED:
             raise SandboxError(f"GPUs need {device}, which does not exist; run as root: nvidia-modprobe -c 0 -u")
     return devices
 
@@ -100,8 +102,8 @@ def gpu_folders() -> list[Path]:
 
 
 def gpu_environment(numbers: tuple[int, ...]) -> dict[str, str]:
-    """Variables for a program that may use so many GPUs; an empty list hides them all."""
-    return {VARIABLE: ",".join(str(place) for place in range(len(numbers)))} if numbers else {}
+    """Variables for a program that may use so many GPUs, which are counted from 0 inside; none without a GPU."""
+    return {VARIABLE: ",".join(str(index) for index in range(len(numbers)))} if numbers else {}
 
 
 def system_binds() -> list[tuple[str, str]]:
@@ -158,17 +160,17 @@ def toolkit_path() -> str:
 
 
 def refuse_unreadable(paths: list[Path], why: str) -> None:
-    """Refuse paths that a user without rights cannot read; looks at each path and at what lies directly in it.
+    """Refuse paths that a user without rights cannot read; looks at each path and at the entries directly in it.
 
     why: what the paths are for. Raises SandboxError naming the first one.
     """
     for path in paths:
-        for place in _and_children(path):
-            mode = place.lstat().st_mode
+        for entry in _with_entries(path):
+            mode = entry.lstat().st_mode
             needed = 0o005 if stat.S_ISDIR(mode) else 0o004
-            if not stat.S_ISLNK(mode) and mode & needed != needed and (place == path or stat.S_ISREG(mode)):
+            if not stat.S_ISLNK(mode) and mode & needed != needed and (entry == path or stat.S_ISREG(mode)):
                 raise SandboxError(
-                    f"{place}: mode {stat.S_IMODE(mode):04o} keeps it from the sandboxed program ({why}); "
+                    f"{entry}: mode {stat.S_IMODE(mode):04o} keeps it from the sandboxed program ({why}); "
                     f"run: chmod -R o+rX {path}"
                 )
 
@@ -188,7 +190,8 @@ def visible_toolkit(spec: SandboxSpec, *, other_user: bool) -> list[Path]:
     return binds
 
 
-def _and_children(path: Path) -> Iterator[Path]:
+def _with_entries(path: Path) -> Iterator[Path]:
+    """The path, and then the entries of a folder, which is not read before it was looked at itself."""
     yield path
     if path.is_dir():
         yield from path.iterdir()
@@ -213,6 +216,7 @@ def has_root_rights() -> bool:
     """Whether we are root and may become the user of a sandbox (not so in a namespace with one user)."""
     if os.geteuid() != 0:
         return False
+    # a container's root may be mapped to one user only: it could not change to another
     return _mapped_users() >= 2**16
 
 
@@ -221,7 +225,7 @@ def uid_for(workspace: Path) -> int:
     number = int.from_bytes(hashlib.sha256(os.fsencode(workspace.resolve())).digest()[:8], "big")
     if _mapped_users() > FIRST_UID + UID_COUNT:
         return FIRST_UID + number % UID_COUNT
-    return 20_000 + number % 40_000
+    return 20_000 + number % 40_000  # in a user namespace, which usually maps 65536 users
 
 
 def chown_tree(path: Path, uid: int) -> None:
@@ -253,7 +257,7 @@ def bwrap_version(binary: str) -> tuple[int, ...]:
 
 
 def probe(binary: str, *, as_root: bool) -> None:
-    """Try the namespaces on a program that does nothing.
+    """Try the namespaces with a program that does nothing.
 
     Raises SandboxError saying what this host refuses and what to do.
     """
@@ -275,19 +279,19 @@ def explain_refusal(stderr: str, setting: Callable[[str], Path]) -> str:
     """One sentence: what the host refused and what to do. `setting` finds a file below /proc/sys."""
     message = (stderr.strip().splitlines() or ["nothing was said"])[-1]
     if "proc" in message and "mount" in message.lower():
-        way = "this container masks /proc: start it with --security-opt systempaths=unconfined or --privileged"
+        advice = "this container masks /proc: start it with --security-opt systempaths=unconfined or --privileged"
     elif _read_setting(setting("kernel/unprivileged_userns_clone")) == 0:
-        way = "run as root: sysctl -w kernel.unprivileged_userns_clone=1"
+        advice = "run as root: sysctl -w kernel.unprivileged_userns_clone=1"
     elif _read_setting(setting("kernel/apparmor_restrict_unprivileged_userns")) == 1:
-        way = (
+        advice = (
             "run as root: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0 "
             "(or give bwrap an AppArmor profile with 'userns,')"
         )
     elif _read_setting(setting("user/max_user_namespaces")) == 0:
-        way = "run as root: sysctl -w user.max_user_namespaces=15000"
+        advice = "run as root: sysctl -w user.max_user_namespaces=15000"
     else:
-        way = "allow user namespaces (in a container: --security-opt seccomp=unconfined --cap-add SYS_ADMIN)"
-    return f"this host refuses namespaces ({message}); {way}; or use --set sandbox=none, which contains nothing"
+        advice = "allow user namespaces (in a container: --security-opt seccomp=unconfined --cap-add SYS_ADMIN)"
+    return f"this host refuses namespaces ({message}); {advice}; or use --set sandbox=none, which contains nothing"
 
 
 def _read_setting(path: Path) -> int | None:

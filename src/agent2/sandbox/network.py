@@ -38,18 +38,25 @@ import psutil
 from agent2.errors import SandboxError
 from agent2.sandbox.spec import HOME, Network, PackageSettings, ProxyLaunch, SandboxSpec, Settings, package_environment
 
-MAX_HEAD = 1 << 16
-HEAD_S = 30.0
-CONNECT_S = 30.0
-MAX_CONNECTIONS = 256
-MAX_RECORDS = 200_000
-CHUNK = 1 << 16
-Address = tuple[str, int]
 PORT = 8431
 """Loopback port inside that leads to the proxy."""
 BASE = f"http://127.0.0.1:{PORT}"
+MAX_HEAD = 1 << 16
+"""Bytes of a request's head."""
+HEAD_S = 30.0
+"""From the opening of a connection to the end of its head."""
+CONNECT_S = 30.0
+"""To look up a name, and again for each address."""
+MAX_CONNECTIONS = 256
+"""Open at once; further ones wait."""
+MAX_RECORDS = 200_000
+"""Lines of the record; an agent must not fill the disk with it."""
+CHUNK = 1 << 16
 START_S = 120.0
+"""Longest that a proxy may take to start."""
 END_S = 5.0
+"""From the end of its standard input until it is killed."""
+Address = tuple[str, int]
 PASSED_ON = ("PATH", "LANG", "PYTHONPATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 """Of the harness's variables; lower-case ones, too. No key is among them."""
 
@@ -72,11 +79,11 @@ def serve_until_closed(serve: Callable[[asyncio.Event], Awaitable[None]]) -> Non
 
 
 def ignore_malformed_requests() -> None:
-    """Log nothing about what is not HTTP, which aiohttp logs with a trace: a client can send it without end."""
-    logging.getLogger("aiohttp.server").addFilter(_is_worth_logging)
+    """Do not log bytes that are not HTTP, which aiohttp logs with a trace: a client can send them without end."""
+    logging.getLogger("aiohttp.server").addFilter(_is_not_malformed_request)
 
 
-def _is_worth_logging(record: logging.LogRecord) -> bool:
+def _is_not_malformed_request(record: logging.LogRecord) -> bool:
     return not record.exc_info or type(record.exc_info[1]).__module__ != "aiohttp.http_exceptions"
 
 
@@ -127,16 +134,16 @@ class OpenProxy:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        host, sent, received, refused = "", [0], [0], None
+        host, sent, received, refused = "", [0], [0], None  # lists, which `_copy` adds to while the connection is open
         try:
             async with self._gate:
                 head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEAD_S)
-                (host, port), first = _destination(head)
+                (host, port), request = _destination(head)
                 upstream_reader, upstream = await self._connect(host, port)
-                if first is None:
+                if request is None:
                     writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
                 else:
-                    upstream.write(first)
+                    upstream.write(request)
                 try:
                     await asyncio.gather(_copy(reader, upstream, sent), _copy(upstream_reader, writer, received))
                 finally:
@@ -155,7 +162,7 @@ class OpenProxy:
         loop = asyncio.get_running_loop()
         try:
             results = await asyncio.wait_for(loop.getaddrinfo(host, port, type=socket.SOCK_STREAM), CONNECT_S)
-        except (OSError, UnicodeError) as error:  # the second: no name that could be looked up
+        except (OSError, UnicodeError) as error:  # UnicodeError: a label that is empty or too long
             raise ProxyRefusal("502 Bad Gateway", f"{host} has no address: {error}") from error
         addresses = [(str(result[4][0]), int(result[4][1])) for result in results]
         if not self._launch.allow_private:
@@ -164,16 +171,17 @@ class OpenProxy:
                 for interface in psutil.net_if_addrs().values()
                 for interface_address in interface
             }
+            # not even this machine's public ones: services for this machine alone may listen there
             addresses = [address for address in addresses if is_public(address[0]) and address[0] not in own_addresses]
         if not addresses:
             raise ProxyRefusal("403 Forbidden", f"{host} is not a public address")
-        last: OSError | TimeoutError = TimeoutError("no answer")
-        for address, number in addresses[:4]:
+        last_error: OSError | TimeoutError = TimeoutError("no answer")
+        for address, port_number in addresses[:4]:
             try:
-                return await asyncio.wait_for(asyncio.open_connection(address, number), CONNECT_S)
+                return await asyncio.wait_for(asyncio.open_connection(address, port_number), CONNECT_S)
             except (OSError, TimeoutError) as error:
-                last = error
-        raise ProxyRefusal("502 Bad Gateway", f"{host} does not answer: {last}")
+                last_error = error
+        raise ProxyRefusal("502 Bad Gateway", f"{host} does not answer: {last_error}")
 
     def _write(self, host: str, sent: int, received: int, refused: str | None) -> None:
         if self._n_records >= MAX_RECORDS:
@@ -192,46 +200,47 @@ class OpenProxy:
 def is_public(address: str) -> bool:
     """Whether an address belongs to the public internet."""
     try:
-        number = ipaddress.ip_address(address.partition("%")[0])
+        parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return False
-    if isinstance(number, ipaddress.IPv6Address):
-        inner = number.ipv4_mapped or number.sixtofour or (number.teredo[1] if number.teredo else None)
+    if isinstance(parsed, ipaddress.IPv6Address):
+        inner = parsed.ipv4_mapped or parsed.sixtofour or (parsed.teredo[1] if parsed.teredo else None)
         if inner is not None:
             return is_public(str(inner))
-        if number in ipaddress.ip_network("64:ff9b::/96"):  # the last 32 bits are an IPv4 address
-            return is_public(str(ipaddress.IPv4Address(int(number) & 0xFFFFFFFF)))
-    return number.is_global and not number.is_multicast
+        if parsed in ipaddress.ip_network("64:ff9b::/96"):  # NAT64, RFC 6052: the last 32 bits are an IPv4 address
+            return is_public(str(ipaddress.IPv4Address(int(parsed) & 0xFFFFFFFF)))
+    return parsed.is_global and not parsed.is_multicast
 
 
 def _destination(head: bytes) -> tuple[Address, bytes | None]:
-    """Host and port of a request, and what to send there first; None for a tunnel. Raises Refusal."""
+    """Host and port of a request, and the head to send there; None for a tunnel. Raises ProxyRefusal."""
     line, _, fields = head.partition(b"\r\n")
     request_line = line.decode("latin-1").split(" ")
     if len(request_line) != 3:
         raise ProxyRefusal("400 Bad Request", "this is not an HTTP request")
     method, target, version = request_line
-    tunnel = method == "CONNECT"
+    is_tunnel = method == "CONNECT"
     try:
-        parts = urlsplit(f"//{target}" if tunnel else target)
+        parts = urlsplit(f"//{target}" if is_tunnel else target)
         host, port = parts.hostname, parts.port
     except ValueError as error:
         raise ProxyRefusal("400 Bad Request", f"{target[:200]!r} is not an address") from error
-    if not host or (not tunnel and parts.scheme != "http"):
+    if not host or (not is_tunnel and parts.scheme != "http"):
         raise ProxyRefusal(
             "400 Bad Request", f"{target[:200]!r} is not an address of a host; use http://HOST/ or CONNECT"
         )
-    if tunnel:
+    if is_tunnel:
         return (host, port or 443), None
     path = parts.path or "/"
     path = f"{path}?{parts.query}" if parts.query else path
-    passed_on = [
+    # one request on each connection: a second one could be for another host, which was not checked
+    headers = [
         header
         for header in fields.split(b"\r\n")
         if header and not header.lower().startswith((b"proxy-", b"connection:"))
     ]
-    first = b"\r\n".join([f"{method} {path} {version}".encode("latin-1"), *passed_on, b"Connection: close", b"", b""])
-    return (host, port or 80), first
+    request = b"\r\n".join([f"{method} {path} {version}".encode("latin-1"), *headers, b"Connection: close", b"", b""])
+    return (host, port or 80), request
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, count: list[int]) -> None:
@@ -262,7 +271,7 @@ def main() -> None:
 
 @dataclass(slots=True)
 class ProxyProcess:
-    """The proxy of one sandbox."""
+    """The running proxy of one sandbox."""
 
     process: subprocess.Popen[bytes]
     folder: Path
@@ -337,7 +346,7 @@ def _start(module: str, settings: str, record: Path) -> subprocess.Popen[bytes]:
     process.wait()
     process.stdin.close()
     process.stdout.close()
-    raise SandboxError(f"{module} did not start (status {process.returncode}); look at what it said on standard error")
+    raise SandboxError(f"{module} did not start (status {process.returncode}); look at its standard error")
 
 
 if __name__ == "__main__":

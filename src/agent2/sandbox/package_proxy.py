@@ -21,12 +21,21 @@ from aiohttp import web
 from yarl import URL
 
 from agent2.sandbox.network import ignore_malformed_requests, report_ready, serve_until_closed
-from agent2.sandbox.spec import GIB, MIB, PackageSettings, ProxyLaunch, Registry, find_target, inside_address, rewritten
+from agent2.sandbox.spec import (
+    GIB,
+    MIB,
+    PackageSettings,
+    ProxyLaunch,
+    Registry,
+    find_target,
+    inside_address,
+    rewrite_links,
+)
 
 PASSED_ON = ("Accept", "User-Agent", "If-None-Match", "If-Modified-Since")
 PASSED_BACK = ("Content-Type", "ETag", "Last-Modified", "X-PyPI-Last-Serial")
 MAX_INDEX_MIB = 64
-"""MemoryUse whose links are rewritten are held in memory."""
+"""Pages whose links are rewritten are held in memory."""
 MAX_RECORDS = 200_000
 MAX_RECORDED_URL = 500
 MAX_AT_ONCE = 16
@@ -72,7 +81,7 @@ class PackageProxy:
         self._gate = asyncio.Semaphore(MAX_AT_ONCE)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Every request of every method ends here."""
+        """Answer a request of any method."""
         if request.method not in {"GET", "HEAD"}:
             return self._refuse(request, 405, f"{request.method} is not allowed; only GET and HEAD")
         path, _, query = request.raw_path.partition("?")  # as sent: decoded, it could end the line of the next request
@@ -93,7 +102,7 @@ class PackageProxy:
 
     async def _fetch(self, request: web.BaseRequest, registry: Registry, url: str) -> web.StreamResponse:
         headers = {name: request.headers[name] for name in PASSED_ON if name in request.headers}
-        headers["Accept-Encoding"] = "identity"
+        headers["Accept-Encoding"] = "identity"  # links are rewritten in plain text
         async with self._session.request(
             request.method, URL(url, encoded=True), headers=headers, allow_redirects=False
         ) as answer:
@@ -129,7 +138,7 @@ class PackageProxy:
                 return self._refuse(request, 403, f"the page is larger than {MAX_INDEX_MIB} MiB")
         self._record.total += len(page)
         self._record.write(request.method, url, answer.status, len(page))
-        body = rewritten(bytes(page), self._launch.base, self._settings.registries)
+        body = rewrite_links(bytes(page), self._launch.base, self._settings.registries)
         return web.Response(status=answer.status, headers=back, body=body)
 
     async def _stream(

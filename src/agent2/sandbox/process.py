@@ -1,8 +1,8 @@
 """A sandboxed program while it runs: started, watched, logged, stopped as a whole.
 
-Three daemon threads belong to each program. The keeper starts it and waits for it; it must live as long
-as the program, because the kernel's "die with the parent" means the thread that started it. The pump copies its
-output into a log of limited size. The watch looks at the limits that the kernel does not hold.
+Three daemon threads belong to each program. The first starts it and waits for it; it must live as long as the
+program, because the kernel's "die with the parent" means the thread that started it. The pump copies its output
+into a log of limited size. The watch looks at the limits that the kernel does not hold.
 
 Promises: `stop` and a normal end leave no process of the program behind; when the harness is killed, the kernel
 ends the program (whole namespace under bubblewrap; without a sandbox only forward.py and the command itself).
@@ -31,13 +31,16 @@ from agent2.sandbox.watchdog import Breach, Watchdog, process_tree
 logger = logging.getLogger(__name__)
 
 MAX_TAIL = 256 * 1024
+"""Most bytes of a log's end that are held in memory until the program ends."""
 READY_TIMEOUT_S = 60.0
 LOOK_INTERVAL_S = 0.1
+"""Between two looks at the soft limits."""
 REAP_TIMEOUT_S = 30.0
+"""For killed processes to leave, which a device of the host may delay."""
 PASSED_ON = ("PATH", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "DOCKER_HOST")
-"""Variables of ours that the outermost program gets; those behind it see none of them."""
+"""Variables of ours that the outermost program gets; the programs inside see none of them."""
 OOM_FIRST = "1000"
-"""The highest value of /proc/<pid>/oom_score_adj."""
+"""The highest value of /proc/<pid>/oom_score_adj: killed before any other process."""
 OUTPUT_KEPT = 4096
 """Of the first output, for the message when the sandbox itself does not start."""
 
@@ -69,9 +72,9 @@ class CappedLog:
             self._tail.append(beyond_head)
             self._tail_size += len(beyond_head)
         while self._tail and self._tail_size - len(self._tail[0]) >= self._tail_limit:
-            gone = len(self._tail.popleft())
-            self._tail_size -= gone
-            self._dropped += gone
+            n_dropped = len(self._tail.popleft())
+            self._tail_size -= n_dropped
+            self._dropped += n_dropped
 
     def close(self) -> None:
         """Write the end and close the file."""
@@ -130,7 +133,7 @@ class SandboxProcess:
             launch.abandon()
             raise
         self._first_output = b""
-        self._born = threading.Event()
+        self._started = threading.Event()
         self._captured = None if launch.spec.capture_bytes is None else CapturedOutput(launch.spec.capture_bytes)
         self._pumps: list[threading.Thread] = []
         self._over = threading.Event()
@@ -148,8 +151,8 @@ class SandboxProcess:
         folders = (launch.spec.workspace, *launch.also_watched)
         self._watchdog = Watchdog(launch.spec.limits, folders, memory_is_hard=memory_is_hard)
         harness_end, forwarder_end = (None, None) if launch.listener is not None else socket.socketpair()
-        threading.Thread(target=self._run_to_end, args=(forwarder_end,), name="sandbox-keeper", daemon=True).start()
-        self._born.wait()
+        threading.Thread(target=self._run_to_end, args=(forwarder_end,), name="sandbox-run", daemon=True).start()
+        self._started.wait()
         self._link = self._await_ready(harness_end)
         if launch.watched:
             threading.Thread(target=self._watch, name="sandbox-watch", daemon=True).start()
@@ -172,7 +175,7 @@ class SandboxProcess:
         return self._exit
 
     def stop(self, grace_s: float = 5.0) -> SandboxExit:
-        """End the program and everything it started: first asked (SIGTERM), after `grace_s` killed.
+        """End the program and everything it started: by SIGTERM, and by SIGKILL after `grace_s`.
 
         Returns at once if it has ended already. Raises SandboxError if the kernel does not let it go.
         """
@@ -191,6 +194,7 @@ class SandboxProcess:
         return ended
 
     def _run_to_end(self, link: socket.socket | None) -> None:
+        """Start the program, wait for it, and record how it ended. link: forward.py's end, closed here."""
         launch = self._launch
         handed_over = list(launch.pass_fds)
         links = [] if link is None else [link.fileno()]
@@ -207,9 +211,9 @@ class SandboxProcess:
                 start_new_session=True,
                 cwd="/",
             )
-            self._root = psutil.Process(popen.pid)  # before anybody collects it
+            self._root = psutil.Process(popen.pid)  # before it is collected: psutil refuses one that is gone
             self._popen = popen
-        except Exception as error:  # boundary: `__init__` waits for this thread and raises what it met
+        except Exception as error:  # boundary: `__init__` waits for this thread and raises the error there
             self._start_error = error
             return
         finally:
@@ -217,7 +221,7 @@ class SandboxProcess:
                 link.close()
             for descriptor in handed_over:
                 os.close(descriptor)
-            self._born.set()
+            self._started.set()
         self._start_pumps(popen)
         self._finish(popen.wait())
 
@@ -236,9 +240,9 @@ class SandboxProcess:
         self._pumps = pumps
 
     def _await_ready(self, link: socket.socket | None) -> socket.socket | None:
-        """Until forward.py is about to start the command; puts the processes into their control group.
+        """Wait until forward.py is about to start the command; puts the processes into their control group.
 
-        Returns the link where it has to stay open: the program ends when the harness, and with it the link, is gone.
+        Returns the link if it has to stay open: the program ends when the harness, and with it the link, is gone.
         """
         if self._popen is None:
             if link is not None:
@@ -260,7 +264,7 @@ class SandboxProcess:
         except OSError as error:
             logger.warning("the sandbox is not ready: %s", error)
         self._abort()
-        message = self._first_output.decode(errors="replace").strip() or f"it said nothing for {READY_TIMEOUT_S:g} s"
+        message = self._first_output.decode(errors="replace").strip() or f"no output for {READY_TIMEOUT_S:g} s"
         advice = "`agent2 doctor` shows what is missing" if self._launch.watched else "free what it names"
         raise SandboxError(f"the sandbox did not start: {message.splitlines()[-1]}; {advice}")
 
@@ -280,7 +284,7 @@ class SandboxProcess:
         return None
 
     def _hand_over_plan(self, link: socket.socket) -> bool:
-        """Tell the plan, wait until the sandbox is ready, start the program. Raises SandboxError, OSError."""
+        """Send the plan, wait until the sandbox is ready, start the program. Raises SandboxError, OSError."""
         plan = json.dumps(self._launch.plan).encode()
         link.settimeout(READY_TIMEOUT_S)
         link.sendall(len(plan).to_bytes(8, "big") + plan)
@@ -293,14 +297,14 @@ class SandboxProcess:
             _prefer_for_oom_kill(self._processes)
         if self._launch.enforcer is not None:
             self._launch.enforcer.adopt([process.pid for process in self._processes])
-        link.sendall(b"go")
+        link.sendall(b"go")  # last: the command must not run before its limits hold
         return True
 
     def _identify_forwarder(self, link: socket.socket) -> None:
-        """Who connected: forward.py; an engine may have started it, and then it descends from none of ours."""
+        """Find forward.py, which connected; if an engine started it, it is not a descendant of our process."""
         pid = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
         if pid == 0:
-            return  # it is in a process name space that we cannot see into
+            return  # it is in a process namespace that we cannot see into
         self._forwarder = psutil.Process(pid)
         if self._forwarder not in process_tree(self._root):
             self._root = self._forwarder
@@ -339,7 +343,7 @@ class SandboxProcess:
                 return
 
     def _finish(self, code: int) -> None:
-        """After the outermost process: wait until the rest has gone, then say how it ended."""
+        """After the end of the outermost process: wait for the others and record how the program ended."""
         if not _await_end(self._processes[1:], REAP_TIMEOUT_S):
             logger.warning("processes of the sandbox %s are still ending", [p.pid for p in self._processes[1:]])
         for pump in self._pumps:
@@ -381,7 +385,7 @@ class SandboxProcess:
         return None, None
 
     def _terminate(self) -> None:
-        """SIGTERM to forward.py, which passes it to the command's group."""
+        """Send SIGTERM to forward.py, which passes it to the command's process group."""
         generation = [self._forwarder or self._root]
         try:
             for _ in range(self._launch.depth):
@@ -402,9 +406,9 @@ class SandboxProcess:
 
 
 def _prefer_for_oom_kill(processes: list[psutil.Process]) -> None:
-    """When the host is out of memory the kernel shall kill these, and what they start, before anything else.
+    """Let the kernel kill these, and what they start, before anything else when the host is out of memory.
 
-    The program cannot take it back if we hold CAP_SYS_RESOURCE; otherwise it can.
+    The program cannot undo it if we hold CAP_SYS_RESOURCE; otherwise it can.
     """
     for process in processes:
         try:
@@ -414,7 +418,7 @@ def _prefer_for_oom_kill(processes: list[psutil.Process]) -> None:
 
 
 def _await_end(processes: list[psutil.Process], timeout_s: float) -> bool:
-    """Whether all have ended in time; one that only waits to be collected by its parent has."""
+    """Whether all have ended in time; a zombie counts as ended."""
     deadline = time.monotonic() + timeout_s
     while any(_is_alive(process) for process in processes):
         if time.monotonic() > deadline:

@@ -1,6 +1,6 @@
-"""What a sandbox is asked to run, what it promises, and how a run ended: plain records. Nothing here touches the host.
+"""Records of a sandbox: the program to run, its limits and network policy, what a sandbox promises, how a run ended.
 
-Paths named `inside` are paths as the program sees them.
+Nothing here changes the host. Paths named `inside` are paths as the program sees them.
 
 Under the network policy `packages`, each registry is one origin and one path prefix of it, offered inside below
 /<name>/ of a loopback port. Links to the origins in index pages are rewritten to that port, so that pip, uv and npm
@@ -38,7 +38,7 @@ BASE_ENVIRONMENT: Mapping[str, str] = {
 
 
 class Settings(BaseModel):
-    """Base of what crosses a file or process boundary here: no unknown keys, no changes."""
+    """Base of the records that cross a file or process boundary: no unknown keys, no changes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -53,7 +53,7 @@ class Registry(Settings):
     prefix: str = "/"
     """Paths of the origin that may be read; begins and ends with a slash."""
     is_index: bool = False
-    """Its texts and JSON hold links to files, which are rewritten; else all passes as it is."""
+    """Its text and JSON pages contain links to files, which are rewritten; other answers pass unchanged."""
 
     @field_validator("origin")
     @classmethod
@@ -119,7 +119,7 @@ class Target:
 
 
 def find_target(path: str, query: str, registries: Sequence[Registry]) -> Target | str:
-    """The allowed address behind a path inside, or one sentence why there is none.
+    """The allowed address that a path inside leads to, or one sentence why there is none.
 
     path, query: still percent-encoded, as sent.
     """
@@ -128,7 +128,7 @@ def find_target(path: str, query: str, registries: Sequence[Registry]) -> Target
     registry = next((registry for registry in registries if registry.name == name), None)
     if registry is None:
         return f"no registry {name!r} is allowed; there are {', '.join(registry.name for registry in registries)}"
-    decoded = unquote(tail)
+    decoded = unquote(tail)  # only to look: the path is passed on as it was sent
     if ".." in decoded.split("/") or "\\" in decoded:
         return "the path leaves its folder"
     url = f"{registry.origin}{registry.prefix}{tail}"
@@ -144,15 +144,16 @@ def inside_address(url: str, base: str, registries: Sequence[Registry]) -> str |
     return None
 
 
-def rewritten(page: bytes, base: str, registries: Sequence[Registry]) -> bytes:
+def rewrite_links(page: bytes, base: str, registries: Sequence[Registry]) -> bytes:
     """A page of an index whose links to allowed addresses lead to the port inside."""
+    # the longest first: one registry's prefix may begin with another's
     for registry in sorted(registries, key=lambda registry: len(registry.origin + registry.prefix), reverse=True):
         page = page.replace(f"{registry.origin}{registry.prefix}".encode(), f"{base}/{registry.name}/".encode())
     return page
 
 
 def package_environment(base: str, registries: Sequence[Registry], cache: Path) -> dict[str, str]:
-    """Variables that send pip, uv and npm to the port inside, for the registries that are named as in the default."""
+    """Variables that point pip, uv and npm to the port inside, for registries with the names of the default ones."""
     names = {registry.name for registry in registries}
     variables: dict[str, str] = {}
     if "pypi" in names:
@@ -229,7 +230,7 @@ class SandboxSpec:
     command: tuple[str, ...]
     """Program and arguments; the program is looked up in the inside PATH."""
     workspace: Path
-    """Host folder; all that the program may write and that outlives it."""
+    """Host folder: the only one that the program may write and that outlives it."""
     log: Path
     """Host file for what the program prints; replaced."""
     mounts: tuple[Mount, ...] = ()
@@ -293,7 +294,7 @@ class SandboxExit:
 
 
 def check_spec(spec: SandboxSpec) -> None:
-    """Refuse what no back end can run as asked.
+    """Refuse a spec that no back end can run.
 
     Raises SandboxError naming the part that is wrong.
     """
@@ -332,9 +333,11 @@ def _check_mount(mount: Mount, hidden: tuple[Path, ...]) -> None:
     inside = PurePosixPath(mount.inside)
     if not inside.is_absolute() or ".." in inside.parts or len(inside.parts) < 2:
         raise SandboxError(f"mount {mount.host}: {mount.inside!r} is not an absolute path inside; write it as /name")
-    for taken in (WORKSPACE, PRIVATE, HOME, "/proc", "/dev", "/sys", "/tmp", "/usr", "/etc"):
-        if inside.is_relative_to(taken):
-            raise SandboxError(f"mount {mount.host}: {mount.inside} is inside {taken}, which is taken; choose another")
+    for reserved in (WORKSPACE, PRIVATE, HOME, "/proc", "/dev", "/sys", "/tmp", "/usr", "/etc"):
+        if inside.is_relative_to(reserved):
+            raise SandboxError(
+                f"mount {mount.host}: {mount.inside} is inside {reserved}, which is taken; choose another"
+            )
     if not mount.host.exists():
         raise SandboxError(f"mount {mount.inside}: {mount.host} does not exist; create it first")
     refuse_hidden(mount.host, hidden)
@@ -360,7 +363,7 @@ def common_rows(
 
 
 def network_row(network: Network) -> Containment:
-    """What a policy promises."""
+    """What a network policy promises."""
     if network is Network.PACKAGES:
         how = "network namespace; beside the listed ports, a proxy reads allowed package registries and records it"
         return Containment("network", Strength.HARD, how)

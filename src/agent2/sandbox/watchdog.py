@@ -1,4 +1,4 @@
-"""Watches what no kernel limit holds here: memory, disk use of the workspace, and the process count.
+"""Watches what no limit of the kernel holds here: memory, disk use of the workspace, and the process count.
 
 Soft: it looks about ten times a second, so a fast program overshoots before it is stopped. Memory is what processes
 hold, what they keep in memory files without mapping it, and what may be in the buffers of their sockets: as much as
@@ -28,9 +28,11 @@ SHARE = 0.05
 MIN_MEMORY_INTERVAL_S = 0.1
 MIN_DISK_INTERVAL_S = 0.5
 MAX_ENTRIES = 1_000_000
+"""Of the workspace; more would take too long to walk."""
 FREE_FLOOR_GIB = 0.25
+"""Of the host's disk; below it the program is stopped."""
 MIN_GROWTH = 32 << 20
-"""Of the kernel's memory; less is not looked into."""
+"""Of the kernel's memory; less is not attributed to the program."""
 FREE_SOCKETS = 8
 """Sockets of a kind that is not counted."""
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -70,6 +72,7 @@ class Watchdog:
             self._next_memory_look = now + max(MIN_MEMORY_INTERVAL_S, spent / SHARE)
             if breach is not None:
                 return breach
+        # between two walks only the free space of the file system is asked for, which costs nothing
         if now < self._next_disk_look and not self._may_be_full():
             return None
         started = time.monotonic()
@@ -87,8 +90,8 @@ class Watchdog:
         in_files = _memory_files(pids) + self._in_sockets(pids)
         used = sum(map(_resident, pids)) + in_files
         if used > limit:  # pages shared after a fork, and mapped memory files, were counted several times: look closely
-            parts = [_proportional(pid) for pid in pids]
-            used = sum(part.own for part in parts) + max(in_files, sum(part.shared for part in parts))
+            parts = [_proportional_memory(pid) for pid in pids]
+            used = sum(part.private for part in parts) + max(in_files, sum(part.shared for part in parts))
         if used <= limit:
             return None
         return Breach("memory", f"used {used / GIB:.2f} GiB of memory, {self._limits.memory_gib:g} GiB are allowed")
@@ -100,6 +103,7 @@ class Watchdog:
         growth = kernel - self._least_kernel
         if growth < MIN_GROWTH:
             return 0
+        # the second process is in the sandbox's network namespace; the outermost one is still in ours
         return min(growth, _socket_capacity(pids[1] if len(pids) > 1 else pids[0]))
 
     def _may_be_full(self) -> bool:
@@ -208,7 +212,7 @@ def descendants(root: int) -> list[int]:
 class MemoryUse:
     """Bytes of one process, shared pages divided among their users."""
 
-    own: int
+    private: int
     shared: int
     """Of memory that is not of a file on disk and may be shared: memory files, /dev/shm, shared mappings."""
 
@@ -242,9 +246,9 @@ def _memory_files(pids: list[int]) -> int:
     for pid in pids:
         try:
             for name in os.listdir(f"/proc/{pid}/fd"):
-                place = f"/proc/{pid}/fd/{name}"
-                if os.readlink(place).startswith("/memfd:"):
-                    status = os.stat(place)
+                path = f"/proc/{pid}/fd/{name}"
+                if os.readlink(path).startswith("/memfd:"):
+                    status = os.stat(path)
                     sizes[status.st_dev, status.st_ino] = status.st_blocks * 512
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue  # it ended, or changes its user right now
@@ -258,8 +262,8 @@ def _kernel_memory() -> int:
         for line in file:
             name, _, value = line.partition(":")
             sizes[name] = int(value.split()[0]) * 1024
-    others = ("MemFree", "Buffers", "Cached", "SwapCached", "AnonPages", "KReclaimable")
-    return sizes["MemTotal"] - sum(sizes.get(name, 0) for name in others)
+    not_kernel = ("MemFree", "Buffers", "Cached", "SwapCached", "AnonPages", "KReclaimable")
+    return sizes["MemTotal"] - sum(sizes.get(name, 0) for name in not_kernel)
 
 
 def _socket_capacity(pid: int) -> int:
@@ -292,21 +296,21 @@ def _n_lines(table: Path) -> int:
 
 def _unlinked(pids: list[int], folders: tuple[Path, ...]) -> int:
     """Bytes of deleted files, of these folders' file systems and owners, that processes hold open or mapped."""
-    homes = {(status.st_dev, status.st_uid) for status in map(os.stat, folders)}
+    owners = {(status.st_dev, status.st_uid) for status in map(os.stat, folders)}
     sizes = {}
     for pid in pids:
-        for place in ("fd", "map_files"):
+        for folder in ("fd", "map_files"):
             try:
-                names = os.listdir(f"/proc/{pid}/{place}")
+                names = os.listdir(f"/proc/{pid}/{folder}")
             except OSError:
-                continue  # it ended, or does not show itself, which `_hides_files` sees
+                continue  # it ended, or does not show itself, which `_hides_files` reports
             for name in names:
                 try:
-                    status = os.stat(f"/proc/{pid}/{place}/{name}")
+                    status = os.stat(f"/proc/{pid}/{folder}/{name}")
                 except OSError:
                     continue  # closed just now
-                is_gone = status.st_nlink == 0 and stat.S_ISREG(status.st_mode)
-                if is_gone and (status.st_dev, status.st_uid) in homes:
+                is_deleted = status.st_nlink == 0 and stat.S_ISREG(status.st_mode)
+                if is_deleted and (status.st_dev, status.st_uid) in owners:
                     sizes[status.st_dev, status.st_ino] = status.st_blocks * 512
     return sum(sizes.values())
 
@@ -341,8 +345,8 @@ def _written(pids: list[int]) -> float:
     return total
 
 
-def _proportional(pid: int) -> MemoryUse:
-    """Memory of a process by kind; resident memory if that is not known."""
+def _proportional_memory(pid: int) -> MemoryUse:
+    """Memory of a process by kind; its resident memory if the kernel does not tell the kinds."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
