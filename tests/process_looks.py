@@ -7,7 +7,7 @@ import psutil
 
 
 def outlived(processes: Sequence[psutil.Process], timeout_s: float = 120.0) -> list[psutil.Process]:
-    """Those that still run after so long; one that only waits to be collected by whoever adopted it does not."""
+    """Those that still run after so long; a zombie does not count."""
     ends_at = time.monotonic() + timeout_s
     while (survivors := [process for process in processes if _runs(process)]) and time.monotonic() < ends_at:
         time.sleep(0.02)

@@ -34,21 +34,21 @@ def lists_models(port: int) -> bool:
 
 def variables() -> list[str]:
     """Environments of all processes that can be read."""
-    found = [f"{name}={value}" for name, value in os.environ.items()]
+    entries = [f"{name}={value}" for name, value in os.environ.items()]
     for path in Path("/proc").glob("[0-9]*/environ"):
         try:
-            found += path.read_bytes().decode(errors="replace").split("\0")
+            entries += path.read_bytes().decode(errors="replace").split("\0")
         except OSError:
             continue
-    return found
+    return entries
 
 
 listening = [port for port in range(1024, 65536) if is_open("127.0.0.1", port)]
-found = {
+findings = {
     "interfaces": [name for _, name in socket.if_nameindex()],
     "reached": [f"{host}:{port}" for host, port in PLACES if is_open(host, port)],
     "llm_ports": [port for port in listening if lists_models(port)],
     "variables": sorted(set(variables())),
 }
 # The zero byte makes it no text file of the workspace, which a replay would have to find the same.
-Path("output/probe.bin").write_bytes(b"\0" + json.dumps(found).encode())
+Path("output/probe.bin").write_bytes(b"\0" + json.dumps(findings).encode())

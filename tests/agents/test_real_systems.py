@@ -46,7 +46,7 @@ FEWER_ITEMS = ("task.n_items.test_public=100", "task.n_items.test_private=100")
 
 
 @dataclass(frozen=True)
-class Played:
+class PlayedTrial:
     """One finished trial and what its upstream saw."""
 
     name: str
@@ -84,7 +84,7 @@ def write_probing_script(folder, port):
 
 
 @pytest.fixture(scope="module", params=SYSTEMS)
-def played(request, tmp_path_factory):
+def trial(request, tmp_path_factory):
     name = request.param
     require_system(name)
     folder = tmp_path_factory.mktemp(name)
@@ -100,30 +100,30 @@ def played(request, tmp_path_factory):
         paths = TrialPaths(root)
         report = json.loads((paths.report / "report.json").read_text())
         probe = json.loads((paths.workspace / "output" / "probe.bin").read_bytes()[1:])
-        yield Played(name, root, evidence, report, upstream.served(), upstream, probe)
+        yield PlayedTrial(name, root, evidence, report, upstream.served(), upstream, probe)
 
 
-def test_the_system_reads_writes_trains_submits_reads_changes_and_submits_again(played):
-    submissions = played.report["trial"]["submissions"]
+def test_the_system_reads_writes_trains_submits_reads_changes_and_submits_again(trial):
+    submissions = trial.report["trial"]["submissions"]
     assert [(s["note"], s["state"]) for s in submissions] == [("30 steps", "scored"), ("90 steps", "scored")]
-    files = {r.id: r.files for r in played.evidence.revisions}
+    files = {r.id: r.files for r in trial.evidence.revisions}
     programs = [files[s["revision"]]["code/train.py"] for s in submissions]
     assert ["RATE = 30" in programs[0], "RATE = 90" in programs[1]] == [True, True]
     assert len({s["revision"] for s in submissions}) == len({s["weights_digest"] for s in submissions}) == 2
     assert submissions[0]["score"]["value"] < submissions[1]["score"]["value"]
-    assert played.report["analysis"]["route"]["route"] == Route.SFT.value
-    assert played.evidence.final_submission == 2
+    assert trial.report["analysis"]["route"]["route"] == Route.SFT.value
+    assert trial.evidence.final_submission == 2
 
 
-def test_tokens_and_cost_are_exactly_those_of_the_script(played):
+def test_tokens_and_cost_are_exactly_those_of_the_script(trial):
     """Worked out from the script; asides (titles and the like) count too, as often as the upstream saw one."""
-    assert [row["step"] for row in played.served if row["step"] is not None] == list(range(len(SCRIPT.steps)))
-    n_asides = sum(1 for row in played.served if row["step"] is None)
+    assert [row["step"] for row in trial.served if row["step"] is not None] == list(range(len(SCRIPT.steps)))
+    n_asides = sum(1 for row in trial.served if row["step"] is None)
     usages = [step.usage.model_dump() for step in [*SCRIPT.steps, *[SCRIPT.aside] * n_asides]]
-    totals = played.report["trial"]["llm"]["totals"]
+    totals = trial.report["trial"]["llm"]["totals"]
     assert totals["calls"] == len(usages)
     expected = {key: sum(usage[key] for usage in usages) for key in ("input", "output", "cached_input", "reasoning")}
-    if load_agent(played.name).spec.llm is WireProtocol.ANTHROPIC:
+    if load_agent(trial.name).spec.llm is WireProtocol.ANTHROPIC:
         expected["reasoning"] = 0  # that protocol does not tell it apart
     assert {key: totals["tokens"][key] for key in expected} == expected
     assert totals["dollars"] == pytest.approx(dollars_of(usages), abs=1e-12)
@@ -131,20 +131,20 @@ def test_tokens_and_cost_are_exactly_those_of_the_script(played):
         assert totals[key] == 0, key
 
 
-def test_the_gateway_is_the_only_llm_that_the_system_could_reach(played):
-    assert played.probe["interfaces"] == ["lo"]
-    assert played.probe["reached"] == []
-    assert played.probe["llm_ports"] == [LLM_PORT]
-    calls = read_exchanges(TrialPaths(played.root).llm)
+def test_the_gateway_is_the_only_llm_that_the_system_could_reach(trial):
+    assert trial.probe["interfaces"] == ["lo"]
+    assert trial.probe["reached"] == []
+    assert trial.probe["llm_ports"] == [LLM_PORT]
+    calls = read_exchanges(TrialPaths(trial.root).llm)
     assert {call.outcome for call in calls} == {ExchangeOutcome.OK}
-    assert len(calls) == len(played.served)  # the upstream was asked by nobody else
-    assert all(row["status"] == 200 for row in played.served)  # and never with another key than the provider's
+    assert len(calls) == len(trial.served)  # the upstream was asked by nobody else
+    assert all(row["status"] == 200 for row in trial.served)  # and never with another key than the provider's
 
 
-def test_the_key_is_nowhere_in_reach_of_the_system_nor_in_the_trial(played):
-    assert played.probe["variables"]
-    assert not any(KEY in variable for variable in played.probe["variables"])
-    for path in played.root.rglob("*"):
+def test_the_key_is_nowhere_in_reach_of_the_system_nor_in_the_trial(trial):
+    assert trial.probe["variables"]
+    assert not any(KEY in variable for variable in trial.probe["variables"])
+    for path in trial.root.rglob("*"):
         if path.is_file() and not path.is_symlink():
             data = path.read_bytes()
             assert KEY.encode() not in data, path
@@ -153,9 +153,9 @@ def test_the_key_is_nowhere_in_reach_of_the_system_nor_in_the_trial(played):
                     assert KEY.encode() not in reader.read(), path
 
 
-def test_its_own_record_holds_the_commands_that_the_script_asked_for(played):
-    commands = [command.command for command in played.evidence.commands]
-    wanted = [
+def test_its_own_record_holds_the_commands_that_the_script_asked_for(trial):
+    commands = [command.command for command in trial.evidence.commands]
+    expected = [
         "probe.py",
         "code/train.py <<",
         "python code/train.py",
@@ -164,21 +164,21 @@ def test_its_own_record_holds_the_commands_that_the_script_asked_for(played):
         "sed -i",
         "90 steps",
     ]
-    assert len(commands) >= len(wanted)
-    for words, command in zip(wanted, commands, strict=False):
-        assert words in command
+    assert len(commands) >= len(expected)
+    for part, command in zip(expected, commands, strict=False):
+        assert part in command
 
 
-def test_the_lock_names_the_installed_system(played):
-    system = find_installed(load_agent(played.name))
-    assert system.manifest.digest in (played.root / "lock.json").read_text()
-    assert (installation.home() / "agents" / played.name) in system.folder.parents
+def test_the_lock_names_the_installed_system(trial):
+    system = find_installed(load_agent(trial.name))
+    assert system.manifest.digest in (trial.root / "lock.json").read_text()
+    assert (installation.home() / "agents" / trial.name) in system.folder.parents
 
 
-def test_a_strict_replay_comes_to_the_same_without_any_provider(played, tmp_path, monkeypatch):
+def test_a_strict_replay_comes_to_the_same_without_any_provider(trial, tmp_path, monkeypatch):
     monkeypatch.delenv(KEY_VARIABLE, raising=False)
-    is_strict = played.name not in REPEATS_ITS_SCREEN
-    replayed = replay_trial(played.root, tmp_path, strict=is_strict)
+    is_strict = trial.name not in REPEATS_ITS_SCREEN
+    replayed = replay_trial(trial.root, tmp_path, strict=is_strict)
     play(replayed)
     report = compare_replay(replayed)
     assert report.differences == () or not is_strict
@@ -186,10 +186,10 @@ def test_a_strict_replay_comes_to_the_same_without_any_provider(played, tmp_path
     assert report.is_same == (report.differences == ())
 
 
-def test_a_replay_with_one_recorded_answer_changed_shows_the_difference(played, tmp_path):
+def test_a_replay_with_one_recorded_answer_changed_shows_the_difference(trial, tmp_path):
     """The first answer says something else; the next request then differs, and a strict replay goes no further."""
     source = tmp_path / "changed"
-    shutil.copytree(played.root, source, symlinks=True)
+    shutil.copytree(trial.root, source, symlinks=True)
     change_first_answer(source)
     replayed = replay_trial(source, tmp_path / "replays", strict=True, overrides=("budget.wall_clock_s=90",))
     evidence = play(replayed)

@@ -28,14 +28,14 @@ APPTAINER_VALUES = {"--no-mount", "--network", "--hostname", "--pwd", "--add-cap
 APPTAINER_FLAGS = {"--containall", "--cleanenv", "--no-eval", "--no-init", "--net", "--no-privs"}
 
 
-def main(kind: str, state: Path, words: list[str]) -> int:
+def main(kind: str, state: Path, argv: list[str]) -> int:
     with (state / "calls").open("a") as file:
-        file.write(json.dumps(words) + "\n")
-    return docker(state, words) if kind == "docker" else apptainer(state, words)
+        file.write(json.dumps(argv) + "\n")
+    return docker(state, argv) if kind == "docker" else apptainer(state, argv)
 
 
-def docker(state: Path, words: list[str]) -> int:
-    verb = words[0]
+def docker(state: Path, argv: list[str]) -> int:
+    verb = argv[0]
     if verb == "info":
         print((state / "info.json").read_text())
     elif verb == "image":
@@ -43,21 +43,21 @@ def docker(state: Path, words: list[str]) -> int:
     elif verb == "import":
         (state / "image.tar").write_bytes(sys.stdin.buffer.read())
     elif verb == "inspect":
-        assert words[2] == "{{.State.OOMKilled}}"
-        print(str(json.loads((state / words[3]).read_text())["oom"]).lower())
+        assert argv[2] == "{{.State.OOMKilled}}"
+        print(str(json.loads((state / argv[3]).read_text())["oom"]).lower())
     elif verb == "kill":
-        os.kill(json.loads((state / words[1]).read_text())["pid"], signal.SIGKILL)
+        os.kill(json.loads((state / argv[1]).read_text())["pid"], signal.SIGKILL)
     elif verb == "rm":
-        (state / words[2]).unlink()
+        (state / argv[2]).unlink()
     elif verb == "run":
-        return docker_run(state, words[1:])
+        return docker_run(state, argv[1:])
     else:
         raise SystemExit(f"unknown verb {verb}")
     return 0
 
 
-def docker_run(state: Path, words: list[str]) -> int:
-    options, (_, *command) = parse(words, DOCKER_VALUES, DOCKER_FLAGS)
+def docker_run(state: Path, argv: list[str]) -> int:
+    options, (_, *command) = parse(argv, DOCKER_VALUES, DOCKER_FLAGS)
     root = state / "root"
     if not root.exists():
         with tarfile.open(state / "image.tar") as archive:
@@ -67,8 +67,8 @@ def docker_run(state: Path, words: list[str]) -> int:
     assert one(options, "--network") == "none" and one(options, "--cap-drop") == "ALL"
     bwrap += ["--unshare-net", "--size", one(options, "--shm-size"), "--perms", "1777", "--tmpfs", "/dev/shm"]
     for text in options["--tmpfs"]:
-        place, _, rest = text.partition(":")
-        settings = dict(part.partition("=")[::2] for part in rest.split(","))
+        place, _, options_text = text.partition(":")
+        settings = dict(part.partition("=")[::2] for part in options_text.split(","))
         bwrap += ["--size", settings["size"], "--perms", settings["mode"], "--tmpfs", place]
     for text in options["--mount"]:
         bwrap += bind(text, {"src": "src", "dst": "dst", "readonly": "readonly"})
@@ -93,12 +93,12 @@ def docker_run(state: Path, words: list[str]) -> int:
     return 128 - code if code < 0 else code
 
 
-def apptainer(state: Path, words: list[str]) -> int:
-    if words == ["--version"]:
+def apptainer(state: Path, argv: list[str]) -> int:
+    if argv == ["--version"]:
         print("apptainer version 1.3.4")
         return 0
-    assert words[0] == "exec"
-    options, (root, *command) = parse(words[1:], APPTAINER_VALUES, APPTAINER_FLAGS)
+    assert argv[0] == "exec"
+    options, (root, *command) = parse(argv[1:], APPTAINER_VALUES, APPTAINER_FLAGS)
     assert set(options) >= APPTAINER_FLAGS and one(options, "--network") == "none"
     bwrap = ["--ro-bind", root, "/", "--proc", "/proc", "--dev", "/dev", "--unshare-ipc", "--unshare-uts"]
     bwrap += ["--hostname", one(options, "--hostname"), "--unshare-pid", "--as-pid-1", "--unshare-net", "--clearenv"]
@@ -116,19 +116,19 @@ def apptainer(state: Path, words: list[str]) -> int:
     os.execvp("bwrap", ["bwrap", *bwrap, "--", *command])
 
 
-def parse(words: list[str], values: set[str], flags: set[str]) -> tuple[dict[str, list[str]], list[str]]:
+def parse(argv: list[str], values: set[str], flags: set[str]) -> tuple[dict[str, list[str]], list[str]]:
     """Options, and what follows them."""
     options: dict[str, list[str]] = {}
-    while words[0].startswith("-"):
-        name, *words = words
+    while argv[0].startswith("-"):
+        name, *argv = argv
         if name in flags:
             options[name] = []
         elif name in values:
-            options.setdefault(name, []).append(words[0])
-            words = words[1:]
+            options.setdefault(name, []).append(argv[0])
+            argv = argv[1:]
         else:
             raise SystemExit(f"unknown option {name}")
-    return options, words
+    return options, argv
 
 
 def one(options: dict[str, list[str]], name: str) -> str:
@@ -138,19 +138,19 @@ def one(options: dict[str, list[str]], name: str) -> str:
 
 def bind(text: str, names: dict[str, str]) -> list[str]:
     (fields,) = csv.reader([text])
-    found = {}
+    values = {}
     for field in fields:
         key, _, value = field.partition("=")
-        found[names.get(key, key)] = value
-    assert found.pop("type") == "bind"
-    kind = "--bind" if found.pop("readonly", None) is None else "--ro-bind"
-    host, inside = found.pop("src"), found.pop("dst")
-    assert not found, found
-    words = []
+        values[names.get(key, key)] = value
+    assert values.pop("type") == "bind"
+    kind = "--bind" if values.pop("readonly", None) is None else "--ro-bind"
+    host, inside = values.pop("src"), values.pop("dst")
+    assert not values, values
+    argv = []
     if not inside.startswith("/usr"):  # engines make folders on the way that everybody can read
         for parent in reversed(Path(inside).parents[:-1]):
-            words += ["--perms", "0755", "--dir", str(parent)]
-    return [*words, kind, host, inside]
+            argv += ["--perms", "0755", "--dir", str(parent)]
+    return [*argv, kind, host, inside]
 
 
 if __name__ == "__main__":

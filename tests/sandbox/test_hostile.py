@@ -39,7 +39,7 @@ def test_four_processes_that_take_memory_as_fast_as_they_can_are_stopped(default
     outcome = default_runner.python(program, limits=Limits(memory_gib=0.5))
     assert (outcome.end.broke, outcome.end.code) == ("memory", 137), outcome
     assert time.monotonic() - started < 200
-    alive = [each.pid for each in psutil.process_iter(["cmdline"]) if program in (each.info["cmdline"] or [])]
+    alive = [process.pid for process in psutil.process_iter(["cmdline"]) if program in (process.info["cmdline"] or [])]
     assert alive == [], "what holds memory after the end"
 
 

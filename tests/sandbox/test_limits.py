@@ -1,12 +1,13 @@
 """Programs that take too much are contained, and the end says which limit they met."""
 
+import errno
 import os
 import time
 from pathlib import Path
 
 import pytest
 
-from agent2.sandbox.limits import OWN_PROCESSES, Cgroup, Hierarchy, hierarchies, rlimits, sweep
+from agent2.sandbox.limits import OWN_PROCESSES, Cgroup, Hierarchy, hierarchies, in_memory, rlimits, sweep
 from agent2.sandbox.spec import GIB, Limits, SandboxExit
 
 FORK_BOMB = """
@@ -39,13 +40,13 @@ def _bomb(runner) -> tuple[SandboxExit, int, int]:
     end = process.wait(120)
     process.stop(0)
     assert end is not None, runner.text()
-    made, refused = map(int, runner.text().split())
-    return end, made, refused
+    n_made, refused = map(int, runner.text().split())
+    return end, n_made, refused
 
 
 def test_ten_thousand_processes_are_refused_and_reported(default_runner):
-    end, made, refused = _bomb(default_runner)
-    assert 10 <= made <= 44 and made + refused == 10_000
+    end, n_made, refused = _bomb(default_runner)
+    assert 10 <= n_made <= 44 and n_made + refused == 10_000
     assert (end.code, end.broke) == (0, "processes")
     assert "40 processes" in end.reason
 
@@ -54,8 +55,8 @@ def test_processes_are_refused_without_control_groups_too(runner, monkeypatch):
     monkeypatch.setenv("AGENT2_CGROUP", "/no-such-group")
     if not runner.sandbox.drops_user and os.geteuid() == 0:
         pytest.skip("the kernel does not count processes of host root, so that root always gets a user of its own")
-    end, made, refused = _bomb(runner)
-    assert 10 <= made <= 44 and made + refused == 10_000
+    end, n_made, refused = _bomb(runner)
+    assert 10 <= n_made <= 44 and n_made + refused == 10_000
     assert end.broke == "processes"
 
 
@@ -204,3 +205,14 @@ def _fake_version_1(root: Path) -> None:
     for controller in ("memory", "pids"):
         (root / controller).mkdir()
         (root / controller / "cgroup.procs").touch()
+
+
+def test_input_is_given_where_files_in_memory_are_refused(monkeypatch):
+    def refused(*_):
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(os, "memfd_create", refused)
+    descriptor = in_memory("stdin", b"job" * 100_000)
+    assert os.lseek(descriptor, 0, os.SEEK_CUR) == 0
+    assert os.read(descriptor, 400_000) == b"job" * 100_000
+    os.close(descriptor)

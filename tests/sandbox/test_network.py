@@ -41,10 +41,10 @@ def _wheel() -> bytes:
 class _Index(http.server.BaseHTTPRequestHandler):
     """A package index, a file store, and places where no program from inside may come."""
 
-    seen: list[str]
+    requests: list[str]
 
     def do_GET(self) -> None:
-        self.seen.append(f"{self.command} {self.path}")
+        self.requests.append(f"{self.command} {self.path}")
         wheel, origin = _wheel(), f"http://{self.headers['Host']}"
         digest = hashlib.sha256(wheel).hexdigest()
         page = f'<a href="{origin}/packages/{WHEEL}#sha256={digest}">{WHEEL}</a>'.encode()
@@ -64,7 +64,7 @@ class _Index(http.server.BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def do_POST(self) -> None:
-        self.seen.append(f"{self.command} {self.path}")
+        self.requests.append(f"{self.command} {self.path}")
         self._answer(200, b"uploaded", "text/plain")
 
     do_PUT = do_DELETE = do_POST
@@ -90,11 +90,11 @@ class _Index(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def index():
     """(origin, requests seen so far)."""
-    seen: list[str] = []
-    handler = type("Index", (_Index,), {"seen": seen})
+    requests: list[str] = []
+    handler = type("Index", (_Index,), {"requests": requests})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}", seen
+    yield f"http://127.0.0.1:{server.server_port}", requests
     server.shutdown()
     server.server_close()
 
@@ -140,15 +140,15 @@ def test_pip_installs_from_an_allowed_index_and_the_record_says_what(runner, ind
 
 
 def test_without_the_policy_pip_reaches_nothing(default_runner, index):
-    _, seen = index
+    _, requests = index
     outcome = default_runner.run("sh", "-c", "python -m pip install -q --no-input --retries 0 greeting")
     assert outcome.end.code != 0
-    assert seen == []
+    assert requests == []
 
 
 def test_only_reading_below_an_allowed_prefix_is_possible(default_runner, index):
-    origin, seen = index
-    asked = [
+    origin, requests = index
+    attempts = [
         "GET /pypi-files/large",
         "POST /pypi/greeting/",
         "PUT /pypi-files/x",
@@ -160,11 +160,11 @@ def test_only_reading_below_an_allowed_prefix_is_possible(default_runner, index)
         "GET /pypi-files/moved-in",
         "HEAD /pypi-files/large",
     ]
-    outcome = default_runner.python_with(ASK, asked, network=Network.PACKAGES, packages=_settings(origin))
+    outcome = default_runner.python_with(ASK, attempts, network=Network.PACKAGES, packages=_settings(origin))
     lines = outcome.log.splitlines()
     assert [line.split()[0] for line in lines] == ["200", "405", "405", "405", "403", "403", "403", "403", "200", "200"]
     assert "redirects to" in lines[7]
-    assert not [line for line in seen if "private" in line or not line.startswith(("GET", "HEAD"))]
+    assert not [line for line in requests if "private" in line or not line.startswith(("GET", "HEAD"))]
     refused = [row for row in _record(default_runner.log) if "refused" in row]
     assert len(refused) == 7
 
@@ -179,8 +179,8 @@ def test_an_answer_beyond_the_limit_is_refused(default_runner, index):
 def test_all_answers_together_are_limited(default_runner, index):
     origin, _ = index
     settings = _settings(origin, max_total_gib=0.004)
-    asked = ["GET /pypi-files/large"] * 3
-    outcome = default_runner.python_with(ASK, asked, network=Network.PACKAGES, packages=settings)
+    attempts = ["GET /pypi-files/large"] * 3
+    outcome = default_runner.python_with(ASK, attempts, network=Network.PACKAGES, packages=settings)
     lines = outcome.log.splitlines()
     assert lines[0] == "200 3000000"
     assert not lines[1].startswith("200 3000000")
@@ -188,7 +188,7 @@ def test_all_answers_together_are_limited(default_runner, index):
 
 
 def test_loopback_of_the_host_stays_out_of_reach_under_every_policy(default_runner, index):
-    origin, seen = index
+    origin, requests = index
     program = f"""
 import urllib.request
 for proxies in [{{}}, {{"http": "http://127.0.0.1:{PORT}"}}]:
@@ -201,7 +201,7 @@ for proxies in [{{}}, {{"http": "http://127.0.0.1:{PORT}"}}]:
     for policy in Network:
         outcome = default_runner.python(program, network=policy, packages=_settings(origin))
         assert outcome.log == "refused\nrefused\n", policy
-    assert seen == []
+    assert requests == []
 
 
 def test_an_open_network_tells_programs_its_proxy_and_records_hosts(default_runner):
@@ -259,8 +259,8 @@ def _ask(path: Path, text: str) -> bytes:
 
 def test_a_policy_leaves_no_proxy_behind(default_runner):
     default_runner.run("true", network=Network.OPEN)
-    left = [p for p in psutil.Process().children(recursive=True) if "agent2.sandbox.network" in _command(p)]
-    assert left == []
+    leftovers = [p for p in psutil.Process().children(recursive=True) if "agent2.sandbox.network" in _command(p)]
+    assert leftovers == []
 
 
 def _command(process: psutil.Process) -> list[str]:

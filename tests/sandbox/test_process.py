@@ -102,15 +102,15 @@ def test_killing_the_harness_ends_the_program(default_runner, tmp_path, backend)
     beat = folder / "workspace" / "beat"
     _until(beat.exists)
     family = _family_with(pid, "sleep", "600")
-    left = [p for p in family if backend == "none" and _command(p) == ["sleep", "600"]]  # documented
+    survivors = [p for p in family if backend == "none" and _command(p) == ["sleep", "600"]]  # documented
     harness.kill()
     harness.wait()
     harness.stdout.close()
-    _until(lambda: not [p for p in family if p not in left and _alive(p)])
+    _until(lambda: not [p for p in family if p not in survivors and _alive(p)])
     last = beat.read_text()
     time.sleep(0.2)
     assert beat.read_text() == last
-    for process in left:  # these and no other test's
+    for process in survivors:  # these and no other test's
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
 
@@ -126,9 +126,9 @@ def test_the_log_keeps_beginning_and_end_of_too_much_output(default_runner):
 
 def test_two_programs_run_side_by_side(default_runner, tmp_path):
     first = default_runner.start("sleep", "30")
-    other = type(default_runner)(default_runner.sandbox, tmp_path / "second", tmp_path / "second.log")
-    other.sandbox.prepare_workspace(other.workspace)
-    assert other.run("sh", "-c", "ls /workspace; ps ax | grep -c '[s]leep 30'").log == "0\n"
+    second = type(default_runner)(default_runner.sandbox, tmp_path / "second", tmp_path / "second.log")
+    second.sandbox.prepare_workspace(second.workspace)
+    assert second.run("sh", "-c", "ls /workspace; ps ax | grep -c '[s]leep 30'").log == "0\n"
     first.stop(1)
 
 

@@ -2,7 +2,7 @@
 
 Bubblewrap (https://github.com/containers/bubblewrap) is a namespace launcher. The program sees an empty root with /usr,
 a few files of /etc, the Python toolkit and its mounts, all read-only; /workspace read-write; /tmp, /home/agent and
-/dev/shm in memory. It has its own process, network, IPC and host name spaces, no capabilities, no way to make user
+/dev/shm in memory. It has its own process, network, IPC and UTS namespaces, no capabilities, no way to make user
 namespaces, and an environment made from an allow-list. Only the ports of the spec lead out. As root the sandbox makes
 no user namespace but changes to a user of its own (one for each workspace), because limits on processes are ignored for
 root. Otherwise it uses a user namespace, which some hosts refuse. Does not hide: the names of host folders in

@@ -123,9 +123,9 @@ for path in glob.glob("/proc/[0-9]*/environ"):
 def test_the_environment_is_the_allow_list(runner, monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-private")
     outcome = runner.run("env", environment={"TASK": "arithmetic", "LANG": "C"})
-    seen = dict(line.split("=", 1) for line in outcome.log.splitlines())
-    assert set(seen) == set(BASE_ENVIRONMENT) | {"PATH", "PWD", "TASK"}
-    assert (seen["TASK"], seen["LANG"], seen["PWD"]) == ("arithmetic", "C", "/workspace")
+    variables = dict(line.split("=", 1) for line in outcome.log.splitlines())
+    assert set(variables) == set(BASE_ENVIRONMENT) | {"PATH", "PWD", "TASK"}
+    assert (variables["TASK"], variables["LANG"], variables["PWD"]) == ("arithmetic", "C", "/workspace")
 
 
 def test_neither_rights_nor_ways_to_get_them_are_left(runner):
@@ -280,8 +280,8 @@ def test_nothing_stays_mounted_on_the_host(runner, tmp_path_factory):
         """Without the disks that other tests mount in their folders meanwhile."""
         lines = Path("/proc/self/mountinfo").read_text().splitlines()
         points = [Path(line.split()[4]) for line in lines]
-        own = [not p.is_relative_to(everybodys) or p.is_relative_to(runner.workspace.parent) for p in points]
-        return [line for line, is_own in zip(lines, own, strict=True) if is_own]
+        are_ours = [not p.is_relative_to(everybodys) or p.is_relative_to(runner.workspace.parent) for p in points]
+        return [line for line, is_own in zip(lines, are_ours, strict=True) if is_own]
 
     before = mounts()
     runner.run("true")

@@ -64,8 +64,8 @@ def test_paths_inside_are_told_for_every_back_end(sandbox, tmp_path):
     (tmp_path / "base" / "config.json").write_text("{}")
     (tmp_path / "base").chmod(0o755)
     request = _contained(tmp_path, "", mounts=(Mount(tmp_path / "base", "/base"),))
-    seen = inside(request, sandbox, tmp_path / "base" / "config.json")
-    look = _contained(tmp_path, "import sys; print(open(sys.argv[1]).read())", str(seen), mounts=request.mounts)
+    path_inside = inside(request, sandbox, tmp_path / "base" / "config.json")
+    look = _contained(tmp_path, "import sys; print(open(sys.argv[1]).read())", str(path_inside), mounts=request.mounts)
     assert run_contained(look, sandbox, timeout_s=300).stdout == b"{}\n"
     with pytest.raises(SandboxError, match="in no folder that the contained program sees"):
         inside(request, sandbox, tmp_path / "other")

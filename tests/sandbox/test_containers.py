@@ -187,17 +187,17 @@ def test_the_docker_command_is_exact(tmp_path):
     spec = _spec(tmp_path, gpus=(1, 3), limits=Limits(memory_gib=2, processes=100, tmp_gib=1, file_size_gib=1))
     setup = set_up_container(spec, [], os.geteuid(), (), first_uid=os.geteuid())
     try:
-        words = list(docker.command(spec, setup, "agent2-1-ab", "agent2-empty-root:x", 1234))
+        argv = list(docker.command(spec, setup, "agent2-1-ab", "agent2-empty-root:x", 1234))
     finally:
         setup.close()
-    mounts = [words[place + 1] for place, word in enumerate(words) if word == "--mount"]
+    mounts = [argv[place + 1] for place, word in enumerate(argv) if word == "--mount"]
     assert f"type=bind,src={tmp_path / 'workspace'},dst=/workspace" in mounts
     assert [m for m in mounts if not m.endswith(",readonly")] == [
         f"type=bind,src={tmp_path / 'workspace'},dst=/workspace"
     ]
     assert not any("secret" in m or "docker.sock" in m for m in mounts)
-    first = words.index("--mount")
-    assert words[1:first] == [
+    first = argv.index("--mount")
+    assert argv[1:first] == [
         *("run", "--name", "agent2-1-ab", "--pull", "never", "--interactive", "--log-driver", "none"),
         *("--network", "none", "--ipc", "private", "--hostname", "agent2", "--user", "1234:1234", "--read-only"),
         *("--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--oom-score-adj", "1000"),
@@ -209,8 +209,8 @@ def test_the_docker_command_is_exact(tmp_path):
         *("--device", f"{devices}/nvidia1:/dev/nvidia1", "--device", f"{devices}/nvidia3:/dev/nvidia3"),
         *("--device", f"{devices}/nvidiactl:/dev/nvidiactl", "--device", f"{devices}/nvidia-uvm:/dev/nvidia-uvm"),
     ]
-    assert words[-7:-5] == ["/", "agent2-empty-root:x"]
-    assert words[-2:] == ["/run/agent2/forward.py", "/run/agent2/link"]
+    assert argv[-7:-5] == ["/", "agent2-empty-root:x"]
+    assert argv[-2:] == ["/run/agent2/forward.py", "/run/agent2/link"]
 
 
 def test_a_rootless_engine_is_told_its_own_root(tmp_path):
@@ -218,10 +218,10 @@ def test_a_rootless_engine_is_told_its_own_root(tmp_path):
     docker = Docker(stand_in.binary)
     setup = set_up_container(_spec(tmp_path), [], os.geteuid(), (), first_uid=os.geteuid())
     try:
-        words = docker.command(_spec(tmp_path), setup, "n", "i", 1234)
+        argv = docker.command(_spec(tmp_path), setup, "n", "i", 1234)
     finally:
         setup.close()
-    assert words[words.index("--user") + 1] == "0:0"
+    assert argv[argv.index("--user") + 1] == "0:0"
     assert "user namespace" in docker.containment(Limits())[0].how
 
 
@@ -230,17 +230,17 @@ def test_the_apptainer_command_is_exact(tmp_path):
     runtime = Apptainer("apptainer", as_root=True, devices=devices)
     setup = set_up_container(_spec(tmp_path), [], os.geteuid(), (), first_uid=os.geteuid())
     try:
-        words = runtime.command(setup, [Mount(tmp_path / "t", "/tmp", writable=True)], [devices / "nvidia2"])
+        argv = runtime.command(setup, [Mount(tmp_path / "t", "/tmp", writable=True)], [devices / "nvidia2"])
     finally:
         setup.close()
-    assert words[:20] == (
+    assert argv[:20] == (
         *("apptainer", "exec", "--containall", "--cleanenv", "--no-eval", "--no-init", "--no-mount"),
         *("home,tmp,bind-paths", "--net", "--network", "none", "--hostname", "agent2", "--no-privs", "--pwd", "/"),
         *("--add-caps", "CAP_SETUID,CAP_SETGID,CAP_SETPCAP", "--mount"),
         f"type=bind,source={tmp_path / 't'},destination=/tmp",
     )
-    assert "--bind" in words and words[words.index("--bind") + 1] == f"{devices}/nvidia2:/dev/nvidia2"
-    writable = [w for w in words if w.startswith("type=bind") and not w.endswith(",ro")]
+    assert "--bind" in argv and argv[argv.index("--bind") + 1] == f"{devices}/nvidia2:/dev/nvidia2"
+    writable = [w for w in argv if w.startswith("type=bind") and not w.endswith(",ro")]
     assert [w.rpartition("=")[2] for w in writable] == ["/tmp", "/workspace"]
 
 

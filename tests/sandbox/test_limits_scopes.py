@@ -37,10 +37,10 @@ def test_without_systemd_there_is_no_scope(tmp_path):
 def test_as_root_the_systems_manager_is_asked(systemd):
     assert scopes_unusable(systemd, as_root=True) is None
     scope = SystemdScope(Limits(memory_gib=2, processes=100), as_root=True)
-    words = scope.command()
-    assert words[:4] == ("systemd-run", "--scope", "--quiet", "--collect")
-    assert words[4].startswith("--unit=agent2-")
-    assert words[5:] == ("-p", "MemoryMax=2147483648", "-p", "MemorySwapMax=0", "-p", "TasksMax=104", "--")
+    argv = scope.command()
+    assert argv[:4] == ("systemd-run", "--scope", "--quiet", "--collect")
+    assert argv[4].startswith("--unit=agent2-")
+    assert argv[5:] == ("-p", "MemoryMax=2147483648", "-p", "MemorySwapMax=0", "-p", "TasksMax=104", "--")
     assert SystemdScope(Limits(), as_root=False).command()[:2] == ("systemd-run", "--user")
 
 
@@ -65,8 +65,8 @@ def test_a_program_runs_in_a_scope_where_groups_are_not_ours(systemd, tmp_path, 
     end = process.wait(60)
     assert end is not None and end.code == 3
     assert (tmp_path / "log").read_text() == "up\n"
-    asked = json.loads((tmp_path / "asked").read_text())
-    assert "--scope" in asked and "MemoryMax=8589934592" in asked
+    argv = json.loads((tmp_path / "asked").read_text())
+    assert "--scope" in argv and "MemoryMax=8589934592" in argv
 
 
 def test_counters_are_read_while_they_are_there(tmp_path):

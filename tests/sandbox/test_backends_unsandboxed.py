@@ -93,8 +93,8 @@ def test_exit_codes_pass_through_and_leftovers_end(tmp_path):
     process = _start(tmp_path, "sh", "-c", "setsid sleep 613 & echo $!; exit 5")
     end = process.wait(120)
     assert end is not None and end.code == 5
-    left = int((tmp_path / "log").read_text())
-    assert not os.path.exists(f"/proc/{left}")
+    pid = int((tmp_path / "log").read_text())
+    assert not os.path.exists(f"/proc/{pid}")
 
 
 def test_stop_kills_a_program_that_ignores_sigterm(tmp_path):
