@@ -102,6 +102,7 @@ def _validated(source: YamlText, model: type[ModelT]) -> ModelT:
 def _read(text: str, where: str, *, is_override: bool = False) -> tuple[yaml.Node | None, Any]:
     """The tree of a YAML text, which knows lines, and its values. is_override: a value of --set, not a file."""
     try:
+        # Parsed twice: the tree knows the lines, and is checked before aliases are expanded into values.
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         _refuse_double_keys(root, where)
         if root is not None:

@@ -22,6 +22,12 @@ MAX_SHOWN = 300
 _MACHINE_ERRNOS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENODEV}
 )
+_MACHINE_WORDS = re.compile(
+    r"no space left on device|disk is full|disk i/o error|disk quota exceeded|cannot allocate memory|out of memory"
+    r"|not enough memory|too many open files",
+    re.IGNORECASE,
+)
+"""How libraries say the same in errors of their own (safetensors, sqlite3, torch, pyarrow)."""
 _repr = reprlib.Repr()
 _repr.maxstring = _repr.maxother = 120
 _repr.maxlevel = 2
@@ -122,14 +128,6 @@ class EndpointFailed(Agent2Error):
 
 class NotEnoughData(Agent2Error):
     """A statistic was requested of fewer observations than its definition needs."""
-
-
-_MACHINE_WORDS = re.compile(
-    r"no space left on device|disk is full|disk i/o error|disk quota exceeded|cannot allocate memory|out of memory"
-    r"|not enough memory|too many open files",
-    re.IGNORECASE,
-)
-"""How libraries say the same in errors of their own (safetensors, sqlite3, torch, pyarrow)."""
 
 
 def is_machine_failure(error: BaseException) -> bool:

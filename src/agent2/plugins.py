@@ -127,7 +127,7 @@ def find(kind: str, name: str, packaged: Mapping[str, str], where: str = "") -> 
         return PluginLocation(kind, name, match["attribute"], module=match["module"])
     points = installed(kind).get(name, [])
     claims = [*(["agent2"] if name in packaged else []), *(_package(point) for point in points)]
-    if len(claims) > 1:
+    if len(claims) > 1:  # no order of precedence: what is played must not depend on what else is installed
         raise ConfigError(
             f"{before}{kind} {name!r} comes from {' and '.join(claims)}; uninstall one of them, or name the code "
             f"itself ({points[-1].value})"
@@ -234,6 +234,7 @@ def with_source_version(plugin: T, digest: str) -> T:
     kind: Any = type(plugin)
     version = f"{getattr(plugin, 'version')}+{digest[:8]}"  # noqa: B009 - any Protocol with a version
     try:
+        # The class of this object only: other users of the plug-in's class see its plain version.
         object.__setattr__(plugin, "__class__", _versioned_class(kind, version, digest))
     except TypeError as error:
         raise ConfigError(f"{type(plugin).__name__}: {error}; make it an ordinary Python class") from error

@@ -18,6 +18,11 @@ import msgspec
 
 from agent2.errors import Fault
 
+COST_PREFIX = "cost_"
+"""Prefix of every view with the cost of a verdict; where there are several verdicts, these add up."""
+DANGER_PREFIX = "safety_"
+"""Prefix of every badcase class for a dangerous action."""
+
 JsonValue = Any  # a value that JSON can hold; the recursive type gains nothing here and slows the checker
 
 
@@ -261,12 +266,6 @@ class Score:
 
 PENDING = Score(None, "played; not scored yet")
 """Of a rollout on a card that was played and not scored yet."""
-
-COST_PREFIX = "cost_"
-"""Prefix of every view with the cost of a verdict; where there are several verdicts, these add up."""
-
-DANGER_PREFIX = "safety_"
-"""Prefix of every badcase class for a dangerous action."""
 
 
 @dataclass(frozen=True, slots=True)

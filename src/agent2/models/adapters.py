@@ -10,8 +10,7 @@ was trained. Modules are named literally (`checkpoint` refuses anything else).
 The base model it names is ignored, and no path, pattern or initialisation from it is ever followed. Weights are read
 from safetensors only. torch and peft are loaded when an adapter is merged, not before.
 
-Does NOT look at the numbers before it merges, does NOT merge other adapter types than LoRA, and does not check that the
-result is a better model.
+Does NOT merge other adapter types than LoRA, and does not check that the result is a better model.
 """
 
 import math
@@ -84,7 +83,7 @@ def lora_settings(adapter: CheckpointInfo, base: CheckpointInfo) -> dict[str, An
     if adapter.config["peft_type"] != "LORA":
         raise CheckpointError(
             f"{adapter.path}: a {adapter.config['peft_type']} adapter cannot be merged here; merge it yourself and "
-            "hand in the whole model"
+            "submit the whole model"
         )
     for name, tensor in adapter.tensors.items():
         if tensor.dtype not in PLAYED_DTYPES or not name.startswith(_PREFIX):
@@ -103,7 +102,7 @@ def lora_settings(adapter: CheckpointInfo, base: CheckpointInfo) -> dict[str, An
         problem = MERGED[key](value, base) if key in MERGED else "is set, which is not merged here"
         if problem:
             raise CheckpointError(
-                f"{path}: {quoted(key)} {problem}; merge the adapter yourself and hand in the whole model"
+                f"{path}: {quoted(key)} {problem}; merge the adapter yourself and submit the whole model"
             )
         settings[key] = value
     _require_tied(adapter, base)
@@ -115,8 +114,8 @@ def _require_unchanged_base(path: Path, value: object) -> None:
     if value is not True and value not in HARMLESS_STARTS:
         raise CheckpointError(
             f"{path}: 'init_lora_weights' is {quoted(value)}, which changes the base model's own weights, so the "
-            "adapter cannot be merged into the model that was given; merge it into the model that you trained and hand "
-            "in the whole model"
+            "adapter cannot be merged into the model that was given; merge it into the model that you trained and "
+            "submit the whole model"
         )
 
 
@@ -126,7 +125,7 @@ def _require_tied(adapter: CheckpointInfo, base: CheckpointInfo) -> None:
     if tied is not None and base.config.get("tie_word_embeddings"):
         raise CheckpointError(
             f"{adapter.path}: adapter tensor {quoted(tied)} belongs to the embedding or the output head, which the "
-            "base model ties to each other; leave both out of the adapter, or hand in a whole model whose head is tied"
+            "base model ties to each other; leave both out of the adapter, or submit a whole model whose head is tied"
         )
 
 
@@ -234,13 +233,13 @@ def merge_adapter(adapter_dir: Path, base_dir: Path, out_dir: Path) -> Checkpoin
     if out_dir.exists() and any(out_dir.iterdir()):
         raise CheckpointError(f"{out_dir}: is not empty; merge into a new folder")
     settings = lora_settings(adapter, base)
-    require_finite(adapter)
+    require_finite(adapter)  # before merging: the sum would name a tensor of the base model, not of the adapter
     with no_progress_bars():
         model = AutoModelForCausalLM.from_pretrained(
             base_dir, dtype="auto", use_safetensors=True, trust_remote_code=False, local_files_only=True
         )
         _merge(model, adapter, settings).save_pretrained(out_dir)
-    for name in base.files:
+    for name in base.files:  # tokenizer and chat template are the base model's, whatever the adapter's folder holds
         if name not in (CONFIG, INDEX) and not SHARD_NAME.fullmatch(name):
             shutil.copyfile(base_dir / name, out_dir / name)
     merged = inspect_checkpoint(out_dir)
@@ -256,6 +255,7 @@ def _merge(model: Any, adapter: CheckpointInfo, settings: dict[str, Any]) -> Any
     path = adapter.path / ADAPTER_CONFIG
     try:
         wrapped = PeftModel(model, LoraConfig(task_type="CAUSAL_LM", inference_mode=True, **settings))
+        # Loads what fits and reports the rest instead of raising: the check below refuses both kinds of mismatch.
         result = set_peft_model_state_dict(wrapped, load_file(adapter.path / ADAPTER_WEIGHTS))
     except Exception as error:  # boundary: untrusted settings can make the library raise anything
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]

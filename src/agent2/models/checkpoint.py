@@ -151,7 +151,7 @@ def read_tensors(path: Path) -> dict[str, TensorInfo]:
     size = path.stat().st_size
     with path.open("rb") as file:
         prefix = file.read(8)
-        length = int.from_bytes(prefix, "little")
+        length = int.from_bytes(prefix, "little")  # untrusted: compared with the file's size before it is read
         if len(prefix) < 8 or length > size - 8:
             raise _broken(path, f"is truncated: {size} bytes, the header alone needs {8 + length}")
         if length > MAX_HEADER_BYTES:
@@ -217,7 +217,7 @@ def _parse_header(path: Path, raw: bytes) -> dict[str, Any]:
 
 def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
-    if len(result) != len(pairs):
+    if len(result) != len(pairs):  # json would silently keep the last, other readers may keep the first
         raise ValueError("a name occurs twice")
     return result
 
@@ -244,7 +244,7 @@ def _are_sizes(values: object) -> bool:
     """Whether a JSON value is a short list of whole numbers that a file could have."""
     if not isinstance(values, list) or len(values) > MAX_DIMENSIONS:
         return False
-    return all(type(value) is int and 0 <= value < MAX_SIZE for value in values)
+    return all(type(value) is int and 0 <= value < MAX_SIZE for value in values)  # isinstance would accept true
 
 
 def _require_seamless(path: Path, tensors: Sequence[tuple[str, TensorInfo]], first: int, size: int) -> None:
@@ -282,7 +282,7 @@ def read_small(path: Path, limit: int) -> bytes:
     """The bytes of a file of a checkpoint. Raises CheckpointError if there are more than the limit, unread."""
     try:
         with path.open("rb") as file:
-            raw = file.read(limit + 1)
+            raw = file.read(limit + 1)  # not stat first: the file may grow in between
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror}); save the model again") from error
     if len(raw) > limit:
@@ -310,7 +310,7 @@ def refuse_code(path: Path, names: set[str]) -> None:
     for name in sorted(names):
         if name.endswith(".py"):
             raise CheckpointError(
-                f"{path}: {name!r} is custom code, which is never run; hand in a model of a class that "
+                f"{path}: {name!r} is custom code, which is never run; submit a model of a class that "
                 "transformers has itself"
             )
         if name in CONFIG_FILES:
@@ -431,6 +431,7 @@ def _shards(path: Path, names: set[str]) -> list[str]:
     weight_map = read_json(path / INDEX).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise CheckpointError(f"{path / INDEX}: 'weight_map' is missing or empty; save the model again")
+    # "?" is no name of a shard, so an index with other values is refused below.
     shards = set(weight_map.values()) if all(isinstance(v, str) for v in weight_map.values()) else {"?"}
     for shard in sorted(shards):
         if not SHARD_NAME.fullmatch(shard):

@@ -132,12 +132,14 @@ class HfSampler:
         self._context = context_length(config)
         self._vocabulary = int(model.get_input_embeddings().weight.shape[0])
         ends = _end_tokens(model, tokenizer)
+        # The output head may have more rows than the tokenizer has tokens: any of them can be sampled.
         self._is_end = np.isin(np.arange(max(self._vocabulary, int(config.vocab_size))), ends)
         self._rows = Rows(max_batch)
         self.prefilled_tokens = 0
         self._waiting: deque[Request] = deque()
         self._done: list[tuple[int, Completion]] = []
         self._in_flight: set[int] = set()
+        # Per instance: a cache on the method would be shared, and keep closed samplers with their models alive.
         self._rendered = lru_cache(maxsize=RENDERED_PROMPTS)(self._render)
 
     def submit(self, request_id: int, prompt: Prompt, settings: SamplingSettings) -> None:
@@ -226,7 +228,7 @@ class HfSampler:
             if self._waiting and rows.n < self.capacity:
                 self._admit()
                 continue
-            for swap in rows.compact():
+            for swap in rows.compact():  # a decoding step computes rows 0 to n - 1
                 self._cache.swap(swap.first, swap.second, swap.n_columns)
             running = slice(0, rows.n)
             logits = self._decode(rows.last[running], rows.lengths[running])
@@ -288,7 +290,7 @@ class HfSampler:
         self._done.append((rows.request(row).id, completion))
         if completion.fault is None:
             rows.park(row)
-        else:
+        else:  # a NaN that stays in the cache would poison masked columns of later requests
             rows.drop(row)
             self._cache.clear(row)
 
@@ -397,6 +399,7 @@ class Likelihoods:
         n_tokens, longest = sum(map(len, rows)), max(map(len, rows))
         if longest > self._context:
             raise SamplerFailed(f"the prompt of {longest} tokens does not fit the model's context of {self._context}")
+        # Options are compared as tokens of the whole text: a tokenizer may merge an option with what is before it.
         first = _first_difference(rows)
         if all(len(row) == first + 1 for row in rows):  # one token each: one pass for all of them
             logprobs_V = self._logprobs(rows[0][:-1])[-1]

@@ -79,7 +79,7 @@ def load_model(path: Path, dtype: str, device: str, kind: Any = AutoModelForCaus
     except Exception as error:  # boundary: an untrusted config can make the library raise anything
         raise CheckpointError(f"{path}: transformers cannot load the model: {_first_line(error)}") from error
     missing = sorted(report["missing_keys"])
-    if missing:
+    if missing:  # transformers only warns, and initialises these weights at random
         raise CheckpointError(
             f"{path}: {len(missing)} weights are missing, the first is {missing[0]!r}; save the whole model"
         )

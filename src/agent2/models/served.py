@@ -480,7 +480,7 @@ class ServedSampler:
         """End waiting and running requests; what was not collected is lost."""
         if not self._closing.is_set():
             self._closing.set()
-            for _ in range(self.capacity):
+            for _ in range(self.capacity):  # one for each thread
                 self._waiting.put(None)
         self._client.close()
         self._in_flight.clear()
@@ -522,6 +522,7 @@ class ServedSampler:
         except Exception as error:  # boundary: a request whose thread dies would be waited for without end
             logger.exception("request %d to %s failed", request.id, self._endpoint.model)
             answer = WireProblem(f"the client failed: {type(error).__name__}: {error}", Fault.INFRASTRUCTURE, False)
+        # In this order: `collect` reads `_gone` after it has taken something from the queue.
         self._record_outcome(answer, self._limit_s(request.settings))
         self._done.put((request.id, answer if isinstance(answer, Completion) else _fault(answer)))
 
@@ -557,11 +558,12 @@ class ServedSampler:
         wait_s = endpoint.first_wait_s
         for n_tries in range(1, endpoint.max_tries + 1):
             started = time.monotonic()
-            answer = self._try_once({**endpoint.extra_body, **body}, limit_s)
+            answer = self._try_once({**endpoint.extra_body, **body}, limit_s)  # the protocol's own fields win
             if isinstance(answer, Completion):
                 return answer
             spent_s += time.monotonic() - started
             is_over = n_tries == endpoint.max_tries or not answer.may_pass or not FAULT_POLICY[answer.fault].retry
+            # A timeout is not retried: it has used up the time limit of the request.
             is_over = is_over or answer.connection_failure is ConnectionFailure.TIMEOUT or spent_s >= limit_s
             asked_s = answer.wait_s if answer.wait_s is not None else wait_s
             if is_over or asked_s > endpoint.max_wait_s:

@@ -109,9 +109,10 @@ def sample_tokens(logits: Tensor, numbers: NDArray[np.float64], settings: BatchS
         chosen = logits.argmax(dim=-1, keepdim=True)
         return _to_host(chosen, probs.gather(1, chosen).log())
     nucleus = probs if settings.top_ps is None else _nucleus(probs, settings.top_ps)
-    cumulative = nucleus.cumsum(dim=-1, dtype=torch.float64)
+    cumulative = nucleus.cumsum(dim=-1, dtype=torch.float64)  # in float32 the tail of a large vocabulary would be lost
     total = cumulative[:, -1:]
     points = torch.from_numpy(numbers).to(logits.device, non_blocking=True)[:, None] * total
+    # Inverting the cumulative distribution; rounding can put a point at its very end, hence the clamp.
     chosen = torch.searchsorted(cumulative, points, right=True).clamp_(max=logits.shape[1] - 1)
     logprobs = (nucleus.gather(1, chosen) / total).log()
     if settings.is_greedy is not None:
@@ -197,6 +198,7 @@ class SlotCache(Cache):  # type: ignore[misc]
         self.is_decoding = False
         columns = np.arange(width)[None, :] - (width - lengths)[:, None]
         is_real = columns >= 0
+        # The padding of shorter rows is not stored: it would overwrite tokens that the slot holds.
         self.targets = self._put((rows[:, None] * self.n_columns + n_cached[:, None] + columns)[is_real])
         self.sources = None if is_real.all() else self._put(np.flatnonzero(is_real))
 

@@ -161,7 +161,7 @@ def build_model(tokenizer: PreTrainedTokenizerFast, recipe: TinyRecipe) -> Llama
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]):  # the caller's random state stays as it is
         torch.manual_seed(recipe.seed)
         model = LlamaForCausalLM(config)
     model.generation_config = GenerationConfig(
@@ -227,6 +227,7 @@ def train_step(
     states_BTD = model.model(input_ids=input_ids_BT).last_hidden_state[:, :-1]
     targets_BT = labels_BT[:, 1:]
     is_answer_BT = targets_BT != NO_LABEL
+    # The head computes logits for labelled positions only; the rest would be most of the work.
     loss = functional.cross_entropy(model.lm_head(states_BTD[is_answer_BT]), targets_BT[is_answer_BT])
     for optimizer in optimizers:
         optimizer.zero_grad()
@@ -418,6 +419,7 @@ def build_word_tokenizer(chats: Sequence[Sequence[Message]], recipe: ChatRecipe)
     )
     texts = (_without(message.content, recipe.pieces) for chat in chats for message in chat)
     tokenizer.train_from_iterator(texts, trainer)
+    # Added after training: they are matched in the text before it is split into words.
     tokenizer.add_tokens([AddedToken(piece, normalized=False) for piece in recipe.pieces])
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,

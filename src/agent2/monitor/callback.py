@@ -94,6 +94,7 @@ class MonitorCallback(TrainerCallback):  # type: ignore[misc]
 
     def _keep(self, model: Any, step: int) -> None:
         self._good_step = step
+        # On the CPU, so that the device holds one copy of the weights only.
         self._good = {name: tensor.detach().to("cpu", copy=True) for name, tensor in model.state_dict().items()}
 
     def _apply(self, verdict: TrainingVerdict, control: TrainerControl, parts: Mapping[str, Any]) -> None:

@@ -259,7 +259,7 @@ def _json_lines(path: Path, notes: list[str]) -> Iterator[_Point]:
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
-            if number == len(lines):  # no newline after it: still being written
+            if number == len(lines):  # no line feed after it: still being written
                 notes.append(f"the last line ({number}) is not complete, left out")
                 return
             raise ConfigError(f"{path}:{number}: not a JSON object ({error}); fix or delete the line") from error

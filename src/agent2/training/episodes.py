@@ -54,6 +54,7 @@ class ChatTokens:
         self.end = int(tokenizer.eos_token_id)
         """Ends a model message."""
         self._tokenizer = tokenizer
+        # What follows this chat in a longer one is the template's text around an observation.
         self._head = self._text([Message("user", "a"), Message("assistant", "b")], prompt=False)
         end_text = tokenizer.convert_ids_to_tokens(self.end)
         _, separator, self._tail = self._head.rpartition(end_text)

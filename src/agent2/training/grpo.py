@@ -261,6 +261,7 @@ class OnlineTrainer(GRPOTrainer):  # type: ignore[misc]
             "prompt_ids": [episode.prompt_ids for episode in episodes],
             "completion_ids": [episode.completion_ids for episode in episodes],
             "logprobs": [episode.logprobs for episode in episodes],
+            # TRL's name for the mask of sampled tokens among those of the world; it comes back as `tool_mask`.
             "env_mask": [[int(sampled) for sampled in episode.is_sampled] for episode in episodes],
         }
 
@@ -305,10 +306,10 @@ class OnlineTrainer(GRPOTrainer):  # type: ignore[misc]
         rows = torch.arange(n_rows, device=input_ids.device)
         if self._inputs is not None and self.beta == 0:  # without a KL term a row without advantage has no gradient
             rows = rows[self._inputs["advantages"].abs() > NO_SIGNAL]
-        options["batch_size"] = None
+        options["batch_size"] = None  # TRL would cut each chunk once more
         pieces: list[Tensor] = []
         entropies: list[Tensor] = []
-        order = rows[attention_mask[rows].sum(1).argsort()]
+        order = rows[attention_mask[rows].sum(1).argsort()]  # rows of like length share a pass: less padding
         for chunk in torch.split(order, ROWS_PER_PASS) if len(order) else ():
             logps, entropy = self._forward_rows(model, input_ids, attention_mask, logits_to_keep, chunk, options)
             pieces.append(logps)

@@ -371,7 +371,7 @@ class _Player:
         settings = self._settings
         if self._sampler is None:  # the trainer has put the model on its device by now
             self._sampler = HfSampler.from_model(trainer.model, self._tokenizer, max_batch=settings.in_flight)
-        self._sampler.forget()
+        self._sampler.forget()  # every batch follows updates of the weights
         attempts = [self._attempt(position, number) for position, number in enumerate(item_numbers)]
         self._n_batches += 1
         sampling = SamplingSettings(temperature=settings.temperature, max_tokens=settings.max_tokens)
@@ -482,8 +482,9 @@ def _arguments(settings: OnlineGrpoSettings, out_dir: Path) -> GRPOConfig:
         sync_ref_model=settings.refresh_reference_every is not None,
         ref_model_mixup_alpha=1.0,
         ref_model_sync_steps=(settings.refresh_reference_every or 1) * n_updates,
+        # "grpo" averages over the tokens of each sequence first, "dapo" over all tokens of the batch.
         loss_type="grpo" if settings.normalise == "sequence" else "dapo",
-        scale_rewards="none",
+        scale_rewards="none",  # advantages are computed by `judge`
         epsilon=settings.clip.below,
         epsilon_high=settings.clip.above,
         weight_decay=0.0,

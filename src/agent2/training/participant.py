@@ -115,7 +115,7 @@ def post_with_retries(url: str, body: Mapping[str, str], pauses_s: Sequence[floa
     """
     for pause_s in (*pauses_s, None):
         try:
-            response = httpx.post(url, json=body, timeout=None)
+            response = httpx.post(url, json=body, timeout=None)  # an evaluation may wait in the queue for long
         except httpx.TransportError as error:
             if pause_s is None:
                 raise SubmissionError(f"{url}: the grader cannot be reached: {error}; look at its log") from error

@@ -33,6 +33,7 @@ from agent2.models.hf import HfSampler
 from agent2.records import Message, SamplingSettings, derive_seed
 
 Baseline = Literal["group", "leave-one-out"]
+Normalise = Literal["sequence", "token"]
 
 SPREAD_FLOOR = 1e-4
 """Added to the spread before it divides, as TRL does."""
@@ -107,9 +108,6 @@ class AnswerTask:
             self.verify(prediction, row["answer"]) for prediction, row in zip(predictions, self.rows, strict=True)
         ]
         return sum(rewards) / len(rewards)
-
-
-Normalise = Literal["sequence", "token"]
 
 
 @dataclass(frozen=True, slots=True)

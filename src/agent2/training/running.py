@@ -190,7 +190,7 @@ class LogWriter(TrainerCallback):  # type: ignore[misc]
             **measured,
         }
         self._file.write(json.dumps(line) + "\n")
-        self._file.flush()
+        self._file.flush()  # a monitor may follow the file
         if self._on_log is not None:
             self._on_log(line)
 
@@ -250,7 +250,7 @@ def run_and_save(trainer: Any, model_path: Path, out_dir: Path, started: float) 
 
     started: `time.monotonic()` when the recipe began.
     """
-    trainer.remove_callback(PrinterCallback)
+    trainer.remove_callback(PrinterCallback)  # prints every log to standard output where progress bars are off
     trainer.train()
     trainer.state.save_to_json(str(out_dir.parent / STATE_NAME))
     save_checkpoint(trainer.model, model_path, out_dir)

@@ -344,6 +344,7 @@ class VisibleTask:
             for item in chosen
             for k in range(settings.attempts)
         ]
+        # The whole distribution: attempts have to differ, whatever the protocol samples with.
         sampling = replace(self.participant.sampling, temperature=settings.temperature, top_p=1.0)
         by_item: dict[str, list[ScoredRollout]] = {item.id: [] for item in chosen}
         for scored in _played(
