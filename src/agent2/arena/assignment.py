@@ -118,8 +118,9 @@ class TrialConfig(StrictModel):
 def config_digest(config: TrialConfig) -> str:
     """Digest of the assignment: the whole configuration without `NOT_DIGESTED`."""
     fields = config.model_dump(mode="json", exclude=NOT_DIGESTED)
+    # locks of earlier versions must keep their digest: fields that came later are left out at their default
     for budget in (fields["budget"], fields["task"]["budget"]):
-        if budget["judgements"] is None:  # a trial of an earlier version has no such field
+        if budget["judgements"] is None:
             del budget["judgements"]
     defaults = {name: field.default for name, field in TrialConfig.model_fields.items() if name in ADDED_LATER}
     return digest_of({key: value for key, value in fields.items() if key not in defaults or value != defaults[key]})
@@ -224,7 +225,7 @@ def environment(config: TrialConfig, inside: InsidePaths) -> dict[str, str]:
         "OMP_NUM_THREADS": str(config.threads),
         "TOKENIZERS_PARALLELISM": "false",
         "HF_HUB_OFFLINE": "0" if config.network is Network.OPEN else "1",
-        "PYTHONUNBUFFERED": "1",
+        "PYTHONUNBUFFERED": "1",  # an agent that is killed at the deadline has its last lines in the log
         **({"AGENT2_WORLDS": inside.worlds} if inside.worlds else {}),
     }
 
@@ -284,6 +285,7 @@ def assignment_text(
 ) -> str:
     """The assignment for readers: ASSIGNMENT.md. world: None: one question, one answer."""
     template = (resources.files("agent2.arena") / "prompts" / "assignment.md").read_text(encoding="utf-8")
+    # a field without a value must be an error and not a gap in the assignment
     engine = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False)
     fields: Mapping[str, object] = {
         "task": config.task,

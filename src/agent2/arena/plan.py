@@ -63,6 +63,7 @@ LIMITED = ("memory_gib", "disk_gib", "processes", "threads", "evaluation_timeout
 
 def create_workspace(workspace: Path, config: TrialConfig, benchmark: Benchmark, inside: InsidePaths) -> None:
     """Write everything that the agent is given; the base model is bound read-only beside it, not copied."""
+    # everything here can be changed by the agent afterwards: it is copied, and nothing of it is read back as state
     (workspace / "data").mkdir(parents=True)
     (workspace / "code").mkdir()
     (workspace / "output").mkdir()
@@ -208,6 +209,7 @@ def resolve_trial(
     source = relative_to(config.task.benchmark, Path())
     if config.data is not None or source not in BENCHMARKS:
         load_benchmark(source, Path(config.data) if config.data is not None else None)  # raises if it cannot be used
+    # these folders are mounted in the grader's child, beside what the agent submitted
     for folder in code_folders(source):
         refuse_hidden(folder, (installation.home() / "secret",))
     rows = [
@@ -401,5 +403,5 @@ def _copy_agent(agent: Agent, target: Path) -> None:
     if target.exists():
         shutil.rmtree(target)
     shutil.copytree(agent.folder, target, ignore=shutil.ignore_patterns("__pycache__"))
-    for path in (target, *target.rglob("*")):
+    for path in (target, *target.rglob("*")):  # the sandboxed agent runs as another user
         path.chmod(path.stat().st_mode | (0o055 if path.is_dir() else 0o044))

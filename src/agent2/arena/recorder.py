@@ -132,6 +132,7 @@ class RevisionRecorder:
         with self._lock:
             tree = self._write_tree()
             head = self._head()
+            # equal content gives an equal tree id, so an unchanged workspace needs no comparison of files
             changed = tree is not None and (head is None or bytes(self._repo[head].tree) != tree)
             if changed and tree is not None:
                 head = self._commit(tree, head, submission)
@@ -161,7 +162,7 @@ class RevisionRecorder:
             n_bytes += file.size
             if n_bytes > self._limits.revision_bytes:
                 break
-            if b"\0" in file.data:
+            if b"\0" in file.data:  # not text
                 leave_out(file.path, file.size)
                 continue
             blob = Blob.from_string(file.data)
@@ -263,7 +264,7 @@ class RevisionWatch(Ticker):
     def _watch(self) -> None:
         """Look when the kernel reports changes, until the end or a flood of changes.
 
-        The library holds the changed names in memory until they are taken, so a flood must not go on.
+        The library holds the changed names in memory until they are taken, which a flood could fill.
         """
         from watchfiles import watch  # an installation without it polls, and says so
 
@@ -274,9 +275,9 @@ class RevisionWatch(Ticker):
             step=STEP_MS,
             stop_event=self._halt,
             rust_timeout=round(self._period_s * 1000),
-            yield_on_timeout=True,
+            yield_on_timeout=True,  # a look every period even without a notice
             raise_interrupt=False,
-            ignore_permission_denied=True,
+            ignore_permission_denied=True,  # the agent may take away the right to read one of its folders
         ):
             spent = self._look()
             if len(changes) > MOST_CHANGES:
@@ -305,7 +306,7 @@ def _open_repository(path: Path) -> Repo:
         with Repo.init_bare(str(draft)) as repo:
             repo.refs.set_symbolic_ref(b"HEAD", BRANCH)
         os.rename(draft, path)
-    for lock in path.rglob("*.lock"):
+    for lock in path.rglob("*.lock"):  # only one harness runs the trial, so none of them is in use
         lock.unlink()
     return Repo(str(path))
 

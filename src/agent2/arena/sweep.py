@@ -325,7 +325,7 @@ def _run_all(spec: SweepSpec, planned: Sequence[PlannedTrial], root: Path, steps
                 problem = future.result()
                 if problem:
                     failures.append(f"{futures[future].trial_id}: {problem}")
-        except BaseException:
+        except BaseException:  # Ctrl-C: leaving the block waits for the trials that run
             pool.shutdown(wait=False, cancel_futures=True)
             for process in running:
                 with suppress(subprocess.TimeoutExpired):
@@ -418,7 +418,7 @@ def final_scores(spec: SweepSpec, root: Path) -> dict[tuple[str, str], BySeed]:
 
 def _claim_folder(root: Path, spec: SweepSpec) -> None:
     """Make the folder, or require that it is this sweep's. Raises ConfigError."""
-    plan = spec.model_dump(mode="json", exclude={"parallel"})
+    plan = spec.model_dump(mode="json", exclude={"parallel"})  # may change: it has no influence on results
     path = root / PLAN_FILE
     if path.exists():
         before = SweepSpec.model_validate_json(path.read_bytes()).model_dump(mode="json", exclude={"parallel"})
@@ -438,6 +438,7 @@ def _run_one(
     running: holds its process while it runs.
     """
     paths = _paths(root, planned)
+    # a finished trial without a report is resumed as well: that writes it
     if _is_finished(paths) and (paths.report / REPORT_FILE).exists():
         return None
     command = [sys.executable, "-m", "agent2"]

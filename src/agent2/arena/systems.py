@@ -204,6 +204,7 @@ def tree_digest(tree: Path) -> str:
     try:
         for folder, names, files in os.walk(tree):
             names[:] = sorted(name for name in names if name != "__pycache__")
+            # os.walk lists links to folders among the folders and does not follow them
             for name in sorted((*files, *(name for name in names if os.path.islink(os.path.join(folder, name))))):
                 path = os.path.join(folder, name)
                 mode = os.lstat(path).st_mode
@@ -293,8 +294,9 @@ def _inspect_python(python: Path) -> Interpreter | None:
         version, prefix, _ = json.loads(output)
     except ValueError:
         return None
+    # of a virtual environment the interpreter below it
     binary = Path(prefix) / "bin" / f"python{version[0]}.{version[1]}"
-    path = binary if binary.is_file() else python  # the one below a virtual environment
+    path = binary if binary.is_file() else python
     return Interpreter(path, Path(os.path.realpath(prefix)), ".".join(map(str, version)))
 
 
@@ -340,6 +342,7 @@ def install_system(agent: Agent, options: InstallOptions, on_progress: OnInstall
     folder = system_folder(agent.spec.name, install.version)
     folder.parent.mkdir(parents=True, exist_ok=True)
     _clear_abandoned(folder.parent)
+    # in the same folder: a rename across file systems is not atomic
     draft = Path(tempfile.mkdtemp(prefix=f".{install.version}-", dir=folder.parent))
     try:
         _build(agent, install, draft, options, on_progress)
@@ -544,7 +547,7 @@ class LaunchPlan:
         """Write the launch's files, readable for the sandboxed program; replaces those of an earlier launch."""
         if self.folder.exists():
             shutil.rmtree(self.folder)
-        home = self.folder / "home"
+        home = self.folder / "home"  # the mount is read-only: `_COPY_HOME` makes a writable copy inside
         home.mkdir(parents=True)
         (self.folder / "prompt.md").write_text(self.prompt, encoding="utf-8")
         for name, text in self.home_files.items():

@@ -167,6 +167,7 @@ def _run(paths: TrialPaths, steps: Steps, evaluation: EvaluatorProgram, *, resta
 
 
 def _run_phases(paths: TrialPaths, steps: Steps, evaluation: EvaluatorProgram, *, restarts_agent: bool) -> None:
+    # Each phase returns at once if its closing event is in the log: a resumed trial runs the open ones only.
     with _harness_lock(paths), _open_trial(paths, steps, evaluation, restarts_agent=restarts_agent) as trial:
         with _grading(trial) as grader:
             base = _base_score(trial, grader, Split.TEST_PUBLIC)
@@ -188,6 +189,7 @@ def _harness_lock(paths: TrialPaths) -> Iterator[None]:
     """Refuse a second harness, which would write the same logs. Raises ConfigError."""
     with paths.harness_lock.open("w") as handle:
         try:
+            # the kernel releases it when the process dies, so a killed harness leaves no stale lock
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise ConfigError(f"{paths.root}: another harness is running this trial; wait for it to end") from error
@@ -276,6 +278,7 @@ def _grading(trial: _Trial, deadline: Deadline | None = None) -> Iterator[Grader
         threads=config.threads,
         machine=config.scoring,
     )
+    # never mounted in a child of the grader, which loads what the agent submitted
     hidden = (installation.home() / "secret", trial.paths.grader_db, trial.paths.events, trial.paths.llm)
     evaluate = ChildEvaluator(config.evaluation_timeout_s, trial.sandbox, hidden, trial.evaluation, benchmark)
     grader = Grader(settings, evaluate, trial.revisions.capture, ContainedAdmission(trial.sandbox, hidden))
@@ -329,6 +332,7 @@ def _run_agent(trial: _Trial, base: Estimate, left_s: float, *, stopped: float |
 
         with _grading(trial, deadline) as grader:
             grader.baseline = base
+            # listens before the sandbox starts: the agent may connect at once
             server = serve_on_socket(make_app(grader, facts), trial.paths.grader_socket)
             is_started = False
             try:
@@ -372,6 +376,7 @@ def _final_phase(trial: _Trial, grader: Grader, base_public: Estimate) -> None:
     if read_events(trial.paths.trial_log).last("final_scored") is not None:
         return
     root = trial.paths.root
+    # before the private items are played for the first time: if it cannot be logged, they are not used
     log_task_access(trial.task, ARENA_ROLE, trial.config.trial_id, trial.base.weights_digest, str(root))
     _base_score(trial, grader, Split.TEST_PRIVATE)
     _noise_band(trial, grader)

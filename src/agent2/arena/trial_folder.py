@@ -359,6 +359,7 @@ def interruptions(events: Events) -> tuple[Interruption, ...]:
             interrupted = row
         elif name == "agent_restarted":
             restarted_at = float(row["t"])
+            # clamped: the machine's clock may have been set meanwhile, and time worked is never negative
             stopped = min(max(float(row["stopped_at"]), began), restarted_at)
             used_s += stopped - began
             reason = str(interrupted.get("reason", "")) if interrupted is not None else "the harness was killed"
@@ -374,9 +375,9 @@ def stopped_at(events: Events, paths: TrialPaths) -> float | None:
         return None
     began, deadline = float(starts[-1]["t"]), float(starts[-1]["deadline"])
     interrupted = events.last("agent_interrupted")
-    if interrupted is not None and float(interrupted["t"]) >= began:
+    if interrupted is not None and float(interrupted["t"]) >= began:  # else it is of an earlier start
         last = float(interrupted["t"])
-    else:
+    else:  # the harness was killed
         last = paths.alive.stat().st_mtime if paths.alive.exists() else began
     return min(max(last, began), deadline)
 

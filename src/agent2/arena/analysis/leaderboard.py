@@ -295,7 +295,7 @@ def _with_distinct_names(pool: Sequence[PooledTrial]) -> list[PooledTrial]:
     renamed = []
     for pooled in pool:
         row = pooled.trial.row
-        if len(digests[row.scaffold]) > 1:
+        if len(digests[row.scaffold]) > 1:  # two laboratories may call different agents by one name
             name = f"{row.scaffold}@{pooled.agent_digest[:6]}"
             row = replace(row, agent=row.agent.replace(row.scaffold, name, 1), scaffold=name)
         renamed.append(replace(pooled, trial=replace(pooled.trial, row=row)))
@@ -371,7 +371,7 @@ def _planned(pool: Sequence[PooledTrial]) -> list[PlannedTrial]:
                 driver=row.driver,
                 driver_name=row.driver,
                 mode=Mode(row.mode),
-                seed=numbers[row.task, row.agent],
+                seed=numbers[row.task, row.agent],  # the number of the run, by which `_runs` keys its scores
             )
         )
         numbers[row.task, row.agent] += 1
@@ -458,7 +458,7 @@ def _standing(summary: AgentSummary, members: Sequence[PooledTrial], place: Rank
 
 
 def _agent_run(pooled: PooledTrial) -> AgentRun:
-    """A trial as one run of an agent at one task."""
+    """A trial as one run of an agent at one task; what is not verified has no success, which is not a failure."""
     row = pooled.trial.row
     is_judged = row.state == FINISHED and pooled.trial.is_verified
     failures, unknown = row.n_failures, row.n_unknown_recoveries
@@ -486,7 +486,7 @@ def _overall(
 ) -> OverallStandings | None:
     """The board over all tasks of a kind; None without a task, or without a stack that has trials on all of them."""
     tasks = [board.task for board in boards if board.is_interactive is is_interactive]
-    tasks = [task for task in tasks if _gap_closed(pool, task)]
+    tasks = [task for task in tasks if _gap_closed(pool, task)]  # not where the base model is perfect
     if not tasks:
         return None
     runs = _runs(pool)
@@ -511,9 +511,9 @@ def _overall(
             mean_gain=_mean_gain([gains[task, stack] for task in tasks]),
             place=ranks[stack],
             profile=_profile(closed[stack], stack),
-            beats_next=_beats(closed[stack], closed[order[at + 1]], stack) if at + 1 < len(order) else None,
+            beats_next=_beats(closed[stack], closed[order[i + 1]], stack) if i + 1 < len(order) else None,
         )
-        for at, stack in enumerate(order)
+        for i, stack in enumerate(order)
     ]
     lacking = {stack: ", ".join(absent) for stack, absent in missing.items() if absent}
     return OverallStandings(is_interactive, tuple(tasks), standings, lacking)
@@ -535,8 +535,8 @@ def _gap_table(pool: Sequence[PooledTrial], tasks: Sequence[str], stack: str) ->
     """closed_RT: runs x tasks, NaN where a task has fewer runs than another."""
     columns = [_gap_closed(pool, task, stack) for task in tasks]
     table = np.full((max(map(len, columns)), len(tasks)), np.nan)
-    for at, column in enumerate(columns):
-        table[: len(column), at] = column
+    for task_index, column in enumerate(columns):
+        table[: len(column), task_index] = column
     return table
 
 
@@ -547,7 +547,7 @@ def _rng(*parts: str) -> np.random.Generator:
 def _iqm(closed_RT: NDArray[np.float64], stack: str) -> RunEstimate:
     try:
         return iqm(closed_RT, _rng("iqm", stack), N_REPLICATES)
-    except NotEnoughData:
+    except NotEnoughData:  # one run a task cannot be resampled over runs
         n_missing = int(np.isnan(closed_RT).sum())
         estimate = Estimate(iqm_value(closed_RT), None, None, closed_RT.shape[0], n_missing, "IQM, one run a task")
         return RunEstimate(estimate, closed_RT.shape[1], "one run a task: no interval")

@@ -87,14 +87,14 @@ def read_pool(folders: Sequence[Path], progress: Callable[[str, int, int], None]
     for folder in folders:
         if not folder.is_dir():
             raise ConfigError(f"{folder}: is not a directory; pass folders with sweeps or trials")
-        found = dict.fromkeys(path.resolve() for path in find_trials(folder))
+        trial_paths = dict.fromkeys(path.resolve() for path in find_trials(folder))
         published = dict.fromkeys(path.resolve() for path in _find(folder, *PUBLISHED_FILES) if is_published(path))
-        if not found and not published:
+        if not trial_paths and not published:
             raise ConfigError(
                 f"{folder}: contains no trial (a folder with {TRIAL_FILE}) and no published tables; pass the folder of "
                 "a sweep, of trials, or of PostTrainBench's scores.json"
             )
-        trial_folders |= found
+        trial_folders |= trial_paths  # resolved paths: a trial below two of the folders is read once
         tables |= published
     trials: list[PooledTrial] = []
     left_out: list[ExcludedFolder] = []
@@ -199,7 +199,7 @@ class _CheckedTrial:
 def _check_cards(paths: TrialPaths, evidence: TrialEvidence) -> _CheckedTrial:
     """The private scores from the cards, and every reason why the trial is not verified."""
     base_card, final_card = (paths.card(model, Split.TEST_PRIVATE) for model in ("base", "final"))
-    if not base_card.is_dir():
+    if not base_card.is_dir():  # `agent2 share` leaves all cards out: they hold hidden items
         return _CheckedTrial(evidence, ["no cards (a recording made to be shared has none)"])
     if damage := validate_card(base_card, columns=False):
         return _CheckedTrial(evidence, damage)
@@ -220,6 +220,7 @@ def _check_cards(paths: TrialPaths, evidence: TrialEvidence) -> _CheckedTrial:
             f"{band.half_width:.6g}"
         )
     evidence = replace(evidence, noise=band)
+    # chosen again from the public scores, which are verified as well: else a trial could pick its best private score
     chosen, submission = choose_final(evidence.submissions, evidence.base_public), final_record(evidence)
     if chosen != submission:
         problems.append("the result is not that of the submission with the best public score")
@@ -285,6 +286,7 @@ def _lock_problems(paths: TrialPaths, evidence: TrialEvidence) -> Iterator[str]:
     except ConfigError as error:
         yield str(error)
         return
+    # trial.json and the agent's files may have been edited after the trial; the lock was written before it
     if config_digest(config) != lock.get("config_digest"):
         yield "trial.json is not the configuration that the lock names"
     if agent is not None and agent.digest != lock.get("agent_digest"):

@@ -174,7 +174,7 @@ def _score(submission: SubmissionRecord) -> float:
 
 
 def _file_change(path: str, before: str | None, after: str | None) -> FileChange:
-    """Lines as multisets: linear in the text, whatever an agent writes."""
+    """Lines compared as multisets: a real diff can take quadratic time on a text made for it."""
     old, new = Counter((before or "").splitlines()), Counter((after or "").splitlines())
     return FileChange(path, added=(new - old).total(), removed=(old - new).total())
 
@@ -252,7 +252,7 @@ def _phase_failures(evidence: TrialEvidence) -> Iterator[Failure]:
         yield Failure(FailureKind.CRASH, detail, None, False, tail)  # not recovered: the phase ended with it
     elif end is AgentEnd.LIMIT:
         yield Failure(FailureKind.LIMIT, f"the sandbox stopped the agent ({code})", None, False, tail)
-    elif end is AgentEnd.DEADLINE:
+    elif end is AgentEnd.DEADLINE:  # not a failure of the pipeline if something was scored before
         allowed = evidence.deadline - evidence.started_at
         line = EvidenceLine("events/trial.jsonl", f"stopped after {allowed:.0f} s, all of the wall clock")
         yield Failure(
@@ -334,6 +334,7 @@ def _tracebacks(lines: list[str]) -> Iterator[list[str]]:
     for start, line in enumerate(lines):
         if line.strip() != _TRACEBACK:
             continue
+        # frames are indented deeper than the header; the first line that is not names the exception
         indent = len(line) - len(line.lstrip())
         block = [line]
         for following in lines[start + 1 :]:

@@ -225,7 +225,7 @@ def _live_nodes(tree: ast.AST) -> Iterator[ast.AST]:
 def _live_children(node: ast.AST) -> Iterator[ast.AST]:
     skipped = {"annotation", "returns", "type_comment"}
     if isinstance(node, ast.If | ast.While):
-        if isinstance(node.test, ast.Constant):
+        if isinstance(node.test, ast.Constant):  # `if False:` never runs, nor does the `else` of `if True:`
             skipped.add("orelse" if node.test.value else "body")
         elif _name(node.test) == "TYPE_CHECKING":
             skipped.add("body")
@@ -233,6 +233,7 @@ def _live_children(node: ast.AST) -> Iterator[ast.AST]:
         if field in skipped:
             continue
         for child in value if isinstance(value, list) else [value]:
+            # a docstring, or code that was put into quotation marks
             is_bare_text = isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant)
             if isinstance(child, ast.AST) and not is_bare_text:
                 yield child
@@ -529,7 +530,7 @@ class _SourceCache:
     def __init__(self) -> None:
         self._sources: dict[tuple[str, str], ParsedSource] = {}
         self._characters_left = MAX_CHARACTERS
-        self.work_left = MAX_WORK
+        self.work_left = MAX_WORK  # shared by all files and revisions of the trial
 
     def read(self, path: str, text: str) -> ParsedSource:
         """One source; with a problem when all characters are used up."""
@@ -629,6 +630,7 @@ class _ProgramReader:
         target = _target(sample.command)
         is_python = posixpath.basename(sample.exe).startswith(("python", "pypy"))
         if target is None:
+            # what the kernel says counts: a process can change its own command line
             if is_python and not _is_python(sample.command):
                 target = "disguised", sample.exe
             elif sample.exe.startswith(WRITABLE) and sample.cpu_s >= UNKNOWN_CPU_S:
@@ -663,6 +665,7 @@ class _ProgramReader:
         target = f"{name.replace('.', '/')}.py" if kind == "module" else posixpath.normpath(name)
         if target.startswith("/agent/"):
             return target, self._agent_files.code(target)
+        # code is recorded after it was written, so the revision that holds it may be younger than the process
         files = self._files_at(started + RECORDER_LAG_S)
         if files is not None:
             path = files.find(target.removeprefix(f"{WORKSPACE}/"))

@@ -332,7 +332,7 @@ def _design(revisions: tuple[Revision, ...]) -> Mapping[str, JsonValue] | None:
         return None
     try:
         value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):  # the agent's file: it may contain anything
+    except (msgspec.DecodeError, RecursionError):  # the agent's file may contain anything, deep nesting too
         return None
     return value if isinstance(value, dict) else None
 
@@ -377,7 +377,7 @@ def _agent_files(folder: Path, lock: Mapping[str, JsonValue], warnings: list[str
         agent = load_agent(str(folder))
     except ConfigError:
         agent = None
-    if agent is None or agent.digest != lock.get("agent_digest"):
+    if agent is None or agent.digest != lock.get("agent_digest"):  # edited after the trial: not evidence of what ran
         warnings.append("The agent's files in the trial's folder are not those that ran; judged without them.")
         return {}
     files = {}

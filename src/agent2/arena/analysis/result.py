@@ -389,6 +389,7 @@ def probing_check(evidence: TrialEvidence) -> IntegrityCheck:
     Looks at what was recorded: process command lines (sampled once a second), the agent's own command record, and
     code. Does NOT see a command that ran for less than a second and is in no file.
     """
+    # strings of sources and not their whole text: comments and docstrings may well name these paths
     texts = [(f"process {p.pid}", " ".join(p.command)) for p in evidence.processes]
     texts += [(f"command {n}", c.command) for n, c in enumerate(evidence.commands, 1)]
     newest = {path: text for revision in evidence.revisions for path, text in revision.files.items()}

@@ -209,6 +209,7 @@ class _TrainingHistory:
         until = submission.received_at
         n_before = bisect_right(self._starts, until)
         logs = self._logs.until(until)
+        # in the order of trust: programs that ran (with their logs), logs alone, code alone
         if n_before:
             finding = _finding(_ran_steps(self._ancestry(n_before, since), logs))
         elif logs:
