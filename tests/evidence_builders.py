@@ -49,21 +49,26 @@ def make_paired(name: str, n: int, won: int, lost: int, old: float = 0.6, **chan
 
 def make_evidence(metrics: Sequence[MetricEvidence] = (), without: Sequence[str] = (), **changes: Any) -> Evidence:
     """Evidence in which nothing fires, with the given metrics in place of the good ones."""
-    found = {name: make_metric(name, old, new) for name, (old, new) in GOOD.items() if name not in without}
-    found |= {metric.name: metric for metric in metrics}
-    fields: dict[str, Any] = {"checkpoint": "rl-step-900", "baseline": "sft", "metrics": found, "split": "test_public"}
+    by_name = {name: make_metric(name, old, new) for name, (old, new) in GOOD.items() if name not in without}
+    by_name |= {metric.name: metric for metric in metrics}
+    fields: dict[str, Any] = {
+        "checkpoint": "rl-step-900",
+        "baseline": "sft",
+        "metrics": by_name,
+        "split": "test_public",
+    }
     return Evidence(**(fields | changes))
 
 
 def make_releasable(**changes: Any) -> Evidence:
     """Private evidence with item counts, a spot check and counted badcases: nothing is lacking."""
-    found = {name: make_metric(name, old, new, n_items=500) for name, (old, new) in GOOD.items()} | {
+    by_name = {name: make_metric(name, old, new, n_items=500) for name, (old, new) in GOOD.items()} | {
         "math": make_paired("math", 1000, 120, 60, 0.70)
     }
     fields: dict[str, Any] = {
         "split": "test_private",
         "role": "candidate",
-        "metrics": list(found.values()),
+        "metrics": list(by_name.values()),
         "badcases": {},
         "from_cards": True,
         "spot_check": SpotCheck("a reviewer", 40, 39),

@@ -5,7 +5,7 @@ from agent2.arena.agent_files import walk_files
 
 
 def names(root, **kwargs):
-    return [found.path for found in walk_files(root, 1000, **kwargs)]
+    return [file.path for file in walk_files(root, 1000, **kwargs)]
 
 
 def test_regular_files_are_found_in_a_stable_order(tmp_path):

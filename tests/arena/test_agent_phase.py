@@ -15,22 +15,22 @@ from agent2.sandbox.spec import SandboxSpec
 
 @pytest.fixture
 def paths(tmp_path):
-    made = TrialPaths(tmp_path / "trial")
-    (made.workspace / "output").mkdir(parents=True)
-    return made
+    trial_paths = TrialPaths(tmp_path / "trial")
+    (trial_paths.workspace / "output").mkdir(parents=True)
+    return trial_paths
 
 
 def watch(paths, script, wall_clock_s=300.0, gone=lambda: None):
     revisions = RevisionRecorder(paths.workspace, paths.revisions_git, EventLog(paths.revisions_log))
     spec = SandboxSpec(("sh", "-c", script), paths.workspace, paths.agent_log, python=False)
-    told = []
+    reports = []
     process = Unsandboxed().start(spec)
     if "break the recorder" in script:
         shutil.rmtree(paths.revisions_git)
     outcome = watch_agent(
-        process, paths, revisions, Deadline(time.time(), wall_clock_s), lambda left: None, told.append, gone
+        process, paths, revisions, Deadline(time.time(), wall_clock_s), lambda left_s: None, reports.append, gone
     )
-    return outcome, told
+    return outcome, reports
 
 
 @pytest.mark.parametrize(
@@ -38,27 +38,27 @@ def watch(paths, script, wall_clock_s=300.0, gone=lambda: None):
     [("exit 0", AgentEnd.EXITED, 0), ("exit 3", AgentEnd.CRASHED, 3), ("kill -9 $$", AgentEnd.CRASHED, 137)],
 )
 def test_an_end_is_told_with_its_code(paths, script, end, code):
-    outcome, told = watch(paths, script)
+    outcome, reports = watch(paths, script)
     assert (outcome.end, outcome.exit_code) == (end, code)
-    assert told == []
+    assert reports == []
 
 
 def test_at_the_deadline_the_agent_is_stopped_and_what_it_left_is_recorded(paths):
     script = """echo 'x = 1' > train.py; echo '{"step": 1, "loss": 0.5}' > output/log.jsonl; sleep 600"""
     started = time.monotonic()
-    outcome, told = watch(paths, script, wall_clock_s=5.0)
+    outcome, reports = watch(paths, script, wall_clock_s=5.0)
     assert time.monotonic() - started < 200
     assert (outcome.end, outcome.exit_code) == (AgentEnd.DEADLINE, None)
-    assert told == []
+    assert reports == []
     assert read_events(paths.revisions_log).last("revision") is not None
     assert read_events(paths.metrics_log).last("metric")["values"] == {"loss": 0.5}
 
 
 def test_a_recorder_that_fails_is_told_and_changes_nothing_about_the_end(paths):
-    outcome, told = watch(paths, "sleep 0.3; echo 'x = 1' > train.py # break the recorder")
+    outcome, reports = watch(paths, "sleep 0.3; echo 'x = 1' > train.py # break the recorder")
     assert outcome.end is AgentEnd.EXITED
-    assert told[-1].startswith("last code revision: not recorded in full")
-    assert all(sentence.startswith("code revisions: ") for sentence in told[:-1]), "where the watch had looked, too"
+    assert reports[-1].startswith("last code revision: not recorded in full")
+    assert all(sentence.startswith("code revisions: ") for sentence in reports[:-1]), "where the watch had looked, too"
 
 
 @pytest.mark.parametrize("script", ["sleep 600", "exit 3"])

@@ -34,9 +34,9 @@ def test_a_wrong_word_about_a_system_is_told_with_its_line(tmp_path, line, compl
 def test_every_packaged_agent_loads_and_has_its_program(name):
     agent = load_agent(name)
     assert agent.spec.name == name
-    words = [word.replace("{{agent}}", "/agent") for word in agent.spec.command]
-    programs = [word.removeprefix("/agent/") for word in words if word.startswith("/agent/")]
-    assert programs or "{{program}}" in words
+    arguments = [word.replace("{{agent}}", "/agent") for word in agent.spec.command]
+    programs = [word.removeprefix("/agent/") for word in arguments if word.startswith("/agent/")]
+    assert programs or "{{program}}" in arguments
     assert all((agent.folder / program).is_file() for program in programs)
 
 

@@ -35,8 +35,8 @@ assert abs(told["scores"][0] - 0.9) < 1e-9 and told["charged"] == 1, told
 def annotate(body, number):
     """Prefers an answer of the agent's own words to the baseline's, and the baseline's to anything else."""
     first, _, second = body["messages"][-1]["content"].partition("m: ")[2].partition("\nM: ")  # empty: a probe
-    wanted = 0.9 if "much longer" in second or ("baseline" in second and "much longer" not in first) else 0.1
-    pairs = {"m": math.log(1 - wanted), "M": math.log(wanted)}
+    preference = 0.9 if "much longer" in second or ("baseline" in second and "much longer" not in first) else 0.1
+    pairs = {"m": math.log(1 - preference), "M": math.log(preference)}
     top = [{"token": token, "logprob": value} for token, value in pairs.items()]
     block = {"content": [{"token": "m", "logprob": pairs["m"], "top_logprobs": top}]}
     choice = {
@@ -75,5 +75,5 @@ def test_a_trial_buys_verdicts_of_the_annotator_and_ends_with_a_private_win_rate
     assert result is not None
     assert not list((root / "workspace").rglob("judge.yaml"))
     hidden = {row["output"] for row in rows}
-    shown = (root / "workspace" / "data" / "train.jsonl").read_text()
-    assert sum(f'"{text}"' in shown for text in hidden) <= 5
+    visible = (root / "workspace" / "data" / "train.jsonl").read_text()
+    assert sum(f'"{text}"' in visible for text in hidden) <= 5

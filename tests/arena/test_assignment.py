@@ -49,17 +49,21 @@ def test_a_workspace_of_games_holds_what_is_needed_to_play_and_says_how(tmp_path
     text = (tmp_path / "w" / "ASSIGNMENT.md").read_text()
     assert "`id`, `prompt`, `task_type`, `game`" in text
     assert "at most 12 messages of the model, each at most 12 new" in text
-    told = json.loads((tmp_path / "w" / "assignment.json").read_text())
-    assert (told["environment"], told["benchmark"], told["scoring"]["max_turns"]) == ("household", "household", 12)
-    assert told["structural_requirement"] == "trajectories must be collected online"
+    assignment = json.loads((tmp_path / "w" / "assignment.json").read_text())
+    assert (assignment["environment"], assignment["benchmark"], assignment["scoring"]["max_turns"]) == (
+        "household",
+        "household",
+        12,
+    )
+    assert assignment["structural_requirement"] == "trajectories must be collected online"
 
 
 def test_gpu_hours_are_told_where_a_task_has_them():
-    for hours, told in ((12.0, "- GPU-hours: 12 for all that you run"), (None, None)):
+    for hours, sentence in ((12.0, "- GPU-hours: 12 for all that you run"), (None, None)):
         config = config_of("household", train=3, dev=2, test_public=1, test_private=1)
         config = config.model_copy(update={"budget": config.budget.model_copy(update={"gpu_hours": hours})})
         text = assignment_text(config, INSIDE, SamplingSettings())
-        assert ("GPU-hours" in text) == (told is not None) and (told or "") in text
+        assert ("GPU-hours" in text) == (sentence is not None) and (sentence or "") in text
 
 
 def test_the_program_in_the_assignment_runs_as_it_stands(tmp_path):

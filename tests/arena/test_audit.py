@@ -146,8 +146,8 @@ def test_a_child_that_is_killed_over_the_data_takes_no_finding_on_weights_back(a
     def cut_short(request, sandbox, **named):
         end = real(request, sandbox, **named)
         assert end.code == 0, end.reason
-        said = end.stdout[: end.stdout.index(b"training data")]  # in the middle of a line
-        return replace(end, code=137, stdout=said, reason="it ran into its limit")
+        cut_output = end.stdout[: end.stdout.index(b"training data")]  # in the middle of a line
+        return replace(end, code=137, stdout=cut_output, reason="it ran into its limit")
 
     monkeypatch.setattr("agent2.arena.audit.run_contained", cut_short)
     assert found(audited) == {("foreign weights", "void", "submission 1"), ("integrity not checked", "not cleared", "")}
@@ -182,7 +182,7 @@ def test_a_search_that_stops_at_a_limit_leaves_the_result_uncleared(audited, mon
 
 
 def test_an_audit_that_did_not_come_to_its_end_is_made_again(audited, monkeypatch):
-    def broken(*given, **named):
+    def broken(*arguments, **named):
         raise SandboxError("no sandbox today")
 
     with monkeypatch.context() as patch:

@@ -28,7 +28,7 @@ def divide():
 
 
 @pytest.mark.parametrize(
-    ("make", "words"),
+    ("make", "reason"),
     [
         (hang, "did not end within 1 seconds"),
         (die, "the process of this check died (signal 9)"),
@@ -36,10 +36,10 @@ def divide():
         (divide, "this check broke (ZeroDivisionError"),
     ],
 )
-def test_a_check_that_does_not_end_says_so_and_clears_nothing(make, words):
+def test_a_check_that_does_not_end_says_so_and_clears_nothing(make, reason):
     (check,) = _contained(_Part("provenance", "submission 2", 60, make), 1.0 if make is hang else 60.0)
     (finding,) = check.findings
-    assert not check.is_complete and words in finding.words
+    assert not check.is_complete and reason in finding.words
     assert (finding.name, finding.effect, finding.subject) == (
         "provenance not checked",
         Effect.UNCLEARED,
@@ -53,8 +53,8 @@ def test_the_time_of_the_audit_is_shared_and_what_comes_too_late_is_told(monkeyp
     monkeypatch.setattr(audit_child, "_parts", lambda job: iter([quick, late]))
     assert [check.name for check in audit_child.run(None)] == ["provenance", "drift"]
     monkeypatch.setattr(audit_child, "CHECKING_S", 0.0)
-    told = [finding for check in audit_child.run(None) for finding in check.findings]
-    assert [(f.effect, f.subject) for f in told] == [
+    findings = [finding for check in audit_child.run(None) for finding in check.findings]
+    assert [(f.effect, f.subject) for f in findings] == [
         (Effect.UNCLEARED, "submission 1"),
         (Effect.UNCLEARED, "submission 9"),
     ]

@@ -28,10 +28,10 @@ def table(builder="build"):
 
 
 def test_a_model_is_built_once_with_a_manifest_and_found_in_the_cache_afterwards():
-    said = []
-    folder = ensure_base_model("fake", said.append, table())
-    assert ensure_base_model("fake", said.append, table()) == folder
-    assert said == ["building"]
+    messages = []
+    folder = ensure_base_model("fake", messages.append, table())
+    assert ensure_base_model("fake", messages.append, table()) == folder
+    assert messages == ["building"]
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["recipe"]["recipe"]["target"] == 0.5
     assert (manifest["seed"], manifest["threads"], manifest["base_accuracy"]) == (0, 1, {"value": 0.5})
@@ -41,7 +41,7 @@ def test_a_model_is_built_once_with_a_manifest_and_found_in_the_cache_afterwards
 def test_a_changed_recipe_is_another_folder():
     entry = table()["fake"]
     changed = replace(entry, recipe=replace(entry.recipe, seed=1))
-    folders = {ensure_base_model("fake", None, {"fake": one}) for one in (entry, changed)}
+    folders = {ensure_base_model("fake", None, {"fake": recipe}) for recipe in (entry, changed)}
     assert len(folders) == 2
 
 
@@ -60,9 +60,9 @@ def test_processes_that_need_a_model_at_once_build_it_once():
     fakes = str(Path(base_model_fakes.__file__).parent)
     command = [sys.executable, "-c", PROCESS, fakes]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    said = [process.communicate(timeout=300)[0].splitlines() for process in running]
+    outputs = [process.communicate(timeout=300)[0].splitlines() for process in running]
     assert [process.returncode for process in running] == [0, 0, 0]
-    assert sum("building" in lines for lines in said) == 1
+    assert sum("building" in lines for lines in outputs) == 1
     assert len(list(installation.models_dir().iterdir())) == 1
 
 
@@ -113,9 +113,11 @@ def test_a_name_of_a_hub_is_kept_and_answered_with_the_command_that_gets_it(tmp_
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError) as caught:
         ensure_base_model("Qwen/Qwen2.5-1.5B-Instruct")
-    said = str(caught.value)
-    assert said.startswith("base model Qwen/Qwen2.5-1.5B-Instruct: there is no such folder, and nothing is downloaded")
-    assert "hf download Qwen/Qwen2.5-1.5B-Instruct --local-dir models/Qwen2.5-1.5B-Instruct" in said
+    message = str(caught.value)
+    assert message.startswith(
+        "base model Qwen/Qwen2.5-1.5B-Instruct: there is no such folder, and nothing is downloaded"
+    )
+    assert "hf download Qwen/Qwen2.5-1.5B-Instruct --local-dir models/Qwen2.5-1.5B-Instruct" in message
     for path in ("models/Qwen2.5-1.5B-Instruct", str(tmp_path / "Qwen"), "./mine"):
         with pytest.raises(ConfigError, match="hf download OWNER/NAME"):
             ensure_base_model(path)
@@ -153,16 +155,16 @@ def test_a_shipped_base_is_small_and_was_made_by_the_recipe_and_corpus_of_today(
 def test_a_change_of_the_corpus_changes_the_digest_of_its_sample(name):
     entry, corpus = BASE_MODELS[name], BASE_MODELS[name].corpus
     is_mixed = name == "tiny-arithmetic-pyfunc"
-    other = replace(corpus, pyfunc=replace(corpus.pyfunc, seed=7)) if is_mixed else replace(corpus, seed=7)
-    assert corpus_sample_digest(replace(entry, corpus=other)) != made(name)["corpus_sample_digest"]
+    changed = replace(corpus, pyfunc=replace(corpus.pyfunc, seed=7)) if is_mixed else replace(corpus, seed=7)
+    assert corpus_sample_digest(replace(entry, corpus=changed)) != made(name)["corpus_sample_digest"]
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_same_weights_are_unpacked_everywhere_and_the_manifest_says_how_they_were_made(name):
-    said = []
-    folder = ensure_base_model(name, said.append)
+    messages = []
+    folder = ensure_base_model(name, messages.append)
     manifest = json.loads((folder / "manifest.json").read_text())
-    assert said == ["unpacking the weights that the package ships"]
+    assert messages == ["unpacking the weights that the package ships"]
     assert manifest["weights_digest"] == inspect_checkpoint(folder).weights_digest
     assert manifest["weights_sha256"] == made(name)["weights_sha256"]
     assert (manifest["packaged"], manifest["seed"], manifest["threads"]) == (True, 0, 1)
@@ -176,9 +178,9 @@ def test_the_arithmetic_base_answers_some_items_and_not_most_says_how_it_was_mad
     folder = ensure_base_model("tiny-arithmetic")
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["base_accuracy"]["n_items"] == 800
-    found = dev_scores(folder, ["arithmetic"], 800)["arithmetic"]["score"]
-    assert 0.15 < found < 0.45
-    assert found == pytest.approx(
+    score = dev_scores(folder, ["arithmetic"], 800)["arithmetic"]["score"]
+    assert 0.15 < score < 0.45
+    assert score == pytest.approx(
         manifest["base_accuracy"]["value"], abs=0.06
     )  # three standard errors of the difference
     checked = subprocess.run(

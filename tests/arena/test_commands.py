@@ -98,8 +98,8 @@ def write_log(path, rows):
 @pytest.mark.parametrize("format", RECORDS)
 def test_commands_and_what_came_of_them_are_read_from_what_an_agent_prints(tmp_path, format):
     log = write_log(tmp_path / "agent.log", RECORDS[format])
-    found = read_commands(TranscriptSpec(format=format), log, tmp_path)
-    assert [(command.command, command.failed) for command in found] == [
+    commands = read_commands(TranscriptSpec(format=format), log, tmp_path)
+    assert [(command.command, command.failed) for command in commands] == [
         ("ls", False),
         ("false", True),
     ]
@@ -169,7 +169,7 @@ def test_without_a_log_there_are_no_commands(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("told", "command"),
+    ("recorded", "command"),
     [
         ("bash -lc 'echo \"a b\"'", 'echo "a b"'),
         (["bash", "-c", "ls -l"], "ls -l"),
@@ -178,15 +178,15 @@ def test_without_a_log_there_are_no_commands(tmp_path):
         ("bash -lc one two", "bash -lc one two"),
     ],
 )
-def test_a_shell_that_only_wraps_a_command_is_left_out(tmp_path, told, command):
-    row = {"type": "item.completed", "item": {"type": "command_execution", "command": told, "exit_code": 0}}
+def test_a_shell_that_only_wraps_a_command_is_left_out(tmp_path, recorded, command):
+    row = {"type": "item.completed", "item": {"type": "command_execution", "command": recorded, "exit_code": 0}}
     log = write_log(tmp_path / "agent.log", [row])
-    (found,) = read_commands(TranscriptSpec(format=TranscriptFormat.CODEX), log, tmp_path)
-    assert found.command == command
+    (line,) = read_commands(TranscriptSpec(format=TranscriptFormat.CODEX), log, tmp_path)
+    assert line.command == command
 
 
 def test_the_word_that_ends_mini_swe_agent_is_no_failure(tmp_path):
     end = {"role": "assistant", "extra": {"actions": [{"command": f"echo {MINI_END}"}]}}
     log = write_log(tmp_path / "agent.log", [{"messages": [end, {"role": "exit", "extra": {"returncode": -1}}]}])
-    (found,) = read_commands(TranscriptSpec(format=TranscriptFormat.MINI_SWE_AGENT), log, tmp_path)
-    assert (found.exit_code, found.failed) == (None, None)
+    (line,) = read_commands(TranscriptSpec(format=TranscriptFormat.MINI_SWE_AGENT), log, tmp_path)
+    assert (line.exit_code, line.failed) == (None, None)

@@ -53,8 +53,8 @@ def test_a_trial_replays_searches_buys_a_verdict_and_ends_with_a_private_score(t
     assert evidence.agent_end is AgentEnd.EXITED, evidence.agent_log_tail
     assert len(evidence.submissions) == 1 and evidence.n_judgements == 1
     assert evidence.base_private.value == 0.0 and evidence.base_private.n == 6  # its random base answers nothing
-    found = analyse(evidence)
-    assert found.result is not None and found.integrity.state is not IntegrityState.VOID
+    analysis = analyse(evidence)
+    assert analysis.result is not None and analysis.integrity.state is not IntegrityState.VOID
     for path in (root / "workspace" / "data").iterdir():
         assert '"answer"' not in path.read_text(), "expected answers stay with the judge"
     assert not list((root / "workspace").rglob("judge.*")) and not list((root / "workspace").rglob("DSQA*"))

@@ -36,8 +36,8 @@ def test_a_model_is_scored_on_the_official_layout_and_told_by_type(tmp_path, mon
     assert report["trial"]["agent"] == "nop"
     assert sum(row["base"]["n"] for row in report["trial"]["by_type"]) == 1
     rollouts = list(iter_rollouts(trial / "cards" / "base-test_private"))
-    assert all("Your task is to:" in one.rollout.prompt[0].content for one in rollouts)
-    assert all(one.rollout.turns for one in rollouts)
+    assert all("Your task is to:" in scored.rollout.prompt[0].content for scored in rollouts)
+    assert all(scored.rollout.turns for scored in rollouts)
     text = (trial / "report" / "report.md").read_text()
     assert "Private scores by task type" in text
     assert "published task" in text

@@ -40,8 +40,8 @@ def started(t=START, budget=120.0):
     return ("agent_started", t, {"deadline": t + budget})
 
 
-def restarted(t, left, stopped):
-    return ("agent_restarted", t, {"deadline": t + left, "stopped_at": stopped})
+def restarted(t, left_s, stopped):
+    return ("agent_restarted", t, {"deadline": t + left_s, "stopped_at": stopped})
 
 
 def test_an_agent_that_was_never_started_has_used_nothing(tmp_path):
@@ -74,12 +74,12 @@ def test_two_interruptions_add_up_and_their_pauses_count_for_nobody(tmp_path):
         ("agent_interrupted", START + 5008, {"reason": "x"}),
     )
     assert time_used(events, paths) == 12 + 30 + 8
-    found = interruptions(events)
-    assert [(one.used_s, one.reason) for one in found] == [
+    pauses = interruptions(events)
+    assert [(pause.used_s, pause.reason) for pause in pauses] == [
         (12.0, "interrupted by a person"),
         (42.0, "the machine failed: full"),
     ]
-    clock = ActiveTime(found)
+    clock = ActiveTime(pauses)
     moments = (START, START + 12, START + 500, START + 1000, START + 1010, START + 3000, START + 5001)
     assert [clock(t) - START for t in moments] == [0, 12, 12, 12, 22, 42, 43]
 
@@ -111,16 +111,16 @@ def test_an_interrupted_agent_is_started_again_with_the_time_that_is_left(how, h
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
-    told = iter(harness.stderr)
+    stderr_lines = iter(harness.stderr)
     while not paths.alive.exists() or "accepted" not in paths.agent_log.read_text():  # its use of time is known, too
-        assert harness.poll() is None, list(told)
+        assert harness.poll() is None, list(stderr_lines)
         try:
             harness.wait(0.2)
         except subprocess.TimeoutExpired:
             continue
     harness.send_signal(how)
-    said = harness.communicate()[1]
-    assert how == signal.SIGKILL or f"resume with: {paths.resume_command}" in said
+    stderr = harness.communicate()[1]
+    assert how == signal.SIGKILL or f"resume with: {paths.resume_command}" in stderr
     before = read_events(paths.trial_log)
     used = time_used(before, paths)
     assert 0 < used < 3600

@@ -9,10 +9,10 @@ from agent2.errors import ConfigError
 
 @pytest.fixture
 def paths(tmp_path):
-    made = TrialPaths(tmp_path)
-    made.trial_json.write_text("{}")
-    EventLog(made.trial_log).append("agent_started")
-    return made
+    trial_paths = TrialPaths(tmp_path)
+    trial_paths.trial_json.write_text("{}")
+    EventLog(trial_paths.trial_log).append("agent_started")
+    return trial_paths
 
 
 @pytest.fixture
@@ -26,8 +26,11 @@ def test_interventions_are_appended_while_the_agent_works(paths, harness):
     record_intervention(paths, "I freed the disk", by="operator")
     record_intervention(paths, "I told it to stop")
     warnings = []
-    found = read_interventions(paths, warnings)
-    assert [(one.note, one.by) for one in found] == [("I freed the disk", "operator"), ("I told it to stop", "")]
+    reported = read_interventions(paths, warnings)
+    assert [(intervention.note, intervention.by) for intervention in reported] == [
+        ("I freed the disk", "operator"),
+        ("I told it to stop", ""),
+    ]
     assert warnings == []
 
 

@@ -60,8 +60,8 @@ def test_an_agent_buys_verdicts_and_the_trial_says_how_many(tmp_path, monkeypatc
     assert evidence.agent_end is AgentEnd.EXITED, evidence.agent_log_tail
     assert evidence.n_judgements == 4 and len(evidence.submissions) == 1
     assert evidence.submissions[0].score.value == 0.0  # its random base says nothing
-    with sqlite3.connect(root / "grader.db") as kept:
-        assert kept.execute("SELECT COUNT(*), MIN(value), MAX(value) FROM judgements").fetchone() == (4, 0.0, 0.5)
+    with sqlite3.connect(root / "grader.db") as database:
+        assert database.execute("SELECT COUNT(*), MIN(value), MAX(value) FROM judgements").fetchone() == (4, 0.0, 0.5)
 
 
 def ended(name, program, folder, **n_items):
@@ -141,7 +141,7 @@ def test_what_was_gained_by_helpfulness_alone_does_not_count_where_the_gate_on_h
     evidence, _ = ended("replies-guarded", program, tmp_path, **sizes)
     result = analyse(evidence).result
     assert evidence.final_submission == 1, "it beats its base on public items"
-    by_kind = {one.task_type: one for one in evidence.by_type}
+    by_kind = {score.task_type: score for score in evidence.by_type}
     assert by_kind["helpful"].final.value > by_kind["helpful"].base.value
     assert (by_kind["harmful"].final.value >= 0.9) is has_refusals
     assert result.kind is kind

@@ -113,9 +113,9 @@ def test_an_unknown_mode_is_refused(task):
 def test_the_mode_is_told_in_words_and_for_programs(task, mode):
     config = resolve_trial(task, "nop", 0, overrides=[f"mode={mode}"])
     sampling = load_benchmark("arithmetic").sampling
-    told = assignment_json(config, INSIDE, sampling)
-    assert told["mode"] == mode.value
-    assert told["rules"][0] in assignment_text(config, INSIDE, sampling)
+    assignment = assignment_json(config, INSIDE, sampling)
+    assert assignment["mode"] == mode.value
+    assert assignment["rules"][0] in assignment_text(config, INSIDE, sampling)
 
 
 def test_the_llm_budget_is_told_to_agents_with_a_driver_only(task, chatty, driver):
@@ -173,8 +173,8 @@ def test_a_recording_cannot_choose_to_be_replayed_without_a_sandbox(task, chatty
     with pytest.raises(ConfigError, match=r"recorded without a sandbox.*add --set sandbox=bubblewrap"):
         replay_trial(root, tmp_path / "again")
     base = f"base_model={read_config(root / 'trial.json').base_model}"
-    wanted = replay_trial(root, tmp_path / "again", overrides=["sandbox=none", base])
-    assert read_config(wanted / "trial.json").sandbox == "none"
+    replay = replay_trial(root, tmp_path / "again", overrides=["sandbox=none", base])
+    assert read_config(replay / "trial.json").sandbox == "none"
 
 
 def test_a_recording_gives_conversations_and_no_permission(task, chatty, driver, tmp_path, monkeypatch):
@@ -207,8 +207,8 @@ def test_a_recording_gives_conversations_and_no_permission(task, chatty, driver,
     fresh = read_config(new_trial(task, chatty, 0, tmp_path / "fresh", overrides=[driver]) / "trial.json")
     assert {name: getattr(config, name) for name in hostile} == {name: getattr(fresh, name) for name in hostile}
     paths, agent = TrialPaths(again), load_agent(str(again / "agent"))
-    shown = sandbox_spec(config, paths, agent, Path(base), INSIDE)
-    assert "worth-something" not in str(shown.environment)
+    sandboxed = sandbox_spec(config, paths, agent, Path(base), INSIDE)
+    assert "worth-something" not in str(sandboxed.environment)
 
     granted = replay_trial(root, tmp_path / "granted", overrides=[f"base_model={base}", "network=open", "disk_gib=500"])
     config = read_config(granted / "trial.json")

@@ -142,7 +142,9 @@ def test_two_revisions_two_submissions_and_every_command_line_are_recorded(recor
 
 def test_an_intervention_while_the_agent_worked_is_in_the_report_and_ends_autonomy(recorded):
     evidence = read_evidence(recorded)
-    assert [(one.note, one.by) for one in evidence.interventions] == [("I looked at it", "operator")]
+    assert [(intervention.note, intervention.by) for intervention in evidence.interventions] == [
+        ("I looked at it", "operator")
+    ]
     autonomy = analyse(evidence).autonomy
     assert autonomy.is_completed
     assert not autonomy.is_autonomous
@@ -152,8 +154,8 @@ def test_an_intervention_while_the_agent_worked_is_in_the_report_and_ends_autono
 
 
 def test_the_key_is_in_no_file_of_the_trial(recorded):
-    found = [path for path in recorded.rglob("*") if path.is_file() and KEY.encode() in unpacked(path)]
-    assert found == []
+    paths = [path for path in recorded.rglob("*") if path.is_file() and KEY.encode() in unpacked(path)]
+    assert paths == []
 
 
 def unpacked(path):
@@ -166,34 +168,35 @@ def unpacked(path):
 def test_a_shared_recording_has_no_key_no_secret_no_hidden_item_and_is_replayed_strictly(
     recorded, tmp_path, monkeypatch
 ):
-    shown = share_trial(recorded, tmp_path / "shown")
+    shared = share_trial(recorded, tmp_path / "shown")
     for name in ("grader.db", "cards", "submissions", "workspace", "run"):
-        assert not (shown / name).exists()
+        assert not (shared / name).exists()
     config = read_config(recorded / "trial.json")
     loaded = LoadedTask(config.task, load_benchmark("arithmetic"), installation.secret())
     hidden = [item.prompt.encode() for split in HIDDEN_SPLITS for item in loaded.items(split)]
-    played = {
+    prompts = {
         message.content.encode()
-        for one in iter_rollouts(recorded / "cards" / "base-test_private")
-        for message in one.rollout.prompt
+        for scored in iter_rollouts(recorded / "cards" / "base-test_private")
+        for message in scored.rollout.prompt
     }
-    assert played & set(hidden)
-    for path in (path for path in shown.rglob("*") if path.is_file()):
+    assert prompts & set(hidden)
+    for path in (path for path in shared.rglob("*") if path.is_file()):
         data = unpacked(path)
         assert KEY.encode() not in data
         assert installation.secret() not in data
         assert not any(prompt in data for prompt in hidden), path
-    assert str(recorded.parent.parent) not in (shown / "trial.json").read_text()
-    assert read_evidence(shown).submissions == read_evidence(recorded).submissions
+    assert str(recorded.parent.parent) not in (shared / "trial.json").read_text()
+    assert read_evidence(shared).submissions == read_evidence(recorded).submissions
     monkeypatch.delenv(KEY_VARIABLE)  # nothing is asked of a provider
     base = f"base_model={config.base_model}"
-    ended = agent2("replay", shown, "--strict", "--set", base, "--out", tmp_path / "again")
+    ended = agent2("replay", shared, "--strict", "--set", base, "--out", tmp_path / "again")
     assert ended.returncode == 0, ended.stderr + ended.stdout
     assert "6 LLM calls replayed, 6 recorded, all as recorded" in ended.stdout
     assert "replay: the same" in ended.stdout
     (again,) = (tmp_path / "again").iterdir()
     report = json.loads((again / "replay.json").read_text())
-    assert [one["recorded_tree"] == one["replayed_tree"] != None for one in report["submissions"]] == [True, True]  # noqa: E711
+    trees = [(submission["recorded_tree"], submission["replayed_tree"]) for submission in report["submissions"]]
+    assert [before == after is not None for before, after in trees] == [True, True]
     assert [s.weights_digest for s in read_evidence(again).submissions] == [
         s.weights_digest for s in read_evidence(recorded).submissions
     ]
@@ -223,13 +226,13 @@ def test_a_changed_answer_is_shown_as_a_diff_and_the_replay_goes_on(recorded, tm
     assert ended.returncode == 1, ended.stderr
     assert "replay: NOT the same as the recording" in ended.stdout
     assert "code/train.py" in ended.stdout
-    shown = ended.stdout.splitlines()
-    assert any(line.startswith("  -") and "s/0.01/0.02/" in line for line in shown)
-    assert any(line.startswith("  +") and "s/0.01/0.03/" in line for line in shown)
+    lines = ended.stdout.splitlines()
+    assert any(line.startswith("  -") and "s/0.01/0.02/" in line for line in lines)
+    assert any(line.startswith("  +") and "s/0.01/0.03/" in line for line in lines)
     (again,) = (tmp_path / "again").iterdir()
     report = compare_replay(again)
-    assert [one.is_same_tree for one in report.submissions] == [True, False]
-    assert [one.is_same_checkpoint for one in report.submissions] == [True, False]
+    assert [submission.is_same_tree for submission in report.submissions] == [True, False]
+    assert [submission.is_same_checkpoint for submission in report.submissions] == [True, False]
     assert report.submissions[1].changed_files == ("code/train.py",)
     assert report.n_replayed_calls == 6
     (difference,) = report.differences

@@ -92,5 +92,7 @@ def test_a_report_on_published_items_says_where_the_agent_could_have_fetched_the
     containment = tuple(resolve_trial(task, "nop", 0, overrides=[f"network={network}"]).containment)
     embedded = make_evidence(containment=containment)
     published = replace(embedded, task=embedded.task.model_copy(update={"published": True}))
-    said = ["hidden items are published" in " ".join(analyse(one).warnings) for one in (embedded, published)]
-    assert said == [False, is_told]
+    is_warned = [
+        "hidden items are published" in " ".join(analyse(evidence).warnings) for evidence in (embedded, published)
+    ]
+    assert is_warned == [False, is_told]

@@ -106,9 +106,9 @@ def test_a_repetition_has_the_same_configuration_and_agent_under_a_name_of_its_o
     first = new_trial(task, str(agent), 7, tmp_path / "trials", overrides=["budget.wall_clock_s=9"])
     (agent / "main.py").write_text("changed")
     second = repeat_trial(first, tmp_path / "again")
-    one, other = (read_config(root / "trial.json") for root in (first, second))
-    assert one.model_copy(update={"trial_id": other.trial_id}) == other
-    assert one.trial_id != other.trial_id
+    first_config, second_config = (read_config(root / "trial.json") for root in (first, second))
+    assert first_config.model_copy(update={"trial_id": second_config.trial_id}) == second_config
+    assert first_config.trial_id != second_config.trial_id
     assert (second / "agent" / "main.py").read_text() == "print(1)"
 
 

@@ -184,4 +184,4 @@ def test_a_reference_agent_plays_a_whole_trial_on_it(request, tmp_path, name, ki
     run_trial(root, quiet)
     evidence = read_evidence(root)
     assert evidence.agent_end is AgentEnd.EXITED, evidence.agent_log_tail
-    assert [one.state for one in evidence.submissions] == [SubmissionState.SCORED] * n_scored
+    assert [submission.state for submission in evidence.submissions] == [SubmissionState.SCORED] * n_scored

@@ -55,8 +55,8 @@ def test_a_task_takes_its_benchmark_from_its_own_folder_and_is_sound(tmp_path, m
 def test_a_task_whose_questions_are_in_train_and_test_is_not_sound(tmp_path):
     write_gsm(tmp_path / "shop", n_train=35)  # of which 23 are taken: of 16 hidden ones at least 4 are among these
     write_rows(tmp_path / "shop" / "test.jsonl", [worked(k) for k in range(35)])
-    found = failed(task_on(tmp_path, "./shop"))
-    assert any(name.startswith("test_p") for name in found) or any(name.startswith("disjointness") for name in found)
+    names = failed(task_on(tmp_path, "./shop"))
+    assert any(name.startswith("test_p") for name in names) or any(name.startswith("disjointness") for name in names)
 
 
 def test_the_key_of_a_cached_base_score_changes_with_the_source_of_a_plug_in(tmp_path):
@@ -118,7 +118,7 @@ def test_a_trial_on_a_benchmark_of_ones_own_is_scored_in_the_sandbox(tmp_path, k
     root = new_trial(str(task_on(tmp_path / "p", name)), str(agent), 0, tmp_path / "trials")
     run_trial(root, quiet)
     evidence = read_evidence(root)
-    assert [one.state for one in evidence.submissions] == [SubmissionState.SCORED]
+    assert [submission.state for submission in evidence.submissions] == [SubmissionState.SCORED]
     assert "nothing hidden" in evidence.agent_log_tail
     header = read_header(root / "cards" / "base-test_public")
     assert header.protocol.benchmark.partition("-v")[2] == load_benchmark(f"{tmp_path / 'p'}/{name[2:]}").version
@@ -141,8 +141,8 @@ def test_an_agent_gets_the_modules_that_a_benchmarks_file_imports_and_no_data(tm
     run_trial(root, quiet)
     version = load_benchmark(f"{tmp_path}/p/quiz.py:Quiz").version
     assert f"LOADED {version} closely" in read_evidence(root).agent_log_tail
-    kept = {path.name for path in (root / "workspace" / "data").iterdir() if path.is_file()}
-    assert kept == {"quiz.py", "doubling.py", "train.jsonl", "dev.jsonl"}
+    files = {path.name for path in (root / "workspace" / "data").iterdir() if path.is_file()}
+    assert files == {"quiz.py", "doubling.py", "train.jsonl", "dev.jsonl"}
 
 
 @pytest.mark.slow
@@ -172,19 +172,19 @@ def test_a_package_or_a_file_brings_benchmark_scorer_world_agent_suite_and_base(
 
     sides = ("--checkpoint", "scripted:p/players.py:right", "--baseline", "scripted:p/players.py:wrong")
     for number, contract in enumerate((quiz, suite)):
-        told = agent2("eval", contract, *sides, "--role", "nightly", "--out", tmp_path / f"evaluation{number}")
-        assert "0.0% -> 100.0%" in told
+        output = agent2("eval", contract, *sides, "--role", "nightly", "--out", tmp_path / f"evaluation{number}")
+        assert "0.0% -> 100.0%" in output
     sizes = {"train": 20, "dev": 3, "test_public": 8, "test_private": 8}
     path = write_task(tmp_path / "p", name="own", benchmark=quiz, n_items=sizes, base_model=base)
     agent2("tasks", "check", path, "--model", "none")
     report = json.loads(agent2("run", path, "--agent", agent, "--out", tmp_path / "trials", "--json"))
     assert report["trial"]["task"]["base_model"] == base
     (root,) = (tmp_path / "trials").iterdir()
-    assert [one.state for one in read_evidence(root).submissions] == [SubmissionState.SCORED]
+    assert [submission.state for submission in read_evidence(root).submissions] == [SubmissionState.SCORED]
     if way == "installed":
-        names = [one["agent"] for one in json.loads(agent2("agents", "list", "--json"))]
+        names = [row["agent"] for row in json.loads(agent2("agents", "list", "--json"))]
         assert "copier" in names and "tiny-quiz" in json.loads(agent2("models", "list", "--json"))
-        assert "quiz_suite" in [one["suite"] for one in json.loads(agent2("suite", "list", "--json"))]
+        assert "quiz_suite" in [row["suite"] for row in json.loads(agent2("suite", "list", "--json"))]
     shop = write_gsm(tmp_path / "shop", n_train=100)
     text = (shop / "benchmark.yaml").read_text()
     chosen = f"scorer: {{name: '{scorer}', tolerance: 1}}\nenvironment: {world}"

@@ -48,9 +48,9 @@ def test_a_ticker_calls_until_it_is_stopped():
     ticker = Ticker(lambda: calls.append(1), 0.01)
     until(lambda: len(calls) >= 2)
     assert ticker.stop() is None
-    seen = len(calls)
+    n_calls = len(calls)
     time.sleep(0.05)
-    assert len(calls) == seen
+    assert len(calls) == n_calls
 
 
 def test_an_error_in_a_ticker_is_handed_over_and_does_not_end_it():

@@ -207,9 +207,9 @@ def test_a_flood_of_names_is_not_held_in_memory_and_what_changes_after_it_is_kep
 def is_watched() -> bool:
     """Whether this process holds a queue of changes of files."""
     links = []
-    for one in os.scandir("/proc/self/fd"):
+    for entry in os.scandir("/proc/self/fd"):
         with contextlib.suppress(FileNotFoundError):  # another thread closed it just now
-            links.append(os.readlink(one.path))
+            links.append(os.readlink(entry.path))
     return any("inotify" in link for link in links)
 
 

@@ -60,8 +60,8 @@ def gemini(results=0):
 
 @pytest.fixture
 def client(tmp_path):
-    with TestClient(make_app(SCRIPT, tmp_path / "log.jsonl")) as made:
-        yield made
+    with TestClient(make_app(SCRIPT, tmp_path / "log.jsonl")) as test_client:
+        yield test_client
 
 
 def events(response):
@@ -85,8 +85,8 @@ def test_chat_answers_at_once(client):
 
 
 def test_chat_streams_the_same_and_tells_usage_only_when_asked(client):
-    asked = chat(stream=True, stream_options={"include_usage": True})
-    response = client.post("/v1/chat/completions", json=asked)
+    body = chat(stream=True, stream_options={"include_usage": True})
+    response = client.post("/v1/chat/completions", json=body)
     assert response.text.endswith("data: [DONE]\n\n")
     chunks = events(response)
     deltas = [chunk["choices"][0]["delta"] for chunk in chunks if chunk["choices"]]

@@ -94,5 +94,5 @@ def test_stacks_without_a_driver_belong_to_no_effect():
 
 def test_modes_are_not_mixed():
     planned = [trial("c", "x"), trial("c", "y", mode="rl-only")]
-    scores = {("t", one.stack): {0: solved(0.5)} for one in planned}
+    scores = {("t", planned_trial.stack): {0: solved(0.5)} for planned_trial in planned}
     assert pair_effects(planned, scores) == []

@@ -11,14 +11,19 @@ def row(**changes):
 
 
 def test_a_row_holds_the_headline_of_its_trial():
-    found = row(seed=2)
-    assert (found.agent, found.seed, found.state, found.route) == ("grpo", 2, "finished", "RL only (GRPO)")
-    assert found.gain.value == pytest.approx(0.28) and found.public.value == 0.6 and found.seconds == 150
+    sweep_row = row(seed=2)
+    assert (sweep_row.agent, sweep_row.seed, sweep_row.state, sweep_row.route) == (
+        "grpo",
+        2,
+        "finished",
+        "RL only (GRPO)",
+    )
+    assert sweep_row.gain.value == pytest.approx(0.28) and sweep_row.public.value == 0.6 and sweep_row.seconds == 150
 
 
 def test_a_row_without_submission_has_no_gain():
-    found = row(submissions=[])
-    assert (found.gain, found.result) == (None, "no_submission")
+    sweep_row = row(submissions=[])
+    assert (sweep_row.gain, sweep_row.result) == (None, "no_submission")
 
 
 def test_a_summary_averages_gains_only_and_counts_the_rest():

@@ -57,9 +57,9 @@ def test_an_agent_told_apart_from_all_others_gets_no_more_seeds():
 
 
 def test_a_round_in_progress_asks_only_for_what_is_short():
-    made = gains(0, 0)
-    made["a"] += [0.3, 0.4]
-    assert needs(decide_cells(rows_of(made), cells_of("a", "b"), PLAN)) == {
+    by_agent = gains(0, 0)
+    by_agent["a"] += [0.3, 0.4]
+    assert needs(decide_cells(rows_of(by_agent), cells_of("a", "b"), PLAN)) == {
         ("math", "a"): (8, 9, 10, 11),
         ("math", "b"): (6, 7, 8, 9, 10, 11),
     }
@@ -79,13 +79,13 @@ def test_the_cap_ends_the_sweep_with_equal_pairs():
 
 
 def test_a_missing_gain_is_replaced_by_another_seed_and_never_zero():
-    made = gains(9, 0)
-    made["a"][2] = None
-    decision = decide_cells(rows_of(made), cells_of("a", "b"), PLAN)
+    by_agent = gains(9, 0)
+    by_agent["a"][2] = None
+    decision = decide_cells(rows_of(by_agent), cells_of("a", "b"), PLAN)
     assert needs(decision) == {("math", "a"): (6,)}
     assert decision.n_missing == {("math", "a"): 1}
     assert decision.states["math"].interim == 0
-    decision = decide_cells([*rows_of(made), row("a", 6, 9.0)], cells_of("a", "b"), PLAN)
+    decision = decide_cells([*rows_of(by_agent), row("a", 6, 9.0)], cells_of("a", "b"), PLAN)
     assert verdict(decision, "a", "b") is SequentialVerdict.LARGER
 
 
@@ -97,8 +97,8 @@ def test_an_unfinished_trial_is_missing_and_one_not_started_is_nothing():
 
 
 def test_an_agent_that_hands_in_nothing_is_given_up_and_the_others_go_on():
-    made = gains(9, 0) | {"nop": [None] * 6}
-    decision = decide_cells(rows_of(made), cells_of("a", "b", "nop"), PLAN)
+    by_agent = gains(9, 0) | {"nop": [None] * 6}
+    decision = decide_cells(rows_of(by_agent), cells_of("a", "b", "nop"), PLAN)
     assert decision.given_up == (("math", "nop"),)
     assert not decision.needs
     assert verdict(decision, "a", "b") is SequentialVerdict.LARGER

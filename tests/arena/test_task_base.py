@@ -17,16 +17,16 @@ def test_a_base_model_is_held_against_the_ceiling_and_against_itself(tmp_path):
     task = load_task("arithmetic").model_copy(
         update={"n_items": SplitSizes(train=4, dev=2, test_public=4, test_private=60)}
     )
-    told = []
+    progress = []
     headroom, noise = check_base(
         task,
         load_benchmark("arithmetic"),
         str(write_checkpoint(tmp_path / "model")),
-        lambda done, total: told.append((done, total)),
+        lambda done, total: progress.append((done, total)),
     )
     assert headroom.ok and "over 60 private items, 4 seeds, 0 missing, played now" in headroom.detail
-    assert noise.ok and "from 4 draws an item" in noise.detail
-    assert told[-1] == (240, 240)
+    assert noise.ok and "from 4 draws per item" in noise.detail
+    assert progress[-1] == (240, 240)
 
 
 def test_a_model_that_is_not_there_is_refused():

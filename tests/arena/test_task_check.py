@@ -39,11 +39,11 @@ def test_arithmetic_passes_every_check():
 
 
 def test_household_passes_every_check_and_each_says_how_long_it_took():
-    said = []
-    findings = check_task(small("household"), None, lambda *progress: said.append(progress))
-    who = ["an oracle", "a player that says nothing", "a random player", "replay 1 of 2", "replay 2 of 2"]
-    assert list(dict.fromkeys(name for name, _, _ in said)) == who
-    assert all(done == total for _, done, total in said[len(said) // 5 - 1 :: len(said) // 5]), "each to its end"
+    calls = []
+    findings = check_task(small("household"), None, lambda *progress: calls.append(progress))
+    players = ["an oracle", "a player that says nothing", "a random player", "replay 1 of 2", "replay 2 of 2"]
+    assert list(dict.fromkeys(name for name, _, _ in calls)) == players
+    assert all(done == total for _, done, total in calls[len(calls) // 5 - 1 :: len(calls) // 5]), "each to its end"
     assert [finding.name for finding in findings if not finding.ok] == []
     assert [finding.name.partition(":")[0] for finding in findings] == [
         "disjointness",
@@ -69,7 +69,7 @@ class PlayedLittle(Household):
 
 def test_rows_that_nobody_played_are_not_counted_as_searched_for_winning_actions():
     findings = check_task(small("household"), PlayedLittle())
-    (structural,) = [found for found in findings if found.name.startswith("structural")]
+    (structural,) = [finding for finding in findings if finding.name.startswith("structural")]
     assert structural.ok and structural.detail.startswith("9 visible rows hold no answer, the 4 of games")
 
 
@@ -122,10 +122,10 @@ def test_hidden_items_that_hardly_depend_on_the_secret_are_found_and_the_share_i
         """Takes one hidden item from the secret and the others from the generator."""
 
         def items(self, split, n, secret):
-            found = super().items(split, n, secret)
+            items = super().items(split, n, secret)
             if split is not Split.TEST_PUBLIC:
-                return found
-            return [*super().items(split, n - 1, b"the same for everybody, a fixed one"), found[-1]]
+                return items
+            return [*super().items(split, n - 1, b"the same for everybody, a fixed one"), items[-1]]
 
     task = small("arithmetic", train=50, dev=50, test_public=50, test_private=50)
     (secrecy,) = [f for f in check_task(task, AlmostPublic()) if f.name.startswith("test_public")]
@@ -163,14 +163,14 @@ def test_a_judge_that_half_of_the_guesses_happen_to_please_is_no_false_alarm(tmp
     path = tmp_path / "home" / "secret"
     path.write_bytes(bytes.fromhex("b9cb5b7712ee9346894b2723482a137e71bfbedac1db86772e1ce57eb86d6484"))
     path.chmod(0o600)
-    (structural,) = [one for one in check_task(load_task("replies")) if one.name.startswith("structural")]
+    (structural,) = [finding for finding in check_task(load_task("replies")) if finding.name.startswith("structural")]
     assert structural.ok, structural.detail
 
 
 @pytest.mark.parametrize(("kind", "is_sound"), [("harmful", True), ("helpful", False)])
 def test_what_is_left_beside_gated_kinds_has_to_need_the_judge(kind, is_sound):
     task = small("replies-guarded", **JUDGED).model_copy(update={"gates": [KindGate(task_type=kind, at_least=0.9)]})
-    (structural,) = [found for found in check_task(task) if found.name.startswith("structural")]
+    (structural,) = [finding for finding in check_task(task) if finding.name.startswith("structural")]
     assert structural.ok is is_sound, structural.detail
 
 
@@ -205,9 +205,9 @@ class Telling(Replies):
     """Visible items show what the judge likes."""
 
     def items(self, split, n, secret):
-        found = super().items(split, n, secret)
-        shown = [] if secret is None else [replace(found[0], reference=self.informed(secret)(found[0], []))]
-        return [*shown, *found[len(shown) :]]
+        items = super().items(split, n, secret)
+        changed = [] if secret is None else [replace(items[0], reference=self.informed(secret)(items[0], []))]
+        return [*changed, *items[len(changed) :]]
 
 
 class Generous(Replies):
@@ -219,8 +219,8 @@ class Generous(Replies):
 
 class AnyStyle(PreferenceJudge):
     def score(self, item, rollout):
-        found = super().score(item, rollout)
-        return replace(found, value=float(found.views["content"] == 0.0))
+        score = super().score(item, rollout)
+        return replace(score, value=float(score.views["content"] == 0.0))
 
 
 @pytest.mark.parametrize(
@@ -239,8 +239,8 @@ def test_a_judge_that_can_be_computed_or_fooled_is_found(benchmark, why):
 
 
 def test_who_knows_all_but_the_secret_wins_where_the_judge_is_public():
-    said = re.search(r"a player that knows everything but the secret scores ([\d.]+)", judged_by(Public()).detail)
-    assert float(said.group(1)) > 0.9
+    match = re.search(r"a player that knows everything but the secret scores ([\d.]+)", judged_by(Public()).detail)
+    assert float(match.group(1)) > 0.9
 
 
 @pytest.mark.parametrize(("n_options", "is_sound"), [(4, True), (2, True), (1, False)])
@@ -250,10 +250,10 @@ def test_a_task_with_options_is_held_against_the_chance_of_guessing(n_options, i
 
         def items(self, split, n, secret):
             letters = "ABCD"[:n_options]
-            found = super().items(split, n, secret)
+            items = super().items(split, n, secret)
             return [
                 Item(i.id, i.split, i.prompt, letters[k % n_options], {**i.payload, "options": list(letters)})
-                for k, i in enumerate(found)
+                for k, i in enumerate(items)
             ]
 
         def scorer(self):

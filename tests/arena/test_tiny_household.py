@@ -31,9 +31,9 @@ def test_a_thing_is_one_token_and_begins_near_its_word():
     model = build_model(tokenizer, ENTRY.recipe.model)
     liken_names(model, tokenizer, ENTRY.recipe.pieces)
     numbers = tokenizer.convert_tokens_to_ids([" shelf 1", " shelf", " mug"])
-    thing, word, other = model.get_input_embeddings().weight.detach()[numbers]
+    shelf_1, shelf, mug = model.get_input_embeddings().weight.detach()[numbers]
     cosine = torch.nn.functional.cosine_similarity
-    assert cosine(thing, word, dim=0) > 0.8 > cosine(thing, other, dim=0)
+    assert cosine(shelf_1, shelf, dim=0) > 0.8 > cosine(shelf_1, mug, dim=0)
 
 
 @pytest.mark.slow
@@ -44,9 +44,9 @@ def test_a_shortened_recipe_makes_a_folder_that_unpacks_to_a_model_that_plays(tm
         recipe=replace(ENTRY.recipe, model=model, steps=(8, 4), batch_tokens=1024, report_every_steps=2),
         corpus=replace(ENTRY.corpus, n_chats=100),
     )
-    said = []
-    report = make(short, tmp_path / "packaged", said.append)
-    assert report["steps"] == [8, 4] and "step 4 of 8 and 4" in said[-1]
+    messages = []
+    report = make(short, tmp_path / "packaged", messages.append)
+    assert report["steps"] == [8, 4] and "step 4 of 8 and 4" in messages[-1]
     (tmp_path / "model").mkdir()
     manifest = unpack(tmp_path / "packaged", short, tmp_path / "model", silent)
     assert manifest["weights_digest"] == inspect_checkpoint(tmp_path / "model").weights_digest

@@ -38,9 +38,9 @@ def test_weights_that_were_changed_or_made_by_another_recipe_are_refused(tmp_pat
     folder = tmp_path / "packaged"
     shutil.copytree(PACKAGED, folder)
     (tmp_path / "out").mkdir()
-    other = replace(ENTRY, recipe=replace(ENTRY.recipe, steps=(7, 7)))
+    changed = replace(ENTRY, recipe=replace(ENTRY.recipe, steps=(7, 7)))
     with pytest.raises(ConfigError, match="made by recipe"):
-        unpack(folder, other, tmp_path / "out", silent)
+        unpack(folder, changed, tmp_path / "out", silent)
     data = bytearray((folder / WEIGHTS).read_bytes())
     data[-1] ^= 1
     (folder / WEIGHTS).write_bytes(bytes(data))
@@ -67,9 +67,9 @@ def test_a_shortened_recipe_makes_a_folder_that_unpacks_to_a_model_that_plays_al
         recipe=replace(ENTRY.recipe, model=model, steps=(6, 2, 2, 2, 4), batch_tokens=1024, report_every_steps=2),
         corpus=replace(ENTRY.corpus, stages=stages),
     )
-    said = []
-    report = make(short, tmp_path / "packaged", said.append)
-    assert report["steps"] == [6, 2, 2, 2, 4] and "step 4 of" in said[-1]
+    messages = []
+    report = make(short, tmp_path / "packaged", messages.append)
+    assert report["steps"] == [6, 2, 2, 2, 4] and "step 4 of" in messages[-1]
     (tmp_path / "model").mkdir()
     manifest = unpack(tmp_path / "packaged", short, tmp_path / "model", silent)
     assert manifest["weights_digest"] == inspect_checkpoint(tmp_path / "model").weights_digest

@@ -157,14 +157,14 @@ PROBE = """
 def test_everything_hidden_is_out_of_the_agents_reach(task, home, tmp_path):
     from socket import create_server
 
-    other = new_trial(task, "nop", 0, tmp_path / "trials", trial_id="other")
+    foreign = new_trial(task, "nop", 0, tmp_path / "trials", trial_id="other")
     root = tmp_path / "trials" / "probed"
     paths = TrialPaths(root)
     hidden = [
         home,
         home / "secret",
         installation.home(),
-        other,
+        foreign,
         root,
         paths.grader_db,
         paths.events,
@@ -186,10 +186,10 @@ def test_everything_hidden_is_out_of_the_agents_reach(task, home, tmp_path):
     assert len(probe["processes"]) <= 4
     assert not any(str(tmp_path) in command for command in probe["commands"])
     assert set(probe["env"]) <= ALLOWED_ENVIRONMENT
-    told = json.dumps(probe["answers"])
-    assert str(tmp_path) not in told
+    answers = json.dumps(probe["answers"])
+    assert str(tmp_path) not in answers
     secret = installation.secret()
-    assert secret.hex() not in told
+    assert secret.hex() not in answers
 
 
 ALLOWED_ENVIRONMENT = {

@@ -173,8 +173,8 @@ def test_a_harness_killed_while_base_and_final_are_scored_ends_with_one_result(t
     assert names.count("base_scored") == 2
     with sqlite3.connect(paths.grader_db) as database:
         assert database.execute("SELECT COUNT(*) FROM scores").fetchone() == (1,)
-    for who, split in (("base", Split.TEST_PUBLIC), ("base", Split.TEST_PRIVATE), ("final", Split.TEST_PRIVATE)):
-        assert validate_card(paths.card(who, split)) == []
+    for model, split in (("base", Split.TEST_PUBLIC), ("base", Split.TEST_PRIVATE), ("final", Split.TEST_PRIVATE)):
+        assert validate_card(paths.card(model, split)) == []
 
 
 def kill_when(root, is_so):
@@ -274,9 +274,9 @@ def test_a_disk_that_fills_up_while_the_agent_works_is_the_machines_fault_and_th
             while harness.poll() is None and not (root / "workspace" / "output" / "block").exists():
                 time.sleep(0.2)
             resize(64)
-            said = harness.stderr.read()
-        assert harness.returncode == 4, said
-        assert "the host's disk has only" in said and f"resume with agent2 resume {root}" in said
+            stderr = harness.stderr.read()
+        assert harness.returncode == 4, stderr
+        assert "the host's disk has only" in stderr and f"resume with agent2 resume {root}" in stderr
         resize(900)
         resume_trial(root, quiet)
         evidence = read_evidence(root)

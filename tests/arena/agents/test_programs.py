@@ -112,7 +112,7 @@ def test_base_copy_submits_the_weights_of_the_base(tmp_path, base):
     with grader() as (url, received):
         done = run_agent("base-copy", tmp_path, url, base)
     assert done.returncode == 0, done.stderr
-    assert [one["weights"] for one in received] == [inspect_checkpoint(base).weights_digest]
+    assert [submission["weights"] for submission in received] == [inspect_checkpoint(base).weights_digest]
 
 
 LATER = [
@@ -129,7 +129,7 @@ def test_the_recipes_plan_train_measure_and_submit(tmp_path, base, name, n_submi
     with grader() as (url, received):
         done = run_agent(name, tmp_path, url, base)
     assert done.returncode == 0, done.stderr
-    digests = {one["weights"] for one in received} | {inspect_checkpoint(base).weights_digest}
+    digests = {submission["weights"] for submission in received} | {inspect_checkpoint(base).weights_digest}
     assert len(received) == n_submissions
     assert len(digests) == n_submissions + 1
     design = json.loads((tmp_path / "output" / "design.json").read_text())
@@ -165,8 +165,13 @@ def test_the_household_recipes_plan_play_measure_and_submit(tmp_path, monkeypatc
     with grader() as (url, received):
         done = run_household_agent(name, tmp_path, url, base)
     assert done.returncode == 0, done.stderr
-    assert [one["note"].startswith(note) for one, note in zip(received, notes, strict=True)] == [True] * len(notes)
-    assert len({one["weights"] for one in received} | {inspect_checkpoint(base).weights_digest}) == len(notes) + 1
+    assert [submission["note"].startswith(note) for submission, note in zip(received, notes, strict=True)] == [
+        True
+    ] * len(notes)
+    assert (
+        len({submission["weights"] for submission in received} | {inspect_checkpoint(base).weights_digest})
+        == len(notes) + 1
+    )
     design = json.loads((tmp_path / "output" / "design.json").read_text())
     assert set(design) == {"algorithm", "hyperparameters", "data_preprocessing", "evaluation_protocol"}
     assert "of 4 dev items" in done.stdout

@@ -73,5 +73,5 @@ def test_failed_commands_are_counted_with_those_that_a_success_followed():
 
 
 def test_the_base_model_handed_back_completes_nothing():
-    found = analyse(make_evidence(submissions=[make_submission(1, score=0.3, is_base_copy=True)])).autonomy
-    assert not found.is_completed and not found.is_autonomous
+    autonomy = analyse(make_evidence(submissions=[make_submission(1, score=0.3, is_base_copy=True)])).autonomy
+    assert not autonomy.is_completed and not autonomy.is_autonomous

@@ -15,13 +15,13 @@ def record(item: str, value: float | None, state: dict) -> ScoredRollout:
     return ScoredRollout(rollout, Score(value, "a test", fault))
 
 
-def write_card(root: Path, who: str, records: list[ScoredRollout]) -> TrialPaths:
+def write_card(root: Path, model: str, records: list[ScoredRollout]) -> TrialPaths:
     paths = TrialPaths(root)
-    card = paths.card(who, Split.TEST_PRIVATE)
+    card = paths.card(model, Split.TEST_PRIVATE)
     card.parent.mkdir(parents=True, exist_ok=True)
     with CardWriter(card, make_header(planned_rollouts=len(records))) as writer:
-        for one in records:
-            writer.append(one)
+        for record in records:
+            writer.append(record)
         writer.close()
     return paths
 

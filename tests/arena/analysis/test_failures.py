@@ -58,10 +58,10 @@ def test_a_path_chosen_by_the_agent_does_not_choose_the_kind():
 
 
 def test_a_traceback_is_proven_by_its_last_lines_and_ends_at_the_exception():
-    found = failure(FailureKind.TRACEBACK, agent_log_tail=TRACEBACK)
-    assert "ValueError: loss is nan" in found.detail
-    assert found.evidence[-1].text == "ValueError: loss is nan"
-    assert found.recovered is True
+    traceback = failure(FailureKind.TRACEBACK, agent_log_tail=TRACEBACK)
+    assert "ValueError: loss is nan" in traceback.detail
+    assert traceback.evidence[-1].text == "ValueError: loss is nan"
+    assert traceback.recovered is True
 
 
 def test_a_traceback_before_a_crash_is_not_called_recovered():
@@ -85,13 +85,13 @@ def test_a_traceback_before_a_crash_that_a_submission_may_have_followed_is_not_k
     ],
 )
 def test_known_lines_of_a_log_are_named_and_shown(line, kind):
-    found = failure(kind, agent_log_tail=f"start\n{line}\n")
-    assert found.evidence[0].text == line
+    log_failure = failure(kind, agent_log_tail=f"start\n{line}\n")
+    assert log_failure.evidence[0].text == line
 
 
 def test_a_kill_says_what_it_may_mean():
-    found = failure(FailureKind.CRASH, agent_end=AgentEnd.CRASHED, agent_exit_code=-9)
-    assert "memory" in found.detail
+    crash = failure(FailureKind.CRASH, agent_end=AgentEnd.CRASHED, agent_exit_code=-9)
+    assert "memory" in crash.detail
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,9 @@ def test_every_way_to_be_stopped_is_named(end, kind):
 
 def test_a_failed_evaluation_is_a_fault_with_its_reason_and_whether_a_valid_one_followed():
     submissions = [make_submission(1, score=None), make_submission(2, at=120, score=0.5)]
-    found = failure(FailureKind.EVALUATION_FAULT, submissions=submissions)
-    assert (found.submission, found.recovered, found.detail) == (1, True, "fault: submitter")
-    assert "not finite" in found.evidence[0].text
+    fault = failure(FailureKind.EVALUATION_FAULT, submissions=submissions)
+    assert (fault.submission, fault.recovered, fault.detail) == (1, True, "fault: submitter")
+    assert "not finite" in fault.evidence[0].text
 
 
 def test_training_that_left_the_numbers_is_found_in_the_log():

@@ -115,10 +115,10 @@ def test_a_check_that_did_not_end_leaves_no_cleared_result(subject):
 def test_an_unfinished_check_of_another_submission_is_a_flag_and_a_void_finding_weighs_more():
     record = IntegrityRecord((failed_check("provenance", "it hung", "submission 77"),))
     assert integrity_verdict(make_evidence(integrity=record)).state is IntegrityState.FLAGGED
-    both = IntegrityRecord(
+    record_with_void = IntegrityRecord(
         (*record.checks, failed_check("drift", "it hung"), *audited(finding(Effect.VOID)).integrity.checks)
     )
-    assert integrity_verdict(make_evidence(integrity=both)).state is IntegrityState.VOID
+    assert integrity_verdict(make_evidence(integrity=record_with_void)).state is IntegrityState.VOID
 
 
 def test_the_table_of_a_sweep_marks_a_flagged_gain():
@@ -135,8 +135,8 @@ def test_pages_and_json_say_void_with_proof_and_escape_what_agents_wrote(tmp_pat
     paths = write_report(evidence, analysis, tmp_path)
     page, text = paths.html.read_text(), paths.markdown.read_text()
     assert "<script>x" not in page and "&lt;script&gt;" in page and "&lt;b&gt;f" in page
-    for shown in (page, text):
-        assert "foreign weights" in shown and "VOID: the base counts" in shown
+    for document in (page, text):
+        assert "foreign weights" in document and "VOID: the base counts" in document
     rows = headline_facts(headline(evidence, analysis)).lines()
     assert rows["gain on private items"] == "0.0 points: void, the base model's score counts (measured: +28.0)"
     assert rows["integrity"].startswith("void: foreign weights")

@@ -12,7 +12,7 @@ from pool_builders import conditions, pool, pooled
 
 def test_a_clear_difference_makes_ranks_and_equal_stacks_stay_tied():
     (board,) = make_leaderboard(pool(low=0.3, high=0.9, tall=0.9)).tasks
-    places = {one.stack: (one.place.text, one.place.tier) for one in board.standings}
+    places = {standing.stack: (standing.place.text, standing.place.tier) for standing in board.standings}
     assert places == {"high": ("1-2", 1), "tall": ("1-2", 1), "low": ("3", 2)}
     assert board.standings[-1].stack == "low"
 
@@ -24,7 +24,7 @@ def test_a_trial_of_another_exam_is_left_out_and_the_part_is_named(part):
     (out,) = board.left_out
     assert out.folder == stranger.trial.folder
     assert f"another {part.replace('_', ' ')} (other" in out.why
-    assert "fox" not in {one.stack for one in board.tasks[0].standings}
+    assert "fox" not in {standing.stack for standing in board.tasks[0].standings}
 
 
 def test_a_copy_of_a_trial_counts_once():
@@ -39,7 +39,9 @@ def test_a_changed_copy_does_not_hide_the_trial_that_it_was_made_from():
     trials = pool(low=0.3)
     liar = replace(trials[0].trial, folder="/a-liar", marks=("unverified: x",), is_verified=False, is_counted=False)
     board = make_leaderboard([replace(trials[0], trial=liar), *trials])
-    assert [(one.folder, one.why) for one in board.left_out] == [("/a-liar", f"a copy of {trials[0].trial.folder}")]
+    assert [(excluded.folder, excluded.why) for excluded in board.left_out] == [
+        ("/a-liar", f"a copy of {trials[0].trial.folder}")
+    ]
     assert board.tasks[0].standings[0].n_counted == 4 and board.tasks[0].standings[0].marks == ()
 
 
@@ -56,20 +58,20 @@ def test_a_trial_that_does_not_count_is_shown_with_its_mark_and_moves_nothing():
 
 def test_broken_trials_do_not_outvote_the_exam_of_those_that_count():
     broken = [
-        replace(one, conditions=conditions(items="other"), trial=replace(one.trial, is_counted=False))
-        for one in pool(fox=0.5)
+        replace(trial, conditions=conditions(items="other"), trial=replace(trial.trial, is_counted=False))
+        for trial in pool(fox=0.5)
     ]
-    broken += [replace(one, identity=one.identity + "b") for one in broken]
+    broken += [replace(trial, identity=trial.identity + "b") for trial in broken]
     board = make_leaderboard([*broken, *pool(low=0.3)])
-    assert [one.stack for one in board.tasks[0].standings] == ["low"]
+    assert [standing.stack for standing in board.tasks[0].standings] == ["low"]
 
 
 def test_agents_of_one_name_with_different_files_are_two_stacks():
     trials = [
         *pool(low=0.3),
-        *(replace(one, agent_digest="e" * 8, identity=one.identity + "e") for one in pool(low=0.9)),
+        *(replace(trial, agent_digest="e" * 8, identity=trial.identity + "e") for trial in pool(low=0.9)),
     ]
-    stacks = [one.stack for one in make_leaderboard(trials).tasks[0].standings]
+    stacks = [standing.stack for standing in make_leaderboard(trials).tasks[0].standings]
     assert stacks == ["low@eeeeee", "low@dddddd"]
 
 
@@ -81,7 +83,7 @@ def test_static_and_interactive_tasks_are_never_averaged():
     trials += [pooled("part", seed, 0.9, "a") for seed in range(3)]
     static, interactive = make_leaderboard(trials).overall
     assert (static.tasks, interactive.tasks) == (("a", "b"), ("c", "d"))
-    assert [one.stack for one in static.standings] == ["high", "low"]
+    assert [standing.stack for standing in static.standings] == ["high", "low"]
     assert static.lacking == {"part": "b"}
     best = static.standings[0]
     assert best.iqm.estimate.low <= best.iqm.estimate.value <= best.iqm.estimate.high
@@ -120,17 +122,20 @@ def test_two_stacks_are_compared_on_the_items_that_both_have():
     few = {f"i{at}": float(at < 3) for at in range(10)}
     more = {f"i{at}": float(at < 7) for at in range(2, 12)}
     trials = [pooled("few", 0, 0.5, final=few), pooled("more", 0, 0.5, final=more)]
-    found = compare_stacks(trials, "t", "few", "more")
-    assert found.difference.change.value == pytest.approx(-4 / 8), "i3 to i6 lost, of i2 to i9"
-    assert (found.n_won, found.n_lost, found.n_same) == (0, 4, 4) and (found.n_runs, found.n_runs_other) == (1, 1)
+    comparison = compare_stacks(trials, "t", "few", "more")
+    assert comparison.difference.change.value == pytest.approx(-4 / 8), "i3 to i6 lost, of i2 to i9"
+    assert (comparison.n_won, comparison.n_lost, comparison.n_same) == (0, 4, 4) and (
+        comparison.n_runs,
+        comparison.n_runs_other,
+    ) == (1, 1)
     back = compare_stacks(trials[::-1], "t", "more", "few")
-    assert back.difference.change.value == -found.difference.change.value and back.n_won == 4
+    assert back.difference.change.value == -comparison.difference.change.value and back.n_won == 4
 
 
 def test_what_cannot_be_compared_says_so():
-    lost = [replace(one, trial=replace(one.trial, is_counted=False)) for one in pool(none=0.5)]
-    found = compare_stacks([*pool(low=0.3), *lost], "t", "low", "none")
-    assert found.difference is None and found.n_runs_other == 0 and found.n_won == found.n_same == 0
+    lost = [replace(trial, trial=replace(trial.trial, is_counted=False)) for trial in pool(none=0.5)]
+    comparison = compare_stacks([*pool(low=0.3), *lost], "t", "low", "none")
+    assert comparison.difference is None and comparison.n_runs_other == 0 and comparison.n_won == comparison.n_same == 0
     for task, stack in (("t", "who"), ("other", "low")):
         with pytest.raises(ConfigError, match=f"'{stack}' has no trial on '{task}'"):
             compare_stacks(pool(low=0.3), task, stack, stack)

@@ -70,21 +70,21 @@ def test_a_warm_up_breaks_the_rl_only_rule():
 def test_a_forbidden_program_that_led_to_no_submission_is_named():
     tried = make_process("python code/sft.py", at=110, until=140, pid=9)
     trial = make_evidence(mode=Mode.RL_ONLY)
-    both = {**trial.revisions[0].files, "code/sft.py": SFT_SOURCE}
-    found = finding(mode=Mode.RL_ONLY, revisions=[make_revision(both)], processes=[*trial.processes, tried])
-    assert found.verdict is Verdict.PARTIAL
-    assert any("code/sft.py" in line.where for line in found.evidence)
+    files = {**trial.revisions[0].files, "code/sft.py": SFT_SOURCE}
+    verdict = finding(mode=Mode.RL_ONLY, revisions=[make_revision(files)], processes=[*trial.processes, tried])
+    assert verdict.verdict is Verdict.PARTIAL
+    assert any("code/sft.py" in line.where for line in verdict.evidence)
 
 
 def test_what_nothing_was_recorded_of_is_unknown_and_said():
-    found = finding(mode=Mode.RL_ONLY, revisions=[], processes=[], metrics=[])
-    assert found.verdict is Verdict.UNKNOWN
-    assert "nothing shows how submission 1 was made" in found.reason
+    verdict = finding(mode=Mode.RL_ONLY, revisions=[], processes=[], metrics=[])
+    assert verdict.verdict is Verdict.UNKNOWN
+    assert "nothing shows how submission 1 was made" in verdict.reason
 
 
 def test_code_that_was_only_there_proves_no_break():
-    found = finding(mode=Mode.RL_ONLY, **sft_trial(processes=[], metrics=[]))
-    assert found.verdict is Verdict.UNKNOWN
+    verdict = finding(mode=Mode.RL_ONLY, **sft_trial(processes=[], metrics=[]))
+    assert verdict.verdict is Verdict.UNKNOWN
 
 
 def test_a_copy_of_the_base_keeps_every_rule():
@@ -118,9 +118,9 @@ def test_a_decoy_that_really_runs_does_not_make_the_rule_kept_either():
     """The decoy trains with recorded text and a log of its own; what was handed in may come from the other program."""
     trial = make_evidence(mode=Mode.RL_ONLY)
     trial = replace(trial, processes=[*trial.processes, make_process("python /tmp/work.py", pid=99)])
-    found = analyse(trial)
-    assert found.mode.verdict is Verdict.UNKNOWN and "was not recorded" in found.mode.reason
-    assert "/tmp/work.py" in found.route.reason
+    analysis = analyse(trial)
+    assert analysis.mode.verdict is Verdict.UNKNOWN and "was not recorded" in analysis.mode.reason
+    assert "/tmp/work.py" in analysis.route.reason
     short = replace(trial, processes=[*trial.processes[:-1], make_process("python /tmp/x.py", pid=99, cpu_s=1.0)])
     assert analyse(short).mode.verdict is Verdict.PASS, "too short to load torch"
 

@@ -36,23 +36,23 @@ def test_a_folder_without_trials_is_refused_with_what_could_be_there(tmp_path):
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory):
     """The script's module, a small sweep of 20 trials, and the folder that it is written to."""
-    made, out = simulation(), tmp_path_factory.mktemp("sweep")
-    sweep = made.simulate(np.random.default_rng(3), n_stacks=2, n_runs=2, n_items=40)
-    made.write_sweep(sweep, out)
-    return made, sweep, out
+    module, out = simulation(), tmp_path_factory.mktemp("sweep")
+    sweep = module.simulate(np.random.default_rng(3), n_stacks=2, n_runs=2, n_items=40)
+    module.write_sweep(sweep, out)
+    return module, sweep, out
 
 
 def test_a_board_of_folders_is_that_of_the_verdicts_in_their_cards(simulated):
-    made, sweep, out = simulated
+    module, sweep, out = simulated
     pool = read_pool([out])
-    assert len(pool.trials) == 20 and all(one.trial.is_verified and not one.trial.marks for one in pool.trials)
+    assert len(pool.trials) == 20 and all(pooled.trial.is_verified and not pooled.trial.marks for pooled in pool.trials)
     board = make_leaderboard(pool.trials)
-    assert made.boards_of(board) == made.ranked(sweep.verdicts_KTRI)
+    assert module.boards_of(board) == module.ranked(sweep.verdicts_KTRI)
     (best, _) = board.tasks[0].standings
-    at = int(best.stack[-1]), made.TASKS.index(board.tasks[0].task)
+    at = int(best.stack[-1]), module.TASKS.index(board.tasks[0].task)
     gain = sweep.verdicts_KTRI[at].mean() - sweep.base_TAI[at[1], 0].mean()
     assert best.summary.mean_gain.value == pytest.approx(gain)
-    assert [one.is_interactive for one in board.overall] == [False, True]
+    assert [standings.is_interactive for standings in board.overall] == [False, True]
 
 
 def event(name, key, change, at=-1):
@@ -188,9 +188,9 @@ def base_kept_without_the_final_card(folder):
 def test_a_trial_that_says_something_else_than_its_cards_is_unverified(simulated, tmp_path, lie, why):
     shutil.copytree(simulated[2] / "static-1-stack-00-0", tmp_path / "trial")
     lie(tmp_path / "trial")
-    (found,) = read_pool([tmp_path]).trials
-    assert not found.trial.is_verified and not found.trial.is_counted
-    assert found.trial.marks[0].startswith("unverified: ") and why in found.trial.marks[0]
+    (pooled,) = read_pool([tmp_path]).trials
+    assert not pooled.trial.is_verified and not pooled.trial.is_counted
+    assert pooled.trial.marks[0].startswith("unverified: ") and why in pooled.trial.marks[0]
 
 
 def renamed(trial_id, seed):
@@ -211,11 +211,11 @@ def test_copies_under_other_names_are_one_run(simulated, tmp_path):
         shutil.copytree(simulated[2] / runs[0], tmp_path / f"copy-{seed}")
         renamed(f"copy-{seed}", seed)(tmp_path / f"copy-{seed}")
     pool = read_pool([tmp_path])
-    assert len({one.identity for one in pool.trials}) == 3
-    assert [one.why.partition(" of ")[0] for one in make_leaderboard(pool.trials).left_out] == ["a copy"] * 2
-    for one in tmp_path.iterdir():
-        shutil.rmtree(one / "cards" / "final-test_private")  # as where the base model is the result
-    assert len({one.identity for one in read_pool([tmp_path]).trials}) == 3
+    assert len({pooled.identity for pooled in pool.trials}) == 3
+    assert [excluded.why.partition(" of ")[0] for excluded in make_leaderboard(pool.trials).left_out] == ["a copy"] * 2
+    for folder in tmp_path.iterdir():
+        shutil.rmtree(folder / "cards" / "final-test_private")  # as where the base model is the result
+    assert len({pooled.identity for pooled in read_pool([tmp_path]).trials}) == 3
 
 
 def test_counts_tell_an_edited_audit_of_a_trial_whose_log_has_no_digest(simulated, tmp_path):
@@ -226,8 +226,8 @@ def test_counts_tell_an_edited_audit_of_a_trial_whose_log_has_no_digest(simulate
     (honest,) = read_pool([tmp_path]).trials
     assert honest.trial.is_verified and honest.trial.row.integrity == "clean"
     field("integrity.json", "checks", [])(tmp_path / "trial")
-    (found,) = read_pool([tmp_path]).trials
-    assert not found.trial.is_verified and found.trial.row.integrity == "not_audited"
+    (edited,) = read_pool([tmp_path]).trials
+    assert not edited.trial.is_verified and edited.trial.row.integrity == "not_audited"
 
 
 def test_an_edited_report_moves_nothing_and_a_missing_audit_is_marked(simulated, tmp_path):
@@ -237,9 +237,9 @@ def test_an_edited_report_moves_nothing_and_a_missing_audit_is_marked(simulated,
     (tmp_path / "trial" / "report" / "report.json").write_text('{"gain": {"value": 0.99}}')
     (tmp_path / "trial" / "integrity.json").unlink()
     without_event("audited")(tmp_path / "trial")
-    (found,) = read_pool([tmp_path]).trials
-    assert found.trial.row.gain == honest.trial.row.gain
-    assert found.trial.marks == ("not audited",) and found.trial.is_counted
+    (edited,) = read_pool([tmp_path]).trials
+    assert edited.trial.row.gain == honest.trial.row.gain
+    assert edited.trial.marks == ("not audited",) and edited.trial.is_counted
 
 
 def test_one_damaged_folder_hides_no_other(simulated, tmp_path):
@@ -249,8 +249,8 @@ def test_one_damaged_folder_hides_no_other(simulated, tmp_path):
     (tmp_path / "database" / "grader.db").write_bytes(b"SQLite format 3\x00" + b"\xff" * 200)
     pool = read_pool([tmp_path])
     assert len(pool.trials) == 1
-    assert [one.folder.rpartition("/")[2] for one in pool.left_out] == ["database", "list"]
-    assert all("cannot be read" in one.why for one in pool.left_out), pool.left_out
+    assert [excluded.folder.rpartition("/")[2] for excluded in pool.left_out] == ["database", "list"]
+    assert all("cannot be read" in excluded.why for excluded in pool.left_out), pool.left_out
 
 
 def test_published_figures_are_found_below_and_those_of_a_trials_task_come_by_themselves(simulated, tmp_path):
@@ -268,7 +268,7 @@ def test_published_figures_are_found_below_and_those_of_a_trials_task_come_by_th
         (tmp_path / place).mkdir(exist_ok=True)
         (tmp_path / place / "published.yaml").write_text(text)
     pool = read_pool([tmp_path])
-    assert [one.title for one in pool.published] == ["A paper", "ALFWorld, as published"]
+    assert [board.title for board in pool.published] == ["A paper", "ALFWorld, as published"]
     (row,) = pool.published[1].rows
     assert (row.base, row.score.value) == pytest.approx((0.0597, 0.9328))
     assert pool.published[0].rows[0].runs == "one run" and pool.published[0].rows[0].score.low is None
@@ -279,16 +279,16 @@ def test_published_figures_are_found_below_and_those_of_a_trials_task_come_by_th
 @pytest.mark.slow
 def test_a_trial_is_verified_from_its_cards_and_a_changed_one_is_not(task, tmp_path):
     honest = play_new_trial(task, "base-copy", 0, tmp_path / "honest")
-    (found,) = read_pool([tmp_path / "honest"]).trials
-    assert found.trial.is_verified and found.trial.is_counted
-    assert len(found.base) == 20 and found.final == found.base
+    (pooled,) = read_pool([tmp_path / "honest"]).trials
+    assert pooled.trial.is_verified and pooled.trial.is_counted
+    assert len(pooled.base) == 20 and pooled.final == pooled.base
 
     def changed(name):
         shutil.copytree(honest, tmp_path / name, symlinks=True)
         return tmp_path / name
 
-    told = changed("told")
-    log = told / "events" / "trial.jsonl"
+    reported = changed("told")
+    log = reported / "events" / "trial.jsonl"
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     for line in lines:
         if line["event"] == "base_scored" and line["split"] == "test_private":
@@ -317,7 +317,7 @@ def test_a_trial_is_verified_from_its_cards_and_a_changed_one_is_not(task, tmp_p
         ("card", "card.json"),
         ("recording", "no cards"),
     ):
-        (found,) = read_pool([tmp_path / name]).trials
-        assert not found.trial.is_verified and not found.trial.is_counted, name
-        assert why in found.trial.marks[0], name
+        (pooled,) = read_pool([tmp_path / name]).trials
+        assert not pooled.trial.is_verified and not pooled.trial.is_counted, name
+        assert why in pooled.trial.marks[0], name
     assert "not finished" in read_pool([tmp_path / "unfinished"]).left_out[0].why

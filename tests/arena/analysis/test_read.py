@@ -101,11 +101,11 @@ def test_evidence_from_disk_can_be_analysed(tmp_path):
 
 def test_a_grpo_trial_with_a_warm_up_is_not_sft_only(tmp_path):
     program = (Path(agents.__file__).parent / "grpo" / "episodes.py").read_text()
-    both = {"output/warm-up/model_log.jsonl": "loss", "output/learning/model_log.jsonl": "reward"}
-    warm_up = dict(list(both.items())[:1])
+    two_logs = {"output/warm-up/model_log.jsonl": "loss", "output/learning/model_log.jsonl": "reward"}
+    warm_up = dict(list(two_logs.items())[:1])
     labels = {
         name: analyse(read_evidence(write_trial(tmp_path / name, program=program, logs=logs).root)).route.label
-        for name, logs in {"both": both, "warm-up": warm_up}.items()
+        for name, logs in {"both": two_logs, "warm-up": warm_up}.items()
     }
     assert labels["both"].startswith("SFT then RL") and labels["warm-up"] == "SFT only"
 
@@ -138,7 +138,7 @@ def test_a_damaged_repository_of_revisions_is_counted(tmp_path, damage):
     if damage == "no objects":
         shutil.rmtree(objects)
     else:
-        for file in (one for one in objects.rglob("*") if one.is_file()):
+        for file in (path for path in objects.rglob("*") if path.is_file()):
             file.chmod(0o644)
             file.write_bytes(b"garbage")
     evidence = read_evidence(paths.root)

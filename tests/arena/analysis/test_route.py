@@ -86,9 +86,9 @@ def test_an_rl_program_that_names_no_earlier_checkpoint_is_rl_only():
 
 
 def test_one_program_with_two_methods_is_ordered_by_its_logs():
-    both = SFT_SOURCE + GRPO_SOURCE
+    source = SFT_SOURCE + GRPO_SOURCE
     evidence = make_evidence(
-        revisions=code(train=both),
+        revisions=code(train=source),
         processes=[make_process("python code/train.py", at=5, until=200)],
         submissions=[make_submission(1, at=50, score=0.4), make_submission(2, at=190, score=0.6)],
         final_submission=2,

@@ -54,13 +54,13 @@ def test_a_plan_that_was_not_followed_is_said():
 
 
 def test_code_that_broke_before_any_score_fails_implementation_and_execution():
-    found = verdicts(submissions=[], **CRASH)
-    assert (found[Stage.IMPLEMENTATION], found[Stage.EXECUTION]) == (Verdict.FAIL, Verdict.FAIL)
+    by_stage = verdicts(submissions=[], **CRASH)
+    assert (by_stage[Stage.IMPLEMENTATION], by_stage[Stage.EXECUTION]) == (Verdict.FAIL, Verdict.FAIL)
 
 
 def test_a_crash_after_a_scored_checkpoint_is_partial():
-    found = verdicts(**CRASH)
-    assert (found[Stage.IMPLEMENTATION], found[Stage.EXECUTION]) == (Verdict.PARTIAL, Verdict.PARTIAL)
+    by_stage = verdicts(**CRASH)
+    assert (by_stage[Stage.IMPLEMENTATION], by_stage[Stage.EXECUTION]) == (Verdict.PARTIAL, Verdict.PARTIAL)
 
 
 def test_a_refused_submission_that_was_mended_still_passes_execution():
@@ -71,9 +71,9 @@ def test_a_refused_submission_that_was_mended_still_passes_execution():
 
 def test_a_copy_of_the_base_is_no_trained_checkpoint():
     copy = [make_submission(1, score=0.3, is_base_copy=True)]
-    found = verdicts(submissions=copy, revisions=[], processes=[], metrics=[])
-    assert found[Stage.EXECUTION] is Verdict.FAIL
-    assert found[Stage.IMPLEMENTATION] is Verdict.UNKNOWN  # nothing of the agent's work was recorded
+    by_stage = verdicts(submissions=copy, revisions=[], processes=[], metrics=[])
+    assert by_stage[Stage.EXECUTION] is Verdict.FAIL
+    assert by_stage[Stage.IMPLEMENTATION] is Verdict.UNKNOWN  # nothing of the agent's work was recorded
 
 
 def test_scores_of_the_grader_alone_are_no_evaluation_of_its_own():
@@ -88,14 +88,14 @@ def test_evaluation_code_that_never_ran_is_half_an_evaluation():
 
 
 def test_an_interrupted_harness_is_not_the_agents_failure():
-    found = verdicts(submissions=[], agent_end=AgentEnd.INTERRUPTED)
-    assert found[Stage.EXECUTION] is Verdict.UNKNOWN
+    by_stage = verdicts(submissions=[], agent_end=AgentEnd.INTERRUPTED)
+    assert by_stage[Stage.EXECUTION] is Verdict.UNKNOWN
 
 
 def test_an_agent_whose_own_files_train_nothing_wrote_no_training_code():
     changes = NOTHING | {"agent_files": {"main.py": "print('nothing')"}}
-    found = verdicts(**changes)
-    assert (found[Stage.IMPLEMENTATION], found[Stage.EVALUATION]) == (Verdict.FAIL, Verdict.FAIL)
+    by_stage = verdicts(**changes)
+    assert (by_stage[Stage.IMPLEMENTATION], by_stage[Stage.EVALUATION]) == (Verdict.FAIL, Verdict.FAIL)
     assert reason(Stage.IMPLEMENTATION, **changes) == "no training code was written or run"
 
 
@@ -152,8 +152,8 @@ def test_a_learning_rate_that_the_log_contradicts_is_told(logged, verdict):
 
 def test_weights_that_merely_differ_from_the_base_are_no_implementation():
     changes = {"processes": [make_process("python -c pass")], "revisions": [], "metrics": []}
-    found = verdicts(**changes)
-    assert (found[Stage.IMPLEMENTATION], found[Stage.EXECUTION]) == (Verdict.UNKNOWN, Verdict.UNKNOWN)
+    by_stage = verdicts(**changes)
+    assert (by_stage[Stage.IMPLEMENTATION], by_stage[Stage.EXECUTION]) == (Verdict.UNKNOWN, Verdict.UNKNOWN)
 
 
 def own(*values):

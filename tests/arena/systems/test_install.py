@@ -22,8 +22,8 @@ def told(message):
     pass
 
 
-def install(agent_folder, npm, said=told):
-    return install_system(load_agent(str(agent_folder)), InstallOptions(npm=str(npm)), said)
+def install(agent_folder, npm, on_progress=told):
+    return install_system(load_agent(str(agent_folder)), InstallOptions(npm=str(npm)), on_progress)
 
 
 @pytest.mark.slow
@@ -118,9 +118,9 @@ def test_an_agent_without_a_system_has_nothing_to_install(home):
 
 def test_another_version_does_not_do(home, tmp_path):
     agent = load_agent(str(write_npm_agent(tmp_path / "mine")))
-    other = home / "agents" / "mine" / "1.2.2"
-    other.mkdir(parents=True)
-    (other / "manifest.json").write_text("{}")
+    old_version = home / "agents" / "mine" / "1.2.2"
+    old_version.mkdir(parents=True)
+    (old_version / "manifest.json").write_text("{}")
     with pytest.raises(ConfigError, match=r"version 1\.2\.3 is pinned, installed: 1\.2\.2; run: agent2 agents install"):
         require_installed(agent)
 

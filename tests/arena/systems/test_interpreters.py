@@ -24,9 +24,9 @@ def bare_path(tmp_path, monkeypatch):
 
 
 def test_our_own_interpreter_is_taken_if_it_is_new_enough(bare_path):
-    found = find_interpreter((3, 11), None, "tool")
-    assert found.version == ".".join(map(str, sys.version_info[:3]))
-    assert found.prefix == Path(sys.base_prefix).resolve()
+    interpreter = find_interpreter((3, 11), None, "tool")
+    assert interpreter.version == ".".join(map(str, sys.version_info[:3]))
+    assert interpreter.prefix == Path(sys.base_prefix).resolve()
 
 
 def test_a_newer_one_is_found_on_path(bare_path):

@@ -98,10 +98,10 @@ def test_the_program_stands_for_its_whole_command_line_and_is_bound_read_only(ho
     pretend_installed(agent)
     plan = plan_of(agent, llm=None)
     assert plan.command == ("/installed/program", "--first", "run", "/installed/x")
-    shown = {mount.inside: (str(mount.host), mount.writable) for mount in plan.mounts}
-    assert shown["/installed"] == (str(home / "agents" / "mine" / "1.2.3" / "tree"), False)
-    assert shown["/opt/python"] == ("/opt/python", False)
-    assert "/usr/bin/node" not in shown  # every sandbox has /usr
+    mounts = {mount.inside: (str(mount.host), mount.writable) for mount in plan.mounts}
+    assert mounts["/installed"] == (str(home / "agents" / "mine" / "1.2.3" / "tree"), False)
+    assert mounts["/opt/python"] == ("/opt/python", False)
+    assert "/usr/bin/node" not in mounts  # every sandbox has /usr
 
 
 @pytest.mark.parametrize(
@@ -147,8 +147,8 @@ def test_every_packaged_system_is_told_its_llm_its_key_and_the_prompt(home, name
     agent = load_agent(name)
     pretend_installed(agent)
     plan = plan_of(agent)
-    words = [*plan.command, *plan.environment.values(), *plan.home_files.values()]
-    assert any(LLM.url in word for word in words)
+    values = [*plan.command, *plan.environment.values(), *plan.home_files.values()]
+    assert any(LLM.url in word for word in values)
     assert LLM.key in plan.environment.values()
     assert all(LLM.key not in text for text in plan.home_files.values())
     assert plan.prompt in plan.command
@@ -170,9 +170,9 @@ def test_the_prompt_is_one_for_all_and_names_assignment_and_grader(home):
 
 
 def test_every_field_exists_for_a_driven_system(home, tmp_path):
-    shown = {name: f"{{{{{name}}}}}" for name in LAUNCH_FIELDS if name != "program"}
+    environment = {name: f"{{{{{name}}}}}" for name in LAUNCH_FIELDS if name != "program"}
     command = ["{{program}}", "x"]
-    agent = load_agent(str(write_npm_agent(tmp_path / "mine", llm="gemini", environment=shown, command=command)))
+    agent = load_agent(str(write_npm_agent(tmp_path / "mine", llm="gemini", environment=environment, command=command)))
     pretend_installed(agent)
     plan = plan_of(agent)
     assert set(plan.environment) == LAUNCH_FIELDS - {"program"}
@@ -195,15 +195,15 @@ def test_an_installed_program_starts_with_its_files_in_its_home(home, tmp_path, 
     install_system(agent, InstallOptions(npm=str(write_npm(tmp_path / "bin", program=program)), sandbox=sandbox), print)
     chosen, workspace = find_sandbox(sandbox), tmp_path / "workspace"
     chosen.prepare_workspace(workspace)
-    seen = chosen.visible_path(workspace, "/workspace")
-    inside = InsidePaths(seen, "/model", chosen.visible_path(folder, "/agent"), 8000)
+    inside_workspace = chosen.visible_path(workspace, "/workspace")
+    inside = InsidePaths(inside_workspace, "/model", chosen.visible_path(folder, "/agent"), 8000)
     plan = plan_of(agent, llm=None, folder=tmp_path / "launch", sandbox=sandbox, inside=inside)
     plan.write()
     log = tmp_path / "log"
     spec = SandboxSpec(plan.command, workspace, log, mounts=plan.mounts, environment=plan.environment)
     ended = chosen.start(spec).wait(30)
     assert ended is not None and ended.code == 0, log.read_text()
-    assert log.read_text() == f"{seen}\nin {seen}\n{plan.prompt}"
+    assert log.read_text() == f"{inside_workspace}\nin {inside_workspace}\n{plan.prompt}"
 
 
 def test_writing_replaces_an_earlier_launch(home, tmp_path):
