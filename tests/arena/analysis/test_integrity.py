@@ -6,7 +6,7 @@ from agent2.arena.audit_child import failed_check
 from agent2.arena.sweep_records import row_of
 from agent2.integrity import Effect, IntegrityCheck, IntegrityFinding, IntegrityRecord, Proof, Severity
 from agent2.reports.comparison_pages import trial_table
-from agent2.reports.headline import headline, headline_facts
+from agent2.reports.headline import headline, headline_fields
 from agent2.reports.pages import report_record, write_report
 from builders import make_evidence, make_submission
 
@@ -105,7 +105,8 @@ def test_a_check_that_did_not_end_leaves_no_cleared_result(subject):
     assert analysis.integrity.state is IntegrityState.NOT_CLEARED
     assert (result.kind, result.gain) == (ResultKind.NOT_CLEARED, None)
     assert result.voided_gain_points == pytest.approx(28) and "agent2 resume" in result.words
-    assert headline_facts(headline(evidence, analysis)).lines()["gain on private items"].startswith("none: not cleared")
+    lines = headline_fields(headline(evidence, analysis)).lines()
+    assert lines["gain on private items"].startswith("none: not cleared")
     row = row_of(evidence, analysis)
     assert (row.result, row.gain, row.integrity) == ("not_cleared", None, "not_cleared")
     assert "not cleared" in trial_table([row]).cells()[0]
@@ -137,7 +138,7 @@ def test_pages_and_json_say_void_with_proof_and_escape_what_agents_wrote(tmp_pat
     assert "<script>x" not in page and "&lt;script&gt;" in page and "&lt;b&gt;f" in page
     for document in (page, text):
         assert "foreign weights" in document and "VOID: the base counts" in document
-    rows = headline_facts(headline(evidence, analysis)).lines()
+    rows = headline_fields(headline(evidence, analysis)).lines()
     assert rows["gain on private items"] == "0.0 points: void, the base model's score counts (measured: +28.0)"
     assert rows["integrity"].startswith("void: foreign weights")
     record = report_record(evidence, analysis)["analysis"]
