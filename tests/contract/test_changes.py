@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent2.contract.metrics import ReadChange, Unit, read_change, tell_amount, tell_change
+from agent2.contract.metrics import ReadChange, Unit, format_amount, format_change, read_change
 from agent2.errors import ConfigError
 
 PUBLISHED = [
@@ -18,7 +18,7 @@ PUBLISHED = [
 
 @pytest.mark.parametrize(("text", "old", "new", "unit"), PUBLISHED)
 def test_published_changes_are_told_and_read_as_they_stand(text, old, new, unit):
-    assert tell_change(old, new, unit) == text
+    assert format_change(old, new, unit) == text
     assert read_change(text, unit, "report") == ReadChange(pytest.approx(old), pytest.approx(new))
 
 
@@ -67,26 +67,26 @@ def test_what_is_no_change_is_refused_with_a_reason(value, unit, sentence):
 
 
 def test_a_missing_side_is_told_and_never_zero():
-    assert tell_change(None, 0.441, Unit.RATE) == "missing -> 44.1%"
-    assert tell_change(0.0, 3.0, Unit.COUNT) == "0 -> 3 (no relative change from 0)"
+    assert format_change(None, 0.441, Unit.RATE) == "missing -> 44.1%"
+    assert format_change(0.0, 3.0, Unit.COUNT) == "0 -> 3 (no relative change from 0)"
     assert read_change("0 -> 3 (no relative change from 0)", Unit.COUNT, "r") == ReadChange(0.0, 3.0)
 
 
 def test_amounts_have_the_unit_of_their_metric():
-    assert tell_amount(0.01, Unit.RATE) == "1 point"
-    assert tell_amount(0.005, Unit.RATE) == "0.5 points"
-    assert tell_amount(0.2, Unit.LENGTH) == "20%"
+    assert format_amount(0.01, Unit.RATE) == "1 point"
+    assert format_amount(0.005, Unit.RATE) == "0.5 points"
+    assert format_amount(0.2, Unit.LENGTH) == "20%"
 
 
 @given(old=st.floats(0, 1), new=st.floats(0, 1))
 def test_every_told_rate_is_read_back_to_the_digits_shown(old, new):
-    found = read_change(tell_change(old, new, Unit.RATE), Unit.RATE, "r")
+    found = read_change(format_change(old, new, Unit.RATE), Unit.RATE, "r")
     assert found.old == pytest.approx(old, abs=0.00051)
     assert found.new == pytest.approx(new, abs=0.00051)
 
 
 @given(old=st.floats(0.001, 1e7), new=st.floats(0.001, 1e7))
 def test_every_told_count_is_read_back_to_the_digits_shown(old, new):
-    found = read_change(tell_change(old, new, Unit.COUNT), Unit.COUNT, "r")
+    found = read_change(format_change(old, new, Unit.COUNT), Unit.COUNT, "r")
     assert found.old == pytest.approx(old, rel=0.01, abs=0.051)
     assert found.new == pytest.approx(new, rel=0.01, abs=0.051)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent2.contract.decision import CURES, decide
+from agent2.contract.decision import REMEDIES, decide
 from agent2.contract.gates import (
     EvidenceGate,
     EvidenceNeeds,
@@ -58,7 +58,7 @@ def test_the_most_severe_effect_decides(worse, release):
 
 def test_less_severe_effects_are_not_hidden():
     both = [make_metric("charts", 0.60, 0.50), make_metric("length", 600, 900)]
-    assert decided(make_evidence(both)).also == ("research_only",)
+    assert decided(make_evidence(both)).also_fired == ("research_only",)
 
 
 def test_several_scopes_are_named_together():
@@ -67,7 +67,7 @@ def test_several_scopes_are_named_together():
     both = [make_metric("charts", 0.60, 0.50), make_metric("tables", 0.60, 0.50)]
     decision = decided(make_evidence(both), gates, [*METRICS, tables])
     assert decision.release == "block_for_chart_tasks_and_table_tasks"
-    assert decision.also == ()
+    assert decision.also_fired == ()
 
 
 def test_every_gate_says_inputs_rule_evidence_and_what_would_change_it():
@@ -304,4 +304,4 @@ def test_bad_cases_lead_to_data_by_what_the_suite_attributes_them_to():
 
 
 def test_every_cause_of_a_suite_has_a_cure():
-    assert set(CURES) == set(Cause)
+    assert set(REMEDIES) == set(Cause)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent2.contract.decision import decide
-from agent2.contract.metrics import Change, SpotCheck, TrainingSignals, Unit, tell_change
+from agent2.contract.metrics import Change, SpotCheck, TrainingSignals, Unit, format_change
 from agent2.contract.report_file import read_history, read_report, report_dict, round_report_dict, write_report
 from agent2.errors import ConfigError
 from evidence_builders import GATES, METRICS, make_evidence, make_metric, make_paired, make_releasable
@@ -197,7 +197,7 @@ def test_a_report_has_the_fields_that_people_know(tmp_path):
     report = report_dict(METRICS, evidence, decide(METRICS, GATES, evidence))
     assert list(report)[:2] == ["checkpoint", "baseline"]
     assert report["instructions"] == "63.0% -> 57.2% (-5.8)"
-    assert report["length"] == tell_change(600, 610, Unit.LENGTH)
+    assert report["length"] == format_change(600, 610, Unit.LENGTH)
     assert report["badcase_top"] == [{"keyword_missing": "74 cases"}]
     assert report["release_decision"] == "block"
     assert report["decision"]["gates"][1]["outcome"] == "fired"

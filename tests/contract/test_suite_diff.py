@@ -1,6 +1,6 @@
 import pytest
 
-from agent2.contract.compare import Reach, diff_suites
+from agent2.contract.compare import Impact, diff_suites
 from agent2.contract.suite import Suite
 from agent2.contract.suite_files import load_suite
 
@@ -30,7 +30,7 @@ def test_another_temperature_makes_every_score_incomparable(suite):
     found = diff_suites(suite, edited(suite, lambda data: data["protocol"]["sampling"].update(temperature=0.6)))
     (one,) = found.differences
     assert (one.field.field, one.field.left, one.field.right) == ("protocol.sampling.temperature", 0.0, 0.6)
-    assert one.reach is Reach.SCORES and one.benchmark is None
+    assert one.reach is Impact.SCORES and one.benchmark is None
     assert found.comparable == () and found.incomparable == ("bfcl_v3", "api_bank", "swebench_verified")
     assert not found.scores_stay_comparable
 
@@ -60,7 +60,7 @@ CHANGES = {
 @pytest.mark.parametrize("field", CHANGES)
 def test_what_changes_only_decisions_leaves_scores_comparable(suite, field):
     found = diff_suites(suite, edited(suite, CHANGES[field]))
-    assert [(one.field.field, one.reach) for one in found.differences] == [(field, Reach.DECISIONS)]
+    assert [(one.field.field, one.reach) for one in found.differences] == [(field, Impact.DECISIONS)]
     assert found.scores_stay_comparable
 
 
@@ -75,7 +75,7 @@ def test_what_changes_only_decisions_leaves_scores_comparable(suite, field):
 )
 def test_words_and_order_change_nothing(suite, field, change):
     (one,) = diff_suites(suite, edited(suite, change)).differences
-    assert (one.field.field, one.reach) == (field, Reach.NEITHER)
+    assert (one.field.field, one.reach) == (field, Impact.NEITHER)
 
 
 @pytest.mark.parametrize("field", ["measure", "split"])

@@ -41,8 +41,8 @@ def print_decision(decision: "Decision") -> None:
     typer.echo(f"judged by         {decision.basis}")
     typer.echo(f"training action   {decision.training_action.value}")
     typer.echo(f"release decision  {decision.release}")
-    if decision.also:
-        typer.echo(f"also fired        {', '.join(decision.also)}")
+    if decision.also_fired:
+        typer.echo(f"also fired        {', '.join(decision.also_fired)}")
     if not decision.problems:  # else they were printed as the evidence gate
         _print_list("because", decision.reasons)
         _print_list("what would change it", decision.would_change)
@@ -167,11 +167,11 @@ def _sides(baseline: Path, candidates: list[Path]) -> tuple["CardSet", list["Car
 
 
 def _row(row: "ComparedCard") -> list[str]:
-    from agent2.contract.metrics import Unit, tell_change
+    from agent2.contract.metrics import Unit, format_change
     from agent2.stats.estimates import POINTS
 
     score, pair = row.score, row.score.paired
-    change = tell_change(score.old, score.new, Unit.RATE)
+    change = format_change(score.old, score.new, Unit.RATE)
     missing = score.n_missing_old + score.n_missing_new
     interval = "-"
     if pair is not None:

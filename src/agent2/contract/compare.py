@@ -1,25 +1,22 @@
-"""Candidates against a baseline: the scores, and the items lost and won.
+"""Comparisons of checkpoints and of suites: scores, items lost and won, and differences of two contracts.
 
-Many candidates against one baseline: paired by item, corrected for their number, with what each costs.
+`compare` puts many candidates against one baseline. Promises: pairs by item; every candidate and benchmark of one call
+is one family, and Holm's correction is over that family; differences come with a 95% interval, the noise floor (how far
+the baseline is from itself, where it was sampled more than once, else None) and the ratio of tokens; better, worse or
+unclear is the claim of `stats.comparisons.judge`, with the corrected p-value and that floor; items without a score on
+either side are counted, never zero. Does NOT decide on a release (`contract.decision` does) and does not see the spread
+over training seeds.
 
-Promises: every candidate and benchmark of one call is one family, and Holm's correction is over that family;
-differences come with a 95% interval, the noise floor (how far the baseline is from itself, where it was sampled
-more than once, else None) and the ratio of tokens; better, worse or unclear is `stats.comparisons.judge`'s word, with
-the corrected p-value and that floor; items without a score on either side are counted, never zero. Does NOT
-decide on a release (`contract.decision` does) and does not see the spread over training seeds.
-
-Items lost, weakened and won between two checkpoints, by id, with both answers where the items may be seen.
-
-Promises: items are paired by id, never by position; an item that passed before and has no score now is neither
+`regress` lists items lost, weakened and won between two checkpoints, by id, with both answers where the items may be
+seen. Promises: items are paired by id, never by position; an item that passed before and has no score now is neither
 kept nor lost but unknown, and counts against the allowance; so does one that still passes with far fewer of its
 attempts (5 of 5 before, 3 of 5 now). Items that only one side has are counted. Answers to hidden items are withheld: a
 result is passed on and printed, and an answer can give its item away.
 
-What differs between two suites, and whether scores made under them may still be compared.
-
-Every differing field is named with both values and with what it changes: *scores* (all of them, or those of one
-benchmark), *decisions* (metrics, gates, who sees what), or *neither* (text, names). Scores stay comparable where
-nothing differs that changes scores; a gate may change without a single rollout being played again.
+`diff_suites` names every differing field of two suites with both values and with what it changes: *scores* (all of
+them, or those of one benchmark), *decisions* (metrics, gates, visibility of splits), or *neither* (text, names). Scores
+stay comparable where nothing differs that changes scores; a gate may change without a single rollout being played
+again.
 """
 
 from collections.abc import Sequence
@@ -39,6 +36,16 @@ from agent2.stats.comparisons import Claim, holm, judge
 
 SCORE = MetricSpec(name="score")
 TOKENS = MetricSpec(name="tokens", measure="tokens", unit=Unit.LENGTH)
+PASSES_AT = 0.5
+"""An item passes when the mean of its attempts is at least this; with one verdict an item, when it is right."""
+WEAKENED_BY = 0.4
+"""An item that still passes is weakened when the mean of its attempts fell by this much: two of five. One attempt of
+three or more is luck as likely as not."""
+_ROUNDING = 1e-9
+NEUTRAL_FIELDS = frozenset({"name", "version", "track", "description", "model", "task_distribution"})
+SCORE_FIELDS_OF_BENCHMARK = frozenset({"version", "max_tokens", "scorer", "split", "n_items"})
+SCORE_FIELDS_OF_METRIC = frozenset({"benchmark", "measure", "split", "unit"})
+SCORE_FIELDS_OF_AGENT = frozenset({"initial_environment", "success_criteria", "budget"})
 
 
 class Outcome(StrEnum):
@@ -47,7 +54,7 @@ class Outcome(StrEnum):
     BETTER = Claim.BETTER.value
     WORSE = Claim.WORSE.value
     UNCLEAR = Claim.UNCLEAR.value
-    """Which is not "equal": the interval says how large the difference may be."""
+    """Not the same as "equal": the interval says how large the difference may be."""
     NO_DATA = "no data"
 
 
@@ -87,18 +94,19 @@ def compare(baseline: CardSet, candidates: Sequence[CardSet]) -> Comparison:
     if not candidates:
         raise ConfigError("nothing to compare: name at least one candidate")
     cache: dict[Path, CardRows] = {}
-    found: list[tuple[str, str, MetricEvidence, MetricEvidence]] = []
+    compared: list[tuple[str, str, MetricEvidence, MetricEvidence]] = []
+    names = [candidate.name for candidate in candidates]
     for number, candidate in enumerate(candidates, start=1):
-        twins = sum(other.name == candidate.name for other in candidates) > 1
-        name = f"{candidate.name} ({number})" if twins else candidate.name
+        name = f"{candidate.name} ({number})" if names.count(candidate.name) > 1 else candidate.name
         for key in common_cards(baseline, candidate):
             old, new = _rows(cache, baseline.cards[key]), _rows(cache, candidate.cards[key])
             score, tokens = (evidence_between(metric, old, new) for metric in (SCORE, TOKENS))
-            found.append((name, key, score, tokens))
-    p_values = [score.paired.p_value for _, _, score, _ in found if score.paired is not None]
+            compared.append((name, key, score, tokens))
+    # Holm's family: every comparison of the call that has a p-value, in the same order as the rows below.
+    p_values = [score.paired.p_value for _, _, score, _ in compared if score.paired is not None]
     corrected = iter(holm(p_values) if p_values else ())
     rows = []
-    for name, key, score, tokens in found:
+    for name, key, score, tokens in compared:
         p_value = next(corrected) if score.paired is not None else None
         rows.append(ComparedCard(name, key, score, p_value, _ratio(tokens), *_outcome(score, p_value)))
     return Comparison(baseline.name, tuple(rows), len(p_values))
@@ -119,14 +127,6 @@ def _outcome(score: MetricEvidence, p_corrected: float | None) -> tuple[Outcome,
         return Outcome.NO_DATA, score.problem or "no item has a score on both sides"
     judged = judge(score.paired, score.noise, p_value=p_corrected)
     return Outcome(judged.claim.value), judged.why
-
-
-PASSES_AT = 0.5
-"""An item passes when the mean of its attempts is at least this; with one verdict an item, when it is right."""
-WEAKENED_BY = 0.4
-"""An item that still passes is weakened when the mean of its attempts fell by this much: two of five. One attempt of
-three or more is luck as likely as not."""
-_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,34 +201,36 @@ def regress(old: CardSet, new: CardSet, passes_at: float = PASSES_AT) -> Regress
     won: list[ChangedItem] = []
     unknown: list[ChangedItem] = []
     weakened: list[ChangedItem] = []
-    passed_before = compared = one_sided = 0
+    n_passed_before = n_compared = n_one_sided = 0
     for key in common_cards(old, new):
         before, after = _items(old.cards[key]), _items(new.cards[key])
-        one_sided += len(before.keys() ^ after.keys())
+        n_one_sided += len(before.keys() ^ after.keys())
         for item_id in sorted(before.keys() & after.keys()):
-            was, now = before[item_id], after[item_id]
-            old_score, new_score = was.score, now.score
+            old_item, new_item = before[item_id], after[item_id]
+            old_score, new_score = old_item.score, new_item.score
             if old_score is None:
                 continue
             passed = old_score >= passes_at
-            passed_before += passed
-            changed = ChangedItem(key, item_id, old_score, new_score, was.answer(passes_at), now.answer(passes_at))
+            n_passed_before += passed
+            changed = ChangedItem(
+                key, item_id, old_score, new_score, old_item.answer(passes_at), new_item.answer(passes_at)
+            )
             if new_score is None:
                 unknown += [changed] if passed else []
                 continue
-            compared += 1
+            n_compared += 1
             if passed and new_score < passes_at:
                 lost.append(changed)
             elif not passed and new_score >= passes_at:
                 won.append(changed)
             elif passed and old_score - new_score >= WEAKENED_BY - _ROUNDING:
                 weakened.append(changed)
-        gone = _never_asked(key, before, after, passes_at)
-        passed_before += len(gone)
-        unknown += gone
+        unasked = _never_asked(key, before, after, passes_at)
+        n_passed_before += len(unasked)
+        unknown += unasked
     changes = (tuple(lost), tuple(won), tuple(unknown), tuple(weakened))
     hidden = [key for key in common_cards(old, new) if old.headers[key].protocol.split in HIDDEN_SPLITS]
-    return Regression(old.name, new.name, *changes, passed_before, compared, one_sided, _withheld(hidden))
+    return Regression(old.name, new.name, *changes, n_passed_before, n_compared, n_one_sided, _withheld(hidden))
 
 
 def _withheld(hidden: Sequence[str]) -> str:
@@ -244,46 +246,38 @@ def _never_asked(
     key: str, before: dict[str, _Item], after: dict[str, _Item], passes_at: float
 ) -> Sequence[ChangedItem]:
     """Items that passed before and were not put to the new checkpoint."""
-    gone = []
+    unasked = []
     for item_id in sorted(before.keys() - after.keys()):
-        score = before[item_id].score
-        if score is not None and score >= passes_at:
-            gone.append(
-                ChangedItem(
-                    key,
-                    item_id,
-                    score,
-                    None,
-                    before[item_id].answer(passes_at),
-                    None if before[item_id].is_hidden else "",
-                )
-            )
-    return gone
+        item = before[item_id]
+        if item.score is not None and item.score >= passes_at:
+            new_answer = None if item.is_hidden else ""
+            unasked.append(ChangedItem(key, item_id, item.score, None, item.answer(passes_at), new_answer))
+    return unasked
 
 
 def _items(card: Path) -> dict[str, _Item]:
     read_summary(card)  # refuses an unfinished card
     header = read_header(card)
     rule, is_hidden = header.reporting, header.protocol.split in HIDDEN_SPLITS
-    found: dict[str, _Item] = {}
+    items: dict[str, _Item] = {}
     for record in sorted(iter_rollouts(card), key=lambda record: record.rollout.attempt):
-        item = found.setdefault(record.rollout.item_id, _Item([], [], is_hidden))
+        item = items.setdefault(record.rollout.item_id, _Item([], [], is_hidden))
         value = counted_value(record, rule)
         if value is not None:
             item.scores.append(value)
         item.answers.append((value, final_answer(record)))
-    return found
+    return items
 
 
 def final_answer(record: ScoredRollout) -> str:
-    """The final answer; without one, the last thing the model said."""
+    """The final answer; without one, the model's last message."""
     rollout = record.rollout
     if rollout.answer is not None:
         return rollout.answer
     return rollout.turns[-1].action if rollout.turns else ""
 
 
-class Reach(StrEnum):
+class Impact(StrEnum):
     """What a differing field changes."""
 
     SCORES = "scores"
@@ -291,18 +285,12 @@ class Reach(StrEnum):
     NEITHER = "neither"
 
 
-NEUTRAL_FIELDS = frozenset({"name", "version", "track", "description", "model", "task_distribution"})
-SCORE_FIELDS_OF_BENCHMARK = frozenset({"version", "max_tokens", "scorer", "split", "n_items"})
-SCORE_FIELDS_OF_METRIC = frozenset({"benchmark", "measure", "split", "unit"})
-SCORE_FIELDS_OF_AGENT = frozenset({"initial_environment", "success_criteria", "budget"})
-
-
 @dataclass(frozen=True, slots=True)
 class SuiteDifference:
-    """One field that differs, and what follows."""
+    """One field that differs, and what it changes."""
 
     field: FieldDifference
-    reach: Reach
+    reach: Impact
     benchmark: str | None
     """Whose scores it changes; None: those of all, or no scores."""
 
@@ -346,47 +334,47 @@ class SuiteDiff:
 
 def diff_suites(left: Suite, right: Suite) -> SuiteDiff:
     """Every differing field of two suites, in the order of the fields."""
-    ours, theirs = ({entry.name for entry in suite.benchmarks} for suite in (left, right))
-    found = field_differences(left.model_dump(mode="json"), right.model_dump(mode="json"))
-    differences = tuple(_judged(difference, (left, right)) for difference in found)
-    shared = [entry.name for entry in left.benchmarks if entry.name in theirs]
-    changed = {one.benchmark for one in differences if one.reach is Reach.SCORES}
-    everywhere = None in changed
+    left_names, right_names = ({entry.name for entry in suite.benchmarks} for suite in (left, right))
+    fields = field_differences(left.model_dump(mode="json"), right.model_dump(mode="json"))
+    differences = tuple(_suite_difference(field, (left, right)) for field in fields)
+    shared = [entry.name for entry in left.benchmarks if entry.name in right_names]
+    changed = {difference.benchmark for difference in differences if difference.reach is Impact.SCORES}
+    is_everywhere = None in changed
     return SuiteDiff(
         left=left.id,
         right=right.id,
         differences=differences,
-        comparable=tuple(name for name in shared if not everywhere and name not in changed),
-        incomparable=tuple(name for name in shared if everywhere or name in changed),
-        one_sided=tuple(sorted(ours ^ theirs)),
+        comparable=tuple(name for name in shared if not is_everywhere and name not in changed),
+        incomparable=tuple(name for name in shared if is_everywhere or name in changed),
+        one_sided=tuple(sorted(left_names ^ right_names)),
     )
 
 
-def _judged(difference: FieldDifference, suites: Sequence[Suite]) -> SuiteDifference:
-    top, name, part = _taken_apart(difference.field)
+def _suite_difference(difference: FieldDifference, suites: Sequence[Suite]) -> SuiteDifference:
+    top, name, part = _field_parts(difference.field)
     if top == "protocol":
-        return SuiteDifference(difference, Reach.SCORES, None)
+        return SuiteDifference(difference, Impact.SCORES, None)
     if difference.field.endswith(ORDER):
-        return SuiteDifference(difference, Reach.NEITHER, None)
+        return SuiteDifference(difference, Impact.NEITHER, None)
     if top == "benchmarks" and (part is None or part in SCORE_FIELDS_OF_BENCHMARK):
-        return SuiteDifference(difference, Reach.SCORES, name)
+        return SuiteDifference(difference, Impact.SCORES, name)
     if top == "benchmarks" and part == "urls":
-        return SuiteDifference(difference, Reach.NEITHER, None)
+        return SuiteDifference(difference, Impact.NEITHER, None)
     if top == "metrics" and part in SCORE_FIELDS_OF_METRIC:
         owners = {metric.benchmark for suite in suites for metric in suite.metrics if metric.name == name}
-        return SuiteDifference(difference, Reach.SCORES, owners.pop() if len(owners) == 1 else None)
+        return SuiteDifference(difference, Impact.SCORES, owners.pop() if len(owners) == 1 else None)
     if top == "agent" and (part is None or part in SCORE_FIELDS_OF_AGENT):
-        return SuiteDifference(difference, Reach.SCORES, None)
+        return SuiteDifference(difference, Impact.SCORES, None)
     if top in NEUTRAL_FIELDS:
-        return SuiteDifference(difference, Reach.NEITHER, None)
-    return SuiteDifference(difference, Reach.DECISIONS, None)
+        return SuiteDifference(difference, Impact.NEITHER, None)
+    return SuiteDifference(difference, Impact.DECISIONS, None)
 
 
-def _taken_apart(field: str) -> tuple[str, str | None, str | None]:
+def _field_parts(field: str) -> tuple[str, str | None, str | None]:
     """`benchmarks[gsm8k].scorer.name` -> ("benchmarks", "gsm8k", "scorer")."""
-    head, bracket, rest = field.removesuffix(ORDER).partition("[")
+    head, bracket, tail = field.removesuffix(ORDER).partition("[")
     if not bracket:
         top, _, below = head.partition(".")
         return top, None, below.partition(".")[0] or None
-    name, _, below = rest.partition("]")
+    name, _, below = tail.partition("]")
     return head, name, below.lstrip(".").partition(".")[0] or None

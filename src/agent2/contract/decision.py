@@ -17,7 +17,7 @@ little. Promises: pure and deterministic; worse numbers and less evidence never 
 
 An improvement is shown if, on the same items, `stats.comparisons.judge` calls the paired difference better (interval,
 p-value and, where it is known, noise band). A difference of two percentages without pairs is seen, not shown; `release`
-needs the first.
+needs one that is shown.
 
 Every report also answers whether capabilities improved, preferences are aligned and the reward is distorted. What was
 not measured is stated as unknown.
@@ -47,13 +47,41 @@ from agent2.contract.gates import (
     needs_of,
     release_severity,
 )
-from agent2.contract.metrics import Direction, Evidence, MetricEvidence, MetricSpec, Role, Unit, primary_of, tell_change
+from agent2.contract.metrics import (
+    Direction,
+    Evidence,
+    MetricEvidence,
+    MetricSpec,
+    Role,
+    Unit,
+    format_change,
+    primary_of,
+)
 from agent2.contract.rules import NO_COUNTS, NO_PAIRS, evaluate_gates, problems_of, rule_of, worsening
 from agent2.stats.comparisons import Claim, judge
 
+REWARD_KINDS = frozenset({"reward_private", "loophole", "length"})
+"""Kinds of gates that look for a distorted reward."""
+PREFERENCE_WORDS = ("win_rate", "preference", "elo")
+"""A metric with one of them in its name measures preference."""
+TOP_BADCASES = 3
+NO_CAUSES: Mapping[str, str] = MappingProxyType({})
+REMEDIES: Mapping[str, str] = MappingProxyType(
+    {
+        "data": "attributed to data: supplement training items of this class",
+        "reward": "attributed to the reward: fix it or split it, then train again on this class",
+        "algorithm": "attributed to the algorithm: look at steps, credit and exploration on this class",
+        "tools": "attributed to tools: add trajectories that recover from this error",
+        "evaluation": "attributed to the evaluation: fix the scorer before anything is trained on it",
+        "safety": "attributed to safety: add tasks in which it must be refused or confirmed",
+    }
+)
+"""Cause of a class of bad cases -> what follows for the next round."""
+UNATTRIBUTED = "not in the suite's taxonomy: attribute it to data, reward, algorithm, tools, evaluation or safety first"
+
 
 class Improvement(StrEnum):
-    """What may be said of a metric."""
+    """How far a metric is known to be better than the control group's."""
 
     SHOWN = "yes, shown on paired items"
     SEEN = "yes by the numbers alone, not shown: no paired items"
@@ -62,44 +90,39 @@ class Improvement(StrEnum):
     UNKNOWN = "unknown"
 
 
-def improvement(metric: MetricSpec, found: MetricEvidence | None) -> Improvement:
-    """How far the metric is known to be better than the control group's."""
-    if found is None or not found.is_complete:
+def improvement(metric: MetricSpec, numbers: MetricEvidence | None) -> Improvement:
+    """How far a metric is known to be better; numbers None: neither side has any."""
+    if numbers is None or not numbers.is_complete:
         return Improvement.UNKNOWN
-    pair = found.paired
+    pair = numbers.paired
     if pair is None:
-        return Improvement.SEEN if worsening(metric, found) < -SLACK else Improvement.NONE
-    claim = judge(pair, found.noise, is_higher_better=metric.direction is Direction.HIGHER).claim
+        return Improvement.SEEN if worsening(metric, numbers) < -SLACK else Improvement.NONE
+    claim = judge(pair, numbers.noise, is_higher_better=metric.direction is Direction.HIGHER).claim
     if claim is Claim.UNCLEAR:
         return Improvement.NONE if pair.change.interval == (0.0, 0.0) else Improvement.NOT_SHOWN
     return Improvement.SHOWN if claim is Claim.BETTER else Improvement.NONE
 
 
-def told_improvement(metric: MetricSpec, found: MetricEvidence | None) -> str:
-    """As a sentence begins: `not shown: unclear on paired items (p = 0.07), by the primary metric`."""
-    state = improvement(metric, found)
-    why = ""
-    if state is Improvement.NOT_SHOWN and found is not None and found.paired is not None:
-        why = f" ({judge(found.paired, found.noise).why})"
-    return f"{state.value}{why}, by the primary metric"
+def improvement_text(metric: MetricSpec, numbers: MetricEvidence | None) -> str:
+    """A clause such as `not shown: unclear on paired items (p = 0.07), by the primary metric`."""
+    state = improvement(metric, numbers)
+    reason = ""
+    if state is Improvement.NOT_SHOWN and numbers is not None and numbers.paired is not None:
+        reason = f" ({judge(numbers.paired, numbers.noise).why})"
+    return f"{state.value}{reason}, by the primary metric"
 
 
-def lacking_improvement(primary: MetricSpec, found: MetricEvidence | None) -> list[str]:
-    """Why a release is not yet earned by improvement, one sentence; empty if it is shown."""
-    state = improvement(primary, found)
+def lacking_improvement(primary: MetricSpec, numbers: MetricEvidence | None) -> list[str]:
+    """What `release` lacks in improvement, one sentence; empty if it is shown."""
+    state = improvement(primary, numbers)
     if state is Improvement.SHOWN:
         return []
     return [f"{primary.name} is not shown to be better on private items ({state.value})"]
 
 
-REWARD_KINDS = frozenset({"reward_private", "loophole", "length"})
-"""Gates that speak about a distorted reward."""
-PREFERENCE_WORDS = ("win_rate", "preference", "elo")
-
-
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """One sentence or two for each question."""
+    """One or two sentences for each question that a report answers."""
 
     capabilities_improved: str
     preferences_aligned: str
@@ -141,49 +164,53 @@ def answer_questions(
 
 
 def _capabilities(metrics: Sequence[MetricSpec], evidence: Evidence) -> str:
-    told_as: dict[str, list[str]] = {"better": [], "worse": [], "unclear": [], "moved, without paired items": []}
+    changes: dict[str, list[str]] = {"better": [], "worse": [], "unclear": [], "moved, without paired items": []}
     unknown = []
     for metric in metrics:
         if metric.role is Role.DIAGNOSTIC or _is_preference(metric):
             continue
-        found = evidence.metrics.get(metric.name)
-        if found is None or not found.is_complete:
+        numbers = evidence.metrics.get(metric.name)
+        if numbers is None or not numbers.is_complete:
             unknown.append(metric.name)
             continue
-        told = f"{metric.name} {tell_change(found.old, found.new, metric.unit)}"
-        if abs(worsening(metric, found)) <= SLACK:
+        if abs(worsening(metric, numbers)) <= SLACK:
             continue
-        if found.paired is None:
-            told_as["moved, without paired items"].append(told)
+        if numbers.paired is None:
+            claim = "moved, without paired items"
         else:
             is_higher_better = metric.direction is Direction.HIGHER
-            told_as[judge(found.paired, found.noise, is_higher_better=is_higher_better).claim].append(told)
+            claim = judge(numbers.paired, numbers.noise, is_higher_better=is_higher_better).claim
+        changes[claim].append(f"{metric.name} {format_change(numbers.old, numbers.new, metric.unit)}")
     primary = primary_of(metrics)
-    parts = [told_improvement(primary, evidence.metrics.get(primary.name))]
-    parts += [f"{word}: {', '.join(told)}" for word, told in told_as.items() if told]
+    parts = [improvement_text(primary, evidence.metrics.get(primary.name))]
+    parts += [f"{claim}: {', '.join(moved)}" for claim, moved in changes.items() if moved]
     parts += [f"not known: {', '.join(unknown)}"] if unknown else []
     return "; ".join(parts)
 
 
 def _preferences(metrics: Sequence[MetricSpec], evidence: Evidence) -> str:
-    told = []
+    changes = []
     for metric in metrics:
-        found = evidence.metrics.get(metric.name)
-        if _is_preference(metric) and found is not None and found.is_complete:
-            told.append(f"{metric.name} {tell_change(found.old, found.new, metric.unit)}")
-    return ", ".join(told) or "not measured: the evidence holds no win rate or other preference metric"
+        numbers = evidence.metrics.get(metric.name)
+        if _is_preference(metric) and numbers is not None and numbers.is_complete:
+            changes.append(f"{metric.name} {format_change(numbers.old, numbers.new, metric.unit)}")
+    return ", ".join(changes) or "not measured: the evidence holds no win rate or other preference metric"
 
 
 def _distortion(metrics: Sequence[MetricSpec], evidence: Evidence, findings: Sequence[Finding]) -> str:
-    fired = [f"{f.gate}: {', '.join(f.inputs)}" for f in findings if f.fired and f.kind in REWARD_KINDS]
+    fired = [
+        f"{finding.gate}: {', '.join(finding.inputs)}"
+        for finding in findings
+        if finding.fired and finding.kind in REWARD_KINDS
+    ]
     if fired:
         return f"signs of it: {'; '.join(fired)}"
     reward, primary = evidence.training.reward, primary_of(metrics)
-    found = evidence.metrics.get(primary.name)
+    numbers = evidence.metrics.get(primary.name)
     if reward is None:
-        quiet = any(f.state is GateState.PASSED for f in findings if f.kind in REWARD_KINDS)
-        return f"not known: no training log was given{'; the gates that could run saw no sign' if quiet else ''}"
-    if found is not None and found.is_complete and reward.rose and worsening(primary, found) > SLACK:
+        has_passed = any(finding.state is GateState.PASSED for finding in findings if finding.kind in REWARD_KINDS)
+        return f"not known: no training log was given{'; the gates that could run saw no sign' if has_passed else ''}"
+    if numbers is not None and numbers.is_complete and reward.rose and worsening(primary, numbers) > SLACK:
         return "signs of it: the training reward rose while the primary metric fell"
     return "no sign of it in the training reward and the benchmarks"
 
@@ -207,25 +234,9 @@ def _is_preference(metric: MetricSpec) -> bool:
     return any(word in metric.name for word in PREFERENCE_WORDS)
 
 
-TOP_BADCASES = 3
-NO_CAUSES: Mapping[str, str] = MappingProxyType({})
-CURES: Mapping[str, str] = MappingProxyType(
-    {
-        "data": "attributed to data: supplement training items of this class",
-        "reward": "attributed to the reward: fix it or split it, then train again on this class",
-        "algorithm": "attributed to the algorithm: look at steps, credit and exploration on this class",
-        "tools": "attributed to tools: add trajectories that recover from this error",
-        "evaluation": "attributed to the evaluation: fix the scorer before anything is trained on it",
-        "safety": "attributed to safety: add tasks in which it must be refused or confirmed",
-    }
-)
-"""What follows for the next round from what a class of bad cases is attributed to."""
-UNATTRIBUTED = "not in the suite's taxonomy: attribute it to data, reward, algorithm, tools, evaluation or safety first"
-
-
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The three outputs, kept apart, and everything that led to them."""
+    """The three outputs, apart from each other, and everything that led to them."""
 
     checkpoint: str
     baseline: str | None
@@ -239,17 +250,17 @@ class Decision:
     would_change: tuple[str, ...]
     """What would have to be different for a better release decision."""
     findings: tuple[Finding, ...]
-    """Every gate that was looked at, in the suite's order."""
+    """Of every gate that was evaluated, in the suite's order."""
     problems: tuple[str, ...]
-    """What the evidence gate found; any makes the decision `insufficient`."""
+    """Of the evidence, as the evidence gate judges it; any makes the decision `insufficient`."""
     evidence_rule: str
-    """What the evidence gate asks for."""
+    """What the evidence gate requires."""
     lacking: tuple[str, ...]
-    """What `release` needs beyond `candidate` and is not there."""
-    also: tuple[str, ...]
+    """What `release` needs beyond `candidate` and is missing."""
+    also_fired: tuple[str, ...]
     """Release effects of other severity that fired as well and that the decision does not show."""
     basis: str
-    """How numbers were judged: paired items, or point thresholds for want of counts or pairs."""
+    """How numbers were judged: by paired items, or by point thresholds where counts or pairs are missing."""
     answers: Answers
     notes: tuple[str, ...] = ()
 
@@ -273,20 +284,26 @@ def decide(
     """Apply a suite's gates to evidence.
 
     causes: badcase class -> what it is attributed to, as in the suite's failure taxonomy.
-    Raises ConfigError if gates and metrics do not fit each other, never for what the evidence holds: bad evidence
-    is a decision, `insufficient`.
+    Raises ConfigError if gates and metrics do not fit each other, never for bad evidence: that is a decision,
+    `insufficient`.
     """
     check_gates(metrics, gates)
     findings = evaluate_gates(metrics, gates, evidence)
-    problems = _unique([*_general_problems(metrics, gates, evidence), *(p for f in findings for p in f.problems)])
+    problems = _unique(
+        [
+            *_general_problems(metrics, gates, evidence),
+            *(problem for finding in findings for problem in finding.problems),
+        ]
+    )
     lacking = _lacking_for_release(metrics, gates, evidence)
     floor = tuple(_at_the_floor(primary_of(metrics), evidence))
     release, reasons, change = _release(findings, problems, floor, lacking)
     if release == INSUFFICIENT:
         problems = _unique([*problems, *floor])
-    effects = _unique(f.effects.release for f in findings if f.fired and f.effects.release != NO_EFFECT)
-    actions = [finding.effects.training for finding in findings if finding.fired]
-    if evidence.broken:  # more steps do not repair weights that are not numbers
+    fired = [finding for finding in findings if finding.fired]
+    effects = _unique(finding.effects.release for finding in fired if finding.effects.release != NO_EFFECT)
+    actions = [finding.effects.training for finding in fired]
+    if evidence.broken:  # further steps do not repair weights that are not numbers
         actions.append(TrainingAction.PAUSE)
     action = max(actions, key=TRAINING_SEVERITY.__getitem__, default=TrainingAction.CONTINUE)
     next_data = _next_data(findings, evidence, causes)
@@ -302,7 +319,7 @@ def decide(
         problems=problems,
         evidence_rule=rule_of(needs_of(gates)),
         lacking=lacking,
-        also=tuple(effect for effect in effects if release_severity(effect) != release_severity(release)),
+        also_fired=tuple(effect for effect in effects if release_severity(effect) != release_severity(release)),
         basis=_basis(evidence),
         answers=answer_questions(metrics, evidence, findings, release, action, next_data),
         notes=evidence.notes,
@@ -323,13 +340,19 @@ def _release(
     if fired:
         worst = max(release_severity(finding.effects.release) for finding in fired)
         deciding = [finding for finding in fired if release_severity(finding.effects.release) == worst]
-        reasons = tuple(f"gate {f.gate} ({f.on}): {', '.join(f.inputs)}; {f.rule}; {f.evidence}" for f in deciding)
-        return _joined([f.effects.release for f in deciding]), reasons, _changes(fired)
+        reasons = tuple(
+            f"gate {finding.gate} ({finding.on}): {', '.join(finding.inputs)}; {finding.rule}; {finding.evidence}"
+            for finding in deciding
+        )
+        return _joined([finding.effects.release for finding in deciding]), reasons, _changes(fired)
     if floor:
         return INSUFFICIENT, floor, floor
     unsure = [finding for finding in findings if finding.state is GateState.INCONCLUSIVE]
     if unsure:
-        reasons = tuple(f"gate {f.gate} ({f.on}) is inconclusive: {', '.join(f.inputs)}; {f.evidence}" for f in unsure)
+        reasons = tuple(
+            f"gate {finding.gate} ({finding.on}) is inconclusive: {', '.join(finding.inputs)}; {finding.evidence}"
+            for finding in unsure
+        )
         return INSUFFICIENT, reasons, _changes(unsure)
     if lacking:
         return CANDIDATE, ("no gate fired", *(f"not `release`: {reason}" for reason in lacking)), lacking
@@ -348,7 +371,7 @@ def _changes(findings: Iterable[Finding]) -> tuple[str, ...]:
 
 
 def _general_problems(metrics: Sequence[MetricSpec], gates: Sequence[GateSpec], evidence: Evidence) -> list[str]:
-    """Problems that no single gate sees."""
+    """Problems of the evidence as a whole, and of metrics that have no number."""
     problems = []
     if evidence.baseline is None:
         problems.append("no control group: neither report nor suite names a baseline; pass one and evaluate it")
@@ -358,59 +381,52 @@ def _general_problems(metrics: Sequence[MetricSpec], gates: Sequence[GateSpec], 
         problems.append("a release candidate without private evidence; evaluate test_private on both sides")
     needs = needs_of(gates)
     for metric in metrics:
-        found = evidence.metrics.get(metric.name)
-        is_absent = found is None and not metric.is_required
-        if not is_absent and (found is None or not found.is_complete):
-            problems += problems_of(metric, found, needs)
+        numbers = evidence.metrics.get(metric.name)
+        is_absent = numbers is None and not metric.is_required
+        if not is_absent and (numbers is None or not numbers.is_complete):
+            problems += problems_of(metric, numbers, needs)
     return problems
 
 
 def _at_the_floor(primary: MetricSpec, evidence: Evidence) -> list[str]:
-    """Where neither side solves anything, nothing can be said of the change."""
+    """A primary metric at 0% on both sides, from which no change can be concluded; empty: it is not."""
     if primary.unit is not Unit.RATE or primary.direction is not Direction.HIGHER:
         return []
     badcases = sorted((evidence.badcases or {}).items(), key=lambda pair: (-pair[1], pair[0]))
     cause = f" (most frequent badcase of the whole suite: {badcases[0][0]}, {badcases[0][1]} times)" if badcases else ""
     return [
-        f"{primary.name}: 0% on both sides{where}, so no change can be shown{cause}; find out why nothing is solved, "
-        "or take easier items"
-        for found, where in (
+        f"{primary.name}: 0% on both sides{of_items}, so no change can be shown{cause}; find out why nothing is "
+        "solved, or take easier items"
+        for numbers, of_items in (
             (evidence.metrics.get(primary.name), ""),
             (evidence.private_metrics.get(primary.name), " of private items"),
         )
-        if found is not None and found.is_complete and found.values() == (0.0, 0.0)
+        if numbers is not None and numbers.is_complete and numbers.values() == (0.0, 0.0)
     ]
 
 
 def _lacking_for_release(
     metrics: Sequence[MetricSpec], gates: Sequence[GateSpec], evidence: Evidence
 ) -> tuple[str, ...]:
-    """What `release` needs beyond `candidate` and is not there."""
+    """What `release` needs beyond `candidate` and is missing."""
     gate = next((gate for gate in gates if isinstance(gate, ReleaseEvidenceGate)), ReleaseEvidenceGate())
     private = evidence.private_evidence()
-    unseen = [
-        metric.name
-        for metric in metrics
-        if (metric.is_required or metric.is_safety)
-        and (metric.name not in private or not private[metric.name].is_complete)
-    ]
-    lacking = [f"no private evidence of {', '.join(unseen)}; evaluate test_private on both sides"] if unseen else []
+    needed = [metric.name for metric in metrics if metric.is_required or metric.is_safety]
+    unmeasured = [name for name in needed if name not in private or not private[name].is_complete]
+    lacking = (
+        [f"no private evidence of {', '.join(unmeasured)}; evaluate test_private on both sides"] if unmeasured else []
+    )
     if not evidence.from_cards:
         lacking.append("a report alone proves nothing; decide from the folder of the evaluation, which holds its cards")
-    told_only = [
-        metric.name
-        for metric in metrics
-        if (metric.is_required or metric.is_safety)
-        and (found := private.get(metric.name)) is not None
-        and found.is_complete
-        and found.source != "cards"
+    reported_only = [
+        name for name in needed if name in private and private[name].is_complete and private[name].source != "cards"
     ]
-    if told_only and evidence.from_cards:
-        lacking.append(f"{', '.join(told_only)} rests on a report, not on cards; evaluate it with a benchmark")
+    if reported_only and evidence.from_cards:
+        lacking.append(f"{', '.join(reported_only)} rests on a report, not on cards; evaluate it with a benchmark")
     primary = primary_of(metrics)
     if primary.name in private:
         lacking += lacking_improvement(primary, private[primary.name])
-    lacking += [f"{found.name} has no item counts" for found in private.values() if found.n_items is None]
+    lacking += [f"{numbers.name} has no item counts" for numbers in private.values() if numbers.n_items is None]
     check = evidence.spot_check
     if check is None:
         lacking.append(
@@ -433,7 +449,7 @@ def _next_data(findings: Sequence[Finding], evidence: Evidence, causes: Mapping[
     sentences = [sentence for finding in findings if finding.fired for sentence in finding.effects.next_data]
     counts = sorted((evidence.badcases or {}).items(), key=lambda pair: (-pair[1], pair[0]))
     sentences += [
-        f"{name} ({count} cases): {CURES.get(causes.get(name, ''), UNATTRIBUTED)}"
+        f"{name} ({count} cases): {REMEDIES.get(causes.get(name, ''), UNATTRIBUTED)}"
         for name, count in counts[:TOP_BADCASES]
         if count > 0
     ]
@@ -441,10 +457,10 @@ def _next_data(findings: Sequence[Finding], evidence: Evidence, causes: Mapping[
 
 
 def _basis(evidence: Evidence) -> str:
-    found: list[MetricEvidence] = [*evidence.metrics.values(), *evidence.private_metrics.values()]
-    if any(metric.paired is not None for metric in found):
+    all_numbers: list[MetricEvidence] = [*evidence.metrics.values(), *evidence.private_metrics.values()]
+    if any(numbers.paired is not None for numbers in all_numbers):
         return "paired items where both sides have them; point thresholds elsewhere"
-    return NO_PAIRS if any(metric.n_items is not None for metric in found) else NO_COUNTS
+    return NO_PAIRS if any(numbers.n_items is not None for numbers in all_numbers) else NO_COUNTS
 
 
 def _unique(sentences: Iterable[str]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""From the cards of two checkpoints to evidence: every metric of a suite, paired by item.
+"""Evidence from the cards of two checkpoints: every metric of a suite, paired by item.
 
 What a measure reads from one scored rollout:
 
@@ -12,15 +12,15 @@ What a measure reads from one scored rollout:
     completion_tokens, prompt_tokens, tokens, turns, retries
     <measure>_successful   the same over rollouts that succeeded (score 1); `tool_calls_successful` reads a view
     cost_to_success        all tokens over the number of successes
-    reported               no rollout carries it: only a report can give it
+    reported               no rollout has it: only a report can give it
 
-A number that is not there is None; a rollout that anything but the model broke has no numbers at all. A card is read
-once, whatever the number of measures; the order in which rollouts finished changes no bit; memory grows with items
+A number that a rollout lacks is None; a rollout with a fault that is not the model's has no numbers at all. A card is
+read once, whatever the number of measures; the order in which rollouts finished changes no bit; memory grows with items
 (with rollouts where items have several attempts). A card that is not finished or is damaged raises CardError.
 
 Items are paired by id; an item without a number on one side is counted as missing there and left out on both. Cards of
-different protocols or reporting rules are reported as incomparable, with the field. A metric over all benchmarks treats
-each item of each benchmark alike.
+different protocols or reporting rules are reported as incomparable, with the field. A metric over all benchmarks gives
+each item of each benchmark the same weight.
 """
 
 from collections import Counter
@@ -45,14 +45,17 @@ from agent2.stats.attempts import pass_at_k_by_item
 from agent2.stats.comparisons import noise_band, paired_evidence
 
 RolloutNumber = Callable[[ScoredRollout, float | None], float | None]
-"""The rollout and its counted score -> a number, None if it is not there."""
+"""The rollout and its counted score -> a number, None if it has none."""
 
 SUCCESS = 1.0
-"""Score of a rollout that succeeded; parts of a success are none."""
+"""Score of a rollout that succeeded; a lower one is no success."""
 SUCCESSFUL = "_successful"
 REPORTED = "reported"
+NOISE_SEED = 1
+MAX_MODEL_FAULT_SHARE = 0.2
+"""Share of a side's rollouts on one benchmark beyond which it is broken, not just bad."""
 
-PLAIN: dict[str, RolloutNumber] = {
+PLAIN_MEASURES: dict[str, RolloutNumber] = {
     "score": lambda record, score: score,
     "completion_tokens": lambda record, score: float(record.rollout.usage.completion_tokens),
     "prompt_tokens": lambda record, score: float(record.rollout.usage.prompt_tokens),
@@ -78,7 +81,7 @@ class MeasureRule:
     """Names that scores must carry for the measure to exist."""
     label: str | None = None
     is_reported: bool = False
-    """No rollout has it."""
+    """No rollout has the number; only a report can give it."""
 
     @property
     def is_paired(self) -> bool:
@@ -92,24 +95,24 @@ def parse_measure(name: str, where: str = "") -> MeasureRule:
     if colon and prefix in PREFIXES and argument:
         return _prefixed(name, prefix, argument, where)
     if name == "cost_to_success":
-        return MeasureRule(name, PLAIN["tokens"], whole=_success)
-    if name in PLAIN:
-        return MeasureRule(name, PLAIN[name])
+        return MeasureRule(name, PLAIN_MEASURES["tokens"], whole=_verdict)
+    if name in PLAIN_MEASURES:
+        return MeasureRule(name, PLAIN_MEASURES[name])
     if name == REPORTED:
         return MeasureRule(name, lambda record, score: None, is_reported=True)
     inner = name.removesuffix(SUCCESSFUL)
-    if inner != name and inner in PLAIN:
-        return MeasureRule(name, PLAIN[inner], only_successful=True)
+    if inner != name and inner in PLAIN_MEASURES:
+        return MeasureRule(name, PLAIN_MEASURES[inner], only_successful=True)
     if inner != name and inner == "tool_calls":
         return MeasureRule(name, _view(inner), only_successful=True, views=(inner,))
-    known = [
-        *PLAIN,
+    names = [
+        *PLAIN_MEASURES,
         REPORTED,
         "cost_to_success",
         f"tool_calls{SUCCESSFUL}",
         *(f"{prefix}:<name>" for prefix in PREFIXES),
     ]
-    raise unknown_name("measure", name, known, where)
+    raise unknown_name("measure", name, names, where)
 
 
 def number_of(rule: MeasureRule, record: ScoredRollout, score: float | None) -> tuple[float, float] | None:
@@ -123,20 +126,20 @@ def number_of(rule: MeasureRule, record: ScoredRollout, score: float | None) -> 
 
 
 def is_left_out(rule: MeasureRule, score: float | None) -> bool:
-    """A rollout with that score is none of the measure's business: it failed, and only successes are looked at."""
+    """Whether a measure skips a rollout with that score: it failed, and only successes are measured."""
     return rule.only_successful and score is not None and score < SUCCESS
 
 
 def is_broken(record: ScoredRollout) -> bool:
-    """Somebody other than the model failed: environment, judge, infrastructure or submitter."""
+    """Whether a fault other than the model's occurred: environment, judge, infrastructure or submitter."""
     return any(fault not in (None, Fault.MODEL) for fault in (record.rollout.fault, record.score.fault))
 
 
-def nearest_view(name: str, known: list[str]) -> str:
-    """Half a sentence about a view that no rollout has."""
-    near = nearest_name(name, known)
+def nearest_view(name: str, views: list[str]) -> str:
+    """A clause about a view that no rollout has: the nearest of its views, else all of them."""
+    near = nearest_name(name, views)
     return (
-        f"did you mean {near!r}?" if near is not None else f"its scores have {', '.join(sorted(known)) or 'no views'}"
+        f"did you mean {near!r}?" if near is not None else f"its scores have {', '.join(sorted(views)) or 'no views'}"
     )
 
 
@@ -176,9 +179,6 @@ def _verdict(record: ScoredRollout, score: float | None) -> float | None:
     return None if score is None else float(score >= SUCCESS)
 
 
-_success = _verdict
-
-
 @dataclass(slots=True)
 class CardRow:
     """One measure at one item."""
@@ -202,7 +202,7 @@ class CardRows:
     n_rollouts: int = 0
     n_clean: int = 0
     n_model_faults: int = 0
-    """Rollouts that the model itself broke off: logits that are not numbers, a template that fails, no room."""
+    """Rollouts that failed by the model's fault: logits that are not numbers, a template that fails, no room."""
     model_fault: str = ""
     """Reason of the first of them."""
     labels: Counter[str] = field(default_factory=Counter)
@@ -221,53 +221,50 @@ def read_rows(path: Path, measures: Sequence[MeasureRule]) -> CardRows:
     planned = card.header.planned_rollouts
     if card.state == "open":
         raise CardError(f"{path}: the card is not finished; resume its evaluation, then decide")
-    found = CardRows(card.header, {measure.name: {} for measure in measures}, {})
+    card_rows = CardRows(card.header, {measure.name: {} for measure in measures}, {})
     views: set[str] = set()
     has_attempts = card.header.protocol.attempts > 1
     for record in _by_attempt(path) if has_attempts else iter_rollouts(path):
-        found.n_rollouts += 1
+        card_rows.n_rollouts += 1
         broken = is_broken(record)
         score = None if broken else counted_value(record, card.header.reporting)
-        found.n_clean += not broken
+        card_rows.n_clean += not broken
         if record.rollout.fault is Fault.MODEL:
-            found.n_model_faults += 1
-            found.model_fault = found.model_fault or record.rollout.reason
-        found.labels.update(set(record.score.labels))
+            card_rows.n_model_faults += 1
+            card_rows.model_fault = card_rows.model_fault or record.rollout.reason
+        card_rows.labels.update(set(record.score.labels))
         views.update(record.score.views)
         item = record.rollout.item_id
         for measure in measures:
             if is_left_out(measure, score):
                 continue
-            row = found.rows[measure.name].setdefault(item, CardRow())
+            row = card_rows.rows[measure.name].setdefault(item, CardRow())
             number = None if broken else number_of(measure, record, score)
             if number is None:
                 row.n_missing += 1
             else:
                 row.total, row.whole, row.n = row.total + number[0], row.whole + number[1], row.n + 1
         if has_attempts and record.score.value is not None:
-            found.attempts.setdefault(item, []).append(record.score.value)
-    found.rows = {name: dict(sorted(rows.items())) for name, rows in found.rows.items()}
-    found.attempts = dict(sorted(found.attempts.items()))
-    if planned is not None and planned != found.n_rollouts:
-        raise CardError(f"{path}: contains {found.n_rollouts} of {planned} planned rollouts; evaluate again")
+            card_rows.attempts.setdefault(item, []).append(record.score.value)
+    card_rows.rows = {name: dict(sorted(rows.items())) for name, rows in card_rows.rows.items()}
+    card_rows.attempts = dict(sorted(card_rows.attempts.items()))
+    if planned is not None and planned != card_rows.n_rollouts:
+        raise CardError(f"{path}: contains {card_rows.n_rollouts} of {planned} planned rollouts; evaluate again")
     for measure in measures:
         lacking = [name for name in measure.views if name not in views]
         if measure.is_reported:
-            found.problems[measure.name] = "no rollout carries it; give it in a report"
-        elif lacking and found.n_rollouts:
+            card_rows.problems[measure.name] = "no rollout carries it; give it in a report"
+        elif lacking and card_rows.n_rollouts:
             hint = nearest_view(lacking[0], sorted(views))
-            found.problems[measure.name] = f"no score of {card.header.protocol.benchmark} has {lacking[0]!r}; {hint}"
-    return found
+            card_rows.problems[measure.name] = (
+                f"no score of {card.header.protocol.benchmark} has {lacking[0]!r}; {hint}"
+            )
+    return card_rows
 
 
 def _by_attempt(path: Path) -> list[ScoredRollout]:
     """The rollouts in the order of their attempts, so that sums do not depend on which one finished first."""
     return sorted(iter_rollouts(path), key=lambda record: (record.rollout.item_id, record.rollout.attempt))
-
-
-NOISE_SEED = 1
-MOST_MODEL_FAULTS = 0.2
-"""Share of a side's rollouts on one benchmark beyond which it is broken, not just bad."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +283,7 @@ def evidence_from_cards(
 ) -> Evidence:
     """The evidence that cards hold.
 
-    cards: the main split. private: test_private, where it was played besides. skipped: benchmark -> why it was not
+    cards: the main split. private: test_private, where that was played as well. skipped: benchmark -> why it was not
     played. Suite, role, history, training signals and spot check are for the caller to add (`dataclasses.replace`).
     Raises CardError for a damaged or unfinished card, ConfigError for an unknown measure or no card at all.
     """
@@ -333,8 +330,8 @@ class _Sides:
             raise ConfigError("no card of the checkpoint was given; evaluate at least one benchmark")
 
     def _needed(self, benchmark: str) -> list[MeasureRule]:
-        found = {self.rules[m.name].name: self.rules[m.name] for m in self.metrics if m.benchmark in (None, benchmark)}
-        return list(found.values())
+        rules = [self.rules[metric.name] for metric in self.metrics if metric.benchmark in (None, benchmark)]
+        return list({rule.name: rule for rule in rules}.values())
 
     def name(self, side: str) -> str | None:
         """The checkpoint's name on its cards."""
@@ -357,19 +354,19 @@ class _Sides:
         return counts
 
     def declared_labels(self) -> frozenset[str] | None:
-        """Every badcase class that the scorers of the checkpoint's cards can give; None: one of them is not known."""
-        emitted = [declared(card.header.protocol.scorer) for card in self.new.values()]
-        known = [found for found in emitted if found is not None]
-        return frozenset().union(*(found.labels for found in known)) if len(known) == len(emitted) else None
+        """Every badcase class that the scorers of the checkpoint's cards can give; None: unknown for one."""
+        outputs = [declared(card.header.protocol.scorer) for card in self.new.values()]
+        labels = [output.labels for output in outputs if output is not None]
+        return frozenset().union(*labels) if len(labels) == len(outputs) else None
 
     def broken(self) -> list[str]:
-        """Sides whose rollouts on a benchmark ended in faults of the model more often than `MOST_MODEL_FAULTS`."""
+        """Sides whose rollouts on a benchmark ended in faults of the model more often than `MAX_MODEL_FAULT_SHARE`."""
         return [
             f"{side} on {benchmark}: {card.n_model_faults} of {card.n_rollouts} rollouts ended in a fault of the model "
             f"({card.model_fault or 'no reason on the card'})"
             for side, cards in (("checkpoint", self.new), ("baseline", self.old))
             for benchmark, card in sorted(cards.items())
-            if card.n_model_faults > MOST_MODEL_FAULTS * card.n_rollouts
+            if card.n_model_faults > MAX_MODEL_FAULT_SHARE * card.n_rollouts
         ]
 
     def incomparable(self) -> list[str]:
@@ -386,34 +383,39 @@ class _Sides:
 
     def numbers(self, skipped: Mapping[str, str]) -> dict[str, MetricEvidence]:
         """Every metric that was measured, and every required one that was not, with the reason."""
-        found: dict[str, MetricEvidence] = {}
+        by_metric: dict[str, MetricEvidence] = {}
         for metric in self.metrics:
-            evidence = self._number(metric, skipped)
-            if evidence.old is not None or evidence.new is not None or metric.is_required:
-                found[metric.name] = evidence
-        return found
+            numbers = self._numbers_of(metric, skipped)
+            if numbers.old is not None or numbers.new is not None or metric.is_required:
+                by_metric[metric.name] = numbers
+        return by_metric
 
-    def _number(self, metric: MetricSpec, skipped: Mapping[str, str]) -> MetricEvidence:
+    def _numbers_of(self, metric: MetricSpec, skipped: Mapping[str, str]) -> MetricEvidence:
         rule = self.rules[metric.name]
         benchmarks = [metric.benchmark] if metric.benchmark is not None else sorted({*self.old, *self.new})
         problems: list[str] = []
-        used: list[str] = []
+        measured: list[str] = []
         for benchmark in benchmarks:
             cards = [side[benchmark] for side in (self.old, self.new) if benchmark in side]
-            lack = next((card.problems[rule.name] for card in cards if rule.name in card.problems), None)
+            problem = next((card.problems[rule.name] for card in cards if rule.name in card.problems), None)
             if len(cards) < 2:
-                lack = skipped.get(benchmark) or f"{benchmark} was not evaluated on both sides"
-            elif metric.benchmark is None and rule.label is not None and not any(rule.label in c.labels for c in cards):
-                lack = f"no rollout has the label {rule.label!r}"  # the scorer may not look for it
-            if lack is None:
-                used.append(benchmark)
+                problem = skipped.get(benchmark) or f"{benchmark} was not evaluated on both sides"
+            elif (
+                metric.benchmark is None
+                and rule.label is not None
+                and not any(rule.label in card.labels for card in cards)
+            ):
+                # Missing, not a rate of 0: a scorer may not look for the class.
+                problem = f"no rollout has the label {rule.label!r}"
+            if problem is None:
+                measured.append(benchmark)
             else:
-                problems.append(lack)
-        if not used:
+                problems.append(problem)
+        if not measured:
             return MetricEvidence(metric.name, None, None, source="cards", problem="; ".join(problems))
-        old, new = ([side[name] for name in used] for side in (self.old, self.new))
+        old, new = ([side[name] for name in measured] for side in (self.old, self.new))
         return _metric(
-            metric, rule, _merged(old, used, rule), _merged(new, used, rule), (_clean(old), _clean(new)), old
+            metric, rule, _merged(old, measured, rule), _merged(new, measured, rule), (_clean(old), _clean(new)), old
         )
 
 
@@ -441,11 +443,11 @@ def _metric(
         return _unpaired(metric, rule, old, new, clean)
     values = _item_values(rule, old), _item_values(rule, new)
     common = values[0].keys() & values[1].keys()
-    asked = {*old, *new}
+    items = {*old, *new}
     counts: dict[str, Any] = {
         "n_items": len(common),
-        "n_missing_old": len(asked - values[0].keys()),
-        "n_missing_new": len(asked - values[1].keys()),
+        "n_missing_old": len(items - values[0].keys()),
+        "n_missing_new": len(items - values[1].keys()),
         "clean_old": clean[0],
         "clean_new": clean[1],
         "source": "cards",
@@ -471,11 +473,12 @@ def _metric(
 def _item_values(rule: MeasureRule, rows: Mapping[str, CardRow]) -> dict[str, float]:
     if rule.attempts is None:
         return {item: row.total / row.n for item, row in rows.items() if row.n}
-    enough = {item: row for item, row in rows.items() if row.n >= rule.attempts}
-    if not enough:
+    # Fewer attempts than k cannot give the chance: such an item counts as missing.
+    complete = {item: row for item, row in rows.items() if row.n >= rule.attempts}
+    if not complete:
         return {}
-    correct, samples = [round(row.total) for row in enough.values()], [row.n for row in enough.values()]
-    return dict(zip(enough, map(float, pass_at_k_by_item(correct, samples, rule.attempts)), strict=True))
+    correct, samples = [round(row.total) for row in complete.values()], [row.n for row in complete.values()]
+    return dict(zip(complete, map(float, pass_at_k_by_item(correct, samples, rule.attempts)), strict=True))
 
 
 def _unpaired(
@@ -485,11 +488,11 @@ def _unpaired(
     new: dict[str, CardRow],
     clean: tuple[float | None, float | None],
 ) -> MetricEvidence:
-    """A ratio of sums, or a mean over successes: the two sides look at different rollouts, so nothing is paired."""
+    """A ratio of sums, or a mean over successes: the two sides rest on different rollouts, so nothing is paired."""
     before, n_old = _over_units(rule, old)
     after, n_new = _over_units(rule, new)
-    gone = [side for side, value in (("baseline", before), ("checkpoint", after)) if value is None]
-    what = "successful rollout" if rule.only_successful else "event to take a share of"
+    sides_without = [side for side, value in (("baseline", before), ("checkpoint", after)) if value is None]
+    unit = "successful rollout" if rule.only_successful else "event to take a share of"
     return MetricEvidence(
         name=metric.name,
         old=before,
@@ -500,7 +503,7 @@ def _unpaired(
         clean_old=clean[0],
         clean_new=clean[1],
         source="cards",
-        problem=f"no {what} for the {' and the '.join(gone)}" if gone else "",
+        problem=f"no {unit} for the {' and the '.join(sides_without)}" if sides_without else "",
     )
 
 

@@ -1,13 +1,13 @@
-"""Metrics of a suite, and the evidence for a decision: the values of both sides with what they rest on.
+"""Metrics of a suite, and the evidence for a decision: the values of both sides with counts, pairs and intervals.
 
 Rates are 0 to 1 in code and percent only in text; a change is written in percentage points for rates (`44.8% -> 44.1%
-(-0.7)`) and in percent of the old value for everything else (`612 -> 941 (+53.8%)`). What `tell_change` writes,
+(-0.7)`) and in percent of the old value for everything else (`612 -> 941 (+53.8%)`). What `format_change` writes,
 `read_change` reads, up to the digits shown; a stated change that contradicts its two values is refused. A rate
 without "%" is read as 0 to 1. There is no weighted total: a suite has one primary metric.
 
-Evidence comes from cards (`contract.measures`) or from a report file (`contract.report_file`) and is the only thing
-that `contract.decision` looks at, so a decision can be repeated from a stored report, without a model. A number that
-is not known is None, never 0. Nothing here knows thresholds.
+Evidence comes from cards (`contract.measures`) or from a report file (`contract.report_file`) and is the only input
+of `contract.decision`, so a decision can be repeated from a stored report, without a model. A number that
+is not known is None, never 0. No threshold is defined here.
 """
 
 import math
@@ -22,6 +22,13 @@ from agent2.config import StrictModel
 from agent2.errors import ConfigError, quoted, unknown_name
 from agent2.stats.comparisons import Claim, judge
 from agent2.stats.estimates import PairedDifference
+
+MISSING = "missing"
+_NUMBER = r"[+-]?(?:\d+(?:_\d{3})*(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
+_SIDE = re.compile(rf"^\$?({_NUMBER})\s*(%?)$")
+_ARROW = re.compile(r"\s*(?:->|→)\s*")
+_STATED = re.compile(r"^(.*?)\s*\(([^()]*)\)$")
+_NOT_A_NUMBER = {"", MISSING, "nan", ".nan", "none", "null", "n/a", "-"}
 
 
 class Role(StrEnum):
@@ -127,14 +134,6 @@ def metric_named(metrics: Iterable[MetricSpec], name: str, where: str = "") -> M
     return table[name]
 
 
-MISSING = "missing"
-_NUMBER = r"[+-]?(?:\d+(?:_\d{3})*(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
-_SIDE = re.compile(rf"^\$?({_NUMBER})\s*(%?)$")
-_ARROW = re.compile(r"\s*(?:->|→)\s*")
-_STATED = re.compile(r"^(.*?)\s*\(([^()]*)\)$")
-_NOT_A_NUMBER = {"", MISSING, "nan", ".nan", "none", "null", "n/a", "-"}
-
-
 @dataclass(frozen=True, slots=True)
 class ReadChange:
     """Both sides as read; None where a side is missing."""
@@ -143,7 +142,7 @@ class ReadChange:
     new: float | None
 
 
-def tell_value(value: float | None, unit: Unit) -> str:
+def format_value(value: float | None, unit: Unit) -> str:
     """One value as reports show it: `44.8%`, `612`, `18.6`."""
     if value is None or not math.isfinite(value):
         return MISSING
@@ -152,19 +151,19 @@ def tell_value(value: float | None, unit: Unit) -> str:
     return str(int(value)) if float(value).is_integer() else f"{value:.{_decimals(value)}f}"
 
 
-def tell_change(old: float | None, new: float | None, unit: Unit) -> str:
-    """`old -> new (change)`; the change is that of the exact values, then rounded. A missing side is said."""
-    both = f"{tell_value(old, unit)} -> {tell_value(new, unit)}"
+def format_change(old: float | None, new: float | None, unit: Unit) -> str:
+    """`old -> new (change)`; the change is that of the exact values, then rounded; a side may be `missing`."""
+    sides = f"{format_value(old, unit)} -> {format_value(new, unit)}"
     if old is None or new is None or not (math.isfinite(old) and math.isfinite(new)):
-        return both
+        return sides
     if unit is Unit.RATE:
-        return f"{both} ({_tidy(100.0 * (new - old)):+.1f})"
+        return f"{sides} ({_tidy(100.0 * (new - old)):+.1f})"
     if old == 0.0:
-        return f"{both} (no relative change from 0)"
-    return f"{both} ({_tidy(100.0 * (new - old) / abs(old)):+.1f}%)"
+        return f"{sides} (no relative change from 0)"
+    return f"{sides} ({_tidy(100.0 * (new - old) / abs(old)):+.1f}%)"
 
 
-def tell_amount(amount: float, unit: Unit) -> str:
+def format_amount(amount: float, unit: Unit) -> str:
     """A difference by itself: `0.7 points` for rates, `20%` (of the old value) for everything else."""
     number = f"{100.0 * amount:.3g}"
     return f"{number} point{'' if number == '1' else 's'}" if unit is Unit.RATE else f"{number}%"
@@ -264,8 +263,8 @@ def _check_stated(old: float, new: float, stated: str, sides: list[str], unit: U
         real = (new - old) / abs(old)
         tolerance = (slack[1] + slack[0] * abs(new / old)) / abs(old) + _rounding(stated) / 100.0
     if abs(real - change) > tolerance + 1e-9:
-        told = tell_change(old, new, unit)
-        raise ConfigError(f"{where}: the values give {told}; fix the change or the values")
+        computed = format_change(old, new, unit)
+        raise ConfigError(f"{where}: the values give {computed}; fix the change or the values")
 
 
 def _rounding(text: str) -> float:
@@ -282,10 +281,8 @@ def _decimals(value: float) -> int:
 
 
 def _tidy(value: float) -> float:
+    """The value, without the sign of one that is shown as 0."""
     return 0.0 if round(value, 1) == 0.0 else value
-
-
-NO_METRICS: Mapping[str, "MetricEvidence"] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +296,7 @@ class MetricEvidence:
     n_items: int | None = None
     """Items behind the numbers (with a value on both sides, where sides are paired); None: no counts known."""
     n_missing_old: int = 0
-    """Items asked for without a value on that side."""
+    """Items played without a value on that side."""
     n_missing_new: int = 0
     clean_old: float | None = None
     """Share of rollouts in which at most the model failed, 0 to 1; None: not known."""
@@ -324,13 +321,13 @@ class MetricEvidence:
         return self.old, self.new
 
 
-def change_kind(spec: MetricSpec, found: MetricEvidence) -> str:
+def change_kind(spec: MetricSpec, numbers: MetricEvidence) -> str:
     """Better, worse or unclear as `judge` says; "neither" for a metric without direction."""
     if spec.direction is Direction.NONE:
         return "neither"
-    if found.paired is None:
+    if numbers.paired is None:
         return Claim.UNCLEAR.value
-    return judge(found.paired, found.noise, is_higher_better=spec.direction is Direction.HIGHER).claim.value
+    return judge(numbers.paired, numbers.noise, is_higher_better=spec.direction is Direction.HIGHER).claim.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,10 +359,10 @@ class TrainingSignals:
 
 @dataclass(frozen=True, slots=True)
 class SpotCheck:
-    """A human's look at scored rollouts."""
+    """Human verdicts on scored rollouts."""
 
     by: str
-    """Who looked."""
+    """Names of the raters."""
     n: int
     """Rollouts judged."""
     n_agree: int
@@ -380,7 +377,7 @@ class SpotCheck:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that a decision may look at."""
+    """All inputs of a decision."""
 
     checkpoint: str
     baseline: str | None
@@ -389,20 +386,20 @@ class Evidence:
     """By name, on the split `split`."""
     suite: str | None = None
     split: str | None = None
-    """The split of `metrics`; None: not said, which is never private."""
+    """The split of `metrics`; None: not stated, which never counts as private."""
     role: str | None = None
     """`dev`, `nightly` or `candidate`; a candidate without private evidence is insufficient."""
-    private_metrics: Mapping[str, MetricEvidence] = field(default_factory=lambda: NO_METRICS)
-    """The same names on test_private, where it was evaluated besides."""
+    private_metrics: Mapping[str, MetricEvidence] = field(default_factory=dict)
+    """The same names on test_private, where that was evaluated as well."""
     history: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Metric -> values of earlier evaluations, oldest first, without this one."""
     training: TrainingSignals = TrainingSignals()
     badcases: Mapping[str, int] | None = None
-    """Badcase class -> rollouts of the checkpoint; None: not looked for."""
+    """Badcase class -> rollouts of the checkpoint; None: not counted."""
     declared_labels: frozenset[str] | None = None
     """Every badcase class that the scorers can give; None: not known (a report, a foreign scorer)."""
     from_cards: bool = False
-    """The numbers were computed from rollouts here, not read from a report, which anybody can write."""
+    """The numbers were computed from rollouts here, not read from a report, whose numbers prove nothing."""
     confirmed_actions: Mapping[str, int] = field(default_factory=dict)
     """Dangerous action -> rollouts in which a human confirmed it."""
     spot_check: SpotCheck | None = None
@@ -414,5 +411,5 @@ class Evidence:
     """What the reader of a decision should know: ignored fields, skipped benchmarks."""
 
     def private_evidence(self) -> Mapping[str, MetricEvidence]:
-        """The numbers on test_private, wherever they are kept; empty if there are none."""
+        """The numbers on test_private, in `metrics` or beside it; empty if there are none."""
         return self.metrics if self.split == "test_private" else self.private_metrics

@@ -8,7 +8,7 @@ under `evidence:`, rounded ones in the fields.
 Promises: the same evidence and decision give the same bytes (no times, no paths of this machine), and what is written
 can be read back; a field that is neither a section nor a metric of the suite is an error naming the nearest one; any
 decision in a report is ignored, and that is noted; what is missing stays missing. Does NOT prove that a report is
-honest: whoever writes it can write anything; the cards are the proof, and without them nothing is released.
+honest: its author can write anything; the cards are the proof, and without them nothing is released.
 """
 
 import json
@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from agent2.config import StrictModel, YamlText, first_problem, read_yaml
 from agent2.contract.decision import Decision
-from agent2.contract.gates import Finding, told
+from agent2.contract.gates import Finding, describe_change
 from agent2.contract.metrics import (
     Change,
     Evidence,
@@ -32,12 +32,12 @@ from agent2.contract.metrics import (
     SpotCheck,
     TrainingSignals,
     Unit,
+    format_change,
+    format_value,
     metric_named,
     metrics_by_name,
     primary_of,
     read_change,
-    tell_change,
-    tell_value,
 )
 from agent2.contract.rules import worsening
 from agent2.errors import ConfigError, quoted, unknown_name
@@ -45,17 +45,22 @@ from agent2.files import atomic_write
 from agent2.stats.comparisons import verdict_difference
 from agent2.stats.estimates import Estimate, PairedDifference
 
-MOST_ITEMS = 1_000_000_000
-"""More items than any suite has: a larger count is a slip of the keyboard."""
-Count = Annotated[int, Field(ge=0, le=MOST_ITEMS)]
+MAX_ITEMS = 1_000_000_000
+"""More items than any suite has: a larger count is a typing error."""
+Count = Annotated[int, Field(ge=0, le=MAX_ITEMS)]
 AGREEMENT = 1e-6
 """A stated interval may differ by this much from the one that its own counts give."""
+DECISION_KEYS = ("release_decision", "training_action", "next_actions", "next_data", "decision")
+"""What a decision writes into a report; never read."""
+SPLITS = ("train", "dev", "test_public", "test_private")
+ROLES = ("dev", "nightly", "candidate")
+TOP_BADCASES = 10
 
 
 class PairedRecord(StrictModel):
     """The paired difference new - old; from `n`, `n_won` and `n_lost` everything else follows."""
 
-    n: int = Field(ge=1, le=MOST_ITEMS)
+    n: int = Field(ge=1, le=MAX_ITEMS)
     n_won: Count | None = None
     n_lost: Count | None = None
     delta: float | None = Field(default=None, allow_inf_nan=False)
@@ -66,7 +71,7 @@ class PairedRecord(StrictModel):
     method: str = "as reported"
 
     @model_validator(mode="after")
-    def _is_whole(self) -> "PairedRecord":
+    def _is_consistent(self) -> "PairedRecord":
         stated = (self.delta, self.low, self.high, self.p_value)
         if (self.n_won is None) != (self.n_lost is None):
             raise ValueError("n_won and n_lost belong together; give both")
@@ -78,16 +83,21 @@ class PairedRecord(StrictModel):
         elif self.n_won + self.n_lost > self.n:
             raise ValueError(f"{self.n_won} won and {self.n_lost} lost are more than n={self.n} items")
         else:
-            self._agrees(self.n_won, self.n_lost)
+            self._require_agreement(self.n_won, self.n_lost)
         return self
 
-    def _agrees(self, n_won: int, n_lost: int) -> None:
-        made = verdict_difference(self.n, n_won, n_lost)
-        found = {"delta": made.change.value, "low": made.change.low, "high": made.change.high, "p_value": made.p_value}
-        for name, real in found.items():
-            said = getattr(self, name)
-            if said is not None and real is not None and abs(said - real) > AGREEMENT:
-                raise ValueError(f"{name}={said} is not what the counts give ({real:.6f}); remove it or fix it")
+    def _require_agreement(self, n_won: int, n_lost: int) -> None:
+        pair = verdict_difference(self.n, n_won, n_lost)
+        computed = {
+            "delta": pair.change.value,
+            "low": pair.change.low,
+            "high": pair.change.high,
+            "p_value": pair.p_value,
+        }
+        for name, value in computed.items():
+            stated = getattr(self, name)
+            if stated is not None and value is not None and abs(stated - value) > AGREEMENT:
+                raise ValueError(f"{name}={stated} is not what the counts give ({value:.6f}); remove it or fix it")
 
     def evidence(self) -> PairedDifference:
         """As the rules read it."""
@@ -99,13 +109,13 @@ class PairedRecord(StrictModel):
 
 
 class MetricRecord(StrictModel):
-    """What one metric of a report rests on."""
+    """Exact values, counts and pairs of one metric of a report."""
 
     old: float | None = None
     new: float | None = None
     """The exact values behind the rounded ones of the field; rates 0 to 1."""
     unit: Unit | None = None
-    """None: a report of an earlier version; the suite knows it."""
+    """None: a report of an earlier version; it is that of the suite."""
     n_items: Count | None = None
     n_missing_old: Count = 0
     n_missing_new: Count = 0
@@ -136,7 +146,7 @@ class TrainingRecord(StrictModel):
 
 
 class SpotCheckRecord(StrictModel):
-    """A human's look at scored rollouts."""
+    """Human verdicts on scored rollouts."""
 
     by: str = Field(min_length=1)
     n: Count
@@ -165,7 +175,7 @@ class ReportRecord(BaseModel):
     badcases: dict[str, Count] | None = None
     """All classes with their counts; the other two keys may be cut after the largest."""
     declared_labels: list[str] | None = None
-    """Every class that the scorers can give, so that an absent class is known to have been looked for."""
+    """Every class that the scorers can give; an absent one of them was looked for and not found."""
     evidence: dict[str, MetricRecord] = Field(default_factory=dict)
     private: dict[str, Any] = Field(default_factory=dict)
     """Metric -> change on test_private."""
@@ -178,15 +188,9 @@ class ReportRecord(BaseModel):
     broken: list[str] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
     evaluation: Any = None
-    """How the numbers came about, for readers; no rule looks at it."""
+    """What the numbers rest on, for readers; no rule reads it."""
     primary_metric: Any = None
     regressions: Any = None
-
-
-DECIDED = ("release_decision", "training_action", "next_actions", "next_data", "decision")
-"""What a decision writes into a report; never read."""
-SPLITS = ("train", "dev", "test_public", "test_private")
-ROLES = ("dev", "nightly", "candidate")
 
 
 def read_report(path: Path, metrics: Sequence[MetricSpec], baseline: str | None = None) -> Evidence:
@@ -201,16 +205,16 @@ def read_report(path: Path, metrics: Sequence[MetricSpec], baseline: str | None 
     except ValidationError as error:
         location, sentence = first_problem(error, ReportRecord)
         raise ConfigError(f"{source.spot(location)}: {sentence}") from error
-    _check_word(source, "split", record.split, SPLITS)
-    _check_word(source, "role", record.role, ROLES)
+    _check_choice(source, "split", record.split, SPLITS)
+    _check_choice(source, "role", record.role, ROLES)
     notes = list(record.notes)
     for key in ("release_decision", "training_action"):
         if source.data.get(key) is not None:
             notes.append(f"{key} {quoted(source.data[key])} of the report was ignored; this decision is recomputed")
-    fields = {key: value for key, value in (record.model_extra or {}).items() if key not in DECIDED}
+    fields = {key: value for key, value in (record.model_extra or {}).items() if key not in DECISION_KEYS}
     _check_fields(source, fields, metrics)
     main = _metrics(source, (), fields, record.evidence, metrics)
-    _add_round(source, record, metrics, main)
+    _add_round_form(source, record, metrics, main)
     if record.baseline is None and baseline is not None:
         notes.append(f"the report names no baseline; the suite's control group is {baseline}")
     return Evidence(
@@ -236,7 +240,7 @@ def read_report(path: Path, metrics: Sequence[MetricSpec], baseline: str | None 
 def read_history(path: Path, metrics: Sequence[MetricSpec]) -> dict[str, tuple[float, ...]]:
     """Earlier values by metric, oldest first, from a YAML or JSON file `metric: [value, ...]`.
 
-    Raises ConfigError for a name that is not a metric and for a value that is none.
+    Raises ConfigError for a name that is not a metric and for a value that is not a number.
     """
     source = read_yaml(path)
     for key, values in source.data.items():
@@ -246,46 +250,48 @@ def read_history(path: Path, metrics: Sequence[MetricSpec]) -> dict[str, tuple[f
 
 
 def with_history(evidence: Evidence, history: Mapping[str, tuple[float, ...]]) -> Evidence:
-    """The evidence with earlier values from elsewhere; for a metric in both, those given here count."""
+    """The evidence with earlier values from elsewhere; for a metric in both, `history` wins."""
     return replace(evidence, history={**evidence.history, **history})
 
 
-def _check_word(source: YamlText, key: str, value: str | None, known: Sequence[str]) -> None:
-    if value is not None and value not in known:
-        raise unknown_name(key, value, known, source.spot((key,)))
+def _check_choice(source: YamlText, key: str, value: str | None, choices: Sequence[str]) -> None:
+    if value is not None and value not in choices:
+        raise unknown_name(key, value, choices, source.spot((key,)))
 
 
 def _check_fields(source: YamlText, fields: Mapping[str, Any], metrics: Sequence[MetricSpec]) -> None:
     names = metrics_by_name(metrics)
-    known = {*names, *ReportRecord.model_fields, *DECIDED}
+    keys = {*names, *ReportRecord.model_fields, *DECISION_KEYS}
     for key in fields:
         if key not in names:
-            raise unknown_name("report field (no metric of the suite)", str(key), known, source.spot((key,)))
+            raise unknown_name("report field (no metric of the suite)", str(key), keys, source.spot((key,)))
 
 
 def _metrics(
     source: YamlText,
-    place: tuple[str, ...],
+    section: tuple[str, ...],
     fields: Mapping[str, Any],
     records: Mapping[str, MetricRecord],
     metrics: Sequence[MetricSpec],
 ) -> dict[str, MetricEvidence]:
-    """Metrics of the top level, or of the section at `place`, with what the evidence section says about them."""
-    section = "private_evidence" if place else "evidence"
-    found: dict[str, MetricEvidence] = {}
-    by_metric = {metric_named(metrics, n, source.spot((section, n))).name: record for n, record in records.items()}
+    """Metrics of the top level, or of a section, with the records of the evidence section that belongs to it."""
+    evidence_key = "private_evidence" if section else "evidence"
+    numbers: dict[str, MetricEvidence] = {}
+    by_metric = {
+        metric_named(metrics, name, source.spot((evidence_key, name))).name: record for name, record in records.items()
+    }
     for key, value in fields.items():
-        spot = source.spot((*place, key))
+        spot = source.spot((*section, key))
         spec = metric_named(metrics, key, spot)
-        if spec.name in found:
+        if spec.name in numbers:
             raise ConfigError(f"{spot}: {key!r} is another name of {spec.name}, which the report has already; keep one")
         change = read_change(value, spec.unit, f"{spot}: {key}")
-        found[spec.name] = _one_metric(spec, change, by_metric.get(spec.name, MetricRecord()), f"{spot}: {key}")
+        numbers[spec.name] = _one_metric(spec, change, by_metric.get(spec.name, MetricRecord()), f"{spot}: {key}")
     for name, record in by_metric.items():
-        if name not in found:
+        if name not in numbers:
             spec = metric_named(metrics, name)
-            found[name] = _one_metric(spec, ReadChange(None, None), record, source.spot((section, name)))
-    return found
+            numbers[name] = _one_metric(spec, ReadChange(None, None), record, source.spot((evidence_key, name)))
+    return numbers
 
 
 def _one_metric(spec: MetricSpec, change: ReadChange, record: MetricRecord, where: str) -> MetricEvidence:
@@ -317,8 +323,8 @@ def _one_metric(spec: MetricSpec, change: ReadChange, record: MetricRecord, wher
     )
 
 
-def _add_round(
-    source: YamlText, record: ReportRecord, metrics: Sequence[MetricSpec], found: dict[str, MetricEvidence]
+def _add_round_form(
+    source: YamlText, record: ReportRecord, metrics: Sequence[MetricSpec], numbers: dict[str, MetricEvidence]
 ) -> None:
     """Fields of the round form; a metric that also has a field of its own keeps that one."""
     if record.primary_metric is not None:
@@ -333,18 +339,18 @@ def _add_round(
             raise ConfigError(
                 f"{spot}: primary_metric {spec.name!r} is not the suite's, {primary_of(metrics).name!r}; name that one"
             )
-        if spec.name not in found:
+        if spec.name not in numbers:
             change = read_change(value.strip(), spec.unit, f"{spot}: {spec.name}")
-            found[spec.name] = MetricEvidence(spec.name, change.old, change.new)
-    for place, entry in enumerate(_listed(record.regressions)):
-        spot = source.spot(("regressions", place))
+            numbers[spec.name] = MetricEvidence(spec.name, change.old, change.new)
+    for index, entry in enumerate(_listed(record.regressions)):
+        spot = source.spot(("regressions", index))
         if not isinstance(entry, Mapping) or len(entry) != 1:
             raise ConfigError(f"{spot}: {quoted(entry)} is not a regression; write it as 'metric: change'")
         (key, value), *_ = entry.items()
         spec = metric_named(metrics, str(key), spot)
-        if spec.name not in found:
+        if spec.name not in numbers:
             problem = f"only its change is known ({value}); report it as old -> new"
-            found[spec.name] = MetricEvidence(spec.name, None, None, problem=problem)
+            numbers[spec.name] = MetricEvidence(spec.name, None, None, problem=problem)
 
 
 def _listed(value: Any) -> list[Any]:
@@ -352,26 +358,26 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _history(
-    source: YamlText, place: tuple[str, ...], fields: Mapping[str, list[Any]], metrics: Sequence[MetricSpec]
+    source: YamlText, section: tuple[str, ...], fields: Mapping[str, list[Any]], metrics: Sequence[MetricSpec]
 ) -> dict[str, tuple[float, ...]]:
-    found: dict[str, tuple[float, ...]] = {}
+    history: dict[str, tuple[float, ...]] = {}
     for key, values in fields.items():
-        spec = metric_named(metrics, str(key), source.spot((*place, key)))
+        spec = metric_named(metrics, str(key), source.spot((*section, key)))
         numbers = []
         for index, value in enumerate(values):
-            where = f"{source.spot((*place, key, index))}: {key}"
+            where = f"{source.spot((*section, key, index))}: {key}"
             change = read_change(value, spec.unit, where)
             if change.new is None or change.old is not None:
                 raise ConfigError(
                     f"{where}: {quoted(value)} is not an earlier value; write one number for each evaluation"
                 )
             numbers.append(change.new)
-        found[spec.name] = tuple(numbers)
-    return found
+        history[spec.name] = tuple(numbers)
+    return history
 
 
 def _training(source: YamlText, record: TrainingRecord) -> TrainingSignals:
-    found: dict[str, Change] = {}
+    signals: dict[str, Change] = {}
     for name in ("reward", "kl", "entropy"):
         value = getattr(record, name)
         if value is None:
@@ -380,22 +386,22 @@ def _training(source: YamlText, record: TrainingRecord) -> TrainingSignals:
         change = read_change(value, Unit.NUMBER, where)
         if change.old is None or change.new is None:
             raise ConfigError(f"{where}: {quoted(value)} needs both sides; write it as 'old -> new', or leave it out")
-        found[name] = Change(change.old, change.new)
-    return TrainingSignals(**found)
+        signals[name] = Change(change.old, change.new)
+    return TrainingSignals(**signals)
 
 
 def _badcases(source: YamlText, record: ReportRecord) -> dict[str, int] | None:
-    counts: dict[str, int] | None = None
     if record.badcases is not None:
         return record.badcases
+    counts: dict[str, int] | None = None
     for key in ("badcase_top", "badcase_clusters"):
         section = getattr(record, key)
         if section is None:
             continue
         counts = {} if counts is None else counts
         entries = [section] if isinstance(section, Mapping) else section
-        for place, entry in enumerate(entries):
-            spot = source.spot((key, place) if isinstance(section, list) else (key,))
+        for index, entry in enumerate(entries):
+            spot = source.spot((key, index) if isinstance(section, list) else (key,))
             pairs = entry.items() if isinstance(entry, Mapping) else [str(entry).rsplit(":", 1)]
             for pair in pairs:
                 if len(pair) != 2 or not (number := str(pair[1]).split() or [""])[0].isdigit():
@@ -406,9 +412,6 @@ def _badcases(source: YamlText, record: ReportRecord) -> dict[str, int] | None:
 
 def _spot_check(record: SpotCheckRecord | None) -> SpotCheck | None:
     return None if record is None else SpotCheck(record.by, record.n, record.n_agree, record.note)
-
-
-TOP_BADCASES = 10
 
 
 def report_dict(metrics: Sequence[MetricSpec], evidence: Evidence, decision: Decision) -> dict[str, Any]:
@@ -433,28 +436,31 @@ def report_dict(metrics: Sequence[MetricSpec], evidence: Evidence, decision: Dec
         if evidence.declared_labels is not None:
             report["declared_labels"] = sorted(evidence.declared_labels)
     units = {metric.name: metric.unit for metric in metrics}
-    report["evidence"] = {name: _metric(found, units[name]) for name, found in evidence.metrics.items()}
+    report["evidence"] = {name: _metric(numbers, units[name]) for name, numbers in evidence.metrics.items()}
     if evidence.private_metrics:
         report["private"] = _changes(metrics, evidence.private_metrics)
         private = evidence.private_metrics.items()
-        report["private_evidence"] = {name: _metric(found, units[name]) for name, found in private}
+        report["private_evidence"] = {name: _metric(numbers, units[name]) for name, numbers in private}
     return report | _context(evidence)
 
 
 def round_report_dict(metrics: Sequence[MetricSpec], evidence: Evidence, decision: Decision) -> dict[str, Any]:
     """The report of one training round: checkpoint, primary_metric, regressions, badcase_clusters, next_actions."""
     primary = primary_of(metrics)
-    found = evidence.metrics.get(primary.name)
+    primary_numbers = evidence.metrics.get(primary.name)
     regressions = []
     for metric in metrics:
-        other = evidence.metrics.get(metric.name)
-        is_known = metric.name != primary.name and other is not None and other.is_complete
-        if is_known and other is not None and worsening(metric, other) > 0:
-            regressions.append({metric.name: _change_only(metric, other)})
-    value, change = (None, "") if found is None else (found.new, _change_only(primary, found))
+        numbers = evidence.metrics.get(metric.name)
+        if metric.name == primary.name or numbers is None or not numbers.is_complete:
+            continue
+        if worsening(metric, numbers) > 0:
+            regressions.append({metric.name: _change_only(metric, numbers)})
+    value, change = (
+        (None, "") if primary_numbers is None else (primary_numbers.new, _change_only(primary, primary_numbers))
+    )
     return {
         "checkpoint": evidence.checkpoint,
-        "primary_metric": f"{primary.name} = {tell_value(value, primary.unit)}" + (f" ({change})" if change else ""),
+        "primary_metric": f"{primary.name} = {format_value(value, primary.unit)}" + (f" ({change})" if change else ""),
         "regressions": regressions,
         "badcase_clusters": [{name: f"{count} cases"} for name, count in _top(evidence.badcases or {})],
         "next_actions": [*decision.next_data, *([] if decision.passes else [decision.answers.may_be_deployed])],
@@ -462,7 +468,7 @@ def round_report_dict(metrics: Sequence[MetricSpec], evidence: Evidence, decisio
 
 
 def decision_dict(decision: Decision) -> dict[str, Any]:
-    """The decision with every gate that was looked at, as plain data."""
+    """The decision with every gate that was evaluated, as plain data."""
     answers = decision.answers
     return {
         "release": decision.release,
@@ -470,7 +476,7 @@ def decision_dict(decision: Decision) -> dict[str, Any]:
         "next_data": list(decision.next_data),
         "reasons": list(decision.reasons),
         "would_change": list(decision.would_change),
-        "also_fired": list(decision.also),
+        "also_fired": list(decision.also_fired),
         "basis": decision.basis,
         "evidence_gate": {
             "outcome": "fired" if decision.problems else "passed",
@@ -500,18 +506,18 @@ def write_report(path: Path, report: Mapping[str, Any]) -> None:
     atomic_write(path, text.encode())
 
 
-def _changes(metrics: Sequence[MetricSpec], found: Mapping[str, MetricEvidence]) -> dict[str, str]:
+def _changes(metrics: Sequence[MetricSpec], metric_numbers: Mapping[str, MetricEvidence]) -> dict[str, str]:
     return {
-        metric.name: told(metric, found[metric.name]).removeprefix(f"{metric.name} ")
+        metric.name: describe_change(metric, metric_numbers[metric.name]).removeprefix(f"{metric.name} ")
         for metric in metrics
-        if metric.name in found
+        if metric.name in metric_numbers
     }
 
 
-def _change_only(metric: MetricSpec, found: MetricEvidence) -> str:
-    """`+3.1` for rates, `+22.0%` for the rest; empty if a side is missing or nothing relative can be said."""
-    told_change = tell_change(found.old, found.new, metric.unit)
-    _, bracket, change = told_change.rpartition(" (")
+def _change_only(metric: MetricSpec, numbers: MetricEvidence) -> str:
+    """`+3.1` for rates, `+22.0%` for the rest; empty if a side is missing, or a relative change begins at 0."""
+    change_text = format_change(numbers.old, numbers.new, metric.unit)
+    _, bracket, change = change_text.rpartition(" (")
     return change.removesuffix(")") if bracket and not change.startswith("no ") else ""
 
 
@@ -520,21 +526,21 @@ def _top(badcases: Mapping[str, int]) -> list[tuple[str, int]]:
     return [(name, count) for name, count in ranked if count > 0][:TOP_BADCASES]
 
 
-def _metric(found: MetricEvidence, unit: Unit) -> dict[str, Any]:
-    plain: dict[str, Any] = {"old": found.old, "new": found.new, "unit": unit.value}
+def _metric(numbers: MetricEvidence, unit: Unit) -> dict[str, Any]:
+    plain: dict[str, Any] = {"old": numbers.old, "new": numbers.new, "unit": unit.value}
     for key in ("n_items", "clean_old", "clean_new", "noise"):
-        if getattr(found, key) is not None:
-            plain[key] = getattr(found, key)
-    if found.n_items is not None:
-        plain |= {"n_missing_old": found.n_missing_old, "n_missing_new": found.n_missing_new}
-    if found.paired is not None:
-        plain["paired"] = _paired(found.paired)
-    plain["source"] = found.source
-    return plain | ({"problem": found.problem} if found.problem else {})
+        if getattr(numbers, key) is not None:
+            plain[key] = getattr(numbers, key)
+    if numbers.n_items is not None:
+        plain |= {"n_missing_old": numbers.n_missing_old, "n_missing_new": numbers.n_missing_new}
+    if numbers.paired is not None:
+        plain["paired"] = _paired(numbers.paired)
+    plain["source"] = numbers.source
+    return plain | ({"problem": numbers.problem} if numbers.problem else {})
 
 
 def _paired(pair: PairedDifference) -> dict[str, Any]:
-    """As `report_file.PairedRecord` reads it."""
+    """As `PairedRecord` reads it."""
     change = pair.change
     plain: dict[str, Any] = {"n": change.n, "delta": change.value, "low": change.low, "high": change.high}
     plain["p_value"] = pair.p_value
@@ -569,7 +575,7 @@ def _context(evidence: Evidence) -> dict[str, Any]:
 
 
 def finding_dict(finding: Finding) -> dict[str, Any]:
-    """One gate that was looked at, as plain data."""
+    """One gate that was evaluated, as plain data."""
     plain: dict[str, Any] = {
         "gate": finding.gate,
         "kind": finding.kind,

@@ -19,7 +19,7 @@ from agent2.cards.card import CardSummary, Drop
 from agent2.contract.compare import ChangedItem
 from agent2.contract.decision import Answers
 from agent2.contract.gates import RELEASE, Finding, GateState, TrainingAction
-from agent2.contract.metrics import MetricEvidence, MetricSpec, Unit, change_kind, tell_change
+from agent2.contract.metrics import MetricEvidence, MetricSpec, Unit, change_kind, format_change
 from agent2.contract.report_file import report_dict, write_report
 from agent2.contract.suite import Cause
 from agent2.evaluation.outcome import AttemptMetrics, BadcaseExample, BenchmarkOutcome, SuiteOutcome, evaluation_section
@@ -273,7 +273,7 @@ class EvalSummary:
     def lines(self) -> dict[str, str]:
         """Name -> text."""
         changes = {
-            line.spec.name: tell_change(line.evidence.old, line.evidence.new, line.spec.unit)
+            line.spec.name: format_change(line.evidence.old, line.evidence.new, line.spec.unit)
             for line in self.metrics
             if line.evidence is not None
         }
@@ -349,7 +349,7 @@ def eval_view(outcome: SuiteOutcome) -> EvalView:
         tiles=_tiles(outcome),
         reasons=_clean_all(decision.reasons),
         would_change=_clean_all(decision.would_change),
-        also=_clean_all(decision.also),
+        also=_clean_all(decision.also_fired),
         questions=_questions(outcome),
         metrics=_metric_table(outcome),
         basis=clean(decision.basis, LONG),
@@ -393,7 +393,7 @@ def eval_summary(outcome: SuiteOutcome) -> EvalSummary:
 def _tiles(outcome: SuiteOutcome) -> tuple[Tile, ...]:
     decision, primary = outcome.decision, outcome.suite.primary
     evidence = outcome.evidence.metrics.get(primary.name)
-    change_text = tell_change(evidence.old, evidence.new, primary.unit) if evidence is not None else "missing"
+    change_text = format_change(evidence.old, evidence.new, primary.unit) if evidence is not None else "missing"
     values, _, change = change_text.partition(" (")
     n_fired, n_open = len(decision.fired), sum(f.state is GateState.NOT_EVALUATED for f in decision.findings)
     not_evaluated = f"; {n_open} not evaluated" if n_open else ""
@@ -434,7 +434,7 @@ def _metric_table(outcome: SuiteOutcome) -> Table[MetricLine]:
         if line.evidence is None:
             return "not measured"
         problem = f"; {line.evidence.problem}" if line.evidence.problem else ""
-        return clean(tell_change(line.evidence.old, line.evidence.new, line.spec.unit) + problem)
+        return clean(format_change(line.evidence.old, line.evidence.new, line.spec.unit) + problem)
 
     def p_value(line: MetricLine) -> str:
         pair = line.evidence.paired if line.evidence is not None else None
