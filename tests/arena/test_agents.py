@@ -17,7 +17,7 @@ def test_the_systems_of_strangers_are_packaged():
     ("line", "complaint"),
     [
         ("llm: openai", "openai-chat"),
-        ("volatile: ['(']", "no regular expression"),
+        ("volatile: ['(']", "not a regular expression"),
         ("instal: {}", "did you mean 'install'"),
         ("install: {}", "name exactly one of npm and python"),
         ("transcript: {format: nobody}", "unknown format 'nobody'"),

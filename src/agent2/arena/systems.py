@@ -192,7 +192,7 @@ def system_mounts(system: InstalledSystem, sandbox: Sandbox) -> tuple[tuple[Moun
 def install_command(agent: Agent) -> str:
     """The shell command that installs an agent's system."""
     name = agent.spec.name
-    return f"agent2 agents install {name if name in agent_names() else agent.asked_as or agent.folder}"
+    return f"agent2 agents install {name if name in agent_names() else agent.loaded_as or agent.folder}"
 
 
 def tree_digest(tree: Path) -> str:

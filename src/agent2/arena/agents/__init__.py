@@ -38,7 +38,7 @@ class TranscriptFormat(StrEnum):
 
 
 class TranscriptSpec(StrictModel):
-    """Where an agent says itself which command lines it ran."""
+    """Where an agent records itself which command lines it ran."""
 
     format: TranscriptFormat
     path: str | None = Field(default=None, min_length=1)
@@ -68,22 +68,22 @@ class PythonPackage(StrictModel):
     requirements: list[str] = Field(default_factory=list)
     """Further requirements, pinned (`name==version`) where a newer one breaks the package."""
     constraints: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._-]+$")
-    """File in the agent's folder with the version of everything that is installed along, as `pip freeze` prints it."""
+    """File in the agent's folder with the version of every dependency, as `pip freeze` prints it."""
     without_wheel: list[str] = Field(default_factory=list)
-    """Names of packages that come as source only; for all others wheels are insisted on, which run no script."""
+    """Names of packages that come as source only; all others must be wheels, which run no script."""
     python: tuple[int, int] = (3, 11)
     """Lowest version of Python, as [3, 12]."""
 
 
-def _is_pattern(text: str) -> str:
+def _check_pattern(text: str) -> str:
     try:
         re.compile(text)
     except re.error as error:
-        raise ValueError(f"no regular expression: {error}") from error
+        raise ValueError(f"not a regular expression: {error}") from error
     return text
 
 
-RegexText = Annotated[str, AfterValidator(_is_pattern)]
+RegexText = Annotated[str, AfterValidator(_check_pattern)]
 
 
 class InstallSpec(StrictModel):
@@ -94,7 +94,7 @@ class InstallSpec(StrictModel):
     version_arguments: list[str] = Field(default_factory=lambda: ["--version"])
     """What makes the program print its version."""
     version_output: RegexText | None = None
-    """Regular expression that must be found in what it prints then; None: the version itself must be in it."""
+    """Regular expression that must match somewhere in that output; None: the version itself must be in it."""
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
@@ -105,10 +105,10 @@ class InstallSpec(StrictModel):
     @property
     def source(self) -> NpmPackage | PythonPackage:
         """Where it comes from."""
-        chosen = self.npm or self.python
-        if chosen is None:
+        source = self.npm or self.python
+        if source is None:
             raise ConfigError("install: names neither npm nor python; name one of them")
-        return chosen
+        return source
 
     @property
     def version(self) -> str:
@@ -117,7 +117,7 @@ class InstallSpec(StrictModel):
 
     @property
     def version_pattern(self) -> str:
-        """Regular expression for what the program says of its version."""
+        """Regular expression for what the program prints as its version."""
         return self.version_output or rf"(?<![0-9.]){re.escape(self.version)}(?!\.?[0-9])"
 
 
@@ -155,7 +155,7 @@ class AgentSpec(StrictModel):
     files: dict[str, str] = Field(default_factory=dict)
     """Path below the agent's home -> text of a file that is there when it starts."""
     transcript: TranscriptSpec | None = None
-    """Where it says itself which command lines it ran; None: they are taken from process samples."""
+    """Where it records itself which command lines it ran; None: they are taken from process samples."""
     volatile: list[RegexText] = Field(default_factory=list)
     """Regular expressions for what differs from run to run in its requests; masked before a replay compares them."""
 
@@ -166,7 +166,7 @@ class Agent:
 
     spec: AgentSpec
     folder: Path
-    asked_as: str = ""
+    loaded_as: str = ""
     """The name or path that it was loaded by."""
 
     @property
@@ -195,14 +195,14 @@ def load_agent(name_or_path: str) -> Agent:
         if not (folder / SPEC_FILE).is_file():
             raise ConfigError(f"--agent {name_or_path}: no {SPEC_FILE} in that folder; see docs/how-to/add-an-agent.md")
     else:
-        known = agent_names()
-        if name_or_path not in known_names("agent", known) and (Path(name_or_path) / SPEC_FILE).is_file():
+        packaged = agent_names()
+        if name_or_path not in known_names("agent", packaged) and (Path(name_or_path) / SPEC_FILE).is_file():
             raise ConfigError(f"--agent {name_or_path}: to use the folder of that name, write ./{name_or_path}")
-        place = find("agent", name_or_path, {name: name for name in known}, "--agent")
-        folder = _packaged() / name_or_path if place.is_packaged else path_of(place)
+        location = find("agent", name_or_path, {name: name for name in packaged}, "--agent")
+        folder = _packaged() / name_or_path if location.is_packaged else path_of(location)
         if not (folder / SPEC_FILE).is_file():
-            raise ConfigError(f"{place}: no {SPEC_FILE} in {folder}; see docs/how-to/add-an-agent.md")
-    return Agent(spec=load_yaml(folder / SPEC_FILE, AgentSpec), folder=folder.resolve(), asked_as=name_or_path)
+            raise ConfigError(f"{location}: no {SPEC_FILE} in {folder}; see docs/how-to/add-an-agent.md")
+    return Agent(spec=load_yaml(folder / SPEC_FILE, AgentSpec), folder=folder.resolve(), loaded_as=name_or_path)
 
 
 def _packaged() -> Path:

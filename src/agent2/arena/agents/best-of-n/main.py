@@ -29,10 +29,10 @@ def run(me: Participant) -> None:
     print_progress(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
     checkpoint = me.base
     for number in range(1, DRAWS.rounds + 1):
-        kept = task.rejection_sampling(checkpoint, DRAWS, number)
+        chosen = task.rejection_sampling(checkpoint, DRAWS, number)
         out = me.output / f"round-{number}" / "model"
-        checkpoint = train_sft(checkpoint, kept.rows, out, settings, print_log_line).checkpoint
-        task.check_and_submit(checkpoint, f"round {number}, {kept.description}")
+        checkpoint = train_sft(checkpoint, chosen.rows, out, settings, print_log_line).checkpoint
+        task.check_and_submit(checkpoint, f"round {number}, {chosen.description}")
 
 
 if __name__ == "__main__":

@@ -34,23 +34,27 @@ def run(me: Participant) -> None:
     task = read_visible(me)
     started = time.monotonic()
     warm_up = dataclasses.replace(WARM_UP, max_tokens=task.context)
-    shown = task.demonstrations(TRACES) if task.has_teacher else None
-    first = {"traces": dataclasses.asdict(TRACES), "warm_up": dataclasses.asdict(warm_up)} if shown else {}
+    demonstrations = task.demonstrations(TRACES) if task.has_teacher else None
+    first = {"traces": dataclasses.asdict(TRACES), "warm_up": dataclasses.asdict(warm_up)} if demonstrations else {}
     me.write_design(
         {
-            "algorithm": "GRPO, online over episodes" + (", after a short SFT warm-up" if shown else ""),
+            "algorithm": "GRPO, online over episodes" + (", after a short SFT warm-up" if demonstrations else ""),
             "hyperparameters": {**first, "grpo": [dataclasses.asdict(stage) for stage in STAGES]},
-            "data_preprocessing": (f"warm-up: {shown.description}, clumsy actions too; then " if shown else "")
+            "data_preprocessing": (
+                f"warm-up: {demonstrations.description}, clumsy actions too; then " if demonstrations else ""
+            )
             + "the train items, played by the model itself",
             "evaluation_protocol": task.describe_evaluation(["before training", "before each submission"]),
         }
     )
     print_progress(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
     checkpoint = me.base
-    if shown is not None:
+    if demonstrations is not None:
         in_time = dataclasses.replace(warm_up, max_seconds=me.seconds_until(WARM_UP_UNTIL, started))
-        checkpoint = train_sft(me.base, shown.rows, me.output / "warm-up" / "model", in_time, print_log_line).checkpoint
-        task.check_and_submit(checkpoint, f"warm-up on {len(shown.rows)} rows")
+        checkpoint = train_sft(
+            me.base, demonstrations.rows, me.output / "warm-up" / "model", in_time, print_log_line
+        ).checkpoint
+        task.check_and_submit(checkpoint, f"warm-up on {len(demonstrations.rows)} rows")
     learn_in_stages(task, checkpoint, STAGES, started, partial(stop_at, Danger.FORMAT_COLLAPSE))
 
 

@@ -34,20 +34,20 @@ def run(me: Participant) -> None:
     imitation = dataclasses.replace(ON_EPISODES if task.is_interactive else ON_ANSWERS, max_tokens=task.context)
     questions = task.grpo_settings(QUESTIONS, started)
     traces = {"traces": dataclasses.asdict(TRACES)} if task.is_interactive else {}
-    shown = task.demonstrations(TRACES)
+    demonstrations = task.demonstrations(TRACES)
     grpo = [dataclasses.asdict(stage) for stage in STAGES] if task.is_interactive else dataclasses.asdict(questions)
     me.write_design(
         {
             "algorithm": "SFT, then GRPO" + (", online over episodes" if task.is_interactive else ""),
             "hyperparameters": {**traces, "sft": dataclasses.asdict(imitation), "grpo": grpo},
-            "data_preprocessing": f"{shown.description}; then the same items, done by the model itself",
+            "data_preprocessing": f"{demonstrations.description}; then the same items, done by the model itself",
             "evaluation_protocol": task.describe_evaluation(["before training", "before each submission"]),
         }
     )
     print_progress(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
     in_time = dataclasses.replace(imitation, max_seconds=me.seconds_until(IMITATES_UNTIL, started))
-    imitated = train_sft(me.base, shown.rows, me.output / "sft" / "model", in_time, print_log_line)
-    task.check_and_submit(imitated.checkpoint, f"sft on {len(shown.rows)} rows")
+    imitated = train_sft(me.base, demonstrations.rows, me.output / "sft" / "model", in_time, print_log_line)
+    task.check_and_submit(imitated.checkpoint, f"sft on {len(demonstrations.rows)} rows")
     if task.is_interactive:
         learn_in_stages(task, imitated.checkpoint, STAGES, started, partial(stop_at, Danger.FORMAT_COLLAPSE))
         return

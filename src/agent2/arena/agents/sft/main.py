@@ -27,20 +27,20 @@ def run(me: Participant) -> None:
     started = time.monotonic()
     settings = dataclasses.replace(ON_EPISODES if task.is_interactive else ON_ANSWERS, max_tokens=task.context)
     traces = {"traces": dataclasses.asdict(TRACES)} if task.is_interactive else {}
-    shown = task.demonstrations(TRACES)
+    demonstrations = task.demonstrations(TRACES)
     me.write_design(
         {
             "algorithm": "SFT",
             "hyperparameters": dataclasses.asdict(settings) | traces,
-            "data_preprocessing": shown.description,
+            "data_preprocessing": demonstrations.description,
             "evaluation_protocol": task.describe_evaluation(["before training", "after it"]),
         }
     )
     print_progress(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
     in_time = dataclasses.replace(settings, max_seconds=me.seconds_until(TRAINS_UNTIL, started))
-    report = train_sft(me.base, shown.rows, me.output / "model", in_time, print_log_line)
+    report = train_sft(me.base, demonstrations.rows, me.output / "model", in_time, print_log_line)
     print_progress(f"{report.steps} steps in {report.seconds:.0f} s")
-    task.check_and_submit(report.checkpoint, f"sft on {len(shown.rows)} rows")
+    task.check_and_submit(report.checkpoint, f"sft on {len(demonstrations.rows)} rows")
 
 
 if __name__ == "__main__":

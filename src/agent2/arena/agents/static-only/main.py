@@ -25,12 +25,12 @@ def run(me: Participant) -> None:
     task = read_visible(me)
     started = time.monotonic()
     settings = dataclasses.replace(SETTINGS, max_tokens=task.context)
-    shown = task.static_rows(SEED)
+    static_rows = task.static_rows(SEED)
     me.write_design(
         {
             "algorithm": "SFT on static data",
             "hyperparameters": dataclasses.asdict(settings) | {"learning_rate": LEARNING_RATES},
-            "data_preprocessing": shown.description,
+            "data_preprocessing": static_rows.description,
             "evaluation_protocol": task.describe_evaluation(["before training", "after it at each rate"]),
         }
     )
@@ -39,7 +39,7 @@ def run(me: Participant) -> None:
         out = me.output / f"rate-{rate:g}" / "model"
         until = TRAINS_UNTIL * number / len(LEARNING_RATES)
         at_rate = dataclasses.replace(settings, learning_rate=rate, max_seconds=me.seconds_until(until, started))
-        report = train_sft(me.base, shown.rows, out, at_rate, print_log_line)
+        report = train_sft(me.base, static_rows.rows, out, at_rate, print_log_line)
         print_progress(f"{report.steps} steps in {report.seconds:.0f} s")
         task.check_and_submit(report.checkpoint, f"static data only, learning rate {rate:g}")
 

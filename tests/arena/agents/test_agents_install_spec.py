@@ -22,7 +22,7 @@ def test_a_version_range_is_no_pin():
 
 
 @pytest.mark.parametrize(
-    ("output", "is_it"),
+    ("output", "is_pinned"),
     [
         ("tool 1.2.3", True),
         ("v1.2.3.", True),
@@ -32,9 +32,9 @@ def test_a_version_range_is_no_pin():
         ("1.2.3.4", False),
     ],
 )
-def test_the_pinned_version_must_be_in_what_the_program_says(output, is_it):
+def test_the_pinned_version_must_be_in_what_the_program_says(output, is_pinned):
     pattern = InstallSpec.model_validate({"npm": NPM}).version_pattern
-    assert bool(re.search(pattern, output)) is is_it
+    assert bool(re.search(pattern, output)) is is_pinned
 
 
 def test_a_program_can_differ_between_machines():
