@@ -34,9 +34,9 @@ import psutil
 from aiohttp import web
 from pydantic import SecretStr
 
-from agent2.arena.gateway.recording import ExchangeOutcome, read_body, read_exchanges
-from agent2.arena.gateway.settings import GatewaySettings, ProviderEndpoint, TokenCounts, WireProtocol
-from agent2.arena.llm import Gateway
+from agent2.llm.gateway.recording import ExchangeOutcome, read_body, read_exchanges
+from agent2.llm.gateway.settings import GatewaySettings, ProviderEndpoint, TokenCounts, WireProtocol
+from agent2.llm.gateway.supervisor import Gateway
 
 GOAL_S = 0.005
 DUMMY = "sk-agent2-benchmark"

@@ -51,7 +51,7 @@ from agent2.evaluation.engine import Attempt, PlaySettings, play
 from agent2.evaluation.judge_check import check_judge, read_pairs, read_verdicts
 from agent2.evaluation.scoring import ScoringResources, sandbox_runner
 from agent2.files import numbered_lines
-from agent2.models.served import read_answer
+from agent2.llm.served import read_answer
 from agent2.models.sources import ScriptedSampler
 from agent2.records import Item, Message, Rollout, RolloutStatus, Split, Usage
 from agent2.scorers.answers import ChoiceScorer, ExactScorer, FinalAnswerScorer, last_letter, reference_value

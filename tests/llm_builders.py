@@ -7,8 +7,8 @@ import time
 import uvicorn
 import yaml
 
-from agent2.arena.scripted_llm import make_app
-from agent2.arena.scripted_replies import Script
+from agent2.llm.scripted_replies import Script
+from agent2.llm.scripted_server import make_app
 
 KEY_VARIABLE = "AGENT2_TEST_LLM_KEY"
 KEY = "sk-real-0123456789abcdef-never-in-a-record"

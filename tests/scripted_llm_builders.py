@@ -37,7 +37,7 @@ def scripted_upstream(folder: Path, script: str, port: int = 0) -> Iterator[Upst
     """
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "upstream.jsonl"
-    command = [sys.executable, "-m", "agent2.arena.scripted_llm", "--script", script, "--log", str(log)]
+    command = [sys.executable, "-m", "agent2.llm.scripted_server", "--script", script, "--log", str(log)]
     command += ["--port", str(port)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, KEY_VARIABLE: KEY})
     try:

@@ -11,6 +11,7 @@ LAYERS: list[set[str]] = [
     {"errors"},
     {"records", "files", "syntax"},
     {"config", "installation", "plugins", "stats", "sandbox"},
+    {"llm"},
     {"cards", "models", "environments"},
     {"scorers"},
     {"contract", "benchmarks"},

@@ -20,17 +20,17 @@ from agent2.arena.agents import agent_names, load_agent
 from agent2.arena.analysis.read import read_evidence
 from agent2.arena.analysis.result import analyse
 from agent2.arena.analysis.verdicts import Route
+from agent2.arena.driver import LLM_PORT
 from agent2.arena.evidence import AgentEnd, SubmissionState, TrialEvidence
-from agent2.arena.gateway.recording import ExchangeOutcome, read_exchanges
-from agent2.arena.gateway.settings import WireProtocol
-from agent2.arena.llm import LLM_PORT
 from agent2.arena.plan import new_trial, replay_trial
 from agent2.arena.recording import compare_replay
-from agent2.arena.scripted_replies import load_script
 from agent2.arena.systems import InstallOptions, find_installed, install_system
 from agent2.arena.trial import run_trial
 from agent2.arena.trial_folder import TrialPaths
 from agent2.errors import Agent2Error
+from agent2.llm.gateway.recording import ExchangeOutcome, read_exchanges
+from agent2.llm.gateway.settings import WireProtocol
+from agent2.llm.scripted_replies import load_script
 from agent2.reports.pages import write_report
 from scripted_llm_builders import KEY, KEY_VARIABLE, Upstream, dollars_of, scripted_upstream, write_driver
 from trial_builders import quiet

@@ -21,7 +21,6 @@ from agent2.arena.analysis.read import read_evidence
 from agent2.arena.analysis.result import analyse
 from agent2.arena.analysis.verdicts import FailureKind
 from agent2.arena.evidence import AgentEnd
-from agent2.arena.gateway.recording import read_exchanges
 from agent2.arena.plan import new_trial
 from agent2.arena.recording import compare_replay, share_trial
 from agent2.arena.scoring import LoadedTask
@@ -30,6 +29,7 @@ from agent2.arena.trial_folder import TrialPaths, read_config, read_events, reco
 from agent2.benchmarks import load_benchmark
 from agent2.cards.reader import iter_rollouts
 from agent2.errors import ConfigError
+from agent2.llm.gateway.recording import read_exchanges
 from agent2.records import HIDDEN_SPLITS
 from agent2.reports.pages import write_report
 from llm_builders import (
@@ -317,7 +317,7 @@ def kill_gateways():
                     command = " ".join(process.cmdline())
                     if "/agent/main.py" in command:
                         agents.append(process.pid)
-                    if agents and "agent2.arena.gateway.proxy" in command:
+                    if agents and "agent2.llm.gateway.proxy" in command:
                         process.send_signal(signal.SIGKILL)
                         killed.append(process.pid)
 

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from agent2.arena.gateway.settings import PROVIDERS
+from agent2.llm.gateway.settings import PROVIDERS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "environment-variables.md").read_text()

@@ -13,11 +13,11 @@ from agent2.arena.analysis.result import analyse
 from agent2.arena.analysis.verdicts import Route, Verdict
 from agent2.arena.evidence import SubmissionState
 from agent2.arena.plan import new_trial
-from agent2.arena.scripted_replies import load_script
 from agent2.arena.systems import InstallOptions, LlmInside, install_system, launch_plan
 from agent2.arena.task_check import check_task
 from agent2.arena.tasks import Stage, TaskSpec, load_task
 from agent2.arena.trial import run_trial
+from agent2.llm.scripted_replies import load_script
 from scripted_llm_builders import KEY, KEY_VARIABLE, scripted_upstream
 from system_builders import LAUNCH_FIELDS, write_npm
 from trial_builders import quiet, write_task
@@ -68,7 +68,7 @@ def test_the_driven_agent_of_the_page_works_with_the_scripted_llm_of_the_page(co
     (agent / "main.py").write_text(snippet("add-an-agent.md", "python", 1))
     documented = snippet("add-an-agent.md", "yaml", 2)
     server, run = snippet("add-an-agent.md", "sh").splitlines()
-    assert "agent2.arena.scripted_llm --script arithmetic --port 8900" in server
+    assert "agent2.llm.scripted_server --script arithmetic --port 8900" in server
     assert run == "agent2 run arithmetic --agent ./my-llm-agent --driver scripted.yaml"
     with scripted_upstream(tmp_path / "upstream", "arithmetic") as upstream:
         driver = tmp_path / "scripted.yaml"

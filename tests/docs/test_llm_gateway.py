@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from agent2.arena.gateway.answers import VOLATILE_TEXT
-from agent2.arena.gateway.protocols import find_route
-from agent2.arena.gateway.settings import PROVIDERS, Driver, GatewaySettings, PriceFile, WireProtocol
 from agent2.config import parse_yaml
+from agent2.llm.gateway.answers import VOLATILE_TEXT
+from agent2.llm.gateway.protocols import find_route
+from agent2.llm.gateway.settings import PROVIDERS, Driver, GatewaySettings, PriceFile, WireProtocol
 
 PAGE = (Path(__file__).parents[2] / "docs" / "llm-gateway.md").read_text()
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from agent2.arena.gateway.settings import GatewaySettings
+from agent2.llm.gateway.settings import GatewaySettings
 from gateway_fakes import FakeProvider, gateway_settings, running
 from red_team.frame import Move, Outcome
 from red_team.scene import Scene

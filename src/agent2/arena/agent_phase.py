@@ -22,8 +22,8 @@ from agent2 import installation
 from agent2.arena.agent_files import record_metrics
 from agent2.arena.agents import Agent
 from agent2.arena.assignment import InsidePaths, TrialConfig, environment, limits_of
+from agent2.arena.driver import llm_inside
 from agent2.arena.evidence import AgentEnd
-from agent2.arena.llm import llm_inside
 from agent2.arena.recorder import GpuRecorder, ProcessRecorder, RevisionRecorder, RevisionWatch, Ticker
 from agent2.arena.systems import launch_plan
 from agent2.arena.trial_folder import EventLog, TrialPaths

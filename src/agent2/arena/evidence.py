@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from agent2.arena.assignment import Mode
-from agent2.arena.gateway.recording import LlmTotals
-from agent2.arena.gateway.settings import TokenCounts
 from agent2.arena.grader.job import AS_ON_CARD
 from agent2.arena.tasks import TaskSpec
 from agent2.arena.trial_folder import Interruption
 from agent2.errors import Fault
 from agent2.integrity import IntegrityRecord
+from agent2.llm.gateway.recording import LlmTotals
+from agent2.llm.gateway.settings import TokenCounts
 from agent2.records import JsonValue
 from agent2.stats.estimates import Estimate, PairedDifference
 

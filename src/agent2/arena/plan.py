@@ -34,8 +34,7 @@ from agent2.arena.assignment import (
     limits_of,
     world_of,
 )
-from agent2.arena.gateway.settings import load_driver
-from agent2.arena.llm import require_driver
+from agent2.arena.driver import require_driver
 from agent2.arena.scoring import LoadedTask
 from agent2.arena.systems import find_installed, require_installed
 from agent2.arena.tasks import is_path, load_task, require_base_model
@@ -46,6 +45,7 @@ from agent2.config import parse_yaml
 from agent2.errors import ConfigError
 from agent2.evaluation.runner import software_lock
 from agent2.files import write_json
+from agent2.llm.gateway.settings import load_driver
 from agent2.models.checkpoint import CheckpointInfo
 from agent2.plugins import copy_source, is_code, is_located, relative_to
 from agent2.records import HIDDEN_SPLITS, Benchmark, JsonValue, Split, digest_of

@@ -41,7 +41,6 @@ from agent2.arena.analysis.result import analyse, failed_gates, integrity_verdic
 from agent2.arena.analysis.verdicts import IntegrityState, ResultKind
 from agent2.arena.assignment import Mode
 from agent2.arena.evidence import TrialEvidence
-from agent2.arena.gateway.settings import load_driver
 from agent2.arena.plan import require_gpus, require_system, resolve_trial
 from agent2.arena.sweep_records import (
     AgentComparison,
@@ -59,6 +58,7 @@ from agent2.cards.reader import read_summary
 from agent2.config import StrictModel
 from agent2.errors import Agent2Error, ConfigError
 from agent2.files import write_json
+from agent2.llm.gateway.settings import load_driver
 from agent2.records import Split, derive_seed
 from agent2.stats.comparisons import judge
 from agent2.stats.sequential import AdaStopSettings, AdaStopState, compare_sequentially

@@ -35,13 +35,13 @@ from agent2.arena.agent_phase import (
 from agent2.arena.agents import Agent, load_agent
 from agent2.arena.assignment import UNSANDBOXED, InsidePaths, TrialConfig, assignment_json, grading_time
 from agent2.arena.audit import AuditedTrial, audit_trial, is_unfinished
+from agent2.arena.driver import LLM_PORT, open_gateway, require_driver
 from agent2.arena.evidence import AgentEnd, stored_gain, stored_score
 from agent2.arena.grader.evaluator import ChildEvaluator, EvaluationFailed, EvaluatorProgram, GraderSettings
 from agent2.arena.grader.server import ApiInfo, make_app, serve_on_socket
 from agent2.arena.grader.service import Grader
 from agent2.arena.grader.store import count_judgements
 from agent2.arena.grader.submission import ContainedAdmission, snapshot_limits
-from agent2.arena.llm import LLM_PORT, open_gateway, require_driver
 from agent2.arena.plan import (
     VISIBLE_SPLITS,
     clear_unstarted,

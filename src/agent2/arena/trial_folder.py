@@ -46,7 +46,6 @@ detected from outside: an unreported one is unknown, and the report says "none w
 import fcntl
 import os
 import shlex
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -430,24 +429,3 @@ def _is_running(paths: TrialPaths) -> bool:
         except BlockingIOError:
             return True
     return False
-
-
-def unix_listener(path: Path) -> socket.socket:
-    """A bound unix socket to which only its owner may connect; replaces one that a killed harness left behind.
-
-    Raises OSError.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # The kernel takes socket paths of at most 107 bytes; a trial's folder may be longer, its descriptor's path is not.
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        listener.bind(f"/proc/self/fd/{folder}/{path.name}")
-    except OSError:
-        listener.close()
-        raise
-    finally:
-        os.close(folder)
-    path.chmod(0o600)
-    return listener

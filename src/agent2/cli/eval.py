@@ -69,7 +69,7 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
     from agent2.contract.suite import EvaluationRole
     from agent2.evaluation.outcome import read_outcome, require_same_checkpoint, run_suite
     from agent2.evaluation.suite_plan import SuiteRequest, open_contract, read_run_settings
-    from agent2.models.served import read_endpoint_options
+    from agent2.llm.served import read_endpoint_options
     from agent2.models.sources import DTYPES, LoadSettings, SourceKind, with_distinct_names
     from agent2.reports.eval_pages import write_eval_report
 

@@ -9,6 +9,6 @@ The hf sampler: `hf` is the queue, start reading there. `loading` loads a model 
 `slots` has the key-value cache, the forward passes over it and the sampling of tokens; `rows` knows which request runs
 in which slot.
 
-Endpoints: `served`. `sources` turns what a user writes into one of these samplers, and has the scripted one. The tiny
-base models: `tiny_recipe` (no torch), `tiny`.
+`sources` turns what a user writes into a sampler: the hf one, the scripted one, or that of an endpoint (`llm.served`).
+The tiny base models: `tiny_recipe` (no torch), `tiny`.
 """

@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import cast
 
 from agent2.errors import CheckpointError, ConfigError, SamplerFailed, quoted
+from agent2.llm.served import Endpoint, EndpointOptions, ServedSampler, public_url
 from agent2.models.checkpoint import NO_CHAT_TEMPLATE, inspect_checkpoint, template_digest
-from agent2.models.served import Endpoint, EndpointOptions, ServedSampler, public_url
 from agent2.records import Completion, JsonValue, Message, Prompt, Sampler, SamplingSettings, digest_of
 
 BY_SERVER = "by the server"

@@ -87,6 +87,27 @@ def _is_not_malformed_request(record: logging.LogRecord) -> bool:
     return not record.exc_info or type(record.exc_info[1]).__module__ != "aiohttp.http_exceptions"
 
 
+def unix_listener(path: Path) -> socket.socket:
+    """A bound unix socket to which only its owner may connect; replaces one that a killed harness left behind.
+
+    Raises OSError.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # The kernel takes socket paths of at most 107 bytes; a trial's folder may be longer, its descriptor's path is not.
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        listener.bind(f"/proc/self/fd/{folder}/{path.name}")
+    except OSError:
+        listener.close()
+        raise
+    finally:
+        os.close(folder)
+    path.chmod(0o600)
+    return listener
+
+
 def report_ready() -> None:
     """Tell the harness that the socket can be used."""
     sys.stdout.write("ready\n")

@@ -18,7 +18,7 @@ from typing import Any
 
 from agent2 import installation
 from agent2.errors import Agent2Error, ConfigError, Fault, SamplerFailed, quoted
-from agent2.models.served import read_endpoint_options
+from agent2.llm.served import read_endpoint_options
 from agent2.models.sources import CheckpointSource, LoadSettings, SourceKind, find_checkpoint
 from agent2.records import (
     COST_PREFIX,

@@ -18,12 +18,12 @@ import msgspec
 import numpy as np
 
 from agent2.arena.evidence import SubmissionRecord
-from agent2.arena.gateway.protocols import SseSplitter
-from agent2.arena.gateway.recording import Exchange, read_body, read_exchanges
 from agent2.arena.recorder import RevisionReader, open_revisions
 from agent2.arena.recording import read_submissions_of
 from agent2.arena.trial_folder import TrialPaths, read_events
 from agent2.errors import Agent2Error
+from agent2.llm.gateway.protocols import SseSplitter
+from agent2.llm.gateway.recording import Exchange, read_body, read_exchanges
 from agent2.records import JsonValue
 from agent2.reports.text import clean, clean_lines, dollars, duration, score_words, size
 

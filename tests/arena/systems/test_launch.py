@@ -6,7 +6,6 @@ import yaml
 
 from agent2.arena.agents import agent_names, load_agent
 from agent2.arena.assignment import InsidePaths, TrialConfig
-from agent2.arena.gateway.settings import WireProtocol
 from agent2.arena.systems import (
     LAUNCH,
     MANIFEST,
@@ -20,6 +19,7 @@ from agent2.arena.systems import (
 )
 from agent2.arena.tasks import load_task
 from agent2.errors import ConfigError
+from agent2.llm.gateway.settings import WireProtocol
 from agent2.sandbox.backends import find_sandbox
 from agent2.sandbox.spec import SandboxSpec
 from system_builders import LAUNCH_FIELDS, write_npm, write_npm_agent

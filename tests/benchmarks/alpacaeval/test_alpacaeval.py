@@ -23,7 +23,7 @@ from agent2.evaluation.suite_plan import suite_of
 from agent2.integrity import Effect
 from agent2.integrity.leaks import leak_check, leak_targets
 from agent2.integrity.texts import TextReading, TextUnit
-from agent2.models.served import read_answer
+from agent2.llm.served import read_answer
 from agent2.records import HIDDEN_SPLITS, Completion, Split
 from agent2.scorers.judge_model import TOP_LOGPROBS
 from served_fakes import Reply, chat, endpoint

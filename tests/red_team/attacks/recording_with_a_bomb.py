@@ -2,7 +2,7 @@
 
 import zstandard
 
-from agent2.arena.gateway.recording import RecordingError, read_body
+from agent2.llm.gateway.recording import RecordingError, read_body
 from red_team.frame import Outcome
 from red_team.naive import in_time
 from red_team.scene import Scene

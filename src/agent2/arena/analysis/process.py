@@ -29,7 +29,7 @@ from agent2.arena.analysis.verdicts import (
     TrajectoryPoint,
 )
 from agent2.arena.evidence import AgentEnd, MetricPoint, Revision, SubmissionRecord, SubmissionState, TrialEvidence
-from agent2.arena.gateway.recording import ExchangeOutcome
+from agent2.llm.gateway.recording import ExchangeOutcome
 
 MAX_EVIDENCE = 6
 NOT_RECOVERABLE = frozenset(

@@ -31,13 +31,13 @@ from agent2.arena.evidence import (
     read_gain,
     read_score,
 )
-from agent2.arena.gateway.recording import Exchange, ExchangeOutcome, read_exchanges, totals
 from agent2.arena.recorder import RevisionReader, open_revisions
 from agent2.arena.recording import read_submissions_of
 from agent2.arena.tasks import TaskSpec
 from agent2.arena.trial_folder import ActiveTime, Events, TrialPaths, interruptions, read_events
 from agent2.errors import ConfigError
 from agent2.integrity import IntegrityRecord
+from agent2.llm.gateway.recording import Exchange, ExchangeOutcome, read_exchanges, totals
 from agent2.records import JsonValue, Split
 from agent2.stats.estimates import Estimate
 

@@ -50,9 +50,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from agent2.arena.evidence import SubmissionRecord, SubmissionState
 from agent2.arena.grader.service import MAX_KEY, MAX_NOTE, MAX_PATH, Grader, Receipt
-from agent2.arena.trial_folder import unix_listener
 from agent2.errors import Agent2Error, ConfigError, Fault, SubmissionError, nearest_name
 from agent2.records import JsonValue
+from agent2.sandbox.network import unix_listener
 from agent2.scorers.hidden import MAX_ANSWERS
 
 MAX_CONNECTIONS = 128
