@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from agent2.arena.tasks import BASE_MODELS, ensure_base_model
-from agent2.benchmarks.household.base import liken_names
+from agent2.benchmarks.household.base import init_numbered_names
 from agent2.benchmarks.household.corpus import household_corpus
 from agent2.errors import ConfigError
 from agent2.models.checkpoint import inspect_checkpoint
@@ -29,7 +29,7 @@ def test_a_thing_is_one_token_and_begins_near_its_word():
     assert tokenizer.convert_ids_to_tokens(tokenizer("go to shelf 1")["input_ids"]) == ["go to", " shelf 1"]
     assert tokenizer.decode(tokenizer("take mug 2 from sinkbasin 1")["input_ids"]) == "take mug 2 from sinkbasin 1"
     model = build_model(tokenizer, ENTRY.recipe.model)
-    liken_names(model, tokenizer, ENTRY.recipe.pieces)
+    init_numbered_names(model, tokenizer, ENTRY.recipe.pieces)
     numbers = tokenizer.convert_tokens_to_ids([" shelf 1", " shelf", " mug"])
     shelf_1, shelf, mug = model.get_input_embeddings().weight.detach()[numbers]
     cosine = torch.nn.functional.cosine_similarity

@@ -10,7 +10,7 @@ import pytest
 from agent2.arena.audit import familiar_texts
 from agent2.arena.scoring import LoadedTask
 from agent2.arena.tasks import BASE_MODELS, SplitSizes, ensure_base_model, load_task
-from agent2.benchmarks.alfworld import OWN_PROMPTS, Alfworld, OfficialData, is_dev
+from agent2.benchmarks.alfworld import AUTHORS_EXAMPLES, Alfworld, OfficialData, is_dev
 from agent2.benchmarks.alfworld.base import SIZE, build, official_corpus, room_of, vocabulary, with_data
 from agent2.benchmarks.household.generate import CLEAN, LOOK, PICK, layout_in
 from agent2.environments.household.game import TASK_TYPES
@@ -75,7 +75,7 @@ def test_without_games_it_says_where_they_were_looked_for_and_an_incomplete_reci
 
 def test_the_authors_examples_are_read_where_their_file_is(tmp_path):
     data = write_official(tmp_path)
-    (data / OWN_PROMPTS).write_text(
+    (data / AUTHORS_EXAMPLES).write_text(
         "{" + ", ".join(f'"react_{key}_{n}": "theirs {key}"' for key in _KEYS for n in range(2)) + "}"
     )
     assert all("theirs" in prompt for prompt in with_data(ENTRY, data).corpus.prompts)

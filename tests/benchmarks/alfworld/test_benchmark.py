@@ -3,7 +3,7 @@ import json
 import pytest
 
 from agent2.benchmarks import load_benchmark
-from agent2.benchmarks.alfworld import OWN_PROMPTS
+from agent2.benchmarks.alfworld import AUTHORS_EXAMPLES
 from agent2.benchmarks.home import ProvidesCount
 from agent2.benchmarks.household import expert
 from agent2.environments.household.game import TASK_TYPES
@@ -96,7 +96,7 @@ def test_the_authors_own_examples_are_used_where_their_file_lies(tmp_path):
     write_official(tmp_path, n_unseen=1)
     keys = ("put", "clean", "heat", "cool", "examine", "puttwo")
     texts = {f"react_{key}_{n}": f"example {key} {n}" for key in keys for n in range(3)}
-    (tmp_path / OWN_PROMPTS).write_text(json.dumps(texts))
+    (tmp_path / AUTHORS_EXAMPLES).write_text(json.dumps(texts))
     benchmark = load_benchmark("alfworld", tmp_path)
     (item,) = benchmark.items(Split.TEST_PRIVATE, 1, SECRET)
     (message,) = benchmark.environment().reset(item, 0)
@@ -105,7 +105,7 @@ def test_the_authors_own_examples_are_used_where_their_file_lies(tmp_path):
     (train,) = benchmark.items(Split.TRAIN, 1, None)
     row = json.loads(json.dumps(benchmark.visible_row(train)))
     assert load_benchmark("alfworld").item_of(row).payload["opening"] == train.payload["opening"]
-    (tmp_path / OWN_PROMPTS).write_text(json.dumps({"react_put_0": ""}))
+    (tmp_path / AUTHORS_EXAMPLES).write_text(json.dumps({"react_put_0": ""}))
     with pytest.raises(ConfigError, match="is not the published file of ReAct examples"):
         benchmark.items(Split.TEST_PRIVATE, 1, SECRET)
 

@@ -93,7 +93,7 @@ def test_a_file_that_breaks_off_is_named(tmp_path):
     text = (where / "game.tw-pddl").read_text()
     (where / "game.tw-pddl").write_text(text[: len(text) // 2])
     with pytest.raises(
-        ConfigError, match=r"game\.tw-pddl: is cut off or no JSON .*ALFWORLD_DATA=.*alfworld-download -f"
+        ConfigError, match=r"game\.tw-pddl: is truncated or not JSON .*ALFWORLD_DATA=.*alfworld-download -f"
     ):
         OfficialData(tmp_path).first("train", 1)
     (where / "game.tw-pddl").write_text("[]")

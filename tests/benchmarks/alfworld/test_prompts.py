@@ -3,12 +3,12 @@ import json
 import pytest
 
 from agent2.benchmarks.alfworld import (
-    OWN_PROMPTS,
+    AUTHORS_EXAMPLES,
     examples,
-    in_installed_words,
     published_examples,
     react_opening,
     read_examples,
+    translate_placements,
     unknown_commands,
 )
 from agent2.environments.household.engine import shared_engine
@@ -37,7 +37,7 @@ You turn on the desklamp 1.
 
 def write_authors_file(folder, example=OLD):
     keys = ("put", "clean", "heat", "cool", "examine", "puttwo")
-    (folder / OWN_PROMPTS).write_text(json.dumps({f"react_{key}_{n}": example for key in keys for n in range(3)}))
+    (folder / AUTHORS_EXAMPLES).write_text(json.dumps({f"react_{key}_{n}": example for key in keys for n in range(3)}))
     return folder
 
 
@@ -71,7 +71,7 @@ def test_a_prompt_is_two_examples_and_then_the_game():
 def test_old_placements_are_read_in_the_words_of_the_installed_engine_and_nothing_else_changes(tmp_path):
     assert unknown_commands(OLD) == ["put mug 1 in/on shelf 1"]
     (first, second), *_ = published_examples(write_authors_file(tmp_path)).values()
-    assert first == second == in_installed_words(OLD)
+    assert first == second == translate_placements(OLD)
     changed = [(old, new) for old, new in zip(OLD.splitlines(), first.splitlines(), strict=True) if old != new]
     assert changed == [
         ("> put mug 1 in/on shelf 1", "> move mug 1 to shelf 1"),
@@ -85,13 +85,13 @@ def test_a_translated_placement_is_carried_out_and_answered_as_the_example_says(
     _, thing, number, _, place, place_number = move.split()
     old = f"> put {thing} {number} in/on {place} {place_number}\n"
     old += f"You put the {thing} {number} in/on the {place} {place_number}."
-    assert in_installed_words(old) == f"> {move}\n{reply}"
+    assert translate_placements(old) == f"> {move}\n{reply}"
 
 
 def test_every_action_of_every_example_is_a_command_of_the_installed_grammar():
     texts = [text for pair in examples().values() for text in pair]
     assert [unknown_commands(text) for text in texts] == [[]] * 12
-    assert unknown_commands(in_installed_words(OLD)) == []
+    assert unknown_commands(translate_placements(OLD)) == []
 
 
 def test_an_example_with_a_command_that_nobody_knows_is_refused(tmp_path):

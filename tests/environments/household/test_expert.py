@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from agent2.benchmarks.household.corpus import NOTHING, Mirror
+from agent2.benchmarks.household.corpus import NOTHING, GameSimulator
 from agent2.benchmarks.household.generate import SIZES, draw_layout, game_of, opening
 from agent2.environments.household.engine import shared_engine
 from agent2.environments.household.expert import SearchExpert
@@ -24,22 +24,22 @@ def layouts(name, n, seed):
 
 
 def is_won_by_expert_in_mirror(layout):
-    mirror, expert = Mirror(layout), SearchExpert(seed=0)
-    observation = mirror.opening()
+    simulator, expert = GameSimulator(layout), SearchExpert(seed=0)
+    observation = simulator.opening()
     for _ in range(SIZES["tiny"].max_turns):
         expert.read(observation)
-        observation = mirror.step(expert.next_command())
-        if mirror.is_won:
+        observation = simulator.step(expert.next_command())
+        if simulator.is_won:
             return True
     return False
 
 
 def is_won_by_chance_in_mirror(layout, rng):
-    mirror = Mirror(layout)
+    simulator = GameSimulator(layout)
     for _ in range(SIZES["tiny"].max_turns):
-        commands = mirror.admissible()
-        mirror.step(commands[int(rng.integers(len(commands)))])
-        if mirror.is_won:
+        commands = simulator.admissible()
+        simulator.step(commands[int(rng.integers(len(commands)))])
+        if simulator.is_won:
             return True
     return False
 

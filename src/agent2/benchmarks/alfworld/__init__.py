@@ -1,37 +1,27 @@
-"""The published ALFWorld games: items, prompts, benchmark.
+"""The published ALFWorld benchmark: the official games, 50 turns, won or not.
 
-The folder of official games: `$ALFWORLD_DATA/json_2.1.1/{train,valid_seen,valid_unseen}/<task>/<trial>/`.
+`alfworld` plays the ReAct protocol with two examples, greedily; `alfworld_chat` a chat without examples. Splits are
+folders: train and dev come from `train` (separated by task folder), test_public is `valid_seen` (140 games),
+test_private `valid_unseen` (134 games, the published number).
 
-A trial folder holds `game.tw-pddl` (the game) and `traj_data.json` (its task type). As the published loader does, it
-leaves out folders with "movable" or "Sliced" in their path, those without a game file, and games that are marked as
-not solvable. Walkthroughs in the files are never read into a game.
+Games. They are in `$ALFWORLD_DATA/json_2.1.1/{train,valid_seen,valid_unseen}/<task>/<trial>/`: `game.tw-pddl` (the
+game) and `traj_data.json` (its task type). As the published loader does, the reader leaves out folders with "movable"
+or "Sliced" in their path, those without a game file, and games that are marked as not solvable.
+
+Prompts. The *form* of the ReAct prompt is the published one (Yao et al. 2022, arXiv:2210.03629): two episodes of the
+item's own task type, lines that begin with "> ", thoughts that are answered "OK.", then the game. The *words* are our
+own: the episodes were played on generated games (`scripts/write_alfworld_examples.py`), so a score made with them is
+not one made with the authors' prompt. If the authors' file (`alfworld_3prompts.json`) is in the data folder, it is used
+instead; the items' digest on the card shows which. That file is older than the engine: it says `put X in/on Y` where
+the engine since alfworld 0.4.0 says `move X to Y`. Those actions and their replies are translated when the file is
+read, nothing else; thoughts stay as they are, and replies to `go to` lack the sentence "You arrive at ..." with which
+the engine begins them.
 
 Promises: the same games in the same order on every machine (by a hash of the path, so that the first n are mixed in
-task types); what is missing or cut off is an error that names the command and the variable. Does NOT download.
-
-The opening messages of the published games: the ReAct protocol with two solved examples, and a chat without any.
-
-The *form* of the ReAct prompt is the published one (Yao et al. 2022, arXiv:2210.03629): two episodes of the item's
-own task type, lines that begin with "> ", thoughts that are answered "OK.", then the game. The *words* are our own: the
-episodes were played on generated games (`scripts/write_alfworld_examples.py`), so a score made with them is not one
-made with the authors' prompt. Who has their file (`alfworld_3prompts.json`) puts it into the data folder, and it is
-used in place of ours; the items' digest on the card shows which.
-
-The authors' file is older than the engine: it says `put X in/on Y` where the engine since alfworld 0.4.0 says
-`move X to Y`. Those actions and their replies are translated when the file is read, nothing else; thoughts keep their
-words, and replies to `go to` lack the sentence "You arrive at ..." that the engine begins them with.
-
-The published ALFWorld benchmark: the official games, 50 turns, won or not.
-
-`alfworld` plays the ReAct protocol with two examples, greedily; `alfworld_chat` the bare chat. Splits are folders:
-train and dev come out of `train` (apart by task folder), test_public is `valid_seen` (140 games), test_private
-`valid_unseen` (134 games, the published number).
-
-The hidden splits are hidden from the agent's workspace and nothing more: anybody can download them, and a base model
-may have read them. Nothing here can change that; a trial's report says that the task is published.
-
-Promises: an item holds all that is needed to play it, so that a grading process needs no data folder; a game's
-walkthrough is in no item.
+task types); missing or truncated data are an error that names the command and the variable; an item holds all that is
+needed to play it, so that a grading process needs no data folder; a game's walkthrough is in no item. Does NOT
+download. Does NOT hide the games: the hidden splits are hidden from the agent's workspace and nothing more, anybody can
+download them, and a base model may have been trained on them; a trial's report says that the task is published.
 """
 
 import hashlib
@@ -74,8 +64,39 @@ TRAJECTORY_FILE = "traj_data.json"
 PUBLISHED_GAMES = {"train": 3553, "valid_train": 200, "valid_seen": 140, "valid_unseen": 134}
 """How many playable games the published folders hold."""
 SMALL_TRAIN = "valid_train"
-"""A published choice of train games; they are train and dev where the data folder has it and no `train`."""
+"""A published sample of train games; used for train and dev if the data folder has it and no `train`."""
+MAX_TURNS = 50
+FOLDERS: Mapping[Split, str] = {
+    Split.TRAIN: "train",
+    Split.DEV: "train",
+    Split.TEST_PUBLIC: "valid_seen",
+    Split.TEST_PRIVATE: "valid_unseen",
+}
+"""Folders of the official data."""
 _LEFT_OUT = ("movable", "Sliced")
+AUTHORS_EXAMPLES = "alfworld_3prompts.json"
+"""Name of the published file of examples, below the data folder."""
+_PUBLISHED_KEYS: Mapping[str, str] = {
+    "pick_and_place_simple": "put",
+    "pick_clean_then_place_in_recep": "clean",
+    "pick_heat_then_place_in_recep": "heat",
+    "pick_cool_then_place_in_recep": "cool",
+    "look_at_obj_in_light": "examine",
+    "pick_two_obj_and_place": "puttwo",
+}
+_OLD_PUT = re.compile(r"^(> ?)put (\w+ \d+) in/on (\w+ \d+)(?=[ \t]*$)", re.MULTILINE)
+_OLD_REPLY = re.compile(r"^You put the (\w+ \d+) in/on the (\w+ \d+)\.", re.MULTILINE)
+"""A placement and its reply in the wording of alfworld before 0.4.0."""
+_REACT = (
+    "You solve tasks in a household by writing one line a turn. A line is a command, or a thought that begins with "
+    '"think:" and changes nothing. Two tasks that were solved come first.\n\n{first}\n\n{second}\n\n'
+    "Now it is your turn. Write the next line only.\n{observation}\n>"
+)
+_CHAT = (
+    "You solve a task in a household. Answer each message with exactly one command and nothing else. Commands: "
+    "go to X, open X, close X, take X from Y, move X to Y, clean X with Y, heat X with Y, cool X with Y, use X, "
+    "examine X, look, inventory.\n\n{observation}"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +104,7 @@ class OfficialGame:
     """One game of the folder."""
 
     trial: str
-    """Its place below json_2.1.1, "valid_unseen/pick_and_place_simple-Mug-None-Desk-308/trial_T2019..."."""
+    """Its path below json_2.1.1, "valid_unseen/pick_and_place_simple-Mug-None-Desk-308/trial_T2019..."."""
     game: Game
 
 
@@ -96,17 +117,17 @@ def data_root(data: Path | None) -> Path:
 
 
 def task_folder(trial: str) -> str:
-    """The part of a trial's place that names room and goal: trials of one task folder differ in where things are."""
+    """The part of a trial's path that names room and goal: trials of one task folder differ in where objects are."""
     return trial.split("/")[1]
 
 
-def is_dev(place: str) -> bool:
+def is_dev(trial: str) -> bool:
     """True for a sixteenth of the task folders of `train`, a seventh of those of `valid_train`, by a public hash.
 
     A task folder's name holds room and goal, so train and dev share neither.
     """
-    every = 7 if place.startswith(f"{SMALL_TRAIN}/") else 16
-    return hashlib.sha256(f"alfworld dev\0{task_folder(place)}".encode()).digest()[0] % every == 0
+    period = 7 if trial.startswith(f"{SMALL_TRAIN}/") else 16
+    return hashlib.sha256(f"alfworld dev\0{task_folder(trial)}".encode()).digest()[0] % period == 0
 
 
 class OfficialData:
@@ -116,47 +137,51 @@ class OfficialData:
         self.root = root
 
     def first(
-        self, folder: str, n: int, is_wanted: Callable[[str], bool] = lambda place: True, split: str = ""
+        self, folder: str, n: int, is_selected: Callable[[str], bool] = lambda place: True, split: str = ""
     ) -> list[OfficialGame]:
-        """The first n playable games of a folder, of those whose place is wanted.
+        """The first n playable games among the selected trials of a folder.
 
-        split: what a message calls those. Raises ConfigError if there is no such data, a file cannot be read, or
-        there are fewer.
+        split: their name in messages. Raises ConfigError if there is no such data, a file cannot be read, or there
+        are fewer.
         """
-        found, folder, places = self._found(folder, n, is_wanted)
-        if len(found) < n:
-            raise self._too_few(folder, n, len(found), places, split)
-        return found
+        games, folder, trials = self._search(folder, n, is_selected)
+        if len(games) < n:
+            raise self._too_few(folder, n, len(games), trials, split)
+        return games
 
-    def up_to(self, folder: str, n: int, is_wanted: Callable[[str], bool] = lambda place: True) -> list[OfficialGame]:
-        """As `first`, or all that there are where those are fewer, but at least one."""
-        return self._found(folder, n, is_wanted)[0] or self.first(folder, 1, is_wanted)
+    def up_to(self, folder: str, n: int, is_selected: Callable[[str], bool] = lambda place: True) -> list[OfficialGame]:
+        """As `first`, or all if there are fewer, but at least one."""
+        return self._search(folder, n, is_selected)[0] or self.first(folder, 1, is_selected)
 
-    def _found(
-        self, folder: str, n: int, is_wanted: Callable[[str], bool]
+    def _search(
+        self, folder: str, n: int, is_selected: Callable[[str], bool]
     ) -> tuple[list[OfficialGame], str, list[str]]:
-        """The games, the folder that they were looked for in, and the places that were considered."""
+        """Up to n games, the folder that was searched, and the trials that were considered."""
         if folder == "train" and not self._has(folder) and self._has(SMALL_TRAIN):
             folder = SMALL_TRAIN
-        places = [place for place in self._places(folder) if is_wanted(place)]
-        return list(islice((game for place in places if (game := self._read(place)) is not None), n)), folder, places
+        trials = [trial for trial in self._trials(folder) if is_selected(trial)]
+        return (
+            list(islice((game for trial in trials if (game := self._read_trial(trial)) is not None), n)),
+            folder,
+            trials,
+        )
 
     def _has(self, folder: str) -> bool:
         return (self.root / FOLDER / folder).is_dir()
 
-    def _places(self, folder: str) -> list[str]:
+    def _trials(self, folder: str) -> list[str]:
         """The trial folders of a folder, in their fixed order."""
         base = self.root / FOLDER
         top = base / folder
         if not top.is_dir():
-            raise ConfigError(f"ALFWorld: no official games in {top}; {self._advice()}")
-        places = [path.parent.relative_to(base).as_posix() for path in top.glob(f"*/*/{TRAJECTORY_FILE}")]
-        kept = [place for place in places if not any(part in place for part in _LEFT_OUT)]
-        return sorted(kept, key=lambda place: hashlib.sha256(place.encode()).digest())
+            raise ConfigError(f"ALFWorld: no official games in {top}; {self._download_hint()}")
+        trials = [path.parent.relative_to(base).as_posix() for path in top.glob(f"*/*/{TRAJECTORY_FILE}")]
+        playable = [trial for trial in trials if not any(part in trial for part in _LEFT_OUT)]
+        return sorted(playable, key=lambda trial: hashlib.sha256(trial.encode()).digest())
 
-    def _read(self, place: str) -> OfficialGame | None:
+    def _read_trial(self, trial: str) -> OfficialGame | None:
         """The game of a trial folder, None for one that the published loader leaves out."""
-        folder = self.root / FOLDER / place
+        folder = self.root / FOLDER / trial
         if not (folder / GAME_FILE).is_file():
             return None
         data, trajectory = self._read_json(folder / GAME_FILE), self._read_json(folder / TRAJECTORY_FILE)
@@ -164,13 +189,15 @@ class OfficialData:
         if task_type not in TASK_TYPES or not data.get("solvable"):
             return None
         try:
-            return OfficialGame(place, Game.from_file(data, str(task_type)))
+            return OfficialGame(trial, Game.from_file(data, str(task_type)))
         except EnvironmentFailed as error:
-            raise ConfigError(f"{folder / GAME_FILE}: {error} ({self._variable()} names this folder to it)") from error
+            raise ConfigError(
+                f"{folder / GAME_FILE}: {error} ({self._variable_setting()} selects this folder)"
+            ) from error
 
-    def _too_few(self, folder: str, n: int, n_found: int, places: list[str], split: str) -> ConfigError:
-        n_without = sum(not (self.root / FOLDER / place / GAME_FILE).is_file() for place in places)
-        without = f" ({n_without} of {len(places)} trial folders have no {GAME_FILE})" if n_without else ""
+    def _too_few(self, folder: str, n: int, n_found: int, trials: list[str], split: str) -> ConfigError:
+        n_without = sum(not (self.root / FOLDER / trial / GAME_FILE).is_file() for trial in trials)
+        without = f" ({n_without} of {len(trials)} trial folders have no {GAME_FILE})" if n_without else ""
         key = f"n_items.{split or '<split>'}"
         fewer = (
             f", or ask for fewer: {key}: {n_found} in a task file of your own, or --set task.{key}={n_found} with "
@@ -178,25 +205,25 @@ class OfficialData:
             if n_found
             else ""
         )
-        asked = f"{n} were asked for{f' as {split}' if split else ''}"
+        request = f"{n} were asked for{f' as {split}' if split else ''}"
         return ConfigError(
-            f"ALFWorld: {self.root / FOLDER / folder} holds {n_found or 'no'} playable games{without}, {asked}; "
+            f"ALFWorld: {self.root / FOLDER / folder} holds {n_found or 'no'} playable games{without}, {request}; "
             f"the published folder has {PUBLISHED_GAMES[folder]}: the download is not complete{fewer}; "
-            f"{self._advice()}"
+            f"{self._download_hint()}"
         )
 
-    def _advice(self) -> str:
+    def _download_hint(self) -> str:
         return (
-            f"get them with: {self._variable()} alfworld-download (where it is missing, {install_hint('household')}), "
-            f"and name the folder with --data or the variable {VARIABLE}"
+            f"get them with: {self._variable_setting()} alfworld-download (if that is missing, "
+            f"{install_hint('household')}), and name the folder with --data or the variable {VARIABLE}"
         )
 
-    def _variable(self) -> str:
-        """Tells the downloader which folder is meant, for a shell."""
+    def _variable_setting(self) -> str:
+        """The assignment, for a shell, that tells the downloader which folder to use."""
         return f"{VARIABLE}={shlex.quote(str(self.root))}"
 
     def _read_json(self, path: Path) -> dict[str, JsonValue]:
-        again = f"{self._variable()} alfworld-download -f"
+        again = f"{self._variable_setting()} alfworld-download -f"
         try:
             value = msgspec.json.decode(path.read_bytes())
         except OSError as error:
@@ -205,38 +232,13 @@ class OfficialData:
             ) from error
         except msgspec.DecodeError as error:
             raise ConfigError(
-                f"{path}: is cut off or no JSON ({error}); the download broke off: unpack it again with: {again}"
+                f"{path}: is truncated or not JSON ({error}); the download is incomplete, unpack it again with: {again}"
             ) from error
         if not isinstance(value, dict):
             raise ConfigError(
                 f"{path}: contains a {type(value).__name__}, an object is needed; unpack it again with: {again}"
             )
         return value
-
-
-OWN_PROMPTS = "alfworld_3prompts.json"
-"""Name of the published file of examples, below the data folder."""
-_PUBLISHED_KEYS: Mapping[str, str] = {
-    "pick_and_place_simple": "put",
-    "pick_clean_then_place_in_recep": "clean",
-    "pick_heat_then_place_in_recep": "heat",
-    "pick_cool_then_place_in_recep": "cool",
-    "look_at_obj_in_light": "examine",
-    "pick_two_obj_and_place": "puttwo",
-}
-_OLD_PUT = re.compile(r"^(> ?)put (\w+ \d+) in/on (\w+ \d+)(?=[ \t]*$)", re.MULTILINE)
-_OLD_REPLY = re.compile(r"^You put the (\w+ \d+) in/on the (\w+ \d+)\.", re.MULTILINE)
-"""How alfworld before 0.4.0 worded a placement and its reply."""
-_REACT = (
-    "You solve tasks in a household by writing one line a turn. A line is a command, or a thought that begins with "
-    '"think:" and changes nothing. Two tasks that were solved come first.\n\n{first}\n\n{second}\n\n'
-    "Now it is your turn. Write the next line only.\n{observation}\n>"
-)
-_CHAT = (
-    "You solve a task in a household. Answer each message with exactly one command and nothing else. Commands: "
-    "go to X, open X, close X, take X from Y, move X to Y, clean X with Y, heat X with Y, cool X with Y, use X, "
-    "examine X, look, inventory.\n\n{observation}"
-)
 
 
 @cache
@@ -252,8 +254,8 @@ def examples() -> dict[str, tuple[str, str]]:
 def read_examples() -> list[dict[str, JsonValue]]:
     """The packaged episodes: task type, game, opening, and lines of (action, observation)."""
     text = (resources.files("agent2.benchmarks.alfworld") / "examples.json").read_text(encoding="utf-8")
-    found: list[dict[str, JsonValue]] = json.loads(text)
-    return found
+    episodes: list[dict[str, JsonValue]] = json.loads(text)
+    return episodes
 
 
 def transcript(opening: str, lines: Sequence[Sequence[str]]) -> str:
@@ -262,32 +264,32 @@ def transcript(opening: str, lines: Sequence[Sequence[str]]) -> str:
 
 
 def react_opening(task_type: str, texts: tuple[str, str] | None = None) -> list[dict[str, str]]:
-    """The one user message that a game of this type begins with. texts: other examples than the packaged ones."""
+    """The one user message with which a game of this type begins. texts: instead of the packaged examples."""
     first, second = texts or examples()[task_type]
     content = _REACT.replace("{first}", first.strip()).replace("{second}", second.strip())
     return [{"role": "user", "content": content.replace("{observation}", OBSERVATION_SLOT)}]
 
 
 def chat_opening() -> list[dict[str, str]]:
-    """The one user message of the chat protocol: which commands there are, and the game."""
+    """The one user message of the chat protocol: the commands, and the game."""
     return [{"role": "user", "content": _CHAT.replace("{observation}", OBSERVATION_SLOT)}]
 
 
 def published_examples(root: Path) -> dict[str, tuple[str, str]] | None:
-    """The authors' own examples in the installed engine's words, if their file is in the data folder.
+    """The authors' own examples, worded for the installed engine, if their file is in the data folder.
 
     Raises ConfigError for a file that does not hold two examples of each task type, or with a command that the
     installed engine does not know even after translation.
     """
-    path = root / OWN_PROMPTS
+    path = root / AUTHORS_EXAMPLES
     if not path.is_file():
         return None
     try:
         texts = json.loads(path.read_text(encoding="utf-8"))
-        found = {
+        examples_by_type = {
             task_type: (
-                in_installed_words(str(texts[f"react_{key}_1"])),
-                in_installed_words(str(texts[f"react_{key}_0"])),
+                translate_placements(str(texts[f"react_{key}_1"])),
+                translate_placements(str(texts[f"react_{key}_0"])),
             )
             for task_type, key in _PUBLISHED_KEYS.items()
         }
@@ -296,43 +298,35 @@ def published_examples(root: Path) -> dict[str, tuple[str, str]] | None:
             f"{path}: is not the published file of ReAct examples ({type(error).__name__}: {error}); "
             "download it again, or remove it to play with the packaged examples"
         ) from error
-    for task_type, pair in found.items():
+    for task_type, pair in examples_by_type.items():
         unknown = [command for text in pair for command in unknown_commands(text)]
         if unknown:
             raise ConfigError(
                 f"{path}: an example of {task_type} has the action {quoted(unknown[0])}, which the installed engine "
                 "does not know; correct that line, or remove the file to play with the packaged examples"
             )
-    return found
+    return examples_by_type
 
 
-def in_installed_words(example: str) -> str:
-    """An example with its old placements, and the replies to them, as the installed engine words them."""
+def translate_placements(example: str) -> str:
+    """An example with its old placements, and the replies to them, worded as by the installed engine."""
     return _OLD_REPLY.sub(r"You move the \1 to the \2.", _OLD_PUT.sub(r"\1move \2 to \3", example))
 
 
 def unknown_commands(example: str) -> list[str]:
-    """The actions of an example, without thoughts, that are no command of the installed grammar."""
+    """The actions of an example, without thoughts, that are not commands of the installed grammar."""
     lines = [command_of(line, ActionProtocol.REACT) for line in example.splitlines() if line.startswith(">")]
     actions = [line for line in lines if not line.startswith("think:")]
     return [action for action in actions if command_shape().fullmatch(action) is None]
 
 
-MAX_TURNS = 50
-FOLDERS: Mapping[Split, str] = {
-    Split.TRAIN: "train",
-    Split.DEV: "train",
-    Split.TEST_PUBLIC: "valid_seen",
-    Split.TEST_PRIVATE: "valid_unseen",
-}
-"""Folders of the official data."""
-PARTS: Mapping[Split, Callable[[str], bool]] = {
-    Split.TRAIN: lambda place: not is_dev(place),
+IS_IN_SPLIT: Mapping[Split, Callable[[str], bool]] = {
+    Split.TRAIN: lambda trial: not is_dev(trial),
     Split.DEV: is_dev,
     Split.TEST_PUBLIC: lambda place: True,
     Split.TEST_PRIVATE: lambda place: True,
 }
-"""Which trial folders of it."""
+"""Which trial folders of that folder belong to the split."""
 
 
 class Alfworld:
@@ -358,20 +352,20 @@ class Alfworld:
 
         Raises ConfigError if the official data are not there, not complete or not readable.
         """
-        self._require(split, secret)
+        self._require_secret(split, secret)
         if (split, n) not in self._games:
-            self._games[split, n] = OfficialData(self._root).first(FOLDERS[split], n, PARTS[split], split.value)
+            self._games[split, n] = OfficialData(self._root).first(FOLDERS[split], n, IS_IN_SPLIT[split], split.value)
         texts = published_examples(self._root) if self.protocol is ActionProtocol.REACT else None
-        return [self._item(found, split, texts) for found in self._games[split, n]]
+        return [self._item(game, split, texts) for game in self._games[split, n]]
 
     def count(self, split: Split, secret: bytes | None) -> int:
         """How many games of a split the folder has. Raises ConfigError as `items`."""
-        self._require(split, secret)
-        found = OfficialData(self._root).up_to(FOLDERS[split], sys.maxsize, PARTS[split])
-        self._games[split, len(found)] = found
-        return len(found)
+        self._require_secret(split, secret)
+        games = OfficialData(self._root).up_to(FOLDERS[split], sys.maxsize, IS_IN_SPLIT[split])
+        self._games[split, len(games)] = games
+        return len(games)
 
-    def _require(self, split: Split, secret: bytes | None) -> None:
+    def _require_secret(self, split: Split, secret: bytes | None) -> None:
         if split in HIDDEN_SPLITS and not secret:
             raise ConfigError(
                 f"split {split.value!r} of {self.name} is for the grader only; a workspace holds train and dev"
@@ -382,15 +376,15 @@ class Alfworld:
         return HouseholdWorld(self.settings)
 
     def scorer(self) -> Scorer:
-        """Won or not."""
+        """Whether the game is won."""
         return HouseholdScorer()
 
     def environment_version(self) -> str:
-        """Name and version of the world, and what its settings are."""
+        """Name and version of the world, and a digest of its settings."""
         return f"{NAME}-v{VERSION}+{self.settings.digest}"
 
     def players(self) -> Players:
-        """Who brackets the games."""
+        """The searching expert and a random player."""
         return PUBLISHED_PLAYERS
 
     def static_answers(self, items: Sequence[Item], seed: int) -> list[str]:
@@ -414,18 +408,18 @@ class Alfworld:
             return chat_opening()
         return react_opening(task_type, texts[task_type] if texts is not None else None)
 
-    def _item(self, found: OfficialGame, split: Split, texts: dict[str, tuple[str, str]] | None) -> Item:
-        game = found.game
-        digest = hashlib.sha256(found.trial.encode()).hexdigest()[:16]
+    def _item(self, official: OfficialGame, split: Split, texts: dict[str, tuple[str, str]] | None) -> Item:
+        pddl_game = official.game
+        digest = hashlib.sha256(official.trial.encode()).hexdigest()[:16]
         return Item(
-            id=f"alfworld-{found.trial.split('/')[0]}-{digest}",
+            id=f"alfworld-{official.trial.split('/')[0]}-{digest}",
             split=split,
-            prompt=opening_text(game.problem, game.goal),
+            prompt=opening_text(pddl_game.problem, pddl_game.goal),
             payload={
-                "game": game.as_payload(),
-                "task_type": game.task_type,
-                "trial": found.trial,
-                "opening": self._opening(game.task_type, texts),
+                "game": pddl_game.as_payload(),
+                "task_type": pddl_game.task_type,
+                "trial": official.trial,
+                "opening": self._opening(pddl_game.task_type, texts),
             },
         )
 
@@ -439,10 +433,10 @@ class AlfworldChat(Alfworld):
 
 
 def opening_text(problem: str, goal: str) -> str:
-    """The room and the task of a game in the engine's words, without starting the engine."""
+    """The room and the task of a game, worded as by the engine, without starting it."""
     declared = _declared(problem)
     names = shown_names([name for name, kind in declared.items() if kind in ("receptacle", "object")])
-    receptacles = [shown for name, shown in names.items() if declared[name] == "receptacle"]
+    receptacles = [shown_name for name, shown_name in names.items() if declared[name] == "receptacle"]
     return (
         f"You are in the middle of a room. Looking quickly around you, you see {listed(receptacles)}.\n\n"
         f"Your task is to: {goal}."

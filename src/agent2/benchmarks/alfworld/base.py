@@ -1,14 +1,13 @@
-"""A tiny base model for the official games: trained on first use, on a forgetful player in the visible games' rooms.
+"""A tiny base model for the official games, trained on first use on a forgetful player in the visible games' rooms.
 
-What it reads comes from the visible train games of the user's data folder: the rooms (which receptacles there are, how
-many things), every name with its number, and the fixed parts of the prompt. In these rooms things are laid out anew and
-other goals are drawn, and a mirror of the engine's rules plays, so no walkthrough, no dev game and nothing of a hidden
-game is read. The player searches well, but mostly walks on where it should put down, clean, heat or cool what it
-carries, so that a model that imitates it greedily wins hardly any game.
+Its corpus comes from the visible train games of the user's data folder: the rooms (receptacles and number of objects),
+every name with its number, and the fixed parts of the prompt. In these rooms objects are placed anew, other goals are
+drawn, and a simulator of the engine's rules is played, so no walkthrough, no dev game and nothing of a hidden game is
+read. The player searches well, but mostly walks on where it should put down, clean, heat or cool what it carries, so
+that a model that imitates it greedily wins hardly any game.
 
-The two solved examples of the prompt are one token for each task type: the model has the context of a small model and
-learns nothing from them. Gains on such a base show that a pipeline works; they do NOT show what it would do for a
-language model.
+The two solved examples of the prompt are one token for each task type: the model has a short context and learns nothing
+from them. A gain on such a base shows that a pipeline works, NOT what it would do for a language model.
 """
 
 import re
@@ -22,14 +21,14 @@ import numpy as np
 
 from agent2.benchmarks.alfworld import (
     FOLDERS,
+    IS_IN_SPLIT,
     MAX_TURNS,
-    PARTS,
     OfficialData,
     data_root,
     published_examples,
     react_opening,
 )
-from agent2.benchmarks.household.corpus import KNIVES, PHRASES, Mirror, wandering_command
+from agent2.benchmarks.household.corpus import KNIVES, PHRASES, GameSimulator, wandering_command
 from agent2.benchmarks.household.generate import affordances, layout_in, shown_names, size_of
 from agent2.environments.household.expert import SearchExpert
 from agent2.environments.household.game import TASK_TYPES, Game
@@ -39,8 +38,8 @@ from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress, TinyRec
 from agent2.records import JsonValue, Message, Split
 
 N_TOKENIZER_CHATS = 100
-_MOST_DRAWS = 50
-"""So many rooms are drawn for a chat, on average, before it is an error that none suits its task."""
+_MAX_DRAWS_PER_CHAT = 50
+"""Rooms drawn per chat, on average, after which it is an error that none suits its task."""
 _RECEPTACLE = re.compile(r"\(receptacleType ([^?\s]\S*) (\w+)Type\)", re.IGNORECASE)
 _TYPE = re.compile(r"\(objectType ([^?\s]\S*) (\w+)Type\)", re.IGNORECASE)
 _INSIDE = re.compile(r"\(inReceptacle ([^?\s]\S*) ", re.IGNORECASE)
@@ -57,7 +56,7 @@ _OTHER_PHRASES = (
     "\n>",
 )
 SIZE = size_of("full")
-"""How things are laid out: how many and which ones comes from the visible games."""
+"""Decides how objects are placed; their number and types come from the visible games."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +64,19 @@ class AlfworldCorpusSettings:
     """How the corpus is drawn; shares are 0 to 1."""
 
     n_games: int = 200
-    """Most visible games that are read."""
+    """At most this many visible games are read."""
     n_chats: int = 4500
     often: float = 0.7
     """How often the player walks on instead of putting down, cleaning, heating or cooling what it carries."""
     rarely: float = 0.1
-    """How often it does so instead of taking a thing or lighting a lamp."""
+    """How often it does so instead of taking an object or lighting a lamp."""
     wandering: float = 0.05
-    """Of actions: any that is possible."""
+    """Share of actions that are any possible one."""
     seed: int = 0
     rooms: tuple[tuple[tuple[str, ...], int], ...] = ()
-    """Receptacle types, sorted, and how many things lie about, of each visible game; this and the rest is completed."""
+    """Receptacle types, sorted, and number of objects of each visible game; `with_data` fills this and what follows."""
     object_types: tuple[str, ...] = ()
-    """What lies about, knives aside, which the mirror does not know."""
+    """Without knives, which the simulator does not know."""
     prompts: tuple[str, ...] = ()
     """The first message of each of `TASK_TYPES`, with a slot for the game."""
 
@@ -89,14 +88,16 @@ def with_data(entry: BaseModel, data: Path | None) -> BaseModel:
         raise ConfigError(
             "only a recipe for chats of official games can be completed here; see agent2.benchmarks.BASES"
         )
-    found = OfficialData(root).up_to(FOLDERS[Split.TRAIN], settings.n_games, PARTS[Split.TRAIN])
-    games = [one.game for one in found]
+    official_games = OfficialData(root).up_to(FOLDERS[Split.TRAIN], settings.n_games, IS_IN_SPLIT[Split.TRAIN])
+    games = [official.game for official in official_games]
     texts = published_examples(root)
-    prompts = tuple(react_opening(each, texts[each] if texts else None)[0]["content"] for each in TASK_TYPES)
+    prompts = tuple(
+        react_opening(task_type, texts[task_type] if texts else None)[0]["content"] for task_type in TASK_TYPES
+    )
     settings = replace(
         settings,
-        rooms=tuple((room_of(game), len(_inside(game))) for game in games),
-        object_types=tuple(sorted({kind for game in games for kind in _inside(game).values()} - KNIVES)),
+        rooms=tuple((room_of(game), len(_placed_objects(game))) for game in games),
+        object_types=tuple(sorted({kind for game in games for kind in _placed_objects(game).values()} - KNIVES)),
         prompts=prompts,
     )
     fixed = {part for prompt in prompts for part in prompt.split(OBSERVATION_SLOT)}
@@ -106,28 +107,28 @@ def with_data(entry: BaseModel, data: Path | None) -> BaseModel:
 
 def room_of(game: Game) -> tuple[str, ...]:
     """The types of a game's receptacles, sorted, of those that the engine's tables know."""
-    known = {kind.lower(): kind for kind in affordances().holds}
+    type_by_lower_name = {kind.lower(): kind for kind in affordances().holds}
     kinds = {name: kind.lower() for name, kind in _RECEPTACLE.findall(game.problem)}
-    return tuple(sorted(known[kind] for kind in kinds.values() if kind in known))
+    return tuple(sorted(type_by_lower_name[kind] for kind in kinds.values() if kind in type_by_lower_name))
 
 
-def _inside(game: Game) -> dict[str, str]:
+def _placed_objects(game: Game) -> dict[str, str]:
     """Id -> type of everything in a receptacle."""
     types = dict(_TYPE.findall(game.problem))
     return {name: types[name] for name in _INSIDE.findall(game.problem)}
 
 
 def vocabulary(games: Sequence[Game]) -> tuple[str, ...]:
-    """Every name that the games show (" shelf 1", with numbers up to the highest, at least 3), then every word."""
+    """Every name that the games show (" shelf 1", with numbers up to the highest, at least 3), then every noun."""
     highest: Counter[str] = Counter()
     for game in games:
-        ids = {name for name, _ in _RECEPTACLE.findall(game.problem)} | set(_inside(game))
-        for name in shown_names(sorted(ids)).values():
-            word, _, number = name.rpartition(" ")
-            highest[word] = max(highest[word], int(number))
-    words = sorted(highest)
-    numbered = (f" {word} {number}" for word in words for number in range(1, max(highest[word], SIZE.max_copies) + 1))
-    return (*numbered, *(f" {word}" for word in words))
+        ids = {shown_name for shown_name, _ in _RECEPTACLE.findall(game.problem)} | set(_placed_objects(game))
+        for shown_name in shown_names(sorted(ids)).values():
+            noun, _, number = shown_name.rpartition(" ")
+            highest[noun] = max(highest[noun], int(number))
+    names = sorted(highest)
+    numbered = (f" {noun} {number}" for noun in names for number in range(1, max(highest[noun], SIZE.max_copies) + 1))
+    return (*numbered, *(f" {noun}" for noun in names))
 
 
 def official_corpus(settings: AlfworldCorpusSettings) -> list[list[Message]]:
@@ -136,23 +137,25 @@ def official_corpus(settings: AlfworldCorpusSettings) -> list[list[Message]]:
     prompts = dict(zip(TASK_TYPES, settings.prompts, strict=True))
     size = replace(SIZE, object_types=frozenset(settings.object_types))
     chats: list[list[Message]] = []
-    for _ in range(_MOST_DRAWS * settings.n_chats + 1):
+    for _ in range(_MAX_DRAWS_PER_CHAT * settings.n_chats + 1):
         if len(chats) == settings.n_chats:
             return chats
         types, n = settings.rooms[int(rng.integers(len(settings.rooms)))]
         task_type = TASK_TYPES[int(rng.integers(len(TASK_TYPES)))]
         layout = layout_in(rng, replace(size, n_objects=(n, n)), types, task_type)
         if layout is not None:
-            chats.append(_chat(Mirror(layout), prompts[layout.task_type], settings, rng))
+            chats.append(_chat(GameSimulator(layout), prompts[layout.task_type], settings, rng))
     raise ConfigError(
         f"tiny-alfworld: the rooms of {len(settings.rooms)} visible games suit hardly any task; put more train games "
         "into the data folder"
     )
 
 
-def _chat(mirror: Mirror, prompt: str, settings: AlfworldCorpusSettings, rng: np.random.Generator) -> list[Message]:
+def _chat(
+    simulator: GameSimulator, prompt: str, settings: AlfworldCorpusSettings, rng: np.random.Generator
+) -> list[Message]:
     expert = SearchExpert(seed=0)
-    observation = mirror.opening()
+    observation = simulator.opening()
     expert.read(observation)
     chat = [Message("user", prompt.replace(OBSERVATION_SLOT, observation.replace("\n\n", "\n")))]
     often = dict.fromkeys(("move", "clean", "heat", "cool"), settings.often)
@@ -160,22 +163,22 @@ def _chat(mirror: Mirror, prompt: str, settings: AlfworldCorpusSettings, rng: np
     for _ in range(MAX_TURNS):
         command = expert.next_command()
         if rng.random() < slips.get(command.partition(" ")[0], 0.0):
-            command = f"go to {_after(mirror)}"
+            command = f"go to {_next_receptacle(simulator)}"
         elif rng.random() < settings.wandering:
-            command = wandering_command(mirror.admissible(), rng, 0.4)
+            command = wandering_command(simulator.admissible(), rng, 0.4)
         chat.append(Message("assistant", command))
-        observation = mirror.step(command)
-        if mirror.is_won:
+        observation = simulator.step(command)
+        if simulator.is_won:
             break
         expert.read(observation)
         chat.append(Message("user", observation))
     return chat if chat[-1].role == "assistant" else chat[:-1]
 
 
-def _after(mirror: Mirror) -> str:
+def _next_receptacle(simulator: GameSimulator) -> str:
     """The receptacle after the one where the player is, as the opening lists them."""
-    names = mirror.receptacles
-    return names[(names.index(mirror.place) + 1) % len(names)] if mirror.place is not None else names[0]
+    names = simulator.receptacles
+    return names[(names.index(simulator.place) + 1) % len(names)] if simulator.place is not None else names[0]
 
 
 def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
@@ -183,7 +186,7 @@ def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str,
 
     Raises ConfigError for another recipe, and for one that was not completed.
     """
-    from agent2.benchmarks.household.base import liken_names
+    from agent2.benchmarks.household.base import init_numbered_names
     from agent2.models.tiny import StageOptions, build_chat_base, chat_recipe
 
     recipe, settings = chat_recipe(entry, AlfworldCorpusSettings)
@@ -196,7 +199,7 @@ def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str,
         on_progress,
         AlfworldCorpusSettings,
         lambda corpus: [official_corpus(corpus)] * 2,
-        prepare=partial(liken_names, pieces=recipe.pieces),
+        prepare=partial(init_numbered_names, pieces=recipe.pieces),
         stage_options=StageOptions(1, N_TOKENIZER_CHATS),
     )
     return {"visible_games": len(settings.rooms), **trained}

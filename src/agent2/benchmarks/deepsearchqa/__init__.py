@@ -6,14 +6,14 @@ searches. Which 300 they are was not published; here a public hash of the questi
 installation, and takes 50 more for dev. The 200 are divided among test_public and test_private by the installation
 secret. What follows from the items being published: `agent2.benchmarks.data_files`.
 
-Searches go to a back end (`search.yaml`). By default they are replayed: `recorded/ID.jsonl` holds what was found for a
+Searches go to a back end (`search.yaml`). By default they are replayed: `recorded/ID.jsonl` holds the results for a
 question, and an item carries it, so that a grading process and a workspace need neither network nor data folder. A live
-one is any plug-in of `agent2.environments.search.corpus.load_backend`; with `record: true` its answers are written
-where the replay looks for them. A live one has to be reached by the process that plays, which in a trial is contained:
-use it with `agent2 eval`, and recordings in trials.
+back end is any plug-in of `agent2.environments.search.corpus.load_backend`; with `record: true` its answers are written
+where the replay reads them. The process that plays must be able to reach a live back end, and in a trial that process
+is contained: use it with `agent2 eval`, and recordings in trials.
 
-The verdict is that of the judge of `judge.yaml` (`agent2.scorers.answer_parts`); in a workspace it is bought from the
-grading API. No visible row holds an answer. Does NOT give a leaderboard number: that is over all 900, on the live web.
+The verdict is that of the judge of `judge.yaml` (`agent2.scorers.answer_parts`); a workspace gets it from the grading
+API. No visible row holds an answer. Does NOT give a leaderboard number: that is over all 900, on the live web.
 """
 
 import hashlib
@@ -79,18 +79,18 @@ ROW_KEYS = ("id", "prompt", "task_type", "category", "recorded")
 
 
 class SearchFile(StrictModel):
-    """`search.yaml`: who searches."""
+    """`search.yaml`: the search back end."""
 
     backend: str = RECORDED
     """`recorded`, an entry point `agent2.search_backends`, or code (`./live.py:Live`, beside this file)."""
     settings: dict[str, Any] = Field(default_factory=dict)
-    """What the back end is made with; none for `recorded`."""
+    """Settings of the back end; none for `recorded`."""
     record: bool = False
-    """Write what a live back end answers below `recorded/`."""
+    """Write the answers of a live back end below `recorded/`."""
 
 
 class JudgeFile(StrictModel):
-    """`judge.yaml`: who judges."""
+    """`judge.yaml`: the judging model."""
 
     model: str
     """Any checkpoint that `agent2 eval` takes, as `http://HOST/v1#NAME`."""
@@ -114,14 +114,14 @@ class DeepSearchQa(PublishedBenchmark):
     prompt_digest = digest_of(HEADER)
 
     def visible(self, split: Split) -> list[PublishedItem]:
-        """Of the questions that are not evaluated: the first by a public hash are train, the next dev."""
-        ordered = self._ordered()
+        """The first questions, by a public hash, after the evaluated ones are train, the next dev."""
+        ordered = self._hash_ordered()
         start = N_EVALUATION if split is Split.TRAIN else N_EVALUATION + N_TRAIN
         return ordered[start : start + (N_TRAIN if split is Split.TRAIN else N_DEV)]
 
     def scored(self) -> list[PublishedItem]:
         """The evaluation questions."""
-        return self._ordered()[:N_EVALUATION]
+        return self._hash_ordered()[:N_EVALUATION]
 
     def items(self, split: Split, n: int, secret: bytes | None) -> list[Item]:
         """The first n items of a split with their recordings.
@@ -129,16 +129,16 @@ class DeepSearchQa(PublishedBenchmark):
         Raises ConfigError as every published benchmark does, and where nothing was recorded for one of them and no live
         back end is named.
         """
-        found = super().items(split, n, secret)
+        items = super().items(split, n, secret)
         file, path = self._search_file()
         if file.backend != RECORDED:
-            return [replace(item, payload={**item.payload, "recorded": None}) for item in found]
-        return [replace(item, payload={**item.payload, "recorded": _recordings(item, path)}) for item in found]
+            return [replace(item, payload={**item.payload, "recorded": None}) for item in items]
+        return [replace(item, payload={**item.payload, "recorded": _recordings(item, path)}) for item in items]
 
     def to_record(self) -> tuple[list[Item], int]:
-        """The questions of all splits without a usable recording, and how many there are in all.
+        """The questions of all splits without a usable recording, and the number of all questions.
 
-        The items carry no split's secret: train, dev and evaluation questions alike. Raises ConfigError unless
+        The items reveal no split: train, dev and evaluation questions alike. Raises ConfigError unless
         `search.yaml` names a live back end with `record: true`.
         """
         file, path = self._search_file()
@@ -147,8 +147,11 @@ class DeepSearchQa(PublishedBenchmark):
                 f"{path}: names no live back end to record; write 'backend: ./live.py:Live' and 'record: true' "
                 "(docs/search.md)"
             )
-        every = [*self.scored(), *self.visible(Split.TRAIN), *self.visible(Split.DEV)]
-        items = [Item(one.id, Split.TRAIN, one.prompt, payload={**one.payload, "recorded": None}) for one in every]
+        questions = [*self.scored(), *self.visible(Split.TRAIN), *self.visible(Split.DEV)]
+        items = [
+            Item(question.id, Split.TRAIN, question.prompt, payload={**question.payload, "recorded": None})
+            for question in questions
+        ]
         return [item for item in items if not self.is_recorded(item)], len(items)
 
     def recording_of(self, item: Item) -> Path:
@@ -171,7 +174,7 @@ class DeepSearchQa(PublishedBenchmark):
         return f"{NAME}-v{VERSION}+{self.settings.digest}"
 
     def scorer(self) -> Scorer:
-        """The judge of `judge.yaml`; without one, verdicts are missing. In a workspace it is asked by the API."""
+        """The judge of `judge.yaml`; without one, verdicts are missing. A workspace asks it through the API."""
         return HiddenJudge(self.judge, self.judge(b""))
 
     def judge(self, secret: bytes) -> Scorer:
@@ -180,28 +183,30 @@ class DeepSearchQa(PublishedBenchmark):
         if path is None or not path.is_file():
             return _NoJudge(str(path or JUDGE_FILE))
         file = load_yaml(path, JudgeFile)
-        own = path.parent / file.prompt
+        prompt_file = path.parent / file.prompt
         return AnswerPartsJudge(
             file.model,
-            str(own) if own.is_file() else file.prompt,
+            str(prompt_file) if prompt_file.is_file() else file.prompt,
             max_tokens=file.max_tokens,
             endpoint=file.endpoint,
             prices=file.prices,
         )
 
     def players(self) -> Players:
-        """Who knows the answer and searches once; who answers with what the question says."""
+        """An oracle that searches once and answers, and a player that answers with a word of the question."""
         return Players(
-            oracle=lambda item, chat: _searched(item, chat, str(item.payload.get("answer", UNKNOWN))),
-            random=at_random(_own_word),
+            oracle=lambda item, chat: _search_then_answer(item, chat, str(item.payload.get("answer", UNKNOWN))),
+            random=at_random(_random_word_answer),
             ceiling_at_least=0.9,
             floor_at_most=0.1,
             n_played=20,
-            shortcuts={"a player that always says unknown": lambda item, chat: _searched(item, chat, UNKNOWN)},
+            shortcuts={
+                "a player that always says unknown": lambda item, chat: _search_then_answer(item, chat, UNKNOWN)
+            },
         )
 
     def static_answers(self, items: Sequence[Item], seed: int) -> list[str]:
-        """A first search for each question, of its own words."""
+        """A first search for each question, with its own words."""
         return [first_search(item) for item in items]
 
     def visible_row(self, item: Item) -> dict[str, JsonValue]:
@@ -224,16 +229,16 @@ class DeepSearchQa(PublishedBenchmark):
         path = (folder or Path()) / SEARCH_FILE
         return (load_yaml(path, SearchFile) if folder is not None and path.is_file() else SearchFile()), path
 
-    def _ordered(self) -> list[PublishedItem]:
+    def _hash_ordered(self) -> list[PublishedItem]:
         """All questions by a public hash, in an order that is the same in every installation."""
         path = QUESTIONS.path(self.data)
-        found = require_distinct_ids([_question(row) for row in QUESTIONS.rows(self.data)])
-        if len(found) < N_PUBLISHED:
+        questions = require_distinct_ids([_question(row) for row in QUESTIONS.rows(self.data)])
+        if len(questions) < N_PUBLISHED:
             raise ConfigError(
-                f"{path}: has {len(found)} questions, the published file {N_PUBLISHED}; get it again from "
+                f"{path}: has {len(questions)} questions, the published file {N_PUBLISHED}; get it again from "
                 f"{QUESTIONS.source}"
             )
-        return sorted(found, key=lambda one: one.id)
+        return sorted(questions, key=lambda question: question.id)
 
     def _backend_of(self, item: Item) -> SearchBackend:
         recorded = item.payload.get("recorded")
@@ -255,13 +260,13 @@ def first_search(item: Item) -> str:
     return write_brackets(SEARCH, text[:MAX_TEXT].rsplit(" ", 1)[0] if len(text) > MAX_TEXT else text)
 
 
-def _searched(item: Item, chat: Sequence[Message], answer: str) -> str:
+def _search_then_answer(item: Item, chat: Sequence[Message], answer: str) -> str:
     return first_search(item) if len(chat) == 1 else write_brackets(ANSWER, answer.replace("\n", " "))
 
 
-def _own_word(item: Item, chat: Sequence[Message], rng: np.random.Generator) -> str:
+def _random_word_answer(item: Item, chat: Sequence[Message], rng: np.random.Generator) -> str:
     words = tokenize(item.prompt.removeprefix(HEADER)) or [UNKNOWN]
-    return _searched(item, chat, words[int(rng.integers(len(words)))])
+    return _search_then_answer(item, chat, words[int(rng.integers(len(words)))])
 
 
 def _question(row: Row) -> PublishedItem:
@@ -296,7 +301,7 @@ def _recordings(item: Item, search_file: Path) -> list[JsonValue]:
 
 
 class _NoJudge:
-    """Stands in where no judge is named, as in an agent's workspace: no verdict."""
+    """Used where no judge is named, as in an agent's workspace: gives no verdict."""
 
     name = AnswerPartsJudge.name
     version = "none"
@@ -308,7 +313,7 @@ class _NoJudge:
         self._missing = missing
 
     def score_batch(self, batch: Sequence[tuple[Item, Rollout]]) -> list[Score]:
-        """No verdict, whatever is asked."""
+        """No verdict on any rollout."""
         return [Score(None, f"there is no judge: no {self._missing}; write one with its model", Fault.JUDGE)] * len(
             batch
         )

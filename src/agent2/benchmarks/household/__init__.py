@@ -8,17 +8,12 @@ at temperature 1, one attempt a game, as the policy that is trained is sampled.
 Two further names play the games of `household` otherwise: in `household_faulty` a command now and then fails on
 purpose, so that recovery can be measured; in `household_listed` every observation ends with the possible commands.
 
-Promises: no item holds a walkthrough or anything else that was made by solving its game. Does NOT compare with
-published ALFWorld scores: rooms, texts and models are our own.
+The players that bracket the games, a searching expert and one that draws from the possible commands, are functions of
+the chat alone, so the same chat gets the same command in every process.
 
-Games as rows of a file: what an agent is given of a visible game, and the way back to an item that can be played.
-
-Promises: a row holds the opening, the task type and the game; no answer, no action, no trajectory. Whoever wants
-one has to play.
-
-Players that bracket household games: a searching expert, and one that draws from the possible commands.
-
-Both are functions of the chat alone, so the same chat gets the same command in every process.
+Promises: no item holds a walkthrough or anything else that was made by solving its game; a visible row holds the
+opening, the task type and the game, no answer, action or trajectory: an agent has to play to get one. Does NOT compare
+with published ALFWorld scores: rooms, texts and models are our own.
 """
 
 import re
@@ -47,6 +42,12 @@ from agent2.scorers.household import HouseholdScorer
 ROW_KEYS = ("id", "prompt", "task_type", "game")
 _RECEPTACLE = re.compile(r"\(receptacleType \S+ (\w+)Type\)", re.IGNORECASE)
 _GOAL = re.compile(r"\(:goal\b.*", re.DOTALL)
+NO_FAULTS = HouseholdFaults()
+SOME_FAULTS = HouseholdFaults(rate=0.3)
+"""As often as calls fail in `mini_apis`; all kinds alike, among the first four possible commands of a game."""
+_ROOM = "You are in the middle of a room."
+_TASK = "Your task is to:"
+_LISTED_RECEPTACLE = re.compile(r"\ba (\w+ \d+)")
 
 
 def row_of(item: Item) -> dict[str, JsonValue]:
@@ -71,7 +72,7 @@ def item_of_row(row: Mapping[str, JsonValue], benchmark: str) -> Item:
 
 
 def layout_key(game: Game) -> str:
-    """What two splits must not share, read from the game itself: the receptacles by type, and the goal.
+    """What no two splits may share, read from the game itself: the receptacles by type, and the goal.
 
     Equal for games that differ only in where things are or in how the goal is worded.
     """
@@ -81,23 +82,18 @@ def layout_key(game: Game) -> str:
     return f"{' '.join(receptacles)} | {formula}"
 
 
-_ROOM = "You are in the middle of a room."
-_TASK = "Your task is to:"
-_STANDING = re.compile(r"\ba (\w+ \d+)")
-
-
 def expert(item: Item, chat: Sequence[Message]) -> str:
-    """What the search expert does next, having read the chat and nothing else."""
+    """The search expert's next command, from the chat alone."""
     player, command = SearchExpert(0), ""
     texts = [message.content for message in chat if message.role == "user"]
-    for text in [_game_part(texts[0]), *texts[1:]]:
+    for text in [_opening_of_game(texts[0]), *texts[1:]]:
         player.read(text)
         command = player.next_command()
     return command
 
 
 def random_command(item: Item, chat: Sequence[Message], rng: np.random.Generator) -> str:
-    """One of the commands that the last message lists, all as likely; an empty one where it lists none."""
+    """One of the commands that the last message lists, uniformly; an empty one where it lists none."""
     _, _, listed = chat[-1].content.rpartition(ADMISSIBLE_MARK)
     commands = listed.split(", ")
     return commands[int(rng.integers(len(commands)))]
@@ -116,7 +112,7 @@ HOUSEHOLD_PLAYERS = Players(
     n_played=75,
     forget=shared_engine.cache_clear,
 )
-"""Of generated games. The random player sees which commands are possible, as many turns as a model has."""
+"""For generated games. The random player sees the possible commands and has as many turns as a model."""
 PUBLISHED_PLAYERS = replace(
     HOUSEHOLD_PLAYERS,
     shared_content=lambda item: Game.from_payload(item.payload["game"]).digest,
@@ -124,30 +120,25 @@ PUBLISHED_PLAYERS = replace(
     ceiling_at_least=0.80,
     n_played=25,
 )
-"""Of the published games, whose splits share rooms. They are larger than generated ones: a player that has to search
+"""For the published games, whose splits share rooms. They are larger than generated ones: a player that has to search
 does not find everything in 50 turns (89 of 100 games won)."""
 
 
 def first_commands(items: Sequence[Item], seed: int) -> list[str]:
-    """A first command that the opening of each game allows: to go to something that is there.
+    """A first command that the opening of each game allows: go to a receptacle of the room.
 
-    An opening says no more; what comes after it is only known to those who play.
+    More cannot be known without playing.
     """
     rng = np.random.default_rng(seed)
-    named = (_STANDING.findall(item.prompt) for item in items)
+    named = (_LISTED_RECEPTACLE.findall(item.prompt) for item in items)
     return [f"go to {names[int(rng.integers(len(names)))]}" for names in named]
 
 
-def _game_part(opening: str) -> str:
-    """The game's own opening out of a first message that may hold instructions and examples."""
+def _opening_of_game(opening: str) -> str:
+    """The game's own opening, from a first message that may hold instructions and examples."""
     game = opening[max(opening.rfind(_ROOM), 0) :]
     room, marker, task = game.partition(_TASK)
     return f"{room}{marker}{task.strip().partition(chr(10))[0]}" if marker else game
-
-
-NO_FAULTS = HouseholdFaults()
-SOME_FAULTS = HouseholdFaults(rate=0.3)
-"""As often as calls fail in `mini_apis`; all kinds alike, among the first four possible commands of a game."""
 
 
 class Household:
@@ -178,15 +169,15 @@ class Household:
         return HouseholdWorld(self.settings)
 
     def scorer(self) -> Scorer:
-        """Won or not."""
+        """Whether the game is won."""
         return HouseholdScorer()
 
     def environment_version(self) -> str:
-        """Name and version of the world, and what its settings are."""
+        """Name and version of the world, and a digest of its settings."""
         return f"{NAME}-v{VERSION}+{self.settings.digest}"
 
     def players(self) -> Players:
-        """Who brackets the games."""
+        """The searching expert and a random player."""
         return HOUSEHOLD_PLAYERS
 
     def static_answers(self, items: Sequence[Item], seed: int) -> list[str]:
@@ -227,7 +218,7 @@ class HouseholdFull(Household):
 
 
 class HouseholdFaulty(Household):
-    """The games of `household`; in three of ten a command meets a timeout, a denial or an empty reply, by the seed."""
+    """The games of `household`; in three of ten a command gets a timeout, a denial or an empty reply, by the seed."""
 
     name = "household_faulty"
     faults = SOME_FAULTS

@@ -1,9 +1,9 @@
-"""The base model of the embedded `household` task: shipped with the package, made by a recipe that is here too.
+"""Training of the base model of the embedded `household` task; the package ships its weights.
 
 `build` trains it (some minutes on one core) on games that were played badly (see
-`agent2.benchmarks.household.corpus`). In the first stage every token is learned, what the game says too, so the model
-gets to know the world and not only the words of a command; in the second one only commands are. "shelf 1" and "shelf 2"
-begin as nearly the same vector as "shelf", so that a goal and what it is about look alike from the start.
+`agent2.benchmarks.household.corpus`). In the first stage every token is learned, the game's messages too, so the model
+learns the world and not only the form of a command; in the second one only commands are. "shelf 1" and "shelf 2" begin
+as nearly the same vector as "shelf", so that a goal and the objects that it names look alike from the start.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from agent2.records import JsonValue
 
 N_TOKENIZER_CHATS = 2000
 OWN_PART = 0.5
-"""Of a numbered name's first vector: how much is its own, beside its word's."""
+"""Weight of a numbered name's own initial vector, which is added to that of its word."""
 
 
 def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
@@ -35,17 +35,17 @@ def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str,
         on_progress,
         HouseholdCorpusSettings,
         lambda corpus: [household_corpus(corpus)] * 2,
-        prepare=partial(liken_names, pieces=recipe.pieces),
+        prepare=partial(init_numbered_names, pieces=recipe.pieces),
         stage_options=StageOptions(1, N_TOKENIZER_CHATS),
     )
 
 
 @torch.no_grad()
-def liken_names(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, pieces: Sequence[str]) -> None:
-    """Begin each numbered name (" shelf 1") near its word (" shelf"): the word's vector plus a part of its own."""
-    vectors_VD = model.get_input_embeddings().weight
-    number = {piece: tokenizer.convert_tokens_to_ids(piece) for piece in pieces}
-    for piece, own in number.items():
+def init_numbered_names(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, pieces: Sequence[str]) -> None:
+    """Start each numbered name (" shelf 1") near its word (" shelf"): the word's vector plus a part of its own."""
+    embeddings_VD = model.get_input_embeddings().weight
+    token_ids = {piece: tokenizer.convert_tokens_to_ids(piece) for piece in pieces}
+    for piece, row in token_ids.items():
         word, _, last = piece.rpartition(" ")
-        if last.isdigit() and word in number:
-            vectors_VD[own] = vectors_VD[number[word]] + OWN_PART * vectors_VD[own]
+        if last.isdigit() and word in token_ids:
+            embeddings_VD[row] = embeddings_VD[token_ids[word]] + OWN_PART * embeddings_VD[row]

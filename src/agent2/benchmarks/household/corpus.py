@@ -1,17 +1,16 @@
-"""What the tiny household model reads before it is handed to an agent: games played badly, in the mirror.
+"""Corpus and recipe of the tiny household model: games played badly, on a simulator of the engine.
 
-Half of the chats are wanderings: commands that are possible, drawn at random, and now and then one that is not.
-The others mix in some steps of the searching expert. In all of them the player is now and then drawn to what the
-goal names, whether or not that makes sense at the moment. A model that has read them knows the words, the
-commands and the rules of the world, and wins now and then; what it lacks is purpose, which is what post-training
-can give it. Gains on such a base show that a pipeline works; they do NOT show what it would do for another model.
+Half of the chats wander: commands that are possible, drawn at random, and now and then one that is not. The other half
+mixes in some steps of the searching expert. In all of them the player now and then prefers what the goal names, whether
+or not that makes sense at the moment. A model that has read them knows the words, the commands and the rules of the
+world, and wins now and then; what it lacks is purpose, which is what post-training can give it.
 
-Promises: only games of the train pool; one set of settings, one corpus.
+`GameSimulator` has the engine's rules and words in plain Python and is a hundred times as fast. For layouts without
+knives it gives the same observations, admissible commands and wins as the real engine, word for word (a test compares
+them); it does not know `help` or cutting, and no score ever comes from it.
 
-The engine's rules and words in plain Python, for pre-training transcripts: a hundred times as fast as the engine.
-
-Promises: for games of layouts without knives, the same observations, admissible commands and wins as the real engine,
-word for word (a test compares them). Does NOT know `help` or cutting, and no score ever comes from it.
+Promises: only games of the train pool; one set of settings, one corpus. A gain on such a base shows that a pipeline
+works, not what it would do for another model.
 """
 
 from collections.abc import Sequence
@@ -47,170 +46,6 @@ _TREATED_BY = {"SinkBasin": "clean", "Microwave": "heat", "Fridge": "cool"}
 _NEEDS = {CLEAN: "clean", HEAT: "heat", COOL: "cool"}
 _ADJECTIVES = (("clean", "heat", "hot and clean"), ("clean", "cool", "cool and clean"))
 _ADJECTIVE = (("heat", "hot"), ("clean", "clean"), ("cool", "cold"))
-
-
-class Mirror:
-    """One game being played."""
-
-    def __init__(self, layout: Layout) -> None:
-        """Raises ConfigError for a layout with something to cut with."""
-        if any(thing.type in KNIVES for thing in layout.objects):
-            raise ConfigError("household mirror: it does not know knives; play this layout on the engine")
-        names = layout.names()
-        things = {thing.id: thing for thing in (*layout.receptacles, *layout.objects)}
-        self._layout = layout
-        self._receptacles: dict[str, WorldObject] = {}
-        self._objects: dict[str, WorldObject] = {}
-        for id_, name in names.items():
-            (self._objects if things[id_].place else self._receptacles)[name] = things[id_]
-        self._where: dict[str, str | None] = {name: names[thing.place] for name, thing in self._objects.items()}
-        self._place: str | None = None
-        self._held: str | None = None
-        self._opened: set[str] = set()
-        self._treatments: dict[str, set[str]] = {name: set() for name in self._objects}
-        self._switched: set[str] = set()
-
-    def opening(self) -> str:
-        """What a player reads first."""
-        return opening(self._layout)
-
-    @property
-    def receptacles(self) -> list[str]:
-        """Names, in the order in which they are listed."""
-        return list(self._receptacles)
-
-    @property
-    def place(self) -> str | None:
-        """Where the player is; None at the start."""
-        return self._place
-
-    @property
-    def objects(self) -> list[str]:
-        """Names of everything that lies about, seen or not, the lamp among them."""
-        return list(self._objects)
-
-    @property
-    def is_won(self) -> bool:
-        """True if the goal is reached in the current state."""
-        layout = self._layout
-        if layout.task_type == LOOK:
-            is_lit = any(self._where[lamp] == self._place for lamp in self._switched)
-            return is_lit and self._held is not None and self._objects[self._held].type == layout.target
-        need = _NEEDS.get(layout.task_type)
-        arrived = [
-            place
-            for name, place in self._where.items()
-            if place is not None
-            and self._objects[name].type == layout.target
-            and self._receptacles[place].type == layout.destination
-            and (need is None or need in self._treatments[name])
-        ]
-        return len(arrived) > len(set(arrived)) if layout.task_type == TWO else bool(arrived)
-
-    def admissible(self) -> list[str]:
-        """The commands that have an effect or show something now, `help` left out; in a fixed order."""
-        place, held = self._place, self._held
-        commands = ["look", "inventory", *(f"go to {name}" for name in self._receptacles if name != place)]
-        if place is not None:
-            commands += self._commands_at(place)
-        if held is not None:
-            commands.append(f"examine {held}")
-        return commands
-
-    def _commands_at(self, place: str) -> list[str]:
-        tables = affordances()
-        receptacle, held = self._receptacles[place], self._held
-        commands = [f"examine {place}"]
-        if receptacle.type in tables.openable:
-            commands.append(f"{'close' if place in self._opened else 'open'} {place}")
-        commands += [f"use {name}" for name in self._objects if self._is_lamp(name) and self._where[name] == place]
-        if held is None:
-            return commands + [f"take {name} from {place}" for name in self._visible() if not self._is_lamp(name)]
-        kind = self._objects[held].type
-        if kind in tables.holds[receptacle.type] and self._is_open(place):
-            commands.append(f"move {held} to {place}")
-        treatable = {"clean": tables.cleanable, "heat": tables.heatable, "cool": tables.coolable}
-        treatment = _TREATED_BY.get(receptacle.type)
-        if treatment is not None and kind in treatable[treatment]:
-            commands.append(f"{treatment} {held} with {place}")
-        return commands
-
-    def step(self, command: str) -> str:
-        """Carry out a command and return the observation."""
-        if command not in self.admissible():
-            return NOTHING
-        verb, _, rest = command.partition(" ")
-        if verb in ("look", "inventory", "examine"):
-            return self._told(verb, rest)
-        if verb == "go":
-            self._place = rest.removeprefix("to ")
-            return f"You arrive at {self._place}. {self._contents(self._place)}"
-        if verb == "open":
-            self._opened.add(rest)
-            return f"You open the {rest}. {self._contents(rest)}"
-        if verb == "close":
-            self._opened.remove(rest)
-            return f"You close the {rest}."
-        if verb == "use":
-            self._switched.add(rest)
-            return f"You turn on the {rest}."
-        return self._handled(verb, rest)
-
-    def _handled(self, verb: str, rest: str) -> str:
-        """take, move, clean, heat and cool."""
-        name, _, place = rest.partition({"take": " from ", "move": " to "}.get(verb, " with "))
-        if verb == "take":
-            self._where[name], self._held = None, name
-            return f"You pick up the {name} from the {place}."
-        if verb == "move":
-            self._where[name], self._held = place, None
-            return f"You move the {name} to the {place}."
-        done = self._treatments[name]
-        done.discard({"heat": "cool", "cool": "heat"}.get(verb, ""))
-        done.add(verb)
-        return f"You {verb} the {name} using the {place}."
-
-    def _told(self, verb: str, name: str) -> str:
-        """look, inventory and examine."""
-        if verb == "look" and self._place is None:
-            return "You are in the middle of a room. Looking quickly around you, you see nothing."
-        if verb == "look":
-            return f"You are facing the {self._place}. Next to it, you see nothing."
-        if verb == "inventory":
-            return "You are not carrying anything." if self._held is None else f"You are carrying: a {self._held}."
-        return self._contents(name) if name in self._receptacles else self._appearance(name)
-
-    def _appearance(self, name: str) -> str:
-        if self._objects[name].type in affordances().containers:
-            return f"This is a normal {name}. In it, you see nothing."
-        done = self._treatments[name]
-        for first, second, words in _ADJECTIVES:
-            if {first, second} <= done:
-                return f"This is a {words} {name}."
-        for treatment, word in _ADJECTIVE:
-            if treatment in done:
-                return f"This is a {word} {name}."
-        return f"There's nothing special about {name}."
-
-    def _contents(self, place: str) -> str:
-        inside = listed([name for name, where in self._where.items() if where == place])
-        if self._receptacles[place].type not in affordances().openable:
-            return f"On the {place}, you see {inside}."
-        return f"The {place} is open. In it, you see {inside}." if self._is_open(place) else f"The {place} is closed."
-
-    def _visible(self) -> list[str]:
-        """Objects in front of the player."""
-        if self._place is None or not self._is_open(self._place):
-            return []
-        return [name for name, where in self._where.items() if where == self._place]
-
-    def _is_open(self, place: str) -> bool:
-        return place in self._opened or self._receptacles[place].type not in affordances().openable
-
-    def _is_lamp(self, name: str) -> bool:
-        return self._objects[name].type in affordances().lamps
-
-
 _IDLE = frozenset({"look", "inventory", "examine"})
 PHRASES = (
     "You are in the middle of a room. Looking quickly around you, you see a",
@@ -274,6 +109,169 @@ PHRASES = (
     " with",
     ".",
 )
+"""Set phrases of the engine, each one token."""
+
+
+class GameSimulator:
+    """One game in play."""
+
+    def __init__(self, layout: Layout) -> None:
+        """Raises ConfigError for a layout with a knife."""
+        if any(placed.type in KNIVES for placed in layout.objects):
+            raise ConfigError("household simulator: it does not know knives; play this layout on the engine")
+        names = layout.names()
+        by_id = {placed.id: placed for placed in (*layout.receptacles, *layout.objects)}
+        self._layout = layout
+        self._receptacles: dict[str, WorldObject] = {}
+        self._objects: dict[str, WorldObject] = {}
+        for id_, name in names.items():
+            (self._objects if by_id[id_].place else self._receptacles)[name] = by_id[id_]
+        self._where: dict[str, str | None] = {name: names[placed.place] for name, placed in self._objects.items()}
+        self._place: str | None = None
+        self._held: str | None = None
+        self._opened: set[str] = set()
+        self._treatments: dict[str, set[str]] = {name: set() for name in self._objects}
+        self._switched: set[str] = set()
+
+    def opening(self) -> str:
+        """What a player reads first."""
+        return opening(self._layout)
+
+    @property
+    def receptacles(self) -> list[str]:
+        """Names, in the order in which they are listed."""
+        return list(self._receptacles)
+
+    @property
+    def place(self) -> str | None:
+        """Where the player is; None at the start."""
+        return self._place
+
+    @property
+    def objects(self) -> list[str]:
+        """Names of all objects, seen or not, the lamp among them."""
+        return list(self._objects)
+
+    @property
+    def is_won(self) -> bool:
+        """True if the goal is reached in the current state."""
+        layout = self._layout
+        if layout.task_type == LOOK:
+            is_lit = any(self._where[lamp] == self._place for lamp in self._switched)
+            return is_lit and self._held is not None and self._objects[self._held].type == layout.target
+        need = _NEEDS.get(layout.task_type)
+        arrived = [
+            place
+            for name, place in self._where.items()
+            if place is not None
+            and self._objects[name].type == layout.target
+            and self._receptacles[place].type == layout.destination
+            and (need is None or need in self._treatments[name])
+        ]
+        return len(arrived) > len(set(arrived)) if layout.task_type == TWO else bool(arrived)
+
+    def admissible(self) -> list[str]:
+        """The commands that do or show something now, without `help`; in a fixed order."""
+        place, held = self._place, self._held
+        commands = ["look", "inventory", *(f"go to {name}" for name in self._receptacles if name != place)]
+        if place is not None:
+            commands += self._commands_at(place)
+        if held is not None:
+            commands.append(f"examine {held}")
+        return commands
+
+    def _commands_at(self, place: str) -> list[str]:
+        tables = affordances()
+        receptacle, held = self._receptacles[place], self._held
+        commands = [f"examine {place}"]
+        if receptacle.type in tables.openable:
+            commands.append(f"{'close' if place in self._opened else 'open'} {place}")
+        commands += [f"use {name}" for name in self._objects if self._is_lamp(name) and self._where[name] == place]
+        if held is None:
+            return commands + [f"take {name} from {place}" for name in self._visible() if not self._is_lamp(name)]
+        kind = self._objects[held].type
+        if kind in tables.holds[receptacle.type] and self._is_open(place):
+            commands.append(f"move {held} to {place}")
+        treatable = {"clean": tables.cleanable, "heat": tables.heatable, "cool": tables.coolable}
+        treatment = _TREATED_BY.get(receptacle.type)
+        if treatment is not None and kind in treatable[treatment]:
+            commands.append(f"{treatment} {held} with {place}")
+        return commands
+
+    def step(self, command: str) -> str:
+        """Carry out a command and return the observation."""
+        if command not in self.admissible():
+            return NOTHING
+        verb, _, argument = command.partition(" ")
+        if verb in ("look", "inventory", "examine"):
+            return self._look_at(verb, argument)
+        if verb == "go":
+            self._place = argument.removeprefix("to ")
+            return f"You arrive at {self._place}. {self._contents(self._place)}"
+        if verb == "open":
+            self._opened.add(argument)
+            return f"You open the {argument}. {self._contents(argument)}"
+        if verb == "close":
+            self._opened.remove(argument)
+            return f"You close the {argument}."
+        if verb == "use":
+            self._switched.add(argument)
+            return f"You turn on the {argument}."
+        return self._handle_object(verb, argument)
+
+    def _handle_object(self, verb: str, argument: str) -> str:
+        """Carry out take, move, clean, heat or cool."""
+        name, _, place = argument.partition({"take": " from ", "move": " to "}.get(verb, " with "))
+        if verb == "take":
+            self._where[name], self._held = None, name
+            return f"You pick up the {name} from the {place}."
+        if verb == "move":
+            self._where[name], self._held = place, None
+            return f"You move the {name} to the {place}."
+        treatments = self._treatments[name]
+        treatments.discard({"heat": "cool", "cool": "heat"}.get(verb, ""))
+        treatments.add(verb)
+        return f"You {verb} the {name} using the {place}."
+
+    def _look_at(self, verb: str, name: str) -> str:
+        """The observation of look, inventory or examine."""
+        if verb == "look" and self._place is None:
+            return "You are in the middle of a room. Looking quickly around you, you see nothing."
+        if verb == "look":
+            return f"You are facing the {self._place}. Next to it, you see nothing."
+        if verb == "inventory":
+            return "You are not carrying anything." if self._held is None else f"You are carrying: a {self._held}."
+        return self._contents(name) if name in self._receptacles else self._appearance(name)
+
+    def _appearance(self, name: str) -> str:
+        if self._objects[name].type in affordances().containers:
+            return f"This is a normal {name}. In it, you see nothing."
+        treatments = self._treatments[name]
+        for first, second, description in _ADJECTIVES:
+            if {first, second} <= treatments:
+                return f"This is a {description} {name}."
+        for treatment, adjective in _ADJECTIVE:
+            if treatment in treatments:
+                return f"This is a {adjective} {name}."
+        return f"There's nothing special about {name}."
+
+    def _contents(self, place: str) -> str:
+        inside = listed([name for name, where in self._where.items() if where == place])
+        if self._receptacles[place].type not in affordances().openable:
+            return f"On the {place}, you see {inside}."
+        return f"The {place} is open. In it, you see {inside}." if self._is_open(place) else f"The {place} is closed."
+
+    def _visible(self) -> list[str]:
+        """Objects that the player sees."""
+        if self._place is None or not self._is_open(self._place):
+            return []
+        return [name for name, where in self._where.items() if where == self._place]
+
+    def _is_open(self, place: str) -> bool:
+        return place in self._opened or self._receptacles[place].type not in affordances().openable
+
+    def _is_lamp(self, name: str) -> bool:
+        return self._objects[name].type in affordances().lamps
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,15 +280,15 @@ class HouseholdCorpusSettings:
 
     n_chats: int = 36_000
     wandering_share: float = 0.5
-    """Of chats without any step of the expert."""
+    """Share of chats without any step of the expert."""
     max_expert_share: float = 0.3
-    """Of steps in one of the other chats, which draws its own share up to this evenly."""
+    """Of steps in another chat, which draws its own share uniformly up to this."""
     impossible_share: float = 0.15
     """Of the remaining steps: commands that have no effect."""
     idle_share: float = 0.4
-    """Of the possible ones: drawn with looking, taking stock and examining among them."""
+    """Of possible commands: drawn with look, inventory and examine among them."""
     drawn_share: float = 0.3
-    """Of the possible ones: drawn from those only, if any, that name what the goal names."""
+    """Of possible commands: drawn only from those, if any, that name what the goal names."""
     size: str = "tiny"
     seed: int = 0
 
@@ -309,8 +307,8 @@ def _chat(
     expert_share = 0.0
     if rng.random() >= settings.wandering_share:
         expert_share = settings.max_expert_share * rng.random()
-    mirror, expert = Mirror(layout), SearchExpert(seed=0)
-    observation = mirror.opening()
+    simulator, expert = GameSimulator(layout), SearchExpert(seed=0)
+    observation = simulator.opening()
     chat: list[Message] = []
     for _ in range(size.max_turns):
         chat.append(Message("user", observation))
@@ -318,21 +316,23 @@ def _chat(
         if rng.random() < expert_share:
             command = expert.next_command()
         elif rng.random() < settings.impossible_share:
-            command = impossible_command(mirror, rng)
+            command = impossible_command(simulator, rng)
         else:
-            command = wandering_command(_drawn(mirror, layout, settings, rng), rng, settings.idle_share)
+            command = wandering_command(
+                _attractive_commands(simulator, layout, settings, rng), rng, settings.idle_share
+            )
         chat.append(Message("assistant", command))
-        observation = mirror.step(command)
-        if mirror.is_won:
+        observation = simulator.step(command)
+        if simulator.is_won:
             break
     return chat
 
 
-def _drawn(
-    mirror: Mirror, layout: Layout, settings: HouseholdCorpusSettings, rng: np.random.Generator
+def _attractive_commands(
+    simulator: GameSimulator, layout: Layout, settings: HouseholdCorpusSettings, rng: np.random.Generator
 ) -> Sequence[str]:
-    """The possible commands, or only those that name a thing of the target's or the destination's kind."""
-    possible = mirror.admissible()
+    """The possible commands, or only those that name the target's or the destination's type."""
+    possible = simulator.admissible()
     if rng.random() >= settings.drawn_share:
         return possible
     kinds = {layout.target.lower(), layout.destination.lower()}
@@ -340,7 +340,7 @@ def _drawn(
 
 
 def wandering_command(admissible: Sequence[str], rng: np.random.Generator, idle_share: float) -> str:
-    """A possible command: first what to do, then with what, so that the many ways to go do not outnumber the rest."""
+    """A possible command: first the verb is drawn, then its argument, so that the many `go to` do not dominate."""
     may_idle = rng.random() < idle_share or all(command.partition(" ")[0] in _IDLE for command in admissible)
     by_verb: dict[str, list[str]] = {}
     for command in admissible:
@@ -351,28 +351,28 @@ def wandering_command(admissible: Sequence[str], rng: np.random.Generator, idle_
     return pick(rng, options)
 
 
-def impossible_command(mirror: Mirror, rng: np.random.Generator) -> str:
-    """A command in the right words that will most often have no effect here."""
-    thing, place = pick(rng, mirror.objects), pick(rng, mirror.receptacles)
+def impossible_command(simulator: GameSimulator, rng: np.random.Generator) -> str:
+    """A well-formed command that most often has no effect here."""
+    name, place = pick(rng, simulator.objects), pick(rng, simulator.receptacles)
     forms = (
-        f"take {thing} from {place}",
-        f"take {thing} from {place}",
-        f"move {thing} to {place}",
+        f"take {name} from {place}",
+        f"take {name} from {place}",
+        f"move {name} to {place}",
         f"go to {place}",
         f"open {place}",
-        f"clean {thing} with {place}",
-        f"heat {thing} with {place}",
+        f"clean {name} with {place}",
+        f"heat {name} with {place}",
         "use desklamp 1",
     )
     return pick(rng, forms)
 
 
 def single_tokens(size: WorldSize) -> tuple[str, ...]:
-    """Strings of this world that are worth a token: every thing with its number, and the engine's set phrases."""
+    """Strings that become one token each: every name with its number, and the engine's set phrases."""
     types = set(size.object_types) | {LAMP} | {kind for room in size.rooms.values() for kind in room}
-    words = sorted(kind.lower() for kind in types)
-    numbered = [f" {word} {number}" for word in words for number in range(1, size.max_copies + 1)]
-    return (*numbered, *(f" {word}" for word in words), *PHRASES)
+    names = sorted(kind.lower() for kind in types)
+    numbered = [f" {name} {number}" for name in names for number in range(1, size.max_copies + 1)]
+    return (*numbered, *(f" {name}" for name in names), *PHRASES)
 
 
 BASE = BaseModel(

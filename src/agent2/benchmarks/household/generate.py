@@ -1,26 +1,19 @@
-"""Generated households: sizes, layouts, games.
+"""Generated households in the engine's own format: sizes, layouts, games, and the openings that players read.
 
-What may lie where, what can be opened, washed, heated and cooled, and how goals are put: the engine's own tables.
-
-Read from the alfworld package when first asked for, so that nothing else of agent2 needs it. Types are named as
+Tables. What may be where, what can be opened, washed, heated and cooled, and how goals are worded comes from the tables
+of the alfworld package (`affordances`), read on first use, so that nothing else of agent2 needs it. Types are named as
 there ("SinkBasin", "Apple"); slices of food are left out, since no generated game asks for cutting.
 
-Sizes of generated households: which rooms there are, what is in them, and how many objects.
+Sizes. `tiny` is a world that a model of under a million weights can learn in minutes; `small` and `full` are for larger
+models, `full` being as large as the published games.
 
-`tiny` is a world that a model of under a million weights can learn in minutes; `small` and `full` are for larger
-ones, `full` being as large as the published games. What may lie where, and what can be washed or heated, is not
-decided here: that comes from the engine's own tables (`agent2.benchmarks.household.generate`).
+Layouts (`draw_layout`). Solvable by construction: the target is somewhere else than its destination, the destination
+can hold it, and the tool that the task needs is in the room.
 
-The layout of one generated household: what is where and what is to be done, and the names that a player sees.
+Games (`game_of`). The problem (PDDL) of a layout and its goal sentence; domain and grammar are those of the installed
+engine.
 
-Drawn from a seed (`draw_layout`), solvable by construction: the target lies somewhere else than its destination, the
-destination can hold it, and the tool that the task needs is in the room. Does NOT plan a solution: none is stored
-anywhere, so none can leak.
-
-Generated household games in the engine's own format, and the opening that a player is shown.
-
-A game is the problem (PDDL) of a layout and its goal sentence; domain and grammar are those of the installed engine.
-Promises: one seed, one game, on every machine; solvable by construction (see `layout`); no walkthrough in it.
+Promises: one seed, one game, on every machine. Does NOT plan a solution: none is stored anywhere, so none can leak.
 """
 
 from collections import Counter
@@ -35,7 +28,21 @@ from agent2.benchmarks.home import Source, pick
 from agent2.environments.household.game import TASK_TYPES, Game, part
 from agent2.errors import ConfigError, unknown_name
 
+PICK = "pick_and_place_simple"
+LOOK = "look_at_obj_in_light"
+CLEAN = "pick_clean_then_place_in_recep"
+HEAT = "pick_heat_then_place_in_recep"
+COOL = "pick_cool_then_place_in_recep"
+TWO = "pick_two_obj_and_place"
+TOOLS: Mapping[str, str] = MappingProxyType({CLEAN: "SinkBasin", HEAT: "Microwave", COOL: "Fridge"})
+"""The receptacle that a task type needs beside the destination."""
+LAMP = "DeskLamp"
+LAMP_PLACES = frozenset({"Desk", "SideTable", "Dresser", "CoffeeTable", "Shelf"})
 _SLICED = "Sliced"
+_START = "loc_bar_0"
+"""Where the player begins; no receptacle is there."""
+_MAX_DRAWS = 1000
+"""After this many rooms in a row that do not suit the task, the size's settings count as wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +62,7 @@ class Affordances:
     coolable: frozenset[str]
     sliceable: frozenset[str]
     lamps: frozenset[str]
-    """Can be switched on and not picked up."""
+    """Types that can be switched on but not picked up."""
     goals: Mapping[str, str]
     """Task type -> PDDL of the goal with {obj}, {recep} and {toggle} to be filled in."""
     wordings: Mapping[str, tuple[str, ...]]
@@ -88,19 +95,8 @@ def affordances() -> Affordances:
     )
 
 
-PICK = "pick_and_place_simple"
-LOOK = "look_at_obj_in_light"
-CLEAN = "pick_clean_then_place_in_recep"
-HEAT = "pick_heat_then_place_in_recep"
-COOL = "pick_cool_then_place_in_recep"
-TWO = "pick_two_obj_and_place"
-TOOLS: Mapping[str, str] = MappingProxyType({CLEAN: "SinkBasin", HEAT: "Microwave", COOL: "Fridge"})
-"""The receptacle that a task type needs beside the destination."""
-LAMP = "DeskLamp"
-LAMP_PLACES = frozenset({"Desk", "SideTable", "Dresser", "CoffeeTable", "Shelf"})
-
 Counts = Mapping[str, tuple[int, int]]
-"""Receptacle type -> fewest and most of it."""
+"""Receptacle type -> lowest and highest number of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,16 +108,16 @@ class WorldSize:
     """Drawn from evenly."""
     rooms: Mapping[str, Counts]
     n_receptacles: tuple[int, int]
-    """Fewest and most in a room, whatever the counts of its types would allow."""
+    """Lowest and highest number in a room, whatever the counts of its types would allow."""
     n_objects: tuple[int, int]
-    """Fewest and most, target and lamp included."""
+    """Lowest and highest number, target and lamp included."""
     max_copies: int
     """Most objects of one type beside the target's."""
     max_openable: int
     """Most receptacles that have to be opened to see into."""
     max_turns: int
     object_types: frozenset[str] = frozenset()
-    """Only these lie about; empty: whatever the room's receptacles can hold."""
+    """The only types of objects; empty: whatever the room's receptacles can hold."""
 
 
 _TINY_ROOM: Counts = MappingProxyType(
@@ -243,10 +239,6 @@ def size_of(name: str) -> WorldSize:
     return SIZES[name]
 
 
-_MAX_DRAWS = 1000
-"""So many rooms in a row that do not suit their task are an error of the size's settings."""
-
-
 @dataclass(frozen=True, slots=True)
 class WorldObject:
     """A receptacle or an object."""
@@ -281,27 +273,27 @@ class Layout:
 
     @property
     def canonical(self) -> str:
-        """Room and goal without wording, order or places: equal for games that could be taken for one another.
+        """Room and goal without wording, order or places: equal for games that could be confused.
 
-        Splits that share no canonical text share no room with the same goal, wherever the objects lie.
+        Splits that share no canonical text share no room with the same goal, wherever the objects are.
         """
-        receptacles = " ".join(sorted(thing.type for thing in self.receptacles))
+        receptacles = " ".join(sorted(receptacle.type for receptacle in self.receptacles))
         return f"{self.task_type} {self.target} {self.destination} | {receptacles}"
 
     def names(self) -> dict[str, str]:
         """Id -> the name that the engine shows, such as "shelf 1"; in the engine's own order."""
-        return shown_names([thing.id for thing in (*self.receptacles, *self.objects)])
+        return shown_names([placed.id for placed in (*self.receptacles, *self.objects)])
 
 
 def shown_names(ids: Sequence[str]) -> dict[str, str]:
     """The engine's naming: ids of one kind, sorted, are numbered from how many there are down to 1."""
     ordered = sorted(ids, key=str.lower)
-    left = Counter(_kind(id_) for id_ in ordered)
+    next_number = Counter(_kind(id_) for id_ in ordered)
     names = {}
     for id_ in ordered:
         kind = _kind(id_)
-        names[id_] = f"{kind} {left[kind]}"
-        left[kind] -= 1
+        names[id_] = f"{kind} {next_number[kind]}"
+        next_number[kind] -= 1
     return names
 
 
@@ -318,7 +310,7 @@ def draw_layout(rng: np.random.Generator, size: WorldSize) -> Layout:
     """
     task_type = size.task_types[int(rng.integers(len(size.task_types)))]
     for _ in range(_MAX_DRAWS):
-        layout = _attempt(rng, size, task_type)
+        layout = _try_layout(rng, size, task_type)
         if layout is not None:
             return layout
     raise ConfigError(
@@ -327,8 +319,8 @@ def draw_layout(rng: np.random.Generator, size: WorldSize) -> Layout:
     )
 
 
-def _attempt(rng: np.random.Generator, size: WorldSize, task_type: str) -> Layout | None:
-    """One draw; None if the room does not suit the task."""
+def _try_layout(rng: np.random.Generator, size: WorldSize, task_type: str) -> Layout | None:
+    """A layout in one random room; None if the room does not suit the task."""
     room = size.rooms[pick(rng, sorted(size.rooms))]
     types = _receptacle_types(rng, size, room, task_type)
     return None if types is None else layout_in(rng, size, types, task_type)
@@ -337,14 +329,18 @@ def _attempt(rng: np.random.Generator, size: WorldSize, task_type: str) -> Layou
 def layout_in(rng: np.random.Generator, size: WorldSize, types: Sequence[str], task_type: str) -> Layout | None:
     """A household in a room with receptacles of these types (sorted); None if the room does not suit the task.
 
-    size: what lies about in it.
+    size: decides which objects it has.
     """
     tables = affordances()
     needed = LAMP_PLACES if task_type == LOOK else {TOOLS[task_type]} if task_type in TOOLS else set(types)
     if not needed & set(types):
         return None
     fits = {
-        kind: [thing for thing in tables.holds[kind] if not size.object_types or thing in size.object_types]
+        kind: [
+            object_type
+            for object_type in tables.holds[kind]
+            if not size.object_types or object_type in size.object_types
+        ]
         for kind in sorted(set(types))
     }
     pairs = _target_pairs(task_type, fits, tables)
@@ -386,18 +382,21 @@ def _receptacle_types(rng: np.random.Generator, size: WorldSize, room: Counts, t
 
 
 def _target_pairs(task_type: str, fits: Mapping[str, Sequence[str]], tables: Affordances) -> list[tuple[str, str]]:
-    """Targets with destinations that make a task: it fits there, can lie elsewhere, and can be treated as asked."""
+    """Pairs of target and destination: the target fits there, can be elsewhere, and can be treated as the task asks."""
     if task_type == LOOK:
-        return [(thing, "") for thing in sorted({thing for things in fits.values() for thing in things})]
+        return [
+            (object_type, "")
+            for object_type in sorted({object_type for types in fits.values() for object_type in types})
+        ]
     treatable = {"SinkBasin": tables.cleanable, "Microwave": tables.heatable, "Fridge": tables.coolable}
     tool = TOOLS.get(task_type)
     return [
-        (thing, kind)
-        for kind, things in fits.items()
-        for thing in things
-        if kind != tool
-        and (tool is None or thing in treatable[tool])
-        and any(thing in others for other, others in fits.items() if other != kind)
+        (object_type, destination)
+        for destination, object_types in fits.items()
+        for object_type in object_types
+        if destination != tool
+        and (tool is None or object_type in treatable[tool])
+        and any(object_type in held for receptacle_type, held in fits.items() if receptacle_type != destination)
     ]
 
 
@@ -408,7 +407,7 @@ def _placed_types(
     receptacles: Sequence[WorldObject],
     fits: Mapping[str, Sequence[str]],
 ) -> list[tuple[str, str]]:
-    """(type, id of its receptacle) of every object: targets, the lamp, and what else lies about; in type order."""
+    """(type, id of its receptacle) of every object: targets, the lamp, and further ones; in type order."""
     task_type, target, destination = task
     fewest = 2 if task_type == TWO else 1
     n_targets = int(rng.integers(fewest, fewest + 2))
@@ -418,7 +417,7 @@ def _placed_types(
     if task_type == LOOK:
         placed.append((LAMP, pick(rng, [r.id for r in receptacles if r.type in LAMP_PLACES])))
     n_wanted = max(int(rng.integers(size.n_objects[0], size.n_objects[1] + 1)), len(placed) + 1)
-    others = sorted({thing for things in fits.values() for thing in things} - {target})
+    others = sorted({object_type for object_types in fits.values() for object_type in object_types} - {target})
     for index in rng.permutation(len(others)):
         kind = others[int(index)]
         spots = [r.id for r in receptacles if kind in fits[r.type]]
@@ -426,16 +425,16 @@ def _placed_types(
         placed += [(kind, pick(rng, spots)) for _ in range(n_copies)]
         if len(placed) >= n_wanted:
             break
-    return sorted(placed, key=lambda one: one[0])
+    return sorted(placed, key=lambda pair: pair[0])
 
 
 def _numbered(types: Sequence[str]) -> list[tuple[str, int]]:
-    """Each type with how many of it came before."""
-    seen: Counter[str] = Counter()
+    """Each type with the number of its earlier occurrences."""
+    counts: Counter[str] = Counter()
     numbered = []
     for kind in types:
-        numbered.append((kind, seen[kind]))
-        seen[kind] += 1
+        numbered.append((kind, counts[kind]))
+        counts[kind] += 1
     return numbered
 
 
@@ -444,10 +443,6 @@ def _receptacle_id(kind: str, number: int) -> str:
     if kind.endswith("Basin"):
         return f"{kind.removesuffix('Basin')}_bar_{number:02d}_bar_{kind}"
     return f"{kind}_bar_{number:02d}"
-
-
-_START = "loc_bar_0"
-"""Where the player begins; no receptacle is there."""
 
 
 def draw_game(rng: np.random.Generator, size: WorldSize) -> Game:
@@ -467,9 +462,9 @@ def game_of(layout: Layout) -> Game:
 
 
 def opening(layout: Layout) -> str:
-    """What a player reads first: the engine's own words for this layout."""
+    """What a player reads first, worded as by the engine."""
     names = layout.names()
-    ids = {thing.id for thing in layout.receptacles}
+    ids = {receptacle.id for receptacle in layout.receptacles}
     return (
         "You are in the middle of a room. Looking quickly around you, you see "
         f"{listed([name for id_, name in names.items() if id_ in ids])}.\n\nYour task is to: {layout.goal}."
@@ -487,13 +482,13 @@ def listed(names: list[str]) -> str:
 def problem_of(layout: Layout) -> str:
     """The layout as a PDDL problem of the engine's domain."""
     tables = affordances()
-    places = {thing.id: f"loc_bar_{index}" for index, thing in enumerate(layout.receptacles, start=1)}
+    places = {receptacle.id: f"loc_bar_{index}" for index, receptacle in enumerate(layout.receptacles, start=1)}
     declared = [
         "agent1 - agent",
         *(f"{kind}Type - otype" for kind in tables.object_types),
         *(f"{kind}Type - rtype" for kind in tables.receptacle_types),
-        *(f"{thing.id} - object" for thing in layout.objects),
-        *(f"{thing.id} - receptacle" for thing in layout.receptacles),
+        *(f"{placed.id} - object" for placed in layout.objects),
+        *(f"{receptacle.id} - receptacle" for receptacle in layout.receptacles),
         *(f"{place} - location" for place in (_START, *places.values())),
     ]
     facts = [f"(atLocation agent1 {_START})", *_receptacle_facts(layout, tables, places)]
@@ -507,14 +502,14 @@ def problem_of(layout: Layout) -> str:
 
 def _receptacle_facts(layout: Layout, tables: Affordances, places: dict[str, str]) -> list[str]:
     facts = []
-    for thing in layout.receptacles:
-        facts.append(f"(receptacleType {thing.id} {thing.type}Type)")
-        facts.append(f"(receptacleAtLocation {thing.id} {places[thing.id]})")
-        if thing.type in tables.openable:
-            facts.append(f"(openable {thing.id})")
-    there = {thing.type for thing in layout.objects}
-    for kind in sorted({thing.type for thing in layout.receptacles}):
-        facts += [f"(canContain {kind}Type {held}Type)" for held in tables.holds[kind] if held in there]
+    for receptacle in layout.receptacles:
+        facts.append(f"(receptacleType {receptacle.id} {receptacle.type}Type)")
+        facts.append(f"(receptacleAtLocation {receptacle.id} {places[receptacle.id]})")
+        if receptacle.type in tables.openable:
+            facts.append(f"(openable {receptacle.id})")
+    present = {placed.type for placed in layout.objects}
+    for kind in sorted({receptacle.type for receptacle in layout.receptacles}):
+        facts += [f"(canContain {kind}Type {held}Type)" for held in tables.holds[kind] if held in present]
     return facts
 
 
@@ -528,11 +523,11 @@ def _object_facts(layout: Layout, tables: Affordances, places: dict[str, str]) -
         "isReceptacleObject": tables.containers,
     }
     facts = []
-    for thing in layout.objects:
-        facts.append(f"(objectType {thing.id} {thing.type}Type)")
-        facts.append(f"(inReceptacle {thing.id} {thing.place})")
-        facts.append(f"(objectAtLocation {thing.id} {places[thing.place]})")
-        if thing.type not in tables.lamps:
-            facts.append(f"(pickupable {thing.id})")
-        facts += [f"({name} {thing.id})" for name, kinds in properties.items() if thing.type in kinds]
+    for placed in layout.objects:
+        facts.append(f"(objectType {placed.id} {placed.type}Type)")
+        facts.append(f"(inReceptacle {placed.id} {placed.place})")
+        facts.append(f"(objectAtLocation {placed.id} {places[placed.place]})")
+        if placed.type not in tables.lamps:
+            facts.append(f"(pickupable {placed.id})")
+        facts += [f"({name} {placed.id})" for name, kinds in properties.items() if placed.type in kinds]
     return facts

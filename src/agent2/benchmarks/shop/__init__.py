@@ -498,7 +498,7 @@ def single_tokens(n_products: int) -> tuple[str, ...]:
     )
 
 
-def liken_tokens(model: Any, tokenizer: Any) -> None:
+def init_related_tokens(model: Any, tokenizer: Any) -> None:
     """Start similar tokens near each other, so that what is learned of one serves all.
 
     A word with a space before it, without one and in brackets share a vector; products share one, prices another, along
@@ -536,7 +536,7 @@ def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str,
         on_progress,
         ShopCorpus,
         lambda corpus: [corpus_chats(corpus)] * 2,
-        prepare=liken_tokens,
+        prepare=init_related_tokens,
         stage_options=stage_options,
     )
 

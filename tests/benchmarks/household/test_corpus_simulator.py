@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from agent2.benchmarks.household.corpus import Mirror, impossible_command, wandering_command
+from agent2.benchmarks.household.corpus import GameSimulator, impossible_command, wandering_command
 from agent2.benchmarks.household.generate import COOL, SIZES, TWO, WorldObject, draw_layout, game_of
 from agent2.environments.household.engine import shared_engine
 from agent2.environments.household.expert import SearchExpert
@@ -14,12 +14,12 @@ TURNS = 20
 
 def compare(layout, rng):
     """Play a game on both by turns of the expert and of chance; returns whether it was won."""
-    mirror, expert = Mirror(layout), SearchExpert(0)
+    simulator, expert = GameSimulator(layout), SearchExpert(0)
     position = shared_engine().start(game_of(layout))
-    assert position.observation.endswith(mirror.opening())
-    expert.read(mirror.opening())
+    assert position.observation.endswith(simulator.opening())
+    expert.read(simulator.opening())
     for _ in range(TURNS):
-        possible = mirror.admissible()
+        possible = simulator.admissible()
         assert sorted(possible) == sorted(command for command in position.admissible if command != "help")
         draw = rng.random()
         if draw < 0.6:
@@ -27,12 +27,12 @@ def compare(layout, rng):
         elif draw < 0.85:
             command = wandering_command(possible, rng, idle_share=0.5)
         else:
-            command = impossible_command(mirror, rng)
+            command = impossible_command(simulator, rng)
         position = shared_engine().move(position, command)
-        said = mirror.step(command)
-        assert (said, mirror.is_won) == (position.observation, position.won), command
+        said = simulator.step(command)
+        assert (said, simulator.is_won) == (position.observation, position.won), command
         expert.read(said)
-        if mirror.is_won:
+        if simulator.is_won:
             return True
     return False
 
@@ -61,4 +61,4 @@ def test_a_layout_with_a_knife_is_refused():
     layout = draw_layout(np.random.default_rng(0), SIZES["tiny"])
     knife = WorldObject("Knife_bar_00", "Knife", layout.receptacles[0].id)
     with pytest.raises(ConfigError, match="does not know knives"):
-        Mirror(replace(layout, objects=(*layout.objects, knife)))
+        GameSimulator(replace(layout, objects=(*layout.objects, knife)))
