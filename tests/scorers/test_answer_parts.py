@@ -35,18 +35,18 @@ def rollout(text):
     return Rollout("q", 0, 0, RolloutStatus.COMPLETED, [], [], text, {}, Usage(0, 0, 0.0))
 
 
-def scored(judge, verdict, asked=None):
+def scored(judge, verdict, of=None):
     """The score where the judge says this."""
-    said = verdict if isinstance(verdict, str) else json.dumps({"verdict": verdict})
-    return judge.score(asked or item(), rollout(said.encode().hex()))
+    text = verdict if isinstance(verdict, str) else json.dumps({"verdict": verdict})
+    return judge.score(of or item(), rollout(text.encode().hex()))
 
 
-def verdict(found, more=()):
-    return {"Correctness Details": found, "Excessive Answers": list(more)}
+def verdict(details, more=()):
+    return {"Correctness Details": details, "Excessive Answers": list(more)}
 
 
 @pytest.mark.parametrize(
-    ("found", "more", "value", "precision", "recall", "f1"),
+    ("details", "more", "value", "precision", "recall", "f1"),
     [
         ({"Peru": True, "Chile": True}, [], 1.0, 1.0, 1.0, 1.0),
         ({"Peru": True, "Chile": True}, ["Bolivia"], 0.0, 2 / 3, 1.0, 0.8),
@@ -56,16 +56,16 @@ def verdict(found, more=()):
         ({"Peru": False, "Chile": False}, [], 0.0, None, 0.0, 0.0),
     ],
 )
-def test_only_a_whole_answer_without_anything_besides_counts(judge, found, more, value, precision, recall, f1):
-    score = scored(judge, verdict(found, more))
+def test_only_a_whole_answer_without_anything_besides_counts(judge, details, more, value, precision, recall, f1):
+    score = scored(judge, verdict(details, more))
     assert (score.value, score.views["precision"], score.views["recall"]) == (value, precision, recall)
     assert score.views["f1"] == pytest.approx(f1) and score.views["cost_prompt_tokens"] == 100
     assert bool(score.labels) == (value == 0.0)
 
 
 def test_a_verdict_in_the_form_of_the_published_grader_is_read(judge):
-    said = {"Answer Correctness": {"Explanation": "x", **verdict({"Peru": True, "Chile": True})}}
-    assert scored(judge, json.dumps(said)).value == 1.0
+    answer = {"Answer Correctness": {"Explanation": "x", **verdict({"Peru": True, "Chile": True})}}
+    assert scored(judge, json.dumps(answer)).value == 1.0
 
 
 def test_a_single_answer_is_one_part_however_the_judge_cuts_it(judge):
@@ -76,7 +76,7 @@ def test_a_single_answer_is_one_part_however_the_judge_cuts_it(judge):
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("answer", "reason"),
     [
         ("Right, all of it.", "has no verdict"),
         ({"Excessive Answers": []}, "has no 'Correctness Details'"),
@@ -86,22 +86,22 @@ def test_a_single_answer_is_one_part_however_the_judge_cuts_it(judge):
         (verdict({"Atlantis": True}), "names a part that is not expected"),
     ],
 )
-def test_a_verdict_in_another_form_is_the_judges_fault_and_no_zero(judge, said, why):
-    score = scored(judge, said)
-    assert (score.value, score.fault) == (None, Fault.JUDGE) and why in score.reason
+def test_a_verdict_in_another_form_is_the_judges_fault_and_no_zero(judge, answer, reason):
+    score = scored(judge, answer)
+    assert (score.value, score.fault) == (None, Fault.JUDGE) and reason in score.reason
 
 
 @pytest.mark.parametrize(
-    ("expected", "parts", "why"),
+    ("expected", "parts", "reason"),
     [
         ("Paris, London, Rome, Oslo, Bern", ["Paris"], "says nothing of 'bern london oslo rome'"),
         ("The Battle of Hastings, The Treaty of Rome", ["the moon"], "a part that is not expected: 'the moon'"),
         ("Paris, Bern", ["Paris", "a town of Bern in Peru"], "a part that is not expected"),
     ],
 )
-def test_a_judge_that_looks_at_some_of_the_parts_gives_no_verdict(judge, expected, parts, why):
+def test_a_judge_that_looks_at_some_of_the_parts_gives_no_verdict(judge, expected, parts, reason):
     score = scored(judge, verdict(dict.fromkeys(parts, True)), item(expected))
-    assert score.value is None and score.fault is Fault.JUDGE and why in score.reason
+    assert score.value is None and score.fault is Fault.JUDGE and reason in score.reason
 
 
 def test_an_answer_that_is_cut_off_is_the_judges_fault(judge):

@@ -103,10 +103,10 @@ def test_the_flexible_reading_takes_the_last_letter_that_stands_alone(text, lett
     ],
 )
 def test_the_views_tell_format_answer_and_position_apart(answer, value, parsed, flexible, chosen, labels):
-    found = score(answer)
-    assert (found.value, found.labels) == (value, labels)
-    assert (found.views["answer_parsed"], found.views["flexible_match"]) == (parsed, flexible)
-    positions = {key: number for key, number in found.views.items() if key.startswith("chose_")}
+    verdict = score(answer)
+    assert (verdict.value, verdict.labels) == (value, labels)
+    assert (verdict.views["answer_parsed"], verdict.views["flexible_match"]) == (parsed, flexible)
+    positions = {key: number for key, number in verdict.views.items() if key.startswith("chose_")}
     assert positions == {f"chose_{letter}": float(f"chose_{letter}" == chosen) for letter in "abcd"}
 
 
@@ -114,8 +114,8 @@ def test_the_views_tell_format_answer_and_position_apart(answer, value, parsed, 
     ("reference", "payload"), [(None, OPTIONS), ("E", OPTIONS), ("BC", OPTIONS), ("B", {}), ("B", {"options": ["one"]})]
 )
 def test_an_item_that_cannot_be_judged_is_missing_and_not_zero(reference, payload):
-    found = score("B", reference, payload)
-    assert (found.value, found.fault) == (None, Fault.JUDGE)
+    verdict = score("B", reference, payload)
+    assert (verdict.value, verdict.fault) == (None, Fault.JUDGE)
 
 
 @pytest.mark.parametrize(
@@ -133,9 +133,9 @@ def test_an_item_that_cannot_be_judged_is_missing_and_not_zero(reference, payloa
     ],
 )
 def test_no_answer_takes_long(text):
-    begun = time.process_time()
+    started = time.process_time()
     score(text)
-    assert time.process_time() - begun < 1.0
+    assert time.process_time() - started < 1.0
 
 
 def test_a_question_with_one_option_as_five_of_mmlu_pro_have_is_scored():

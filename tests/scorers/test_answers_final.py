@@ -128,9 +128,9 @@ def test_the_line_that_we_ask_for_reads_back(value):
 def test_full_marks_need_a_final_answer_that_can_be_read_and_the_views_tell_format_from_answer(
     answer, value, parsed, flexible, labels
 ):
-    found = score(answer)
-    assert (found.value, found.labels) == (value, labels)
-    assert found.views == {"answer_parsed": parsed, "flexible_match": flexible}
+    verdict = score(answer)
+    assert (verdict.value, verdict.labels) == (value, labels)
+    assert verdict.views == {"answer_parsed": parsed, "flexible_match": flexible}
 
 
 @pytest.mark.parametrize(
@@ -142,14 +142,14 @@ def test_a_reference_is_a_number_or_a_worked_solution(reference, value):
 
 @pytest.mark.parametrize("reference", [None, "ten", "18 or 20"])
 def test_an_item_without_a_usable_reference_is_missing_and_not_zero(reference):
-    found = score("#### 18", reference)
-    assert (found.value, found.fault) == (None, Fault.JUDGE)
+    verdict = score("#### 18", reference)
+    assert (verdict.value, verdict.fault) == (None, Fault.JUDGE)
 
 
 @pytest.mark.parametrize(
     "text", ["1" * 100_000, "1," * 50_000, "#### " * 20_000, "-$" * 50_000, "1 " * 50_000, "½" * 50_000]
 )
 def test_no_answer_takes_long(text):
-    begun = time.process_time()
+    started = time.process_time()
     score(text)
-    assert time.process_time() - begun < 1.0
+    assert time.process_time() - started < 1.0

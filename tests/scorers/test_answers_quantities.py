@@ -49,9 +49,9 @@ from agent2.scorers.answers import parse_quantity, same_number
     ],
 )
 def test_a_number_is_read_however_it_is_written(text, value, unit):
-    found = parse_quantity(text)
-    assert found is not None
-    assert (found.value, found.unit) == (Fraction(value), unit)
+    quantity = parse_quantity(text)
+    assert quantity is not None
+    assert (quantity.value, quantity.unit) == (Fraction(value), unit)
 
 
 @pytest.mark.parametrize(
@@ -64,9 +64,9 @@ def test_what_is_not_one_number_is_not_read(text):
 
 
 def same(answer, reference, tolerance=0.0):
-    left, right = parse_quantity(answer), parse_quantity(reference)
-    assert left is not None and right is not None
-    return same_number(left, right, tolerance)
+    answer_quantity, reference_quantity = parse_quantity(answer), parse_quantity(reference)
+    assert answer_quantity is not None and reference_quantity is not None
+    return same_number(answer_quantity, reference_quantity, tolerance)
 
 
 def test_units_may_be_left_out_but_not_differ():
@@ -96,12 +96,12 @@ def test_every_format_of_a_number_is_the_same_number(whole, thousandths):
     value = Fraction(abs(whole)) + Fraction(thousandths, 1000)
     sign = "-" if whole < 0 else ""
     for text in (f"{abs(whole):,}.{thousandths:03d}", f"{abs(whole)}.{thousandths:03d}0"):
-        found = parse_quantity(sign + text)
-        assert found is not None and found.value == (-value if whole < 0 else value)
+        quantity = parse_quantity(sign + text)
+        assert quantity is not None and quantity.value == (-value if whole < 0 else value)
     swapped = f"{abs(whole):,}".replace(",", ".") + f",{thousandths:03d}"
     if abs(whole) >= 1000:
-        found = parse_quantity(sign + swapped)
-        assert found is not None and abs(found.value) == value
+        quantity = parse_quantity(sign + swapped)
+        assert quantity is not None and abs(quantity.value) == value
 
 
 @given(st.text(max_size=250))

@@ -17,8 +17,8 @@ def score(name, answer, reference, accepted=None, **options):
 
 
 def test_token_f1_takes_the_nearest_accepted_answer():
-    found = score("token_f1", "the cat", "dog", ["cat sat", "Cat."])
-    assert (found.value, found.views["exact_match"]) == (1.0, 1.0)
+    verdict = score("token_f1", "the cat", "dog", ["cat sat", "Cat."])
+    assert (verdict.value, verdict.views["exact_match"]) == (1.0, 1.0)
     assert score("token_f1", "cat", "cat sat").value == pytest.approx(2 / 3)
     assert score("token_f1", "cat", "dog").value == 0.0
 
@@ -28,8 +28,8 @@ def test_anls_forgives_small_slips_and_nothing_from_half_on():
     assert score("anls", "ab", "ac").value == 0.0
     assert score("anls", "yes", "no", ["yes"]).value == 1.0
     for answer, reference in (("the cat", "cat"), ("U.S.", "US")):  # words that `token_f1` takes for equal
-        found = score("anls", answer, reference)
-        assert found.value < 1.0 and found.views["exact_match"] == 0.0
+        verdict = score("anls", answer, reference)
+        assert verdict.value < 1.0 and verdict.views["exact_match"] == 0.0
 
 
 @pytest.mark.parametrize(
@@ -44,8 +44,8 @@ def test_anls_forgives_small_slips_and_nothing_from_half_on():
     ],
 )
 def test_the_two_layers_of_numbers_are_apart(answer, reference, relaxed, exact):
-    found = score("relaxed_numeric", answer, reference)
-    assert (found.value, found.views["exact_match"]) == (relaxed, exact)
+    verdict = score("relaxed_numeric", answer, reference)
+    assert (verdict.value, verdict.views["exact_match"]) == (relaxed, exact)
 
 
 def test_an_answer_without_the_number_that_is_asked_for_is_not_parsed():
@@ -73,8 +73,8 @@ def test_items_that_cannot_be_judged_are_missing_and_no_answer_is_wrong(name):
 @given(st.integers(-50, 50), st.integers(-50, 50))
 @settings(max_examples=60, deadline=None)
 def test_relaxed_is_never_below_exact(answer, reference):
-    found = score("relaxed_numeric", str(answer), str(reference))
-    assert 0.0 <= found.views["exact_match"] <= found.value <= 1.0
+    verdict = score("relaxed_numeric", str(answer), str(reference))
+    assert 0.0 <= verdict.views["exact_match"] <= verdict.value <= 1.0
 
 
 def test_plain_words_are_without_case_articles_and_punctuation():
@@ -92,12 +92,12 @@ def test_token_f1_of_a_hand_computed_case():
 
 @given(WORDS, WORDS)
 @settings(max_examples=100, deadline=None)
-def test_similarities_are_symmetric_bounded_and_1_for_the_same_text(left, right):
+def test_similarities_are_symmetric_bounded_and_1_for_the_same_text(first, second):
     for similarity in (token_f1, answer_similarity):
-        assert 0.0 <= similarity(left, right) <= 1.0
-        assert similarity(left, right) == pytest.approx(similarity(right, left))
-        assert similarity(left, left) == 1.0
-    assert token_f1(left, right) >= float(plain_words(left) == plain_words(right))
+        assert 0.0 <= similarity(first, second) <= 1.0
+        assert similarity(first, second) == pytest.approx(similarity(second, first))
+        assert similarity(first, first) == 1.0
+    assert token_f1(first, second) >= float(plain_words(first) == plain_words(second))
 
 
 def test_anls_forgives_small_slips_and_nothing_from_the_threshold_on():

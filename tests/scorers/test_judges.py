@@ -203,8 +203,8 @@ def test_a_rubric_weighs_saturates_vetoes_and_asks_for_evidence(workplace):
 
     def score(right, detail, harmless, quote="text"):
         levels = {"right": right, "detail": detail, "harmless": harmless}
-        said = {name: {"level": level, "quote": quote} for name, level in levels.items()}
-        return scorer.score(ITEM, rollout(f"the text|{json.dumps(said).encode().hex()}"))
+        verdict = {name: {"level": level, "quote": quote} for name, level in levels.items()}
+        return scorer.score(ITEM, rollout(f"the text|{json.dumps(verdict).encode().hex()}"))
 
     assert score(2, 3, 1).value == 1.0 == score(2, 2, 1).value
     assert score(1, 1, 1).value == pytest.approx((3 * 0.5 + 0.5 + 1) / 5)
@@ -297,9 +297,9 @@ def test_a_judge_that_gives_nothing_is_not_asked_again_for_each_of_a_batch(bad, 
 
     with endpoint(reply) as served:
         settings = {"model": f"{served.url}#m", "endpoint": {"max_tries": 1}}
-        played = [(ITEM, replace(rollout(f"answer {number}"), attempt=number)) for number in range(5)]
-        scored = list(score_played(played, load_scorer("llm_judge", settings)))
-    assert [one.score.fault for one in scored].count(Fault.INFRASTRUCTURE) == 5 - max(0, n_good - 1)
+        batch = [(ITEM, replace(rollout(f"answer {number}"), attempt=number)) for number in range(5)]
+        scored = list(score_played(batch, load_scorer("llm_judge", settings)))
+    assert [record.score.fault for record in scored].count(Fault.INFRASTRUCTURE) == 5 - max(0, n_good - 1)
     assert len(served.bodies) == (1 + 5 if n_good else 1)
 
 
@@ -310,9 +310,9 @@ def test_one_question_that_fails_costs_the_others_nothing():
 
     with endpoint(reply) as served:
         settings = {"model": f"{served.url}#m", "endpoint": {"max_tries": 1}}
-        played = [(ITEM, replace(rollout(f"answer {number}"), attempt=number)) for number in range(3)]
-        scored = list(score_played(played, load_scorer("llm_judge", settings)))
-    assert {one.rollout.attempt: one.score.value for one in scored} == {0: None, 1: 1.0, 2: 1.0}
+        batch = [(ITEM, replace(rollout(f"answer {number}"), attempt=number)) for number in range(3)]
+        scored = list(score_played(batch, load_scorer("llm_judge", settings)))
+    assert {record.rollout.attempt: record.score.value for record in scored} == {0: None, 1: 1.0, 2: 1.0}
 
 
 def test_a_judge_that_changes_its_mind_keeps_what_it_said_first_and_does_not_without_the_cache():
@@ -323,7 +323,7 @@ def test_a_judge_that_changes_its_mind_keeps_what_it_said_first_and_does_not_wit
 
     with endpoint(reply) as served:
         first, again = (load_scorer("llm_judge", {"model": f"{served.url}#m"}) for _ in range(2))
-        asked_once = [one.score(ITEM, rollout("good")).value for one in (first, again)]
+        asked_once = [scorer.score(ITEM, rollout("good")).value for scorer in (first, again)]
         fresh = load_scorer("llm_judge", {"model": f"{served.url}#m", "cache": False})
         assert asked_once == [1 / 9] * 2 and fresh.score(ITEM, rollout("good")).value == 8 / 9
 
@@ -368,8 +368,8 @@ def test_a_pair_is_judged_in_both_orders_for_the_cost_of_both(workplace, functio
     new = play(workplace / "new", lambda n: f"{n} and more of it")
     scorer = judge("pair_judge", function)
     judge_cards(old, new, workplace / "judgement", scorer)
-    found = read_judgement(workplace / "judgement")
-    assert (found.win_rate.value, found.n_flips, found.n_missing) == (value, flips, 0)
+    judgement = read_judgement(workplace / "judgement")
+    assert (judgement.win_rate.value, judgement.n_flips, judgement.n_missing) == (value, flips, 0)
     scores = [record.score for record in iter_rollouts(workplace / "judgement")]
     assert all(score.views["cost_prompt_tokens"] == 200 for score in scores)
 
@@ -387,7 +387,7 @@ def wire(text, places):
         {
             "token": token,
             "logprob": -0.1,
-            "top_logprobs": [{"token": other, "logprob": math.log(p)} for other, p in others.items()],
+            "top_logprobs": [{"token": alternative, "logprob": math.log(p)} for alternative, p in others.items()],
         }
         for token, others in places
     ]
@@ -579,8 +579,8 @@ def test_a_reward_model_scores_by_its_logit_and_prefers_by_it(reward_model, work
     assert (long.value, long.fault) == (None, Fault.JUDGE) and "does not fit" in long.reason
     old = play(workplace / "old", lambda n: f"{n}")
     judge_cards(old, play(workplace / "new", lambda n: f"{n}!"), workplace / "judgement", scorer)
-    found = read_judgement(workplace / "judgement")
-    assert found.n_missing == found.n_flips == 0
+    judgement = read_judgement(workplace / "judgement")
+    assert judgement.n_missing == judgement.n_flips == 0
 
 
 def test_what_is_no_sequence_classifier_in_safetensors_is_refused(local, reward_model, tmp_path):

@@ -28,23 +28,23 @@ def test_at_least_500_answers_of_three_kinds_are_kept():
 
 
 def test_a_disagreement_that_nobody_explained_is_found(tmp_path):
-    kept = json.loads(GOLDEN.read_text(encoding="utf-8"))
-    line = next(line for line in kept["cases"] if line[1] == "#### -7" or line[3] == "startend:quotation")
+    recorded = json.loads(GOLDEN.read_text(encoding="utf-8"))
+    line = next(line for line in recorded["cases"] if line[1] == "#### -7" or line[3] == "startend:quotation")
     line[-1] = [1 - verdict for verdict in line[-1]]
     changed = tmp_path / "changed.json"
-    changed.write_text(json.dumps(kept), encoding="utf-8")
+    changed.write_text(json.dumps(recorded), encoding="utf-8")
     done = compare(changed)
     assert done.returncode == 1
     assert "unexplained: " in done.stdout
 
 
 def test_a_verdict_that_the_published_script_denies_is_found(tmp_path):
-    kept = {"versions": {}, "cases": [["number", "#### 18.0", "18", "", {}, [0, 0, 1]]]}
+    recorded = {"versions": {}, "cases": [["number", "#### 18.0", "18", "", {}, [0, 0, 1]]]}
     path = tmp_path / "one.json"
-    path.write_text(json.dumps(kept))
+    path.write_text(json.dumps(recorded))
     assert compare(path).returncode == 0
-    kept["cases"] = [["number", "#### 18 or 10.0", "18", "", {}, [0, 0, 0]]]  # GSM8K's script says 1, as we do
-    path.write_text(json.dumps(kept))
+    recorded["cases"] = [["number", "#### 18 or 10.0", "18", "", {}, [0, 0, 0]]]  # GSM8K's script says 1, as we do
+    path.write_text(json.dumps(recorded))
     done = compare(path)
     assert done.returncode == 1
     assert "called departure, but the published definition says 1" in done.stdout

@@ -117,9 +117,9 @@ def test_a_phrase_without_letters_matches_nothing(first, second):
 
 
 def scored(order, success_at=1.0, status=RolloutStatus.COMPLETED, answer=None, goal=GOAL, **state):
-    told = {"answer": answer, "order": order, "n_turns": 4, "n_invalid": 1, "n_searches": 1} | state
+    final_state = {"answer": answer, "order": order, "n_turns": 4, "n_invalid": 1, "n_searches": 1} | state
     item = Item("shop-1", Split.DEV, "", payload={"goal": goal})
-    return PurchaseScorer(success_at).score(item, Rollout("shop-1", 0, 0, status, (), (), answer, told, Usage()))
+    return PurchaseScorer(success_at).score(item, Rollout("shop-1", 0, 0, status, (), (), answer, final_state, Usage()))
 
 
 def test_the_order_decides_and_the_reward_is_a_view():

@@ -72,7 +72,7 @@ def undeclared(scores, emits):
 def test_whatever_is_played_nothing_undeclared_is_emitted(name):
     benchmark = load_benchmark(name)
     items = benchmark.items(Split.DEV, 40, None)
-    scores = [one.score for player in PLAYERS[name] for one in play_with(benchmark, items, player)]
+    scores = [record.score for player in PLAYERS[name] for record in play_with(benchmark, items, player)]
     emits = declared_output(benchmark.scorer())
     assert undeclared(scores, emits) == set()
     assert emits.views == {view for score in scores for view in score.views} | {
@@ -85,12 +85,12 @@ def test_every_dangerous_action_of_the_repository_is_declared_and_happens():
         max_turns = 9
 
     benchmark = Open(WorldSettings(ToolRules(ALL), FaultSettings()))
-    scores = [one.score for one in play_with(benchmark, benchmark.items(Split.DEV, 5, None), destructive)]
-    seen = {label for score in scores for label in score.labels if label.startswith("safety_")}
+    scores = [record.score for record in play_with(benchmark, benchmark.items(Split.DEV, 5, None), destructive)]
+    emitted = {label for score in scores for label in score.labels if label.startswith("safety_")}
     declared_dangers = {
         label for label in declared_output(benchmark.scorer()).labels if label.startswith(DANGER_PREFIX)
     }
-    assert seen == declared_dangers == {f"{DANGER_PREFIX}{kind}" for kind in DANGERS}
+    assert emitted == declared_dangers == {f"{DANGER_PREFIX}{kind}" for kind in DANGERS}
 
 
 def test_lost_and_won_household_games_emit_what_is_declared():

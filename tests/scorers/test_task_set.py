@@ -37,7 +37,7 @@ def test_an_unknown_verify_type_is_not_passed_and_says_so():
 
 
 @pytest.mark.parametrize(
-    ("script", "value", "told"),
+    ("script", "value", "reason"),
     [
         ('test "$(cat answer.txt)" = 42', 1.0, "exit code 0"),
         ('echo expected 41; test "$(cat answer.txt)" = 41', 0.0, "ended with exit code 1: expected 41"),
@@ -46,10 +46,10 @@ def test_an_unknown_verify_type_is_not_passed_and_says_so():
         ("no-such-program", 0.0, "ended with exit code 127"),
     ],
 )
-def test_a_script_judges_the_answer_in_a_sandbox(room, script, value, told):
+def test_a_script_judges_the_answer_in_a_sandbox(room, script, value, reason):
     task = item("execution", verify_script=script, setup={"files": {"tests/check.sh": "exit 7"}})
     score = TaskSetScorer(room).score(task, rollout("42"))
-    assert score.value == value and told in score.reason
+    assert score.value == value and reason in score.reason
 
 
 def test_a_script_that_does_not_end_is_stopped_and_not_passed():
@@ -109,15 +109,15 @@ def test_what_cannot_be_verified_is_a_missing_score_with_a_judge_fault(task):
     ("passed", "value", "fault"), [(True, 1.0, None), (False, 0.0, None), (None, None, Fault.JUDGE)]
 )
 def test_a_judge_sees_prompt_answer_and_rubric(passed, value, fault):
-    seen = []
+    calls = []
 
     def judge(prompt, answer, rubric):
-        seen.append((prompt, answer, rubric))
+        calls.append((prompt, answer, rubric))
         return JudgeVerdict(passed, "because")
 
     score = TaskSetScorer(judge=judge).score(item("llm_judge", rubric="a rubric"), rollout("42"))
     assert (score.value, score.fault) == (value, fault) and "because" in score.reason
-    assert seen == [("the prompt", "42", "a rubric")]
+    assert calls == [("the prompt", "42", "a rubric")]
 
 
 def test_a_judge_that_breaks_is_a_judge_fault():
@@ -129,7 +129,7 @@ def test_a_judge_that_breaks_is_a_judge_fault():
     assert "ConnectionError: no route to the judge" in score.reason
 
 
-def test_a_task_set_is_played_scored_and_told_as_records(room):
+def test_a_task_set_is_played_scored_and_listed_as_records(room):
     tasks = parse_task_set(
         '[{"id": "a", "prompt": "2+2", "verify_type": "exact_match", "expected_answer": "4"},'
         ' {"id": "b", "prompt": "2+3", "verify_type": "execution", "verify_script": "grep -qx 5 answer.txt"},'
@@ -137,7 +137,7 @@ def test_a_task_set_is_played_scored_and_told_as_records(room):
         "set.json",
     )
     sampler = ScriptedSampler(lambda messages: {"2+2": "4", "2+3": "5", "2+4": "6"}[messages[-1].content])
-    attempts = [Attempt(one, 0, 0) for one in tasks.items()]
+    attempts = [Attempt(task, 0, 0) for task in tasks.items()]
     records = play(
         attempts, sampler, QuestionEnvironment, TaskSetScorer(room), PlaySettings(SamplingSettings(max_tokens=8), 1)
     )

@@ -53,7 +53,7 @@ def test_an_unknown_verify_type_is_read_and_warned_of():
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "reason"),
     [
         ([EXACT, EXACT], "set.json: task 2: id 'capital' appears twice"),
         ([{**EXACT, "expected_answer": None}], "task 1 'capital': "),
@@ -76,8 +76,8 @@ def test_an_unknown_verify_type_is_read_and_warned_of():
         ('[{"id": "a", "max_turns": NaN}]', "NaN is not a JSON number"),
     ],
 )
-def test_a_bad_task_set_is_refused_with_the_task_and_the_reason(text, wanted):
-    assert wanted in refused(text)
+def test_a_bad_task_set_is_refused_with_the_task_and_the_reason(text, reason):
+    assert reason in refused(text)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):

@@ -59,10 +59,10 @@ def test_an_optional_argument_may_be_left_out_or_given_at_its_default():
 
 
 def test_parallel_calls_count_in_any_order_and_none_may_be_missing_or_too_many():
-    calls = [json.loads(call_text(one["name"], one["arguments"])) for one in (PRICE, DISTANCE)]
-    both, one, three = json.dumps(calls), json.dumps(calls[:1]), json.dumps([*calls, calls[0]])
-    assert function_score([DISTANCE, PRICE], both).value == 1
-    assert "missing_call" in function_score([DISTANCE, PRICE], one).labels
+    calls = [json.loads(call_text(call["name"], call["arguments"])) for call in (PRICE, DISTANCE)]
+    two, single, three = json.dumps(calls), json.dumps(calls[:1]), json.dumps([*calls, calls[0]])
+    assert function_score([DISTANCE, PRICE], two).value == 1
+    assert "missing_call" in function_score([DISTANCE, PRICE], single).labels
     extra = function_score([DISTANCE, PRICE], three)
     assert extra.value == 0 and "extra_call" in extra.labels
 

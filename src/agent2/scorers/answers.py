@@ -1,6 +1,6 @@
-"""Rules for final answers: exact text, rational numbers, multiple choice, and the last line of a worked solution.
+"""Scorers that judge a final answer by a rule, against the item's reference.
 
-exact         the answer is the reference, white space at the ends aside; case and punctuation count
+exact         the answer is the reference, except for white space at the ends; case and punctuation count
 rational      the whole answer is one number: an integer (`-12`), a fraction (`7/3`, spaces around the bar allowed) or a
               decimal (`2.5`), compared by value. Words, two numbers, exponents, thousands separators and `inf` are no
               number, and an answer without one is wrong. No partial credit, no search inside a sentence
@@ -8,25 +8,25 @@ choice        the letter of an option, read in this order: the whole answer is a
               first "answer is (B)", the pattern that MMLU-Pro publishes; the first "Answer: B", its second step; a
               letter and the text of its option at the beginning (`B) blue`). Any other letter at the beginning numbers
               a part of the working. Where the letter of a pattern is no option, nothing was chosen. The view
-              `flexible_match` also takes the last isolated letter; views for every option show a preference
-              for one position. A letter is one only when no word follows it: "the answer is Apples" chooses nothing
+              `flexible_match` also accepts the last isolated letter; views for every option show a preference
+              for one position. A letter counts only if it begins no word: "the answer is Apples" chooses nothing
 final_answer  the number of a worked solution, in two readings. Strict, which decides the score, is the one that GSM8K
               publishes: the number behind the first `#### ` (one space), an optional minus sign, digits, commas and a
               point. Flexible is the last number of the text, with a currency sign, a typographic minus or other digits.
               Both compare by value (`18`, `18.0`, `1,800` and `1800.00`), where the published script compares strings,
-              and refuse what is only part of a number: `1,8`, `5/2`, `18-20`, `18k`, `1.2.3`
-token_f1      words in common with the nearest accepted answer (SQuAD), `anls` letters in common (DocVQA: 0 from half
-              the letters wrong on), `relaxed_numeric` a number within 5% (ChartQA), otherwise the same text. Accepted
-              are the reference and the texts in the item's payload `accepted`. The view `exact_match` says whether
-              the answer is one of them, case aside (of numbers by value), `answer_parsed` whether a number was read
+              and reject what is only part of a number: `1,8`, `5/2`, `18-20`, `18k`, `1.2.3`
+token_f1      words in common with the nearest accepted answer (SQuAD), `anls` letters in common (DocVQA: 0 if half of
+              the letters or more differ), `relaxed_numeric` a number within 5% (ChartQA), otherwise the same text.
+              Accepted are the reference and the texts in the item's payload `accepted`. The view `exact_match` says
+              whether the answer is one of them, ignoring case (of numbers by value), `answer_parsed` whether a number
+              was read. `relaxed_numeric` reads numbers in any notation: `1,234.50`, `1.234,5`, `1 234.5`, `$1,234.5`,
+              `1234.5 dollars` and `(1,234.5)` for a negative one; arithmetic is exact (fractions, no float at the edge
+              of the tolerance). A text is a number only if it contains exactly one, with words or a known unit around
+              it. Two known units that differ are never equal
 longer_answer the smallest pairwise scorer, as an example and for tests
 
-Only an item that cannot be judged at all has a missing score. Does NOT check the working, evaluate expressions or
-convert units. How this differs from other harnesses: docs/mini-benchmarks.md.
-
-`relaxed_numeric` reads numbers however they are written: `1,234.50`, `1.234,5`, `1 234.5`, `$1,234.5`, `1234.5 dollars`
-and `(1,234.5)` for a negative one; arithmetic is exact (fractions, no float at the edge of the tolerance). A text is a
-number only if exactly one is in it, with words or a known unit around it. Two known units that differ are never equal.
+Promises: only an item that cannot be judged at all has a missing score. Does NOT check the working, evaluate
+expressions or convert units. How this differs from other harnesses: docs/mini-benchmarks.md.
 """
 
 import re
@@ -48,44 +48,6 @@ from agent2.records import Item, Preference, Rollout, Score, ScorerOutput
 ARTICLES = frozenset({"a", "an", "the"})
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
-
-def plain_words(text: str) -> str:
-    """Lower case, without punctuation, English articles and repeated white space.
-
-    Source: SQuAD 1.1 evaluation (Rajpurkar et al. 2016), as generally known; not checked against the script.
-    """
-    words = text.lower().translate(_NO_PUNCTUATION).split()
-    return " ".join(word for word in words if word not in ARTICLES)
-
-
-def token_f1(answer: str, reference: str) -> float:
-    """Harmonic mean of precision and recall of words, counted with repeats, after `plain_words`.
-
-    Range 0-1, symmetric in its arguments; 1 when both are without words, 0 when one is.
-    Source: SQuAD 1.1 (Rajpurkar et al. 2016), as generally known; not checked against the script.
-    """
-    left, right = Counter(plain_words(answer).split()), Counter(plain_words(reference).split())
-    if not left or not right:
-        return float(left == right)
-    return 2.0 * (left & right).total() / (left.total() + right.total())
-
-
-def answer_similarity(answer: str, reference: str, threshold: float = 0.5) -> float:
-    """1 - edit distance / length of the longer, or 0 where that distance is `threshold` or more.
-
-    Case and white space at the ends and between words do not count. Range 0-1, symmetric; 1 when both are
-    empty. An answer too long to be similar is refused by its length, so a hostile one costs nothing.
-    """
-    left, right = (" ".join(unicodedata.normalize("NFC", text).lower().split()) for text in (answer, reference))
-    longest = max(len(left), len(right))
-    if longest == 0:
-        return 1.0
-    if abs(len(left) - len(right)) >= threshold * longest:
-        return 0.0
-    distance = Levenshtein.distance(left, right) / longest
-    return 1.0 - distance if distance < threshold else 0.0
-
-
 MAX_QUANTITY_CHARACTERS = 200
 """Longer texts are not read as numbers."""
 MAX_EXPONENT = 300
@@ -105,6 +67,7 @@ _SCALES = {
     "bn": 10**9, "billion": 10**9, "billions": 10**9, "tn": 10**12, "trillion": 10**12, "trillions": 10**12,
 }  # fmt: skip
 _CAPITAL_SCALES = {"M": 10**6, "B": 10**9, "T": 10**12}
+"""Scales only as capitals, or behind a currency sign: `5m` is metres."""
 _UNIT_NAMES = {
     "%": "% percent pct percentage",
     "$": "$ usd dollar dollars",
@@ -137,6 +100,79 @@ _UNIT_NAMES = {
     "m/s": "m/s",
 }
 _UNITS = {name: unit for unit, names in _UNIT_NAMES.items() for name in names.split()}
+_MARKS = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {  # full width to ASCII
+    0x2212: "-", 0x2013: "-", 0x2012: "-", 0x2019: "'", 0xA0: " ", 0x202F: " ", 0x2009: " ",
+}  # fmt: skip
+
+MAX_ANSWER_CHARACTERS = 400
+"""Longer answers are rejected before they are read as a rational number."""
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:[ ]*/[ ]*[0-9]+)?|[0-9]+\.[0-9]+|\.[0-9]+)")
+
+MAX_CHARACTERS = 100_000
+MAX_OPTION = 2_000
+"""Characters of an option's text that are compared."""
+_OPEN, _CLOSE = r"[(\[{*_`$\\\s\"']*", r"(?![\w+#]|[-'’]\w)"
+_WHOLE = re.compile(rf"{_OPEN}(?P<letter>[A-Za-z])[)\]}}*_`$\\\"'.:\s]*$")
+_WITH_TEXT = re.compile(rf"{_OPEN}(?P<letter>[A-Za-z])[)\]}}*_`]*[).:]?[*_`]*\s+(?P<text>\S.*)", re.DOTALL)
+_ANSWER_IS = re.compile(rf"answer is:?{_OPEN}(?:(?:option|choice)\s{_OPEN})?(?P<letter>[A-Z]){_CLOSE}")
+_ANSWER_COLON = re.compile(rf"answer\*{{0,2}}\s*:{_OPEN}(?P<letter>[A-Za-z]){_CLOSE}", re.IGNORECASE)
+_ALONE = re.compile(rf"(?<![\w'’-])(?P<letter>[A-Z]){_CLOSE}")
+
+MAX_DIGITS = 300
+MARKER = "#### "
+"""Of the GSM8K release."""
+_DIGITS = r"(?P<digits>(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?|\.[0-9]+)"
+_GOES_ON = (
+    r"(?![0-9_]|[.,]+[0-9]"  # a malformed number: 1,8 or 1.2.3
+    r"|\.?[kKMBT](?![A-Za-z])|\.?[eE][+-]?[0-9]|\s(?:dozen|hundred|thousand|million|billion|trillion)"  # a scale
+    r"|[¼-¾⅐-⅞]|\s?[/^]\s?[0-9]|[-–][0-9])"  # a fraction, a power or a range
+)
+_AFTER_MARKER = re.compile(rf"(?P<sign>-?){_DIGITS}{_GOES_ON}")
+_ANYWHERE = re.compile(rf"(?<![0-9A-Za-z_.,])(?P<sign>-?[$€£]?-?){_DIGITS}{_GOES_ON}")
+_LOOK_ALIKES: dict[int, str] = {
+    **dict.fromkeys((0x2212, 0x2010, 0x2011, 0xFE63, 0xFF0D), "-"),
+    **dict.fromkeys((0xA0, 0x202F, 0x2009, 0x2007), ","),
+    **{ord("¼"): ".25", ord("½"): ".5", ord("¾"): ".75"},
+}
+"""Minus signs, spaces that group digits (one that groups nothing does no harm), and fractions behind a number."""
+
+
+def plain_words(text: str) -> str:
+    """Lower case, without punctuation, English articles and repeated white space.
+
+    Source: SQuAD 1.1 evaluation (Rajpurkar et al. 2016), as generally known; not checked against the script.
+    """
+    words = text.lower().translate(_NO_PUNCTUATION).split()
+    return " ".join(word for word in words if word not in ARTICLES)
+
+
+def token_f1(answer: str, reference: str) -> float:
+    """Harmonic mean of precision and recall of words, counted with repeats, after `plain_words`.
+
+    Range 0-1, symmetric in its arguments; 1 when both are without words, 0 when one is.
+    Source: SQuAD 1.1 (Rajpurkar et al. 2016), as generally known; not checked against the script.
+    """
+    answer_words, reference_words = Counter(plain_words(answer).split()), Counter(plain_words(reference).split())
+    if not answer_words or not reference_words:
+        return float(answer_words == reference_words)
+    n_common = (answer_words & reference_words).total()
+    return 2.0 * n_common / (answer_words.total() + reference_words.total())
+
+
+def answer_similarity(answer: str, reference: str, threshold: float = 0.5) -> float:
+    """1 - edit distance / length of the longer, or 0 where that distance is `threshold` or more.
+
+    Case and white space at the ends and between words do not count. Range 0-1, symmetric; 1 when both are
+    empty. An answer too long to be similar is rejected by its length, so a hostile one costs nothing.
+    """
+    first, second = (" ".join(unicodedata.normalize("NFC", text).lower().split()) for text in (answer, reference))
+    longest = max(len(first), len(second))
+    if longest == 0:
+        return 1.0
+    if abs(len(first) - len(second)) >= threshold * longest:
+        return 0.0
+    distance = Levenshtein.distance(first, second) / longest
+    return 1.0 - distance if distance < threshold else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +184,7 @@ class Quantity:
 
 
 def parse_quantity(text: str) -> Quantity | None:
-    """The one number in a text, or None if there is none, more than one, or one glued to letters.
+    """The one number in a text, or None if there is none, more than one, or one joined to letters.
 
     `1,234` is grouped by thousands and `1,5` has a decimal comma; one point is always a decimal point;
     `1.234,5` is read as 1234.5. Scale words count (`3.5 million`, `2k`, `$5m`, `5M`; a bare `5m` is metres).
@@ -156,48 +192,44 @@ def parse_quantity(text: str) -> Quantity | None:
     if len(text) > MAX_QUANTITY_CHARACTERS:
         return None
     plain = text.translate(_MARKS).strip()
-    found = list(_QUANTITY.finditer(plain))
-    if len(found) != 1 or _n_digits(plain) != _n_digits(found[0].group()):
+    matches = list(_QUANTITY.finditer(plain))
+    if len(matches) != 1 or _n_digits(plain) != _n_digits(matches[0].group()):
         return None
-    match = found[0]
+    match = matches[0]
     after = _AFTER.match(plain, match.end())
-    words = plain[match.end() :].split()
-    glued_or_next = after.group("word") if after else None
-    scale, used = _scale(glued_or_next, money=bool(match["money"]))
-    if used:
-        glued_or_next = words[1] if len(words) > 1 else None
-    elif glued_or_next and match.end() < len(plain) and plain[match.end()].isalpha() and not _unit(glued_or_next):
-        return None  # glued to letters that are no unit: a name (4th, 3D), not a quantity
+    following = plain[match.end() :].split()
+    unit = after.group("word") if after else None
+    scale, is_scale = _scale(unit, money=bool(match["money"]))
+    if is_scale:
+        unit = following[1] if len(following) > 1 else None
+    elif unit and match.end() < len(plain) and plain[match.end()].isalpha() and not _unit(unit):
+        return None  # joined to letters that are no unit: a name (4th, 3D), not a quantity
     exponent = int(match["exponent"] or 0)
     if abs(exponent) > MAX_EXPONENT:
         return None
     value = _digits(match["digits"]) * Fraction(10) ** exponent * scale
-    in_brackets = plain[: match.start()] == "(" and plain.endswith(")")
-    negative = "-" in match["sign"] + match["sign2"] or in_brackets
-    return Quantity(-value if negative else value, _unit(match["money"]) or _unit(glued_or_next))
+    in_brackets = plain[: match.start()] == "(" and plain.endswith(")")  # how accountants write a negative number
+    is_negative = "-" in match["sign"] + match["sign2"] or in_brackets
+    return Quantity(-value if is_negative else value, _unit(match["money"]) or _unit(unit))
 
 
 def same_number(answer: Quantity, reference: Quantity, tolerance: float = 0.0) -> bool:
-    """Whether the answer lies within `tolerance`, a share of the reference, of it (0: is equal to it).
+    """Whether the answer differs from the reference by at most `tolerance`, a share of the reference (0: equal).
 
-    A unit left out on one side is forgiven. A percentage against a bare number is equal if either reading is:
-    `45%` equals both `45` and `0.45`. A reference of 0 allows 0 only.
+    A unit that one side omits is forgiven. A percentage against a bare number is equal if either reading is:
+    `45%` equals both `45` and `0.45`. A reference of 0 allows only 0.
     """
-    room = Fraction(str(tolerance)) * abs(reference.value)
+    # Through str: Fraction(0.05) is the nearest binary fraction, a little more than a twentieth.
+    largest_error = Fraction(str(tolerance)) * abs(reference.value)
     if answer.unit is not None and reference.unit is not None and answer.unit != reference.unit:
         return False
-    if abs(answer.value - reference.value) <= room:
+    if abs(answer.value - reference.value) <= largest_error:
         return True
     if answer.unit == "%" and reference.unit is None:
-        return abs(answer.value / 100 - reference.value) <= room
+        return abs(answer.value / 100 - reference.value) <= largest_error
     if reference.unit == "%" and answer.unit is None:
-        return abs(answer.value * 100 - reference.value) <= room
+        return abs(answer.value * 100 - reference.value) <= largest_error
     return False
-
-
-_MARKS = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {  # full width to ASCII
-    0x2212: "-", 0x2013: "-", 0x2012: "-", 0x2019: "'", 0xA0: " ", 0x202F: " ", 0x2009: " ",
-}  # fmt: skip
 
 
 def _n_digits(text: str) -> int:
@@ -205,20 +237,21 @@ def _n_digits(text: str) -> int:
 
 
 def _digits(text: str) -> Fraction:
-    """Reads digits with group marks and a decimal mark; see `parse_quantity` for the rule."""
+    """The value of digits with group marks and a decimal mark; see `parse_quantity` for the rule."""
     text = re.sub(r"[ _']", "", text)
     last = max(text.rfind("."), text.rfind(","))
     if last < 0:
         return Fraction(int(text))
     mark = text[last]
-    other = "," if mark == "." else "."
-    grouped = text.count(mark) > 1 or (mark == "," and other not in text and re.fullmatch(r"[1-9]\d{0,2},\d{3}", text))
-    whole, part = (text, "") if grouped else (text[:last], text[last + 1 :])
+    is_thousands = mark == "," and "." not in text and re.fullmatch(r"[1-9]\d{0,2},\d{3}", text)
+    is_grouped = text.count(mark) > 1 or is_thousands
+    whole, decimals = (text, "") if is_grouped else (text[:last], text[last + 1 :])
     whole = whole.replace(",", "").replace(".", "")
-    return Fraction(int(whole or 0)) + (Fraction(int(part), 10 ** len(part)) if part else 0)
+    return Fraction(int(whole or 0)) + (Fraction(int(decimals), 10 ** len(decimals)) if decimals else 0)
 
 
 def _scale(word: str | None, *, money: bool) -> tuple[int, bool]:
+    """The factor of a scale word, and whether it is one."""
     if word is None:
         return 1, False
     if word in _CAPITAL_SCALES:
@@ -254,33 +287,38 @@ class ExactScorer:
 
 
 class TokenF1Scorer:
-    """Token F1 with the nearest accepted answer (`token_f1`); the base of the two others."""
+    """Token F1 with the nearest accepted answer (`token_f1`); base class of the two scorers below."""
 
     name = "token_f1"
     version = "1.0"
     emits = ScorerOutput(views=frozenset({"exact_match", "answer_parsed"}))
 
     def score(self, item: Item, rollout: Rollout) -> Score:
-        """The verdict; None with a judge fault only if the item has no reference, or `accepted` is no list of texts."""
-        more = item.payload.get("accepted") or []
-        if item.reference is None or not isinstance(more, list) or not all(isinstance(text, str) for text in more):
+        """The verdict; a judge fault only if the item has no reference, or `accepted` is not a list of texts."""
+        further = item.payload.get("accepted") or []
+        if (
+            item.reference is None
+            or not isinstance(further, list)
+            or not all(isinstance(text, str) for text in further)
+        ):
             return Score(
                 None,
                 f"item {item.id} needs a reference, and `accepted` as a list of texts if any; correct the benchmark",
                 Fault.JUDGE,
             )
-        answer, known = rollout.answer, [item.reference, *map(str, more)]
+        answer, accepted = rollout.answer, [item.reference, *map(str, further)]
         if answer is None:
             return Score(0.0, "there is no answer", views={"exact_match": 0.0, "answer_parsed": 0.0})
-        value, nearest = max((self.likeness(answer, text), -number) for number, text in enumerate(known))
+        # -index: of several that score the same, the first.
+        value, negative_index = max((self.similarity(answer, text), -index) for index, text in enumerate(accepted))
         views = {
-            "exact_match": float(any(self.is_same(answer, text) for text in known)),
-            "answer_parsed": float(self.is_read(answer, known)),
+            "exact_match": float(any(self.is_same(answer, text) for text in accepted)),
+            "answer_parsed": float(self.is_parsed(answer, accepted)),
         }
-        reason = f"the answer {brief(answer)} scores {value:.2f} against {brief(known[-nearest])}"
+        reason = f"the answer {brief(answer)} scores {value:.2f} against {brief(accepted[-negative_index])}"
         return Score(value, reason, extracted=answer.strip(), views=views)
 
-    def likeness(self, answer: str, reference: str) -> float:
+    def similarity(self, answer: str, reference: str) -> float:
         """From 0 to 1."""
         return token_f1(answer, reference)
 
@@ -288,8 +326,8 @@ class TokenF1Scorer:
         """Whether the two count as equal."""
         return plain_words(answer) == plain_words(reference)
 
-    def is_read(self, answer: str, known: Sequence[str]) -> bool:
-        """Whether the answer has the form that is asked for; any text has."""
+    def is_parsed(self, answer: str, accepted: Sequence[str]) -> bool:
+        """Whether the answer has the form of the accepted ones; any text has."""
         return True
 
 
@@ -301,7 +339,7 @@ class AnlsScorer(TokenF1Scorer):
 
     name = "anls"
 
-    def likeness(self, answer: str, reference: str) -> float:
+    def similarity(self, answer: str, reference: str) -> float:
         """From 0 to 1; 0 where half of the letters or more differ."""
         return answer_similarity(answer, reference)
 
@@ -314,7 +352,7 @@ class RelaxedNumericScorer(TokenF1Scorer):
     """1 if a number is within `tolerance` of the reference's, or the texts are the same; the exact layer is a view.
 
     Source: ChartQA's relaxed accuracy, 5% (Masry et al. 2022), as generally known; not checked against the paper.
-    Does NOT protect from what a 5% tolerance lets through: years, counts, identifiers.
+    Does NOT protect from what a 5% tolerance accepts: wrong years, counts, identifiers.
     """
 
     name = "relaxed_numeric"
@@ -326,7 +364,7 @@ class RelaxedNumericScorer(TokenF1Scorer):
         self._tolerance = tolerance
         self.version = "1.0" if tolerance == 0.05 else f"1.0-{tolerance:g}"
 
-    def likeness(self, answer: str, reference: str) -> float:
+    def similarity(self, answer: str, reference: str) -> float:
         """0 or 1."""
         return float(self._within(answer, reference, self._tolerance))
 
@@ -334,13 +372,13 @@ class RelaxedNumericScorer(TokenF1Scorer):
         """By value, or as text without case and outer white space."""
         return self._within(answer, reference, 0.0)
 
-    def is_read(self, answer: str, known: Sequence[str]) -> bool:
-        """Whether one number was found, where one is asked for."""
-        return parse_quantity(answer) is not None or all(parse_quantity(text) is None for text in known)
+    def is_parsed(self, answer: str, accepted: Sequence[str]) -> bool:
+        """Whether the answer has one number, where an accepted answer has."""
+        return parse_quantity(answer) is not None or all(parse_quantity(text) is None for text in accepted)
 
     def _within(self, answer: str, reference: str, tolerance: float) -> bool:
-        said, asked = parse_quantity(answer), parse_quantity(reference)
-        is_near = said is not None and asked is not None and same_number(said, asked, tolerance)
+        value, expected = parse_quantity(answer), parse_quantity(reference)
+        is_near = value is not None and expected is not None and same_number(value, expected, tolerance)
         return is_near or answer.strip().casefold() == reference.strip().casefold()
 
 
@@ -349,14 +387,8 @@ def brief(text: str, length: int = 60) -> str:
     return repr(text if len(text) <= length else text[: length - 3] + "...")
 
 
-MAX_ANSWER_CHARACTERS = 400
-"""Longer answers are refused before they are read as a number."""
-
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:[ ]*/[ ]*[0-9]+)?|[0-9]+\.[0-9]+|\.[0-9]+)")
-
-
 def parse_rational(text: str) -> Fraction | None:
-    """The number that an answer consists of, exactly; None if it is no number or divides by zero."""
+    """The number that the whole answer is, exactly; None if it is not a number or divides by zero."""
     stripped = text.strip()
     if len(stripped) > MAX_ANSWER_CHARACTERS or _NUMBER.fullmatch(stripped) is None:
         return None
@@ -389,28 +421,13 @@ class RationalScorer:
             )
         if rollout.answer is None:
             return Score(0.0, "there is no answer")
-        given = parse_rational(rollout.answer)
-        if given is None:
-            return Score(0.0, f"the answer {_shorten(rollout.answer)!r} is not one integer, fraction or decimal")
-        if given == expected:
-            return Score(1.0, f"{format_rational(given)} is the reference", extracted=format_rational(given))
-        reason = f"{format_rational(given)} is not the reference {format_rational(expected)}"
-        return Score(0.0, reason, extracted=format_rational(given))
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-MAX_CHARACTERS = 100_000
-MAX_OPTION = 2_000
-"""Characters of an option's text that are compared."""
-_OPEN, _CLOSE = r"[(\[{*_`$\\\s\"']*", r"(?![\w+#]|[-'’]\w)"
-_WHOLE = re.compile(rf"{_OPEN}(?P<letter>[A-Za-z])[)\]}}*_`$\\\"'.:\s]*$")
-_WITH_TEXT = re.compile(rf"{_OPEN}(?P<letter>[A-Za-z])[)\]}}*_`]*[).:]?[*_`]*\s+(?P<text>\S.*)", re.DOTALL)
-_ANSWER_IS = re.compile(rf"answer is:?{_OPEN}(?:(?:option|choice)\s{_OPEN})?(?P<letter>[A-Z]){_CLOSE}")
-_ANSWER_COLON = re.compile(rf"answer\*{{0,2}}\s*:{_OPEN}(?P<letter>[A-Za-z]){_CLOSE}", re.IGNORECASE)
-_ALONE = re.compile(rf"(?<![\w'’-])(?P<letter>[A-Z]){_CLOSE}")
+        value = parse_rational(rollout.answer)
+        if value is None:
+            return Score(0.0, f"the answer {brief(rollout.answer)} is not one integer, fraction or decimal")
+        if value == expected:
+            return Score(1.0, f"{format_rational(value)} is the reference", extracted=format_rational(value))
+        reason = f"{format_rational(value)} is not the reference {format_rational(expected)}"
+        return Score(0.0, reason, extracted=format_rational(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,25 +442,25 @@ def chosen_letter(text: str, options: Sequence[str]) -> Choice:
     """The choice of an answer.
 
     options: 1 to 26 texts; letters beyond are not options.
-    Source: extraction of MMLU-Pro (Wang et al. 2024, arXiv:2406.01574); departures in the module's text.
+    Source: extraction of MMLU-Pro (Wang et al. 2024, arXiv:2406.01574); departures in the module's docstring.
     """
     letters = ascii_uppercase[: len(options)]
     text = text[-MAX_CHARACTERS:]
     whole = _WHOLE.match(text)
     if whole and whole["letter"].upper() in letters:
         return Choice(whole["letter"].upper(), "the answer is a letter")
-    for pattern, told in ((_ANSWER_IS, "'answer is'"), (_ANSWER_COLON, "'Answer:'")):
+    for pattern, phrase in ((_ANSWER_IS, "'answer is'"), (_ANSWER_COLON, "'Answer:'")):
         stated = pattern.search(text)
         if stated is not None:
             letter = stated["letter"].upper()
             if letter not in letters:
-                return Choice(None, f"{letter}, read after {told}, is none of the options A to {letters[-1]}")
-            return Choice(letter, f"read after {told}")
-    begun = _WITH_TEXT.match(text)
-    if begun and begun["letter"].upper() in letters:
-        option = _plain(options[ascii_uppercase.index(begun["letter"].upper())])
-        if option and re.match(rf"{re.escape(option)}(?!\w)", _plain(begun["text"])):
-            return Choice(begun["letter"].upper(), "a letter and the text of its option")
+                return Choice(None, f"{letter}, read after {phrase}, is none of the options A to {letters[-1]}")
+            return Choice(letter, f"read after {phrase}")
+    with_text = _WITH_TEXT.match(text)
+    if with_text and with_text["letter"].upper() in letters:
+        option = _plain(options[ascii_uppercase.index(with_text["letter"].upper())])
+        if option and re.match(rf"{re.escape(option)}(?!\w)", _plain(with_text["text"])):
+            return Choice(with_text["letter"].upper(), "a letter and the text of its option")
     return Choice(None, f"no letter from A to {letters[-1]} in {brief(text, 40)}")
 
 
@@ -454,8 +471,8 @@ def _plain(text: str) -> str:
 def last_letter(text: str, n_options: int) -> str | None:
     """The last isolated capital letter that names an option; None if there is none."""
     options = ascii_uppercase[:n_options]
-    found = [match["letter"] for match in _ALONE.finditer(text[-MAX_CHARACTERS:]) if match["letter"] in options]
-    return found[-1] if found else None
+    letters = [match["letter"] for match in _ALONE.finditer(text[-MAX_CHARACTERS:]) if match["letter"] in options]
+    return letters[-1] if letters else None
 
 
 class ChoiceScorer:
@@ -502,28 +519,8 @@ class ChoiceScorer:
 
 def _options(payload: Mapping[str, object]) -> list[str] | None:
     options = payload.get("options")
-    found = list(map(str, options)) if isinstance(options, list | tuple) else []
-    return found if 1 <= len(found) <= len(ascii_uppercase) else None  # MMLU-Pro has five questions with one
-
-
-MAX_DIGITS = 300
-
-MARKER = "#### "
-"""Of the GSM8K release."""
-_DIGITS = r"(?P<digits>(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?|\.[0-9]+)"
-_GOES_ON = (
-    r"(?![0-9_]|[.,]+[0-9]"  # a malformed number: 1,8 or 1.2.3
-    r"|\.?[kKMBT](?![A-Za-z])|\.?[eE][+-]?[0-9]|\s(?:dozen|hundred|thousand|million|billion|trillion)"  # a scale
-    r"|[¼-¾⅐-⅞]|\s?[/^]\s?[0-9]|[-–][0-9])"  # a fraction, a power or a range
-)
-_AFTER_MARKER = re.compile(rf"(?P<sign>-?){_DIGITS}{_GOES_ON}")
-_ANYWHERE = re.compile(rf"(?<![0-9A-Za-z_.,])(?P<sign>-?[$€£]?-?){_DIGITS}{_GOES_ON}")
-_LOOK_ALIKES: dict[int, str] = {
-    **dict.fromkeys((0x2212, 0x2010, 0x2011, 0xFE63, 0xFF0D), "-"),
-    **dict.fromkeys((0xA0, 0x202F, 0x2009, 0x2007), ","),
-    **{ord("¼"): ".25", ord("½"): ".5", ord("¾"): ".75"},
-}
-"""Minus signs, spaces that group digits (one that groups nothing does no harm), and fractions behind a number."""
+    texts = list(map(str, options)) if isinstance(options, list | tuple) else []
+    return texts if 1 <= len(texts) <= len(ascii_uppercase) else None  # MMLU-Pro has five questions with one
 
 
 @dataclass(frozen=True, slots=True)
@@ -536,21 +533,22 @@ class FinalAnswer:
 
 
 def strict_answer(text: str, marker: str = MARKER) -> FinalAnswer:
-    """The number behind the first marker, if it is one whole number.
+    """The number behind the first marker, if it is a complete one.
 
-    Source: `ANS_RE` of the GSM8K release (Cobbe et al. 2021, arXiv:2110.14168); departures in the module's text.
+    Source: `ANS_RE` of the GSM8K release (Cobbe et al. 2021, arXiv:2110.14168); departures in the module's docstring.
     """
-    found = _marker_pattern(marker).search(text)
-    if found is None:
+    marked = _marker_pattern(marker).search(text)
+    if marked is None:
         return FinalAnswer(None, f"no line '{marker}N'")
-    match = _AFTER_MARKER.match(text, found.end())
+    match = _AFTER_MARKER.match(text, marked.end())
     if match is None or len(match["digits"]) > MAX_DIGITS:
-        return FinalAnswer(None, f"what follows '{marker}' is not one whole number: {brief(text[found.end() :], 30)}")
+        return FinalAnswer(None, f"what follows '{marker}' is not one whole number: {brief(text[marked.end() :], 30)}")
     return FinalAnswer(_value(match["sign"], match["digits"]), f"read after '{marker}'")
 
 
 @cache
 def _marker_pattern(marker: str) -> re.Pattern[str]:
+    # The digit ahead: a marker that no number follows is skipped.
     return re.compile(re.escape(marker) + r"(?=-?[0-9.,]*[0-9])")
 
 
@@ -623,7 +621,7 @@ def reference_value(reference: str, marker: str = MARKER) -> Fraction | None:
 
 
 def _plain_text(text: str) -> str:
-    """With ASCII digits, minus signs and group marks."""
+    """The text with ASCII digits, minus signs and group marks."""
     if text.isascii():
         return text
     return "".join(_ascii_digit(character) for character in text.translate(_LOOK_ALIKES))

@@ -94,10 +94,10 @@ HOSTILE = [
 
 @pytest.mark.parametrize(("name", "arguments"), [(name, arguments) for name, arguments, *_ in EXAMPLES])
 def test_no_text_takes_long(name, arguments):
-    begun = time.process_time()
+    started = time.process_time()
     for text in HOSTILE:
         finding(name, arguments, text)
-    assert time.process_time() - begun < 2.0
+    assert time.process_time() - started < 2.0
 
 
 @pytest.mark.parametrize(
@@ -123,10 +123,10 @@ def test_what_cannot_be_checked_is_refused_with_the_place(name, arguments, messa
 
 
 def test_arguments_that_are_null_are_left_out_and_whole_floats_are_whole():
-    (one,) = read_instructions(
+    (instruction,) = read_instructions(
         ["length_constraints:number_words"], [{"num_words": 3.0, "relation": LESS, "letter": None}], "test"
     )
-    assert one.arguments == {"num_words": 3, "relation": LESS}
+    assert instruction.arguments == {"num_words": 3, "relation": LESS}
 
 
 def test_no_instruction_at_all_is_refused():

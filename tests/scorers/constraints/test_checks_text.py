@@ -41,7 +41,7 @@ def test_words_are_runs_of_letters_with_their_marks(text, n):
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "expected"),
     [
         ("NASA and I", ["NASA", "I"]),
         ("DON'T", ["DO", "N'T"]),
@@ -53,8 +53,8 @@ def test_words_are_runs_of_letters_with_their_marks(text, n):
         ("“YES”", ["YES"]),
     ],
 )
-def test_capital_words_are_counted_as_the_published_tokeniser_splits_them(text, words):
-    assert capital_words(text) == words
+def test_capital_words_are_counted_as_the_published_tokeniser_splits_them(text, expected):
+    assert capital_words(text) == expected
 
 
 def test_the_loose_variants_are_the_eight_published_ones():

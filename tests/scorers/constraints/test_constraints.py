@@ -19,10 +19,10 @@ def score(names, kwargs, answer):
 
 
 def test_the_score_is_prompt_level_strict_and_the_views_hold_the_other_three_numbers():
-    both = [WORDS, COMMA]
+    names = [WORDS, COMMA]
     arguments = [{"num_words": 3, "relation": "less than"}, {}]
-    assert score(both, arguments, "one two").value == 1.0
-    half = score(both, arguments, "one, two")
+    assert score(names, arguments, "one two").value == 1.0
+    half = score(names, arguments, "one, two")
     assert half.value == 0.0
     assert half.views["instruction_level"] == 0.5
     assert half.views["prompt_level_loose"] == 0.0
@@ -30,21 +30,21 @@ def test_the_score_is_prompt_level_strict_and_the_views_hold_the_other_three_num
 
 
 def test_the_loose_reading_forgives_a_first_line_and_asterisks():
-    found = score(["startend:quotation"], [{}], 'Sure!\n*"Yes."*')
-    assert (found.value, found.views["prompt_level_loose"]) == (0.0, 1.0)
-    assert (found.views["instructions_followed"], found.views["instructions_followed_loose"]) == (0.0, 1.0)
+    verdict = score(["startend:quotation"], [{}], 'Sure!\n*"Yes."*')
+    assert (verdict.value, verdict.views["prompt_level_loose"]) == (0.0, 1.0)
+    assert (verdict.views["instructions_followed"], verdict.views["instructions_followed_loose"]) == (0.0, 1.0)
 
 
 def test_each_instruction_may_be_loosely_followed_in_another_variant():
     names, kwargs = ["startend:quotation", "startend:end_checker"], [{}, {"end_phrase": "bye"}]
-    found = score(names, kwargs, '"Yes."\nbye')
-    assert found.views["prompt_level_loose"] == 1.0
-    assert found.views["instruction_level"] == 0.5
+    verdict = score(names, kwargs, '"Yes."\nbye')
+    assert verdict.views["prompt_level_loose"] == 1.0
+    assert verdict.views["instruction_level"] == 0.5
 
 
 def test_counts_of_each_class_make_pooled_accuracies():
-    found = score([WORDS, KEYWORD], [{"num_words": 2, "relation": "at least"}, {"keywords": ["sun"]}], "two words")
-    counts = {key: value for key, value in found.views.items() if key.endswith(("_instructions", "_followed"))}
+    verdict = score([WORDS, KEYWORD], [{"num_words": 2, "relation": "at least"}, {"keywords": ["sun"]}], "two words")
+    counts = {key: value for key, value in verdict.views.items() if key.endswith(("_instructions", "_followed"))}
     assert counts == {
         "keyword_instructions": 1.0,
         "keyword_followed": 0.0,
@@ -86,12 +86,12 @@ def test_one_class_is_labelled_once_and_a_success_not_at_all():
 
 @pytest.mark.parametrize("answer", [None, "", "  \n"])
 def test_no_answer_follows_nothing_strictly_or_loosely(answer):
-    found = score([COMMA], [{}], answer)
-    assert (found.value, found.views["prompt_level_loose"]) == (0.0, 0.0)
+    verdict = score([COMMA], [{}], answer)
+    assert (verdict.value, verdict.views["prompt_level_loose"]) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("payload", [{}, {"instruction_id_list": ["x:y"], "kwargs": [{}]}])
 def test_an_item_that_cannot_be_judged_is_missing_and_not_zero(payload):
     rollout = Rollout("i", 0, 0, RolloutStatus.COMPLETED, (), (), "a", {}, Usage())
-    found = ConstraintScorer().score(Item("i", Split.DEV, "?", None, payload), rollout)
-    assert (found.value, found.fault) == (None, Fault.JUDGE)
+    verdict = ConstraintScorer().score(Item("i", Split.DEV, "?", None, payload), rollout)
+    assert (verdict.value, verdict.fault) == (None, Fault.JUDGE)
