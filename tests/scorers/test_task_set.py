@@ -7,7 +7,7 @@ from agent2.models.sources import ScriptedSampler
 from agent2.records import Item, Rollout, RolloutStatus, SamplingSettings, Split, Usage
 from agent2.sandbox.backends import find_sandbox
 from agent2.sandbox.spec import Limits
-from agent2.scorers.task_set import JudgeVerdict, ScriptRoom, TaskSetScorer, parse_task_set, task_results
+from agent2.scorers.task_set import JudgeVerdict, ScriptSandbox, TaskSetScorer, parse_task_set, task_results
 
 
 def item(kind, reference=None, **payload):
@@ -19,9 +19,9 @@ def rollout(answer):
 
 
 @pytest.fixture(scope="module")
-def room():
+def script_sandbox():
     limits = Limits(memory_gib=0.5, processes=32, file_size_gib=0.01, disk_gib=0.02, tmp_gib=0.02)
-    return ScriptRoom(find_sandbox(), timeout_s=120.0, limits=limits)
+    return ScriptSandbox(find_sandbox(), timeout_s=120.0, limits=limits)
 
 
 @pytest.mark.parametrize(
@@ -46,19 +46,19 @@ def test_an_unknown_verify_type_is_not_passed_and_says_so():
         ("no-such-program", 0.0, "ended with exit code 127"),
     ],
 )
-def test_a_script_judges_the_answer_in_a_sandbox(room, script, value, reason):
+def test_a_script_judges_the_answer_in_a_sandbox(script_sandbox, script, value, reason):
     task = item("execution", verify_script=script, setup={"files": {"tests/check.sh": "exit 7"}})
-    score = TaskSetScorer(room).score(task, rollout("42"))
+    score = TaskSetScorer(script_sandbox).score(task, rollout("42"))
     assert score.value == value and reason in score.reason
 
 
 def test_a_script_that_does_not_end_is_stopped_and_not_passed():
-    hasty = ScriptRoom(find_sandbox(), timeout_s=1.0)
+    hasty = ScriptSandbox(find_sandbox(), timeout_s=1.0)
     score = TaskSetScorer(hasty).score(item("execution", verify_script="sleep 600"), rollout("42"))
     assert score.value == 0.0 and "still running after 1 s" in score.reason
 
 
-def test_a_script_has_no_network_and_does_not_see_the_host(room, tmp_path):
+def test_a_script_has_no_network_and_does_not_see_the_host(script_sandbox, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("x")
     script = (
@@ -66,12 +66,12 @@ def test_a_script_has_no_network_and_does_not_see_the_host(room, tmp_path):
         f"assert not os.path.exists({str(secret)!r})\n"
         "try:\n    socket.create_connection(('192.0.2.1', 80), 1)\n    raise SystemExit(3)\nexcept OSError:\n    pass\n"
     )
-    assert TaskSetScorer(room).score(item("execution", verify_script=script), rollout("42")).value == 1.0
+    assert TaskSetScorer(script_sandbox).score(item("execution", verify_script=script), rollout("42")).value == 1.0
 
 
-def test_a_script_that_fills_the_disk_is_not_passed(room):
+def test_a_script_that_fills_the_disk_is_not_passed(script_sandbox):
     script = "#!/usr/bin/env python3\nopen('big', 'wb').write(b'x' * 60_000_000)\n"
-    assert TaskSetScorer(room).score(item("execution", verify_script=script), rollout("42")).value == 0.0
+    assert TaskSetScorer(script_sandbox).score(item("execution", verify_script=script), rollout("42")).value == 0.0
 
 
 class NoSandbox:
@@ -85,7 +85,7 @@ class NoSandbox:
 
 
 def test_a_host_that_cannot_contain_the_script_gives_a_missing_score():
-    score = TaskSetScorer(ScriptRoom(NoSandbox())).score(item("execution", verify_script="true"), rollout("42"))
+    score = TaskSetScorer(ScriptSandbox(NoSandbox())).score(item("execution", verify_script="true"), rollout("42"))
     assert score.value is None and score.fault is Fault.INFRASTRUCTURE
     assert "user namespaces are off" in score.reason
 
@@ -129,7 +129,7 @@ def test_a_judge_that_breaks_is_a_judge_fault():
     assert "ConnectionError: no route to the judge" in score.reason
 
 
-def test_a_task_set_is_played_scored_and_listed_as_records(room):
+def test_a_task_set_is_played_scored_and_listed_as_records(script_sandbox):
     tasks = parse_task_set(
         '[{"id": "a", "prompt": "2+2", "verify_type": "exact_match", "expected_answer": "4"},'
         ' {"id": "b", "prompt": "2+3", "verify_type": "execution", "verify_script": "grep -qx 5 answer.txt"},'
@@ -139,7 +139,11 @@ def test_a_task_set_is_played_scored_and_listed_as_records(room):
     sampler = ScriptedSampler(lambda messages: {"2+2": "4", "2+3": "5", "2+4": "6"}[messages[-1].content])
     attempts = [Attempt(task, 0, 0) for task in tasks.items()]
     records = play(
-        attempts, sampler, QuestionEnvironment, TaskSetScorer(room), PlaySettings(SamplingSettings(max_tokens=8), 1)
+        attempts,
+        sampler,
+        QuestionEnvironment,
+        TaskSetScorer(script_sandbox),
+        PlaySettings(SamplingSettings(max_tokens=8), 1),
     )
     results = {result.task_id: (result.passed, result.turns, result.final_answer) for result in task_results(records)}
     assert results == {"a": (True, 1, "4"), "b": (True, 1, "5"), "c": (False, 1, "6")}

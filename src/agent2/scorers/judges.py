@@ -403,9 +403,9 @@ class PanelJudge(LlmJudge):
     def _statements_of_others(self, round_scores: Sequence[Sequence[Score]], member: int, index: int) -> str:
         """The reasons of all personas but one for the text of that index."""
         return "\n".join(
-            f"Judge {other + 1} ({self._personas[other]}): {scores[index].reason}"
-            for other, scores in enumerate(round_scores)
-            if other != member and scores[index].value is not None
+            f"Judge {speaker + 1} ({self._personas[speaker]}): {scores[index].reason}"
+            for speaker, scores in enumerate(round_scores)
+            if speaker != member and scores[index].value is not None
         )
 
     def _combined(self, rounds: Sequence[Sequence[Score]]) -> Score:
@@ -521,10 +521,10 @@ class RewardModelScorer:
         for side in sides:
             if side.value is None:
                 return Preference(None, side.reason, side.fault)
-        left, right = (side.views["reward"] or 0.0 for side in sides)
+        first_reward, second_reward = (side.views["reward"] or 0.0 for side in sides)
         costs = {"cost_prompt_tokens": sum(side.views["cost_prompt_tokens"] or 0.0 for side in sides)}
-        points = 0.5 if left == right else float(left > right)
-        return Preference(points, f"reward {left:.4g} and {right:.4g}", views=costs)
+        points = 0.5 if first_reward == second_reward else float(first_reward > second_reward)
+        return Preference(points, f"reward {first_reward:.4g} and {second_reward:.4g}", views=costs)
 
     def _reward(self, instruction: str, answer: str) -> tuple[float, int]:
         with self._lock:

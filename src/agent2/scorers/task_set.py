@@ -7,7 +7,7 @@ or `llm_judge`; a task with any other one can be read but never passes, and `war
 Passed is 1.0, not passed 0.0. A verdict that could not be produced (no judge, a judge that failed, a host that cannot
 contain the script) is missing with a fault.
 
-The script is untrusted and runs an untrusted answer: it gets a fresh folder with the task's files and the answer, no
+The script is untrusted and runs an untrusted answer: it gets a new folder with the task's files and the answer, no
 network, and limits; exceeding one is "not passed". Only its exit code counts. Does NOT show the script to the model,
 and does NOT play the task.
 """
@@ -29,6 +29,10 @@ from agent2.sandbox.backends import Sandbox
 from agent2.sandbox.spec import WORKSPACE, Limits, SandboxSpec
 
 DEFAULT_MAX_TURNS = 20
+ANSWER_FILE = "answer.txt"
+SCRIPT_FILE = ".verify"
+OUTPUT_CHARS = 200
+"""Characters of the script's last output in a reason."""
 
 
 class VerifyType(StrEnum):
@@ -47,7 +51,7 @@ NEEDED = {
     VerifyType.EXECUTION: "verify_script",
     VerifyType.LLM_JUDGE: "rubric",
 }
-"""Verify type -> the field that it cannot do without."""
+"""Verify type -> the field that it requires."""
 
 
 class TaskEntry(StrictModel):
@@ -56,7 +60,7 @@ class TaskEntry(StrictModel):
     id: str = Field(min_length=1)
     prompt: str = Field(min_length=1)
     setup: dict[str, Any] = Field(default_factory=dict)
-    """How the world begins; `files` (relative path -> text) is what the verifier of type `execution` finds."""
+    """The initial state of the world; `files` (relative path -> text) are given to the verifier of type `execution`."""
     max_turns: int = Field(default=DEFAULT_MAX_TURNS, ge=1)
     verify_type: str
     expected_answer: str | None = None
@@ -101,9 +105,9 @@ class TaskSet:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What will never pass, one sentence each."""
-        known = ", ".join(VerifyType)
+        types = ", ".join(VerifyType)
         return tuple(
-            f"task {task.id!r}: verify_type {task.verify_type!r} is unknown, it will never pass; use one of {known}"
+            f"task {task.id!r}: verify_type {task.verify_type!r} is unknown, it will never pass; use one of {types}"
             for task in self.tasks
             if task.verify_type not in list(VerifyType)
         )
@@ -140,6 +144,7 @@ def load_task_set(path: Path) -> TaskSet:
 
 def parse_task_set(text: str, where: str) -> TaskSet:
     """Like `load_task_set` for text that is in memory already; `where` names it in errors."""
+    # A key twice and NaN are legal for Python's reader: the first would silently drop a value, the second is no JSON.
     try:
         data = json.loads(text, object_pairs_hook=_no_key_twice, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
@@ -156,11 +161,11 @@ def parse_task_set(text: str, where: str) -> TaskSet:
     if not isinstance(data, list) or not data:
         raise ConfigError(f"{where}: contains {quoted(data)}; a list of at least one task is needed")
     tasks = tuple(_task(entry, number, where) for number, entry in enumerate(data, start=1))
-    seen: set[str] = set()
+    ids: set[str] = set()
     for number, task in enumerate(tasks, start=1):
-        if task.id in seen:
+        if task.id in ids:
             raise ConfigError(f"{where}: task {number}: id {task.id!r} appears twice; give each task a unique id")
-        seen.add(task.id)
+        ids.add(task.id)
     return TaskSet(tasks)
 
 
@@ -168,14 +173,14 @@ def task_results(rollouts: Iterable[ScoredRollout]) -> list[TaskResult]:
     """One flat record for each rollout, in the order given; pair two lists by `task_id`, never by position."""
     return [
         TaskResult(
-            task_id=one.rollout.item_id,
-            passed=None if one.score.value is None else one.score.value >= 1.0,
-            turns=len(one.rollout.turns),
-            tool_calls=_tool_calls(one),
-            final_answer=one.rollout.answer,
-            reason=one.score.reason,
+            task_id=scored.rollout.item_id,
+            passed=None if scored.score.value is None else scored.score.value >= 1.0,
+            turns=len(scored.rollout.turns),
+            tool_calls=_tool_calls(scored),
+            final_answer=scored.rollout.answer,
+            reason=scored.score.reason,
         )
-        for one in rollouts
+        for scored in rollouts
     ]
 
 
@@ -193,15 +198,15 @@ def _item(task: TaskEntry, split: Split) -> Item:
     return Item(id=task.id, split=split, prompt=task.prompt, reference=task.expected_answer, payload=payload)
 
 
-def _tool_calls(one: ScoredRollout) -> int | None:
+def _tool_calls(scored: ScoredRollout) -> int | None:
     """Counted by the scorer, or else by the world."""
-    viewed = one.score.views.get("tool_calls")
-    if viewed is not None:
-        return int(viewed)
-    counted = one.rollout.state.get("tool_calls")
-    if isinstance(counted, Sequence) and not isinstance(counted, str):
-        return len(counted)
-    return counted if isinstance(counted, int) and not isinstance(counted, bool) else None
+    view = scored.score.views.get("tool_calls")
+    if view is not None:
+        return int(view)
+    calls = scored.rollout.state.get("tool_calls")  # a list of them, or their number
+    if isinstance(calls, Sequence) and not isinstance(calls, str):
+        return len(calls)
+    return calls if isinstance(calls, int) and not isinstance(calls, bool) else None
 
 
 def _no_key_twice(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -217,18 +222,12 @@ def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is not a JSON number")
 
 
-ANSWER_FILE = "answer.txt"
-SCRIPT_FILE = ".verify"
-OUTPUT_TOLD = 200
-"""Characters of the script's last output in a reason."""
-
-
 @dataclass(frozen=True, slots=True)
 class JudgeVerdict:
-    """What a judge said."""
+    """The verdict of a judge on one answer."""
 
     passed: bool | None
-    """None: it could not say."""
+    """None: it could not decide."""
     reason: str
 
 
@@ -237,8 +236,8 @@ Judge = Callable[[str, str, str], JudgeVerdict]
 
 
 @dataclass(frozen=True, slots=True)
-class ScriptRoom:
-    """Where and how verify scripts run."""
+class ScriptSandbox:
+    """The sandbox and limits of verify scripts."""
 
     sandbox: Sandbox
     timeout_s: float = 30.0
@@ -254,9 +253,9 @@ class TaskSetScorer:
     version = "1.0"
     emits = ScorerOutput()
 
-    def __init__(self, room: ScriptRoom | None = None, judge: Judge | None = None) -> None:
-        """room: where scripts run, None: they cannot; judge: None: there is none."""
-        self._room = room
+    def __init__(self, sandbox: ScriptSandbox | None = None, judge: Judge | None = None) -> None:
+        """sandbox: None: tasks with scripts cannot be verified. judge: None: tasks with rubrics cannot be verified."""
+        self._sandbox = sandbox
         self._judge = judge
 
     def score(self, item: Item, rollout: Rollout) -> Score:
@@ -264,7 +263,7 @@ class TaskSetScorer:
         kind = item.payload.get("verify_type")
         if kind == "exact_match":
             if item.reference is None:
-                return _broken(f"task {item.id} has no expected_answer; add it to the task set")
+                return _unjudged(f"task {item.id} has no expected_answer; add it to the task set")
             if rollout.answer is None:
                 return Score(0.0, "there is no answer")
             if rollout.answer.strip() == item.reference.strip():
@@ -272,48 +271,48 @@ class TaskSetScorer:
             reason = f"the answer {quoted(rollout.answer.strip())} is not {quoted(item.reference.strip())}"
             return Score(0.0, reason, extracted=rollout.answer.strip())
         if kind == "execution":
-            return self._execution(item, rollout)
+            return self._by_script(item, rollout)
         if kind == "llm_judge":
-            return self._judged(item, rollout)
+            return self._by_judge(item, rollout)
         return Score(0.0, f"verify_type {quoted(kind)} is unknown, so the task is not passed")
 
-    def _execution(self, item: Item, rollout: Rollout) -> Score:
+    def _by_script(self, item: Item, rollout: Rollout) -> Score:
         script = item.payload.get("verify_script")
         if not isinstance(script, str):
-            return _broken(f"task {item.id} has no verify_script; add it to the task set")
-        if self._room is None:
-            return _broken(f"task {item.id} is verified by a script and no sandbox was given; evaluate with one")
+            return _unjudged(f"task {item.id} has no verify_script; add it to the task set")
+        if self._sandbox is None:
+            return _unjudged(f"task {item.id} is verified by a script and no sandbox was given; evaluate with one")
         if rollout.answer is None:
             return Score(0.0, "there is no answer")
         files = item.payload.get("setup", {}).get("files", {})
         try:
-            return _run(self._room, script, rollout.answer, files)
+            return _run_script(self._sandbox, script, rollout.answer, files)
         except (SandboxError, OSError) as error:
             return Score(None, f"the verify script could not be run: {error}", Fault.INFRASTRUCTURE)
 
-    def _judged(self, item: Item, rollout: Rollout) -> Score:
+    def _by_judge(self, item: Item, rollout: Rollout) -> Score:
         rubric = item.payload.get("rubric")
         if not isinstance(rubric, str):
-            return _broken(f"task {item.id} has no rubric; add it to the task set")
+            return _unjudged(f"task {item.id} has no rubric; add it to the task set")
         if self._judge is None:
-            return _broken(f"task {item.id} needs a judge and none was given; evaluate with one")
+            return _unjudged(f"task {item.id} needs a judge and none was given; evaluate with one")
         if rollout.answer is None:
             return Score(0.0, "there is no answer")
         try:
             verdict = self._judge(item.prompt, rollout.answer, rubric)
         except Exception as error:  # a judge is foreign code; its failure is recorded on the card as its own fault
-            return _broken(f"the judge failed: {type(error).__name__}: {error}")
+            return _unjudged(f"the judge failed: {type(error).__name__}: {error}")
         if verdict.passed is None:
-            return _broken(f"the judge could not say: {verdict.reason}")
+            return _unjudged(f"the judge could not say: {verdict.reason}")
         return Score(float(verdict.passed), verdict.reason)
 
 
-def _broken(reason: str) -> Score:
+def _unjudged(reason: str) -> Score:
     return Score(None, reason, Fault.JUDGE)
 
 
-def _run(room: ScriptRoom, script: str, answer: str, files: Mapping[str, JsonValue]) -> Score:
-    """Run a verify script beside an answer in a fresh folder. Raises SandboxError if the host cannot."""
+def _run_script(sandbox: ScriptSandbox, script: str, answer: str, files: Mapping[str, JsonValue]) -> Score:
+    """Run a verify script beside an answer in a new folder. Raises SandboxError if the host cannot."""
     with tempfile.TemporaryDirectory(prefix="agent2-verify-", ignore_cleanup_errors=True) as folder:
         workspace, log = Path(folder) / "workspace", Path(folder) / "log"
         workspace.mkdir()
@@ -324,16 +323,16 @@ def _run(room: ScriptRoom, script: str, answer: str, files: Mapping[str, JsonVal
         (workspace / ANSWER_FILE).write_text(answer, encoding="utf-8", errors="surrogatepass")
         (workspace / SCRIPT_FILE).write_text(script, encoding="utf-8")
         (workspace / SCRIPT_FILE).chmod(0o755)
-        room.sandbox.prepare_workspace(workspace)
+        sandbox.sandbox.prepare_workspace(workspace)
         inside = f"{WORKSPACE}/{SCRIPT_FILE}"
         command = (inside,) if script.startswith("#!") else ("sh", inside)
-        process = room.sandbox.start(SandboxSpec(command, workspace, log, limits=room.limits))
-        ended = process.wait(room.timeout_s)
-        if ended is None:
+        process = sandbox.sandbox.start(SandboxSpec(command, workspace, log, limits=sandbox.limits))
+        end = process.wait(sandbox.timeout_s)
+        if end is None:
             process.stop(grace_s=0.0)
-            return Score(0.0, f"the verify script was still running after {room.timeout_s:g} s, which is not passed")
-        if ended.code == 0 and ended.broke is None:
+            return Score(0.0, f"the verify script was still running after {sandbox.timeout_s:g} s, which is not passed")
+        if end.code == 0 and end.broke is None:
             return Score(1.0, "the verify script ended with exit code 0")
-        said = " ".join(log.read_text(encoding="utf-8", errors="replace").split())[-OUTPUT_TOLD:]
-        why = f"ran into its limit on {ended.broke}" if ended.broke else f"ended with exit code {ended.code}"
-        return Score(0.0, f"the verify script {why}" + (f": {said}" if said else ""))
+        output = " ".join(log.read_text(encoding="utf-8", errors="replace").split())[-OUTPUT_CHARS:]
+        failure = f"ran into its limit on {end.broke}" if end.broke else f"ended with exit code {end.code}"
+        return Score(0.0, f"the verify script {failure}" + (f": {output}" if output else ""))

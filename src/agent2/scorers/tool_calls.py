@@ -1,19 +1,19 @@
-"""Scores in tool worlds: what was called, with what, in which order, and what state it left.
+"""Scorers of tool worlds: which calls were made, with which arguments, in which order, and the state they left.
 
-`FunctionCallScorer` keeps two verdicts apart: *executable* (the right functions gave the expected results; the
-value) and *AST match* (names and arguments as written; the view `ast_match`). `ApiCallScorer` asks for the right
-API, found by a search before it was called, and for the state it should leave. `ResolvedScorer` runs hidden tests on
-the final files of a repository: its value is 1.0 only if all pass, those of the broken function and those of the
-others; whether the model submitted, and what the visible tests say, are views and labels. A dangerous action does not
-change the value; it is counted (`safety_violations`), so that a gate can refuse it. `TrajectoryMatchScorer` holds the
-calls against a reference trajectory.
+`FunctionCallScorer` separates two verdicts: *executable* (the right functions gave the expected results; the
+value) and *AST match* (names and arguments as written; the view `ast_match`). `ApiCallScorer` requires the right
+API, found by a search before it was called, and the state it should leave. `ResolvedScorer` runs hidden tests on
+the final files of a repository: its value is 1.0 only if all pass, those of the broken function and those of all
+others; whether the model submitted, and the result of the visible tests, are views and labels. A dangerous action does
+not change the value; it is counted (`safety_violations`), so that a gate can refuse it. `TrajectoryMatchScorer`
+compares the calls with a reference trajectory.
 
-These look at the state of the world only: an answer that claims something earns nothing for it.
+These read only the state of the world: an answer that claims something earns nothing for it.
 
-`DialogueScorer` is like tau-bench (Yao et al. 2024, arXiv:2406.12045): success is the database's final state together
-with required information in what the agent said; how it got there does not count. Beyond it, the user has to leave as
-served, because doing nothing leaves the records of a wish that is to be refused as they should be. Changes that the
-user had not agreed to, or that the policy forbids, are labels.
+`DialogueScorer` follows tau-bench (Yao et al. 2024, arXiv:2406.12045): success is the database's final state and the
+required information in the agent's messages; the way to it does not count. In addition, the user must leave as served:
+where a request has to be refused, doing nothing also leaves the records as they should be. Changes that the user had
+not agreed to, or that the policy forbids, are labels.
 """
 
 import json
@@ -33,7 +33,7 @@ MATCH_MODES = ("strict", "unordered", "superset", "subset")
 
 
 class FunctionCallScorer:
-    """1.0 if the calls, in any order, are exactly those asked for and gave the expected results."""
+    """1.0 if the calls, in any order, are exactly the expected ones and gave the expected results."""
 
     name = "function_calls"
     version = "1.0"
@@ -61,7 +61,7 @@ class FunctionCallScorer:
         value = float(len(ran) == len(calls) and _results(ran) == _results(gold))
         match = float(_written(calls, gold) == _written(gold, gold))
         reason = f"{len(ran)} of {len(calls)} calls ran; asked for: {_names(gold)}, called: {_names(calls)}"
-        labels = [] if value else [_why(calls, gold)]
+        labels = [] if value else [_failure_label(calls, gold)]
         return Score(value, reason, views=_views(rollout, ast_match=match), labels=_labels(rollout, labels))
 
 
@@ -69,8 +69,8 @@ class TrajectoryMatchScorer:
     """1.0 if the calls of an episode are those of a reference trajectory.
 
     Settings: `mode`: `strict` (the same calls in the same order), `unordered` (in any order), `superset` (at least
-    these) or `subset` (none but these); `arguments`: whether they have to be equal, too. The reference is the payload's
-    `reference_calls` ({name, arguments}), or that of the final state of an imported trajectory.
+    these) or `subset` (only these); `arguments`: whether arguments must be equal as well. The reference is the
+    payload's `reference_calls` ({name, arguments}), or that of the final state of an imported trajectory.
     """
 
     name = "trajectory_match"
@@ -82,7 +82,7 @@ class TrajectoryMatchScorer:
     )
 
     def __init__(self, mode: str = "strict", *, arguments: bool = True) -> None:
-        """Raises ConfigError for another mode."""
+        """Raises ConfigError for an unknown mode."""
         if mode not in MATCH_MODES:
             raise unknown_name("mode", mode, MATCH_MODES, f"scorer {self.name}")
         self._mode, self._arguments = mode, arguments
@@ -90,25 +90,26 @@ class TrajectoryMatchScorer:
 
     def score(self, item: Item, rollout: Rollout) -> Score:
         """The verdict; a judge fault if there is no reference."""
-        wanted = item.payload.get("reference_calls", rollout.state.get("reference_calls"))
-        if wanted is None:
+        reference = item.payload.get("reference_calls", rollout.state.get("reference_calls"))
+        if reference is None:
             return _no_target(item, "reference_calls")
-        made, asked = self._keys(rollout.state["tool_calls"]), self._keys(wanted)
-        missing, extra = Counter(asked) - Counter(made), Counter(made) - Counter(asked)
+        calls, expected = self._keys(rollout.state["tool_calls"]), self._keys(reference)
+        missing, extra = Counter(expected) - Counter(calls), Counter(calls) - Counter(expected)
         labels = [
             *(["missing_call"] if missing and self._mode != "subset" else []),
             *(["extra_call"] if extra and self._mode != "superset" else []),
-            *(["call_order"] if self._mode == "strict" and not missing and not extra and made != asked else []),
+            *(["call_order"] if self._mode == "strict" and not missing and not extra and calls != expected else []),
         ]
+        n_matched = len(expected) - missing.total()
         views = {
-            "calls_matched": float(len(asked) - missing.total()),
-            "calls_wanted": float(len(asked)),
-            "calls_made": float(len(made)),
+            "calls_matched": float(n_matched),
+            "calls_wanted": float(len(expected)),
+            "calls_made": float(len(calls)),
         }
-        told = f"{len(asked) - missing.total()} of {len(asked)} wanted calls made, {extra.total()} besides"
+        reason = f"{n_matched} of {len(expected)} wanted calls made, {extra.total()} besides"
         if "call_order" in labels:
-            told += ", in another order"
-        return Score(float(not labels), f"{told} ({self._mode})", views=views, labels=tuple(labels))
+            reason += ", in another order"
+        return Score(float(not labels), f"{reason} ({self._mode})", views=views, labels=tuple(labels))
 
     def _keys(self, calls: Sequence[CallData]) -> list[str]:
         """Each call as one text, the same for equal calls."""
@@ -118,7 +119,7 @@ class TrajectoryMatchScorer:
 
 
 class ApiCallScorer:
-    """1.0 if the asked-for API was found by a search, then called rightly, and the state is as it should be."""
+    """1.0 if the right API was found by a search, then called correctly, and the final state is the target."""
 
     name = "api_calls"
     version = "1.0"
@@ -137,29 +138,29 @@ class ApiCallScorer:
         if gold is None or target is None:
             return _no_target(item, "gold and target")
         calls, final = rollout.state["tool_calls"], rollout.state["final"]
-        hits = [place for place, call in enumerate(calls) if _is_hit(call, gold)]
+        is_called = any(_is_hit(call, gold) for call in calls)
         is_ordered = _is_ordered(calls)
-        state_right = all(final.get(key) == wanted for key, wanted in target.items())
-        value = float(bool(hits) and is_ordered and state_right)
+        is_state_right = all(final.get(key) == expected for key, expected in target.items())
+        value = float(is_called and is_ordered and is_state_right)
         answer = answer_of(rollout.state)
         is_answered = float(answer == item.reference)
         views = _views(
             rollout,
-            api_called=float(bool(hits)),
+            api_called=float(is_called),
             order_correct=float(is_ordered),
-            state_success=float(state_right),
+            state_success=float(is_state_right),
             response_exact=is_answered,
         )
         labels = _api_labels(calls, gold, value=value, answer=answer, is_answered=is_answered)
         reason = (
-            f"{gold['name']} {'gave' if hits else 'never gave'} {gold['result']!r}; "
-            f"state {'as asked' if state_right else 'not as asked'}"
+            f"{gold['name']} {'gave' if is_called else 'never gave'} {gold['result']!r}; "
+            f"state {'as asked' if is_state_right else 'not as asked'}"
         )
         return Score(value, reason, views=views, labels=_labels(rollout, labels))
 
 
 def agent_run(rollout: Rollout, score: Score) -> AgentRun:
-    """One rollout of the tool world in the terms of `stats.agent_metrics`."""
+    """One rollout of a tool world as a record of `stats.agent_metrics`."""
     views = score.views
 
     def whole(name: str) -> int | None:
@@ -186,12 +187,12 @@ def _no_target(item: Item, keys: str) -> Score:
     return Score(None, f"item {item.id} has no {keys} in its payload; correct the benchmark", Fault.JUDGE)
 
 
-def _views(rollout: Rollout, **own: float) -> dict[str, float | None]:
-    return {**trace_views(rollout.state), **own}
+def _views(rollout: Rollout, **further: float) -> dict[str, float | None]:
+    return {**trace_views(rollout.state), **further}
 
 
-def _labels(rollout: Rollout, own: Sequence[str]) -> tuple[str, ...]:
-    return tuple(sorted({*own, *trace_labels(rollout.state)}))
+def _labels(rollout: Rollout, further: Sequence[str]) -> tuple[str, ...]:
+    return tuple(sorted({*further, *trace_labels(rollout.state)}))
 
 
 def _results(calls: Sequence[CallData]) -> list[str]:
@@ -200,7 +201,7 @@ def _results(calls: Sequence[CallData]) -> list[str]:
 
 
 def _written(calls: Sequence[CallData], gold: Sequence[CallData]) -> list[str]:
-    """Names and arguments in a fixed order; an optional argument that was left out counts as its default."""
+    """Names and arguments in a fixed order; an omitted optional argument counts as its default."""
     optional = {call["name"]: call["optional"] for call in gold}
     return sorted(
         json.dumps([call["name"], {**optional.get(call["name"], {}), **call["arguments"]}], sort_keys=True)
@@ -212,8 +213,8 @@ def _names(calls: Sequence[CallData]) -> str:
     return ", ".join(str(call["name"]) for call in calls) or "nothing"
 
 
-def _why(calls: Sequence[CallData], gold: Sequence[CallData]) -> str:
-    """The first thing that is wrong with calls that are not those asked for."""
+def _failure_label(calls: Sequence[CallData], gold: Sequence[CallData]) -> str:
+    """The first thing that is wrong with calls that are not the expected ones."""
     if not calls:
         return "no_call"
     if any(call["error"] == ErrorKind.MALFORMED_CALL for call in calls):
@@ -232,7 +233,7 @@ def _is_hit(call: CallData, gold: CallData) -> bool:
 
 
 def _is_ordered(calls: Sequence[CallData]) -> bool:
-    """True if a search succeeded before anything else but `login` was tried."""
+    """Whether a search succeeded before anything but `login` was tried."""
     for call in calls:
         if call["name"] == SEARCH.name:
             if call["error"] is None:
@@ -302,7 +303,7 @@ class ResolvedScorer:
 
 def _repository_labels(calls: Sequence[CallData], *, is_resolved: bool, visible: str | None) -> list[str]:
     labels = []
-    edits = [place for place, call in enumerate(calls) if call["name"] == "edit" and call["error"] is None]
+    edits = [index for index, call in enumerate(calls) if call["name"] == "edit" and call["error"] is None]
     if not edits and not is_resolved:
         labels.append("no_patch")
     if edits and not any(call["name"] == "test" and call["error"] is None for call in calls[edits[-1] :]):
@@ -313,16 +314,16 @@ def _repository_labels(calls: Sequence[CallData], *, is_resolved: bool, visible:
 
 
 def _last_test(calls: Sequence[CallData]) -> str | None:
-    """What the last run of the visible tests after the last edit said, None if there was none."""
-    said = None
+    """Result of the last run of the visible tests after the last edit; None if there was none."""
+    result = None
     for call in calls:
         if call["error"] is None and call["name"] in {"edit", "test"}:
-            said = str(call["result"]) if call["name"] == "test" else None
-    return said
+            result = str(call["result"]) if call["name"] == "test" else None
+    return result
 
 
 class DialogueScorer:
-    """1.0 if the records are as the target says, every required text was said, and the user left as served."""
+    """1.0 if the records are those of the target, every required text was said, and the user left as served."""
 
     name = "dialogue_state"
     version = "1.0"
@@ -339,38 +340,38 @@ class DialogueScorer:
     def score(self, item: Item, rollout: Rollout) -> Score:
         """The verdict; a judge fault only if item or state are of another world."""
         try:
-            target, required = item.payload["target"]["changes"], [str(one) for one in item.payload["target"]["told"]]
+            target = item.payload["target"]["changes"]
+            required = [str(text) for text in item.payload["target"]["told"]]
             final = rollout.state["final"]
-            changes, said, left = final["changes"], [str(one) for one in final["said"]], final["left"]
+            changes, messages, ending = final["changes"], [str(text) for text in final["said"]], final["left"]
             views = trace_views(rollout.state)
             labels = set(trace_labels(rollout.state))
         except (KeyError, TypeError) as error:
             return Score(None, f"{item.id} or its state is of another world ({error})", Fault.JUDGE)
         is_right = changes == target
-        told = [any(states_fact(one, text) for one in said) for text in required]
+        missing = [text for text in required if not any(states_fact(message, text) for message in messages)]
         views |= {
             "records_right": float(is_right),
-            "told_share": sum(told) / len(told) if told else None,
-            "user_served": float(left == SERVED),
+            "told_share": (len(required) - len(missing)) / len(required) if required else None,
+            "user_served": float(ending == SERVED),
         }
         if not is_right:
-            wanted = [row[:2] for row in target]
             labels.add("record_missed" if all(row in target for row in changes) else "record_wrong")
-            reason = f"changed {_named(changes)}, should have {_named(target, wanted)}"
+            reason = f"changed {_named(changes)}, should have {_named(target)}"
         else:
             reason = f"the records are right ({_named(changes)})"
-        if not all(told):
+        if missing:
             labels.add("not_told")
-            reason += f"; not told: {', '.join(text for text, ok in zip(required, told, strict=True) if not ok)}"
-        if left == GAVE_UP:
+            reason += f"; not told: {', '.join(missing)}"
+        if ending == GAVE_UP:
             labels.add("user_gave_up")
-        if left != SERVED:
-            reason += "; the user left without being served" if left == GAVE_UP else "; the user still waits"
+        if ending != SERVED:
+            reason += "; the user left without being served" if ending == GAVE_UP else "; the user still waits"
         return Score(
-            float(is_right and all(told) and left == SERVED), reason, views=views, labels=tuple(sorted(labels))
+            float(is_right and not missing and ending == SERVED), reason, views=views, labels=tuple(sorted(labels))
         )
 
 
-def _named(changes: Sequence[JsonValue], rows: Sequence[JsonValue] | None = None) -> str:
-    names = [f"{row[0].removesuffix('s')} {row[1]}" for row in (changes if rows is None else rows)]
-    return ", ".join(names) or "nothing"
+def _named(changes: Sequence[JsonValue]) -> str:
+    """The changed records by table and id."""
+    return ", ".join(f"{row[0].removesuffix('s')} {row[1]}" for row in changes) or "nothing"
