@@ -18,11 +18,17 @@ from agent2.errors import ConfigError
 from system_builders import write_npm, write_npm_agent, write_wheel
 
 
-def told(message):
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def silent(message):
     pass
 
 
-def install(agent_folder, npm, on_progress=told):
+def install(agent_folder, npm, on_progress=silent):
     return install_system(load_agent(str(agent_folder)), InstallOptions(npm=str(npm)), on_progress)
 
 
@@ -113,7 +119,7 @@ def test_a_package_without_its_program_is_refused(home, tmp_path):
 
 def test_an_agent_without_a_system_has_nothing_to_install(home):
     with pytest.raises(ConfigError, match="agent grpo: has nothing to install"):
-        install_system(load_agent("grpo"), InstallOptions(), told)
+        install_system(load_agent("grpo"), InstallOptions(), silent)
 
 
 def test_another_version_does_not_do(home, tmp_path):
@@ -156,7 +162,7 @@ def test_a_python_system_gets_an_environment_of_its_own_with_everything_pinned(h
     (agent / "constraints.txt").write_text("helperlib==1.0\n")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
-    system = install_system(load_agent(str(agent)), InstallOptions(), told)
+    system = install_system(load_agent(str(agent)), InstallOptions(), silent)
     assert system.manifest.said == "snake 0.5.0 with helperlib 1.0 in /installed"
     assert system.manifest.program == ["{tree}/bin/python", "-I", "-m", "snake"]
 

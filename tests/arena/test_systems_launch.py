@@ -28,6 +28,12 @@ INSIDE = InsidePaths("/workspace", "/model", "/agent", 8000)
 LLM = LlmInside(url="http://127.0.0.1:8001", key="dummy-key", model='org/model "x"')
 
 
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
 def config(sandbox="bubblewrap"):
     task = load_task("arithmetic")
     return TrialConfig(trial_id="t", task=task, agent="a", seed=0, sandbox=sandbox, budget=task.budget, base_model="m")
