@@ -78,7 +78,7 @@ class Dialect:
     logprobs: bool = True
     """Log-probabilities may be asked for."""
     seed: bool = True
-    """A seed may be sent; whether the server draws by it is the server's affair."""
+    """A seed may be sent; whether it is used is up to the server."""
 
 
 DIALECTS = (
@@ -145,7 +145,7 @@ def _with_native_calls(messages: Sequence[Message]) -> list[dict[str, JsonValue]
     for number, message in enumerate(messages):
         calls = _calls_in(message.content) if message.role == "assistant" else []
         if calls:
-            pending_ids = [f"call_{number}_{place}" for place in range(len(calls))]
+            pending_ids = [f"call_{number}_{index}" for index in range(len(calls))]
             native = [
                 {"id": name, "type": "function", "function": {**call, "arguments": json.dumps(call["arguments"])}}
                 for name, call in zip(pending_ids, calls, strict=True)
@@ -326,10 +326,10 @@ def _wait_s(value: str | None, now: datetime) -> float | None:
     except ValueError:
         pass  # a date
     try:
-        at = email.utils.parsedate_to_datetime(value)
+        retry_at = email.utils.parsedate_to_datetime(value)
     except ValueError:
         return None
-    return max(0.0, (at - now).total_seconds()) if at.tzinfo is not None else None
+    return max(0.0, (retry_at - now).total_seconds()) if retry_at.tzinfo is not None else None
 
 
 class EndpointOptions(StrictModel):
@@ -524,7 +524,7 @@ class ServedSampler:
             answer = WireProblem(f"the client failed: {type(error).__name__}: {error}", Fault.INFRASTRUCTURE, False)
         # In this order: `collect` reads `_gone` after it has taken something from the queue.
         self._record_outcome(answer, self._limit_s(request.settings))
-        self._done.put((request.id, answer if isinstance(answer, Completion) else _fault(answer)))
+        self._done.put((request.id, answer if isinstance(answer, Completion) else _fault_completion(answer)))
 
     def _record_outcome(self, answer: Completion | WireProblem, limit_s: float) -> None:
         """Count unanswered requests; a few in a row mean that the endpoint is gone."""
@@ -661,5 +661,5 @@ def _with_tries(problem: WireProblem, n_tries: int, asked_s: float | None) -> Wi
     return replace(problem, reason=f"{problem.reason}{tries}{wait}")
 
 
-def _fault(problem: WireProblem) -> Completion:
+def _fault_completion(problem: WireProblem) -> Completion:
     return Completion("", stop_reason=StopReason.FAULT, fault=problem.fault, reason=problem.reason)

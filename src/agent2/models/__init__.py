@@ -1,4 +1,4 @@
-"""Checkpoints, the samplers that draw from them, and the recipe of the tiny base models.
+"""Checkpoints, samplers, and the recipes of the tiny base models.
 
 Where to find what (a module imports only from those before it in its line):
 

@@ -153,9 +153,9 @@ def read_tensors(path: Path) -> dict[str, TensorInfo]:
         prefix = file.read(8)
         length = int.from_bytes(prefix, "little")  # untrusted: compared with the file's size before it is read
         if len(prefix) < 8 or length > size - 8:
-            raise _broken(path, f"is truncated: {size} bytes, the header alone needs {8 + length}")
+            raise _weight_file_error(path, f"is truncated: {size} bytes, the header alone needs {8 + length}")
         if length > MAX_HEADER_BYTES:
-            raise _broken(path, f"has a header of {length} bytes, at most {MAX_HEADER_BYTES} are allowed")
+            raise _weight_file_error(path, f"has a header of {length} bytes, at most {MAX_HEADER_BYTES} are allowed")
         header = _parse_header(path, file.read(length))
     first = 8 + length
     tensors = [(name, _tensor_of(path, name, entry, first)) for name, entry in header.items() if name != "__metadata__"]
@@ -200,7 +200,7 @@ def _chunks(path: Path, file: BinaryIO, n_bytes: int) -> Iterator[bytes]:
     while n_left:
         chunk = file.read(min(n_left, CHUNK_BYTES))
         if not chunk:
-            raise _broken(path, f"ended {n_left} bytes too early while it was read")
+            raise _weight_file_error(path, f"ended {n_left} bytes too early while it was read")
         yield chunk
         n_left -= len(chunk)
 
@@ -209,9 +209,9 @@ def _parse_header(path: Path, raw: bytes) -> dict[str, Any]:
     try:
         header = json.loads(raw, object_pairs_hook=_unique_keys)
     except (ValueError, RecursionError) as error:
-        raise _broken(path, f"has a header that cannot be read ({error})") from error
+        raise _weight_file_error(path, f"has a header that cannot be read ({error})") from error
     if not isinstance(header, dict):
-        raise _broken(path, "has a header that is not a JSON object")
+        raise _weight_file_error(path, "has a header that is not a JSON object")
     return header
 
 
@@ -225,16 +225,16 @@ def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 def _tensor_of(path: Path, name: str, entry: object, first: int) -> TensorInfo:
     """Check one header entry. first: where the tensor bytes begin in the file."""
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-        raise _broken(path, f"describes tensor {quoted(name)} without exactly dtype, shape and data_offsets")
+        raise _weight_file_error(path, f"describes tensor {quoted(name)} without exactly dtype, shape and data_offsets")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(dtype, str) or dtype not in DTYPE_BYTES:
-        raise _broken(path, f"gives tensor {quoted(name)} the unknown dtype {quoted(dtype)}")
+        raise _weight_file_error(path, f"gives tensor {quoted(name)} the unknown dtype {quoted(dtype)}")
     if not _are_sizes(shape) or not _are_sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise _broken(path, f"gives tensor {quoted(name)} an impossible shape or place")
+        raise _weight_file_error(path, f"gives tensor {quoted(name)} an impossible shape or place")
     needed = math.prod(shape) * DTYPE_BYTES[dtype]
     if offsets[1] - offsets[0] != needed:
         n_described = offsets[1] - offsets[0]
-        raise _broken(
+        raise _weight_file_error(
             path, f"gives tensor {quoted(name)} {n_described} bytes, {dtype} of shape {quoted(shape)} needs {needed}"
         )
     return TensorInfo(dtype, tuple(shape), path.name, first + offsets[0], first + offsets[1])
@@ -248,19 +248,19 @@ def _are_sizes(values: object) -> bool:
 
 
 def _require_seamless(path: Path, tensors: Sequence[tuple[str, TensorInfo]], first: int, size: int) -> None:
-    at = first
+    end = first
     for name, tensor in tensors:
-        if tensor.start != at:
-            kind = "shares bytes with the tensor before it" if tensor.start < at else "leaves a gap before it"
-            raise _broken(path, f"places tensor {quoted(name)} at byte {tensor.start}, which {kind}")
-        at = tensor.end
-    if at > size:
-        raise _broken(path, f"is truncated: {size} bytes, its header describes {at}")
-    if at < size:
-        raise _broken(path, f"has {size - at} bytes after its last tensor")
+        if tensor.start != end:
+            defect = "shares bytes with the tensor before it" if tensor.start < end else "leaves a gap before it"
+            raise _weight_file_error(path, f"places tensor {quoted(name)} at byte {tensor.start}, which {defect}")
+        end = tensor.end
+    if end > size:
+        raise _weight_file_error(path, f"is truncated: {size} bytes, its header describes {end}")
+    if end < size:
+        raise _weight_file_error(path, f"has {size - end} bytes after its last tensor")
 
 
-def _broken(path: Path, problem: str) -> CheckpointError:
+def _weight_file_error(path: Path, problem: str) -> CheckpointError:
     return CheckpointError(f"{path}: weight file {problem}; save the model again with save_pretrained")
 
 

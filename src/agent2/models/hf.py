@@ -158,7 +158,7 @@ class HfSampler:
                 f"the prompt has {len(tokens)} tokens, the context of {self._context} leaves no room for an answer"
             )
         if problem:
-            self._done.append((request_id, _fault(problem, len(tokens))))
+            self._done.append((request_id, _fault_completion(problem, len(tokens))))
             return
         self._waiting.append(Request(request_id, tokens, min(settings.max_tokens, room), settings))
 
@@ -298,7 +298,7 @@ class HfSampler:
         request, generated = self._rows.request(row), self._rows.generated(row)
         tokens, n_prompt = generated.tokens, len(request.tokens)
         if np.isnan(generated.logprobs[-1]):
-            return _fault(f"the logits for new token {len(tokens)} are not all usable numbers", n_prompt)
+            return _fault_completion(f"the logits for new token {len(tokens)} are not all usable numbers", n_prompt)
         has_ended = bool(self._is_end[tokens[-1]])
         return Completion(
             text=self._tokenizer.decode(tokens[:-1] if has_ended else tokens, skip_special_tokens=True),
@@ -358,7 +358,7 @@ def _end_tokens(model: Any, tokenizer: Any) -> list[int]:
     return sorted(int(end) for end in ends | {tokenizer.eos_token_id} if end is not None)
 
 
-def _fault(reason: str, prompt_tokens: int) -> Completion:
+def _fault_completion(reason: str, prompt_tokens: int) -> Completion:
     return Completion(
         text="", stop_reason=StopReason.FAULT, prompt_tokens=prompt_tokens, fault=Fault.MODEL, reason=reason
     )

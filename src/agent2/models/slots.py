@@ -81,7 +81,7 @@ class SampledTokens:
 
     tokens: NDArray[np.int64]
     logprobs: NDArray[np.float64]
-    """Under the distribution the token was drawn from; for a greedy row under the model's own, at temperature 1.
+    """Under the distribution the token was sampled from; for a greedy row under the model's own, at temperature 1.
     NaN where the logits of the row are not all usable numbers."""
 
 

@@ -183,7 +183,7 @@ def _served(spec: str, settings: LoadSettings) -> CheckpointSource:
     )
     caveats = [
         f"{model} is served at {shown_url}: which weights, chat template and precision answer is the server's word, "
-        "and so is whether it draws by the seed that it is sent"
+        "and so is whether it samples with the seed that it is sent"
     ]
     if settings.context_length is not None:
         caveats.append(

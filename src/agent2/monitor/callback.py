@@ -110,12 +110,6 @@ class MonitorCallback(TrainerCallback):  # type: ignore[misc]
             folder = self._out / "last-good"
             _save(parts, folder)
         control.should_training_stop = True
-        self._write(verdict, folder)
-        _log.warning(
-            "training stopped at step %d: %s: %s", verdict.step, verdict.action.value, "; ".join(verdict.reasons)
-        )
-
-    def _write(self, verdict: TrainingVerdict, folder: Path) -> None:
         record = {
             "action": verdict.action.value,
             "step": verdict.step,
@@ -125,6 +119,9 @@ class MonitorCallback(TrainerCallback):  # type: ignore[misc]
             "needs_human_review": verdict.action is TrainingAction.PAUSE_HUMAN_REVIEW,
         }
         write_json(self._out / PAUSE_NAME, record)
+        _log.warning(
+            "training stopped at step %d: %s: %s", verdict.step, verdict.action.value, "; ".join(verdict.reasons)
+        )
 
 
 def _save(parts: Mapping[str, Any], folder: Path) -> None:

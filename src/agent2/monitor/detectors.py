@@ -181,7 +181,7 @@ def reward_benchmark_divergence(run: MonitoredRun) -> Signal | None:
     if rising is None or not rising.rises(run.settings.trend_p):
         return None
     for name in run.benchmarks:
-        fallen = _fallen(run, name)
+        fallen = _drop_below_best(run, name)
         if fallen is not None:
             best, now, step = fallen
             return Signal(
@@ -351,7 +351,7 @@ def loophole(run: MonitoredRun) -> Signal | None:
     kl = kl or trend_of(run, "kl_sequence")
     if not (reward and kl and entropy and run.benchmarks):
         return None
-    fallen = _fallen(run, run.benchmarks[0])
+    fallen = _drop_below_best(run, run.benchmarks[0])
     if fallen is None or not (reward.rises(p) and kl.rises(p) and entropy.falls(p)):
         return None
     best, now, step = fallen
@@ -508,7 +508,9 @@ DETECTORS: Mapping[Danger, tuple[DangerDetector, Sequence[str]]] = {
 
 def missing_series(run: MonitoredRun) -> dict[Danger, list[str]]:
     """The series that each detector without enough data lacks."""
-    missing = {danger: [need for need in needs if not _has(run, need)] for danger, (_, needs) in DETECTORS.items()}
+    missing = {
+        danger: [need for need in needs if not _has_series(run, need)] for danger, (_, needs) in DETECTORS.items()
+    }
     return {danger: names for danger, names in missing.items() if names}
 
 
@@ -517,7 +519,7 @@ def detect(run: MonitoredRun, dangers: Iterable[Danger] = tuple(DETECTORS)) -> l
     return [signal for danger in dangers if (signal := DETECTORS[danger][0](run)) is not None]
 
 
-def _has(run: MonitoredRun, need: str) -> bool:
+def _has_series(run: MonitoredRun, need: str) -> bool:
     groups = {"a benchmark": run.benchmarks, "a win rate": run.win_rates}
     if need in groups:
         return any(run.log.get(name) is not None for name in groups[need])
@@ -541,7 +543,7 @@ def noise_below_best(before: NDArray[np.float64], settings: MonitorSettings) -> 
     return float(min(allowed_loss, sigmas * noise))
 
 
-def _fallen(run: MonitoredRun, name: str) -> tuple[float, float, int] | None:
+def _drop_below_best(run: MonitoredRun, name: str) -> tuple[float, float, int] | None:
     """(best, now, step) if the last two evaluations are both worse than the best before, beyond tolerance and noise."""
     series: Series | None = run.log.get(name)
     settings = run.settings

@@ -55,7 +55,7 @@ MEANING: Mapping[str, str] = {
     "repeated_share": "share of messages that repeat the one before",
     "stutter_share": "share of messages in which a run of letters comes again at once",
     "signal_share": "share of groups with different rewards",
-    "foreign_share": "share of learned tokens that were not drawn",
+    "foreign_share": "share of learned tokens that the policy did not sample",
     "logprob_gap": "largest difference between sampler and trainer, nats",
     PRIVATE: "score on the private set",
 }

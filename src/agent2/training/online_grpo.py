@@ -379,15 +379,11 @@ class _Player:
         batch = play_episodes(attempts, self._sampler, self._chat, self._make_environment, playing, self._context)
         measures = {"environment_s": batch.environment_s, "generation_s": batch.generation_s}
         if self._initial is not None:
-            kl = divergence(
-                self._initial.to(trainer.model.device), batch.episodes[:: self._stride], settings.temperature
-            )
+            stride = math.ceil(settings.episodes_per_batch / settings.kl_episodes)
+            initial = self._initial.to(trainer.model.device)
+            kl = divergence(initial, batch.episodes[::stride], settings.temperature)
             measures |= {"kl_initial": kl} if settings.kl_weight else {"kl_initial": kl, "kl": kl}
         return Batch(batch.episodes, judge(batch.episodes, settings, self._success), measures)
-
-    @property
-    def _stride(self) -> int:
-        return math.ceil(self._settings.episodes_per_batch / self._settings.kl_episodes)
 
     def _attempt(self, position: int, number: int) -> Attempt:
         """Members of a group share the world's seed, not that of sampling."""

@@ -448,7 +448,7 @@ class VisibleTask:
         turns = (
             f"each played once for at most {self.participant.max_turns} turns"
             if self.is_interactive
-            else "one draw each"
+            else "one answer each"
         )
         return (
             f"mean score on {len(self.dev)} dev items, {turns}, at temperature {sampling.temperature} and top_p "
