@@ -41,7 +41,7 @@ def test_check_can_print_the_whole_suite(tmp_path):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("suite: mine_v1\n", "no track is named and no template knows this suite"),
+        ("suite: mine_v1\n", "no track is named and no template matches"),
         ("suite: llm_core_regression_v1\nmodle: x\n", "mine.yaml:2: unknown key 'modle'; did you mean 'model'?"),
     ],
 )

@@ -255,7 +255,7 @@ def test_a_mistake_is_named_with_its_line_and_the_nearest_name(text, wanted):
     ("text", "wanted"),
     [
         (LLM.replace("baseline: qwen2.5-7b-sft\n", ""), "names no baseline, and a score without control group is no evidence"),
-        (LLM.replace("llm_core_regression_v1", "my_own_v1"), "no track is named and no template knows this suite; add 'track' (known: agent_tool, llm_core"),
+        (LLM.replace("llm_core_regression_v1", "my_own_v1"), "no track is named and no template matches; add 'track' (known: agent_tool, llm_core"),
         ("suite: a_v1\ntrack: my_track\nbaseline: b\n", "the suite has no task_distribution, one of its six mandatory parts"),
         ("suite: a_v1\ntrack: llm_cor\nbaseline: b\n", "track 'llm_cor' has no template (did you mean 'llm_core'?)"),
         (LLM + "  - name: my_bench\n    split: test\n    metric: accuracy\n", "my_suite.yaml:18: benchmark 'my_bench' has no scorer and track 'llm_core' does not know it"),

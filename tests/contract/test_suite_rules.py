@@ -35,7 +35,7 @@ def test_a_weaker_scorer_than_possible_is_remarked_on():
 def test_a_candidate_without_spot_checks_is_remarked_on(spot_check, remarked):
     text = "datasets:\n- {name: gsm8k, scorer: {name: j, tier: judge}}\n"
     text += f"cadence: {{candidate: {{spot_check: {spot_check}}}}}\n"
-    told = "a release needs a person's spot check all the same, above all of what a judge says (gsm8k)"
+    told = "a release needs a human spot check all the same, above all of the verdicts of a judge (gsm8k)"
     assert any(told in sentence for sentence in remarks(suite(text))) is remarked
 
 

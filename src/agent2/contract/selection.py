@@ -1,16 +1,14 @@
-"""Which benchmark answers the question, and what results say together.
+"""Choice of benchmarks: which one shows a failure, what results mean together, which capabilities a suite covers.
 
 The first question is where the trained agent will fail, not which benchmark is popular: a code fixer is tested on
 repositories before general questions, a booking agent on dialogues with a database. Cheap pure-text calls come
 first, because a low score on whole tasks may be nothing but broken calls; what needs more is skipped until they work.
+Thresholds are ours where the sources give none, and each is stated in its row.
 
-Data and two functions; nothing is run, and no benchmark has to be installed. Thresholds are ours where the sources
-give none, and each is stated in its row.
+A suite that covers one line of capability alone cannot show whether another one paid for a gain: `covered_lines` lists
+the five lines that post-training can move, and what to distrust in a good score on each.
 
-The five lines of capability that post-training can move, and what to distrust on each.
-
-A suite that covers one line alone cannot say whether something else was paid for it; `covered_lines` says which
-lines a suite looks at. Data and one function; the last column is what a reader of a good score should ask first.
+Data and functions over them; nothing is run, and no benchmark has to be installed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +21,7 @@ from agent2.errors import ConfigError, unknown_name
 
 @dataclass(frozen=True, slots=True)
 class SelectionFailure:
-    """Somewhere an agent may fail, and the benchmarks that would show it, the closest one first."""
+    """A kind of failure of agents, and the benchmarks that would show it, the closest one first."""
 
     name: str
     what: str
@@ -77,7 +75,7 @@ FAILURES: tuple[SelectionFailure, ...] = (
 )
 
 FIRST = "bfcl_v3"
-"""Played before all others."""
+"""Run before all others."""
 FLOORS: Mapping[str, float] = MappingProxyType(
     {
         "acebench": 0.5,
@@ -90,7 +88,7 @@ FLOORS: Mapping[str, float] = MappingProxyType(
         "toolathlon": 0.6,
     }
 )
-"""Benchmark -> what `FIRST` has to score before it is worth its cost."""
+"""Benchmark -> score of `FIRST` from which on it is worth its cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +103,7 @@ class SelectionStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class ResultPattern:
     """A reading of two results together."""
 
     name: str
@@ -117,8 +115,8 @@ class Pattern:
     advice: str
 
 
-PATTERNS: tuple[Pattern, ...] = (
-    Pattern(
+PATTERNS: tuple[ResultPattern, ...] = (
+    ResultPattern(
         "calls_fine_code_short",
         FIRST,
         0.85,
@@ -127,7 +125,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "Calls are written correctly and repositories are not repaired: planning and understanding of code are short.",
         "Train on whole repository tasks (locating, changing several files, running tests), not on more calls.",
     ),
-    Pattern(
+    ResultPattern(
         "calls_fine_search_short",
         FIRST,
         0.85,
@@ -136,7 +134,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "A given function is called well, the right one is not found.",
         "Train retrieval of APIs and the order plan, search, call.",
     ),
-    Pattern(
+    ResultPattern(
         "calls_fine_web_short",
         FIRST,
         0.85,
@@ -145,7 +143,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "Calls are fine, browser tasks are not: reading pages and long plans are short.",
         "Train on resettable sites with state checks; look at where in the episode tasks are lost.",
     ),
-    Pattern(
+    ResultPattern(
         "calls_fine_dialogue_short",
         FIRST,
         0.85,
@@ -154,7 +152,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "Calls are fine, dialogues are not: asking back and following business rules are short.",
         "Train with simulated users who leave things out, and check the database after each dialogue.",
     ),
-    Pattern(
+    ResultPattern(
         "code_fine_general_short",
         "swebench_verified",
         0.40,
@@ -164,86 +162,6 @@ PATTERNS: tuple[Pattern, ...] = (
         "Say so in the report; add search and file tasks if a general assistant is the goal.",
     ),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class SelectionReading:
-    """What results say together."""
-
-    name: str
-    reading: str
-    advice: str
-
-
-def choose_benchmarks(failure: str, scores: Mapping[str, float] | None = None) -> list[SelectionStep]:
-    """The benchmarks to run for one kind of failure, cheapest prerequisite first.
-
-    scores: results so far, 0 to 1. Raises ConfigError for an unknown kind of failure, with the nearest one.
-    """
-    kinds = {kind.name: kind for kind in FAILURES}
-    if failure not in kinds:
-        raise unknown_name("kind of failure", failure, kinds)
-    kind, scores = kinds[failure], scores or {}
-    names = (FIRST, *(name for name in kind.benchmarks if name != FIRST))
-    return [_step(place, name, kind, scores) for place, name in enumerate(names, start=1)]
-
-
-def diagnose(scores: Mapping[str, float]) -> list[SelectionReading]:
-    """What results on several benchmarks say together; empty if no pattern fits.
-
-    scores: benchmark -> share of success, 0 to 1.
-    """
-    found = []
-    first = scores.get(FIRST)
-    doubtful = [name for name in scores if first is not None and first < FLOORS.get(name, 0.0)]
-    if first is not None and doubtful:
-        found.append(
-            SelectionReading(
-                "calls_broken",
-                f"{FIRST} is at {100 * first:.0f}%: results on {', '.join(doubtful)} may show broken calls only.",
-                "Fix names, arguments and format of calls before anything is concluded from whole tasks.",
-            )
-        )
-    for pattern in PATTERNS:
-        high, low = scores.get(pattern.high), scores.get(pattern.low)
-        if high is not None and low is not None and high >= pattern.at_least and low < pattern.below:
-            told = f"{pattern.high} {100 * high:.0f}%, {pattern.low} {100 * low:.0f}%. {pattern.reading}"
-            found.append(SelectionReading(pattern.name, told, pattern.advice))
-    return found
-
-
-def read_scores(texts: Sequence[str]) -> dict[str, float]:
-    """Scores written as `bfcl_v3=0.95` or `bfcl_v3=95%`. Raises ConfigError for an unknown benchmark or value."""
-    known = sorted({FIRST, *FLOORS})
-    scores = {}
-    for text in texts:
-        name, separator, value = text.partition("=")
-        if name not in known:
-            raise unknown_name("benchmark", name, known, f"--score {text}")
-        try:
-            score = float(value.removesuffix("%")) / (100 if value.endswith("%") else 1)
-        except ValueError:
-            score = -1.0
-        if not separator or not 0 <= score <= 1:
-            raise ConfigError(f"--score {text}: write it as {name}=0.95 or {name}=95%")
-        scores[name] = score
-    return scores
-
-
-def _step(place: int, name: str, kind: SelectionFailure, scores: Mapping[str, float]) -> SelectionStep:
-    first, floor = scores.get(FIRST), FLOORS.get(name)
-    if name in scores:
-        return SelectionStep(place, name, "done", f"scored {100 * scores[name]:.1f}%")
-    if floor is None:
-        why = kind.why if name in kind.benchmarks else "first: cheap, text alone, and everything else rests on calls"
-        return SelectionStep(place, name, "run", why)
-    if first is None:
-        return SelectionStep(place, name, "wait", f"needs {FIRST} at {100 * floor:.0f}% or more; {kind.why}")
-    if first < floor:
-        return SelectionStep(
-            place, name, "skip", f"{FIRST} scored {100 * first:.1f}%, {100 * floor:.0f}% is needed first"
-        )
-    return SelectionStep(place, name, "run", kind.why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +213,86 @@ CAPABILITY_LINES: tuple[CapabilityLine, ...] = (
         "training and evaluation data of one source inflate the score",
     ),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionReading:
+    """A conclusion from several results."""
+
+    name: str
+    reading: str
+    advice: str
+
+
+def choose_benchmarks(failure: str, scores: Mapping[str, float] | None = None) -> list[SelectionStep]:
+    """The benchmarks to run for one kind of failure, cheapest prerequisite first.
+
+    scores: results so far, 0 to 1. Raises ConfigError for an unknown kind of failure, with the nearest one.
+    """
+    kinds = {kind.name: kind for kind in FAILURES}
+    if failure not in kinds:
+        raise unknown_name("kind of failure", failure, kinds)
+    kind, scores = kinds[failure], scores or {}
+    names = (FIRST, *(name for name in kind.benchmarks if name != FIRST))
+    return [_step(number, name, kind, scores) for number, name in enumerate(names, start=1)]
+
+
+def diagnose(scores: Mapping[str, float]) -> list[SelectionReading]:
+    """Conclusions from results on several benchmarks; empty if no pattern fits.
+
+    scores: benchmark -> share of success, 0 to 1.
+    """
+    readings = []
+    first = scores.get(FIRST)
+    doubtful = [name for name in scores if first is not None and first < FLOORS.get(name, 0.0)]
+    if first is not None and doubtful:
+        readings.append(
+            SelectionReading(
+                "calls_broken",
+                f"{FIRST} is at {100 * first:.0f}%: results on {', '.join(doubtful)} may show broken calls only.",
+                "Fix names, arguments and format of calls before anything is concluded from whole tasks.",
+            )
+        )
+    for pattern in PATTERNS:
+        high, low = scores.get(pattern.high), scores.get(pattern.low)
+        if high is not None and low is not None and high >= pattern.at_least and low < pattern.below:
+            reading = f"{pattern.high} {100 * high:.0f}%, {pattern.low} {100 * low:.0f}%. {pattern.reading}"
+            readings.append(SelectionReading(pattern.name, reading, pattern.advice))
+    return readings
+
+
+def read_scores(texts: Sequence[str]) -> dict[str, float]:
+    """Scores written as `bfcl_v3=0.95` or `bfcl_v3=95%`. Raises ConfigError for an unknown benchmark or value."""
+    names = sorted({FIRST, *FLOORS})
+    scores = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if name not in names:
+            raise unknown_name("benchmark", name, names, f"--score {text}")
+        try:
+            score = float(value.removesuffix("%")) / (100 if value.endswith("%") else 1)
+        except ValueError:
+            score = -1.0
+        if not separator or not 0 <= score <= 1:
+            raise ConfigError(f"--score {text}: write it as {name}=0.95 or {name}=95%")
+        scores[name] = score
+    return scores
+
+
+def _step(number: int, name: str, kind: SelectionFailure, scores: Mapping[str, float]) -> SelectionStep:
+    first, floor = scores.get(FIRST), FLOORS.get(name)
+    if name in scores:
+        return SelectionStep(number, name, "done", f"scored {100 * scores[name]:.1f}%")
+    if floor is None:
+        why = kind.why if name in kind.benchmarks else "first: cheap, text alone, and everything else rests on calls"
+        return SelectionStep(number, name, "run", why)
+    if first is None:
+        return SelectionStep(number, name, "wait", f"needs {FIRST} at {100 * floor:.0f}% or more; {kind.why}")
+    if first < floor:
+        return SelectionStep(
+            number, name, "skip", f"{FIRST} scored {100 * first:.1f}%, {100 * floor:.0f}% is needed first"
+        )
+    return SelectionStep(number, name, "run", kind.why)
 
 
 def covered_lines(suite: Suite) -> dict[str, tuple[str, ...]]:

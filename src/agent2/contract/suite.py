@@ -1,18 +1,13 @@
-"""Suites: a versioned evaluation contract, fully spelled out.
-
-The parts of a suite that are more than a number: what is tested, how, against whom, and who may see what.
-
-Everything that changes a score is a required key, so that no default decides it; `null` says openly that there
-is no limit, no tool or no judge. Does NOT hold metrics and gates (`contract.metrics`, `contract.gates`).
-
-A suite: a versioned evaluation contract, fully spelled out.
+"""A suite: a versioned evaluation contract, fully spelled out.
 
 Six parts are mandatory: task distribution, execution protocol, scorers, control group, splits and failure taxonomy;
-so are benchmarks, metrics (exactly one of them primary), gates and a cadence. There are no silent defaults here:
-what may be left out of a file is filled in from a track template by `contract.shorthand`, visibly.
+so are benchmarks, metrics (exactly one of them primary), gates and a cadence. Everything that changes a score is a
+required key, so that no default decides it; `null` says openly that there is no limit, no tool or no judge. Parts that
+a file leaves out are filled in from a track template by `contract.suite_files`, visibly.
 
-A suite names benchmarks by text only; whether they are installed is for the caller to find out. The rules that
-join several parts (a gate reads a known metric, ...) are in `contract.suite_rules`; `load_suite` applies them.
+A suite names benchmarks by text only; whether they are installed is for the caller to find out. Does NOT hold metrics
+and gates (`contract.metrics`, `contract.gates`), nor the rules that join several parts (a gate reads a known metric,
+...): those are in `contract.suite_rules`, and `suite_files.load_suite` applies them.
 """
 
 from collections.abc import Mapping
@@ -27,6 +22,11 @@ from agent2.config import StrictModel
 from agent2.contract.gates import GateSpec
 from agent2.contract.metrics import Evidence, MetricEvidence, MetricSpec, primary_of
 from agent2.records import SamplingSettings, Split, digest_of
+
+MANDATORY_PARTS = ("task_distribution", "protocol", "scorer", "control_group", "splits", "failure_taxonomy")
+"""Without one of these a suite is not an evaluation contract; the scorer belongs to each benchmark."""
+NOT_IN_DIGEST: Any = {"model": True, "benchmarks": {"__all__": {"source"}}}
+"""The checkpoint under test changes while its contract stays, and so may the location of a benchmark."""
 
 
 class BenchmarkDifficulty(StrEnum):
@@ -43,7 +43,7 @@ class ProductionTask(StrictModel):
     name: str = Field(min_length=1)
     difficulty: BenchmarkDifficulty
     benchmarks: list[str]
-    """Those of the suite that represent it; empty: none does, and `check` says so."""
+    """Those of the suite that represent it; empty: none does, which `suite_rules.remarks` reports."""
     share: float | None = Field(default=None, gt=0, le=1)
     """Of production traffic, 0 to 1; None: not known."""
 
@@ -54,10 +54,10 @@ class TaskDistribution(StrictModel):
     production_tasks: list[ProductionTask] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _shares_make_a_whole(self) -> "TaskDistribution":
+    def _shares_sum_to_one(self) -> "TaskDistribution":
         shares = [task.share for task in self.production_tasks]
-        known = [share for share in shares if share is not None]
-        if known and (len(known) != len(shares) or abs(sum(known) - 1) > 1e-6):
+        stated = [share for share in shares if share is not None]
+        if stated and (len(stated) != len(shares) or abs(sum(stated) - 1) > 1e-6):
             raise ValueError(f"shares of production tasks are {shares}; give all of them, with sum 1, or none")
         return self
 
@@ -262,7 +262,7 @@ class SuccessCriterion(StrEnum):
 
 
 class InitialEnvironment(StrictModel):
-    """How the world is brought to the same beginning each time."""
+    """How each episode begins from the same state."""
 
     kinds: list[Literal["browser", "repository", "database", "api", "filesystem"]] = Field(min_length=1)
     reproduction: str = Field(min_length=1)
@@ -279,7 +279,7 @@ class AgentBudget(StrictModel):
 
 
 class TrajectoryAudit(StrictModel):
-    """What of every step must be replayable; a suite cannot do without any of them."""
+    """What of every step must be replayable; all four are required."""
 
     observation: Literal[True]
     action: Literal[True]
@@ -296,12 +296,6 @@ class AgentContract(StrictModel):
     trajectory_audit: TrajectoryAudit
 
 
-MANDATORY_PARTS = ("task_distribution", "protocol", "scorer", "control_group", "splits", "failure_taxonomy")
-"""Without one of these a suite is not an evaluation contract; the scorer belongs to each benchmark."""
-NOT_IN_DIGEST: Any = {"model": True, "benchmarks": {"__all__": {"source"}}}
-"""The checkpoint under test changes while its contract stays, and so may the place of a benchmark."""
-
-
 class EvaluationRole(StrEnum):
     """Why an evaluation is made; decides its split."""
 
@@ -311,7 +305,7 @@ class EvaluationRole(StrEnum):
 
 
 class Urls(StrictModel):
-    """Where a published benchmark lives."""
+    """Web pages of a published benchmark."""
 
     dataset: str | None = None
     leaderboard: str | None = None
@@ -319,7 +313,7 @@ class Urls(StrictModel):
 
 
 class Prerequisite(StrictModel):
-    """Another benchmark that must go well first."""
+    """Another benchmark on which a score has to be reached first."""
 
     benchmark: str
     at_least: float = Field(ge=0, le=1)
@@ -409,26 +403,26 @@ class Suite(StrictModel):
 
         The smaller of the role's and the benchmark's number.
         """
-        known = [n for n in (self.role_rule(role).n_items, benchmark.n_items) if n is not None]
-        return min(known, default=None)
+        limits = [n for n in (self.role_rule(role).n_items, benchmark.n_items) if n is not None]
+        return min(limits, default=None)
 
     def sampling(self, benchmark: SuiteBenchmark) -> SamplingSettings:
         """How completions are drawn on one benchmark; the number of attempts is `protocol.sampling.n`."""
-        drawn = self.protocol.sampling
-        return SamplingSettings(drawn.temperature, drawn.top_p, benchmark.max_tokens or drawn.max_tokens)
+        sampling = self.protocol.sampling
+        return SamplingSettings(sampling.temperature, sampling.top_p, benchmark.max_tokens or sampling.max_tokens)
 
     def in_order(self) -> list[SuiteBenchmark]:
         """The benchmarks, each after those that it requires; otherwise as the file has them."""
-        waiting = TopologicalSorter(
+        sorter = TopologicalSorter(
             {entry.name: [need.benchmark for need in entry.requires] for entry in self.benchmarks}
         )
-        waiting.prepare()
-        rank = {entry.name: place for place, entry in enumerate(self.benchmarks)}
+        sorter.prepare()
+        rank = {entry.name: index for index, entry in enumerate(self.benchmarks)}
         names: list[str] = []
-        while waiting.is_active():
-            ready = sorted(waiting.get_ready(), key=rank.__getitem__)
+        while sorter.is_active():
+            ready = sorted(sorter.get_ready(), key=rank.__getitem__)
             names += ready
-            waiting.done(*ready)
+            sorter.done(*ready)
         return [self.benchmark(name) for name in names]
 
 
@@ -444,8 +438,8 @@ class UnmetPrerequisite:
 
     def __str__(self) -> str:
         """One sentence for the report."""
-        got = "has no score" if self.value is None else f"scored {100 * self.value:.1f}%"
-        return f"{self.benchmark} was skipped: {self.required} {got}, {100 * self.at_least:.1f}% is needed first"
+        score = "has no score" if self.value is None else f"scored {100 * self.value:.1f}%"
+        return f"{self.benchmark} was skipped: {self.required} {score}, {100 * self.at_least:.1f}% is needed first"
 
 
 def unmet_prerequisite(benchmark: SuiteBenchmark, scores: Mapping[str, float | None]) -> UnmetPrerequisite | None:

@@ -1,24 +1,23 @@
 """Suites as files: found by name or path, expanded from their short form, frozen with their digest.
 
-A frozen suite is the full form, nothing left to fill in, with its digest in the first lines; it reads back to an
-equal suite. Promises: a frozen version never changes: freezing other content under the same name and version is
-refused, and a frozen file whose content no longer has its stated digest is refused when it is read.
-
-The short form of a suite, and how it is expanded to the full one.
-
-Short keys of the published examples are moved to where the full form has them: `sampling` and `generation` go to
-`protocol.sampling`, `judge` and `input` into the protocol, `tool_protocol` to `protocol.tools` (its time limit to
+Short form. Short keys of the published examples are moved to where the full form has them: `sampling` and `generation`
+go to `protocol.sampling`, `judge` and `input` into the protocol, `tool_protocol` to `protocol.tools` (its time limit to
 `protocol.max_wall_time_minutes`), `baseline` to the control group, `datasets` to `benchmarks`, `split` to `splits`;
 `suite: name_v1` becomes name and version.
 
-What is left out comes from a track template, and every such part is noted. A key that the file has wins; mappings are
+Parts that are left out come from a track template, and each is noted. A key that the file has wins; mappings are
 filled in key by key. Lists of benchmarks, metrics, gates and production tasks are complete where the file has them;
 an entry may be a name alone or leave something out, and takes it from the template's entry of the same name. Short
 metric names (`exact_match`) are read through the template's `metric_names`, `split: test` as `test_public`. Metrics
 and gates of benchmarks that the suite does not use are left out, which is noted too. A part that neither file nor
 template has is refused: nothing is guessed.
 
-Promises: the result depends on the file and the packaged templates alone; expanding a full suite changes nothing.
+A frozen suite is the full form, nothing left to fill in, with its digest in the first lines; it reads back to an
+equal suite.
+
+Promises: the result depends on the file and the packaged templates alone; expanding a full suite changes nothing; a
+frozen version never changes: freezing other content under the same name and version is refused, and a frozen file whose
+content no longer has its stated digest is refused when it is read.
 """
 
 import copy
@@ -53,13 +52,26 @@ MOVES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("split",), ("splits",)),
     (("datasets",), ("benchmarks",)),
 )
-"""Short key -> place in the full form, in the order in which they are moved."""
+"""Short key -> location in the full form, in the order in which they are moved."""
 SHORT_KEYS = frozenset({short[0] for short, _ in MOVES} | {"suite"})
 DEFAULT_VERSION = "1.0"
-MAX_TOLD = 44
-"""Characters of a value in a note."""
+MAX_NOTE_CHARS = 44
+"""Of a value in a note."""
+SHORT_SPLITS = {"test": Split.TEST_PUBLIC.value}
+REFERENCES = ("metric", "success", "cost")
+"""Keys under which a gate names one metric; `metrics` names several."""
+LISTS = ("benchmarks", "metrics", "gates")
+FOLDER = resources.files("agent2") / "suites"
+FROZEN_SUFFIX = ".suite.yaml"
 
 _VERSIONED = re.compile(r"(?P<name>.+?)[-_]v(?P<major>\d+)(?:\.(?P<minor>\d+))?")
+_DIGEST_LINE = re.compile(r"^# digest: ([0-9a-f]{64})$", re.MULTILINE)
+
+YamlPath = tuple[int | str, ...]
+FieldSource = tuple[YamlText, YamlPath]
+"""A file, and the location in it."""
+Entry = dict[str, Any]
+"""Of a list of the suite: a benchmark, a metric, a gate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,39 +84,34 @@ class Note:
     """Where it comes from: a template with its line, or the rule that was applied."""
 
 
-YamlPath = tuple[int | str, ...]
-FieldSource = tuple[YamlText, YamlPath]
-"""A file, and the location in it."""
-
-
 @dataclass(slots=True)
 class Draft:
-    """A suite on its way to the full form."""
+    """A suite while it is brought to the full form."""
 
     file: YamlText
     data: dict[str, Any]
     sources: dict[YamlPath, FieldSource] = field(default_factory=dict)
-    """Location in `data` -> where it was written; what is below a location was written below it."""
+    """Location in `data` -> where it was written; the parts of a location were written below it."""
     notes: list[Note] = field(default_factory=list)
 
     def spot(self, location: Location) -> str:
         """`file:line` of a location of `data`; for what no file has, of the nearest part that one has."""
-        place = tuple(location)
-        for length in range(len(place), -1, -1):
-            if place[:length] in self.sources:
-                text, written = self.sources[place[:length]]
-                return text.spot((*written, *place[length:]))
+        path = tuple(location)
+        for length in range(len(path), -1, -1):
+            if path[:length] in self.sources:
+                text, written = self.sources[path[:length]]
+                return text.spot((*written, *path[length:]))
         return self.file.spot(location)
 
     def note(self, name: str, value: object, origin: str) -> None:
-        """Remember what was filled in, read or left out."""
-        self.notes.append(Note(name, tell(value), origin))
+        """Note a part that was filled in, read or left out."""
+        self.notes.append(Note(name, value_text(value), origin))
 
 
-def tell(value: object) -> str:
+def value_text(value: object) -> str:
     """A value as a suite's file would have it, cut short."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= MAX_TOLD else text[: MAX_TOLD - 1] + "…"
+    return text if len(text) <= MAX_NOTE_CHARS else text[: MAX_NOTE_CHARS - 1] + "…"
 
 
 def open_draft(file: YamlText) -> Draft:
@@ -112,10 +119,10 @@ def open_draft(file: YamlText) -> Draft:
 
     Raises ConfigError for a key that neither form has, for two keys that say the same, and for a name without form.
     """
-    known = set(Suite.model_fields) | SHORT_KEYS
+    keys = set(Suite.model_fields) | SHORT_KEYS
     for key in file.data:
-        if key not in known:
-            raise unknown_name("key", str(key), known, file.spot((key,)))
+        if key not in keys:
+            raise unknown_name("key", str(key), keys, file.spot((key,)))
     draft = Draft(file, copy.deepcopy(file.data))
     draft.sources = {(key,): (file, (key,)) for key in draft.data}
     for short, full in MOVES:
@@ -133,10 +140,10 @@ def read_version(text: str) -> tuple[str, str | None]:
 
 
 def _move(draft: Draft, short: tuple[str, ...], full: tuple[str, ...]) -> None:
-    holder = draft.data.get(short[0]) if len(short) == 2 else draft.data
-    if not isinstance(holder, dict) or short[-1] not in holder:
+    parent = draft.data.get(short[0]) if len(short) == 2 else draft.data
+    if not isinstance(parent, dict) or short[-1] not in parent:
         return
-    value, target = holder.pop(short[-1]), draft.data
+    value, target = parent.pop(short[-1]), draft.data
     written = draft.sources.pop(short, (draft.file, short))
     for key in full[:-1]:
         target = target.setdefault(key, {})
@@ -158,14 +165,14 @@ def _read_name(draft: Draft) -> None:
     if "suite" in data and "name" in data:
         raise ConfigError(f"{file.spot(('suite',))}: 'suite' says the same as 'name', which is there too; keep one")
     if key in data:
-        given, origin = data.pop(key), f"{key} in {file.spot((key,))}"
-        if not isinstance(given, str):
-            raise ConfigError(f"{file.spot((key,))}: {key} is {quoted(given)}; write a name such as my_suite_v1")
+        full_name, origin = data.pop(key), f"{key} in {file.spot((key,))}"
+        if not isinstance(full_name, str):
+            raise ConfigError(f"{file.spot((key,))}: {key} is {quoted(full_name)}; write a name such as my_suite_v1")
     else:
-        given = re.sub(r"[^a-z0-9_.-]+", "_", PurePath(file.where).stem.lower()).strip("._-")
+        full_name = re.sub(r"[^a-z0-9_.-]+", "_", PurePath(file.where).stem.lower()).strip("._-")
         origin = f"the name of the file {PurePath(file.where).name}"
-        draft.note("name", read_version(given)[0], origin)
-    name, version = read_version(given)
+        draft.note("name", read_version(full_name)[0], origin)
+    name, version = read_version(full_name)
     draft.sources[("name",)] = draft.sources.pop((key,), (file, (key,)))
     data["name"] = name
     stated = data.get("version")
@@ -182,90 +189,83 @@ def _read_name(draft: Draft) -> None:
         draft.note("version", version, origin)
     elif stated != version:
         raise ConfigError(
-            f"{file.spot(('version',))}: version {quoted(stated)} is not the {version!r} of {given!r}; keep one"
+            f"{file.spot(('version',))}: version {quoted(stated)} is not the {version!r} of {full_name!r}; keep one"
         )
-
-
-SHORT_SPLITS = {"test": Split.TEST_PUBLIC.value}
-REFERENCES = ("metric", "success", "cost")
-"""Keys under which a gate names one metric; `metrics` names several."""
-
-Entry = dict[str, Any]
 
 
 def fill_benchmarks(draft: Draft, track: Track) -> None:
     """Complete the benchmarks that the file lists; all of the template's if it lists none."""
-    given = draft.data.get("benchmarks")
+    entries = draft.data.get("benchmarks")
     templates = _named(track, "benchmarks")
-    if given is None:
+    if entries is None:
         _take_all(draft, track, "benchmarks", templates)
         return
-    if not isinstance(given, list):
+    if not isinstance(entries, list):
         return  # refused when the suite is validated
-    for place, entry in enumerate(given):
+    for index, entry in enumerate(entries):
         if isinstance(entry, str):
-            given[place] = entry = {"name": entry}
+            entries[index] = entry = {"name": entry}
         if not isinstance(entry, dict):
             continue
-        _complete(draft, track, "benchmarks", place, entry)
-        _read_split(draft, place, entry)
-        _read_metric(draft, track, place, entry)
-    chosen = _names(given)
-    for place, entry in enumerate(given):
-        inherited = ("benchmarks", place, "requires") in draft.sources
-        if isinstance(entry, dict) and inherited and isinstance(entry["requires"], list):
-            kept = [need for need in entry["requires"] if need["benchmark"] in chosen]
+        _complete(draft, track, "benchmarks", index, entry)
+        _read_split(draft, index, entry)
+        _read_metric(draft, track, index, entry)
+    chosen = _names(entries)
+    for index, entry in enumerate(entries):
+        is_inherited = ("benchmarks", index, "requires") in draft.sources
+        if isinstance(entry, dict) and is_inherited and isinstance(entry["requires"], list):
+            chosen_needs = [need for need in entry["requires"] if need["benchmark"] in chosen]
             for need in entry["requires"]:
-                if need not in kept:
-                    why = f"left out: {need['benchmark']} is not in this suite"
-                    draft.note(f"benchmarks[{entry['name']}].requires", need["benchmark"], why)
-            entry["requires"] = kept
+                if need not in chosen_needs:
+                    origin = f"left out: {need['benchmark']} is not in this suite"
+                    draft.note(f"benchmarks[{entry['name']}].requires", need["benchmark"], origin)
+            entry["requires"] = chosen_needs
 
 
 def fill_metrics(draft: Draft, track: Track) -> None:
     """Complete the metrics that the file lists; those of the template that fit the benchmarks if it lists none."""
-    given = draft.data.get("metrics")
+    entries = draft.data.get("metrics")
     templates = _named(track, "metrics")
     chosen = _names(draft.data["benchmarks"])
     fitting = {name: entry for name, entry in templates.items() if entry.get("benchmark") in (None, *chosen)}
-    if given is None:
+    if entries is None:
         _take_all(draft, track, "metrics", fitting)
         _note_absent(draft, "metrics", templates, fitting, "its benchmark is not in this suite")
         return
-    if not isinstance(given, list):
+    if not isinstance(entries, list):
         return
     metrics: list[Any] = []
-    for place, entry in enumerate(given):
+    for index, entry in enumerate(entries):
         if not isinstance(entry, str):
             metrics.append(entry)
-            draft.sources[("metrics", len(metrics) - 1)] = (draft.file, ("metrics", place))
+            draft.sources[("metrics", len(metrics) - 1)] = (draft.file, ("metrics", index))
             if isinstance(entry, dict):
                 _complete(draft, track, "metrics", len(metrics) - 1, entry)
             continue
-        for name in _metrics_called(draft, track, entry, fitting, place):
+        for name in _metrics_of_short_name(draft, track, entry, fitting, index):
             if name not in _names(metrics):
-                metrics.append(_taken(draft, track, "metrics", name, len(metrics)))
-    if any(isinstance(entry, str) for entry in given):
+                metrics.append(_copy_of_template(draft, track, "metrics", name, len(metrics)))
+    if any(isinstance(entry, str) for entry in entries):
         safety = [name for name, entry in fitting.items() if entry.get("is_safety") and name not in _names(metrics)]
         for name in safety:
-            metrics.append(_taken(draft, track, "metrics", name, len(metrics)))
+            metrics.append(_copy_of_template(draft, track, "metrics", name, len(metrics)))
         _note_names(draft, track, "metrics", safety)
     draft.data["metrics"] = metrics
 
 
 def fill_gates(draft: Draft, track: Track) -> None:
     """Complete the gates that the file lists; those of the template whose metrics the suite has if it lists none."""
-    given = draft.data.get("gates")
-    if given is None:
-        known = _names(draft.data.get("metrics", []))
+    entries = draft.data.get("gates")
+    if entries is None:
+        metrics = _names(draft.data.get("metrics", []))
         templates = _named(track, "gates")
-        fitting = {name: gate for name, gate in templates.items() if _reads(gate) <= known}
+        fitting = {name: gate for name, gate in templates.items() if _reads(gate) <= metrics}
         _take_all(draft, track, "gates", fitting)
         _note_absent(draft, "gates", templates, fitting, "it reads a metric that is not in this suite")
-    elif isinstance(given, list):
-        for place, entry in enumerate(given):
+    elif isinstance(entries, list):
+        for index, entry in enumerate(entries):
             if isinstance(entry, dict) and "kind" not in entry:
-                _complete(draft, track, "gates", place, entry)
+                _complete(draft, track, "gates", index, entry)
 
 
 def fill_production_tasks(draft: Draft, track: Track) -> None:
@@ -275,16 +275,16 @@ def fill_production_tasks(draft: Draft, track: Track) -> None:
     chosen = _names(draft.data["benchmarks"])
     tasks = []
     for task in copy.deepcopy(track.suite["task_distribution"]["production_tasks"]):
-        kept = [name for name in task["benchmarks"] if name in chosen]
-        if kept or not task["benchmarks"]:
-            tasks.append({**task, "benchmarks": kept})
+        benchmarks = [name for name in task["benchmarks"] if name in chosen]
+        if benchmarks or not task["benchmarks"]:
+            tasks.append({**task, "benchmarks": benchmarks})
     if not tasks:
-        return  # none of the template's work is tested here: the suite must say what is
+        return  # the suite tests none of the template's tasks: it must name its own
     draft.data["task_distribution"] = {"production_tasks": tasks}
-    here = ("suite", "task_distribution")
-    draft.sources[("task_distribution",)] = (track.text, here)
-    told = ", ".join(task["name"] for task in tasks)
-    draft.note("task_distribution.production_tasks", told, f"track {track.name} ({track.text.spot(here)})")
+    location = ("suite", "task_distribution")
+    draft.sources[("task_distribution",)] = (track.text, location)
+    names = ", ".join(task["name"] for task in tasks)
+    draft.note("task_distribution.production_tasks", names, f"track {track.name} ({track.text.spot(location)})")
 
 
 def _named(track: Track, key: str) -> dict[str, Entry]:
@@ -302,20 +302,20 @@ def _reads(gate: Mapping[str, Any]) -> set[str]:
     return {gate[key] for key in REFERENCES if gate.get(key) is not None} | set(gate.get("metrics", ()))
 
 
-def _taken(draft: Draft, track: Track, key: str, name: str, place: int) -> Any:
-    """A copy of a whole entry of the template, which will be at `place`."""
+def _copy_of_template(draft: Draft, track: Track, key: str, name: str, index: int) -> Any:
+    """A copy of a whole entry of the template; index: in the list of the suite."""
     number = list(_named(track, key)).index(name)
-    draft.sources[(key, place)] = (track.text, ("suite", key, number))
+    draft.sources[(key, index)] = (track.text, ("suite", key, number))
     return copy.deepcopy(track.suite[key][number])
 
 
 def _take_all(draft: Draft, track: Track, key: str, fitting: Mapping[str, Entry]) -> None:
-    draft.data[key] = [_taken(draft, track, key, name, place) for place, name in enumerate(fitting)]
+    draft.data[key] = [_copy_of_template(draft, track, key, name, index) for index, name in enumerate(fitting)]
     _note_names(draft, track, key, fitting)
 
 
-def _complete(draft: Draft, track: Track, key: str, place: int, entry: Entry) -> None:
-    """What an entry of the file leaves out, from the template's entry of its name."""
+def _complete(draft: Draft, track: Track, key: str, index: int, entry: Entry) -> None:
+    """Fill in the keys that an entry of the file leaves out, from the template's entry of its name."""
     templates = list(_named(track, key))
     if entry.get("name") not in templates:
         return
@@ -323,48 +323,54 @@ def _complete(draft: Draft, track: Track, key: str, place: int, entry: Entry) ->
     for part, value in track.suite[key][number].items():
         if part not in entry:
             entry[part] = copy.deepcopy(value)
-            here = ("suite", key, number, part)
-            draft.sources[(key, place, part)] = (track.text, here)
-            origin = f"track {track.name} ({track.text.spot(here)})"
+            location = ("suite", key, number, part)
+            draft.sources[(key, index, part)] = (track.text, location)
+            origin = f"track {track.name} ({track.text.spot(location)})"
             draft.note(f"{key}[{entry['name']}].{part}", value, origin)
 
 
-def _read_split(draft: Draft, place: int, entry: Entry) -> None:
-    given = entry.get("split")
-    if isinstance(given, str) and given in SHORT_SPLITS:
-        entry["split"] = SHORT_SPLITS[given]
-        where = draft.spot(("benchmarks", place, "split"))
-        draft.note(f"benchmarks[{entry.get('name')}].split", entry["split"], f"{given!r} in {where}")
-    elif isinstance(given, str) and given not in list(Split):
-        known = [*(split.value for split in Split), *SHORT_SPLITS]
-        raise unknown_name("split", given, known, draft.spot(("benchmarks", place, "split")))
+def _read_split(draft: Draft, index: int, entry: Entry) -> None:
+    split = entry.get("split")
+    if isinstance(split, str) and split in SHORT_SPLITS:
+        entry["split"] = SHORT_SPLITS[split]
+        where = draft.spot(("benchmarks", index, "split"))
+        draft.note(f"benchmarks[{entry.get('name')}].split", entry["split"], f"{split!r} in {where}")
+    elif isinstance(split, str) and split not in list(Split):
+        names = [*(member.value for member in Split), *SHORT_SPLITS]
+        raise unknown_name("split", split, names, draft.spot(("benchmarks", index, "split")))
 
 
-def _read_metric(draft: Draft, track: Track, place: int, entry: Entry) -> None:
+def _read_metric(draft: Draft, track: Track, index: int, entry: Entry) -> None:
     """A benchmark's metric under the name that the suite's reports have for it."""
-    given, benchmark = entry.get("metric"), entry.get("name")
-    own = {name for name, metric in _named(track, "metrics").items() if metric.get("benchmark") == benchmark}
+    metric, benchmark = entry.get("metric"), entry.get("name")
+    own_metrics = {
+        name for name, template in _named(track, "metrics").items() if template.get("benchmark") == benchmark
+    }
     written = draft.file.data.get("metrics")
-    if not isinstance(given, str) or given in own or given in _names(written) or not own:
+    if not isinstance(metric, str) or metric in own_metrics or metric in _names(written) or not own_metrics:
         return
-    short = {name: sorted(own & set(full)) for name, full in track.metric_names.items() if own & set(full)}
-    if given not in short:
-        where = draft.spot(("benchmarks", place, "metric"))
-        raise unknown_name(f"metric of {benchmark}", given, {*short, *own}, where)
-    entry["metric"] = short[given][0]
-    where = draft.spot(("benchmarks", place, "metric"))
-    draft.note(f"benchmarks[{benchmark}].metric", entry["metric"], f"{given!r} in {where}")
+    short = {
+        name: sorted(own_metrics & set(full)) for name, full in track.metric_names.items() if own_metrics & set(full)
+    }
+    if metric not in short:
+        where = draft.spot(("benchmarks", index, "metric"))
+        raise unknown_name(f"metric of {benchmark}", metric, {*short, *own_metrics}, where)
+    entry["metric"] = short[metric][0]
+    where = draft.spot(("benchmarks", index, "metric"))
+    draft.note(f"benchmarks[{benchmark}].metric", entry["metric"], f"{metric!r} in {where}")
 
 
-def _metrics_called(draft: Draft, track: Track, given: str, fitting: Mapping[str, Entry], place: int) -> list[str]:
+def _metrics_of_short_name(
+    draft: Draft, track: Track, short_name: str, fitting: Mapping[str, Entry], index: int
+) -> list[str]:
     """The template's metrics that a short name may mean."""
-    if given in fitting:
-        return [given]
-    names = [name for name in track.metric_names.get(given, ()) if name in fitting]
-    where = draft.file.spot(("metrics", place))
+    if short_name in fitting:
+        return [short_name]
+    names = [name for name in track.metric_names.get(short_name, ()) if name in fitting]
+    where = draft.file.spot(("metrics", index))
     if not names:
-        raise unknown_name("metric", given, {*track.metric_names, *fitting}, where)
-    draft.note("metrics", ", ".join(names), f"{given!r} in {where}")
+        raise unknown_name("metric", short_name, {*track.metric_names, *fitting}, where)
+    draft.note("metrics", ", ".join(names), f"{short_name!r} in {where}")
     return names
 
 
@@ -376,25 +382,22 @@ def _note_names(draft: Draft, track: Track, key: str, names: Iterable[str]) -> N
 
 
 def _note_absent(
-    draft: Draft, key: str, templates: Mapping[str, Entry], fitting: Mapping[str, Entry], why: str
+    draft: Draft, key: str, templates: Mapping[str, Entry], fitting: Mapping[str, Entry], reason: str
 ) -> None:
     for name in templates:
         if name not in fitting:
-            draft.note(f"{key}[{name}]", "left out", why)
-
-
-LISTS = ("benchmarks", "metrics", "gates")
+            draft.note(f"{key}[{name}]", "left out", reason)
 
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """A full suite, and what of it the file did not say."""
+    """A full suite, and the parts of it that its file leaves out."""
 
     suite: Suite
     notes: tuple[Note, ...]
-    """What a template or a rule of the shorthand said."""
+    """Parts from a template, or from a rule of the short form."""
     defaults: tuple[Note, ...]
-    """What neither file nor template said: stated defaults of the records."""
+    """Parts that neither file nor template has: stated defaults of the records."""
 
 
 def expand(file: YamlText, tracks: Mapping[str, Track] | None = None) -> Expansion:
@@ -421,16 +424,16 @@ def expand(file: YamlText, tracks: Mapping[str, Track] | None = None) -> Expansi
 
 def _track_of(draft: Draft, tracks: Mapping[str, Track]) -> Track | None:
     """The template that a suite names, or else the one that its name or its keys belong to."""
-    named = draft.data.get("track")
-    if named is not None:
-        return tracks.get(named) if isinstance(named, str) else None
-    says_name = "suite" in draft.file.data or "name" in draft.file.data
+    track_name = draft.data.get("track")
+    if track_name is not None:
+        return tracks.get(track_name) if isinstance(track_name, str) else None
+    has_name = "suite" in draft.file.data or "name" in draft.file.data
     for track in tracks.values():
-        if track.fits(draft.data["name"] if says_name else None, set(draft.file.data)):
+        if track.fits(draft.data["name"] if has_name else None, set(draft.file.data)):
             draft.data["track"] = track.name
             draft.sources[("track",)] = (track.text, ("track",))
-            why = "the suite's name" if says_name else f"its keys {', '.join(track.text.data['keys'])}"
-            draft.note("track", track.name, f"{why} ({track.text.spot(('match',))})")
+            reason = "the suite's name" if has_name else f"its keys {', '.join(track.text.data['keys'])}"
+            draft.note("track", track.name, f"{reason} ({track.text.spot(('match',))})")
             return track
     return None
 
@@ -441,28 +444,28 @@ def _fill(draft: Draft, track: Track) -> None:
     fill_metrics(draft, track)
     fill_gates(draft, track)
     fill_production_tasks(draft, track)
-    rest = {key: value for key, value in track.suite.items() if key not in LISTS}
-    _merge(draft, track, draft.data, rest, ())
+    other_parts = {key: value for key, value in track.suite.items() if key not in LISTS}
+    _merge(draft, track, draft.data, other_parts, ())
 
 
-def _merge(draft: Draft, track: Track, target: dict[str, Any], template: Mapping[str, Any], place: YamlPath) -> None:
+def _merge(draft: Draft, track: Track, target: dict[str, Any], template: Mapping[str, Any], path: YamlPath) -> None:
     """Fill missing keys of a mapping, and of the mappings in it."""
     for key, value in template.items():
-        here = (*place, key)
+        inner_path = (*path, key)
         if key not in target:
             target[key] = copy.deepcopy(value)
-            draft.sources[here] = (track.text, ("suite", *here))
-            _note_leaves(draft, track, here, value)
+            draft.sources[inner_path] = (track.text, ("suite", *inner_path))
+            _note_leaves(draft, track, inner_path, value)
         elif isinstance(value, Mapping) and isinstance(target[key], dict):
-            _merge(draft, track, target[key], value, here)
+            _merge(draft, track, target[key], value, inner_path)
 
 
-def _note_leaves(draft: Draft, track: Track, place: YamlPath, value: object) -> None:
+def _note_leaves(draft: Draft, track: Track, path: YamlPath, value: object) -> None:
     if isinstance(value, Mapping) and value:
         for key, inner in value.items():
-            _note_leaves(draft, track, (*place, key), inner)
+            _note_leaves(draft, track, (*path, key), inner)
     else:
-        draft.note(".".join(map(str, place)), value, f"track {track.name} ({track.text.spot(('suite', *place))})")
+        draft.note(".".join(map(str, path)), value, f"track {track.name} ({track.text.spot(('suite', *path))})")
 
 
 def _require_parts(draft: Draft, track: Track | None, tracks: Mapping[str, Track]) -> None:
@@ -470,8 +473,8 @@ def _require_parts(draft: Draft, track: Track | None, tracks: Mapping[str, Track
     where, data = draft.file.where, draft.data
     advice = _advice(data.get("track"), track, tracks)
     if data.get("track") is None:
-        known = ", ".join(sorted(tracks))
-        raise ConfigError(f"{where}: no track is named and no template knows this suite; add 'track' (known: {known})")
+        names = ", ".join(sorted(tracks))
+        raise ConfigError(f"{where}: no track is named and no template matches; add 'track' (known: {names})")
     for part in MANDATORY_PARTS:
         if part != "scorer" and data.get(part) is None:
             parts = ", ".join(MANDATORY_PARTS)
@@ -486,29 +489,29 @@ def _require_parts(draft: Draft, track: Track | None, tracks: Mapping[str, Track
         if not data.get(key):
             raise ConfigError(f"{where}: the suite has no {key}; {advice}")
     entries = data["benchmarks"]
-    for place, entry in enumerate(entries if isinstance(entries, list) else ()):
+    for index, entry in enumerate(entries if isinstance(entries, list) else ()):
         if isinstance(entry, Mapping) and "scorer" not in entry:
-            known_to = f"track {track.name!r} does not know it" if track else "there is no template"
+            lack = f"track {track.name!r} does not know it" if track else "there is no template"
             raise ConfigError(
-                f"{draft.spot(('benchmarks', place))}: benchmark {entry.get('name')!r} has no scorer and {known_to}; "
+                f"{draft.spot(('benchmarks', index))}: benchmark {entry.get('name')!r} has no scorer and {lack}; "
                 "spell out its scorer, split, metric and n_items"
             )
 
 
-def _defaults(record: BaseModel, place: str) -> Iterator[Note]:
+def _defaults(record: BaseModel, path: str) -> Iterator[Note]:
     """Every value of a record, and of those in it, that was filled in; values that say "nothing" are left out."""
     for name in type(record).model_fields:
-        value, here = getattr(record, name), f"{place}.{name}" if place else name
+        value, inner_path = getattr(record, name), f"{path}.{name}" if path else name
         if name not in record.model_fields_set:
             if value not in (None, [], {}):
-                told = value.model_dump_json() if isinstance(value, BaseModel) else tell(value)
-                yield Note(here, told, f"default of {type(record).__name__}")
+                text = value.model_dump_json() if isinstance(value, BaseModel) else value_text(value)
+                yield Note(inner_path, text, f"default of {type(record).__name__}")
         elif isinstance(value, BaseModel):
-            yield from _defaults(value, here)
+            yield from _defaults(value, inner_path)
         elif isinstance(value, list):
             for number, inner in enumerate(value):
                 if isinstance(inner, BaseModel):
-                    yield from _defaults(inner, f"{here}[{getattr(inner, 'name', number)}]")
+                    yield from _defaults(inner, f"{inner_path}[{getattr(inner, 'name', number)}]")
 
 
 def _advice(name: object, track: Track | None, tracks: Mapping[str, Track]) -> str:
@@ -520,15 +523,9 @@ def _advice(name: object, track: Track | None, tracks: Mapping[str, Track]) -> s
     return "add it, or name a track with a template"
 
 
-FOLDER = resources.files("agent2") / "suites"
-FROZEN_SUFFIX = ".suite.yaml"
-_DIGEST_LINE = re.compile(r"^# digest: ([0-9a-f]{64})$", re.MULTILINE)
-
-
 def suite_names() -> list[str]:
     """The packaged suites."""
-    found = FOLDER.iterdir()
-    return sorted(entry.name.removesuffix(".yaml") for entry in found if entry.name.endswith(".yaml"))
+    return sorted(entry.name.removesuffix(".yaml") for entry in FOLDER.iterdir() if entry.name.endswith(".yaml"))
 
 
 def load_suite(name_or_path: str, overrides: Sequence[str] = ()) -> Suite:
@@ -541,11 +538,12 @@ def load_suite(name_or_path: str, overrides: Sequence[str] = ()) -> Suite:
 
 
 def open_suite(name_or_path: str, overrides: Sequence[str] = ()) -> Expansion:
-    """Like `load_suite`, with a note on every part that the file did not say itself."""
+    """Like `load_suite`, with a note on every part that the file leaves out."""
     file, text = _read(name_or_path, overrides)
     _locate_sources(file)
     stated = _DIGEST_LINE.search(text)
-    expansion = expand(file, {} if stated else None)  # a frozen suite is not touched by later templates
+    # Without templates for a frozen suite, so that later ones never change it.
+    expansion = expand(file, {} if stated else None)
     if stated is not None and not overrides and stated[1] != expansion.suite.digest:
         raise ConfigError(
             f"{file.where}: the suite was frozen with digest {stated[1][:16]}, its content now has "
@@ -562,16 +560,16 @@ def frozen_text(suite: Suite) -> str:
 
 
 def freeze(suite: Suite, folder: Path) -> Path:
-    """Write the full suite to `folder`/<name>-vX.Y.suite.yaml, all at once; frozen already: nothing changes.
+    """Write the full suite to `folder`/<name>-vX.Y.suite.yaml, atomically; frozen already: nothing changes.
 
     Raises ConfigError if that version is frozen with other content.
     """
     path = folder / f"{suite.id}{FROZEN_SUFFIX}"
     if path.exists():
-        there = load_suite(str(path))
-        if there.digest != suite.digest:
+        frozen = load_suite(str(path))
+        if frozen.digest != suite.digest:
             raise ConfigError(
-                f"{path}: version {suite.version} of {suite.name} is frozen with digest {there.digest[:16]}, this one "
+                f"{path}: version {suite.version} of {suite.name} is frozen with digest {frozen.digest[:16]}, this one "
                 f"has {suite.digest[:16]}; give the changed suite a new version (agent2 suite diff shows what differs)"
             )
         return path
@@ -579,7 +577,8 @@ def freeze(suite: Suite, folder: Path) -> Path:
     with tempfile.NamedTemporaryFile("w", dir=folder, suffix=".part", encoding="utf-8", delete=False) as part:
         part.write(frozen_text(suite))
     try:
-        os.link(part.name, path)  # fails if another process froze it meanwhile; a rename would replace it
+        # Unlike a rename, which would replace it, a link fails if another process froze the suite meanwhile.
+        os.link(part.name, path)
     except FileExistsError:
         return freeze(suite, folder)
     finally:
@@ -600,9 +599,9 @@ def _read(name_or_path: str, overrides: Sequence[str]) -> tuple[YamlText, str]:
     if is_located(name_or_path) and not is_code(name_or_path):
         file = read_yaml(Path(name_or_path), overrides)
         return file, Path(name_or_path).read_text(encoding="utf-8")
-    place = find("suite", name_or_path, {name: name for name in suite_names()})
-    if not place.is_packaged:
-        path = path_of(place)
+    location = find("suite", name_or_path, {name: name for name in suite_names()})
+    if not location.is_packaged:
+        path = path_of(location)
         return read_yaml(path, overrides), path.read_text(encoding="utf-8")
     text = (FOLDER / f"{name_or_path}.yaml").read_text(encoding="utf-8")
     return read_yaml_text(text, f"suites/{name_or_path}.yaml", overrides), text

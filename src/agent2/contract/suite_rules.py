@@ -1,14 +1,14 @@
-"""Rules that join several parts of a suite: every name that is used exists, exactly one primary metric, no circles.
+"""Rules that join several parts of a suite: names that exist, one primary metric, no circular requirements.
 
-What a single part must look like is checked where the part is defined; what gates and metrics owe each other is
-checked by `contract.gates.check_gates`. Here are the rest, with the place of the mistake in the file.
+A single part is checked where it is defined; whether gates and metrics fit each other is checked by
+`contract.gates.check_gates`. The other rules are here; a refusal names the line of the mistake in the file.
+
+A track is a template for the parts that a shorthand suite may leave out, one YAML file in `tracks` for each kind of
+loop. It has the keys `track` (its name), `match` (names of suites that belong to it), `keys` (a suite without a name
+belongs to it if it has all of them), `metric_names` (short metric name -> metrics that it may mean) and `suite` (the
+parts to fill in). `contract.suite_files` says how they are used.
 
 Does NOT look at installed benchmarks: a suite may be checked where they are not installed.
-
-A track is a template for what a shorthand suite may leave out, one YAML file in `tracks` for each kind of loop. It has
-the keys `track` (its name), `match` (names of suites that belong to it), `keys` (a suite without a name belongs to it
-if it has all of them), `metric_names` (short metric name -> metrics that it may mean) and `suite` (the parts to fill
-in). `contract.shorthand` says how they are used.
 """
 
 from collections import Counter
@@ -29,6 +29,10 @@ from agent2.errors import ConfigError, nearest_name, unknown_name
 from agent2.records import ScorerOutput, Split
 from agent2.scorers import declared
 
+SPLITS = tuple(split.value for split in Split)
+Spot = Callable[[Location], str]
+"""Where a location of the suite was written: `file:line`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Track:
@@ -36,7 +40,7 @@ class Track:
 
     name: str
     text: YamlText
-    """Its file, for the line of what is filled in."""
+    """Its file, for the line that a part is filled in from."""
 
     @property
     def suite(self) -> dict[str, Any]:
@@ -54,24 +58,19 @@ class Track:
         """Whether a suite that names no track belongs here, by its name or, without one, by its keys."""
         if suite_name is not None:
             return suite_name in self.text.data["match"]
-        wanted = set(self.text.data["keys"])
-        return bool(wanted) and wanted <= keys
+        required = set(self.text.data["keys"])
+        return bool(required) and required <= keys
 
 
 @cache
 def load_tracks() -> Mapping[str, Track]:
-    """Every packaged template by name; read once, so copy what you change."""
-    found = {}
+    """Every packaged template by name; read once: copy before changing anything."""
+    tracks = {}
     for entry in sorted((resources.files("agent2.contract") / "tracks").iterdir(), key=lambda entry: entry.name):
         if entry.name.endswith(".yaml"):
             text = read_yaml_text(entry.read_text(encoding="utf-8"), f"tracks/{entry.name}")
-            found[text.data["track"]] = Track(text.data["track"], text)
-    return MappingProxyType(found)
-
-
-SPLITS = tuple(split.value for split in Split)
-Spot = Callable[[Location], str]
-"""Where a location of the suite was written: `file:line`."""
+            tracks[text.data["track"]] = Track(text.data["track"], text)
+    return MappingProxyType(tracks)
 
 
 def check_suite(suite: Suite, spot: Spot) -> None:
@@ -93,53 +92,57 @@ def check_suite(suite: Suite, spot: Spot) -> None:
 
 def remarks(suite: Suite) -> list[str]:
     """What is allowed but worth knowing, one sentence each."""
-    found = [
+    sentences = [
         f"production task {task.name!r} has no benchmark in this suite; a regression on it will not be seen"
         for task in suite.task_distribution.production_tasks
         if not task.benchmarks
     ]
     used = {name for task in suite.task_distribution.production_tasks for name in task.benchmarks}
-    found += [
+    sentences += [
         f"benchmark {entry.name!r} represents no production task"
         for entry in suite.benchmarks
         if entry.name not in used
     ]
     if suite.control_group.checkpoint is None:
-        found.append("the control group is named when the suite is run (--baseline)")
+        sentences.append("the control group is named when the suite is run (--baseline)")
     judged = [entry.name for entry in suite.benchmarks if entry.scorer.tier is ScorerTier.JUDGE]
     if not suite.cadence.candidate.spot_check:
-        of = f", above all of what a judge says ({', '.join(judged)})" if judged else ""
-        found.append(f"cadence.candidate.spot_check is false; a release needs a person's spot check all the same{of}")
+        scored = f", above all of the verdicts of a judge ({', '.join(judged)})" if judged else ""
+        sentences.append(
+            f"cadence.candidate.spot_check is false; a release needs a human spot check all the same{scored}"
+        )
     if suite.protocol.judge is not None and not judged:
-        found.append("protocol.judge is not used: no benchmark is scored by a judge")
+        sentences.append("protocol.judge is not used: no benchmark is scored by a judge")
     unknown = [entry.scorer.name for entry in suite.benchmarks if declared(entry.scorer.name) is None]
     if unknown:
         names = ", ".join(dict.fromkeys(unknown))
-        found.append(f"scorers that are not packaged ({names}): their views and badcase classes are not checked")
-    return found + _weaker_scorers(suite)
+        sentences.append(f"scorers that are not packaged ({names}): their views and badcase classes are not checked")
+    return sentences + _weaker_scorers(suite)
 
 
 def check_emitted(suite: Suite, emitted: Mapping[str, ScorerOutput | None], spot: Spot) -> None:
-    """Whether some scorer gives what metrics measure and gates listen for.
+    """Whether scorers give the views and badcase classes that metrics and gates read.
 
-    emitted: benchmark -> what its scorer declares; None: not known, so nothing about it is refused.
+    emitted: benchmark -> the declared output of its scorer; None: not declared, so nothing about it is refused.
     Raises ConfigError for a view or a badcase class that no rollout of the suite can ever have.
     """
-    for place, metric in enumerate(suite.metrics):
-        found = [emitted.get(metric.benchmark)] if metric.benchmark is not None else list(emitted.values())
+    for index, metric in enumerate(suite.metrics):
         rule = parse_measure(metric.measure)
-        known = [one for one in found if one is not None]
-        if len(known) < len(found) or not (rule.views or rule.label):
+        outputs = [emitted.get(metric.benchmark)] if metric.benchmark is not None else list(emitted.values())
+        declared_outputs = [output for output in outputs if output is not None]
+        if len(declared_outputs) < len(outputs) or not (rule.views or rule.label):
             continue
         if rule.label is not None:
-            kind, missing = "badcase class", [] if any(rule.label in one.labels for one in known) else [rule.label]
-            names = {name for one in known for name in one.labels}
+            kind, names = "badcase class", {label for output in declared_outputs for label in output.labels}
+            missing = [] if rule.label in names else [rule.label]
         else:
-            lacks = [[view for view in rule.views if not one.has_view(view)] for one in known]
-            kind, missing = "view", min(lacks, key=len)
-            names = {name for one in known for name in one.views}
+            kind, names = "view", {view for output in declared_outputs for view in output.views}
+            # One scorer has to give all of them: a ratio is taken within a rollout.
+            missing = min(
+                ([view for view in rule.views if not output.has_view(view)] for output in declared_outputs), key=len
+            )
         if missing:
-            where = f"{spot(('metrics', place, 'measure'))}: metric {metric.name!r}: no scorer of this suite gives"
+            where = f"{spot(('metrics', index, 'measure'))}: metric {metric.name!r}: no scorer of this suite gives"
             raise ConfigError(
                 f"{where} {kind} {missing[0]!r}{_nearest(missing[0], names)}; a metric that only reports contain has "
                 "measure: reported"
@@ -147,34 +150,34 @@ def check_emitted(suite: Suite, emitted: Mapping[str, ScorerOutput | None], spot
     _check_dangers(suite, list(emitted.values()), spot)
 
 
-def _nearest(name: str, known: Collection[str]) -> str:
-    near = nearest_name(name, known)
+def _nearest(name: str, names: Collection[str]) -> str:
+    near = nearest_name(name, names)
     return f" (did you mean {near!r}?)" if near is not None else ""
 
 
 def _check_dangers(suite: Suite, emitted: Sequence[ScorerOutput | None], spot: Spot) -> None:
-    known = [one for one in emitted if one is not None]
-    if len(known) < len(emitted):
+    outputs = [output for output in emitted if output is not None]
+    if len(outputs) < len(emitted):
         return
-    labels = {label for one in known for label in one.labels}
-    for place, gate in enumerate(suite.gates):
+    labels = {label for output in outputs for label in output.labels}
+    for index, gate in enumerate(suite.gates):
         if not isinstance(gate, DangerousActionGate):
             continue
         for number, action in enumerate(gate.actions):
             if action not in labels:
                 raise ConfigError(
-                    f"{spot(('gates', place, 'actions', number))}: gate {gate.name!r}: badcase class {action!r} comes "
+                    f"{spot(('gates', index, 'actions', number))}: gate {gate.name!r}: badcase class {action!r} comes "
                     f"from no scorer of this suite{_nearest(action, labels)}"
                 )
         if not any(map(gate.is_dangerous, labels)):
             raise ConfigError(
-                f"{spot(('gates', place))}: gate {gate.name!r}: no scorer of this suite reports dangerous actions; "
+                f"{spot(('gates', index))}: gate {gate.name!r}: no scorer of this suite reports dangerous actions; "
                 "remove the gate"
             )
 
 
 def _weaker_scorers(suite: Suite) -> list[str]:
-    """Benchmarks whose verdicts rest on less than the templates know to be possible."""
+    """Benchmarks scored by a weaker tier than a template uses for the same benchmark."""
     order = list(ScorerTier)
     best: dict[str, ScorerTier] = {}
     for track in load_tracks().values():
@@ -201,12 +204,12 @@ def _check_names(suite: Suite, spot: Spot) -> None:
 
 def _check_metrics(suite: Suite, spot: Spot) -> None:
     benchmarks = [entry.name for entry in suite.benchmarks]
-    for place, metric in enumerate(suite.metrics):
+    for index, metric in enumerate(suite.metrics):
         if metric.benchmark is not None and metric.benchmark not in benchmarks:
-            raise unknown_name("benchmark", metric.benchmark, benchmarks, spot(("metrics", place, "benchmark")))
+            raise unknown_name("benchmark", metric.benchmark, benchmarks, spot(("metrics", index, "benchmark")))
         if metric.split is not None and metric.split not in SPLITS:
-            raise unknown_name("split", metric.split, SPLITS, spot(("metrics", place, "split")))
-        parse_measure(metric.measure, f"{spot(('metrics', place, 'measure'))}: metric {metric.name!r}")
+            raise unknown_name("split", metric.split, SPLITS, spot(("metrics", index, "split")))
+        parse_measure(metric.measure, f"{spot(('metrics', index, 'measure'))}: metric {metric.name!r}")
     _check_attempts(suite, spot)
     primary = [metric.name for metric in suite.metrics if metric.role is Role.PRIMARY]
     if len(primary) != 1:
@@ -223,9 +226,9 @@ def _check_attempts(suite: Suite, spot: Spot) -> None:
         for metric in suite.metrics
         if (rule := parse_measure(metric.measure)).name == "score" or rule.attempts == 1
     }
-    for place, metric in enumerate(suite.metrics):
+    for index, metric in enumerate(suite.metrics):
         k = parse_measure(metric.measure).attempts
-        where = spot(("metrics", place, "measure"))
+        where = spot(("metrics", index, "measure"))
         if k is not None and k > suite.protocol.sampling.n:
             raise ConfigError(
                 f"{where}: metric {metric.name!r} needs {k} attempts, protocol.sampling.n is "
@@ -241,8 +244,8 @@ def _check_attempts(suite: Suite, spot: Spot) -> None:
 def _check_benchmarks(suite: Suite, spot: Spot) -> None:
     benchmarks = [entry.name for entry in suite.benchmarks]
     metrics = metrics_by_name(suite.metrics)
-    for place, entry in enumerate(suite.benchmarks):
-        where: Sequence[int | str] = ("benchmarks", place, "metric")
+    for index, entry in enumerate(suite.benchmarks):
+        where: Sequence[int | str] = ("benchmarks", index, "metric")
         if entry.metric not in metrics:
             raise unknown_name("metric", entry.metric, metrics, spot(where))
         if metrics[entry.metric].benchmark != entry.name:
@@ -252,12 +255,12 @@ def _check_benchmarks(suite: Suite, spot: Spot) -> None:
             )
         for number, need in enumerate(entry.requires):
             if need.benchmark not in benchmarks:
-                at = spot(("benchmarks", place, "requires", number, "benchmark"))
+                at = spot(("benchmarks", index, "requires", number, "benchmark"))
                 raise unknown_name("benchmark prerequisite", need.benchmark, benchmarks, at)
-    for place, task in enumerate(suite.task_distribution.production_tasks):
+    for index, task in enumerate(suite.task_distribution.production_tasks):
         for name in task.benchmarks:
             if name not in benchmarks:
-                at = spot(("task_distribution", "production_tasks", place, "benchmarks"))
+                at = spot(("task_distribution", "production_tasks", index, "benchmarks"))
                 raise unknown_name("benchmark", name, benchmarks, at)
     try:
         suite.in_order()
@@ -270,34 +273,34 @@ def _check_benchmarks(suite: Suite, spot: Spot) -> None:
 
 def visibility_problem(splits: SplitRules, role: EvaluationRole, split: Split) -> str:
     """Why an evaluation of that role may not play a split, as the suite's `splits` say; empty: it may."""
-    seen = Visibility(getattr(splits, split.value))
+    visibility = Visibility(getattr(splits, split.value))
     allowed = {
         EvaluationRole.DEV: (Visibility.TRAINING, Visibility.ITERATION),
         EvaluationRole.NIGHTLY: (Visibility.TRAINING, Visibility.ITERATION, Visibility.EVERY_NIGHT),
         EvaluationRole.CANDIDATE: tuple(Visibility),
     }[role]
-    return "" if seen in allowed else f"the suite's splits say {seen.value}"
+    return "" if visibility in allowed else f"the suite's splits say {visibility.value}"
 
 
 def _check_success(suite: Suite, spot: Spot) -> None:
     """Each criterion of success is one that some benchmark's verdicts rest on."""
     tiers = {entry.scorer.tier for entry in suite.benchmarks}
-    for place, criterion in enumerate(suite.agent.success_criteria if suite.agent is not None else ()):
-        wanted = {
+    for index, criterion in enumerate(suite.agent.success_criteria if suite.agent is not None else ()):
+        accepted = {
             SuccessCriterion.FINAL_ANSWER: {ScorerTier.RULES, ScorerTier.REFERENCE},
             SuccessCriterion.STATE_DIFF: {ScorerTier.STATE},
             SuccessCriterion.TEST_PASS: {ScorerTier.STATE},
             SuccessCriterion.SIMULATOR: {ScorerTier.JUDGE, ScorerTier.HUMAN},
         }[criterion]
-        if not tiers & wanted:
+        if not tiers & accepted:
             raise ConfigError(
-                f"{spot(('agent', 'success_criteria', place))}: {criterion.value} needs a benchmark whose scorer rests "
-                f"on {' or '.join(sorted(tier.value for tier in wanted))}, and none does; remove the criterion"
+                f"{spot(('agent', 'success_criteria', index))}: {criterion.value} needs a benchmark whose scorer rests "
+                f"on {' or '.join(sorted(tier.value for tier in accepted))}, and none does; remove the criterion"
             )
 
 
 def _check_spot_checks(suite: Suite, spot: Spot) -> None:
-    """Only a release rests on what people saw; elsewhere nothing would wait for them."""
+    """Only a release requires a spot check; nothing else would wait for one."""
     for role in (EvaluationRole.DEV, EvaluationRole.NIGHTLY):
         if suite.role_rule(role).spot_check:
             raise ConfigError(
@@ -307,18 +310,18 @@ def _check_spot_checks(suite: Suite, spot: Spot) -> None:
 
 
 def _check_played_splits(suite: Suite, spot: Spot) -> None:
-    """What a benchmark or a metric says of its split is what is played: the role decides, for all of them alike."""
+    """Benchmarks and metrics may not state another split than is played: the role decides it for all of them."""
     nightly = suite.cadence.nightly.split
-    for place, entry in enumerate(suite.benchmarks):
+    for index, entry in enumerate(suite.benchmarks):
         if entry.split is not nightly:
             raise ConfigError(
-                f"{spot(('benchmarks', place, 'split'))}: benchmark {entry.name!r} names {entry.split.value}, and the "
+                f"{spot(('benchmarks', index, 'split'))}: benchmark {entry.name!r} names {entry.split.value}, and the "
                 f"nightly report plays {nightly.value} (cadence.nightly.split); change one of them"
             )
-    for place, metric in enumerate(suite.metrics):
+    for index, metric in enumerate(suite.metrics):
         if metric.split is not None:
             raise ConfigError(
-                f"{spot(('metrics', place, 'split'))}: metric {metric.name!r} names {metric.split}; a metric is "
+                f"{spot(('metrics', index, 'split'))}: metric {metric.name!r} names {metric.split}; a metric is "
                 "measured on the split that the evaluation's role plays: remove the key"
             )
 
@@ -333,28 +336,28 @@ def _check_roles(suite: Suite, spot: Spot) -> None:
             raise ConfigError(f"{where}: cadence.{role.value} plays {split.value}, and {problem}; change one of them")
     _check_spot_checks(suite, spot)
     _check_played_splits(suite, spot)
-    known = metrics_by_name(suite.metrics)
-    read: set[str] = set()
+    by_name = metrics_by_name(suite.metrics)
+    gated: set[str] = set()
     for location, name in _names_in_gates(suite):
-        if name not in known:
+        if name not in by_name:
             gate = suite.gates[int(location[1])].name
-            raise unknown_name("metric", name, known, f"{spot(location)}: gate {gate!r}")
-        read.add(known[name].name)
-    read |= {name for gate in suite.gates if gate.kind == "safety" for name in gate.reads(suite.metrics)}
-    for place, metric in enumerate(suite.metrics):
-        if metric.role in (Role.HARD_GATE, Role.REGRESSION_GATE) and metric.name not in read:
+            raise unknown_name("metric", name, by_name, f"{spot(location)}: gate {gate!r}")
+        gated.add(by_name[name].name)
+    gated |= {name for gate in suite.gates if gate.kind == "safety" for name in gate.reads(suite.metrics)}
+    for index, metric in enumerate(suite.metrics):
+        if metric.role in (Role.HARD_GATE, Role.REGRESSION_GATE) and metric.name not in gated:
             raise ConfigError(
-                f"{spot(('metrics', place, 'role'))}: metric {metric.name!r} has the role {metric.role.value!r} and no "
+                f"{spot(('metrics', index, 'role'))}: metric {metric.name!r} has the role {metric.role.value!r} and no "
                 "gate reads it; name it in a gate or make it diagnostic"
             )
 
 
 def _names_in_gates(suite: Suite) -> Iterator[tuple[Location, str]]:
     """Every metric that a gate names, and where."""
-    for place, gate in enumerate(suite.gates):
+    for index, gate in enumerate(suite.gates):
         for key in ("metric", "success", "cost"):
             name = getattr(gate, key, None)
             if isinstance(name, str):
-                yield ("gates", place, key), name
+                yield ("gates", index, key), name
         for number, name in enumerate(getattr(gate, "metrics", ())):
-            yield ("gates", place, "metrics", number), name
+            yield ("gates", index, "metrics", number), name
