@@ -47,6 +47,6 @@ def write_deepsearchqa(folder: Path) -> Path:
     record_search(PAGES, ["rivers", "norvik"], 3, folder / "all.jsonl")
     (folder / "recorded").mkdir()
     benchmark = load_benchmark("deepsearchqa", folder)
-    for one in (*benchmark.visible(Split.TRAIN), *benchmark.visible(Split.DEV), *benchmark.scored()):
-        (folder / "recorded" / f"{one.id}.jsonl").write_text((folder / "all.jsonl").read_text())
+    for item in (*benchmark.visible(Split.TRAIN), *benchmark.visible(Split.DEV), *benchmark.scored()):
+        (folder / "recorded" / f"{item.id}.jsonl").write_text((folder / "all.jsonl").read_text())
     return folder

@@ -31,7 +31,7 @@ def household_item(seed: int = 0, size: str = "tiny", **payload) -> Item:
 def lost_rollout(*actions: str, status=RolloutStatus.TURN_CAP, stop=StopReason.END, **state) -> Rollout:
     """A rollout with these actions and a final state of the household world; lost unless the state says so."""
     turns = [Turn(action, "Nothing happens.", stop, 5, 3) for action in actions]
-    told = {
+    final_state = {
         "answer": None,
         "won": False,
         "task_type": "pick_heat_then_place_in_recep",
@@ -40,7 +40,7 @@ def lost_rollout(*actions: str, status=RolloutStatus.TURN_CAP, stop=StopReason.E
         "n_faults": 0,
         "n_recovered": 0,
     }
-    return Rollout("item-1", 0, 0, status, (), turns, None, told | state, Usage(20, 9))
+    return Rollout("item-1", 0, 0, status, (), turns, None, final_state | state, Usage(20, 9))
 
 
 def write_official(root: Path, n_train: int = 20, n_seen: int = 4, n_unseen: int = 6, size: str = "tiny") -> Path:

@@ -45,11 +45,11 @@ def repo_world(rules=None, faults=None):
 def run(world, item, *messages, seed=0):
     """Play messages (texts, or (name, arguments) of calls); returns the observations and the state."""
     world.reset(item, seed)
-    seen = []
+    observations = []
     for message in messages:
         step = world.act(message if isinstance(message, str) else call_text(*message))
-        seen.append(None if step.observation is None else json.loads(step.observation))
-    return seen, world.state()
+        observations.append(None if step.observation is None else json.loads(step.observation))
+    return observations, world.state()
 
 
 def rollout_of(item, state):

@@ -12,7 +12,7 @@ N_INSTRUCTIONS = 1700
 
 def official_product(product, **changes):
     """A product as the published file has it; what nothing reads is left out."""
-    given = {
+    fields = {
         "asin": product.id,
         "name": product.title,
         "query": f" {product.query.title()} ",
@@ -28,7 +28,7 @@ def official_product(product, **changes):
         "images": ["https://example.invalid/none.jpg"],
         "brand": "nobody",
     }
-    return given | changes
+    return fields | changes
 
 
 def write_webshop(folder: Path, n_products: int = 60, n_instructions: int = N_INSTRUCTIONS) -> Path:
@@ -36,25 +36,27 @@ def write_webshop(folder: Path, n_products: int = 60, n_instructions: int = N_IN
     folder.mkdir(parents=True)
     catalogue = GeneratedProducts(n_products)
     products = [catalogue[number] for number in range(n_products)]
-    rng, told, seen = np.random.default_rng(0), {}, set()
-    while len(seen) < n_instructions:
+    rng, instructions_of, texts = np.random.default_rng(0), {}, set()
+    while len(texts) < n_instructions:
         task = draw_shopping_task(rng, catalogue)
         text = task.text.partition(", and price lower than")[0]
-        if text in seen:
+        if text in texts:
             continue
-        seen.add(text)
+        texts.add(text)
         entry = {
             "asin": task.product.id,
             "instruction": f"{text}.",
             "instruction_attributes": list(task.attributes),
             "instruction_options": [task.color, task.value],
         }
-        told.setdefault(task.product.id, []).append(entry)
-    told[products[0].id].append({"instruction": "anything", "instruction_attributes": [], "instruction_options": []})
+        instructions_of.setdefault(task.product.id, []).append(entry)
+    instructions_of[products[0].id].append(
+        {"instruction": "anything", "instruction_attributes": [], "instruction_options": []}
+    )
     attributes = {product.id: {"attributes": list(product.attributes)} for product in products}
     write(folder / "items_shuffle.json", [official_product(product) for product in products])
     write(folder / "items_ins_v2.json", attributes)
-    write(folder / "items_human_ins.json", told)
+    write(folder / "items_human_ins.json", instructions_of)
     return folder
 
 
