@@ -322,7 +322,7 @@ def to_item(task: WritingTask, split: Split, secret: bytes | None = None) -> Ite
         finding = instruction.check(answer)
         if not finding.followed:
             raise ConfigError(
-                f"mini_ifeval: {task.prompt!r}: its own answer {answer!r} fails {instruction.name} ({finding.seen}); "
+                f"mini_ifeval: {task.prompt!r}: its own answer {answer!r} fails {instruction.name} ({finding.detail}); "
                 "the generator is broken, report it"
             )
     return Item(

@@ -1,21 +1,15 @@
-"""The IFEval scorer and its table of instruction types.
-
-The table of instruction types: published name -> class, arguments and check.
+"""The IFEval scorer, and its table of instruction types: published name -> class, arguments and check.
 
 Names and argument names are those of IFEval's `input_data.jsonl` (Zhou et al. 2023, arXiv:2311.07911), so its rows
-load unchanged; arguments that are null, as in the copy on the Hugging Face hub, are left out. An argument that is
+load unchanged; arguments that are null, as in the copy on the Hugging Face hub, are ignored. An argument that is
 unknown, missing or of a wrong kind is an error of the item: the published checker draws a random one in its place.
-
-IFEval's four numbers for one answer, with the classes in which it failed.
 
 The score is prompt-level strict: 1.0 if the answer follows every instruction literally. Views: `prompt_level_loose`,
 `instruction_level` and `instruction_level_loose` (shares of this item's instructions), and counts from which the
 pooled accuracies of the paper follow as ratios: `instructions`, `instructions_followed`,
 `instructions_followed_loose`, and `<class>_instructions`, `<class>_followed` for keyword, length, format and
-language. Loose: the best of eight variants, without asterisks, the first and the last line.
-
-Source: Zhou et al. 2023, arXiv:2311.07911. Where our verdicts differ from the published checker's and why:
-docs/mini-benchmarks.md.
+language. Loose: the best of eight variants, without asterisks, the first and the last line. Labels name the classes
+that failed. Where our verdicts differ from the published checker's and why: docs/mini-benchmarks.md.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +31,7 @@ from agent2.scorers.constraints.checks import (
     loose_variants,
 )
 
-_KINDS: Mapping[str, str] = MappingProxyType(
+_ARGUMENT_KINDS: Mapping[str, str] = MappingProxyType(
     {
         "int": "a whole number, 0 or more",
         "text": "a text that is not empty",
@@ -55,7 +49,7 @@ class InstructionType:
     kind: InstructionClass
     check: Check
     arguments: Mapping[str, str]
-    """Name -> kind of value, a key of `_KINDS`."""
+    """Name -> kind of value, a key of `_ARGUMENT_KINDS`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,28 +134,29 @@ def read_instructions(
     return tuple(_read(name, arguments, where) for name, arguments in zip(names, kwargs, strict=True))
 
 
-def _read(name: str, given: Mapping[str, JsonValue], where: str) -> Instruction:
+def _read(name: str, kwargs: Mapping[str, JsonValue], where: str) -> Instruction:
     if name not in TYPES:
         raise unknown_name("instruction", name, TYPES, where)
-    wanted = TYPES[name].arguments
-    arguments = {key: value for key, value in given.items() if value is not None}
+    kinds = TYPES[name].arguments
+    arguments = {key: value for key, value in kwargs.items() if value is not None}
     for key in arguments:
-        if key not in wanted:
-            raise unknown_name(f"argument of {name}", key, wanted, where)
-    for key, kind in wanted.items():
+        if key not in kinds:
+            raise unknown_name(f"argument of {name}", key, kinds, where)
+    for key, kind in kinds.items():
         if key not in arguments:
-            raise ConfigError(f"{where}: {name} lacks its argument {key!r}; give {_KINDS[kind]}")
+            raise ConfigError(f"{where}: {name} lacks its argument {key!r}; give {_ARGUMENT_KINDS[kind]}")
         if not _fits(arguments[key], kind):
-            raise ConfigError(f"{where}: {name}: {key} is {quoted(arguments[key])}; it must be {_KINDS[kind]}")
-    return Instruction(name, {key: int(value) if wanted[key] == "int" else value for key, value in arguments.items()})
+            raise ConfigError(f"{where}: {name}: {key} is {quoted(arguments[key])}; it must be {_ARGUMENT_KINDS[kind]}")
+    return Instruction(name, {key: int(value) if kinds[key] == "int" else value for key, value in arguments.items()})
 
 
 def _fits(value: JsonValue, kind: str) -> bool:
     if kind == "int":
+        # A whole float (3.0) counts as well.
         is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
         return is_whole and not isinstance(value, bool) and value >= 0
     if kind == "texts":
-        return isinstance(value, list | tuple) and bool(value) and all(_fits(one, "text") for one in value)
+        return isinstance(value, list | tuple) and bool(value) and all(_fits(text, "text") for text in value)
     if kind == "relation":
         return value in RELATIONS
     if kind == "language":
@@ -183,7 +178,7 @@ class ConstraintScorer:
         views=frozenset(
             ["prompt_level_loose", "instruction_level", "instruction_level_loose", "instructions"]
             + ["instructions_followed", "instructions_followed_loose"]
-            + [f"{kind.value}_{what}" for kind in InstructionClass for what in ("instructions", "followed")]
+            + [f"{kind.value}_{suffix}" for kind in InstructionClass for suffix in ("instructions", "followed")]
         ),
         labels=frozenset({MISSING, FORBIDDEN, FREQUENCY, *(default_label(kind) for kind in InstructionClass)}),
     )
@@ -199,12 +194,18 @@ class ConstraintScorer:
         answer = rollout.answer or ""
         findings = [instruction.check(answer) for instruction in instructions]
         loose = followed_loosely(instructions, findings, answer)
-        failed = [(one, found) for one, found in zip(instructions, findings, strict=True) if not found.followed]
+        failed = [
+            (instruction, finding)
+            for instruction, finding in zip(instructions, findings, strict=True)
+            if not finding.followed
+        ]
+        reason = "; ".join(f"{instruction.name}: {finding.detail}" for instruction, finding in failed)
+        labels = [finding.label or default_label(instruction.kind) for instruction, finding in failed]
         return Score(
             value=float(not failed),
-            reason="; ".join(f"{one.name}: {found.seen}" for one, found in failed) or "every instruction is followed",
+            reason=reason or "every instruction is followed",
             views=_views(instructions, findings, loose),
-            labels=tuple(dict.fromkeys(found.label or default_label(one.kind) for one, found in failed)),
+            labels=tuple(dict.fromkeys(labels)),
         )
 
 
@@ -212,19 +213,19 @@ def followed_loosely(
     instructions: Sequence[Instruction], findings: Sequence[ConstraintFinding], answer: str
 ) -> list[bool]:
     """For each instruction, whether some variant of the answer follows it; findings are those of the answer itself."""
-    if all(found.followed for found in findings):
+    if all(finding.followed for finding in findings):
         return [True] * len(instructions)
     variants = loose_variants(answer)[1:]
     return [
-        found.followed or any(instruction.check(variant).followed for variant in variants)
-        for instruction, found in zip(instructions, findings, strict=True)
+        finding.followed or any(instruction.check(variant).followed for variant in variants)
+        for instruction, finding in zip(instructions, findings, strict=True)
     ]
 
 
 def _views(
     instructions: Sequence[Instruction], findings: Sequence[ConstraintFinding], loose: Sequence[bool]
 ) -> dict[str, float | None]:
-    n_instructions, n_followed, n_loose = len(instructions), sum(found.followed for found in findings), sum(loose)
+    n_instructions, n_followed, n_loose = len(instructions), sum(finding.followed for finding in findings), sum(loose)
     views: dict[str, float | None] = {
         "prompt_level_loose": float(n_loose == n_instructions),
         "instruction_level": n_followed / n_instructions,
@@ -234,7 +235,11 @@ def _views(
         "instructions_followed_loose": float(n_loose),
     }
     for kind in InstructionClass:
-        of_kind = [found.followed for one, found in zip(instructions, findings, strict=True) if one.kind is kind]
+        of_kind = [
+            finding.followed
+            for instruction, finding in zip(instructions, findings, strict=True)
+            if instruction.kind is kind
+        ]
         views[f"{kind.value}_instructions"] = float(len(of_kind))
         views[f"{kind.value}_followed"] = float(sum(of_kind))
     return views

@@ -1,29 +1,21 @@
-"""Checks of verifiable instructions: formats, keywords, lengths.
+"""Checks of verifiable instructions: lengths, language, formats and keywords, as IFEval counts them.
 
-What a word, a sentence and an all-capitals word are, as IFEval counts them.
+    lengths    A word is a run of letters with their marks, digits and underscores (`don't` is two). A sentence ends at
+               `.`, `?` or `!` before white space, unless the mark belongs to an abbreviation, an initial or an ordinal
+               within a sentence; line breaks end nothing. The published checker uses NLTK's trained Punkt model here;
+               ours is a rule with a fixed list of abbreviations, so it needs no download, and differs where that model
+               has learnt or missed a word (it ends a sentence after "i.e."; docs/mini-benchmarks.md)
+    language   By script, by letters that only one language has, and by its commonest words: right for a sentence of
+               five everyday words. The published checker uses `langdetect`, which draws random numbers and guesses
+               wildly on short texts. Where nothing indicates a language (digits, a formula, an unknown word or two)
+               none is named, and the instruction counts as followed, as it does there when nothing is detected
+    formats    Markdown, JSON, quotation marks, letter case, endings, repetition, punctuation. Only the outer sign of
+               what an instruction asks for: a title is anything in `<<` and `>>`
+    keywords   Searched literally and ignoring case, also inside longer words, as in the published checker (which takes
+               them for regular expressions). Forbidden words count as whole words only
 
-A word is a run of letters with their marks, digits and underscores (`don't` is two). A sentence ends at `.`, `?` or
-`!` before white space, unless the mark belongs to an abbreviation, an initial or an ordinal within a sentence; line
-breaks end nothing. The published checker uses NLTK's trained Punkt model here; ours is a rule with a fixed list of
-abbreviations, so it needs no download, and differs where that model has learnt or missed a word (it ends a
-sentence after "i.e."; docs/mini-benchmarks.md).
-
-Which language a text is in: by script, by letters that only one language has, and by its commonest words.
-
-Deterministic, without trained data, and right for a sentence of five words, if those are everyday ones. The
-published checker asks `langdetect`, which draws random numbers and guesses wildly on short texts. Where nothing
-speaks for any language (digits, a formula, an unknown word or two) none is named, and the instruction counts as
-followed, as it does there when nothing is detected. Does NOT know more than the languages of `LANGUAGES`, dialects,
-or a second language within a text: the one with most words wins.
-
-Checks of the format class: markdown, JSON, quotation marks, letter case, endings, repetition, punctuation.
-
-They look for the outer sign that an instruction asks for and no further: a title is anything in `<<` and `>>`.
-
-Checks of the keyword class: words and letters that must, or must not, be there.
-
-Keywords are looked for literally and without case, also inside longer words, as the published checker does (which
-takes them for regular expressions). Forbidden words count as whole words only.
+Promises: deterministic, without trained data. Does NOT know more than the languages of `LANGUAGES`, dialects, or a
+second language within a text: the one with most words wins.
 """
 
 import json
@@ -31,53 +23,15 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 from types import MappingProxyType
 
 from agent2.records import JsonValue
 
-
-class InstructionClass(StrEnum):
-    """The four classes in which failures are counted."""
-
-    KEYWORD = "keyword"
-    LENGTH = "length"
-    FORMAT = "format"
-    LANGUAGE = "language"
-
-
-@dataclass(frozen=True, slots=True)
-class ConstraintFinding:
-    """The verdict on one instruction for one text."""
-
-    followed: bool
-    seen: str
-    """What was found, in words: "7 words, at least 10 asked for"."""
-    label: str = ""
-    """The badcase class if it was not followed and the class's own is too coarse."""
-
-
-Arguments = Mapping[str, JsonValue]
-Check = Callable[[str, Arguments], ConstraintFinding]
-"""Takes the text and the instruction's arguments by their published names."""
-
 AT_LEAST, LESS_THAN = "at least", "less than"
 RELATIONS = (LESS_THAN, AT_LEAST)
-
-
-def compared(count: int, relation: str, threshold: int, what: str) -> ConstraintFinding:
-    """Whether a count is in the published relation (`at least`, `less than`) to the number asked for."""
-    followed = count >= threshold if relation == AT_LEAST else count < threshold
-    return ConstraintFinding(followed, f"{count} {what}, {relation} {threshold} asked for")
-
-
-def exactly(count: int, wanted: int, what: str) -> ConstraintFinding:
-    """Whether a count is the number asked for."""
-    return ConstraintFinding(count == wanted, f"{count} {what}, exactly {wanted} asked for")
-
-
 _MARKS_IN_WORDS = r"\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0963\u0966-\u0dff\u0e31-\u0e4e\u200c\u200d"
 _WORD = re.compile(rf"\w[\w{_MARKS_IN_WORDS}]*")
 _MARKS = ".?!"
@@ -94,88 +48,27 @@ _STARTER_LIST = """
     my your his her its our their what who how why where please for
 """
 TITLES = frozenset(_TITLE_LIST.split())
-"""Abbreviations that something always follows."""
+"""Abbreviations that never end a sentence."""
 ABBREVIATIONS = frozenset(_ABBREVIATION_LIST.split())
 STARTERS = frozenset(_STARTER_LIST.split())
 _SPLIT_OFF = re.compile(r"""\.{2,}|--+|[][(){}<>"`“”«»‘;@#$%&?!]|[:,](?!\d)|(?<=\w)\.(?=["')\]]*$)""")
 _SUFFIX = re.compile(r"(.+?)(n't|'(?:s|m|d|re|ve|ll))", re.IGNORECASE)
 _CONTRACTION = re.compile(r"(can|gim|gon|got|lem|wan)(not|me|na|ta)", re.IGNORECASE)
-
-
-def count_words(text: str) -> int:
-    """Runs of word characters."""
-    return sum(1 for _ in _WORD.finditer(text))
-
-
-def count_sentences(text: str) -> int:
-    """Sentences of a text, see the module's text; a last one without a mark counts."""
-    chunks = text.split()
-    ends = sum(_ends_between(chunk, following) for chunk, following in pairwise(chunks))
-    return ends + bool(chunks)
-
-
-def capital_words(text: str) -> list[str]:
-    """The all-capitals words; a contraction is two (`DON'T`: DO and N'T; CANNOT, GONNA), a hyphenated word is one."""
-    found = []
-    for chunk in text.split():
-        for piece in _SPLIT_OFF.sub(" ", chunk).split():
-            suffixed = _SUFFIX.fullmatch(piece) or _CONTRACTION.fullmatch(piece)
-            found += [part for part in (suffixed.groups() if suffixed else (piece,)) if part.isupper()]
-    return found
-
-
-def loose_variants(text: str) -> list[str]:
-    """The text with and without asterisks, its first line and its last line: a text follows loosely if any does."""
-    lines = text.split("\n")
-    cut = [text, *("\n".join(part).strip() for part in (lines[1:], lines[:-1], lines[1:-1]))]
-    return list(dict.fromkeys(cut + [part.replace("*", "") for part in cut]))
-
-
-def _ends_between(chunk: str, following: str) -> bool:
-    """True if a sentence ends with this chunk of text, given the chunk behind the white space."""
-    marked = chunk.rstrip(_CLOSING)
-    word = marked.rstrip(_MARKS)
-    marks = marked[len(word) :]
-    following = following.lstrip(_OPENING)
-    if not marks or marks[-1] != ".":
-        return bool(marks)
-    word = word.lstrip(_OPENING)
-    plain = word.rpartition("-")[2].casefold()
-    if plain in TITLES and len(marks) == 1:
-        return False
-    if plain == "etc" and len(marks) == 1:
-        return following[:1].isupper()
-    if len(marks) > 1 or plain in ABBREVIATIONS:
-        return _is_starter(following)
-    if len(word) == 1 and word.isalpha() and word != "I":
-        return _is_starter(following)
-    if word.strip("+-$£€.,").replace(",", "").replace(".", "").isdecimal():
-        return not following[:1].islower()
-    return True
-
-
-def _is_starter(following: str) -> bool:
-    first = _WORD.match(following)
-    return following[:1].isupper() and first is not None and first.group().casefold() in STARTERS
-
-
 MAX_CHARACTERS = 20_000
-"""So much of a text is looked at."""
+"""Longer texts are cut before their language is detected."""
 MIN_WORDS = 3
-"""Fewer words that are all unknown say nothing."""
+"""Fewer words, all of them unknown, indicate no language."""
 _LETTER = r"[^\W\d_]"
 _MARK = r"[\u0300-\u036f\u0900-\u0dff\u0e31-\u0e4e]"  # vowel signs that are no letters of their own
 _WORD_OF_LETTERS = re.compile(rf"{_LETTER}(?:{_LETTER}|{_MARK}|['’](?={_LETTER}))*")
 _KANA = re.compile(r"[\u3041-\u30ff]")
-
 _SCRIPT_LANGUAGES: Mapping[str, str] = MappingProxyType(
     {
         "BENGALI": "bn", "GURMUKHI": "pa", "GUJARATI": "gu", "TAMIL": "ta", "TELUGU": "te", "KANNADA": "kn",
         "MALAYALAM": "ml", "THAI": "th", "HANGUL": "ko", "HEBREW": "he", "GREEK": "el", "HIRAGANA": "ja",
     }
 )  # fmt: skip
-"""Scripts that one language of ours writes; the Japanese mix kana with Chinese characters."""
-
+"""Scripts of a single language in `LANGUAGES`; Japanese mixes kana with Chinese characters."""
 _WORDS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         "LATIN": {
@@ -249,8 +142,7 @@ _WORDS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         },
     }
 )
-"""Script -> language -> everyday words, for scripts that several languages write."""
-
+"""Script -> language -> everyday words, for scripts of several languages."""
 _LETTERS: Mapping[str, str] = MappingProxyType(
     {
         "ru": "ыэё", "uk": "іїєґ", "fa": "پچژگ", "ur": "ٹڈڑےھںہ", "mr": "ळ", "de": "ßäöü", "es": "ñ¿¡", "pt": "ãõ",
@@ -259,22 +151,123 @@ _LETTERS: Mapping[str, str] = MappingProxyType(
         "ro": "ăîșț", "tr": "ğışöü", "it": "ìò", "bg": "ъ", "ar": "ةىأإ",
     }
 )  # fmt: skip
-"""Letters that speak for a language within its script; a word with one counts as half a known word."""
-
+"""Letters that indicate a language within its script; a word with one counts as half a known word."""
 LANGUAGES = frozenset(
     {*_SCRIPT_LANGUAGES.values(), *(code for table in _WORDS.values() for code in table), "zh", "zh-cn", "zh-tw"}
 )
-_KNOWN: Mapping[str, Mapping[str, frozenset[str]]] = MappingProxyType(
-    {script: {code: frozenset(words.split()) for code, words in table.items()} for script, table in _WORDS.items()}
+_WORD_SETS: Mapping[str, Mapping[str, frozenset[str]]] = MappingProxyType(
+    {script: {code: frozenset(text.split()) for code, text in table.items()} for script, table in _WORDS.items()}
 )
+CONSTRAINED_RESPONSES = ("My answer is yes.", "My answer is no.", "My answer is maybe.")
+_HIGHLIGHT = re.compile(r"\*([^\n*]*)\*")
+_DOUBLE_HIGHLIGHT = re.compile(r"\*\*([^\n*]*)\*\*")
+_FENCES = ("```json", "```Json", "```JSON", "```")
+_POSTSCRIPTS = {"P.S.": r"p\.\s?s\.", "P.P.S": r"p\.\s?p\.\s?s"}
+MISSING = "ifeval_keyword_missing"
+FORBIDDEN = "ifeval_keyword_forbidden"
+FREQUENCY = "ifeval_letter_frequency_violation"
+DIVIDER = re.compile(r"\s?\*\*\*\s?")
+
+
+class InstructionClass(StrEnum):
+    """The four classes in which failures are counted."""
+
+    KEYWORD = "keyword"
+    LENGTH = "length"
+    FORMAT = "format"
+    LANGUAGE = "language"
+
+
+@dataclass(frozen=True, slots=True)
+class ConstraintFinding:
+    """The verdict on one instruction for one text."""
+
+    followed: bool
+    detail: str
+    """What the text has, against what was asked for: "7 words, at least 10 asked for"."""
+    label: str = ""
+    """The badcase class of a failure, where that of the instruction's class is too coarse."""
+
+
+Arguments = Mapping[str, JsonValue]
+Check = Callable[[str, Arguments], ConstraintFinding]
+"""Takes the text and the instruction's arguments by their published names."""
+
+
+def compared(count: int, relation: str, threshold: int, unit: str) -> ConstraintFinding:
+    """Whether a count is in the published relation (`at least`, `less than`) to the requested number."""
+    followed = count >= threshold if relation == AT_LEAST else count < threshold
+    return ConstraintFinding(followed, f"{count} {unit}, {relation} {threshold} asked for")
+
+
+def exactly(count: int, expected: int, unit: str) -> ConstraintFinding:
+    """Whether a count is the requested number."""
+    return ConstraintFinding(count == expected, f"{count} {unit}, exactly {expected} asked for")
+
+
+def count_words(text: str) -> int:
+    """Runs of word characters."""
+    return sum(1 for _ in _WORD.finditer(text))
+
+
+def count_sentences(text: str) -> int:
+    """Sentences of a text, see the module's docstring; a last one without a mark counts."""
+    chunks = text.split()
+    ends = sum(_ends_between(chunk, following) for chunk, following in pairwise(chunks))
+    return ends + bool(chunks)
+
+
+def capital_words(text: str) -> list[str]:
+    """The all-capitals words; a contraction is two (`DON'T`: DO and N'T; CANNOT, GONNA), a hyphenated word is one."""
+    capitals = []
+    for chunk in text.split():
+        for piece in _SPLIT_OFF.sub(" ", chunk).split():
+            suffixed = _SUFFIX.fullmatch(piece) or _CONTRACTION.fullmatch(piece)
+            capitals += [part for part in (suffixed.groups() if suffixed else (piece,)) if part.isupper()]
+    return capitals
+
+
+def loose_variants(text: str) -> list[str]:
+    """The text with and without asterisks, its first line and its last line: a text follows loosely if any does."""
+    lines = text.split("\n")
+    variants = [text, *("\n".join(part).strip() for part in (lines[1:], lines[:-1], lines[1:-1]))]
+    return list(dict.fromkeys(variants + [variant.replace("*", "") for variant in variants]))
+
+
+def _ends_between(chunk: str, following: str) -> bool:
+    """Whether a sentence ends with this chunk of text. following: the next chunk, after the white space."""
+    marked = chunk.rstrip(_CLOSING)
+    word = marked.rstrip(_MARKS)
+    marks = marked[len(word) :]
+    following = following.lstrip(_OPENING)
+    if not marks or marks[-1] != ".":
+        return bool(marks)
+    word = word.lstrip(_OPENING)
+    plain = word.rpartition("-")[2].casefold()
+    if plain in TITLES and len(marks) == 1:
+        return False
+    if plain == "etc" and len(marks) == 1:
+        return following[:1].isupper()
+    if len(marks) > 1 or plain in ABBREVIATIONS:
+        return _is_starter(following)
+    if len(word) == 1 and word.isalpha() and word != "I":
+        return _is_starter(following)
+    if word.strip("+-$£€.,").replace(",", "").replace(".", "").isdecimal():
+        return not following[:1].islower()
+    return True
+
+
+def _is_starter(following: str) -> bool:
+    first = _WORD.match(following)
+    return following[:1].isupper() and first is not None and first.group().casefold() in STARTERS
 
 
 def detect_language(text: str) -> str | None:
-    """ISO 639-1 code of the language that most of a text is in, None if nothing speaks for one.
+    """ISO 639-1 code of the language that most of a text is in; None if nothing indicates one.
 
     Case does not matter. A tie goes to the first in the table; so does a text in a script other than Latin that has
-    none of the known words. Three or more plain Latin words without any are taken for English: the other languages
-    hardly ever manage without one, or without an accent.
+    none of the known words. Three or more ASCII words in Latin script without any of them are taken for English: such a
+    text in another language hardly ever lacks a known word or an accent.
     """
     words = [word.replace("’", "'") for word in _WORD_OF_LETTERS.findall(text[:MAX_CHARACTERS].lower())]
     scripts = Counter[str]()
@@ -289,26 +282,27 @@ def detect_language(text: str) -> str | None:
 
 
 def is_english(text: str) -> bool:
-    """True unless the text is known to be in another language."""
+    """Whether no other language is detected."""
     return detect_language(text) in (None, "en")
 
 
 def response_language(text: str, arguments: Arguments) -> ConstraintFinding:
-    """The text is in `language`, or cannot be determined: too few words, in a script that it is written in."""
-    wanted = str(arguments["language"])
-    found = detect_language(text)
-    if found is None:
+    """The text is in `language`; or its language cannot be determined, and its script is one of that language."""
+    requested = str(arguments["language"])
+    detected = detect_language(text)
+    if detected is None:
+        # Only texts without letters and short texts in Latin script have no detected language.
         has_letters = _WORD_OF_LETTERS.search(text[:MAX_CHARACTERS]) is not None
-        followed = not has_letters or wanted in _KNOWN["LATIN"]
+        followed = not has_letters or requested in _WORD_SETS["LATIN"]
     else:
-        followed = found == wanted or (found == "zh" and wanted.startswith("zh"))
-    return ConstraintFinding(followed, f"language {found or 'cannot be determined'}, {wanted} asked for")
+        followed = detected == requested or (detected == "zh" and requested.startswith("zh"))
+    return ConstraintFinding(followed, f"language {detected or 'cannot be determined'}, {requested} asked for")
 
 
 def _by_words(words: list[str], script: str) -> str | None:
     points = {
-        code: sum(word in known for word in words) + 0.5 * _with_letters(words, code)
-        for code, known in _KNOWN.get(script, {}).items()
+        code: sum(word in everyday for word in words) + 0.5 * _with_letters(words, code)
+        for code, everyday in _WORD_SETS.get(script, {}).items()
     }
     best = max(points, key=lambda code: points[code], default=None)
     if best is None or points[best] > 0 or script != "LATIN":
@@ -328,13 +322,6 @@ def _script(word: str) -> str:
     return unicodedata.name(word[0], "UNKNOWN").split()[0]
 
 
-CONSTRAINED_RESPONSES = ("My answer is yes.", "My answer is no.", "My answer is maybe.")
-_HIGHLIGHT = re.compile(r"\*([^\n*]*)\*")
-_DOUBLE_HIGHLIGHT = re.compile(r"\*\*([^\n*]*)\*\*")
-_FENCES = ("```json", "```Json", "```JSON", "```")
-_POSTSCRIPTS = {"P.S.": r"p\.\s?s\.", "P.P.S": r"p\.\s?p\.\s?s"}
-
-
 def number_placeholders(text: str, arguments: Arguments) -> ConstraintFinding:
     """At least `num_placeholders` pairs of square brackets, each on one line."""
     count = sum(_bracketed(line) for line in text.split("\n"))
@@ -342,10 +329,10 @@ def number_placeholders(text: str, arguments: Arguments) -> ConstraintFinding:
 
 
 def postscript(text: str, arguments: Arguments) -> ConstraintFinding:
-    """`postscript_marker` occurs, without case; in `P.S.` and `P.P.S` spaces behind the points are free."""
+    """`postscript_marker` occurs, ignoring case; in `P.S.` and `P.P.S` a space behind a point is optional."""
     marker = arguments["postscript_marker"].strip()
-    found = re.search(_POSTSCRIPTS.get(marker, re.escape(marker.lower())), text.lower())
-    return ConstraintFinding(found is not None, f"postscript marker {marker!r} {'found' if found else 'not found'}")
+    occurs = re.search(_POSTSCRIPTS.get(marker, re.escape(marker.lower())), text.lower()) is not None
+    return ConstraintFinding(occurs, f"postscript marker {marker!r} {'found' if occurs else 'not found'}")
 
 
 def number_bullet_lists(text: str, arguments: Arguments) -> ConstraintFinding:
@@ -357,26 +344,27 @@ def number_bullet_lists(text: str, arguments: Arguments) -> ConstraintFinding:
 
 def constrained_response(text: str, arguments: Arguments) -> ConstraintFinding:
     """One of the three published responses occurs as it is written."""
-    found = [response for response in CONSTRAINED_RESPONSES if response in text]
-    return ConstraintFinding(bool(found), f"says {found[0]!r}" if found else "none of the three allowed responses")
+    responses = [response for response in CONSTRAINED_RESPONSES if response in text]
+    detail = f"says {responses[0]!r}" if responses else "none of the three allowed responses"
+    return ConstraintFinding(bool(responses), detail)
 
 
 def number_highlighted_sections(text: str, arguments: Arguments) -> ConstraintFinding:
     """At least `num_highlights` pieces of text between single or double asterisks on one line."""
-    found = [match[1] for pattern in (_HIGHLIGHT, _DOUBLE_HIGHLIGHT) for match in pattern.finditer(text)]
-    count = sum(bool(piece.strip()) for piece in found)
+    highlights = [match[1] for pattern in (_HIGHLIGHT, _DOUBLE_HIGHLIGHT) for match in pattern.finditer(text)]
+    count = sum(bool(highlight.strip()) for highlight in highlights)
     return compared(count, AT_LEAST, arguments["num_highlights"], "highlights")
 
 
 def multiple_sections(text: str, arguments: Arguments) -> ConstraintFinding:
-    """`section_spliter` and a number occur at least `num_sections` times."""
+    """`section_spliter` and a number occur at least `num_sections` times (the spelling is IFEval's)."""
     splitter = re.escape(arguments["section_spliter"].strip())
     count = sum(1 for _ in re.finditer(rf"{splitter}\s?\d+", text))
     return compared(count, AT_LEAST, arguments["num_sections"], "sections")
 
 
 def json_format(text: str, arguments: Arguments) -> ConstraintFinding:
-    """The whole text is one JSON value, a markdown fence around it aside."""
+    """The whole text is one JSON value, except for a markdown fence around it."""
     body = text.strip()
     for fence in _FENCES:
         body = body.removeprefix(fence)
@@ -389,8 +377,8 @@ def json_format(text: str, arguments: Arguments) -> ConstraintFinding:
 
 def title(text: str, arguments: Arguments) -> ConstraintFinding:
     """There is text between `<<` and `>>` on one line."""
-    found = any(_has_title(line) for line in text.split("\n"))
-    return ConstraintFinding(found, "a title" if found else "no title in double angular brackets")
+    has_title = any(_has_title(line) for line in text.split("\n"))
+    return ConstraintFinding(has_title, "a title" if has_title else "no title in double angular brackets")
 
 
 def two_responses(text: str, arguments: Arguments) -> ConstraintFinding:
@@ -402,13 +390,13 @@ def two_responses(text: str, arguments: Arguments) -> ConstraintFinding:
 
 
 def repeat_prompt(text: str, arguments: Arguments) -> ConstraintFinding:
-    """The text begins with `prompt_to_repeat`, without case."""
+    """The text begins with `prompt_to_repeat`, ignoring case."""
     followed = text.strip().lower().startswith(arguments["prompt_to_repeat"].strip().lower())
     return ConstraintFinding(followed, f"begins {'with' if followed else 'without'} the request")
 
 
 def end_checker(text: str, arguments: Arguments) -> ConstraintFinding:
-    """The text ends with `end_phrase`, without case, closing quotation marks aside."""
+    """The text ends with `end_phrase`, ignoring case and closing quotation marks."""
     phrase = arguments["end_phrase"].strip()
     followed = text.strip().strip('"').lower().endswith(phrase.lower())
     return ConstraintFinding(followed, f"{'ends' if followed else 'does not end'} with {phrase!r}")
@@ -450,10 +438,11 @@ def no_comma(text: str, arguments: Arguments) -> ConstraintFinding:
 
 
 def _bracketed(line: str) -> int:
-    count, place = 0, line.find("[")
-    while place >= 0 and (end := line.find("]", place)) >= 0:
+    # Not a regular expression: over many openings without a close `\[.*?\]` takes quadratic time.
+    count, start = 0, line.find("[")
+    while start >= 0 and (end := line.find("]", start)) >= 0:
         count += 1
-        place = line.find("[", end)
+        start = line.find("[", end)
     return count
 
 
@@ -462,23 +451,18 @@ def _has_title(line: str) -> bool:
     return 0 <= start < end and bool(line[start:end].lstrip("<").rstrip(">").strip())
 
 
-MISSING = "ifeval_keyword_missing"
-FORBIDDEN = "ifeval_keyword_forbidden"
-FREQUENCY = "ifeval_letter_frequency_violation"
-
-
 def existence(text: str, arguments: Arguments) -> ConstraintFinding:
     """Every one of `keywords` occurs."""
     missing = sorted(word for word in arguments["keywords"] if not _occurrences(word, text))
-    seen = f"without {', '.join(map(repr, missing))}" if missing else "every keyword is there"
-    return ConstraintFinding(not missing, seen, MISSING)
+    detail = f"without {', '.join(map(repr, missing))}" if missing else "every keyword is there"
+    return ConstraintFinding(not missing, detail, MISSING)
 
 
 def frequency(text: str, arguments: Arguments) -> ConstraintFinding:
     """`keyword` occurs at least, or fewer than, `frequency` times."""
     keyword = arguments["keyword"].strip()
-    found = compared(_occurrences(keyword, text), arguments["relation"], arguments["frequency"], f"times {keyword!r}")
-    return ConstraintFinding(found.followed, found.seen, MISSING if arguments["relation"] == AT_LEAST else FORBIDDEN)
+    finding = compared(_occurrences(keyword, text), arguments["relation"], arguments["frequency"], f"times {keyword!r}")
+    return replace(finding, label=MISSING if arguments["relation"] == AT_LEAST else FORBIDDEN)
 
 
 def forbidden_words(text: str, arguments: Arguments) -> ConstraintFinding:
@@ -488,24 +472,21 @@ def forbidden_words(text: str, arguments: Arguments) -> ConstraintFinding:
         for word in set(arguments["forbidden_words"])
         if re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.IGNORECASE)
     )
-    seen = f"with the forbidden {', '.join(map(repr, used))}" if used else "no forbidden word is there"
-    return ConstraintFinding(not used, seen, FORBIDDEN)
+    detail = f"with the forbidden {', '.join(map(repr, used))}" if used else "no forbidden word is there"
+    return ConstraintFinding(not used, detail, FORBIDDEN)
 
 
 def letter_frequency(text: str, arguments: Arguments) -> ConstraintFinding:
-    """`letter`, in either case, occurs at least, or fewer than, `let_frequency` times; any character will do."""
+    """`letter`, in either case, occurs at least, or fewer than, `let_frequency` times; it may be any character."""
     letter = arguments["letter"].strip().lower()
-    found = compared(
+    finding = compared(
         text.lower().count(letter), arguments["let_relation"], arguments["let_frequency"], f"times {letter!r}"
     )
-    return ConstraintFinding(found.followed, found.seen, FREQUENCY)
+    return replace(finding, label=FREQUENCY)
 
 
 def _occurrences(keyword: str, text: str) -> int:
     return sum(1 for _ in re.finditer(re.escape(keyword), text, re.IGNORECASE))
-
-
-DIVIDER = re.compile(r"\s?\*\*\*\s?")
 
 
 def number_words(text: str, arguments: Arguments) -> ConstraintFinding:
@@ -539,7 +520,7 @@ def nth_paragraph_first_word(text: str, arguments: Arguments) -> ConstraintFindi
     counted = exactly(n_filled, arguments["num_paragraphs"], "paragraphs")
     word = paragraph.split()[0].lstrip("'").lstrip('"')
     first = re.split(r"[.,?!'\"]", word, maxsplit=1)[0].lower()
-    wanted = arguments["first_word"].lower()
     return ConstraintFinding(
-        counted.followed and first == wanted, f"{counted.seen}; number {nth} starts with {first!r}"
+        counted.followed and first == arguments["first_word"].lower(),
+        f"{counted.detail}; number {nth} starts with {first!r}",
     )
