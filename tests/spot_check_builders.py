@@ -11,8 +11,8 @@ from agent2.evaluation.spot_check import draw_sample, form_text, record_form
 
 def truth(row: Mapping[str, Any]) -> str:
     """What a careful person says of a sum or a product of `suite_fakes`."""
-    left, sign, right = row["question"].split()
-    expected = int(left) + int(right) if sign == "+" else int(left) * int(right)
+    first, sign, second = row["question"].split()
+    expected = int(first) + int(second) if sign == "+" else int(first) * int(second)
     return "right" if row["answer"] == str(expected) else "wrong"
 
 

@@ -18,13 +18,15 @@ def card_set(tmp_path, name, pattern, **protocol):
 
 def test_many_candidates_are_compared_with_one_baseline_and_corrected_together(tmp_path):
     base = card_set(tmp_path, "base", BASE)
-    found = compare(base, [card_set(tmp_path, *pair) for pair in (("up", BETTER), ("down", WORSE), ("flat", SAME))])
-    assert [row.outcome for row in found.rows] == [Outcome.BETTER, Outcome.WORSE, Outcome.UNCLEAR]
-    assert found.n_family == 3
-    raw = [row.score.paired.p_value for row in found.rows]
-    assert [row.p_corrected for row in found.rows] == list(holm(raw))
-    assert found.rows[0].score.values() == (0.5, 0.75)
-    assert found.rows[0].score.paired.change.low > 0.15
+    comparison = compare(
+        base, [card_set(tmp_path, *pair) for pair in (("up", BETTER), ("down", WORSE), ("flat", SAME))]
+    )
+    assert [row.outcome for row in comparison.rows] == [Outcome.BETTER, Outcome.WORSE, Outcome.UNCLEAR]
+    assert comparison.n_family == 3
+    raw = [row.score.paired.p_value for row in comparison.rows]
+    assert [row.p_corrected for row in comparison.rows] == list(holm(raw))
+    assert comparison.rows[0].score.values() == (0.5, 0.75)
+    assert comparison.rows[0].score.paired.change.low > 0.15
 
 
 def test_a_difference_that_is_only_significant_alone_is_not_shown_among_many(tmp_path):
@@ -63,8 +65,12 @@ def test_missing_scores_are_counted_on_their_side(tmp_path):
 
 
 def test_nothing_scored_on_both_sides_is_no_data(tmp_path):
-    found = compare(card_set(tmp_path, "a", "1-"), [card_set(tmp_path, "b", "-1")])
-    assert (found.rows[0].outcome, found.rows[0].p_corrected, found.n_family) == (Outcome.NO_DATA, None, 0)
+    comparison = compare(card_set(tmp_path, "a", "1-"), [card_set(tmp_path, "b", "-1")])
+    assert (comparison.rows[0].outcome, comparison.rows[0].p_corrected, comparison.n_family) == (
+        Outcome.NO_DATA,
+        None,
+        0,
+    )
 
 
 def test_cards_of_another_protocol_are_refused_and_the_field_is_named(tmp_path):

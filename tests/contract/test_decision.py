@@ -57,15 +57,15 @@ def test_the_most_severe_effect_decides(worse, release):
 
 
 def test_less_severe_effects_are_not_hidden():
-    both = [make_metric("charts", 0.60, 0.50), make_metric("length", 600, 900)]
-    assert decided(make_evidence(both)).also_fired == ("research_only",)
+    metrics = [make_metric("charts", 0.60, 0.50), make_metric("length", 600, 900)]
+    assert decided(make_evidence(metrics)).also_fired == ("research_only",)
 
 
 def test_several_scopes_are_named_together():
     tables = MetricSpec(name="tables", scope="table_tasks")
     gates = [*GATES, RegressionGate(name="tables_hold", metrics=["tables"])]
-    both = [make_metric("charts", 0.60, 0.50), make_metric("tables", 0.60, 0.50)]
-    decision = decided(make_evidence(both), gates, [*METRICS, tables])
+    metrics = [make_metric("charts", 0.60, 0.50), make_metric("tables", 0.60, 0.50)]
+    decision = decided(make_evidence(metrics), gates, [*METRICS, tables])
     assert decision.release == "block_for_chart_tasks_and_table_tasks"
     assert decision.also_fired == ()
 
@@ -197,8 +197,8 @@ def test_without_any_of_it_the_checkpoint_is_a_candidate_at_most(change, sentenc
 
 def test_a_required_number_that_only_a_report_states_is_no_ground_for_a_release():
     good = make_releasable()
-    told = {**good.metrics, "instructions": replace(good.metrics["instructions"], source="report")}
-    decision = decided(replace(good, metrics=told))
+    metrics = {**good.metrics, "instructions": replace(good.metrics["instructions"], source="report")}
+    decision = decided(replace(good, metrics=metrics))
     assert decision.release == "candidate"
     assert any("instructions rests on a report, not on cards" in reason for reason in decision.would_change)
 

@@ -77,13 +77,13 @@ def evidences(draw: st.DrawFn) -> Evidence:
     mostly = st.sampled_from([True] * 9 + [False])
 
     def numbers() -> dict[str, MetricEvidence]:
-        found = {name: draw(rate(name, is_healthy=draw(mostly))) for name in RATES}
+        by_name = {name: draw(rate(name, is_healthy=draw(mostly))) for name in RATES}
         longest, dearest, worst = (700, 10.9, 0.01) if draw(mostly) else (900, 15, 0.03)
-        found["length"] = MetricEvidence("length", 600.0, draw(st.floats(300, longest)), n_items=400)
-        found["calls"] = MetricEvidence("calls", 10.0, draw(st.floats(5, dearest)), n_items=400)
+        by_name["length"] = MetricEvidence("length", 600.0, draw(st.floats(300, longest)), n_items=400)
+        by_name["calls"] = MetricEvidence("calls", 10.0, draw(st.floats(5, dearest)), n_items=400)
         violations = draw(st.sampled_from([0.0, 0.01, worst]))
-        found["violations"] = MetricEvidence("violations", 0.01, violations, n_items=400)
-        return {name: replace(metric, source="cards") for name, metric in found.items()}
+        by_name["violations"] = MetricEvidence("violations", 0.01, violations, n_items=400)
+        return {name: replace(metric, source="cards") for name, metric in by_name.items()}
 
     changes = st.builds(Change, st.floats(0, 1), st.floats(0, 1))
     is_private = draw(st.booleans())
@@ -116,15 +116,15 @@ def worsened(metric: MetricEvidence, by: float) -> MetricEvidence:
 
 
 def test_the_evidence_made_here_leads_to_passes_and_refusals_alike():
-    seen = set()
+    releases = set()
 
     @settings(max_examples=400, deadline=None, database=None, derandomize=True)
     @given(evidence=evidences())
     def look(evidence):
-        seen.add(decide(SPECS, ITEMS, evidence).release)
+        releases.add(decide(SPECS, ITEMS, evidence).release)
 
     look()
-    assert seen >= {"release", "candidate", "research_only", "block", "insufficient"}
+    assert releases >= {"release", "candidate", "research_only", "block", "insufficient"}
 
 
 def assert_no_better(before: Evidence, after: Evidence, gates: list[GateSpec]) -> None:
@@ -140,9 +140,9 @@ def assert_no_better(before: Evidence, after: Evidence, gates: list[GateSpec]) -
 @given(evidence=evidences(), name=st.sampled_from(sorted(BY_NAME)), by=st.floats(0.001, 0.4), on_private=st.booleans())
 def test_a_worse_metric_never_makes_a_better_release_decision(evidence, name, by, on_private):
     field = "private_metrics" if on_private and evidence.private_metrics else "metrics"
-    found = dict(getattr(evidence, field))
-    found[name] = worsened(found[name], by)
-    assert_no_better(evidence, replace(evidence, **{field: found}), POINTS)
+    metrics = dict(getattr(evidence, field))
+    metrics[name] = worsened(metrics[name], by)
+    assert_no_better(evidence, replace(evidence, **{field: metrics}), POINTS)
 
 
 @settings(max_examples=75, deadline=None)
@@ -153,7 +153,7 @@ def test_a_worse_metric_never_makes_a_better_release_decision(evidence, name, by
 )
 def test_a_worse_metric_never_makes_training_more_allowed(evidence, name, by):
     after = replace(evidence, metrics={**evidence.metrics, name: worsened(evidence.metrics[name], by)})
-    first, second = (decide(SPECS, POINTS, one).training_action for one in (evidence, after))
+    first, second = (decide(SPECS, POINTS, either).training_action for either in (evidence, after))
     assert TRAINING_SEVERITY[second] >= TRAINING_SEVERITY[first]
 
 

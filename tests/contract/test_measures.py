@@ -30,9 +30,9 @@ def measured(tmp_path, measure, old, new, **fields):
 
 
 def test_scores_are_paired_by_item_not_by_position(tmp_path):
-    found = evidence(tmp_path, [SCORE], verdicts("1100"), list(reversed(verdicts("1011"))))
-    solved = found.metrics["solved"]
-    assert (found.checkpoint, found.baseline, found.split) == ("rl", "sft", "dev")
+    result = evidence(tmp_path, [SCORE], verdicts("1100"), list(reversed(verdicts("1011"))))
+    solved = result.metrics["solved"]
+    assert (result.checkpoint, result.baseline, result.split) == ("rl", "sft", "dev")
     assert solved.values() == (0.5, 0.75)
     assert (solved.n_items, solved.paired.n_won, solved.paired.n_lost) == (4, 2, 1)
     assert solved.paired.p_value == mcnemar_p(2, 1)
@@ -48,9 +48,9 @@ def test_items_without_a_score_are_counted_on_their_side_and_left_out_on_both(tm
 
 def test_a_judge_that_failed_on_7_of_500_is_counted_and_insufficient(tmp_path):
     old, new = verdicts("10" * 250), verdicts("1" * 493 + "-" * 7)
-    found = evidence(tmp_path, [SCORE], old, new)
-    assert found.metrics["solved"].n_missing_new == 7
-    decision = decide([SCORE], [RegressionGate(name="holds", metrics=["solved"])], found)
+    result = evidence(tmp_path, [SCORE], old, new)
+    assert result.metrics["solved"].n_missing_new == 7
+    decision = decide([SCORE], [RegressionGate(name="holds", metrics=["solved"])], result)
     assert decision.release == "insufficient"
     assert "7 of 500 items have no score for the checkpoint" in decision.problems[0]
 
@@ -89,8 +89,8 @@ def test_every_measure_reads_what_it_says(tmp_path, measure, expected):
     good = {"calls": 4, "tool_calls": 4, "violations": 0, "parsed": 1, "recovered": 1, "errors": 1}
     bad = {"calls": 2, "tool_calls": 2, "violations": 2, "parsed": 0, "recovered": 0, "errors": 3}
     records = [make_scored("a", 1.0, good, tokens=20), make_scored("b", 0.0, bad, ["refusal"], tokens=10)]
-    found = measured(tmp_path, measure, records, records, unit=Unit.NUMBER)
-    assert (found.old, found.new) == (expected, expected)
+    numbers = measured(tmp_path, measure, records, records, unit=Unit.NUMBER)
+    assert (numbers.old, numbers.new) == (expected, expected)
 
 
 def test_pass_at_k_is_over_attempts_of_an_item(tmp_path):
@@ -109,8 +109,8 @@ def test_the_noise_band_is_that_of_the_baseline_where_it_has_several_attempts(tm
         for place, row in enumerate(pattern)
         for attempt, value in enumerate(row)
     ]
-    found = evidence(tmp_path, [SCORE], records, records, attempts=2).metrics["solved"]
-    assert found.noise == noise_band(np.array(pattern, float).T, np.random.default_rng(1)).half_width
+    numbers = evidence(tmp_path, [SCORE], records, records, attempts=2).metrics["solved"]
+    assert numbers.noise == noise_band(np.array(pattern, float).T, np.random.default_rng(1)).half_width
     assert evidence(tmp_path / "once", [SCORE], verdicts("10"), verdicts("10")).metrics["solved"].noise is None
 
 
@@ -121,29 +121,29 @@ def test_a_measure_over_all_benchmarks_takes_their_items_together(tmp_path):
         short = write_card(tmp_path / side / "b", [make_scored("a", tokens=10)], side, "b-v1")
         two = [make_scored("a", tokens=long), make_scored("c", tokens=long)]
         sides.append({"b": short, "c": write_card(tmp_path / side / "c", two, side, "c-v1")})
-    found = evidence_from_cards([spec], CardPaths(*sides)).metrics["length"]
-    assert found.values() == (pytest.approx(50 / 3), pytest.approx(30.0))
-    assert found.n_items == 3
+    numbers = evidence_from_cards([spec], CardPaths(*sides)).metrics["length"]
+    assert numbers.values() == (pytest.approx(50 / 3), pytest.approx(30.0))
+    assert numbers.n_items == 3
 
 
 def test_an_unknown_view_is_a_problem_that_names_the_nearest(tmp_path):
-    found = measured(tmp_path, "view:anser_parsed", [make_scored("a", views={"answer_parsed": 1})] * 1, verdicts("1"))
-    assert not found.is_complete
-    assert "did you mean 'answer_parsed'" in found.problem
+    numbers = measured(tmp_path, "view:anser_parsed", [make_scored("a", views={"answer_parsed": 1})] * 1, verdicts("1"))
+    assert not numbers.is_complete
+    assert "did you mean 'answer_parsed'" in numbers.problem
 
 
 def test_an_optional_metric_that_nobody_measured_is_absent_not_zero(tmp_path):
     spec = MetricSpec(name="refusals", measure="label_rate:refusal", is_required=False)
     assert evidence(tmp_path, [spec], verdicts("11"), verdicts("11")).metrics == {}
-    seen = [make_scored("a", labels=["refusal"]), make_scored("b")]
-    assert evidence(tmp_path / "seen", [spec], seen, seen).metrics["refusals"].values() == (0.5, 0.5)
+    records = [make_scored("a", labels=["refusal"]), make_scored("b")]
+    assert evidence(tmp_path / "seen", [spec], records, records).metrics["refusals"].values() == (0.5, 0.5)
 
 
 def test_a_count_is_no_rate(tmp_path):
     records = [make_scored("a", views={"violations": 3})]
-    found = measured(tmp_path, "view:violations", records, records)
-    assert "any:<view>" in found.problem
-    assert not found.is_complete
+    numbers = measured(tmp_path, "view:violations", records, records)
+    assert "any:<view>" in numbers.problem
+    assert not numbers.is_complete
 
 
 def test_no_event_and_no_success_give_no_number(tmp_path):
@@ -154,25 +154,29 @@ def test_no_event_and_no_success_give_no_number(tmp_path):
 
 def test_a_lost_rollout_has_no_numbers_at_all(tmp_path):
     lost = [make_scored("a", tokens=8), make_lost("b")]
-    found = measured(tmp_path, "completion_tokens", lost, lost, unit=Unit.LENGTH)
-    assert found.values() == (8.0, 8.0)
-    assert (found.n_items, found.n_missing_old, found.clean_old) == (1, 1, 0.5)
+    numbers = measured(tmp_path, "completion_tokens", lost, lost, unit=Unit.LENGTH)
+    assert numbers.values() == (8.0, 8.0)
+    assert (numbers.n_items, numbers.n_missing_old, numbers.clean_old) == (1, 1, 0.5)
 
 
 def test_no_item_in_common_is_a_problem_with_its_counts(tmp_path):
-    found = measured(tmp_path, "score", [make_scored("a")], [make_scored("b")])
-    assert (found.problem, found.n_missing_old, found.n_missing_new) == ("no item has a number on both sides", 1, 1)
+    numbers = measured(tmp_path, "score", [make_scored("a")], [make_scored("b")])
+    assert (numbers.problem, numbers.n_missing_old, numbers.n_missing_new) == (
+        "no item has a number on both sides",
+        1,
+        1,
+    )
 
 
 def test_a_skipped_benchmark_keeps_its_reason(tmp_path):
-    other = MetricSpec(name="issues", benchmark="c")
+    other_spec = MetricSpec(name="issues", benchmark="c")
     cards = CardPaths(
         {"b": write_card(tmp_path / "old", verdicts("1"), "sft")},
         {"b": write_card(tmp_path / "new", verdicts("1"), "rl")},
     )
-    found = evidence_from_cards([SCORE, other], cards, skipped={"c": "c was skipped: b scored 10%"})
-    assert found.metrics["issues"].problem == "c was skipped: b scored 10%"
-    assert "not evaluated on both sides" in evidence_from_cards([SCORE, other], cards).metrics["issues"].problem
+    result = evidence_from_cards([SCORE, other_spec], cards, skipped={"c": "c was skipped: b scored 10%"})
+    assert result.metrics["issues"].problem == "c was skipped: b scored 10%"
+    assert "not evaluated on both sides" in evidence_from_cards([SCORE, other_spec], cards).metrics["issues"].problem
 
 
 def test_cards_of_different_protocols_are_incomparable_and_the_field_is_named(tmp_path):
@@ -181,9 +185,9 @@ def test_cards_of_different_protocols_are_incomparable_and_the_field_is_named(tm
         {"b": write_card(tmp_path / "old", verdicts("1" * 60), "sft")},
         {"b": write_card(tmp_path / "new", verdicts("1" * 60), "rl", sampling=warm)},
     )
-    found = evidence_from_cards([SCORE], cards)
-    assert found.incomparable == ("b: sampling.temperature 0.0 against 0.6",)
-    decision = decide([SCORE], [RegressionGate(name="holds", metrics=["solved"])], found)
+    result = evidence_from_cards([SCORE], cards)
+    assert result.incomparable == ("b: sampling.temperature 0.0 against 0.6",)
+    decision = decide([SCORE], [RegressionGate(name="holds", metrics=["solved"])], result)
     assert decision.release == "insufficient"
     assert "sampling.temperature" in decision.problems[0]
 
@@ -193,14 +197,14 @@ def test_private_cards_stand_beside_the_main_ones(tmp_path):
         sides = [{"b": write_card(tmp_path / name / side, verdicts(pattern), side)} for side in ("old", "new")]
         return CardPaths(*sides)
 
-    found = evidence_from_cards([SCORE], cards("dev", "1100"), private=cards("hidden", "1000"))
-    assert (found.metrics["solved"].new, found.private_metrics["solved"].new) == (0.5, 0.25)
+    result = evidence_from_cards([SCORE], cards("dev", "1100"), private=cards("hidden", "1000"))
+    assert (result.metrics["solved"].new, result.private_metrics["solved"].new) == (0.5, 0.25)
 
 
 def test_badcases_are_counted_once_for_each_rollout_of_the_checkpoint(tmp_path):
     new = [make_scored("a", labels=["misread", "misread"]), make_scored("b", labels=["misread", "late"])]
-    found = evidence(tmp_path, [SCORE], [make_scored("a", labels=["old"]), make_scored("b")], new)
-    assert found.badcases == {"late": 1, "misread": 2}
+    result = evidence(tmp_path, [SCORE], [make_scored("a", labels=["old"]), make_scored("b")], new)
+    assert result.badcases == {"late": 1, "misread": 2}
 
 
 def test_an_unfinished_and_a_damaged_card_are_errors(tmp_path):
@@ -225,5 +229,7 @@ def test_an_unknown_measure_is_an_error(tmp_path, measure):
 
 def test_the_same_cards_give_the_same_evidence(tmp_path):
     parts = [make_scored(f"i{n}", (n % 7) / 7) for n in range(40)]
-    other = [make_scored(f"i{n}", (n % 5) / 5) for n in range(40)]
-    assert evidence(tmp_path / "1", [SCORE], parts, other) == evidence(tmp_path / "2", [SCORE], parts, other)
+    new_records = [make_scored(f"i{n}", (n % 5) / 5) for n in range(40)]
+    assert evidence(tmp_path / "1", [SCORE], parts, new_records) == evidence(
+        tmp_path / "2", [SCORE], parts, new_records
+    )

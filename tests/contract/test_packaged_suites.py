@@ -90,19 +90,19 @@ SOUND = LLM | IFEVAL_HOLDS | LENGTH_HOLDS
     ],
 )
 def test_the_reference_reports_come_out_as_they_should(suite, report, release, training, fired, tmp_path):
-    read, found = load_suite(suite), tmp_path / "report.yaml"
-    found.write_text("".join(f"{key}: {value}\n" for key, value in report.items()))
-    decision = decide(read.metrics, read.gates, read_report(found, read.metrics, read.baseline))
+    contract, path = load_suite(suite), tmp_path / "report.yaml"
+    path.write_text("".join(f"{key}: {value}\n" for key, value in report.items()))
+    decision = decide(contract.metrics, contract.gates, read_report(path, contract.metrics, contract.baseline))
     assert (decision.release, decision.training_action.value) == (release, training)
     assert {finding.gate for finding in decision.fired} == fired
 
 
 @pytest.mark.parametrize(("earlier", "training"), [([0.791], "continue"), ([0.791, 0.779], "pause")])
 def test_one_evaluation_below_the_best_is_no_reason_to_pause_and_two_are(earlier, training, tmp_path):
-    read, found = load_suite("llm_core_regression_v1"), tmp_path / "report.yaml"
+    contract, path = load_suite("llm_core_regression_v1"), tmp_path / "report.yaml"
     text = "".join(f"{key}: {value}\n" for key, value in SOUND.items())
-    found.write_text(f"{text}history: {{gsm8k_exact_match: {earlier}}}\n")
-    decision = decide(read.metrics, read.gates, read_report(found, read.metrics, read.baseline))
+    path.write_text(f"{text}history: {{gsm8k_exact_match: {earlier}}}\n")
+    decision = decide(contract.metrics, contract.gates, read_report(path, contract.metrics, contract.baseline))
     assert decision.training_action.value == training
 
 
@@ -137,4 +137,6 @@ def test_a_report_is_held_to_prerequisites_as_an_evaluation_is(tmp_path):
     assert decided().release == "research_only"
     low = decided(bfcl_executable_accuracy="20.0% -> 20.0% (+0.0)")
     assert low.release == "insufficient"
-    assert any("swebench_verified was skipped: bfcl_v3 scored 20.0%, 60.0% is needed" in one for one in low.problems)
+    assert any(
+        "swebench_verified was skipped: bfcl_v3 scored 20.0%, 60.0% is needed" in problem for problem in low.problems
+    )

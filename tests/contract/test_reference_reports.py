@@ -129,15 +129,15 @@ def test_one_evaluation_below_the_best_lets_training_go_on(tmp_path):
 
 
 def test_reward_up_and_private_down_rolls_back(tmp_path):
-    seen = "training: {reward: 0.41 -> 0.55}\nprivate:\n  gsm8k_exact_match: 71.8% -> 70.2% (-1.6)\n"
-    decision = decided(tmp_path, LLM, KEPT, added=seen)
+    signals = "training: {reward: 0.41 -> 0.55}\nprivate:\n  gsm8k_exact_match: 71.8% -> 70.2% (-1.6)\n"
+    decision = decided(tmp_path, LLM, KEPT, added=signals)
     assert decision.training_action is TrainingAction.ROLLBACK
     assert not decision.passes
 
 
 def test_reward_up_and_private_up_goes_on(tmp_path):
-    seen = "training: {reward: 0.41 -> 0.55}\nprivate:\n  gsm8k_exact_match: 71.8% -> 73.2% (+1.4)\n"
-    decision = decided(tmp_path, LLM, KEPT, added=seen)
+    signals = "training: {reward: 0.41 -> 0.55}\nprivate:\n  gsm8k_exact_match: 71.8% -> 73.2% (+1.4)\n"
+    decision = decided(tmp_path, LLM, KEPT, added=signals)
     assert (decision.release, decision.training_action) == ("candidate", TrainingAction.CONTINUE)
 
 
@@ -158,8 +158,8 @@ def test_the_round_report_says_what_is_missing(tmp_path):
 @pytest.mark.parametrize(
     ("name", "release"), [(LLM, "block"), (VLM, "block_for_chart_tasks"), (AGENT, "research_only")]
 )
-@pytest.mark.parametrize("said", ["release", "candidate", "block"])
-def test_what_a_report_says_about_itself_does_not_count(tmp_path, name, release, said):
+@pytest.mark.parametrize("stated", ["release", "candidate", "block"])
+def test_what_a_report_says_about_itself_does_not_count(tmp_path, name, release, stated):
     text = (EXAMPLES / f"{name}.yaml").read_text()
-    own = next(line for line in text.splitlines() if line.startswith("release_decision"))
-    assert decided(tmp_path, name, {own: f"release_decision: {said}"}).release == release
+    stated_line = next(line for line in text.splitlines() if line.startswith("release_decision"))
+    assert decided(tmp_path, name, {stated_line: f"release_decision: {stated}"}).release == release

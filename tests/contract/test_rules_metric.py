@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from agent2.contract.gates import (
@@ -81,11 +83,36 @@ def test_pairs_decide_by_what_their_interval_shows(n, won, lost, state):
 
 
 def test_a_paired_finding_shows_counts_interval_and_p_value():
-    (found,) = findings(RegressionGate(name="r", metrics=["resolved"]), make_paired("resolved", 1000, 20, 120))
-    assert "difference -10.0 [" in found.evidence
-    assert "20 won and 120 lost" in found.evidence
-    assert "p=" in found.evidence
-    assert found.would_change == "resolved back to >= 59.0%"
+    (finding,) = findings(RegressionGate(name="r", metrics=["resolved"]), make_paired("resolved", 1000, 20, 120))
+    assert "difference -10.0 [" in finding.evidence
+    assert "20 won and 120 lost" in finding.evidence
+    assert "p=" in finding.evidence
+    assert finding.would_change == "resolved back to >= 59.0%"
+
+
+@pytest.mark.parametrize(
+    ("n", "won", "lost", "change"),
+    [
+        (200, 20, 20, "about 901 items if the difference stays as it is (200 now)"),
+        (400, 20, 32, "resolved back to >= 59.0%, or more items that show the drop to be real"),
+        (1000, 20, 120, "resolved back to >= 59.0%"),
+        (1000, 60, 20, ""),
+    ],
+)
+def test_a_paired_finding_says_what_would_settle_it(n, won, lost, change):
+    """Halfwidth 6.4 points of 200 items, 3 points of margin: 4.5 times as many; beyond the margin no number helps."""
+    (finding,) = findings(RegressionGate(name="r", metrics=["resolved"]), make_paired("resolved", n, won, lost))
+    assert finding.would_change == change
+
+
+def test_margin_and_tolerance_of_a_count_are_shares_of_its_old_value():
+    rate = make_paired("resolved", 400, 20, 40)  # 5 points worse, at least 1.2 and at most 8.9
+    rise = replace(rate.paired, change=rate.paired.change.scaled(-100.0))
+    calls = replace(rate, name="calls", old=10.0, new=15.0, paired=rise)
+    (finding,) = findings(RegressionGate(name="r", metrics=["calls"], tolerance=0.01, margin=0.03), calls)
+    assert finding.fired and finding.evidence.startswith("difference +50.0 [")
+    (finding,) = findings(RegressionGate(name="r", metrics=["calls"], tolerance=0.6, margin=0.95), calls)
+    assert finding.state is PASSED
 
 
 def test_a_block_of_a_scoped_metric_is_limited_to_its_scope():
@@ -106,9 +133,9 @@ def test_a_block_of_a_scoped_metric_is_limited_to_its_scope():
 )
 def test_a_cost_beyond_its_budget_fires_whether_or_not_success_rose(budget, resolved, calls, state):
     gate = CostBudgetGate(success="resolved", cost="calls", budget=budget)
-    found = findings(gate, make_metric("resolved", 0.28, resolved), make_metric("calls", 18.6, calls))
-    assert [finding.state for finding in found] == [state]
-    assert "beside resolved" in found[0].evidence
+    results = findings(gate, make_metric("resolved", 0.28, resolved), make_metric("calls", 18.6, calls))
+    assert [finding.state for finding in results] == [state]
+    assert "beside resolved" in results[0].evidence
 
 
 @pytest.mark.parametrize(
@@ -131,33 +158,33 @@ def test_success_and_cost_must_both_hold(resolved, calls, expected):
     ],
 )
 def test_new_data_must_gain_and_lose_little(metric, state):
-    (found,) = findings(VerificationGate(), metric)
-    assert found.state is state
+    (finding,) = findings(VerificationGate(), metric)
+    assert finding.state is state
 
 
 def test_an_optional_metric_that_is_absent_is_not_evaluated_and_no_problem():
-    (found,) = findings(LimitGate(name="l", metrics=["format_failures"], at_most=0.05))
-    assert (found.state, found.problems) == (GateState.NOT_EVALUATED, ())
-    assert "does not require it" in found.evidence
+    (finding,) = findings(LimitGate(name="l", metrics=["format_failures"], at_most=0.05))
+    assert (finding.state, finding.problems) == (GateState.NOT_EVALUATED, ())
+    assert "does not require it" in finding.evidence
 
 
 def test_half_of_an_optional_metric_is_bad_evidence():
     gate = LimitGate(name="l", metrics=["format_failures"], at_most=0.05)
-    (found,) = findings(gate, make_metric("format_failures", None, 0.01))
-    assert found.problems[0].startswith("format_failures: no number for the baseline")
+    (finding,) = findings(gate, make_metric("format_failures", None, 0.01))
+    assert finding.problems[0].startswith("format_failures: no number for the baseline")
 
 
 def test_a_required_metric_that_is_absent_is_bad_evidence():
-    (found,) = findings(SafetyGate())
-    assert found.state is GateState.NOT_EVALUATED
-    assert found.problems == ("violations: no number on either side; evaluate it on both",)
+    (finding,) = findings(SafetyGate())
+    assert finding.state is GateState.NOT_EVALUATED
+    assert finding.problems == ("violations: no number on either side; evaluate it on both",)
 
 
 def test_what_was_not_played_on_the_private_split_is_passed_over_there():
     gate = RegressionGate(name="r", metrics=["resolved", "charts"])
     numbers = [make_metric("resolved", 0.3, 0.4), make_metric("charts", 0.6, 0.6)]
-    found = findings(gate, *numbers, private_metrics={"charts": make_metric("charts", 0.6, 0.5)})
-    assert [(finding.on, finding.metric) for finding in found] == [
+    results = findings(gate, *numbers, private_metrics={"charts": make_metric("charts", 0.6, 0.5)})
+    assert [(finding.on, finding.metric) for finding in results] == [
         ("test_public", "resolved"),
         ("test_public", "charts"),
         ("test_private", "charts"),

@@ -45,10 +45,10 @@ def test_without_prerequisites_the_order_is_that_of_the_file():
 
 
 @pytest.mark.parametrize("scores", [{"bfcl_v3": 0.599}, {"bfcl_v3": None}, {}])
-def test_a_prerequisite_below_its_floor_or_without_a_score_is_a_shortfall(agent_suite, scores):
-    found = unmet_prerequisite(agent_suite.benchmark("swebench_verified"), scores)
-    assert found is not None and found.at_least == 0.6
-    assert "swebench_verified was skipped: bfcl_v3" in str(found)
+def test_a_prerequisite_below_its_floor_or_without_a_score_is_unmet(agent_suite, scores):
+    unmet = unmet_prerequisite(agent_suite.benchmark("swebench_verified"), scores)
+    assert unmet is not None and unmet.at_least == 0.6
+    assert "swebench_verified was skipped: bfcl_v3" in str(unmet)
 
 
 def test_a_prerequisite_at_its_floor_is_met(agent_suite):
@@ -59,8 +59,8 @@ def test_a_prerequisite_at_its_floor_is_met(agent_suite):
 def test_each_role_plays_its_split_and_number_of_items():
     suite = load_suite("llm_core_regression_mini")
     entry = suite.benchmark("mini_math")
-    played = {role: (suite.role_rule(role).split, suite.n_items(entry, role)) for role in EvaluationRole}
-    assert played == {
+    by_role = {role: (suite.role_rule(role).split, suite.n_items(entry, role)) for role in EvaluationRole}
+    assert by_role == {
         EvaluationRole.DEV: (Split.DEV, 100),
         EvaluationRole.NIGHTLY: (Split.TEST_PUBLIC, 200),
         EvaluationRole.CANDIDATE: (Split.TEST_PRIVATE, 200),

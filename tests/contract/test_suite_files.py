@@ -86,19 +86,23 @@ def test_equal_suites_freeze_to_equal_bytes(suite):
     assert frozen_text(suite) == frozen_text(load_suite("llm_core_regression_v1"))
 
 
-def _freeze_words(arguments):
-    folder, words = arguments
+def _freeze_described(arguments):
+    folder, description = arguments
     try:
-        freeze(changed(load_suite("llm_core_regression_v1"), description=words), folder)
+        freeze(changed(load_suite("llm_core_regression_v1"), description=description), folder)
     except ConfigError:
         return None
-    return words
+    return description
 
 
 @pytest.mark.slow
 def test_of_two_that_freeze_one_version_at_once_one_wins(tmp_path):
     with multiprocessing.get_context("spawn").Pool(2) as pool:
-        won = [words for words in pool.map(_freeze_words, [(tmp_path, "first"), (tmp_path, "second")]) if words]
+        won = [
+            description
+            for description in pool.map(_freeze_described, [(tmp_path, "first"), (tmp_path, "second")])
+            if description
+        ]
     assert len(won) == 1
     (path,) = tmp_path.iterdir()
     assert load_suite(str(path)).description == won[0]

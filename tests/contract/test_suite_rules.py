@@ -21,26 +21,26 @@ def test_a_production_task_without_benchmark_is_remarked_on():
     tasks = (
         "[{name: short dialogue, difficulty: easy, benchmarks: []}, {name: m, difficulty: hard, benchmarks: [gsm8k]}]"
     )
-    found = remarks(suite(f"task_distribution: {{production_tasks: {tasks}}}\n"))
-    assert any("'short dialogue' has no benchmark" in sentence for sentence in found)
-    assert any("benchmark 'ifeval' represents no production task" in sentence for sentence in found)
+    sentences = remarks(suite(f"task_distribution: {{production_tasks: {tasks}}}\n"))
+    assert any("'short dialogue' has no benchmark" in sentence for sentence in sentences)
+    assert any("benchmark 'ifeval' represents no production task" in sentence for sentence in sentences)
 
 
 def test_a_weaker_scorer_than_possible_is_remarked_on():
-    found = remarks(suite("datasets:\n- {name: gsm8k, scorer: {name: j, tier: judge}}\n"))
-    assert "benchmark 'gsm8k' is scored by judge; reference is possible and stronger" in found
+    sentences = remarks(suite("datasets:\n- {name: gsm8k, scorer: {name: j, tier: judge}}\n"))
+    assert "benchmark 'gsm8k' is scored by judge; reference is possible and stronger" in sentences
 
 
 @pytest.mark.parametrize(("spot_check", "remarked"), [("true", False), ("false", True)])
 def test_a_candidate_without_spot_checks_is_remarked_on(spot_check, remarked):
     text = "datasets:\n- {name: gsm8k, scorer: {name: j, tier: judge}}\n"
     text += f"cadence: {{candidate: {{spot_check: {spot_check}}}}}\n"
-    told = "a release needs a human spot check all the same, above all of the verdicts of a judge (gsm8k)"
-    assert any(told in sentence for sentence in remarks(suite(text))) is remarked
+    remark = "a release needs a human spot check all the same, above all of the verdicts of a judge (gsm8k)"
+    assert any(remark in sentence for sentence in remarks(suite(text))) is remarked
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (
             ("dev: {split: dev, n_items: 100}", "dev: {split: dev, n_items: 100, spot_check: true}"),
@@ -60,8 +60,8 @@ def test_a_candidate_without_spot_checks_is_remarked_on(spot_check, remarked):
         ),
     ],
 )
-def test_what_nothing_would_hold_is_refused_with_its_line(tmp_path, change, said):
-    with pytest.raises(ConfigError, match=rf"quiz_regression.yaml:\d+: .*{said}"):
+def test_what_nothing_would_hold_is_refused_with_its_line(tmp_path, change, message):
+    with pytest.raises(ConfigError, match=rf"quiz_regression.yaml:\d+: .*{message}"):
         make_suite(tmp_path, change)
 
 
@@ -133,5 +133,5 @@ def test_a_criterion_of_success_that_no_scorer_rests_on_is_refused(tmp_path, cri
 
 
 def test_a_judge_that_nothing_asks_is_remarked_on():
-    found = remarks(suite("judge: {type: llm_judge, order_randomization: true, tie_policy: drop}\n"))
-    assert "protocol.judge is not used: no benchmark is scored by a judge" in found
+    sentences = remarks(suite("judge: {type: llm_judge, order_randomization: true, tie_policy: drop}\n"))
+    assert "protocol.judge is not used: no benchmark is scored by a judge" in sentences

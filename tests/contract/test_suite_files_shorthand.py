@@ -167,8 +167,8 @@ def test_every_part_that_was_filled_in_is_noted_with_its_place():
     assert notes["benchmarks[gsm8k].metric"] == ("gsm8k_exact_match", "'exact_match' in my_suite.yaml:14")
     for part in ("task_distribution.production_tasks", "control_group.kind", "splits.dev", "gates[length]", "agent"):
         assert part in notes
-    for said in ("protocol.sampling.temperature", "control_group.checkpoint", "model", "benchmarks[gsm8k].name"):
-        assert said not in notes
+    for stated in ("protocol.sampling.temperature", "control_group.checkpoint", "model", "benchmarks[gsm8k].name"):
+        assert stated not in notes
 
 
 def test_the_line_of_a_note_is_the_templates_line():
@@ -226,7 +226,7 @@ def test_an_override_that_is_wrong_is_named_as_one():
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "message"),
     [
         (LLM.replace("metric: exact_match", "metric: exact_mach"), "my_suite.yaml:14: unknown metric of gsm8k 'exact_mach'; did you mean 'exact_match'?"),
         (VLM.replace("  - ocr_error_rate", "  - ocr_eror_rate"), "my_suite.yaml:13: unknown metric 'ocr_eror_rate'; did you mean 'ocr_error_rate'?"),
@@ -247,12 +247,12 @@ def test_an_override_that_is_wrong_is_named_as_one():
         (LLM.replace("max_tokens: 2048", "max_tokens: many"), "my_suite.yaml:7: protocol.sampling.max_tokens: "),
     ],
 )  # fmt: skip
-def test_a_mistake_is_named_with_its_line_and_the_nearest_name(text, wanted):
-    assert wanted in refused(text)
+def test_a_mistake_is_named_with_its_line_and_the_nearest_name(text, message):
+    assert message in refused(text)
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "message"),
     [
         (LLM.replace("baseline: qwen2.5-7b-sft\n", ""), "names no baseline, and a score without control group is no evidence"),
         (LLM.replace("llm_core_regression_v1", "my_own_v1"), "no track is named and no template matches; add 'track' (known: agent_tool, llm_core"),
@@ -278,8 +278,8 @@ def test_a_mistake_is_named_with_its_line_and_the_nearest_name(text, wanted):
         (LLM + "task_distribution:\n  production_tasks:\n  - {name: a, difficulty: easy, benchmarks: [gsm8k], share: 0.4}\n", "with sum 1, or none"),
     ],
 )  # fmt: skip
-def test_a_gap_or_contradiction_is_refused(text, wanted):
-    assert wanted in refused(text)
+def test_a_gap_or_contradiction_is_refused(text, message):
+    assert message in refused(text)
 
 
 def metric(name, role, benchmark="gsm8k"):

@@ -21,26 +21,30 @@ def named(entries, name):
 
 
 def test_equal_suites_do_not_differ(suite):
-    found = diff_suites(suite, load_suite("agent_tool_regression_v1"))
-    assert found.differences == () and found.verdict == "the suites are equal"
-    assert found.scores_stay_comparable and found.comparable == ("bfcl_v3", "api_bank", "swebench_verified")
+    diff = diff_suites(suite, load_suite("agent_tool_regression_v1"))
+    assert diff.differences == () and diff.verdict == "the suites are equal"
+    assert diff.scores_stay_comparable and diff.comparable == ("bfcl_v3", "api_bank", "swebench_verified")
 
 
 def test_another_temperature_makes_every_score_incomparable(suite):
-    found = diff_suites(suite, edited(suite, lambda data: data["protocol"]["sampling"].update(temperature=0.6)))
-    (one,) = found.differences
-    assert (one.field.field, one.field.left, one.field.right) == ("protocol.sampling.temperature", 0.0, 0.6)
-    assert one.reach is Impact.SCORES and one.benchmark is None
-    assert found.comparable == () and found.incomparable == ("bfcl_v3", "api_bank", "swebench_verified")
-    assert not found.scores_stay_comparable
+    diff = diff_suites(suite, edited(suite, lambda data: data["protocol"]["sampling"].update(temperature=0.6)))
+    (difference,) = diff.differences
+    assert (difference.field.field, difference.field.left, difference.field.right) == (
+        "protocol.sampling.temperature",
+        0.0,
+        0.6,
+    )
+    assert difference.reach is Impact.SCORES and difference.benchmark is None
+    assert diff.comparable == () and diff.incomparable == ("bfcl_v3", "api_bank", "swebench_verified")
+    assert not diff.scores_stay_comparable
 
 
 def test_another_scorer_touches_its_benchmark_alone(suite):
     change = edited(suite, lambda data: named(data["benchmarks"], "api_bank")["scorer"].update(tier="judge"))
-    found = diff_suites(suite, change)
-    assert [one.field.field for one in found.differences] == ["benchmarks[api_bank].scorer.tier"]
-    assert found.incomparable == ("api_bank",) and found.comparable == ("bfcl_v3", "swebench_verified")
-    assert found.verdict == "scores on api_bank are incomparable; scores on bfcl_v3, swebench_verified stay comparable"
+    diff = diff_suites(suite, change)
+    assert [difference.field.field for difference in diff.differences] == ["benchmarks[api_bank].scorer.tier"]
+    assert diff.incomparable == ("api_bank",) and diff.comparable == ("bfcl_v3", "swebench_verified")
+    assert diff.verdict == "scores on api_bank are incomparable; scores on bfcl_v3, swebench_verified stay comparable"
 
 
 CHANGES = {
@@ -59,9 +63,11 @@ CHANGES = {
 
 @pytest.mark.parametrize("field", CHANGES)
 def test_what_changes_only_decisions_leaves_scores_comparable(suite, field):
-    found = diff_suites(suite, edited(suite, CHANGES[field]))
-    assert [(one.field.field, one.reach) for one in found.differences] == [(field, Impact.DECISIONS)]
-    assert found.scores_stay_comparable
+    diff = diff_suites(suite, edited(suite, CHANGES[field]))
+    assert [(difference.field.field, difference.reach) for difference in diff.differences] == [
+        (field, Impact.DECISIONS)
+    ]
+    assert diff.scores_stay_comparable
 
 
 @pytest.mark.parametrize(
@@ -74,8 +80,8 @@ def test_what_changes_only_decisions_leaves_scores_comparable(suite, field):
     ],
 )
 def test_words_and_order_change_nothing(suite, field, change):
-    (one,) = diff_suites(suite, edited(suite, change)).differences
-    assert (one.field.field, one.reach) == (field, Impact.NEITHER)
+    (difference,) = diff_suites(suite, edited(suite, change)).differences
+    assert (difference.field.field, difference.reach) == (field, Impact.NEITHER)
 
 
 @pytest.mark.parametrize("field", ["measure", "split"])
@@ -91,6 +97,6 @@ def test_a_benchmark_of_one_suite_alone_is_told(suite):
     def drop(data):
         data["benchmarks"] = [entry for entry in data["benchmarks"] if entry["name"] != "api_bank"]
 
-    found = diff_suites(suite, edited(suite, drop))
-    assert found.one_sided == ("api_bank",) and not found.scores_stay_comparable
-    assert found.comparable == ("bfcl_v3", "swebench_verified")
+    diff = diff_suites(suite, edited(suite, drop))
+    assert diff.one_sided == ("api_bank",) and not diff.scores_stay_comparable
+    assert diff.comparable == ("bfcl_v3", "swebench_verified")

@@ -11,10 +11,10 @@ NEEDS = EvidenceNeeds()
 
 
 def test_numbers_without_counts_are_fine_unless_items_are_asked_for():
-    found = make_metric("solved", 0.6, 0.7)
-    assert problems_of(RATE, found, NEEDS) == ()
-    assert problems_of(RATE, found, EvidenceNeeds(needs_items=True))
-    assert basis_of(found) == "no item counts: point rule used"
+    numbers = make_metric("solved", 0.6, 0.7)
+    assert problems_of(RATE, numbers, NEEDS) == ()
+    assert problems_of(RATE, numbers, EvidenceNeeds(needs_items=True))
+    assert basis_of(numbers) == "no item counts: point rule used"
 
 
 def test_pairs_are_asked_for_where_regressions_are_judged_by_item():

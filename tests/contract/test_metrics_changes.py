@@ -38,8 +38,8 @@ def test_published_changes_are_told_and_read_as_they_stand(text, old, new, unit)
     ],
 )
 def test_other_ways_to_write_a_change_are_understood(text, unit, old, new):
-    found = read_change(text, unit, "report")
-    assert (found.old, found.new) == (
+    change = read_change(text, unit, "report")
+    assert (change.old, change.new) == (
         old if old is None else pytest.approx(old),
         new if new is None else pytest.approx(new),
     )
@@ -80,13 +80,13 @@ def test_amounts_have_the_unit_of_their_metric():
 
 @given(old=st.floats(0, 1), new=st.floats(0, 1))
 def test_every_told_rate_is_read_back_to_the_digits_shown(old, new):
-    found = read_change(format_change(old, new, Unit.RATE), Unit.RATE, "r")
-    assert found.old == pytest.approx(old, abs=0.00051)
-    assert found.new == pytest.approx(new, abs=0.00051)
+    change = read_change(format_change(old, new, Unit.RATE), Unit.RATE, "r")
+    assert change.old == pytest.approx(old, abs=0.00051)
+    assert change.new == pytest.approx(new, abs=0.00051)
 
 
 @given(old=st.floats(0.001, 1e7), new=st.floats(0.001, 1e7))
 def test_every_told_count_is_read_back_to_the_digits_shown(old, new):
-    found = read_change(format_change(old, new, Unit.COUNT), Unit.COUNT, "r")
-    assert found.old == pytest.approx(old, rel=0.01, abs=0.051)
-    assert found.new == pytest.approx(new, rel=0.01, abs=0.051)
+    change = read_change(format_change(old, new, Unit.COUNT), Unit.COUNT, "r")
+    assert change.old == pytest.approx(old, rel=0.01, abs=0.051)
+    assert change.new == pytest.approx(new, rel=0.01, abs=0.051)
