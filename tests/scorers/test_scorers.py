@@ -44,7 +44,7 @@ PLAYERS = {
         babbler,
         lambda item, messages: repo.oracle(item, messages),
         lambda item, messages: repo.random_player(item, messages, RNG),
-        lambda item, messages: repo.mistaken(item, messages, RNG),
+        lambda item, messages: repo.mistaken_action(item, messages, RNG),
     ],
     "mini_functions": [
         babbler,
@@ -55,7 +55,7 @@ PLAYERS = {
         babbler,
         apis.oracle,
         lambda item, messages: apis.random_player(item, messages, RNG),
-        lambda item, messages: apis.mistaken(item, messages),
+        lambda item, messages: apis.mistaken_action(item, messages),
     ],
     "mini_knowledge": [reference_answer, lambda item, messages: "The answer is (B)."],
     "mini_math": [lambda item, messages: "#### 1", lambda item, messages: "1"],

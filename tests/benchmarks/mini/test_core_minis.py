@@ -98,7 +98,7 @@ def share_right(name, mean_right_share, spread):
     """Of the answers that the corpus gives, as the benchmark's own scorer sees them."""
     benchmark, rng = load_benchmark(name), np.random.default_rng(0)
     tasks = islice(source_of(name).train_draws(np.random.default_rng(1)), 500)
-    answer, to_item = module_of(name).drawn_answer, module_of(name).to_item
+    answer, to_item = module_of(name).draw_answer, module_of(name).to_item
     drawn = [(to_item(task, Split.TRAIN), answer(task, rng, mean_right_share, spread)) for task in tasks]
     return np.mean([play(benchmark, item, text).value for item, text in drawn])
 

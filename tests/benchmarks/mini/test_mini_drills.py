@@ -3,7 +3,7 @@ import pytest
 
 from agent2.benchmarks.home import Pool
 from agent2.benchmarks.mini.corpus import DRILLS, LOST_KINDS, N_SUMS, letters, lost_lines, sums
-from agent2.benchmarks.mini.math import KINDS, SOURCE, Problem, apply
+from agent2.benchmarks.mini.math import KINDS, SOURCE, WordProblem, apply_operator
 from agent2.scorers.answers import flexible_answer, strict_answer
 
 
@@ -13,13 +13,13 @@ def test_every_sum_is_right():
         assert len(lines) == N_SUMS
         for line in lines:
             left, symbol, right, _, result = line.split()
-            assert apply(symbol, int(left), int(right)) == int(result)
+            assert apply_operator(symbol, int(left), int(right)) == int(result)
 
 
 def test_sums_are_steps_of_problems_that_may_be_read():
     drawn = SOURCE.train_draws(np.random.default_rng(0))
     first = next(drawn)
-    assert isinstance(first, Problem) and SOURCE.pool_of(first) is Pool.TRAIN
+    assert isinstance(first, WordProblem) and SOURCE.pool_of(first) is Pool.TRAIN
     left, symbol, right, result = first.steps[0]
     assert sums(np.random.default_rng(0), 1)[0][1].content.startswith(f"{left} {symbol} {right} = {result}")
 

@@ -9,7 +9,7 @@ from agent2.benchmarks.home import Pool, reference_answer
 from agent2.benchmarks.mini.functions import (
     SOURCE,
     draw_task,
-    mistaken,
+    mistaken_answer,
     pretraining_examples,
     to_item,
 )
@@ -54,7 +54,7 @@ def test_more_items_than_there_are_and_hidden_ones_without_the_secret_are_refuse
 def test_a_mistake_is_never_right(benchmark):
     rng = np.random.default_rng(0)
     tasks = [draw_task(rng) for _ in range(200)]
-    messages = {task.prompt: mistaken(task, rng) for task in tasks}
+    messages = {task.prompt: mistaken_answer(task, rng) for task in tasks}
     items = [to_item(task, Split.TRAIN) for task in tasks]
     assert mean_score(play_with(benchmark, items, lambda item, _: messages[item.prompt])) == 0.0
 

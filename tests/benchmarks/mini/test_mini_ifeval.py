@@ -33,8 +33,10 @@ def test_every_task_has_an_answer_that_follows_all_of_it():
 
 
 def test_a_task_whose_answer_fails_is_refused():
-    wish = w.Wish(w.KEYWORD, {"keywords": ["rain"]}, "Use the word rain.")
-    broken = WritingTask(SCENE, (wish, w.Wish(w.FORBIDDEN, {"forbidden_words": ["rain"]}, "Do not use the word rain.")))
+    wish = w.WritingInstruction(w.KEYWORD, {"keywords": ["rain"]}, "Use the word rain.")
+    broken = WritingTask(
+        SCENE, (wish, w.WritingInstruction(w.FORBIDDEN, {"forbidden_words": ["rain"]}, "Do not use the word rain."))
+    )
     with pytest.raises(ConfigError, match=r"fails keywords:forbidden_words .*generator is broken"):
         to_item(broken, Split.DEV)
 
@@ -51,23 +53,23 @@ def test_all_four_classes_and_one_or_two_instructions_occur_in_every_split():
 
 def test_an_ignored_instruction_is_not_followed_by_accident():
     for task in tasks(600):
-        for kept in ((), task.wishes[1:]):
+        for kept in ((), task.instructions[1:]):
             text = careless_answer(task, kept)
-            names = [wish.name for wish in task.wishes]
-            first = read_instructions(names, [wish.arguments for wish in task.wishes], "test")[0]
+            names = [instruction.name for instruction in task.instructions]
+            first = read_instructions(names, [instruction.arguments for instruction in task.instructions], "test")[0]
             assert not first.check(text).followed, (task.prompt, text)
 
 
 def test_what_contradicts_itself_is_not_asked_for_together():
-    assert not w.go_together(w.CAPITALS, w.LOWERCASE)
-    assert not w.go_together(w.JSON, w.QUOTES)
-    assert not w.go_together(w.LANGUAGE, w.KEYWORD)
-    assert not w.go_together(w.KEYWORD, w.KEYWORD)
-    assert w.go_together(w.KEYWORD, w.QUOTES)
+    assert not w.are_compatible(w.CAPITALS, w.LOWERCASE)
+    assert not w.are_compatible(w.JSON, w.QUOTES)
+    assert not w.are_compatible(w.LANGUAGE, w.KEYWORD)
+    assert not w.are_compatible(w.KEYWORD, w.KEYWORD)
+    assert w.are_compatible(w.KEYWORD, w.QUOTES)
 
 
 def test_the_order_of_instructions_and_the_words_of_the_answer_do_not_make_another_task():
-    one, other = (w.draw_wish(RNG, name, SCENE) for name in (w.KEYWORD, w.QUOTES))
+    one, other = (w.draw_instruction(RNG, name, SCENE) for name in (w.KEYWORD, w.QUOTES))
     elsewhere = Scene("cat", ("cold", "old", "new", "small", "red"))
     assert canonical(WritingTask(SCENE, (one, other))) == canonical(WritingTask(elsewhere, (other, one)))
     assert canonical(WritingTask(SCENE, (one,))) != canonical(WritingTask(Scene("dog", SCENE.adjectives), (one,)))
@@ -83,10 +85,10 @@ def test_the_order_of_instructions_and_the_words_of_the_answer_do_not_make_anoth
     ],
 )
 def test_a_text_is_built_from_its_body_outwards(names, answer):
-    assert WritingTask(SCENE, [w.draw_wish(RNG, name, SCENE) for name in names]).answer == answer
+    assert WritingTask(SCENE, [w.draw_instruction(RNG, name, SCENE) for name in names]).answer == answer
 
 
 def test_other_languages_are_written_with_their_own_words():
-    german, spanish = (w.Wish(w.LANGUAGE, {"language": code}, "") for code in ("de", "es"))
+    german, spanish = (w.WritingInstruction(w.LANGUAGE, {"language": code}, "") for code in ("de", "es"))
     assert WritingTask(SCENE, (german,)).answer == "die Katze ist rot"
     assert WritingTask(Scene("house", SCENE.adjectives), (spanish,)).answer == "la casa es roja"

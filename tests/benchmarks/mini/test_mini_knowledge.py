@@ -9,8 +9,8 @@ from agent2.benchmarks.mini.knowledge import (
     LETTERS,
     PROPERTIES,
     SOURCE,
+    KnowledgeQuestion,
     MiniKnowledge,
-    Question,
     canonical,
     draw_question,
     pretraining_examples,
@@ -39,9 +39,9 @@ def test_the_right_option_stands_in_every_place_equally_often():
 
 def test_order_and_wording_do_not_make_another_question():
     options = ("red", "blue", "green", "gold")
-    one = Question("arlo", "color", options, "a {name} {being}")
-    assert canonical(one) == canonical(Question("arlo", "color", options[::-1], "b {name} {being}"))
-    assert canonical(one) != canonical(Question("arlo", "color", ("red", "blue", "green", "pink"), "a"))
+    one = KnowledgeQuestion("arlo", "color", options, "a {name} {being}")
+    assert canonical(one) == canonical(KnowledgeQuestion("arlo", "color", options[::-1], "b {name} {being}"))
+    assert canonical(one) != canonical(KnowledgeQuestion("arlo", "color", ("red", "blue", "green", "pink"), "a"))
 
 
 def test_a_player_who_likes_one_letter_shows_in_the_views():

@@ -6,7 +6,7 @@ import pytest
 from agent2.benchmarks.mini.math import (
     KINDS,
     MiniMath,
-    Problem,
+    WordProblem,
     canonical,
     draw_problem,
     pretraining_examples,
@@ -22,7 +22,7 @@ def problems(n=400):
 
 
 def test_a_worked_answer_shows_every_step_and_ends_with_the_final_line():
-    problem = Problem("multiply_subtract", (3, 4, 5), "")
+    problem = WordProblem("multiply_subtract", (3, 4, 5), "")
     assert worked_answer(problem.steps) == "3 * 4 = 12\n12 - 5 = 7\n#### 7"
     assert problem.answer == 7
 
@@ -36,10 +36,12 @@ def test_every_kind_is_drawn_the_story_names_its_numbers_in_order_and_nothing_is
 
 
 def test_the_same_sum_in_another_order_or_story_is_the_same_problem():
-    assert canonical(Problem("add", (3, 5), "pens")) == canonical(Problem("add", (5, 3), "cups"))
-    assert canonical(Problem("subtract", (5, 3), "")) != canonical(Problem("subtract", (3, 5), ""))
-    assert canonical(Problem("multiply", (2, 6), "")) != canonical(Problem("add", (2, 6), ""))
-    assert canonical(Problem("multiply_add", (2, 3, 4), "")) == canonical(Problem("multiply_add", (3, 2, 4), ""))
+    assert canonical(WordProblem("add", (3, 5), "pens")) == canonical(WordProblem("add", (5, 3), "cups"))
+    assert canonical(WordProblem("subtract", (5, 3), "")) != canonical(WordProblem("subtract", (3, 5), ""))
+    assert canonical(WordProblem("multiply", (2, 6), "")) != canonical(WordProblem("add", (2, 6), ""))
+    assert canonical(WordProblem("multiply_add", (2, 3, 4), "")) == canonical(
+        WordProblem("multiply_add", (3, 2, 4), "")
+    )
 
 
 def test_wrong_answers_of_the_corpus_are_slips_and_lost_final_lines():

@@ -1,20 +1,16 @@
 """The mini_apis benchmark: find the API, call it, answer.
 
 The names of the APIs and of their parameters differ from item to item, so each must be searched for before it is
-called; two capabilities change a cart or bookings, and what counts is what is in them. Tools fail on purpose in a
-share of the episodes (`FAULTS`), by the episode's seed. The value is API-call accuracy; the answer is a view.
+called; two capabilities change a cart or bookings, and what counts is the final state of these. Tools fail on purpose
+in a share of the episodes (`FAULTS`), by the episode's seed. The value is API-call accuracy; the answer is a view.
 
-Does NOT compare with published API-Bank scores: APIs, questions and sizes are our own.
+Players are stateless: they decide from the task and the chat so far, so that any of them can take over at any point. In
+the corpus of the tiny base model each message is right or mistaken by chance; how often depends on the capability and
+on what comes next (search, call, answer, recovery), so that a model which imitates the corpus is between floor and
+ceiling under greedy sampling too.
 
-Players that bracket the benchmark, and the mistakes that a corpus shows.
-
-Players are stateless: they decide from the task and the chat so far, so that any of them can step in anywhere.
-
-What a tiny base model reads of this benchmark: episodes with mistakes, faults and recoveries.
-
-Each message is right or mistaken by chance; how often depends on the capability and on what comes next (search,
-call, answer, recovery), so that a model which imitates the corpus lies between floor and ceiling under greedy
-sampling too. Only contents of the train pool.
+Promises: the corpus has only contents of the train pool. Does NOT compare with published API-Bank scores: APIs,
+questions and sizes are our own.
 """
 
 import json
@@ -42,11 +38,29 @@ from agent2.scorers.tool_calls import ApiCallScorer
 
 LOGIN_CALL = ToolCall(LOGIN, {})
 GAVE_UP = "failed"
+HEADER = (
+    'Reply with one JSON call {"name": ..., "arguments": {...}}, and with the answer alone when you are done.\n'
+    f"Tools: {SEARCH.signature} {LOGIN}()\nKeywords: {' '.join(CAPABILITIES)}\n"
+)
+FAULTS = FaultSettings(rate=0.3, n_positions=2)
+PERMISSIONS = frozenset({Permission.READING, Permission.RECORD_CHANGES})
+SETTINGS = WorldSettings(ToolRules(PERMISSIONS, max_tool_calls=6, parallel_tool_calls=False), FAULTS)
+DONE = "done"
+_AFTER_ERROR: Mapping[str, float] = {
+    ToolFaultKind.TIMEOUT: 0.85,
+    ToolFaultKind.PERMISSION_DENIED: 0.65,
+    ToolFaultKind.EMPTY_RESULT: 0.35,
+}
+"""How often the message after an error is right; 0.25 after any other error."""
+CLEAN = (1.0, 0.0)
+"""Mean right share and spread of a corpus without mistakes."""
+_WHEN_DONE = 0.9
+"""How often a successful call is not repeated."""
 
 
 def oracle(item: Item, messages: Sequence[Message]) -> str:
     """The right next message: search, call, answer; repeat what failed, after `login` where it was denied."""
-    payload, done = item.payload, succeeded(messages)
+    payload, done = item.payload, successful_calls(messages)
     failed = last_error(messages)
     if failed is not None and failed.startswith(ToolFaultKind.PERMISSION_DENIED):
         return write_call(LOGIN_CALL)
@@ -68,12 +82,12 @@ def random_player(item: Item, messages: Sequence[Message], rng: np.random.Genera
     return str(int(rng.integers(100)))
 
 
-def mistaken(item: Item, messages: Sequence[Message]) -> str:
+def mistaken_action(item: Item, messages: Sequence[Message]) -> str:
     """A wrong next message that a careless model might write.
 
     Gives up after an error; guesses the API instead of searching; misreads the last argument; calls once more.
     """
-    payload, done, gold = item.payload, succeeded(messages), item.payload["gold"]
+    payload, done, gold = item.payload, successful_calls(messages), item.payload["gold"]
     if last_error(messages) is not None:
         return GAVE_UP
     if SEARCH.name not in done:
@@ -84,35 +98,28 @@ def mistaken(item: Item, messages: Sequence[Message]) -> str:
     return write_call(ToolCall(gold["name"], arguments))
 
 
-def succeeded(messages: Sequence[Message]) -> list[str]:
-    """Names of the calls that succeeded, in order; read from the chat alone."""
+def successful_calls(messages: Sequence[Message]) -> list[str]:
+    """Names of the successful calls in order, read from the chat alone."""
     return [name for name, reply in _exchanges(messages) if "result" in reply]
 
 
 def last_error(messages: Sequence[Message]) -> str | None:
-    """The error that the last call met, None if it met none."""
+    """The error of the last call; None if it succeeded."""
     exchanges = _exchanges(messages)
     return None if not exchanges else exchanges[-1][1].get("error")
 
 
 def _exchanges(messages: Sequence[Message]) -> list[tuple[str, dict[str, JsonValue]]]:
     pairs = zip(messages[1::2], messages[2::2], strict=False)
-    return [(json.loads(asked.content)["name"], json.loads(told.content)) for asked, told in pairs]
-
-
-HEADER = (
-    'Reply with one JSON call {"name": ..., "arguments": {...}}, and with the answer alone when you are done.\n'
-    f"Tools: {SEARCH.signature} {LOGIN}()\nKeywords: {' '.join(CAPABILITIES)}\n"
-)
-FAULTS = FaultSettings(rate=0.3, n_positions=2)
-PERMISSIONS = frozenset({Permission.READING, Permission.RECORD_CHANGES})
-SETTINGS = WorldSettings(ToolRules(PERMISSIONS, max_tool_calls=6, parallel_tool_calls=False), FAULTS)
-DONE = "done"
+    return [
+        (json.loads(call_message.content)["name"], json.loads(reply_message.content))
+        for call_message, reply_message in pairs
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class ApiTask:
-    """One item before it is put into words."""
+    """The content of one item."""
 
     question: ToolQuestion
     api: Api
@@ -129,7 +136,7 @@ class ApiTask:
 
     @property
     def result(self) -> JsonValue:
-        """What that call gives."""
+        """The result of that call."""
         if self.question.capability in ACTIONS:
             return DONE
         return FUNCTIONS[self.question.capability].run(self.question.arguments)
@@ -147,17 +154,17 @@ def draw_task(rng: np.random.Generator) -> ApiTask:
 
 
 def _canonical(task: ApiTask) -> str:
-    """What is asked, wording and API aside."""
+    """The question without wording and API."""
     question = task.question
     return canonical_json([question.capability, sorted(question.arguments.items())]).decode()
 
 
-def _shown(task: ApiTask) -> str:
-    """What the model sees in the end: the question and the API that it finds."""
+def _text_seen(task: ApiTask) -> str:
+    """All that the model sees: the question and the API that it finds."""
     return f"{task.prompt}\n{task.api.spec.signature}"
 
 
-SOURCE = Source("mini_apis", draw_task, _canonical, _shown)
+SOURCE = Source("mini_apis", draw_task, _canonical, _text_seen)
 
 
 class MiniApis(ToolEpisodes[ApiTask]):
@@ -195,7 +202,7 @@ def to_item(task: ApiTask, split: Split, secret: bytes | None = None) -> Item:
 
 
 def _target(question: ToolQuestion) -> Mapping[str, JsonValue]:
-    """Cart and bookings as they should be in the end."""
+    """The right final cart and bookings."""
     row = list(question.arguments.values())
     return {
         "cart": [row] if question.capability == "order" else [],
@@ -203,38 +210,28 @@ def _target(question: ToolQuestion) -> Mapping[str, JsonValue]:
     }
 
 
-_AFTER_ERROR: Mapping[str, float] = {
-    ToolFaultKind.TIMEOUT: 0.85,
-    ToolFaultKind.PERMISSION_DENIED: 0.65,
-    ToolFaultKind.EMPTY_RESULT: 0.35,
-}
-"""How often what comes after an error is right; 0.25 after any other."""
-CLEAN = (1.0, 0.0)
-"""Mean right share and spread of a corpus without mistakes."""
-_WHEN_DONE = 0.9
-"""How often a call that succeeded is not repeated."""
-
-
 def pretraining_examples(
     rng: np.random.Generator, n: int, mean_right_share: float = 0.7, spread: float = 0.3
 ) -> list[list[Message]]:
-    """That many chats of several turns.
+    """N chats of several turns.
 
     mean_right_share: of searches and calls, 0 to 1, over capabilities; spread: see `right_share`.
     With 1.0 and 0.0 every message is right, also after errors.
     """
-    return MiniApis().train_chats(rng, n, partial(_careless, (mean_right_share, spread)))
+    return MiniApis().train_chats(rng, n, partial(_careless_action, (mean_right_share, spread)))
 
 
-def _careless(shares: tuple[float, float], item: Item, rng: np.random.Generator, messages: Sequence[Message]) -> str:
+def _careless_action(
+    shares: tuple[float, float], item: Item, rng: np.random.Generator, messages: Sequence[Message]
+) -> str:
     is_right = rng.random() < _right_share(item, shares, messages)
-    return oracle(item, messages) if is_right else mistaken(item, messages)
+    return oracle(item, messages) if is_right else mistaken_action(item, messages)
 
 
 def _right_share(item: Item, shares: tuple[float, float], messages: Sequence[Message]) -> float:
     if shares == CLEAN:
         return 1.0
-    error, done = last_error(messages), succeeded(messages)
+    error, done = last_error(messages), successful_calls(messages)
     if error is not None:
         return _AFTER_ERROR.get(error.partition(":")[0], 0.25)
     if item.payload["gold"]["name"] in done:

@@ -1,15 +1,13 @@
-"""The recipe of the base model `tiny-mini` and its corpus: chats of all six mini benchmarks, mixed.
+"""Corpus and recipe of the base model `tiny-mini`: chats of all six mini benchmarks, mixed.
 
-Each part says how many chats it gives and how often they are right; the latter is what decides how good a model that
-imitates the corpus is at that benchmark. Promises: only contents of the train pools; one set of settings, one corpus.
+The package ships the weights. Each part of the corpus says how many chats it gives and how often they are right; the
+latter decides how good a model that imitates the corpus is at that benchmark. Some parts are drills: *sums* and
+*letters* train two skills that questions alone teach too slowly (steps of worked answers without their stories, eight
+in a chat; which letter precedes a value), *lost_lines* one bad habit (worked answers that end before their last line).
+`build` trains the model (half an hour on one core).
 
-Drills for a tiny base model: two skills that questions alone teach too slowly, and one bad habit.
-
-*sums*: steps of worked answers without their stories, eight in a chat. *letters*: which letter precedes a value.
-*lost_lines*: worked answers that end before their last line. All of the train pool: a sum is a step of a problem that
-may be read, letters ask for no fact.
-
-The base model is shipped with the package and unpacked on use; `build` trains it (half an hour on one core).
+Promises: only contents of the train pools (a sum is a step of a visible problem, letters ask for no fact); one set of
+settings, one corpus.
 """
 
 import importlib
@@ -34,10 +32,12 @@ from agent2.records import JsonValue, Message
 
 N_SUMS = 8
 LOST_KINDS = ("add", "add_subtract", "multiply_add")
+N_SAMPLE_CHATS = 100
+"""Of each part, for the sample of the corpus."""
 
 
 def sums(rng: np.random.Generator, n: int) -> list[list[Message]]:
-    """That many chats of two messages, the second with eight sums."""
+    """N chats of two messages, the second with eight sums."""
     steps = (step for problem in SOURCE.train_draws(rng) for step in problem.steps)
     chats = []
     for _ in range(n):
@@ -47,28 +47,31 @@ def sums(rng: np.random.Generator, n: int) -> list[list[Message]]:
 
 
 def letters(rng: np.random.Generator, n: int, n_queries: int = 3) -> list[list[Message]]:
-    """That many chats in which lettered values are asked for one after the other, each of the four in turn."""
+    """N chats that ask for the letters of four values, one after the other."""
     names = list(PROPERTIES)
     chats = []
     for _ in range(n):
         options = [
-            str(one) for one in rng.permutation(PROPERTIES[names[int(rng.integers(len(names)))]])[: len(LETTERS)]
+            str(option) for option in rng.permutation(PROPERTIES[names[int(rng.integers(len(names)))]])[: len(LETTERS)]
         ]
         listed = "\n".join(f"{letter} {option}" for letter, option in zip(LETTERS, options, strict=True))
         chat: list[Message] = []
         order = rng.permutation(len(LETTERS)).tolist()
-        for place in islice(cycle(order), n_queries):
-            asked = f"Which is {options[place]}?"
-            chat += [Message("user", asked if chat else f"{asked}\n{listed}"), Message("assistant", LETTERS[place])]
+        for index in islice(cycle(order), n_queries):
+            question = f"Which is {options[index]}?"
+            chat += [
+                Message("user", question if chat else f"{question}\n{listed}"),
+                Message("assistant", LETTERS[index]),
+            ]
         chats.append(chat)
     return chats
 
 
 def lost_lines(rng: np.random.Generator, n: int) -> list[list[Message]]:
-    """That many worked answers of three kinds of problems without their last line.
+    """N worked answers of three kinds of problems without their last line.
 
-    A model that has read more of them than of whole answers leaves the line out when it is sampled greedily, and now
-    and then writes it otherwise: something that a reward for readable final answers can bring out.
+    A model that was trained on more of these than of whole answers omits the line when it is sampled greedily, and now
+    and then writes it at a higher temperature: something that a reward for readable final answers can bring out.
     """
     problems = (problem for problem in SOURCE.train_draws(rng) if problem.kind in LOST_KINDS)
     chats = []
@@ -85,14 +88,14 @@ DRILLS: Mapping[str, Callable[[np.random.Generator, int], list[list[Message]]]] 
 
 @dataclass(frozen=True, slots=True)
 class CorpusPart:
-    """What one benchmark contributes."""
+    """The contribution of one benchmark to a stage."""
 
     benchmark: str
     n_chats: int
     mean_right_share: float
-    """0 to 1; what it is a mean over is said by the benchmark's `pretraining_examples`."""
+    """0 to 1; the benchmark's `pretraining_examples` says over what."""
     drill: str = ""
-    """A name of `drills.DRILLS` instead of the benchmark's own chats; the share is not used."""
+    """A name of `DRILLS` instead of the benchmark's own chats; the share is not used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,19 +149,19 @@ class MiniCorpusSettings:
             CorpusPart("mini_repo", 2_500, 0.75),
         ),
     )
-    """One after the other; the later ones are about what the earlier ones left near the floor."""
+    """In training order; later stages repeat what earlier ones left near the floor."""
     seed: int = 0
 
 
 def mini_corpus(settings: MiniCorpusSettings) -> list[list[list[Message]]]:
     """The chats of every stage, part after part. Raises ConfigError for a benchmark without a corpus."""
     return [
-        [chat for part in parts for chat in _chats(part, settings.seed + stage)]
+        [chat for part in parts for chat in _chats_of_part(part, settings.seed + stage)]
         for stage, parts in enumerate(settings.stages)
     ]
 
 
-def _chats(part: CorpusPart, seed: int) -> list[list[Message]]:
+def _chats_of_part(part: CorpusPart, seed: int) -> list[list[Message]]:
     try:
         corpus = importlib.import_module(f"agent2.benchmarks.mini.{part.benchmark.removeprefix('mini_')}")
     except ModuleNotFoundError as error:
@@ -171,7 +174,7 @@ def _chats(part: CorpusPart, seed: int) -> list[list[Message]]:
 
 
 def single_tokens() -> tuple[str, ...]:
-    """Strings that are worth a token: frames of calls and replies, fixed instructions."""
+    """Strings that become one token each: frames of calls and replies, fixed instructions."""
     frames = (
         '{"name": "',
         '", "arguments": {"',
@@ -183,10 +186,6 @@ def single_tokens() -> tuple[str, ...]:
         '{"error": "',
     )
     return (*frames, mini_functions.HEADER, mini_apis.HEADER, mini_repo.HEADER, mini_math.FOOTER)
-
-
-N_SAMPLE_CHATS = 100
-"""Of each part, for the sample of the corpus."""
 
 
 def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:

@@ -1,17 +1,14 @@
 """The mini_functions benchmark: one question, a few offered functions, one message with the calls.
 
-Three kinds of items: `simple` (one call), `parallel` (two calls in one message, in any order) and `none` (no
-offered function fits; the right answer is the word none). The calls are executed: `executable_accuracy` compares
-names and results, the view `ast_match` also how the arguments were written.
+Three kinds of items: `simple` (one call), `parallel` (two calls in one message, in any order) and `none` (no offered
+function fits; the right answer is the word none). The calls are executed: `executable_accuracy` compares names and
+results, the view `ast_match` also how the arguments were written.
 
-Does NOT compare with published BFCL scores: functions, questions and sizes are our own.
+The corpus of the tiny base model has questions and calls, often wrong; how often depends on the function, from rarely
+to mostly, so that a model which imitates the corpus is between floor and ceiling under greedy sampling too.
 
-Players that bracket the benchmark, and the mistakes that a corpus shows.
-
-What a tiny base model reads of this benchmark: questions and calls, often wrong.
-
-How often depends on the function, from rarely to mostly, so that a model which imitates the corpus lies between
-floor and ceiling under greedy sampling too. Only contents of the train pool.
+Promises: the corpus has only contents of the train pool. Does NOT compare with published BFCL scores: functions,
+questions and sizes are our own.
 """
 
 from collections.abc import Sequence
@@ -44,7 +41,7 @@ SETTINGS = WorldSettings(ToolRules(max_tool_calls=4), is_single_turn=True)
 
 @dataclass(frozen=True, slots=True)
 class FunctionTask:
-    """One item before it is put into words."""
+    """The content of one item."""
 
     kind: str
     questions: Sequence[ToolQuestion]
@@ -67,17 +64,17 @@ def draw_task(rng: np.random.Generator) -> FunctionTask:
     kind = KINDS[int(rng.choice(len(KINDS), p=_KIND_SHARES))]
     names = sorted(FUNCTIONS)
     questions = [draw_question(rng, pick(rng, names)) for _ in range(2 if kind == "parallel" else 1)]
-    asked = {question.capability for question in questions}
-    others = [name for name in names if name not in asked]
+    asked_names = {question.capability for question in questions}
+    others = [name for name in names if name not in asked_names]
     rng.shuffle(others)
-    kept = [] if kind == "none" else sorted(asked)
-    offered = [*kept, *others[: _N_OFFERED - len(kept)]]
+    fitting = [] if kind == "none" else sorted(asked_names)
+    offered = [*fitting, *others[: _N_OFFERED - len(fitting)]]
     rng.shuffle(offered)
     return FunctionTask(kind, questions, offered)
 
 
 def _canonical(task: FunctionTask) -> str:
-    """What is asked, wording and offered functions aside."""
+    """The question without wording and offered functions."""
     return canonical_json(sorted([q.capability, sorted(q.arguments.items())] for q in task.questions)).decode()
 
 
@@ -104,11 +101,11 @@ class MiniFunctions:
         return ToolWorld(FunctionToolbox, SETTINGS)
 
     def scorer(self) -> Scorer:
-        """Executable accuracy, with AST match beside it."""
+        """Executable accuracy; AST match is a view."""
         return FunctionCallScorer()
 
     def environment_version(self) -> str:
-        """Name and version of the world, and what its rules and faults are."""
+        """Name and version of the world, and a digest of its rules and faults."""
         return f"{NAME}-v{VERSION}+{SETTINGS.digest}"
 
 
@@ -130,7 +127,7 @@ def _gold(call: ToolCall) -> dict[str, JsonValue]:
     return {"name": call.name, "arguments": arguments, "optional": optional, "result": function.run(arguments)}
 
 
-def mistaken(task: FunctionTask, rng: np.random.Generator) -> str:
+def mistaken_answer(task: FunctionTask, rng: np.random.Generator) -> str:
     """A wrong message that a careless model might write.
 
     Mistakes are few and follow from the task, so that they are easily learned and unlearned: a call where none
@@ -150,14 +147,14 @@ def mistaken(task: FunctionTask, rng: np.random.Generator) -> str:
 def pretraining_examples(
     rng: np.random.Generator, n: int, mean_right_share: float = 0.55, spread: float = 0.3
 ) -> list[list[Message]]:
-    """That many chats of two messages. mean_right_share: 0 to 1, over functions; spread: see `right_share`."""
+    """N chats of two messages. mean_right_share: 0 to 1, over functions; spread: see `right_share`."""
     draws, chance = rng.spawn(2)
     chats = []
     for task in islice(SOURCE.train_draws(draws), n):
         is_right = chance.random() < right_share(_feature(task), mean_right_share, spread)
         right = write_calls(task.calls) if task.calls else NONE
         chats.append(
-            [Message("user", task.prompt), Message("assistant", right if is_right else mistaken(task, chance))]
+            [Message("user", task.prompt), Message("assistant", right if is_right else mistaken_answer(task, chance))]
         )
     return chats
 

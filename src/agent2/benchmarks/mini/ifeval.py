@@ -1,22 +1,17 @@
 """The mini_ifeval benchmark: write about a topic under one or two verifiable instructions.
 
-Prompt-level strict accuracy is the score; instruction-level and loose accuracy and the four classes (keyword, length,
-format, language) are views. The checkers are those for the published IFEval; the items are our own and short, so
-scores do NOT compare with published ones.
+A task is a scene of a closed world ("the cat is red and old", in three languages), one hard instruction, and often a
+second one; each task knows a text that follows all. Instructions are of IFEval's own types, with our own short wording.
+A *hard* one takes an effort: a text written without it in mind hardly ever follows it. An *easy* one only narrows a
+text; it comes second. Prompt-level strict accuracy is the score; instruction-level and loose accuracy and the four
+classes (keyword, length, format, language) are views.
 
-The sentences of the closed world, in three languages: "the cat is red and old".
+The corpus of the tiny base model has texts that follow their instructions or ignore one. Each instruction is followed
+or ignored independently, how often depends on its type, so that a model which imitates the corpus is between floor and
+ceiling under greedy sampling too.
 
-The instructions that a writing task may carry, in IFEval's own types, and which of them go together.
-
-A *hard* instruction takes an effort: a text written without it in mind hardly ever follows it. An *easy* one only
-narrows a text; it comes second. The wording is ours and short.
-
-Writing tasks: a scene, one hard instruction, and often a second one; each task knows a text that follows all.
-
-What a tiny base model reads of this benchmark: texts that follow their instructions, or ignore one.
-
-Each instruction is followed or ignored on its own, how often depends on its type, so that a model which imitates the
-corpus lies between floor and ceiling under greedy sampling too. Only tasks of the train pool.
+Promises: the corpus has only tasks of the train pool. The checkers are those for the published IFEval; items are our
+own and short, so scores do NOT compare with published ones.
 """
 
 from collections.abc import Mapping, Sequence
@@ -70,11 +65,57 @@ TOPICS: Mapping[str, tuple[str, str]] = MappingProxyType(
 )
 """English noun -> German, Spanish with their articles."""
 LANGUAGE_NAMES: Mapping[str, str] = MappingProxyType({"de": "German", "es": "Spanish"})
+KEYWORD = "keywords:existence"
+FORBIDDEN = "keywords:forbidden_words"
+WORDS = "length_constraints:number_words"
+SENTENCES = "length_constraints:number_sentences"
+BULLETS = "detectable_format:number_bullet_lists"
+HIGHLIGHT = "detectable_format:number_highlighted_sections"
+JSON = "detectable_format:json_format"
+TITLE = "detectable_format:title"
+END = "startend:end_checker"
+QUOTES = "startend:quotation"
+CAPITALS = "change_case:english_capital"
+LOWERCASE = "change_case:english_lowercase"
+LANGUAGE = "language:response_language"
+
+HARD = (KEYWORD, WORDS, SENTENCES, BULLETS, HIGHLIGHT, JSON, TITLE, END, QUOTES, CAPITALS, LANGUAGE)
+EASY = (FORBIDDEN, LOWERCASE)
+_SHAPES = frozenset({WORDS, SENTENCES, BULLETS, JSON, LANGUAGE})
+"""A text has at most one of these shapes."""
+_APART: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        JSON: frozenset({HIGHLIGHT, TITLE, END, QUOTES, CAPITALS, LOWERCASE}),
+        LANGUAGE: frozenset({KEYWORD, FORBIDDEN, TITLE, END, CAPITALS, LOWERCASE}),
+        BULLETS: frozenset({HIGHLIGHT, QUOTES}),
+        CAPITALS: frozenset({LOWERCASE}),
+    }
+)
+"""Instruction types that cannot, or should not, be combined."""
+
+PLACES = ("sun", "rain", "snow", "wind", "dark", "park")
+END_PHRASES = ("good night", "thank you", "see you soon", "that is all")
+_FIXED: Mapping[str, tuple[Arguments, str]] = MappingProxyType(
+    {
+        HIGHLIGHT: ({"num_highlights": 1}, "Highlight one word with *."),
+        JSON: ({}, "Answer in JSON."),
+        TITLE: ({}, "Add a title in << >>."),
+        QUOTES: ({}, "Put it in double quotes."),
+        CAPITALS: ({}, "Use capital letters only."),
+        LOWERCASE: ({}, "Use lowercase letters only."),
+    }
+)
+SHORT = "short"
+"""Stands for the instruction to stay below a number of words, which depends on the text."""
+_SECOND_SHARE = 0.5
+_SCENE_SIZE = 5
+_EXTRA_WORDS = 3
+"""A text that ignores its limit is this many words too long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What a text is about."""
+    """The content of a text."""
 
     topic: str
     adjectives: Sequence[str]
@@ -93,50 +134,18 @@ class Scene:
 
     def phrase(self, first: int = 0, language: str = "en") -> str:
         """A run of adjectives, starting with number `first`."""
-        chosen = [self.adjectives[(first + place) % len(self.adjectives)] for place in range(self.run)]
+        chosen = [self.adjectives[(first + index) % len(self.adjectives)] for index in range(self.run)]
         if language == "de":
-            return " und ".join(ADJECTIVES[one][0] for one in chosen)
+            return " und ".join(ADJECTIVES[adjective][0] for adjective in chosen)
         if language == "es":
             form = 2 if TOPICS[self.topic][1].startswith("la ") else 1
-            return " y ".join(ADJECTIVES[one][form] for one in chosen)
+            return " y ".join(ADJECTIVES[adjective][form] for adjective in chosen)
         return " and ".join(chosen)
 
 
-KEYWORD = "keywords:existence"
-FORBIDDEN = "keywords:forbidden_words"
-WORDS = "length_constraints:number_words"
-SENTENCES = "length_constraints:number_sentences"
-BULLETS = "detectable_format:number_bullet_lists"
-HIGHLIGHT = "detectable_format:number_highlighted_sections"
-JSON = "detectable_format:json_format"
-TITLE = "detectable_format:title"
-END = "startend:end_checker"
-QUOTES = "startend:quotation"
-CAPITALS = "change_case:english_capital"
-LOWERCASE = "change_case:english_lowercase"
-LANGUAGE = "language:response_language"
-
-HARD = (KEYWORD, WORDS, SENTENCES, BULLETS, HIGHLIGHT, JSON, TITLE, END, QUOTES, CAPITALS, LANGUAGE)
-EASY = (FORBIDDEN, LOWERCASE)
-_SHAPES = frozenset({WORDS, SENTENCES, BULLETS, JSON, LANGUAGE})
-"""A text has one of these shapes at most."""
-_APART: Mapping[str, frozenset[str]] = MappingProxyType(
-    {
-        JSON: frozenset({HIGHLIGHT, TITLE, END, QUOTES, CAPITALS, LOWERCASE}),
-        LANGUAGE: frozenset({KEYWORD, FORBIDDEN, TITLE, END, CAPITALS, LOWERCASE}),
-        BULLETS: frozenset({HIGHLIGHT, QUOTES}),
-        CAPITALS: frozenset({LOWERCASE}),
-    }
-)
-"""What cannot, or should not, be asked for together."""
-
-PLACES = ("sun", "rain", "snow", "wind", "dark", "park")
-END_PHRASES = ("good night", "thank you", "see you soon", "that is all")
-
-
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """One instruction."""
+class WritingInstruction:
+    """One instruction of a writing task."""
 
     name: str
     """The published instruction type."""
@@ -144,105 +153,96 @@ class Wish:
     wording: str
 
 
-def go_together(one: str, other: str) -> bool:
+def are_compatible(first: str, second: str) -> bool:
     """True if two instruction types may occur in one task."""
-    both_shapes = one in _SHAPES and other in _SHAPES
-    return one != other and not both_shapes and other not in _APART.get(one, ()) and one not in _APART.get(other, ())
+    both_shapes = first in _SHAPES and second in _SHAPES
+    return (
+        first != second
+        and not both_shapes
+        and second not in _APART.get(first, ())
+        and first not in _APART.get(second, ())
+    )
 
 
-def draw_wish(rng: np.random.Generator, name: str, scene: Scene) -> Wish:
+def draw_instruction(rng: np.random.Generator, name: str, scene: Scene) -> WritingInstruction:
     """An instruction of one type with random arguments that fit the scene."""
     number = int(rng.integers(2, 4))
     if name == KEYWORD:
         word = pick(rng, PLACES)
-        return Wish(name, {"keywords": [word]}, f"Use the word {word}.")
+        return WritingInstruction(name, {"keywords": [word]}, f"Use the word {word}.")
     if name == FORBIDDEN:
-        word = pick(rng, [one for one in ADJECTIVES if one not in scene.adjectives])
-        return Wish(name, {"forbidden_words": [word]}, f"Do not use the word {word}.")
+        word = pick(rng, [adjective for adjective in ADJECTIVES if adjective not in scene.adjectives])
+        return WritingInstruction(name, {"forbidden_words": [word]}, f"Do not use the word {word}.")
     if name == WORDS:
         number = int(rng.integers(8, 12))
-        return Wish(name, {"num_words": number, "relation": "at least"}, f"Use at least {number} words.")
+        return WritingInstruction(name, {"num_words": number, "relation": "at least"}, f"Use at least {number} words.")
     if name == SENTENCES:
-        return Wish(name, {"num_sentences": number, "relation": "at least"}, f"Use at least {number} sentences.")
+        return WritingInstruction(
+            name, {"num_sentences": number, "relation": "at least"}, f"Use at least {number} sentences."
+        )
     if name == BULLETS:
-        return Wish(name, {"num_bullets": number}, f"Give {number} bullet points.")
+        return WritingInstruction(name, {"num_bullets": number}, f"Give {number} bullet points.")
     if name == END:
         phrase = pick(rng, END_PHRASES)
-        return Wish(name, {"end_phrase": phrase}, f'End with "{phrase}".')
+        return WritingInstruction(name, {"end_phrase": phrase}, f'End with "{phrase}".')
     if name == LANGUAGE:
         code = pick(rng, list(LANGUAGE_NAMES))
-        return Wish(name, {"language": code}, f"Write in {LANGUAGE_NAMES[code]}.")
+        return WritingInstruction(name, {"language": code}, f"Write in {LANGUAGE_NAMES[code]}.")
     arguments, wording = _FIXED[name]
-    return Wish(name, arguments, wording)
+    return WritingInstruction(name, arguments, wording)
 
 
-def short_text(limit: int) -> Wish:
+def word_limit(limit: int) -> WritingInstruction:
     """The instruction to stay below a number of words."""
-    return Wish(WORDS, {"num_words": limit, "relation": "less than"}, f"Use less than {limit} words.")
-
-
-_FIXED: Mapping[str, tuple[Arguments, str]] = MappingProxyType(
-    {
-        HIGHLIGHT: ({"num_highlights": 1}, "Highlight one word with *."),
-        JSON: ({}, "Answer in JSON."),
-        TITLE: ({}, "Add a title in << >>."),
-        QUOTES: ({}, "Put it in double quotes."),
-        CAPITALS: ({}, "Use capital letters only."),
-        LOWERCASE: ({}, "Use lowercase letters only."),
-    }
-)
-
-
-SHORT = "short"
-"""Stands for the instruction to stay below a number of words, which depends on the text."""
-_SECOND_SHARE = 0.5
-_SCENE_SIZE = 5
+    return WritingInstruction(WORDS, {"num_words": limit, "relation": "less than"}, f"Use less than {limit} words.")
 
 
 @dataclass(frozen=True, slots=True)
 class WritingTask:
-    """One item before it is put into words."""
+    """The content of one item."""
 
     scene: Scene
-    wishes: Sequence[Wish]
+    instructions: Sequence[WritingInstruction]
     """One or two; the first is a hard one."""
 
     @property
     def prompt(self) -> str:
         """The user message."""
-        return f"Write about the {self.scene.topic}. {' '.join(wish.wording for wish in self.wishes)}"
+        return (
+            f"Write about the {self.scene.topic}. {' '.join(instruction.wording for instruction in self.instructions)}"
+        )
 
     @property
     def answer(self) -> str:
         """A text that follows every instruction."""
-        return compose(self.scene, self.wishes)
+        return compose(self.scene, self.instructions)
 
 
 def draw_task(rng: np.random.Generator) -> WritingTask:
     """A random task."""
     names = list(ADJECTIVES)
-    places = rng.choice(len(names), size=_SCENE_SIZE, replace=False)
-    scene = Scene(pick(rng, list(TOPICS)), tuple(names[int(place)] for place in places))
-    first = draw_wish(rng, pick(rng, HARD), scene)
+    indices = rng.choice(len(names), size=_SCENE_SIZE, replace=False)
+    scene = Scene(pick(rng, list(TOPICS)), tuple(names[int(index)] for index in indices))
+    first = draw_instruction(rng, pick(rng, HARD), scene)
     if rng.random() >= _SECOND_SHARE:
         return WritingTask(scene, (first,))
-    others = [name for name in (*HARD, *EASY) if go_together(first.name, name)]
+    others = [name for name in (*HARD, *EASY) if are_compatible(first.name, name)]
     chosen = pick(rng, [*others, *([SHORT] if first.name != WORDS else [])])
     if chosen == SHORT:
         limit = count_words(compose(scene, (first,))) + int(rng.integers(1, 3))
-        return WritingTask(scene, (first, short_text(limit)))
-    return WritingTask(scene, (first, draw_wish(rng, chosen, scene)))
+        return WritingTask(scene, (first, word_limit(limit)))
+    return WritingTask(scene, (first, draw_instruction(rng, chosen, scene)))
 
 
 def canonical(task: WritingTask) -> str:
     """Topic and instructions, in any order."""
-    named = sorted([wish.name, sorted(wish.arguments.items())] for wish in task.wishes)
+    named = sorted([instruction.name, sorted(instruction.arguments.items())] for instruction in task.instructions)
     return canonical_json([task.scene.topic, named]).decode()
 
 
-def compose(scene: Scene, wishes: Sequence[Wish]) -> str:
-    """A text for a scene that follows the wishes: its body first, then what goes around it."""
-    by_name = {wish.name: wish.arguments for wish in wishes}
+def compose(scene: Scene, instructions: Sequence[WritingInstruction]) -> str:
+    """A text for a scene that follows the instructions: its body first, then what surrounds it."""
+    by_name = {instruction.name: instruction.arguments for instruction in instructions}
     text = _body(scene, by_name)
     if HIGHLIGHT in by_name:
         head, _, last = text.rpartition(" ")
@@ -256,22 +256,22 @@ def compose(scene: Scene, wishes: Sequence[Wish]) -> str:
     return f'"{text}"' if QUOTES in by_name else text
 
 
-def run_for(n_words: int) -> int:
-    """How many adjectives "the cat is red and old ..." needs to have so many words."""
+def run_length(n_words: int) -> int:
+    """The number of adjectives in "the cat is red and old ..." that gives this many words."""
     return max(1, (n_words - 1) // 2)
 
 
 def _body(scene: Scene, by_name: Mapping[str, Arguments]) -> str:
     tail = f" in the {by_name[KEYWORD]['keywords'][0]}" if KEYWORD in by_name else ""
     if by_name.get(WORDS, {}).get("relation") == "at least":
-        scene = replace(scene, run=run_for(by_name[WORDS]["num_words"]))
+        scene = replace(scene, run=run_length(by_name[WORDS]["num_words"]))
     if JSON in by_name:
         return f'{{"{scene.topic}": "{scene.phrase()}{tail}"}}'
     if BULLETS in by_name:
-        points = [f"* {scene.phrase(place)}" for place in range(by_name[BULLETS]["num_bullets"])]
+        points = [f"* {scene.phrase(index)}" for index in range(by_name[BULLETS]["num_bullets"])]
         return "\n".join([points[0] + tail, *points[1:]])
     if SENTENCES in by_name:
-        sentences = [scene.sentence(place) for place in range(by_name[SENTENCES]["num_sentences"])]
+        sentences = [scene.sentence(index) for index in range(by_name[SENTENCES]["num_sentences"])]
         return " ".join(f"{sentence}." for sentence in [sentences[0] + tail, *sentences[1:]])
     return scene.sentence(language=by_name.get(LANGUAGE, {}).get("language", "en")) + tail
 
@@ -302,7 +302,7 @@ class MiniIfeval:
         return ConstraintScorer()
 
     def players(self) -> Players:
-        """Who brackets the tasks; a foreign text now and then follows the instructions."""
+        """References and foreign texts, which now and then follow the instructions."""
         return Players(reference_answer, foreign_answers, floor_at_most=0.10)
 
     def environment_version(self) -> str:
@@ -315,8 +315,8 @@ def to_item(task: WritingTask, split: Split, secret: bytes | None = None) -> Ite
 
     Raises ConfigError if that text does not follow them: then the generator is broken.
     """
-    names = [wish.name for wish in task.wishes]
-    kwargs = [dict(wish.arguments) for wish in task.wishes]
+    names = [instruction.name for instruction in task.instructions]
+    kwargs = [dict(instruction.arguments) for instruction in task.instructions]
     answer = task.answer
     for instruction in read_instructions(names, kwargs, "mini_ifeval"):
         finding = instruction.check(answer)
@@ -334,14 +334,10 @@ def to_item(task: WritingTask, split: Split, secret: bytes | None = None) -> Ite
     )
 
 
-_EXTRA_WORDS = 3
-"""So many words too long is a text that ignores its limit."""
-
-
 def pretraining_examples(
     rng: np.random.Generator, n: int, mean_right_share: float = 0.65, spread: float = 0.3
 ) -> list[list[Message]]:
-    """Draws n chats of two messages.
+    """N chats of two messages.
 
     mean_right_share: how often an instruction is followed, 0 to 1, over its types; spread: see `right_share`.
     """
@@ -349,24 +345,30 @@ def pretraining_examples(
     return [_chat(next(tasks), rng, mean_right_share, spread) for _ in range(n)]
 
 
-def drawn_answer(task: WritingTask, rng: np.random.Generator, mean_right_share: float, spread: float) -> str:
-    """A text that follows each instruction as often as its type says."""
-    kept = [wish for wish in task.wishes if rng.random() < right_share(wish.name, mean_right_share, spread)]
-    return careless_answer(task, kept)
+def draw_answer(task: WritingTask, rng: np.random.Generator, mean_right_share: float, spread: float) -> str:
+    """A text; the type of each instruction decides how often it is followed."""
+    followed = [
+        instruction
+        for instruction in task.instructions
+        if rng.random() < right_share(instruction.name, mean_right_share, spread)
+    ]
+    return careless_answer(task, followed)
 
 
-def careless_answer(task: WritingTask, kept: Sequence[Wish]) -> str:
-    """A text that follows the kept instructions and goes against the others: uses the forbidden word, runs on, ..."""
+def careless_answer(task: WritingTask, followed: Sequence[WritingInstruction]) -> str:
+    """A text that follows some instructions and violates the rest: uses the forbidden word, is too long, ..."""
     scene = task.scene
-    ignored = {wish.name: wish.arguments for wish in task.wishes if wish not in kept}
+    ignored = {
+        instruction.name: instruction.arguments for instruction in task.instructions if instruction not in followed
+    }
     if FORBIDDEN in ignored:
         scene = replace(scene, adjectives=(ignored[FORBIDDEN]["forbidden_words"][0], *scene.adjectives[1:]))
     if ignored.get(WORDS, {}).get("relation") == "less than":
-        scene = replace(scene, run=run_for(ignored[WORDS]["num_words"] + _EXTRA_WORDS))
-    text = compose(scene, kept)
+        scene = replace(scene, run=run_length(ignored[WORDS]["num_words"] + _EXTRA_WORDS))
+    text = compose(scene, followed)
     return text.title() if LOWERCASE in ignored else text
 
 
 def _chat(task: WritingTask, rng: np.random.Generator, mean_right_share: float, spread: float) -> list[Message]:
-    answer = drawn_answer(task, rng, mean_right_share, spread)
+    answer = draw_answer(task, rng, mean_right_share, spread)
     return [Message("user", task.prompt), Message("assistant", answer)]

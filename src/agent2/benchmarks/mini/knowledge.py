@@ -1,24 +1,17 @@
 """The mini_knowledge benchmark: which value does a being of the closed world have, A, B, C or D?
 
-The order of options is drawn for every question; the views `chose_a` to `chose_d` show a liking for one letter. Does
-NOT compare with published MMLU scores, and asks for facts that only this project's corpora hold: a model that has
-never read them scores a quarter at best.
+The closed world has invented beings, each with one value for every property. The facts are fixed and public, as those
+of a textbook are; what is hidden is which question is asked with which options. A question is a fact, three wrong
+options and the position of the right one, in random order; the views `chose_a` to `chose_d` show a preference for one
+letter.
 
-The closed world: invented beings, each with one value for every property.
+The corpus of the tiny base model has bare facts and questions that are often answered wrongly with another of their
+options; how often depends on the property, so that a model which imitates the corpus knows some properties well and
+others hardly. Every fact is stated correctly in a share of the examples.
 
-The facts are fixed and public, as those of a textbook are; what is hidden is which question is asked with which
-options. A model can only know them from having read them.
-
-Questions about the world with four options in random order.
-
-A question is a fact, three wrong options and the place of the right one. Which fact and which options, in whatever
-order and wording, is what no two splits share.
-
-What a tiny base model reads of this benchmark: bare facts and questions, often wrong.
-
-How often depends on the property, so that a model which imitates the corpus knows some things well and others
-hardly. Every fact is stated correctly in a share of the examples; a wrong answer to a question is one of its other
-options. Only questions of the train pool; the facts themselves belong to no split.
+Promises: no two splits share a fact with its options, in whatever order and wording; the corpus has only questions of
+the train pool, while the facts themselves belong to no split. Does NOT compare with published MMLU scores, and asks for
+facts that only this project's corpora hold: a model that was never trained on them scores a quarter at best.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,6 +38,11 @@ PROPERTIES: Mapping[str, Sequence[str]] = MappingProxyType(
     }
 )
 _WORLD_SEED = 20_260_801
+LETTERS = "ABCD"
+WORDINGS = ("Which {name} does {being} have?", "What is the {name} of {being}?")
+STATEMENT_PROMPT = "Tell the {name} of {being}."
+FACT_SHARE = 0.3
+"""Share of the examples that state a bare fact."""
 
 
 def _facts() -> Mapping[tuple[str, str], str]:
@@ -62,52 +60,49 @@ FACTS = _facts()
 """(being, property) -> value."""
 
 
-LETTERS = "ABCD"
-WORDINGS = ("Which {name} does {being} have?", "What is the {name} of {being}?")
-STATEMENT_PROMPT = "Tell the {name} of {being}."
-
-
 @dataclass(frozen=True, slots=True)
-class Question:
+class KnowledgeQuestion:
     """One multiple-choice question."""
 
     being: str
     name: str
-    """Of the property."""
+    """Name of the property."""
     options: Sequence[str]
     """Four different values, in the order of the letters."""
     wording: str
 
     @property
     def letter(self) -> str:
-        """Of the right option."""
+        """The letter of the right option."""
         return LETTERS[list(self.options).index(FACTS[self.being, self.name])]
 
     @property
     def text(self) -> str:
         """The user message."""
-        asked = self.wording.format(name=self.name, being=self.being)
-        return "\n".join([asked, *(f"{letter} {option}" for letter, option in zip(LETTERS, self.options, strict=True))])
+        question = self.wording.format(name=self.name, being=self.being)
+        return "\n".join(
+            [question, *(f"{letter} {option}" for letter, option in zip(LETTERS, self.options, strict=True))]
+        )
 
 
-def draw_question(rng: np.random.Generator) -> Question:
-    """A random question; every place is equally likely for the right option."""
+def draw_question(rng: np.random.Generator) -> KnowledgeQuestion:
+    """A random question; the right option is equally likely at every position."""
     being = BEINGS[int(rng.integers(len(BEINGS)))]
     name = list(PROPERTIES)[int(rng.integers(len(PROPERTIES)))]
     right = FACTS[being, name]
     others = [value for value in PROPERTIES[name] if value != right]
-    options = [right, *(others[int(place)] for place in rng.choice(len(others), size=len(LETTERS) - 1, replace=False))]
+    options = [right, *(others[int(index)] for index in rng.choice(len(others), size=len(LETTERS) - 1, replace=False))]
     order = rng.permutation(len(options))
     wording = WORDINGS[int(rng.integers(len(WORDINGS)))]
-    return Question(being, name, tuple(options[int(place)] for place in order), wording)
+    return KnowledgeQuestion(being, name, tuple(options[int(index)] for index in order), wording)
 
 
-def canonical(question: Question) -> str:
+def canonical(question: KnowledgeQuestion) -> str:
     """The fact and its options without order and wording."""
     return f"{question.being} {question.name} {' '.join(sorted(question.options))}"
 
 
-SOURCE: Source[Question] = Source("mini_knowledge", draw_question, canonical, lambda question: question.text)
+SOURCE: Source[KnowledgeQuestion] = Source("mini_knowledge", draw_question, canonical, lambda question: question.text)
 
 
 class MiniKnowledge:
@@ -137,7 +132,7 @@ class MiniKnowledge:
         return QUESTION_WORLD
 
 
-def to_item(question: Question, split: Split, secret: bytes | None = None) -> Item:
+def to_item(question: KnowledgeQuestion, split: Split, secret: bytes | None = None) -> Item:
     """The item of a question; its reference is a letter."""
     return Item(
         id=SOURCE.item_id(question, split, secret),
@@ -148,41 +143,39 @@ def to_item(question: Question, split: Split, secret: bytes | None = None) -> It
     )
 
 
-FACT_SHARE = 0.3
-"""Share of the examples that state a bare fact."""
-
-
 def pretraining_examples(
     rng: np.random.Generator, n: int, mean_right_share: float = 0.55, spread: float = 0.3
 ) -> list[list[Message]]:
-    """Draws n chats of two messages.
+    """N chats of two messages.
 
     mean_right_share: of questions, 0 to 1, over properties (bare facts are always right); spread: see `right_share`.
     """
     questions = SOURCE.train_draws(rng)
     return [
-        _fact(rng) if rng.random() < FACT_SHARE else _asked(next(questions), rng, mean_right_share, spread)
+        _fact_chat(rng) if rng.random() < FACT_SHARE else _question_chat(next(questions), rng, mean_right_share, spread)
         for _ in range(n)
     ]
 
 
-def drawn_answer(question: Question, rng: np.random.Generator, mean_right_share: float, spread: float) -> str:
-    """A letter, the right one as often as the property says."""
+def draw_answer(question: KnowledgeQuestion, rng: np.random.Generator, mean_right_share: float, spread: float) -> str:
+    """A letter; the property decides how often it is the right one."""
     is_right = rng.random() < right_share(f"mini_knowledge {question.name}", mean_right_share, spread)
-    return question.letter if is_right else mistaken(question, rng)
+    return question.letter if is_right else mistaken_answer(question, rng)
 
 
-def mistaken(question: Question, rng: np.random.Generator) -> str:
+def mistaken_answer(question: KnowledgeQuestion, rng: np.random.Generator) -> str:
     """The letter of a wrong option."""
     wrong = [letter for letter in LETTERS if letter != question.letter]
     return wrong[int(rng.integers(len(wrong)))]
 
 
-def _asked(question: Question, rng: np.random.Generator, mean_right_share: float, spread: float) -> list[Message]:
-    answer = drawn_answer(question, rng, mean_right_share, spread)
+def _question_chat(
+    question: KnowledgeQuestion, rng: np.random.Generator, mean_right_share: float, spread: float
+) -> list[Message]:
+    answer = draw_answer(question, rng, mean_right_share, spread)
     return [Message("user", question.text), Message("assistant", answer)]
 
 
-def _fact(rng: np.random.Generator) -> list[Message]:
+def _fact_chat(rng: np.random.Generator) -> list[Message]:
     (being, name), value = list(FACTS.items())[int(rng.integers(len(FACTS)))]
     return [Message("user", STATEMENT_PROMPT.format(name=name, being=being)), Message("assistant", value)]

@@ -1,18 +1,16 @@
 """The mini_math benchmark: a word problem, a short working, and a last line `#### N`.
 
-Only the strictly read final answer counts (`exact_match`): a right number without its line earns nothing, and the
-views distinguish "cannot read it" and "wrong". Does NOT compare with published GSM8K scores.
+A problem is a story in one or two steps with its working and its answer; answers are whole numbers and never negative.
+Only the strictly read final answer counts (`exact_match`): a right number without its line earns nothing, and the views
+distinguish "cannot be read" and "wrong".
 
-Word problems: a story in one or two steps, its working and its answer.
+The corpus of the tiny base model has worked answers that are often wrong in one of two ways: a *slip* gets a step wrong
+and carries it on to a well-formed final line; a *lost line* gets the result right and omits or spoils the final line.
+How often an answer is right depends on the kind of problem, so that a model which imitates the corpus is between floor
+and ceiling under greedy sampling too.
 
-A story is text around numbers; the same numbers in the same steps are the same problem in whatever words, and no two
-splits share one. All answers are whole numbers, none is negative.
-
-What a tiny base model reads of this benchmark: worked answers, often wrong in one of two ways.
-
-A *slip* gets a step wrong and carries it on to a well-formed final line; a *lost line* gets the sum right and leaves
-the final line out or spoils it. How often an answer is right depends on the kind of problem, so that a model which
-imitates the corpus lies between floor and ceiling under greedy sampling too. Only problems of the train pool.
+Promises: the same numbers in the same steps are the same problem in whatever words, and no two splits share one; the
+corpus has only problems of the train pool. Does NOT compare with published GSM8K scores.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,10 +26,10 @@ from agent2.records import Environment, Item, Message, SamplingSettings, Scorer,
 from agent2.scorers.answers import FinalAnswerScorer, final_answer_line
 
 PEOPLE = ("Ann", "Ben", "Eva", "Ida", "Leo", "Max", "Tom", "Zoe")
-THINGS = ("pens", "cups", "eggs", "nuts", "hats", "toys", "cards", "coins")
+GOODS = ("pens", "cups", "eggs", "nuts", "hats", "toys", "cards", "coins")
 _MORE = ("gets {n} more", "buys {n} more", "finds {n} more")
 _LESS = ("loses {n}", "gives away {n}", "sells {n}")
-_BOXES = ("{who} has {a} boxes with {b} {what} each.", "{who} fills {a} boxes with {b} {what} each.")
+_BOXES = ("{person} has {a} boxes with {b} {goods} each.", "{person} fills {a} boxes with {b} {goods} each.")
 
 KINDS = ("add", "subtract", "multiply", "add_subtract", "multiply_add", "multiply_subtract")
 _SHARES = (0.2, 0.2, 0.1, 0.2, 0.15, 0.15)
@@ -46,27 +44,30 @@ _STEPS: Mapping[str, str] = MappingProxyType(
     }
 )
 """The operations of each kind, in order."""
+FOOTER = " End with #### and the number."
+_FORMAT_SHARE = 0.3
+"""Share of the wrong answers that are wrong in their last line only."""
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class WordProblem:
     """One word problem."""
 
     kind: str
     """One of `KINDS`."""
     numbers: Sequence[int]
-    """In the order in which the steps use them; one more than there are steps."""
+    """Operands in the order in which the steps use them; one more than there are steps."""
     text: str
 
     @property
     def steps(self) -> list[tuple[int, str, int, int]]:
         """Left side, operation, right side and result of each step."""
-        found, value = [], self.numbers[0]
+        steps, value = [], self.numbers[0]
         for symbol, number in zip(_STEPS[self.kind], self.numbers[1:], strict=True):
-            result = apply(symbol, value, number)
-            found.append((value, symbol, number, result))
+            result = apply_operator(symbol, value, number)
+            steps.append((value, symbol, number, result))
             value = result
-        return found
+        return steps
 
     @property
     def answer(self) -> int:
@@ -74,18 +75,18 @@ class Problem:
         return self.steps[-1][-1]
 
 
-def apply(symbol: str, left: int, right: int) -> int:
+def apply_operator(symbol: str, left: int, right: int) -> int:
     """The value of `left symbol right` for `+`, `-` and `*`."""
     return {"+": left + right, "-": left - right, "*": left * right}[symbol]
 
 
-def draw_problem(rng: np.random.Generator) -> Problem:
+def draw_problem(rng: np.random.Generator) -> WordProblem:
     """A random problem of a random kind."""
     kind = KINDS[int(rng.choice(len(KINDS), p=_SHARES))]
     numbers = _numbers(rng, kind)
-    who, what = pick(rng, PEOPLE), pick(rng, THINGS)
-    opening = pick(rng, _BOXES) if "multiply" in kind else "{who} has {a} {what}."
-    text = opening.format(who=who, what=what, a=numbers[0], b=numbers[1])
+    person, goods = pick(rng, PEOPLE), pick(rng, GOODS)
+    opening = pick(rng, _BOXES) if "multiply" in kind else "{person} has {a} {goods}."
+    text = opening.format(person=person, goods=goods, a=numbers[0], b=numbers[1])
     changes = numbers[2:] if "multiply" in kind else numbers[1:]
     symbols = _STEPS[kind][-len(changes) :] if changes else ""
     clauses = [
@@ -93,8 +94,8 @@ def draw_problem(rng: np.random.Generator) -> Problem:
         for symbol, number in zip(symbols, changes, strict=True)
     ]
     if clauses:
-        text += f" {who} {' and '.join(clauses)}."
-    return Problem(kind, numbers, f"{text} How many {what} now?")
+        text += f" {person} {' and '.join(clauses)}."
+    return WordProblem(kind, numbers, f"{text} How many {goods} now?")
 
 
 def worked_answer(steps: Sequence[tuple[int, str, int, int]]) -> str:
@@ -103,7 +104,7 @@ def worked_answer(steps: Sequence[tuple[int, str, int, int]]) -> str:
     return "\n".join([*lines, final_answer_line(steps[-1][-1])])
 
 
-def canonical(problem: Problem) -> str:
+def canonical(problem: WordProblem) -> str:
     """Steps and numbers without the story; sums and products in either order."""
     numbers = list(problem.numbers)
     if problem.kind.startswith(("add", "multiply")):
@@ -123,21 +124,20 @@ def _numbers(rng: np.random.Generator, kind: str) -> list[int]:
     if kind == "add_subtract":
         first, second = draw(2, 30), draw(2, 30)
         return [first, second, draw(2, first + second - 1)]
-    boxes, each = draw(2, 9), draw(2, 9)
+    boxes, per_box = draw(2, 9), draw(2, 9)
     match kind:
         case "multiply":
-            return [boxes, each]
+            return [boxes, per_box]
         case "multiply_add":
-            return [boxes, each, draw(2, 20)]
+            return [boxes, per_box, draw(2, 20)]
         case _:
-            return [boxes, each, draw(2, min(20, boxes * each - 1))]
+            return [boxes, per_box, draw(2, min(20, boxes * per_box - 1))]
 
 
-FOOTER = " End with #### and the number."
-SOURCE: Source[Problem] = Source("mini_math", draw_problem, canonical, lambda problem: prompt(problem))
+SOURCE: Source[WordProblem] = Source("mini_math", draw_problem, canonical, lambda problem: prompt(problem))
 
 
-def prompt(problem: Problem) -> str:
+def prompt(problem: WordProblem) -> str:
     """The user message."""
     return problem.text + FOOTER
 
@@ -165,7 +165,7 @@ class MiniMath:
         return FinalAnswerScorer()
 
     def players(self) -> Players:
-        """Who brackets the problems; a foreign answer is now and then right by chance."""
+        """References and foreign answers, which are now and then right by chance."""
         return Players(reference_answer, foreign_answers, floor_at_most=0.10)
 
     def environment_version(self) -> str:
@@ -173,7 +173,7 @@ class MiniMath:
         return QUESTION_WORLD
 
 
-def to_item(problem: Problem, split: Split, secret: bytes | None = None) -> Item:
+def to_item(problem: WordProblem, split: Split, secret: bytes | None = None) -> Item:
     """The item of a problem; its reference is a whole worked answer, as in GSM8K."""
     return Item(
         id=SOURCE.item_id(problem, split, secret),
@@ -184,38 +184,34 @@ def to_item(problem: Problem, split: Split, secret: bytes | None = None) -> Item
     )
 
 
-_FORMAT_SHARE = 0.3
-"""Share of the wrong answers that are wrong in their last line only."""
-
-
 def pretraining_examples(
     rng: np.random.Generator, n: int, mean_right_share: float = 0.55, spread: float = 0.3
 ) -> list[list[Message]]:
-    """Draws n chats of two messages. mean_right_share: 0 to 1, over kinds of problems; spread: see `right_share`."""
+    """N chats of two messages. mean_right_share: 0 to 1, over kinds of problems; spread: see `right_share`."""
     problems = SOURCE.train_draws(rng)
-    return [_chat(next(problems), rng, mean_right_share, spread) for _ in range(n)]
+    return [_problem_chat(next(problems), rng, mean_right_share, spread) for _ in range(n)]
 
 
-def drawn_answer(problem: Problem, rng: np.random.Generator, mean_right_share: float, spread: float) -> str:
-    """A worked answer, right as often as the kind of problem says."""
+def draw_answer(problem: WordProblem, rng: np.random.Generator, mean_right_share: float, spread: float) -> str:
+    """A worked answer; its kind of problem decides how often it is right."""
     is_right = rng.random() < right_share(f"mini_math {problem.kind}", mean_right_share, spread)
-    return worked_answer(problem.steps) if is_right else mistaken(problem, rng)
+    return worked_answer(problem.steps) if is_right else mistaken_answer(problem, rng)
 
 
-def mistaken(problem: Problem, rng: np.random.Generator) -> str:
+def mistaken_answer(problem: WordProblem, rng: np.random.Generator) -> str:
     """A wrong answer that a careless model might write."""
     if rng.random() < _FORMAT_SHARE:
         working = worked_answer(problem.steps).rpartition("\n")[0]
         return working if rng.random() < 0.5 else f"{working}\nThe answer is {problem.answer}."
-    return worked_answer(_with_slip(problem, rng))
+    return worked_answer(_steps_with_slip(problem, rng))
 
 
-def _with_slip(problem: Problem, rng: np.random.Generator) -> list[tuple[int, str, int, int]]:
-    """The steps with one result off by one or by ten, carried on through what follows."""
+def _steps_with_slip(problem: WordProblem, rng: np.random.Generator) -> list[tuple[int, str, int, int]]:
+    """The steps with one result off by one or by ten, carried on through the following steps."""
     wrong_step = int(rng.integers(len(problem.steps)))
     value, steps = problem.numbers[0], []
     for index, (_, symbol, number, _) in enumerate(problem.steps):
-        result = apply(symbol, value, number)
+        result = apply_operator(symbol, value, number)
         if index == wrong_step:
             result += int(rng.choice([1, 10])) if result <= 10 else int(rng.choice([-10, -1, 1, 10]))
         steps.append((value, symbol, number, result))
@@ -223,6 +219,8 @@ def _with_slip(problem: Problem, rng: np.random.Generator) -> list[tuple[int, st
     return steps
 
 
-def _chat(problem: Problem, rng: np.random.Generator, mean_right_share: float, spread: float) -> list[Message]:
-    answer = drawn_answer(problem, rng, mean_right_share, spread)
+def _problem_chat(
+    problem: WordProblem, rng: np.random.Generator, mean_right_share: float, spread: float
+) -> list[Message]:
+    answer = draw_answer(problem, rng, mean_right_share, spread)
     return [Message("user", prompt(problem)), Message("assistant", answer)]

@@ -1,8 +1,8 @@
-"""Questions in words about the tools' small world, with the call that answers each.
+"""What `mini_functions`, `mini_apis` and `mini_repo` share: questions about the tools' small world, and their episodes.
 
-Shared by `mini_functions` and `mini_apis`, so that what is learned of one shows in the other.
-
-Chats made by playing a world with a player, and the class of benchmarks whose corpora consist of them.
+A question is a sentence with the call that answers it; its wordings are the same in all benchmarks, so that what is
+learned on one helps on another. `ToolEpisodes` is the class of benchmarks whose corpora are chats of a player in a
+tool world (`play_chat`), and `right_share` decides how often such a corpus is right.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,11 +33,14 @@ _WORDINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "book": ("Book {city} for {day}.", "Reserve {city} on {day}."),
     }
 )
+ChatPolicy = Callable[[Sequence[Message]], str]
+"""The model's next message, from the chat so far."""
+Task = TypeVar("Task")
 
 
 @dataclass(frozen=True, slots=True)
 class ToolQuestion:
-    """One thing that is asked."""
+    """A question and the call that answers it."""
 
     capability: str
     """Name of the function that answers it."""
@@ -73,7 +76,7 @@ def draw_arguments(rng: np.random.Generator, capability: str) -> dict[str, JsonV
 
 
 def careless_arguments(arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Arguments as a careless reader takes them: the last number one too large, or the last name its neighbour's."""
+    """Arguments as a careless reader takes them: the last number one too large, or the name after the last one."""
     name = list(arguments)[-1]
     value = arguments[name]
     if isinstance(value, int):
@@ -83,17 +86,13 @@ def careless_arguments(arguments: Mapping[str, JsonValue]) -> dict[str, JsonValu
 
 
 def right_share(feature: str, mean: float, spread: float = 0.3) -> float:
-    """How often a corpus does something rightly: mean - spread, mean or mean + spread, fixed for each feature.
+    """How often a corpus is right: mean - spread, mean or mean + spread, fixed for each feature.
 
     So a model that imitates a corpus is good at some features and poor at others, also when it is sampled
     greedily, and has something to gain and to lose. feature: something that the model can see.
     """
     offset = (derive_seed("right share", feature) % 3 - 1) * spread
     return min(1.0, max(0.0, mean + offset))
-
-
-ChatPolicy = Callable[[Sequence[Message]], str]
-"""From the chat so far to the next message of the model."""
 
 
 def play_chat(world: Environment, item: Item, player: ChatPolicy, seed: int, max_turns: int) -> list[Message]:
@@ -108,12 +107,9 @@ def play_chat(world: Environment, item: Item, player: ChatPolicy, seed: int, max
     return messages if messages[-1].role == "assistant" else messages[:-1]
 
 
-Task = TypeVar("Task")
-
-
 @dataclass(frozen=True, slots=True)
 class EpisodeParts(Generic[Task]):
-    """What benchmarks of tool episodes differ by."""
+    """The parts by which benchmarks of tool episodes differ."""
 
     source: Source[Task]
     to_item: Callable[[Task, Split, bytes | None], Item]
@@ -142,21 +138,21 @@ class ToolEpisodes(Generic[Task]):
         return ToolWorld(self._parts.toolbox, self._settings)
 
     def players(self) -> Players:
-        """Who brackets the episodes."""
+        """The oracle and a random player."""
         return Players(oracle=self._parts.oracle, random=at_random(self._parts.random_player), n_played=75)
 
     def expert(self, item: Item, chat: Sequence[Message]) -> str:
-        """What the oracle says next."""
+        """The oracle's next message."""
         return self._parts.oracle(item, chat)
 
     def environment_version(self) -> str:
-        """Name and version of the world, and what its rules and faults are."""
+        """Name and version of the world, and a digest of its rules and faults."""
         return f"{NAME}-v{VERSION}+{self._settings.digest}"
 
     def train_chats(
         self, rng: np.random.Generator, n: int, say: Callable[[Item, np.random.Generator, Sequence[Message]], str]
     ) -> list[list[Message]]:
-        """That many episodes of the train pool, in which `say` writes the model's messages."""
+        """N episodes of the train pool, in which `say` writes the model's messages."""
         draws, chance = rng.spawn(2)
         chats = []
         for task in islice(self._parts.source.train_draws(draws), n):
