@@ -36,10 +36,10 @@ def test_full_sends_the_messages_themselves():
 
 def test_only_the_newest_message_keeps_its_list_of_admissible_commands():
     messages = episode(3)
-    found = sent("drop_admissible", messages)
-    assert [m.role for m in found] == [m.role for m in messages]
-    assert found[-1] == messages[-1]
-    assert [m.content for m in found[1::2]][:2] == [
+    messages_sent = sent("drop_admissible", messages)
+    assert [m.role for m in messages_sent] == [m.role for m in messages]
+    assert messages_sent[-1] == messages[-1]
+    assert [m.content for m in messages_sent[1::2]][:2] == [
         OPENING[1].content,
         "You arrive at shelf 1. On the shelf 1, you see a mug 1.",
     ]
@@ -56,9 +56,9 @@ def test_a_goal_behind_a_list_of_commands_is_always_sent(policy, gap):
 
 
 def test_a_list_ends_at_the_first_blank_line():
-    said = "You see a mug 1.\nAvailable actions:\n- look\n- go\n \nThe door is shut."
-    assert ADMISSIBLE.sub("", said) == "You see a mug 1.\n \nThe door is shut."
-    assert key_fact(said, 40) == "You see a mug 1. The door is shut."
+    observation = "You see a mug 1.\nAvailable actions:\n- look\n- go\n \nThe door is shut."
+    assert ADMISSIBLE.sub("", observation) == "You see a mug 1.\n \nThe door is shut."
+    assert key_fact(observation, 40) == "You see a mug 1. The door is shut."
 
 
 @pytest.mark.parametrize(
@@ -70,18 +70,18 @@ def test_lists_are_known_by_their_heading(heading):
 
 
 def test_last_turns_stand_in_full_and_earlier_ones_as_action_and_key_fact():
-    found = sent("drop_observations(keep_last=2,fact_chars=40)", episode(5))
-    said = [m.content for m in found]
-    assert found[:2] == OPENING
-    assert said[2:6] == [
+    messages_sent = sent("drop_observations(keep_last=2,fact_chars=40)", episode(5))
+    texts = [m.content for m in messages_sent]
+    assert messages_sent[:2] == OPENING
+    assert texts[2:6] == [
         "go to shelf 1",
         "On the shelf 1, you see a mug 1.",
         "go to shelf 2",
         "On the shelf 2, you see a mug 2.",
     ]
-    assert said[6:8] == ["go to shelf 3", "You arrive at shelf 3. On the shelf 3, you see a mug 3."]
-    assert said[-1] == episode(5)[-1].content
-    assert [m.role for m in found[2:]] == ["assistant", "user"] * 5
+    assert texts[6:8] == ["go to shelf 3", "You arrive at shelf 3. On the shelf 3, you see a mug 3."]
+    assert texts[-1] == episode(5)[-1].content
+    assert [m.role for m in messages_sent[2:]] == ["assistant", "user"] * 5
 
 
 def test_what_lies_behind_changes_only_every_few_turns():
@@ -108,18 +108,23 @@ def test_turns_without_effect_and_turns_that_came_again_are_left_out_once_they_a
         *OPENING,
         *(Message(role, text) for pair in turns for role, text in zip(("assistant", "user"), pair, strict=True)),
     ]
-    found = [m.content for m in sent("drop_observations(keep_last=1)", messages)[2:]]
-    assert found == ["look", "A shelf 1.", "go", "A mug 1.", "fly", "Nothing happens."]
+    texts = [m.content for m in sent("drop_observations(keep_last=1)", messages)[2:]]
+    assert texts == ["look", "A shelf 1.", "go", "A mug 1.", "fly", "Nothing happens."]
 
 
 def test_when_room_is_short_the_earliest_turns_give_way_and_the_opening_never():
-    found = sent("drop_observations(keep_last=1,fact_chars=40,memory_chars=200)", episode(50))
-    assert found[0].content == "Rules." and "put a mug on desk 1" in found[1].content
-    assert [m.content for m in found[2::2]] == ["go to shelf 47", "go to shelf 48", "go to shelf 49", "go to shelf 50"]
+    messages_sent = sent("drop_observations(keep_last=1,fact_chars=40,memory_chars=200)", episode(50))
+    assert messages_sent[0].content == "Rules." and "put a mug on desk 1" in messages_sent[1].content
+    assert [m.content for m in messages_sent[2::2]] == [
+        "go to shelf 47",
+        "go to shelf 48",
+        "go to shelf 49",
+        "go to shelf 50",
+    ]
 
 
 @pytest.mark.parametrize(
-    ("observation", "most", "fact"),
+    ("observation", "max_chars", "fact"),
     [
         ("One. Two. Three.", 100, "One. Two. Three."),
         ("One. Two. Three.", 11, "Two. Three."),
@@ -129,9 +134,9 @@ def test_when_room_is_short_the_earliest_turns_give_way_and_the_opening_never():
         (LIST, 20, "…"),
     ],
 )
-def test_a_key_fact_is_the_end_of_an_observation_in_whole_sentences(observation, most, fact):
-    assert key_fact(observation, most) == fact
-    assert len(fact) <= most
+def test_a_key_fact_is_the_end_of_an_observation_in_whole_sentences(observation, max_chars, fact):
+    assert key_fact(observation, max_chars) == fact
+    assert len(fact) <= max_chars
 
 
 @pytest.mark.parametrize(
@@ -167,8 +172,8 @@ class LongDays:
 
     def act(self, action):
         self.n_done += 1
-        words = " ".join(f"w{3 + (i * self.n_done) % 30}" for i in range(20))
-        return Step(f"w4 w4. w9 w{3 + self.n_done % 30}.\nAvailable actions: {words}", self.n_done >= self.n_turns)
+        commands = " ".join(f"w{3 + (i * self.n_done) % 30}" for i in range(20))
+        return Step(f"w4 w4. w9 w{3 + self.n_done % 30}.\nAvailable actions: {commands}", self.n_done >= self.n_turns)
 
     def state(self):
         return {"answer": str(self.n_done)}

@@ -86,13 +86,13 @@ def worlds():
 
 
 def play_all(items, sampler=None, scorer=None, max_turns=5, max_in_flight=None, attempts=1):
-    plan = (Attempt(one, k, derive_seed(one.id, k)) for k in range(attempts) for one in items)
+    plan = (Attempt(item, k, derive_seed(item.id, k)) for k in range(attempts) for item in items)
     settings = PlaySettings(SamplingSettings(temperature=0.5), max_turns, max_in_flight)
     return list(play(plan, sampler or ScriptedSampler(yes), worlds(), scorer or Longest(), settings))
 
 
-def play_one(one, **how):
-    (record,) = play_all([one], **how)
+def play_one(item, **how):
+    (record,) = play_all([item], **how)
     return record
 
 
@@ -128,7 +128,7 @@ def test_every_attempt_is_played_once_whatever_order_the_sampler_answers_in():
     sampler = LateSampler(yes, capacity=7)
     records = play_all(items, sampler=sampler, attempts=2)
     assert sorted((r.rollout.item_id, r.rollout.attempt) for r in records) == sorted(
-        (one.id, k) for one in items for k in range(2)
+        (item.id, k) for item in items for k in range(2)
     )
     assert all(len(r.rollout.turns) == 1 + int(r.rollout.item_id) % 3 for r in records)
     assert sampler.most_in_flight == 7
@@ -201,9 +201,9 @@ def test_a_world_that_goes_on_without_a_word_is_broken():
 
 def test_a_model_that_breaks_is_not_retried_and_scores_zero_with_the_reason():
     broken = Completion("", stop_reason=StopReason.FAULT, fault=Fault.MODEL, reason="logits are NaN")
-    asked = []
-    record = play_one(item(), sampler=ScriptedSampler(lambda messages: asked.append(1) or broken))
-    assert len(asked) == 1
+    calls = []
+    record = play_one(item(), sampler=ScriptedSampler(lambda messages: calls.append(1) or broken))
+    assert len(calls) == 1
     assert (record.rollout.status, record.rollout.fault) == (RolloutStatus.FAILED, Fault.MODEL)
     assert (record.score.value, record.score.fault) == (0.0, None)
     assert "logits are NaN" in record.score.reason
@@ -340,11 +340,11 @@ def test_nothing_to_play_is_nothing_played():
     assert play_all([]) == []
 
 
-def play_timed(one, seconds_a_look, **settings):
+def play_timed(item, seconds_a_look, **settings):
     """One item, with a clock that moves on at each look."""
     looks = iter(range(10_000))
     chosen = PlaySettings(SamplingSettings(), 20, **settings)
-    attempts, clock = [Attempt(one, 0, 1)], (lambda: seconds_a_look * next(looks))
+    attempts, clock = [Attempt(item, 0, 1)], (lambda: seconds_a_look * next(looks))
     (record,) = play(attempts, ScriptedSampler(yes), worlds(), Longest(), chosen, clock)
     return record
 
@@ -406,7 +406,7 @@ class Elsewhere(Echo):
 def play_elsewhere(items, capacity=4, max_turns=5):
     broken_worlds, calls = [], []
     records = play(
-        (Attempt(one, 0, 1) for one in items),
+        (Attempt(item, 0, 1) for item in items),
         ScriptedSampler(yes, capacity),
         lambda: Elsewhere(broken_worlds, calls),
         Longest(),
@@ -426,13 +426,13 @@ def test_every_world_elsewhere_that_was_told_is_asked_before_anything_else_is_to
     """Worlds may share a pipe whose answers come in order."""
     records, calls = play_elsewhere([item(str(i), n_turns=1 + i % 3) for i in range(100)], capacity=50)
     assert len(records) == 100
-    waiting = []
+    pending = []
     for half, name in calls:
         if half in ("begin", "begin_act"):
-            waiting.append(name)
+            pending.append(name)
         else:
-            assert waiting.pop(0) == name
-    assert waiting == []
+            assert pending.pop(0) == name
+    assert pending == []
 
 
 @pytest.mark.parametrize("half", ["begin", "reset", "begin_act", "act", "state"])
@@ -447,33 +447,33 @@ def test_a_world_elsewhere_that_breaks_in_either_half_is_begun_anew_once(half):
 
 
 def test_the_token_budget_of_an_episode_caps_turns_and_ends_it():
-    asked = []
+    limits = []
 
     class Counting(ScriptedSampler):
         def submit(self, request_id, prompt, settings):
-            asked.append(settings.max_tokens)
+            limits.append(settings.max_tokens)
             super().submit(request_id, prompt, settings)
 
-    sampler = Counting(lambda messages: Completion("yes", n_tokens=min(4, asked[-1])))
+    sampler = Counting(lambda messages: Completion("yes", n_tokens=min(4, limits[-1])))
     settings = PlaySettings(SamplingSettings(max_tokens=5), max_turns=9, max_episode_tokens=10)
     (record,) = play([Attempt(item(n_turns=9), 0, 1)], sampler, worlds(), Longest(), settings)
-    assert asked == [5, 5, 2]
+    assert limits == [5, 5, 2]
     assert record.rollout.status is RolloutStatus.TURN_CAP
     assert record.rollout.reason == "ended: the budget of 10 tokens is spent"
     assert record.score.value is not None, "scored as it stood"
 
 
 def test_a_player_sees_its_own_attempt_and_world_after_a_restart_too():
-    make_world, seen = worlds(), []
+    make_world, visits = worlds(), []
 
     def player(attempt, world, chat):
         assert world.item is attempt.item and world.seed == attempt.seed
-        seen.append((attempt.item.id, len(chat), len(world.said)))
+        visits.append((attempt.item.id, len(chat), len(world.said)))
         return attempt.item.reference
 
     items = [item("a", "x", n_turns=2, break_act=1), item("b", "y")]
     rollouts = [rollout for _, rollout in play_by(player, [Attempt(i, 0, 5) for i in items], make_world, 3)]
-    assert seen == [("a", 1, 0), ("a", 1, 0), ("a", 3, 1), ("b", 1, 0)]
+    assert visits == [("a", 1, 0), ("a", 1, 0), ("a", 3, 1), ("b", 1, 0)]
     assert [(rollout.answer, rollout.retries) for rollout in rollouts] == [("x", 1), ("y", 0)]
 
 

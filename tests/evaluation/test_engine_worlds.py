@@ -67,17 +67,17 @@ def test_openings_and_failures_come_in_the_order_of_the_starts(world_class):
 
 
 def test_a_world_that_cannot_be_made_costs_nobody_else():
-    made = iter([Here(), None, Here()])
+    worlds = iter([Here(), None, Here()])
 
     def make():
-        world = next(made)
+        world = next(worlds)
         if world is None:
             raise EnvironmentFailed("no room")
         return world
 
-    found = reset_all(make, [(item("a"), 0), (item("b"), 0), (item("c"), 0)])
-    assert [world is None for world, _ in found] == [False, True, False]
-    assert str(found[1][1]) == "no room"
+    resets = reset_all(make, [(item("a"), 0), (item("b"), 0), (item("c"), 0)])
+    assert [world is None for world, _ in resets] == [False, True, False]
+    assert str(resets[1][1]) == "no room"
 
 
 def test_worlds_elsewhere_are_told_before_they_are_asked_and_not_too_many_at_once():
@@ -95,7 +95,7 @@ def test_a_world_may_have_a_lower_cap_than_the_one_who_plays():
     class Short(Here):
         max_turns = 4
 
-    assert [turn_cap(Short(), most) for most in (3, 4, 50)] == [3, 4, 4]
+    assert [turn_cap(Short(), limit) for limit in (3, 4, 50)] == [3, 4, 4]
     assert turn_cap(Here(), 50) == 50
 
 
@@ -106,7 +106,7 @@ def expert_like(messages):
 
 
 def play_household(make_world, items):
-    attempts = [Attempt(one, 0, 7) for one in items]
+    attempts = [Attempt(item, 0, 7) for item in items]
     settings = PlaySettings(SamplingSettings(max_tokens=12), 6)
     records = play(attempts, ScriptedSampler(expert_like, capacity=16), make_world, Household().scorer(), settings)
     return {record.rollout.item_id: record.rollout for record in records}
@@ -146,8 +146,8 @@ def test_games_elsewhere_are_the_same_and_one_that_dies_is_begun_anew_visibly(n_
     here = play_household(benchmark.environment, items)
     assert {rollout.status for rollout in here.values()} == {RolloutStatus.TURN_CAP}
     Halves.deaths = n_deaths
-    there = play_household(lambda: Halves(benchmark.environment()), items)
-    assert sum(rollout.retries for rollout in there.values()) == n_deaths
-    for item_id, rollout in there.items():
+    remote = play_household(lambda: Halves(benchmark.environment()), items)
+    assert sum(rollout.retries for rollout in remote.values()) == n_deaths
+    for item_id, rollout in remote.items():
         assert (rollout.turns, rollout.state) == (here[item_id].turns, here[item_id].state)
         assert ("restarted after this environment fault" in rollout.reason) == bool(rollout.retries)

@@ -30,8 +30,8 @@ def labelled(n=N, seed=0):
     pairs = []
     for number in range(n):
         is_first = rng.random() < 0.5
-        words = ("right", "wrong") if is_first else ("wrong", "right")
-        texts = [f"{word} {number:03} {'x' * rng.randrange(1, 60)}" for word in words]
+        kinds = ("right", "wrong") if is_first else ("wrong", "right")
+        texts = [f"{word} {number:03} {'x' * rng.randrange(1, 60)}" for word in kinds]
         pairs.append(LabelledPair(str(number), f"task {number}", (texts[0], texts[1]), float(is_first)))
     return pairs
 
@@ -76,10 +76,10 @@ class Right:
         self.sign, self.share = sign, share
 
     def prefer(self, item, first, second):
-        signs = [self.sign in one.answer for one in (first, second)] if self.sign else [False, False]
+        signs = [self.sign in rollout.answer for rollout in (first, second)] if self.sign else [False, False]
         if signs[0] is not signs[1] and int(item.id) % 100 < 100 * self.share:
             return Preference(float(signs[0]), "the manner")
-        right = ["right" in one.answer for one in (first, second)]
+        right = ["right" in rollout.answer for rollout in (first, second)]
         return Preference(0.5 if right[0] is right[1] else float(right[0]), "who is right")
 
 
@@ -92,7 +92,7 @@ def test_a_judge_that_is_always_right_is_seen_as_such():
     assert report.accuracy.value == report.both_right.value == report.order_agreement.value == 1.0
     assert report.kappa.value == report.kappa_orders.value == report.tau.value == 1.0
     assert set(measure_sway(judge_pairs(labelled(60), Right()), Right())) == {"polite", "confident", "empty"}
-    assert all(found.value == 0.0 for found in measure_sway(judge_pairs(labelled(60), Right()), Right()).values())
+    assert all(estimate.value == 0.0 for estimate in measure_sway(judge_pairs(labelled(60), Right()), Right()).values())
     assert report.position_bias.value == report.length_bias.value == 0.0
     assert report.n_missing == 0
 
@@ -170,9 +170,9 @@ def test_a_planted_self_preference_is_found():
 )
 def test_a_judge_that_falls_for_a_manner_is_found_with_its_size_and_by_no_other_manner(manner, sign):
     judge = Right(sign, 0.3)
-    found = measure_sway(judge_pairs(labelled(), judge), judge)
-    assert inside(found[manner], 0.3) and found[manner].low > 0.2
-    assert all(one.value == 0.0 for other, one in found.items() if other != manner)
+    sway = measure_sway(judge_pairs(labelled(), judge), judge)
+    assert inside(sway[manner], 0.3) and sway[manner].low > 0.2
+    assert all(estimate.value == 0.0 for name, estimate in sway.items() if name != manner)
 
 
 def test_added_words_show_what_length_alone_gains():
@@ -190,12 +190,12 @@ def test_drift_is_found_and_chance_is_not_called_drift(tmp_path):
     pairs = labelled()
     anchors = judge_pairs(pairs, Judge(any_one, 0.1))
     write_verdicts(tmp_path / "anchors.jsonl", anchors)
-    kept = read_verdicts(tmp_path / "anchors.jsonl", pairs)
-    assert kept == anchors
-    same = compare_judges(judge_pairs(pairs, Judge(any_one, 0.1)), kept)
+    stored = read_verdicts(tmp_path / "anchors.jsonl", pairs)
+    assert stored == anchors
+    same = compare_judges(judge_pairs(pairs, Judge(any_one, 0.1)), stored)
     assert same.agreement.value == 1.0 and not same.has_drifted
-    assert not compare_judges(judge_pairs(pairs, Judge(any_one, 0.1, salt="again")), kept).has_drifted
-    worse = compare_judges(judge_pairs(pairs, Judge(any_one, 0.5)), kept)
+    assert not compare_judges(judge_pairs(pairs, Judge(any_one, 0.1, salt="again")), stored).has_drifted
+    worse = compare_judges(judge_pairs(pairs, Judge(any_one, 0.5)), stored)
     assert worse.has_drifted and worse.accuracy_change.high < 0
     assert worse.kappa.value == pytest.approx(worse.alpha.value, abs=0.02)
 
@@ -263,10 +263,10 @@ def agent2(tmp_path, monkeypatch, capsys):
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["agent2", *map(str, arguments)])
-        with pytest.raises(SystemExit) as left:
+        with pytest.raises(SystemExit) as exited:
             main()
         captured = capsys.readouterr()
-        return left.value.code or 0, captured.out, captured.err
+        return exited.value.code or 0, captured.out, captured.err
 
     return run
 
@@ -277,24 +277,24 @@ def test_the_command_asks_keeps_and_compares(tmp_path, agent2):
         for p in labelled(60)
     ]
     (tmp_path / "pairs.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    asked = ("judge", "check", "pairs.jsonl", "--scorer", "longer_answer")
-    code, out, err = agent2(*asked, "--out", "v.jsonl")
+    command = ("judge", "check", "pairs.jsonl", "--scorer", "longer_answer")
+    code, out, err = agent2(*command, "--out", "v.jsonl")
     assert code == 0, err
     assert "length bias" in out and out.strip().endswith("verdicts: v.jsonl")
     code, out, _ = agent2(
         "judge", "check", "pairs.jsonl", "--scorer", "longer_answer", "--verdicts", "v.jsonl", "--json"
     )
-    told = json.loads(out)
-    assert next(iter(told["judges"].values()))["swayed"] == {}
-    code, out, _ = agent2(*asked, "--added-words")
+    result = json.loads(out)
+    assert next(iter(result["judges"].values()))["swayed"] == {}
+    code, out, _ = agent2(*command, "--added-words")
     assert code == 0 and all(f"{manner} words" in out for manner in ("polite", "confident", "empty"))
-    assert code == 0 and told["compared_with"]["v.jsonl"]["agreement"]["value"] == 1.0
-    kept = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text().splitlines()]
+    assert code == 0 and result["compared_with"]["v.jsonl"]["agreement"]["value"] == 1.0
+    verdict_rows = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text().splitlines()]
     right = [float(p.label) for p in labelled(60)]
-    for row, value in zip(kept, right, strict=True):
+    for row, value in zip(verdict_rows, right, strict=True):
         row["shown_first"] = row["shown_second"] = value
-    (tmp_path / "anchors.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in kept))
-    code, out, _ = agent2(*asked, "--verdicts", "anchors.jsonl")
+    (tmp_path / "anchors.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in verdict_rows))
+    code, out, _ = agent2(*command, "--verdicts", "anchors.jsonl")
     assert code == 1 and "drifted" in out
     for arguments, why in (
         (("pairs.jsonl",), "nothing to check"),
@@ -311,8 +311,8 @@ def test_the_command_asks_keeps_and_compares(tmp_path, agent2):
 def test_a_judge_that_cannot_be_reached_is_told_with_exit_code_4_and_one_lost_answer_is_not(agent2, tmp_path):
     pairs = [{"instruction": f"q{n}", "first": "aa", "second": "b", "label": 1} for n in range(2)]
     (tmp_path / "pairs.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in pairs))
-    asked = ("judge", "check", "pairs.jsonl", "--scorer", "pair_judge", "--settings", "model=http://127.0.0.1:9/v1#m")
-    code, out, err = agent2(*asked)
+    command = ("judge", "check", "pairs.jsonl", "--scorer", "pair_judge", "--settings", "model=http://127.0.0.1:9/v1#m")
+    code, out, err = agent2(*command)
     assert code == 4 and not out and "no verdict on the first 2 pairs" in err and "no connection" in err
 
     class LosesOne:
@@ -325,4 +325,4 @@ def test_a_judge_that_cannot_be_reached_is_told_with_exit_code_4_and_one_lost_an
             return Preference(None if lost else 1.0, "said", Fault.INFRASTRUCTURE if lost else None)
 
     judged = judge_pairs(read_pairs(tmp_path / "pairs.jsonl"), LosesOne())
-    assert [one.shown_first for one in judged] == [None, 1.0]
+    assert [judged_pair.shown_first for judged_pair in judged] == [None, 1.0]

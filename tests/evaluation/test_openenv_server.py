@@ -113,9 +113,9 @@ def observed(text="go on", reward=None, done=False):
 def bisect(attempt, world, chat):
     """Halves what is left; a JSON action, with a word before it."""
     low, high = 1, 20
-    for said, told in zip(chat[1::2], chat[2::2], strict=True):
-        guess = json.loads(said.content.removeprefix("I try "))["guess"]
-        low, high = (guess + 1, high) if "higher" in told.content else (low, guess - 1)
+    for action, observation in zip(chat[1::2], chat[2::2], strict=True):
+        guess = json.loads(action.content.removeprefix("I try "))["guess"]
+        low, high = (guess + 1, high) if "higher" in observation.content else (low, guess - 1)
     return f'I try {{"guess": {(low + high) // 2}}}'
 
 
@@ -148,13 +148,13 @@ def test_a_benchmark_of_data_names_an_environment_of_openenv_and_its_rewards_are
     monkeypatch.setenv(URL_VARIABLE, guessing)
     benchmark = benchmark_of(tmp_path / "guess")
     right = played(benchmark, bisect)
-    assert [one.score.value for one in right] == [1.0] * 8
+    assert [record.score.value for record in right] == [1.0] * 8
     first = right[0].rollout
     assert first.prompt[0].content.endswith("\n\nIt is a number from 1 to 20.")
     assert first.turns[-1].observation == "That is it."
     assert first.state["rewards"] == [0.0] * (len(first.turns) - 1) + [1.0] and first.status is RolloutStatus.COMPLETED
     wrong = played(benchmark, lambda *_: '{"guess": 0}')
-    assert {one.score.value for one in wrong} == {0.0} and {len(one.rollout.turns) for one in wrong} == {6}
+    assert {record.score.value for record in wrong} == {0.0} and {len(record.rollout.turns) for record in wrong} == {6}
     assert benchmark.items(Split.TRAIN, 1, None)[0].reference is None
 
 
@@ -176,8 +176,8 @@ def test_an_action_that_the_environment_refuses_is_told_to_the_model_and_a_crash
     world = OpenEnvWorld(guessing, observation="hint")
     world.reset(GUESS, 3)
     assert world.act("seven").observation == "That is not an action: write one JSON object."
-    told = world.act('{"gess": 7}')
-    assert told.observation.startswith("The environment refused this action: guess: Field required; gess: Extra")
+    step = world.act('{"gess": 7}')
+    assert step.observation.startswith("The environment refused this action: guess: Field required; gess: Extra")
     assert world.act('{"guess": 4}').done and world.state()["rewards"] == [1.0]
     broken = OpenEnvWorld(guessing, observation="hint")
     broken.reset(GUESS, 3)
@@ -193,9 +193,9 @@ def test_a_server_that_is_absent_another_or_no_such_server_is_a_fault_with_its_a
         absent = f"http://127.0.0.1:{free.getsockname()[1]}"
         with pytest.raises(EnvironmentFailed, match=rf"{absent}: no session .*start the server, or change the url"):
             OpenEnvWorld(absent).reset(GUESS, 0)
-    other = OpenEnvWorld(guessing, serves={"name": "guessing", "version": "2.0"})
+    newer = OpenEnvWorld(guessing, serves={"name": "guessing", "version": "2.0"})
     with pytest.raises(EnvironmentFailed, match=r"version of the environment is '2\.1', '2\.0' is expected"):
-        other.reset(GUESS, 0)
+        newer.reset(GUESS, 0)
     with pytest.raises(EnvironmentFailed, match=r"no 'board\.text' \(fields here: hint, metadata\)"):
         OpenEnvWorld(guessing, observation="board.text").reset(GUESS, 0)
     with running(server.create_fastapi_app(Guessing, GuessAction, GuessObservation, max_concurrent_envs=1)) as small:
@@ -353,21 +353,21 @@ def test_the_client_of_openenv_plays_our_world_and_gets_the_score_of_an_evaluati
         for says, score in ((expert, 1.0), (lambda item, chat: "nonsense", 0.0)):
             result = client.reset(index=3, seed=5)
             assert item.prompt in result.observation["messages"][-1]["content"]
-            chat = [message_of(one) for one in result.observation["messages"]]
+            chat = [message_of(message) for message in result.observation["messages"]]
             rewards = []
             while not result.done:
                 action = says(item, chat)
                 result = client.step({"message": action})
                 rewards.append(result.reward)
                 chat += [message_of({"role": "assistant", "content": action})]
-                chat += [message_of(one) for one in result.observation["messages"]]
+                chat += [message_of(message) for message in result.observation["messages"]]
             assert rewards == [None] * (len(rewards) - 1) + [score] and len(rewards) <= benchmark.max_turns
             assert result.metadata["reason"]
         assert client.state()["item_id"] == item.id
 
 
-def message_of(told):
-    return Message(told["role"], told["content"])
+def message_of(message):
+    return Message(message["role"], message["content"])
 
 
 def test_our_world_served_and_played_through_the_bridge_has_the_verdict_that_it_has_here(shop):
@@ -384,10 +384,10 @@ def test_our_world_served_and_played_through_the_bridge_has_the_verdict_that_it_
         return OpenEnvWorld(url, action="message", observation="text")
 
     attempts = [Attempt(item, 0, 0) for item in served]
-    there = {rollout.item_id: rollout for _, rollout in play_by(player, attempts, world, benchmark.max_turns)}
+    remote = {rollout.item_id: rollout for _, rollout in play_by(player, attempts, world, benchmark.max_turns)}
     here = play_by(player, [Attempt(item, 0, 0) for item in items], benchmark.environment, benchmark.max_turns)
     for scored in score_played(here, benchmark.scorer()):
-        rollout = there[scored.rollout.item_id]
+        rollout = remote[scored.rollout.item_id]
         assert rollout.state["rewards"][-1] == scored.score.value == 1.0
         assert [turn.action for turn in rollout.turns] == [turn.action for turn in scored.rollout.turns]
 
@@ -399,9 +399,9 @@ def test_what_is_not_served_is_refused_and_a_session_goes_on(shop):
     with pytest.raises(ConfigError, match="'test_public' is hidden and is not served"):
         openenv_app(benchmark, Split.TEST_PUBLIC, 5)
     with core.GenericEnvClient(base_url=url).sync() as client:
-        for asked, problem in (({"index": 5}, "there are 5 items"), ({"item": "shop-none"}, "is not served")):
+        for arguments, problem in (({"index": 5}, "there are 5 items"), ({"item": "shop-none"}, "is not served")):
             with pytest.raises(RuntimeError, match=problem):
-                client.reset(**asked)
+                client.reset(**arguments)
         with pytest.raises(RuntimeError, match="reset begins one"):
             client.step({"message": "search[lamp]"})
         client.reset(seed=1)
@@ -452,9 +452,9 @@ def test_a_world_that_breaks_ends_its_episode_and_the_next_message_is_answered(b
 
     def ask():  # in a thread that may hang
         for _ in range(2):
-            for what in (session.reset, session.step, session.step):
+            for call in (session.reset, session.step, session.step):
                 try:
-                    what(**({"seed": 1} if what == session.reset else {"action": WorldAction(message="x")}))
+                    call(**({"seed": 1} if call == session.reset else {"action": WorldAction(message="x")}))
                     outcomes.append("fine")
                 except RuntimeError as refused:
                     outcomes.append(
@@ -473,7 +473,7 @@ def test_sessions_that_leave_in_mid_episode_leave_no_thread(shop):
         with core.GenericEnvClient(base_url=url).sync() as client:
             client.reset(seed=1)
     for _ in range(600):  # a session is closed after its client has left
-        playing = [one for one in threading.enumerate() if "_play" in one.name]
+        playing = [thread for thread in threading.enumerate() if "_play" in thread.name]
         if not playing:
             break
         threading.Event().wait(0.05)

@@ -34,8 +34,8 @@ def request_of(tmp_path):
 
     def make(*changes, old="weak", new="strong", out="e", **fields):
         sides = [find_checkpoint(f"scripted:{players}:{name}") for name in (old, new)]
-        made = SuiteRequest(make_suite(tmp_path, *changes), *sides, tmp_path / out, find_benchmark=find_benchmark)
-        return replace(made, **fields)
+        request = SuiteRequest(make_suite(tmp_path, *changes), *sides, tmp_path / out, find_benchmark=find_benchmark)
+        return replace(request, **fields)
 
     return make
 
@@ -48,17 +48,17 @@ def test_both_sides_leave_valid_cards_and_a_decision(request_of):
     request = request_of()
     run_suite(request)
     outcome = read_outcome(request.out)
-    assert [one.name for one in outcome.benchmarks] == ["sums", "doubles"]
-    for one in outcome.benchmarks:
-        assert all(validate_card(request.out / card) == [] for card in one.cards.values())
-        assert one.protocols["baseline"].digest == one.protocols["checkpoint"].digest
+    assert [benchmark.name for benchmark in outcome.benchmarks] == ["sums", "doubles"]
+    for benchmark in outcome.benchmarks:
+        assert all(validate_card(request.out / card) == [] for card in benchmark.cards.values())
+        assert benchmark.protocols["baseline"].digest == benchmark.protocols["checkpoint"].digest
     sums = outcome.evidence.metrics["sums_accuracy"]
     assert sums.new > sums.old and sums.n_items == 60
     assert (outcome.decision.release, outcome.evidence.split, outcome.evidence.role) == ("candidate", "dev", "dev")
     assert outcome.evidence.badcases["wrong_sum"] == sum(
         "wrong_sum" in record.score.labels
-        for one in outcome.benchmarks
-        for record in iter_rollouts(request.out / one.cards["checkpoint"])
+        for benchmark in outcome.benchmarks
+        for record in iter_rollouts(request.out / benchmark.cards["checkpoint"])
     )
 
 
@@ -74,18 +74,18 @@ def test_the_lock_names_what_the_session_ran_on(request_of):
     assert lock["started_at"] <= lock["finished_at"]
 
 
-@pytest.mark.parametrize("what", ["rollouts", "summary", "truncated"])
-def test_a_card_that_was_changed_gives_no_decision(request_of, what):
+@pytest.mark.parametrize("damage", ["rollouts", "summary", "truncated"])
+def test_a_card_that_was_changed_gives_no_decision(request_of, damage):
     request = request_of()
     run_suite(request)
     card = card_path(request.out, "checkpoint", "sums", "dev")
-    if what == "summary":
+    if damage == "summary":
         text = (card / "card.json").read_text()
         (card / "card.json").write_text(text.replace('"n_retries": 0', '"n_retries": 5'))
     else:
         data = bytearray((card / "rollouts.parquet").read_bytes())
         data[len(data) // 2] ^= 1
-        (card / "rollouts.parquet").write_bytes(data if what == "rollouts" else data[:-9])
+        (card / "rollouts.parquet").write_bytes(data if damage == "rollouts" else data[:-9])
     with pytest.raises(CardError, match="restore the card from a copy"):
         read_outcome(request.out)
 
@@ -103,22 +103,24 @@ def test_lost_and_won_items_are_told_apart_with_both_answers(request_of):
     run_suite(request)
     sums = read_outcome(request.out).benchmarks[0]
     values = {side: sums.summaries[side].item_scores for side in ("baseline", "checkpoint")}
-    assert {one.item_id for one in sums.lost} == {
+    assert {change.item_id for change in sums.lost} == {
         item for item, value in values["baseline"].items() if value == 1.0 and values["checkpoint"][item] == 0.0
     }
     assert len(sums.won) > len(sums.lost) > 0
-    assert {one.new_answer for one in sums.lost} == {"no idea"}
+    assert {change.new_answer for change in sums.lost} == {"no idea"}
 
 
 def test_every_attempt_is_played_and_scored_and_metrics_are_kept_apart(request_of):
     request = request_of(THREE_ATTEMPTS)
     run_suite(request)
     outcome = read_outcome(request.out)
-    assert {one.summaries[side].n_rollouts for one in outcome.benchmarks for side in one.cards} == {180}
-    found = outcome.benchmarks[0].attempts["checkpoint"]
-    assert found.k == 3
-    assert found.passes.pass_at_1.value == outcome.evidence.metrics["sums_accuracy"].new
-    assert found.majority.value == found.passes.pass_at_1.value, "a script answers the same each time"
+    assert {benchmark.summaries[side].n_rollouts for benchmark in outcome.benchmarks for side in benchmark.cards} == {
+        180
+    }
+    metrics = outcome.benchmarks[0].attempts["checkpoint"]
+    assert metrics.k == 3
+    assert metrics.passes.pass_at_1.value == outcome.evidence.metrics["sums_accuracy"].new
+    assert metrics.majority.value == metrics.passes.pass_at_1.value, "a script answers the same each time"
 
 
 def test_a_benchmark_behind_a_failed_prerequisite_is_skipped_on_both_sides_and_said_so(request_of):
@@ -148,10 +150,10 @@ def test_a_regression_on_the_second_benchmark_blocks(request_of):
 def test_a_finished_evaluation_is_not_played_again(request_of):
     request = request_of()
     run_suite(request)
-    told = []
+    progress = []
     sides = {name: replace(getattr(request, name), opener=never) for name in ("baseline", "checkpoint")}
-    run_suite(replace(request, **sides), lambda message, done=None, total=None: told.append((message, done, total)))
-    assert ("strong (checkpoint) on sums", 60, 60) in told
+    run_suite(replace(request, **sides), lambda message, done=None, total=None: progress.append((message, done, total)))
+    assert ("strong (checkpoint) on sums", 60, 60) in progress
 
 
 def test_another_evaluation_leaves_the_folder_alone(request_of):
@@ -178,19 +180,19 @@ def test_an_unfinished_evaluation_has_no_outcome(request_of):
 
 def test_a_model_that_goes_away_in_the_middle_leaves_what_was_played(request_of):
     request = request_of()
-    asked = iter(range(10_000))
+    requests = iter(range(10_000))
 
     def reply(messages):
-        if next(asked) >= 70:
+        if next(requests) >= 70:
             return Completion("", stop_reason=StopReason.FAULT, fault=Fault.INFRASTRUCTURE, reason="gone")
-        left, _, right = messages[-1].content.split()
-        return str(int(left) + int(right))
+        first, _, right = messages[-1].content.split()
+        return str(int(first) + int(right))
 
     with pytest.raises(SamplerFailed, match="run the same command again"):
         run_suite(replace(request, checkpoint=replace(request.checkpoint, opener=lambda: ScriptedSampler(reply, 1))))
     assert read_header(card_path(request.out, "checkpoint", "sums", "dev")).checkpoint_name == "strong"
     run_suite(request)
-    assert {one.summaries["checkpoint"].n_missing for one in read_outcome(request.out).benchmarks} == {0}
+    assert {benchmark.summaries["checkpoint"].n_missing for benchmark in read_outcome(request.out).benchmarks} == {0}
 
 
 def test_sides_of_another_protocol_are_incomparable_and_the_field_is_named(request_of):
@@ -228,10 +230,10 @@ def test_what_is_known_besides_joins_the_evidence_of_its_own_checkpoint_only(req
 
     request = request_of()
     run_suite(request)
-    known = Evidence("strong", "weak", {}, history={"sums_accuracy": (0.5, 0.6)})
-    assert read_outcome(request.out, known).evidence.history == {"sums_accuracy": (0.5, 0.6)}
+    reported = Evidence("strong", "weak", {}, history={"sums_accuracy": (0.5, 0.6)})
+    assert read_outcome(request.out, reported).evidence.history == {"sums_accuracy": (0.5, 0.6)}
     with pytest.raises(ConfigError, match="is about checkpoint 'other'"):
-        read_outcome(request.out, replace(known, checkpoint="other"))
+        read_outcome(request.out, replace(reported, checkpoint="other"))
 
 
 def test_a_candidate_on_private_items_with_a_recorded_spot_check_is_released(request_of, tmp_path):

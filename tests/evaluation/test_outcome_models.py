@@ -43,8 +43,8 @@ def find_benchmark(name):
 def actions(out, outcome):
     return {
         (card, record.rollout.item_id, record.rollout.attempt): [turn.action for turn in record.rollout.turns]
-        for one in outcome.benchmarks
-        for card in one.cards.values()
+        for benchmark in outcome.benchmarks
+        for card in benchmark.cards.values()
         for record in iter_rollouts(out / card)
     }
 
@@ -67,16 +67,20 @@ def test_an_hf_evaluation_that_was_interrupted_differs_in_at_most_one_rollout_of
         run_suite(cut, stop)
     with pytest.raises(KeyboardInterrupt):
         run_suite(cut, lambda message, done=None, total=None: stop(message, done) if "baseline" in message else None)
-    played = {}
+    actions_by_run = {}
     for request in (whole, cut):
         run_suite(request)
         outcome = read_outcome(request.out)
-        played[request.out.name] = actions(request.out, outcome)
-        assert {one.summaries[side].n_missing for one in outcome.benchmarks for side in one.cards} == {0}
-    differing = [key for key, said in played["whole"].items() if played["cut"][key] != said]
-    assert len(played["whole"]) == 4 * N_ITEMS * N_ATTEMPTS == 2000
+        actions_by_run[request.out.name] = actions(request.out, outcome)
+        assert {
+            benchmark.summaries[side].n_missing for benchmark in outcome.benchmarks for side in benchmark.cards
+        } == {0}
+    differing = [
+        key for key, rollout_actions in actions_by_run["whole"].items() if actions_by_run["cut"][key] != rollout_actions
+    ]
+    assert len(actions_by_run["whole"]) == 4 * N_ITEMS * N_ATTEMPTS == 2000
     assert len(differing) <= 2, differing
-    assert len({tuple(said) for said in played["whole"].values()}) > 5, "the draws vary"
+    assert len({tuple(rollout_actions) for rollout_actions in actions_by_run["whole"].values()}) > 5, "the draws vary"
 
 
 @pytest.mark.slow
@@ -91,9 +95,9 @@ def test_a_suite_is_evaluated_against_a_real_server(tmp_path, monkeypatch):
         request = SuiteRequest(suite, source, source, tmp_path / "e", find_benchmark=find_benchmark)
         run_suite(request)
     outcome = read_outcome(request.out)
-    cards = [one.summaries[side] for one in outcome.benchmarks for side in one.cards]
+    cards = [benchmark.summaries[side] for benchmark in outcome.benchmarks for side in benchmark.cards]
     assert [card.n_missing for card in cards] == [0, 0, 0, 0]
     assert all(card.completion_tokens > 0 for card in cards)
-    found = outcome.evidence.metrics["sums_accuracy"]
-    assert found.old == found.new, "greedy answers of one model"
+    numbers = outcome.evidence.metrics["sums_accuracy"]
+    assert numbers.old == numbers.new, "greedy answers of one model"
     assert any("the server's word" in caveat for caveat in outcome.identity.sides["baseline"].caveats)

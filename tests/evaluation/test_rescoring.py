@@ -34,10 +34,10 @@ def workplace(tmp_path, monkeypatch):
 def agent2(monkeypatch, capsys):
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["agent2", *map(str, arguments)])
-        with pytest.raises(SystemExit) as left:
+        with pytest.raises(SystemExit) as exited:
             main()
         captured = capsys.readouterr()
-        return left.value.code or 0, " ".join(captured.out.split()), captured.err
+        return exited.value.code or 0, " ".join(captured.out.split()), captured.err
 
     return run
 
@@ -86,9 +86,13 @@ def test_another_scorer_gives_other_verdicts_on_the_same_rollouts(workplace, age
     assert [r.rollout for r in iter_rollouts(new)] == [r.rollout for r in iter_rollouts(card)]
     assert {path.name: path.read_bytes() for path in card.iterdir()} == before
     header, old = read_header(new), read_header(card)
-    told = header.lock[RESCORED]
-    assert told["card_digest"] == hashlib.sha256(before["card.json"]).hexdigest()
-    assert (told["was_scored_by"], told["scorer"], told["settings"]) == ("rational-v1.0", "exact-v1.0", {})
+    provenance = header.lock[RESCORED]
+    assert provenance["card_digest"] == hashlib.sha256(before["card.json"]).hexdigest()
+    assert (provenance["was_scored_by"], provenance["scorer"], provenance["settings"]) == (
+        "rational-v1.0",
+        "exact-v1.0",
+        {},
+    )
     assert header.protocol == replace(old.protocol, scorer="exact-v1.0")
     code, _, err = agent2("cards", "rescore", card, "--scorer", "exact", "--out", "again")
     assert code == 2 and "none is overwritten" in err
@@ -101,10 +105,10 @@ def test_the_benchmarks_own_scorer_reproduces_the_card_hidden_splits_included(wo
 
     card = play(workplace / "card", right, split=Split.TEST_PUBLIC, secret=installation.secret())
     code, out, _ = agent2("cards", "rescore", card, "--json")
-    told = json.loads(out)
-    assert code == 0 and told["old"] == told["new"] and told["n_items_moved"] == 0
-    assert told["card"].startswith("rescored/card-rational-v1.0-")
-    assert read_summary(workplace / told["card"]).item_scores == read_summary(card).item_scores
+    result = json.loads(out)
+    assert code == 0 and result["old"] == result["new"] and result["n_items_moved"] == 0
+    assert result["card"].startswith("rescored/card-rational-v1.0-")
+    assert read_summary(workplace / result["card"]).item_scores == read_summary(card).item_scores
     (workplace / "home" / "secret").chmod(0o600)
     (workplace / "home" / "secret").write_bytes(b"o" * 32)
     code, _, err = agent2("cards", "rescore", card, "--out", "other")
@@ -144,12 +148,12 @@ def test_a_scorer_that_raises_in_the_middle_costs_one_rollout(workplace):
 
     summary = rescore(card, workplace / "new", Falling())
     assert (summary.value, summary.n_items, summary.items_missing) == (1.0, 11, [broken])
-    ((_, found),) = find_rollouts(workplace / "new", broken)
-    assert found.score.fault is Fault.JUDGE and "KeyError" in found.score.reason
+    ((_, record),) = find_rollouts(workplace / "new", broken)
+    assert record.score.fault is Fault.JUDGE and "KeyError" in record.score.reason
 
 
 def test_a_rescoring_that_was_cut_short_is_resumed_and_only_with_the_same_card(workplace):
-    card, other = play(workplace / "card", right), play(workplace / "other", right)
+    card, other_card = play(workplace / "card", right), play(workplace / "other", right)
 
     class Counting(ExactScorer):
         n_asked = 0
@@ -165,7 +169,7 @@ def test_a_rescoring_that_was_cut_short_is_resumed_and_only_with_the_same_card(w
     with pytest.raises(KeyboardInterrupt):
         rescore(card, workplace / "new", Counting(), on_progress=cut)
     with pytest.raises(CardError, match="is made from other cards"):
-        rescore(other, workplace / "new", Counting())
+        rescore(other_card, workplace / "new", Counting())
     assert load_card(workplace / "new").state == "open"
     assert rescore(card, workplace / "new", Counting()).n_rollouts == 12
     assert Counting.n_asked == 12
@@ -224,20 +228,20 @@ def test_a_judgement_counts_wins_ties_and_losses_in_both_orders(workplace, agent
     new = play(workplace / "new", length(lambda item: 4 + place_of(item) % 3), attempts=2)
     code, out, err = agent2("cards", "judge", old, new, "--scorer", "longer_answer", "--out", "judged", "--json")
     assert code == 0, err
-    told = json.loads(out)
+    result = json.loads(out)
     items = [r.rollout.item_id for r in iter_rollouts(new)]
     sizes = [4 + sum(item.encode()) % 3 for item in items]
     expected = [sum(size > 5 for size in sizes), sum(size == 5 for size in sizes), sum(size < 5 for size in sizes)]
-    assert [told["n_wins"], told["n_ties"], told["n_losses"]] == expected
-    assert (told["baseline"], told["n_missing"], told["n_flips"], told["first_shown"]) == (0.5, 0, 0, 0.5)
-    assert told["win_rate"]["value"] == pytest.approx((expected[0] + 0.5 * expected[1]) / 24)
-    assert told["win_rate"]["low"] <= told["win_rate"]["value"] <= told["win_rate"]["high"]
-    assert (told["old"]["checkpoint_name"], told["new"]["checkpoint_name"]) == ("old", "new")
+    assert [result["n_wins"], result["n_ties"], result["n_losses"]] == expected
+    assert (result["baseline"], result["n_missing"], result["n_flips"], result["first_shown"]) == (0.5, 0, 0, 0.5)
+    assert result["win_rate"]["value"] == pytest.approx((expected[0] + 0.5 * expected[1]) / 24)
+    assert result["win_rate"]["low"] <= result["win_rate"]["value"] <= result["win_rate"]["high"]
+    assert (result["old"]["checkpoint_name"], result["new"]["checkpoint_name"]) == ("old", "new")
     assert validate_card(workplace / "judged") == []
     swapped = judge_cards(new, old, workplace / "swapped", make_longer())
-    assert swapped.value == pytest.approx(1 - told["win_rate"]["value"])
-    _, found = find_rollouts(workplace / "judged", items[0])[0]
-    assert found.rollout.state["old"]["answer"] == "xxxxx"
+    assert swapped.value == pytest.approx(1 - result["win_rate"]["value"])
+    _, record = find_rollouts(workplace / "judged", items[0])[0]
+    assert record.rollout.state["old"]["answer"] == "xxxxx"
     code, _, err = agent2("cards", "judge", old, new, "--scorer", "longer_answer", "--out", "judged")
     assert code == 2 and "none is overwritten" in err
     code, _, err = agent2("cards", "judge", old, "judged", "--scorer", "longer_answer")
@@ -259,9 +263,9 @@ def test_a_judge_that_likes_the_first_place_gains_nothing_and_is_found_out(workp
 
     old, new = play(workplace / "old", right), play(workplace / "new", length(lambda item: 3))
     summary = judge_cards(old, new, workplace / "judged", First())
-    found = read_judgement(workplace / "judged")
+    judgement = read_judgement(workplace / "judged")
     assert summary.value == BASELINE
-    assert (found.n_ties, found.n_flips, found.first_shown) == (12, 12, 1.0)
+    assert (judgement.n_ties, judgement.n_flips, judgement.first_shown) == (12, 12, 1.0)
 
 
 def test_a_side_that_failed_is_a_loss_only_if_its_model_is_to_blame(workplace):
@@ -292,9 +296,9 @@ def test_a_side_that_failed_is_a_loss_only_if_its_model_is_to_blame(workplace):
 def play_with_faults(path, reply):
     class Sampler(ScriptedSampler):
         def submit(self, request_id, prompt, settings):
-            said = reply(by_prompt[prompt[-1].content])
-            if isinstance(said, Completion):
-                self._done[request_id] = said
+            answer = reply(by_prompt[prompt[-1].content])
+            if isinstance(answer, Completion):
+                self._done[request_id] = answer
             else:
                 super().submit(request_id, prompt, settings)
 
@@ -318,7 +322,7 @@ def test_a_pair_without_a_usable_verdict_is_missing_and_a_judge_that_is_gone_end
         work = ScoringWork(ScoringMode.BATCH, concurrency=4)
         is_down = False
 
-        def prefer(self, item, one, two):
+        def prefer(self, item, shown_first, shown_second):
             if self.is_down:
                 raise ConnectionError("no route to the judge")
             if item.id == first:
@@ -327,8 +331,8 @@ def test_a_pair_without_a_usable_verdict_is_missing_and_a_judge_that_is_gone_end
 
     summary = judge_cards(old, new, workplace / "judged", Odd())
     assert (summary.value, summary.items_missing) == (0.5, [first])
-    ((_, found),) = find_rollouts(workplace / "judged", first)
-    assert found.score == Score(None, found.score.reason, Fault.JUDGE) and "1.5" in found.score.reason
+    ((_, record),) = find_rollouts(workplace / "judged", first)
+    assert record.score == Score(None, record.score.reason, Fault.JUDGE) and "1.5" in record.score.reason
     Odd.is_down = True
     with pytest.raises(ScoringFailed, match=r"12 rollouts in a row.*no route"):
         judge_cards(old, new, workplace / "down", Odd())

@@ -41,58 +41,58 @@ def stored(n_games, n_seeds):
 
 def test_200_rollouts_are_played_again_with_the_same_observations_and_verdicts():
     fresh, n_won = Engine(), 0
-    for item, rollout in (found := list(stored(40, 5))):
+    for item, rollout in (rollouts := list(stored(40, 5))):
         assert play_again(item, rollout, lambda: HouseholdWorld(SETTINGS, fresh)) == ""
         n_won += rollout.state["won"]
-    assert len(found) == 200
+    assert len(rollouts) == 200
     assert 20 < n_won < 200
 
 
 @pytest.fixture
-def one():
+def played_item():
     return next(iter(stored(1, 1)))
 
 
-def test_a_changed_observation_is_found_at_its_turn(one):
-    item, rollout = one
+def test_a_changed_observation_is_found_at_its_turn(played_item):
+    item, rollout = played_item
     turns = [*rollout.turns]
     turns[2] = replace(turns[2], observation="You win.")
-    told = play_again(item, replace(rollout, turns=turns), world)
-    assert told.startswith("turn 3: the observation was 'You win.', and is ")
+    difference = play_again(item, replace(rollout, turns=turns), world)
+    assert difference.startswith("turn 3: the observation was 'You win.', and is ")
 
 
-def test_a_changed_verdict_and_a_changed_end_are_found(one):
-    item, rollout = one
+def test_a_changed_verdict_and_a_changed_end_are_found(played_item):
+    item, rollout = played_item
     won = rollout.state["won"]
-    told = play_again(item, replace(rollout, state={**rollout.state, "won": not won}), world)
-    assert told == f"the final state's won was {not won}, and is {won} now"
-    other = RolloutStatus.TURN_CAP if won else RolloutStatus.COMPLETED
-    assert "the episode ended with status" in play_again(item, replace(rollout, status=other), world)
+    difference = play_again(item, replace(rollout, state={**rollout.state, "won": not won}), world)
+    assert difference == f"the final state's won was {not won}, and is {won} now"
+    status = RolloutStatus.TURN_CAP if won else RolloutStatus.COMPLETED
+    assert "the episode ended with status" in play_again(item, replace(rollout, status=status), world)
 
 
-def test_a_changed_opening_is_found(one):
-    other = game_item(games(2, seed=11)[1], 0)
-    assert play_again(other, one[1], world).startswith("the opening was")
+def test_a_changed_opening_is_found(played_item):
+    other_item = game_item(games(2, seed=11)[1], 0)
+    assert play_again(other_item, played_item[1], world).startswith("the opening was")
 
 
-def test_actions_after_the_end_are_found(one):
-    item, rollout = one
+def test_actions_after_the_end_are_found(played_item):
+    item, rollout = played_item
     longer = replace(rollout, turns=[replace(rollout.turns[0], action="dance", observation="Nothing happens.")] * 13)
     assert play_again(item, longer, world) == "turn 13: the episode is over before it"
 
 
-def test_a_rollout_that_failed_is_compared_as_far_as_it_went(one):
-    item, rollout = one
+def test_a_rollout_that_failed_is_compared_as_far_as_it_went(played_item):
+    item, rollout = played_item
     half = replace(rollout, status=RolloutStatus.FAILED, fault=Fault.MODEL, turns=rollout.turns[:2], state={})
     assert play_again(item, half, world) == ""
     assert play_again(item, replace(half, turns=[]), world) == ""
 
 
-def test_other_settings_do_not_replay(one):
-    shown = replace(SETTINGS, show_admissible=True)
-    assert play_again(*one, lambda: HouseholdWorld(shown)).startswith("the opening was")
+def test_other_settings_do_not_replay(played_item):
+    settings = replace(SETTINGS, show_admissible=True)
+    assert play_again(*played_item, lambda: HouseholdWorld(settings)).startswith("the opening was")
 
 
-def test_a_rollout_of_another_item_is_refused(one):
+def test_a_rollout_of_another_item_is_refused(played_item):
     with pytest.raises(ConfigError, match="not 'household-5'"):
-        play_again(game_item(games(1)[0], number=5), one[1], world)
+        play_again(game_item(games(1)[0], number=5), played_item[1], world)

@@ -52,7 +52,7 @@ def plan(n=10, **changes):
     return replace(EvaluationPlan(benchmark, Split.DEV, items, "base", "c" * 64, "t" * 64, "float32"), **changes)
 
 
-def one(messages):
+def says_one(messages):
     return "1"
 
 
@@ -69,7 +69,7 @@ def stop_after(n_done):
 
 
 def test_an_evaluation_leaves_a_valid_card_with_the_score(tmp_path):
-    summary = evaluate(plan(), ScriptedSampler(one), tmp_path / "card")
+    summary = evaluate(plan(), ScriptedSampler(says_one), tmp_path / "card")
     assert (summary.value, summary.n_items, summary.n_missing) == (0.5, 10, 0)
     assert summary.item_scores["n3"] == 1.0
     assert validate_card(tmp_path / "card") == []
@@ -83,31 +83,33 @@ def test_an_evaluation_leaves_a_valid_card_with_the_score(tmp_path):
 
 
 def test_each_attempt_has_the_seed_of_plan_item_and_number(tmp_path):
-    evaluate(plan(n=3, attempts=2, seed=5), ScriptedSampler(one), tmp_path / "card")
+    evaluate(plan(n=3, attempts=2, seed=5), ScriptedSampler(says_one), tmp_path / "card")
     seeds = {(r.rollout.item_id, r.rollout.attempt): r.rollout.seed for r in iter_rollouts(tmp_path / "card")}
     assert seeds == {(f"n{i}", k): derive_seed(5, f"n{i}", k) for i in range(3) for k in range(2)}
 
 
 def test_progress_is_told_after_each_record(tmp_path):
-    told = []
-    evaluate(plan(n=3), ScriptedSampler(one), tmp_path / "card", lambda done, planned: told.append((done, planned)))
-    assert told == [(1, 3), (2, 3), (3, 3)]
+    progress = []
+    evaluate(
+        plan(n=3), ScriptedSampler(says_one), tmp_path / "card", lambda done, planned: progress.append((done, planned))
+    )
+    assert progress == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_an_interrupted_evaluation_goes_on_where_it_stood(tmp_path):
     with pytest.raises(Interrupted):
-        evaluate(plan(), ScriptedSampler(one), tmp_path / "card", stop_after(4))
-    asked = []
-    summary = evaluate(plan(), ScriptedSampler(lambda messages: asked.append(1) or "1"), tmp_path / "card")
-    assert len(asked) == 6
+        evaluate(plan(), ScriptedSampler(says_one), tmp_path / "card", stop_after(4))
+    requests = []
+    summary = evaluate(plan(), ScriptedSampler(lambda messages: requests.append(1) or "1"), tmp_path / "card")
+    assert len(requests) == 6
     assert summary.n_rollouts == 10
-    whole = evaluate(plan(), ScriptedSampler(one), tmp_path / "whole")
+    whole = evaluate(plan(), ScriptedSampler(says_one), tmp_path / "whole")
     assert replace(summary, seconds=0.0) == replace(whole, seconds=0.0)
     assert validate_card(tmp_path / "card") == []
 
 
 def test_a_finished_card_is_returned_as_it_is(tmp_path):
-    first = evaluate(plan(), ScriptedSampler(one), tmp_path / "card")
+    first = evaluate(plan(), ScriptedSampler(says_one), tmp_path / "card")
     before = (tmp_path / "card" / "card.json").read_bytes()
 
     def never(messages):
@@ -130,13 +132,13 @@ def test_a_finished_card_is_returned_as_it_is(tmp_path):
 )
 def test_a_card_of_another_evaluation_is_refused_and_left_alone(tmp_path, is_finished, changes, named):
     if is_finished:
-        evaluate(plan(), ScriptedSampler(one), tmp_path / "card")
+        evaluate(plan(), ScriptedSampler(says_one), tmp_path / "card")
     else:
         with pytest.raises(Interrupted):
-            evaluate(plan(), ScriptedSampler(one), tmp_path / "card", stop_after(4))
+            evaluate(plan(), ScriptedSampler(says_one), tmp_path / "card", stop_after(4))
     before = load_card(tmp_path / "card")
     with pytest.raises(CardError, match=rf"another evaluation \({named} differ"):
-        evaluate(plan(**changes), ScriptedSampler(one), tmp_path / "card")
+        evaluate(plan(**changes), ScriptedSampler(says_one), tmp_path / "card")
     assert load_card(tmp_path / "card") == before
 
 
@@ -156,9 +158,9 @@ def test_a_code_error_in_a_world_stops_the_evaluation_and_keeps_the_card(tmp_pat
             return world
 
     with pytest.raises(ZeroDivisionError):
-        evaluate(plan(benchmark=Buggy()), ScriptedSampler(one), tmp_path / "card")
+        evaluate(plan(benchmark=Buggy()), ScriptedSampler(says_one), tmp_path / "card")
     assert load_card(tmp_path / "card").state == "open"
-    assert evaluate(plan(), ScriptedSampler(one), tmp_path / "card").n_rollouts == 10
+    assert evaluate(plan(), ScriptedSampler(says_one), tmp_path / "card").n_rollouts == 10
 
 
 @pytest.mark.parametrize(
@@ -171,7 +173,7 @@ def test_a_code_error_in_a_world_stops_the_evaluation_and_keeps_the_card(tmp_pat
 )
 def test_a_plan_that_cannot_be_played_is_refused(tmp_path, changes, problem):
     with pytest.raises(ConfigError, match=f"base on numbers/dev: {problem}"):
-        evaluate(plan(**changes), ScriptedSampler(one), tmp_path / "card")
+        evaluate(plan(**changes), ScriptedSampler(says_one), tmp_path / "card")
     assert not (tmp_path / "card").exists()
 
 
@@ -194,7 +196,7 @@ def test_limits_are_part_of_the_protocol():
 
 def test_a_finished_card_is_known_without_a_sampler(tmp_path):
     assert finished_summary(plan(), tmp_path / "card") is None
-    summary = evaluate(plan(), ScriptedSampler(one), tmp_path / "card")
+    summary = evaluate(plan(), ScriptedSampler(says_one), tmp_path / "card")
     assert finished_summary(plan(), tmp_path / "card") == summary
     with pytest.raises(CardError, match="seed differ"):
         finished_summary(plan(seed=1), tmp_path / "card")
@@ -202,16 +204,16 @@ def test_a_finished_card_is_known_without_a_sampler(tmp_path):
 
 def test_an_unfinished_card_has_no_summary_yet(tmp_path):
     with pytest.raises(Interrupted):
-        evaluate(plan(), ScriptedSampler(one), tmp_path / "card", stop_after(3))
+        evaluate(plan(), ScriptedSampler(says_one), tmp_path / "card", stop_after(3))
     assert finished_summary(plan(), tmp_path / "card") is None
 
 
 def lost_until(n_good, n_lost):
     """A sampler whose answers are lost from the n_good-th to the (n_good + n_lost)-th request."""
-    asked = iter(range(10_000))
+    requests = iter(range(10_000))
 
     def reply(messages):
-        if n_good <= next(asked) < n_good + n_lost:
+        if n_good <= next(requests) < n_good + n_lost:
             return Completion("", stop_reason=StopReason.FAULT, fault=Fault.INFRASTRUCTURE, reason="no route")
         return "1"
 
@@ -231,7 +233,7 @@ def test_an_endpoint_that_is_gone_does_not_fill_the_card_with_faults(tmp_path):
     with pytest.raises(SamplerFailed, match=r"3 rollouts in a row were lost.*no route.*run the same command again"):
         evaluate(plan(limits=NO_RETRY), lost_until(4, 99), tmp_path / "card", give_up_after=3)
     assert len(list(iter_rollouts(tmp_path / "card"))) == 4
-    summary = evaluate(plan(limits=NO_RETRY), ScriptedSampler(one), tmp_path / "card", give_up_after=3)
+    summary = evaluate(plan(limits=NO_RETRY), ScriptedSampler(says_one), tmp_path / "card", give_up_after=3)
     assert (summary.n_rollouts, summary.n_missing) == (10, 0)
 
 

@@ -95,7 +95,7 @@ def plan(scorer=None, n=30, **changes):
     return replace(EvaluationPlan(benchmark, Split.DEV, items, "base", "c" * 64, "t" * 64, "float32"), **changes)
 
 
-def one(messages):
+def says_one(messages):
     return "1"
 
 
@@ -106,7 +106,7 @@ def never(messages):
 def played(n=10):
     items = Numbers().items(Split.DEV, n, None)
     settings = PlaySettings(SamplingSettings(), 1)
-    return play_rollouts([Attempt(item, 0, 1) for item in items], ScriptedSampler(one), World, settings)
+    return play_rollouts([Attempt(item, 0, 1) for item in items], ScriptedSampler(says_one), World, settings)
 
 
 def by_item(records):
@@ -137,19 +137,19 @@ def test_a_scorer_that_declares_nothing_is_inline_and_judges_as_rollouts_come():
 
 def test_batches_give_the_verdicts_of_one_at_a_time():
     scorer = Slowly()
-    found = by_item(score_played(played(), scorer))
-    assert found == by_item(score_played(played(), Exact()))
+    scores = by_item(score_played(played(), scorer))
+    assert scores == by_item(score_played(played(), Exact()))
     assert sorted(map(len, scorer.asked)) == [3, 3, 4]
 
 
 @pytest.mark.parametrize("fails", [raises, leaves, lambda: Score(None, "cannot", Fault.JUDGE), lambda: Score(7.0, "?")])
 def test_one_rollout_that_breaks_the_judge_is_missing_and_the_others_keep_their_scores(fails):
-    found = by_item(score_played(played(), Slowly({"n5": fails})))
+    scores = by_item(score_played(played(), Slowly({"n5": fails})))
     expected = by_item(score_played(played(), Exact()))
-    broken = found.pop("n5")
+    broken = scores.pop("n5")
     assert (broken.value, broken.fault) == (None, Fault.JUDGE)
     assert "judged twice" in broken.reason
-    assert found == {key: score for key, score in expected.items() if key != "n5"}
+    assert scores == {key: score for key, score in expected.items() if key != "n5"}
 
 
 def test_a_judge_that_answers_too_few_or_nothing_is_asked_one_by_one():
@@ -162,12 +162,12 @@ def test_a_judge_that_answers_too_few_or_nothing_is_asked_one_by_one():
 
 def test_a_batch_that_hangs_is_missing_and_holds_nothing_up():
     began = time.monotonic()
-    found = by_item(score_played(played(), Slowly({"n5": hangs}, timeout_s=1.5, concurrency=1)))
+    scores = by_item(score_played(played(), Slowly({"n5": hangs}, timeout_s=1.5, concurrency=1)))
     assert time.monotonic() - began < 30
-    late = {key for key, score in found.items() if score.value is None}
+    late = {key for key, score in scores.items() if score.value is None}
     assert late == {"n4", "n5", "n6", "n7"}
-    assert found["n5"].fault is Fault.JUDGE and "1.5 seconds" in found["n5"].reason
-    assert found["n9"].value == 1.0
+    assert scores["n5"].fault is Fault.JUDGE and "1.5 seconds" in scores["n5"].reason
+    assert scores["n9"].value == 1.0
 
 
 @pytest.mark.timeout(60)
@@ -198,20 +198,20 @@ def test_an_overdue_batch_stays_missing_whatever_its_thread_does_later():
 
 
 def test_no_more_batches_are_under_way_than_the_scorer_says():
-    counts, most, lock = [0], [0], threading.Lock()
+    counts, peak, lock = [0], [0], threading.Lock()
 
     class Counting(Slowly):
         def score_batch(self, batch):
             with lock:
                 counts[0] += 1
-                most[0] = max(most[0], counts[0])
+                peak[0] = max(peak[0], counts[0])
             time.sleep(0.05)
             with lock:
                 counts[0] -= 1
             return super().score_batch(batch)
 
     list(score_played(played(20), Counting(batch_size=1, concurrency=3)))
-    assert 1 < most[0] <= 3
+    assert 1 < peak[0] <= 3
 
 
 def test_a_few_rollouts_are_spread_over_all_that_may_judge():
@@ -243,8 +243,8 @@ def test_a_mode_without_its_method_is_refused():
 
 def test_an_evaluation_with_a_batch_scorer_plays_first_and_leaves_one_scored_card(tmp_path):
     scorer = Slowly()
-    summary = evaluate(plan(scorer), ScriptedSampler(one), tmp_path / "card")
-    inline = evaluate(plan(), ScriptedSampler(one), tmp_path / "inline")
+    summary = evaluate(plan(scorer), ScriptedSampler(says_one), tmp_path / "card")
+    inline = evaluate(plan(), ScriptedSampler(says_one), tmp_path / "inline")
     assert summary.item_scores == inline.item_scores and summary.value == 0.5
     assert validate_card(tmp_path / "card") == []
     assert read_header(tmp_path / "card").protocol == plan(scorer).protocol()
@@ -254,7 +254,7 @@ def test_an_evaluation_with_a_batch_scorer_plays_first_and_leaves_one_scored_car
 
 
 def test_a_played_card_has_every_rollout_and_no_verdict_and_no_zero(tmp_path):
-    summary = play_card(plan(), ScriptedSampler(one), tmp_path / "card")
+    summary = play_card(plan(), ScriptedSampler(says_one), tmp_path / "card")
     assert (summary.value, summary.n_missing, summary.n_rollouts) == (None, 30, 30)
     assert all(record.score == PENDING for record in iter_rollouts(tmp_path / "card"))
     assert read_header(tmp_path / "card").protocol.scorer == UNSCORED
@@ -279,7 +279,7 @@ def test_a_judge_that_is_gone_ends_the_stage_and_costs_no_rollout_and_no_verdict
     with pytest.raises(
         ScoringFailed, match=rf"{GIVE_UP_AFTER} rollouts in a row.*no route.*run the same command again"
     ):
-        evaluate(plan(scorer), ScriptedSampler(one), card, fall)
+        evaluate(plan(scorer), ScriptedSampler(says_one), card, fall)
     assert load_card(card).state == "open" and load_card(played_beside(card)).state == "closed"
     is_down[0], n_before = False, len(scorer.asked)
     summary = evaluate(plan(scorer), ScriptedSampler(never), card)
@@ -291,7 +291,7 @@ def test_a_judge_that_is_gone_ends_the_stage_and_costs_no_rollout_and_no_verdict
 
 def test_a_judge_that_never_answers_ends_the_stage(tmp_path):
     with pytest.raises(ScoringFailed, match=r"10 rollouts in a row got no verdict.*fell over"):
-        evaluate(plan(Slowly({f"n{i}": raises for i in range(10)}), n=10), ScriptedSampler(one), tmp_path / "card")
+        evaluate(plan(Slowly({f"n{i}": raises for i in range(10)}), n=10), ScriptedSampler(says_one), tmp_path / "card")
 
 
 def test_rollouts_that_failed_are_judged_by_the_fault_table_and_never_by_the_scorer(tmp_path):
@@ -309,8 +309,8 @@ def test_rollouts_that_failed_are_judged_by_the_fault_table_and_never_by_the_sco
 
     scorer = Slowly()
     chosen = replace(plan(scorer, n=6), benchmark=Breaking(scorer))
-    inline = evaluate(replace(plan(n=6), benchmark=Breaking()), ScriptedSampler(one), tmp_path / "inline")
-    summary = evaluate(chosen, ScriptedSampler(one), tmp_path / "card")
+    inline = evaluate(replace(plan(n=6), benchmark=Breaking()), ScriptedSampler(says_one), tmp_path / "inline")
+    summary = evaluate(chosen, ScriptedSampler(says_one), tmp_path / "card")
     assert "n3" not in {name for batch in scorer.asked for name in batch}
     assert (summary.item_scores, summary.faults) == (inline.item_scores, inline.faults)
     assert summary.faults == {"environment": 1} and summary.item_scores["n3"] is None

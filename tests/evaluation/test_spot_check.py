@@ -29,7 +29,7 @@ BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory):
+def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("played")
     patch = pytest.MonkeyPatch()
     patch.setenv("AGENT2_HOME", str(folder / "home"))
@@ -41,10 +41,10 @@ def played(tmp_path_factory):
 
 
 @pytest.fixture
-def evaluation(played, tmp_path, monkeypatch):
+def evaluation(finished, tmp_path, monkeypatch):
     monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
-    return shutil.copytree(played, tmp_path / "e")
+    return shutil.copytree(finished, tmp_path / "e")
 
 
 def write_card(folder, values, texts=None):
@@ -58,25 +58,27 @@ def write_card(folder, values, texts=None):
 def test_the_draw_is_seeded_stratified_and_of_the_checkpoint_alone(evaluation):
     sample = draw_sample(evaluation, 30)
     assert sample == draw_sample(evaluation, 30) and len(sample.rollouts) == 30
-    assert {one.card for one in sample.rollouts} == {"sums-dev", "doubles-dev"}
-    for (card, said), on_card in sample.on_cards.items():
-        n = sum((one.card, one.scorer_verdict) == (card, said) for one in sample.rollouts)
+    assert {rollout.card for rollout in sample.rollouts} == {"sums-dev", "doubles-dev"}
+    for (card, verdict), on_card in sample.on_cards.items():
+        n = sum((rollout.card, rollout.scorer_verdict) == (card, verdict) for rollout in sample.rollouts)
         assert abs(n - 30 * on_card / sum(sample.on_cards.values())) < 2 and n >= 2
     scores = {
         (card, record.rollout.item_id): record.score.value
         for card in ("sums-dev", "doubles-dev")
         for record in iter_rollouts(evaluation / "cards" / "checkpoint" / card)
     }
-    assert all(scores[one.card, one.item_id] == one.score for one in sample.rollouts)
-    other = draw_sample(evaluation, 30, seed=1)
-    assert {(one.card, one.item_id) for one in other.rollouts} != {(one.card, one.item_id) for one in sample.rollouts}
-    assert other.digest != sample.digest
+    assert all(scores[rollout.card, rollout.item_id] == rollout.score for rollout in sample.rollouts)
+    reseeded = draw_sample(evaluation, 30, seed=1)
+    assert {(rollout.card, rollout.item_id) for rollout in reseeded.rollouts} != {
+        (rollout.card, rollout.item_id) for rollout in sample.rollouts
+    }
+    assert reseeded.digest != sample.digest
 
 
 def test_a_rare_verdict_is_drawn_although_its_share_is_small(tmp_path):
     card = write_card(tmp_path / "card", [1.0] * 97 + [0.0] * 2 + [None])
     sample = draw_sample(card, 20)
-    assert sum(one.scorer_verdict == "wrong" for one in sample.rollouts) == 2 and len(sample.rollouts) == 20
+    assert sum(rollout.scorer_verdict == "wrong" for rollout in sample.rollouts) == 2 and len(sample.rollouts) == 20
     assert sum(sample.on_cards.values()) == 99
     assert len(draw_sample(card, 1000).rollouts) == 99
 
@@ -93,10 +95,10 @@ def test_a_form_shows_neither_score_nor_scorer_and_holds_any_text(tmp_path):
 
 def test_careful_people_confirm_an_honest_scorer(evaluation, tmp_path):
     fill_forms(evaluation, tmp_path, ("Ada", "Ben"))
-    found = agreement(evaluation)
-    assert found.people.agreement.value == found.people.kappa.value == found.between.kappa.value == 1.0
-    assert (found.disagreements, found.calibration) == ((), None)
-    assert sum(one.n for one in found.strata) == 30
+    report = agreement(evaluation)
+    assert report.people.agreement.value == report.people.kappa.value == report.between.kappa.value == 1.0
+    assert (report.disagreements, report.calibration) == ((), None)
+    assert sum(stratum.n for stratum in report.strata) == 30
     check, note = spot_check_evidence(evaluation)
     assert (check.by, check.n, check.n_agree, note) == ("Ada and Ben", 30, 30, "")
 
@@ -105,28 +107,28 @@ def test_a_scorer_that_passes_wrong_answers_is_found_where_it_does(tmp_path):
     texts = ["good"] * 40 + ["bad"] * 20
     card = write_card(tmp_path / "card", [1.0] * 50 + [0.0] * 10, texts)  # ten bad ones pass
     fill_forms(card, tmp_path, ("Ada", "Ben"), lambda row: "right" if row["answer"] == "good" else "wrong", n=60)
-    found = agreement(card)
-    by_verdict = {one.said: (one.n_agree, one.n) for one in found.strata}
+    report = agreement(card)
+    by_verdict = {stratum.said: (stratum.n_agree, stratum.n) for stratum in report.strata}
     assert by_verdict == {"right": (40, 50), "wrong": (10, 10)}
-    assert {one["item"] for one in found.disagreements} == {f"item-{n:03}" for n in range(40, 50)}
-    assert found.people.kappa.low < 40 / 60 * 0.9 and found.people.kappa.value < found.people.agreement.value
+    assert {row["item"] for row in report.disagreements} == {f"item-{n:03}" for n in range(40, 50)}
+    assert report.people.kappa.low < 40 / 60 * 0.9 and report.people.kappa.value < report.people.agreement.value
 
 
 def test_a_rater_who_says_right_to_everything_agrees_often_and_is_worth_nothing(tmp_path):
     card = write_card(tmp_path / "card", [1.0] * 54 + [0.0] * 6, ["good"] * 54 + ["bad"] * 6)
     fill_forms(card, tmp_path, ("Ada",), lambda row: "right" if row["answer"] == "good" else "wrong", n=60)
     fill_forms(card, tmp_path, ("Lazy",), lambda row: "right", n=60)
-    found = agreement(card)
-    assert found.raters["Lazy"].agreement.value == 0.9 and found.raters["Lazy"].kappa.value == 0.0
-    assert found.raters["Ada"].kappa.value == 1.0 and found.between.kappa.value == 0.0
+    report = agreement(card)
+    assert report.raters["Lazy"].agreement.value == 0.9 and report.raters["Lazy"].kappa.value == 0.0
+    assert report.raters["Ada"].kappa.value == 1.0 and report.between.kappa.value == 0.0
     assert spot_check_evidence(card)[0].n_agree == 54  # where the raters differ, nobody confirms the scorer
 
 
 def test_unsure_is_no_verdict_and_is_counted(evaluation, tmp_path):
     fill_forms(evaluation, tmp_path, ("Ada",), lambda row: "unsure" if row["number"] <= 10 else truth(row))
     fill_forms(evaluation, tmp_path, ("Ben",))
-    found = agreement(evaluation)
-    assert found.n_unsure == {"Ada": 10, "Ben": 0} and found.raters["Ada"].agreement.n == 20
+    report = agreement(evaluation)
+    assert report.n_unsure == {"Ada": 10, "Ben": 0} and report.raters["Ada"].agreement.n == 20
     assert spot_check_evidence(evaluation)[0].n == 20
 
 
@@ -147,20 +149,20 @@ def test_two_answers_are_shown_in_a_drawn_order_and_become_labelled_pairs(tmp_pa
     judge_cards(old, new, tmp_path / "judgement", load_scorer("longer_answer"))
     card = tmp_path / "judgement"
     sample = draw_sample(card, n)
-    assert {one.is_swapped for one in sample.rollouts} == {True, False}
+    assert {rollout.is_swapped for rollout in sample.rollouts} == {True, False}
 
     def longer(row):
         first, second = len(row["first"]), len(row["second"])
         return "tie" if first == second else "first" if first > second else "second"
 
     fill_forms(card, tmp_path, ("Ada", "Ben"), longer, n)
-    found = agreement(card)
-    assert found.people.kappa.value == 1.0 and {one.said for one in found.strata} == {"new", "old", "tie"}
+    report = agreement(card)
+    assert report.people.kappa.value == 1.0 and {stratum.said for stratum in report.strata} == {"new", "old", "tie"}
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["agent2", "spotcheck", "agreement", str(card), "--pairs", "pairs.jsonl"])
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exited:
         main()
-    assert not left.value.code
+    assert not exited.value.code
     pairs = read_pairs(tmp_path / "pairs.jsonl")
     assert len(pairs) == n
     for pair in pairs:
@@ -240,8 +242,8 @@ def test_forms_of_other_cards_of_one_rater_twice_and_of_two_draws_are_refused(ev
 def test_a_recorded_form_that_was_changed_or_damaged_does_not_count(evaluation, tmp_path):
     fill_forms(evaluation, tmp_path, ("Ada", "Ben"))
     file = evaluation / "spotcheck" / "ben.json"
-    kept = json.loads(file.read_text())
-    file.write_text(json.dumps({**kept, "verdicts": {"1": "right"}}))
+    form_file = json.loads(file.read_text())
+    file.write_text(json.dumps({**form_file, "verdicts": {"1": "right"}}))
     check, note = spot_check_evidence(evaluation)
     assert check is None and "was changed after it was recorded" in note
     file.write_text("{")
@@ -265,19 +267,19 @@ def test_the_page_needs_no_network_runs_one_script_and_escapes_what_is_judged(tm
     tested = re.sub(r'<meta http-equiv="Content-Security-Policy".*', "", page).replace("</body>", f"{answering}</body>")
     (tmp_path / "page.html").write_text(tested)
     command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", (tmp_path / "page.html").as_uri()]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
-    saved = re.search(r"<body[^>]*>(.*)</body>", shown, re.S)[1]
+    page_text = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    saved = re.search(r"<body[^>]*>(.*)</body>", page_text, re.S)[1]
     (tmp_path / "ada.json").write_text(saved)
     assert record_form(tmp_path / "ada.json", card).name == "ada.json"
 
 
 def test_the_commands_draw_record_and_compare(evaluation, tmp_path, monkeypatch, capsys):
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["agent2", "spotcheck", *map(str, words)])
-        with pytest.raises(SystemExit) as left:
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["agent2", "spotcheck", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exited:
             main()
         captured = capsys.readouterr()
-        return left.value.code or 0, captured.out, captured.err
+        return exited.value.code or 0, captured.out, captured.err
 
     code, out, _ = run("draw", evaluation, "--out", "form.yaml")
     assert code == 0 and "scored wrong" in out and out.endswith("form: form.yaml\n")

@@ -22,10 +22,10 @@ def test_a_folder_of_another_evaluation_is_left_as_it_was(tmp_path):
     with owned_folder(tmp_path / "e", OURS):
         pass
     before = (tmp_path / "e" / IDENTITY_FILE).read_bytes()
-    other = replace(OURS, seed=1, sides={**SIDES, "checkpoint": Side("newer", "3" * 64, "hf")})
+    another = replace(OURS, seed=1, sides={**SIDES, "checkpoint": Side("newer", "3" * 64, "hf")})
     with (
         pytest.raises(ConfigError, match=r"seed 0, not 1; sides checkpoint name new, not newer"),
-        owned_folder(tmp_path / "e", other),
+        owned_folder(tmp_path / "e", another),
     ):
         pass
     assert [path.name for path in (tmp_path / "e").iterdir()] == [IDENTITY_FILE]

@@ -31,8 +31,8 @@ def request_of(tmp_path):
     def make(*changes, **fields):
         sides = {name: find_checkpoint(f"scripted:{players}:{name}") for name in ("weak", "strong")}
         suite = make_suite(tmp_path, *changes)
-        made = SuiteRequest(suite, sides["weak"], sides["strong"], tmp_path / "e", find_benchmark=find_benchmark)
-        return replace(made, **fields)
+        request = SuiteRequest(suite, sides["weak"], sides["strong"], tmp_path / "e", find_benchmark=find_benchmark)
+        return replace(request, **fields)
 
     return make
 
@@ -43,9 +43,9 @@ def entries():
 
 def test_both_sides_play_the_same_items_under_the_same_protocol(request_of):
     plan = plan_suite(request_of())
-    assert [one.entry.name for one in plan.benchmarks] == ["sums", "doubles"]
-    for one in plan.benchmarks:
-        old, new = one.sides["baseline"], one.sides["checkpoint"]
+    assert [benchmark.entry.name for benchmark in plan.benchmarks] == ["sums", "doubles"]
+    for benchmark in plan.benchmarks:
+        old, new = benchmark.sides["baseline"], benchmark.sides["checkpoint"]
         assert old.protocol() == new.protocol()
         assert (len(new.items), new.split, new.protocol().sampling.max_tokens) == (60, Split.DEV, 16)
     assert plan.identity.sides["checkpoint"].name == "strong"
@@ -84,7 +84,7 @@ def test_training_items_are_not_evaluated_on(request_of):
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "message"),
     [
         ([("{name: sums, split", "{name: sums, version: '2.0', split")], r"needs sums 2.0, installed is 1.0"),
         ([("scorer: {name: equal, tier: reference}}", "scorer: {name: other, tier: reference}}")], "'other'.*'equal'"),
@@ -99,8 +99,8 @@ def test_training_items_are_not_evaluated_on(request_of):
         ),
     ],
 )  # fmt: skip
-def test_a_suite_that_cannot_be_played_as_it_says_is_refused(request_of, changes, words):
-    with pytest.raises(ConfigError, match=words):
+def test_a_suite_that_cannot_be_played_as_it_says_is_refused(request_of, changes, message):
+    with pytest.raises(ConfigError, match=message):
         plan_suite(request_of(*changes))
 
 
@@ -157,11 +157,11 @@ def test_an_agents_budget_and_the_worlds_own_tool_rules_are_on_the_card(request_
 
 
 @pytest.mark.parametrize(
-    ("rules", "words"),
+    ("rules", "message"),
     [({"max_tool_calls": 5}, "allows 5 tool calls, the suite 4"), ({"parallel_tool_calls": True}, "several calls")],
 )
-def test_a_world_that_allows_more_than_the_suite_is_refused(request_of, rules, words):
-    with pytest.raises(ConfigError, match=words):
+def test_a_world_that_allows_more_than_the_suite_is_refused(request_of, rules, message):
+    with pytest.raises(ConfigError, match=message):
         limits_of(request_of(*WITH_TOOLS).suite, tool_world(**rules))
 
 
@@ -249,7 +249,7 @@ def test_a_suite_may_rest_on_a_judge_if_it_says_so(judged_request):
 
 
 @pytest.mark.parametrize(
-    ("changes", "settings", "words"),
+    ("changes", "settings", "message"),
     [
         ([("llm_judge, tier: judge", "llm_judge, tier: reference")], {}, "tier reference, and llm_judge asks a model"),
         ([(RULE, "")], {}, "is null; say"),
@@ -261,8 +261,8 @@ def test_a_suite_may_rest_on_a_judge_if_it_says_so(judged_request):
         ([("count_as_half}", "count_as_half, prompt_digest: '00'}")], {}, "prompt_digest is 00"),
     ],
 )  # fmt: skip
-def test_a_judge_other_than_the_suite_says_is_refused(judged_request, changes, settings, words):
-    with pytest.raises(ConfigError, match=words):
+def test_a_judge_other_than_the_suite_says_is_refused(judged_request, changes, settings, message):
+    with pytest.raises(ConfigError, match=message):
         plan_suite(judged_request(*BY_JUDGE, *changes, **settings))
 
 
@@ -278,5 +278,5 @@ def test_a_benchmark_that_a_judge_scores_has_a_suite_that_names_the_judge(tmp_pa
     assert (suite.protocol.judge.type, suite.protocol.judge.model) == (
         "rule_then_llm_judge", f"scripted:{tmp_path}/judge.py:one",
     )  # fmt: skip
-    other = suite_of(str(tmp_path), ["protocol.judge.prompt_digest='0'"])
-    assert other.digest != suite.digest
+    pinned = suite_of(str(tmp_path), ["protocol.judge.prompt_digest='0'"])
+    assert pinned.digest != suite.digest

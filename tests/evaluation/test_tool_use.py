@@ -28,15 +28,15 @@ OUTCOMES = {
 
 
 def record(item, value, calls, n_turns=4):
-    made = make_record(item, value)
+    scored = make_record(item, value)
     turns = [Turn(f"message {n}", "x", StopReason.END, 0, 0) for n in range(n_turns)]
-    return ScoredRollout(replace(made.rollout, turns=turns, state={"tool_calls": calls}), made.score)
+    return ScoredRollout(replace(scored.rollout, turns=turns, state={"tool_calls": calls}), scored.score)
 
 
 def write(path, records, **changes):
     with CardWriter(path, make_header(**changes)) as writer:
-        for one in records:
-            writer.append(one)
+        for record in records:
+            writer.append(record)
         writer.close()
     return path
 
@@ -53,13 +53,13 @@ def steady(tmp_path):
 
 
 def test_each_outcome_is_counted_and_those_cut_off_are_left_out_of_the_rate(faulty):
-    found = recovery_of(faulty)
-    timeout, empty = found.kinds[1], found.kinds[0]
+    report = recovery_of(faulty)
+    timeout, empty = report.kinds[1], report.kinds[0]
     assert (timeout.n, timeout.n_recovered, timeout.n_gave_up, timeout.n_cut_off) == (3, 1, 1, 1)
     assert (empty.n, empty.n_not_recovered) == (1, 1)
-    assert found.n_met == 4 and found.recovery_rate.value == pytest.approx(1 / 3)
-    assert found.turns.value == 2.0
-    assert found.score_spared.value == 1.0 and found.score_met.value == 0.25
+    assert report.n_met == 4 and report.recovery_rate.value == pytest.approx(1 / 3)
+    assert report.turns.value == 2.0
+    assert report.score_spared.value == 1.0 and report.score_met.value == 0.25
 
 
 def test_the_gap_is_paired_and_split_by_who_met_a_fault(faulty, steady):
@@ -81,9 +81,9 @@ def test_a_missing_score_is_no_zero(tmp_path, steady):
     lost = record("gave_up", 0.0, OUTCOMES["gave_up"])
     lost = ScoredRollout(lost.rollout, Score(None, "lost", Fault.JUDGE))
     card = write(tmp_path / "card", [lost, record("spared", 1.0, OUTCOMES["spared"])])
-    found = recovery_of(card, steady)
-    assert found.score_met is None and found.gap.change.change.value == 0.0
-    assert found.gap.change.change.n == 1
+    report = recovery_of(card, steady)
+    assert report.score_met is None and report.gap.change.change.value == 0.0
+    assert report.gap.change.change.n == 1
 
 
 @pytest.mark.parametrize(
@@ -94,9 +94,9 @@ def test_a_missing_score_is_no_zero(tmp_path, steady):
     ],
 )
 def test_cards_that_cannot_be_compared_are_refused(faulty, tmp_path, changes, message):
-    other = write(tmp_path / "other", [record("spared", 1.0, [call(0)])], **changes)
+    other_card = write(tmp_path / "other", [record("spared", 1.0, [call(0)])], **changes)
     with pytest.raises(ConfigError, match=message):
-        recovery_of(faulty, other)
+        recovery_of(faulty, other_card)
 
 
 def test_a_card_without_records_of_faults_is_refused(tmp_path):
@@ -107,10 +107,10 @@ def test_a_card_without_records_of_faults_is_refused(tmp_path):
 def test_the_command_prints_the_table_and_the_gap(faulty, steady):
     result = CliRunner().invoke(app, ["cards", "recovery", str(faulty), "--against", str(steady)])
     assert result.exit_code == 0, result.output
-    for words in ("cut off", "transfer gap, paired by item", "-0.6000", "... on items that met none"):
-        assert words in result.output
-    found = json.loads(CliRunner().invoke(app, ["cards", "recovery", str(faulty), "--json"]).stdout)
-    assert found["gap"] is None and found["n_met"] == 4
+    for text in ("cut off", "transfer gap, paired by item", "-0.6000", "... on items that met none"):
+        assert text in result.output
+    report = json.loads(CliRunner().invoke(app, ["cards", "recovery", str(faulty), "--json"]).stdout)
+    assert report["gap"] is None and report["n_met"] == 4
 
 
 def test_a_card_without_faults_says_so(steady):
