@@ -15,8 +15,8 @@ from red_team.scene import set_scene
 
 def main() -> int:
     """Play the attacks named on the command line (parts of names; none: all) and print the table."""
-    wanted = sys.argv[1:]
-    chosen = [a for a in find_attacks() if not wanted or any(word in a.name for word in wanted)]
+    parts = sys.argv[1:]
+    chosen = [a for a in find_attacks() if not parts or any(word in a.name for word in parts)]
     with tempfile.TemporaryDirectory(prefix="red-team-") as folder:
         Path(folder).chmod(0o755)  # sandboxes run as other users
         os.environ["AGENT2_HOME"] = str(Path(folder) / "home")

@@ -31,20 +31,20 @@ def disguise_moves(disguise: Disguise) -> tuple[Move, Move]:
     """
 
     def attempt(scene: Scene) -> Outcome:
-        base, folder = made(scene, disguise)
+        base, folder = make_disguised(scene, disguise)
         inspected = inspect_checkpoint(base)
         merged = scene.fresh_folder("merged")
         try:
-            played = as_played(inspect_checkpoint(folder), inspected, merged)
+            played_info = as_played(inspect_checkpoint(folder), inspected, merged)
         except CheckpointError as error:
             return Outcome(False, f"refused: {error}")
-        check = provenance_check(played, inspected, "submission 1")
-        words = "; ".join(f"{finding.effect.value}: {finding.words}" for finding in check.findings)
+        check = provenance_check(played_info, inspected, "submission 1")
+        detail = "; ".join(f"{finding.effect.value}: {finding.words}" for finding in check.findings)
         is_void = any(finding.effect is Effect.VOID for finding in check.findings)
-        return Outcome(True, words or check.looked_at, is_detected=is_void)
+        return Outcome(True, detail or check.looked_at, is_detected=is_void)
 
     def control(scene: Scene) -> Outcome:
-        base, folder = made(scene, disguise)
+        base, folder = make_disguised(scene, disguise)
         is_new = naive_digest(folder) != naive_digest(base)
         return Outcome(is_new, "its files are not the base's, so it counts as trained")
 
@@ -64,9 +64,9 @@ def write_foreign_adapter(base: Path, folder: Path, scale: float = 1.0, **config
         if name.split(".")[-2] not in MODULES:
             continue
         change = (after[name] - before[name]) / scale  # outputs x inputs, as B x A with A the identity, padded
-        own, inputs = f"base_model.model.{name.removesuffix('.weight')}", change.shape[1]
-        tensors[f"{own}.lora_A.weight"] = np.eye(HIDDEN_SIZE, inputs, dtype=np.float32)
-        tensors[f"{own}.lora_B.weight"] = np.pad(change, ((0, 0), (0, HIDDEN_SIZE - inputs))).astype(np.float32)
+        prefix, inputs = f"base_model.model.{name.removesuffix('.weight')}", change.shape[1]
+        tensors[f"{prefix}.lora_A.weight"] = np.eye(HIDDEN_SIZE, inputs, dtype=np.float32)
+        tensors[f"{prefix}.lora_B.weight"] = np.pad(change, ((0, 0), (0, HIDDEN_SIZE - inputs))).astype(np.float32)
     save_file(tensors, folder / "adapter_model.safetensors", {"format": "pt"})
     settings = {
         "peft_type": "LORA",
@@ -80,7 +80,7 @@ def write_foreign_adapter(base: Path, folder: Path, scale: float = 1.0, **config
     (folder / "config.json").unlink()
 
 
-def made(scene: Scene, disguise: Disguise) -> tuple[Path, Path]:
+def make_disguised(scene: Scene, disguise: Disguise) -> tuple[Path, Path]:
     """The base model and the folder that is handed in."""
     base = scene.root / "larger-base"
     if not base.exists():

@@ -62,19 +62,19 @@ def send(connect: Connect, raw: bytes) -> bytes:
 
 def statuses(answered: bytes) -> list[int]:
     """Status of each answer, in their order."""
-    return [int(found) for found in re.findall(rb"HTTP/1\.[01] (\d{3})", answered)]
+    return [int(status) for status in re.findall(rb"HTTP/1\.[01] (\d{3})", answered)]
 
 
 def naive_front(raw: bytes, is_allowed: Callable[[bytes], bool]) -> bytes:
-    """The bytes that reach the server behind: those of requests that are allowed, told by Content-Length."""
+    """The bytes that reach the server behind: those of allowed requests, delimited by Content-Length."""
     passed = b""
     while raw:
-        head, _, rest = raw.partition(b"\r\n\r\n")
+        head, _, remainder = raw.partition(b"\r\n\r\n")
         lengths = re.findall(rb"(?im)^content-length: *(\d+)\r?$", head)
         n = int(lengths[-1]) if lengths else 0
-        request = head + b"\r\n\r\n" + rest[:n]
+        request = head + b"\r\n\r\n" + remainder[:n]
         passed += request if is_allowed(request) else b""
-        raw = rest[n:]
+        raw = remainder[n:]
     return passed
 
 
@@ -82,12 +82,12 @@ def lenient_server(raw: bytes) -> list[bytes]:
     """First lines of the requests that a server finds which believes Transfer-Encoding."""
     lines = []
     while raw:
-        head, _, rest = raw.partition(b"\r\n\r\n")
+        head, _, remainder = raw.partition(b"\r\n\r\n")
         lines.append(head.partition(b"\r\n")[0])
         if b"chunked" in head.lower():
-            rest = rest.partition(b"0\r\n\r\n")[2]
+            remainder = remainder.partition(b"0\r\n\r\n")[2]
         else:
             length = re.search(rb"(?im)^content-length: *(\d+)\r?$", head)
-            rest = rest[int(length[1]) if length else 0 :]
-        raw = rest
+            remainder = remainder[int(length[1]) if length else 0 :]
+        raw = remainder
     return lines

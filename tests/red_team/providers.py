@@ -47,7 +47,7 @@ def body_moves(
     def attempt(scene: Scene) -> Outcome:
         with gateway(scene) as (provider, client, _):
             status = client.post(path, content=body, headers=dict(headers or {})).status_code
-            got = [reads(seen["body"]) for seen in provider.requests]
+            got = [reads(request["body"]) for request in provider.requests]
         did = next(filter(None, got), "")
         return Outcome(bool(did), did or f"status {status}; {len(got)} request(s) reached the provider, to no effect")
 
@@ -61,9 +61,9 @@ def body_moves(
 
 def naive_filter(body: bytes, encoding: str = "") -> bytes | None:
     """The agent's bytes, unpacked as the provider's end would, or None if something forbidden was seen."""
-    seen = zlib.decompressobj(31).decompress(body) if encoding == "gzip" else body
+    unpacked = zlib.decompressobj(31).decompress(body) if encoding == "gzip" else body
     try:
-        request = json.loads(seen)
+        request = json.loads(unpacked)
     except ValueError:
         return None
     if any(request.get(name) for name in ("web_search_options", "previous_response_id", "background")):
@@ -90,7 +90,7 @@ def fetches(body: bytes) -> str:
         for name, value in part.items():
             if name.casefold().replace("_", "") == "imageurl":
                 url = value.get("url", "") if isinstance(value, dict) else str(value)
-                url = "".join(one for one in url if one > " ").lower()
+                url = "".join(character for character in url if character > " ").lower()
                 if url.startswith(("http:", "https:", "//")):
                     return f"the provider fetches {url[:60]}"
     return ""
@@ -100,8 +100,8 @@ def keeps(*fields: str) -> Reads:
     """A provider that acts on any of these fields, wherever they are and whatever their value."""
 
     def reads(body: bytes) -> str:
-        found = [name for part in _parts(json.loads(body)) for name in part if name in fields]
-        return f"the provider acts on {found[0]!r}" if found else ""
+        fields_found = [name for part in _parts(json.loads(body)) for name in part if name in fields]
+        return f"the provider acts on {fields_found[0]!r}" if fields_found else ""
 
     return reads
 

@@ -1,7 +1,7 @@
 """The real thing under attack: an installation, a trial with its grader and API, a second trial, a live harness.
 
-The attacker is told everything that a host's insider could tell him (`Scene.told`): paths, process numbers, ports.
-What he gets is judged by content: the secret, a hidden prompt, a marker that lies where he must not reach.
+The attacker knows everything that an insider of the host could tell (`Scene.targets`): paths, process numbers, ports.
+What he gets is judged by content: the secret, a hidden prompt, a marker that is where he must not reach.
 """
 
 import json
@@ -47,7 +47,7 @@ SMALL = Limits(memory_gib=0.25, processes=64, file_size_gib=0.05, disk_gib=0.1, 
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class ProgramRun:
     """How a hostile program ended."""
 
     end: SandboxExit | None
@@ -64,15 +64,15 @@ class Scene:
     config: TrialConfig
     paths: TrialPaths
     """Of the attacker's own trial."""
-    other: TrialPaths
-    """Of somebody else's."""
+    other_trial: TrialPaths
+    """Of another user's trial."""
     task: LoadedTask
     base: Path
     inside: InsidePaths
     grader: Grader
     secret: bytes
     marker: str = field(default_factory=lambda: f"marker-{secrets.token_hex(8)}")
-    """Lies in places that nobody may read."""
+    """Is in places that the attacker must not read."""
     abstract: str = field(default_factory=lambda: f"agent2-{secrets.token_hex(8)}")
     """Name of a service of the host on an abstract unix socket."""
     listener: socket.socket | None = None
@@ -84,17 +84,17 @@ class Scene:
         return [item for split in sorted(HIDDEN_SPLITS) for item in self.task.items(split)]
 
     @property
-    def told(self) -> dict[str, Any]:
+    def targets(self) -> dict[str, Any]:
         """What the attacker knows."""
         assert self.listener is not None
         return {
             "secret": str(installation.home() / "secret"),
             "home": str(installation.home()),
             "trial": str(self.paths.root),
-            "other": str(self.other.root),
+            "other": str(self.other_trial.root),
             "database": str(self.paths.grader_db),
             "socket": str(self.paths.grader_socket),
-            "other_socket": str(self.other.grader_socket),
+            "other_socket": str(self.other_trial.grader_socket),
             "harness": os.getpid(),
             "port": self.listener.getsockname()[1],
             "address": _address_of_host(),
@@ -103,9 +103,9 @@ class Scene:
         }
 
     def loot(self, text: str) -> str:
-        """What of the hidden things is in a text, in words; empty if nothing is."""
-        found = [name for name, thing in self._treasures().items() if thing and thing in text]
-        return " and ".join(found)
+        """Names of the hidden things that a text contains; empty if there are none."""
+        names = [name for name, treasure in self._treasures().items() if treasure and treasure in text]
+        return " and ".join(names)
 
     def _treasures(self) -> dict[str, str]:
         return {
@@ -122,26 +122,26 @@ class Scene:
         limits: Limits | None = None,
         more: Mapping[str, Any] | None = None,
         **changes: Any,
-    ) -> Ran:
+    ) -> ProgramRun:
         """Run a hostile Python program as the trial's agent would be run.
 
-        It finds what it is told as JSON in $TOLD. sandbox: the default one unless given. changes: to the spec.
+        It finds what the attacker knows as JSON in $TARGETS. sandbox: None is the default one. changes: to the spec.
         """
         back_end = sandbox or find_sandbox()
         (self.paths.workspace / "attack.py").write_text(program)
         back_end.prepare_workspace(self.paths.workspace)
         spec = self.spec()
-        told = json.dumps({**self.told, **(more or {})})
-        spec = replace(spec, environment={**spec.environment, "TOLD": told}, limits=limits or spec.limits)
+        targets = json.dumps({**self.targets, **(more or {})})
+        spec = replace(spec, environment={**spec.environment, "TARGETS": targets}, limits=limits or spec.limits)
         started = time.monotonic()
         process = back_end.start(replace(spec, **changes))
         try:
             end = process.wait(LONGEST_S)
         finally:
             process.stop(0)
-        return Ran(end, spec.log.read_text(errors="replace"), time.monotonic() - started)
+        return ProgramRun(end, spec.log.read_text(errors="replace"), time.monotonic() - started)
 
-    def run_freely(self, program: str, **parts: Any) -> Ran:
+    def run_freely(self, program: str, **parts: Any) -> ProgramRun:
         """The same program without a sandbox."""
         return self.run(program, Unsandboxed(), **parts)
 
@@ -232,7 +232,7 @@ def set_scene(root: Path) -> Iterator[Scene]:
     """Build it all beneath `root` and tear it down again; $AGENT2_HOME must point below `root` already."""
     task = write_task(root / "task")
     agent = write_agent(root / "attacker", "print('attack.py is run in its place')")
-    paths, other = (TrialPaths(new_trial(str(task), str(agent), 0, root / "trials")) for _ in range(2))
+    paths, other_trial = (TrialPaths(new_trial(str(task), str(agent), 0, root / "trials")) for _ in range(2))
     config = read_config(paths.trial_json)
     loaded = LoadedTask(config.task, load_benchmark(config.task.benchmark), installation.secret())
     base = Path(config.base_model)
@@ -241,16 +241,16 @@ def set_scene(root: Path) -> Iterator[Scene]:
     create_workspace(paths.workspace, config, loaded.benchmark, inside)
     find_sandbox().prepare_workspace(paths.workspace)
     grader = _grader(config, paths, loaded, base)
-    scene = Scene(root, config, paths, other, loaded, base, inside, grader, loaded.secret)
+    scene = Scene(root, config, paths, other_trial, loaded, base, inside, grader, loaded.secret)
     _hide(scene)
     grader.start()
-    facts = ApiInfo(config.task.name, "/workspace", assignment_json(config, inside, loaded.benchmark.sampling))
-    server = serve_on_socket(make_app(grader, facts), paths.grader_socket)
+    info = ApiInfo(config.task.name, "/workspace", assignment_json(config, inside, loaded.benchmark.sampling))
+    server = serve_on_socket(make_app(grader, info), paths.grader_socket)
     try:
         with (
             _host_service(scene.marker, socket.create_server(("0.0.0.0", 0))) as scene.listener,
             _host_service(scene.marker, _unix_listener(f"\0{scene.abstract}")),
-            _host_service(scene.marker, _unix_listener(str(other.grader_socket))),
+            _host_service(scene.marker, _unix_listener(str(other_trial.grader_socket))),
         ):
             yield scene
     finally:
@@ -276,10 +276,10 @@ def _grader(
 
 def _hide(scene: Scene) -> None:
     """Put the marker and hidden items where an attacker would look for them."""
-    for folder in (scene.other.root / "cards", scene.other.root / "workspace", scene.paths.root / "cards"):
+    for folder in (scene.other_trial.root / "cards", scene.other_trial.root / "workspace", scene.paths.root / "cards"):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "rollouts.jsonl").write_text(f"{scene.marker}\n{scene.hidden[0].prompt}\n")
-    repository = Repo.init_bare(str(scene.other.revisions_git), mkdir=True)
+    repository = Repo.init_bare(str(scene.other_trial.revisions_git), mkdir=True)
     repository.object_store.add_object(Blob.from_string(scene.marker.encode()))
     repository.close()
     (installation.baselines_dir() / "card.jsonl").write_text(f"{scene.marker}\n{scene.hidden[0].prompt}\n")
@@ -289,7 +289,7 @@ def _hide(scene: Scene) -> None:
 
 @contextmanager
 def _host_service(marker: str, listener: socket.socket) -> Iterator[socket.socket]:
-    """A server of the host that tells the marker to everybody who connects."""
+    """A server of the host that sends the marker to every client."""
     is_over = threading.Event()
 
     def serve() -> None:

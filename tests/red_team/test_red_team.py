@@ -7,7 +7,7 @@ import pytest
 
 from red_team.frame import Attack, Verdict, find_attacks, play
 from red_team.moves import judge_loot
-from red_team.scene import Ran, set_scene
+from red_team.scene import ProgramRun, set_scene
 
 pytestmark = pytest.mark.slow
 
@@ -37,8 +37,8 @@ def scene():
         root = Path(place)  # short: it holds unix sockets, whose paths end at 107 characters
         root.chmod(0o755)  # sandboxes run as other users
         patch.setenv("AGENT2_HOME", str(root / "home"))
-        with set_scene(root) as made:
-            yield made
+        with set_scene(root) as red_scene:
+            yield red_scene
 
 
 @pytest.mark.parametrize("attack", PLAYED)
@@ -50,7 +50,7 @@ def test_the_control_succeeds_and_the_attempt_does_not_escape(attack: Attack, sc
 
 def test_a_program_that_breaks_down_says_nothing_about_the_defence(scene):
     with pytest.raises(RuntimeError, match="broke down"):
-        judge_loot(scene, Ran(None, "Traceback (most recent call last):\nValueError", 0.1))
+        judge_loot(scene, ProgramRun(None, "Traceback (most recent call last):\nValueError", 0.1))
 
 
 def test_the_threat_model_lists_every_attack_and_no_other():

@@ -7,11 +7,11 @@ DEFENCE = "network namespace"
 
 PROGRAM = """
 import json, os
-told = json.loads(os.environ["TOLD"])
+targets = json.loads(os.environ["TARGETS"])
 import socket
 try:
     with socket.socket(socket.AF_UNIX) as client:
-        client.connect("\\0" + told["abstract"])
+        client.connect("\\0" + targets["abstract"])
         print(client.recv(100).decode())
 except OSError as error:
     print("no way:", error)

@@ -30,9 +30,9 @@ def control(scene: Scene) -> Outcome:
     copy = naive_copy(folder, scene.root / "ballast-copy")
     for shard in copy.glob("model-ballast-*"):
         shard.write_bytes(shard.read_bytes())
-    cost, own = _taken(copy), _taken(folder)
+    cost, before = _taken(copy), _taken(folder)
     shutil.rmtree(copy)
-    return Outcome(cost > 10 * own, f"{own} bytes on disk became {cost}")
+    return Outcome(cost > 10 * before, f"{before} bytes on disk became {cost}")
 
 
 def _make(scene: Scene) -> Path:

@@ -8,7 +8,7 @@ DEFENCE = "RLIMIT_FSIZE"
 
 PROGRAM = """
 import json, os
-told = json.loads(os.environ["TOLD"])
+targets = json.loads(os.environ["TARGETS"])
 import signal
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 try:

@@ -25,8 +25,8 @@ def attempt(scene: Scene) -> Outcome:
             except httpx.TransportError:
                 statuses.append(413)  # hung up on while it talked
     grown = (max(sizes) - sizes[0]) / MIB
-    words = f"{statuses} while {len(sizes) - 1} MiB were sent, at most {grown:.0f} MiB more memory"
-    return Outcome(grown > 200 or statuses != [413, 413], words)
+    detail = f"{statuses} while {len(sizes) - 1} MiB were sent, at most {grown:.0f} MiB more memory"
+    return Outcome(grown > 200 or statuses != [413, 413], detail)
 
 
 def control(scene: Scene) -> Outcome:

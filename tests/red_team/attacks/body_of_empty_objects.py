@@ -36,5 +36,5 @@ def control(scene: Scene) -> Outcome:
         "import json, resource; body = '{\"m\":[' + ','.join(['{}'] * 2000000) + ']}'; held = json.loads(body);"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 // len(body))"
     )
-    said = in_time(program)
-    return Outcome(said.isdigit() and int(said) > 20, f"parsed at once: {said} bytes of memory a byte")
+    outcome = in_time(program)
+    return Outcome(outcome.isdigit() and int(outcome) > 20, f"parsed at once: {outcome} bytes of memory a byte")

@@ -7,9 +7,9 @@ DEFENCE = "own /tmp, /dev/shm and home, in memory"
 
 PROGRAM = """
 import json, os
-told = json.loads(os.environ["TOLD"])
+targets = json.loads(os.environ["TARGETS"])
 import pathlib, tempfile
-for place in [os.path.dirname(told["home"]), "/tmp", "/var/tmp", "/dev/shm", "/root", "/home", "/var/cache"]:
+for place in [os.path.dirname(targets["home"]), "/tmp", "/var/tmp", "/dev/shm", "/root", "/home", "/var/cache"]:
     for path in pathlib.Path(place).rglob("*.jsonl"):
         try:
             print(path.read_text(errors="replace")[:2000])

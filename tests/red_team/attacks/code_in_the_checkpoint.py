@@ -31,8 +31,8 @@ def control(scene: Scene) -> Outcome:
     folder = _make(scene, proof)
     program = "import sys; from transformers import AutoModelForCausalLM as A; "
     program += "A.from_pretrained(sys.argv[1], trust_remote_code=True)"
-    said = in_time(program, folder, seconds=600, memory_gib=16)
-    return Outcome(proof.exists(), f"the model's code ran ({said or 'and the model was loaded'})")
+    outcome = in_time(program, folder, seconds=600, memory_gib=16)
+    return Outcome(proof.exists(), f"the model's code ran ({outcome or 'and the model was loaded'})")
 
 
 def _proof(scene: Scene) -> Path:

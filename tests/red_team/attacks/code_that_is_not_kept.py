@@ -12,7 +12,7 @@ DEFENCE = "the kernel tells of each change; code that is too large or packed is 
 
 N_VERSIONS = 8
 LONGEST_S = 60.0
-"""After so long the recorder looks without being told of a change."""
+"""After so long the recorder looks without a reported change."""
 SOON_S = 20.0
 
 
@@ -43,13 +43,15 @@ def attempt(scene: Scene) -> Outcome:
     recorder.capture()
     last = read_events(log).rows[-1]
     recorder.close()
-    told = " ".join(last["not_kept"])
-    is_hidden = last["is_complete"] or "big.py" not in told or "packed.zip" not in told
-    return Outcome(n_kept < N_VERSIONS - 2 or is_hidden, f"{n_kept} of {N_VERSIONS} versions kept; not kept: {told}")
+    not_recorded = " ".join(last["not_kept"])
+    is_hidden = last["is_complete"] or "big.py" not in not_recorded or "packed.zip" not in not_recorded
+    return Outcome(
+        n_kept < N_VERSIONS - 2 or is_hidden, f"{n_kept} of {N_VERSIONS} versions kept; not kept: {not_recorded}"
+    )
 
 
 def control(scene: Scene) -> Outcome:
     """A recorder that looks every five seconds and passes over what is large."""
     moments = [1.5 * number for number in range(N_VERSIONS)]
-    kept = {max(m for m in moments if m <= look) for look in (0.0, 5.0, 10.0)}
-    return Outcome(len(kept) < N_VERSIONS - 2, f"{len(kept)} of {N_VERSIONS} versions kept")
+    seen_versions = {max(m for m in moments if m <= look) for look in (0.0, 5.0, 10.0)}
+    return Outcome(len(seen_versions) < N_VERSIONS - 2, f"{len(seen_versions)} of {N_VERSIONS} versions kept")

@@ -41,9 +41,9 @@ def control(scene: Scene) -> Outcome:
         "    inner = value.items() if isinstance(value, dict) else inner\n"
         "    pending.extend((f'{at}.{name}', part) for name, part in inner)\n"
     )
-    said = in_time(program, folder, seconds=60, memory_gib=2)
+    outcome = in_time(program, folder, seconds=60, memory_gib=2)
     size = (folder / "config.json").stat().st_size
-    return Outcome(said.startswith("breaks") or said == "hangs", f"{size} bytes: it {said or 'ended'}")
+    return Outcome(outcome.startswith("breaks") or outcome == "hangs", f"{size} bytes: it {outcome or 'ended'}")
 
 
 def _make(scene: Scene) -> Path:

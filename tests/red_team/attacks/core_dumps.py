@@ -7,7 +7,7 @@ DEFENCE = "process namespace: no process of the harness can be signalled or limi
 
 PROGRAM = """
 import json, os, re, resource, signal, time
-victim = json.loads(os.environ["TOLD"])["victim"]
+victim = json.loads(os.environ["TARGETS"])["victim"]
 is_piped = open("/proc/sys/kernel/core_pattern").read().startswith("|")
 try:
     folder = os.readlink(f"/proc/{victim}/cwd")

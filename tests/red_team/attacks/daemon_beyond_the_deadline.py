@@ -62,5 +62,5 @@ def _judge(heartbeat: Path) -> Outcome:
     before = len(heartbeat.read_text().splitlines())
     time.sleep(1)
     after = len(heartbeat.read_text().splitlines())
-    words = f"{before} heartbeats in the trial, {after - before} after it"
-    return Outcome(before > 0 and after > before, words)
+    detail = f"{before} heartbeats in the trial, {after - before} after it"
+    return Outcome(before > 0 and after > before, detail)

@@ -47,5 +47,5 @@ def _passes(sample: ProcessSample) -> bool:
         processes=[replace(sample, exe=exe)],
         metrics=LOG,
     )
-    found = analyse(evidence)
-    return found.mode.verdict is Verdict.PASS or found.route.certainty is Certainty.OBSERVED
+    analysis = analyse(evidence)
+    return analysis.mode.verdict is Verdict.PASS or analysis.route.certainty is Certainty.OBSERVED

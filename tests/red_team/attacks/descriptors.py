@@ -8,7 +8,7 @@ DEFENCE = "RLIMIT_NOFILE"
 
 PROGRAM = """
 import json, os
-told = json.loads(os.environ["TOLD"])
+targets = json.loads(os.environ["TARGETS"])
 held = []
 try:
     while len(held) < 1000:

@@ -13,21 +13,21 @@ DEFENCE = "links are not followed; only regular files count"
 
 
 def attempt(scene: Scene) -> Outcome:
-    said = []
+    answers = []
     for is_node in (False, True):
         with suppress(PermissionError):
             _make(scene, is_node=is_node)
             status, answer = scene.submit("output/device")
-            said.append(f"{status}: {answer.get('error')}")
+            answers.append(f"{status}: {answer.get('error')}")
             if status == 200:
                 return Outcome(True, "the device was taken in")
-    return Outcome(not said, said[-1] if said else "nothing was submitted")
+    return Outcome(not answers, answers[-1] if answers else "nothing was submitted")
 
 
 def control(scene: Scene) -> Outcome:
     path = _make(scene, is_node=False)
-    said = in_time("import sys; print(len(open(sys.argv[1], 'rb').read()))", path, seconds=30, memory_gib=0.5)
-    return Outcome(said == "hangs" or said.startswith("breaks"), f"reading it all {said}")
+    outcome = in_time("import sys; print(len(open(sys.argv[1], 'rb').read()))", path, seconds=30, memory_gib=0.5)
+    return Outcome(outcome == "hangs" or outcome.startswith("breaks"), f"reading it all {outcome}")
 
 
 def _make(scene: Scene, *, is_node: bool) -> str:

@@ -8,7 +8,7 @@ DEFENCE = "disk limit of the workspace"
 
 PROGRAM = """
 import json, os
-told = json.loads(os.environ["TOLD"])
+targets = json.loads(os.environ["TARGETS"])
 import shutil, time
 os.makedirs("fill", exist_ok=True)
 try:

@@ -21,8 +21,8 @@ def attempt(scene: Scene) -> Outcome:
 
 def control(scene: Scene) -> Outcome:
     path = _make(scene)
-    said = in_time("import sys; print(len(open(sys.argv[1], 'rb').read()))", path, seconds=5)
-    return Outcome(said == "hangs", f"open() {said}")
+    outcome = in_time("import sys; print(len(open(sys.argv[1], 'rb').read()))", path, seconds=5)
+    return Outcome(outcome == "hangs", f"open() {outcome}")
 
 
 def _make(scene: Scene) -> str:

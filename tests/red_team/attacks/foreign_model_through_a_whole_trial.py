@@ -64,9 +64,9 @@ print(httpx.post(url, json={"model_path": "output/model"}, timeout=None).json())
 def attempt(scene: Scene) -> Outcome:
     evidence = _trial(scene)
     analysis = analyse(evidence)
-    told = gain_words(analysis.result)
+    gain = gain_words(analysis.result)
     is_gain = _is_gain(analysis.result) or analysis.result.voided_gain_points is not None
-    return Outcome(is_gain, f"{told}; integrity: {analysis.integrity.reason}", is_detected=_is_void(analysis.result))
+    return Outcome(is_gain, f"{gain}; integrity: {analysis.integrity.reason}", is_detected=_is_void(analysis.result))
 
 
 def control(scene: Scene) -> Outcome:
@@ -84,8 +84,8 @@ def _is_void(result: Result) -> bool:
 
 def _trial(scene: Scene) -> TrialEvidence:
     """The trial, played once for both moves."""
-    made = sorted((scene.root / "whole").glob("trials/*/integrity.json"))
-    root = made[0].parent if made else _play(scene, scene.root / "whole")
+    reports = sorted((scene.root / "whole").glob("trials/*/integrity.json"))
+    root = reports[0].parent if reports else _play(scene, scene.root / "whole")
     return read_evidence(root)
 
 

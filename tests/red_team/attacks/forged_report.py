@@ -8,8 +8,9 @@ DEFENCE = "mount namespace; reports are computed from the trial's folder, not re
 
 PROGRAM = """
 import glob, json, os, pathlib
-told = json.loads(os.environ["TOLD"])
-places = [told["report"], *map(str, pathlib.Path(told["trial"]).glob("cards/*")), "/workspace/../report/report.json"]
+targets = json.loads(os.environ["TARGETS"])
+places = [targets["report"], *map(str, pathlib.Path(targets["trial"]).glob("cards/*"))]
+places += ["/workspace/../report/report.json"]
 for place in places:
     try:
         open(place, "w").write('{"gain": 99}')

@@ -8,7 +8,7 @@ DEFENCE = "pids control group, RLIMIT_NPROC of a user of its own"
 
 PROGRAM = """
 import json, os
-told = json.loads(os.environ["TOLD"])
+targets = json.loads(os.environ["TARGETS"])
 import time
 made = []
 try:

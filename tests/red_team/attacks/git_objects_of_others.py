@@ -7,9 +7,9 @@ DEFENCE = "mount namespace; revisions lie outside the workspace"
 
 PROGRAM = """
 import json, os
-told = json.loads(os.environ["TOLD"])
+targets = json.loads(os.environ["TARGETS"])
 import pathlib, zlib
-for place in ["/", told["trial"], told["other"]]:
+for place in ["/", targets["trial"], targets["other"]]:
     for path in pathlib.Path(place).glob("revisions.git/objects/??/*"):
         print(zlib.decompress(path.read_bytes()).decode(errors="replace"))
     for path in pathlib.Path(place).glob(".git/objects/??/*"):

@@ -7,9 +7,9 @@ DEFENCE = "one socket for each trial, bound into its own sandbox only"
 
 PROGRAM = """
 import json, os
-told = json.loads(os.environ["TOLD"])
+targets = json.loads(os.environ["TARGETS"])
 import glob, socket
-for path in [told["other_socket"], *glob.glob("/run/agent2/ports/*")]:
+for path in [targets["other_socket"], *glob.glob("/run/agent2/ports/*")]:
     try:
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(60)

@@ -42,7 +42,7 @@ def _with_second_name(scene: Scene) -> object:
 
 def _overwrite(scene: Scene) -> None:
     """In place, so that both names change."""
-    other = scene.copy_of_base("other")
-    change_weights(other, seed=4)
+    changed = scene.copy_of_base("other")
+    change_weights(changed, seed=4)
     with (scene.paths.workspace / "first-name.safetensors").open("r+b") as file:
-        file.write((other / "model.safetensors").read_bytes())
+        file.write((changed / "model.safetensors").read_bytes())

@@ -35,8 +35,8 @@ def _try(scene: Scene, token: str | None) -> Outcome:
     server = serve_on_loopback(make_app(scene.grader, ApiInfo("arithmetic", "/workspace", {}), token))
     try:
         url = f"http://127.0.0.1:{server.port}"
-        said = [httpx.get(f"{url}{path}", headers=t).status_code for t in TRICKS for path in ("/submissions", "/best")]
-        said.append(httpx.get(f"{url}/submissions?token={TOKEN}").status_code)
+        codes = [httpx.get(f"{url}{path}", headers=t).status_code for t in TRICKS for path in ("/submissions", "/best")]
+        codes.append(httpx.get(f"{url}/submissions?token={TOKEN}").status_code)
     finally:
         server.stop()
-    return Outcome(200 in said, f"{len(said)} tries, answers {sorted(set(said))}")
+    return Outcome(200 in codes, f"{len(codes)} tries, answers {sorted(set(codes))}")

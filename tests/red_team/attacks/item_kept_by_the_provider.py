@@ -10,8 +10,8 @@ DEFENCE = "an item with an id and nothing else is refused"
 
 def reads(body: bytes) -> str:
     """A provider that looks up items that are only an id."""
-    kept = [item["id"] for item in json.loads(body).get("input", []) if set(item) == {"id"}]
-    return f"the provider adds what it keeps as {kept[0]}" if kept else ""
+    stored_ids = [item["id"] for item in json.loads(body).get("input", []) if set(item) == {"id"}]
+    return f"the provider adds what it keeps as {stored_ids[0]}" if stored_ids else ""
 
 
 attempt, control = body_moves(b'{"model":"m","input":[{"id":"msg_1"}]}', reads, "/v1/responses")

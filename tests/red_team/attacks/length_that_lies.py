@@ -28,20 +28,20 @@ def attempt(scene: Scene) -> Outcome:
 
     kinds = dict(requests_in_requests(HEAD, SECOND))
     del kinds["a trailer of framing"]  # which ends where everybody sees its end: the second one is the agent's next
-    told = {kind: statuses(send(connect, raw)) for kind, raw in kinds.items()}
+    statuses_by_kind = {kind: statuses(send(connect, raw)) for kind, raw in kinds.items()}
     for kind in ("chunks", *UNCLEAR):
-        told[f"{kind}, too long"] = statuses(send(connect, too_long(kind)))
+        statuses_by_kind[f"{kind}, too long"] = statuses(send(connect, too_long(kind)))
     with scene.client() as client:
         alive = client.get("/health").status_code
         held = client.get("/submissions").text
     if alive != 200:
         return Outcome(True, f"after it /health says {alive}")
-    taken = [kind for kind, codes in told.items() if any(code < 400 or code >= 500 for code in codes)]
-    seen_twice = [kind for kind, codes in told.items() if len(codes) > 1]
+    taken = [kind for kind, codes in statuses_by_kind.items() if any(code < 400 or code >= 500 for code in codes)]
+    seen_twice = [kind for kind, codes in statuses_by_kind.items() if len(codes) > 1]
     if MARK in held or taken or seen_twice:
         return Outcome(True, f"taken: {taken}, a second request seen: {seen_twice}")
-    said = sorted({code for codes in told.values() for code in codes})
-    return Outcome(False, f"{len(told)} sent, none taken, no second request seen: {said}")
+    codes_seen = sorted({code for codes in statuses_by_kind.values() for code in codes})
+    return Outcome(False, f"{len(statuses_by_kind)} sent, none taken, no second request seen: {codes_seen}")
 
 
 def control(scene: Scene) -> Outcome:

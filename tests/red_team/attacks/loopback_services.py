@@ -7,10 +7,10 @@ DEFENCE = "network namespace"
 
 PROGRAM = """
 import json, os
-told = json.loads(os.environ["TOLD"])
+targets = json.loads(os.environ["TARGETS"])
 import socket
 try:
-    print(socket.create_connection(("127.0.0.1", told["port"]), 3).recv(100).decode())
+    print(socket.create_connection(("127.0.0.1", targets["port"]), 3).recv(100).decode())
 except OSError as error:
     print("no way:", error)
 """

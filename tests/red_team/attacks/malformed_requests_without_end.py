@@ -24,8 +24,8 @@ BROKEN_OFF = [
 PLAIN_SERVER = f"""
 import asyncio, io, logging, socket
 from aiohttp import web
-told = io.StringIO()
-logging.basicConfig(stream=told)
+log = io.StringIO()
+logging.basicConfig(stream=log)
 async def run():
     runner = web.AppRunner(web.Application())
     await runner.setup()
@@ -37,14 +37,14 @@ async def run():
         await reader.read()
         writer.close()
 asyncio.run(run())
-print(len(told.getvalue()))
+print(len(log.getvalue()))
 """
 
 
 def attempt(scene: Scene) -> Outcome:
-    told: list[str] = []
+    messages: list[str] = []
     handler = logging.Handler()
-    handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
+    handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger("uvicorn").addHandler(handler)
     try:
         with gateway(scene) as (_, _, settings):
@@ -56,7 +56,7 @@ def attempt(scene: Scene) -> Outcome:
                     with _connect(place) as client:
                         client.sendall(raw)
             time.sleep(2)
-            size = sum(path.stat().st_size for path in settings.record.glob("*.log")) + sum(map(len, told))
+            size = sum(path.stat().st_size for path in settings.record.glob("*.log")) + sum(map(len, messages))
     finally:
         logging.getLogger("uvicorn").removeHandler(handler)
     return Outcome(size > MOST_BYTES, f"{size} bytes in logs after {4 * N_REQUESTS} of them")

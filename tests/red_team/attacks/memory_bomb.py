@@ -8,7 +8,7 @@ DEFENCE = "memory control group, else the watchdog"
 
 PROGRAM = """
 import json, os
-told = json.loads(os.environ["TOLD"])
+targets = json.loads(os.environ["TARGETS"])
 import time
 child = os.fork()
 held = []

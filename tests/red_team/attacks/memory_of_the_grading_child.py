@@ -11,9 +11,9 @@ DEFENCE = "process and mount namespaces"
 
 PROGRAM = """
 import glob, json, os, re, time, httpx
-told = json.loads(os.environ["TOLD"])
+targets = json.loads(os.environ["TARGETS"])
 body = {"model_path": "output/watched", "wait": False}
-print(httpx.post(told["grading_url"] + "/submit", json=body, timeout=300).status_code)
+print(httpx.post(targets["grading_url"] + "/submit", json=body, timeout=300).status_code)
 ends_at = time.time() + 250
 found = set()
 while time.time() < ends_at:  # to its end: other trials of this host have such processes, too
@@ -30,7 +30,7 @@ while time.time() < ends_at:  # to its end: other trials of this host have such 
                         found |= set(re.findall(rb"Calculate [-+*/() 0-9]{5,40}", memory.read(end - start)))
         except OSError:
             continue
-    state = httpx.get(told["grading_url"] + "/submissions", timeout=300).json()["submissions"][-1]["state"]
+    state = httpx.get(targets["grading_url"] + "/submissions", timeout=300).json()["submissions"][-1]["state"]
     if state != "accepted":
         break
     time.sleep(0.05)

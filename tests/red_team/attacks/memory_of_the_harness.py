@@ -7,10 +7,10 @@ DEFENCE = "process namespace, no capabilities"
 
 PROGRAM = """
 import json, os
-told = json.loads(os.environ["TOLD"])
+targets = json.loads(os.environ["TARGETS"])
 import ctypes, re
 libc = ctypes.CDLL(None, use_errno=True)
-victim = told["victim"]
+victim = targets["victim"]
 if libc.ptrace(16, victim, None, None) != 0:  # PTRACE_ATTACH
     print("no such process here:", os.strerror(ctypes.get_errno()))
 for line in open(f"/proc/{victim}/maps") if os.path.exists(f"/proc/{victim}/maps") else []:

@@ -25,8 +25,8 @@ def control(scene: Scene) -> Outcome:
         "import sys, torch; from transformers import AutoModelForCausalLM as A; "
         "m = A.from_pretrained(sys.argv[1]); m.generate(torch.tensor([[4, 5]]))"
     )
-    said = in_time(program, folder, seconds=25, memory_gib=16)
-    return Outcome(said == "hangs", f"generating {said or 'ended'}")
+    outcome = in_time(program, folder, seconds=25, memory_gib=16)
+    return Outcome(outcome == "hangs", f"generating {outcome or 'ended'}")
 
 
 def _make(scene: Scene) -> object:

@@ -7,9 +7,9 @@ DEFENCE = "process namespace"
 
 PROGRAM = """
 import json, os
-told = json.loads(os.environ["TOLD"])
+targets = json.loads(os.environ["TARGETS"])
 import glob
-for path in glob.glob(f"/proc/{told['victim']}/fd/*") + glob.glob("/proc/[0-9]*/fd/0"):
+for path in glob.glob(f"/proc/{targets['victim']}/fd/*") + glob.glob("/proc/[0-9]*/fd/0"):
     try:
         if os.path.isfile(path):
             print(open(path, "rb").read().hex())

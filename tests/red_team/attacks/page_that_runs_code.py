@@ -40,13 +40,13 @@ def attempt(scene: Scene) -> Outcome:
     paths = write_report(evidence, analyse(evidence), scene.root / "hostile-report")
     page = paths.html.read_text()
     texts = page + paths.markdown.read_text()
-    found = Acting(page).found + [name for name in ("\x1b", "\x07") if name in texts]
+    elements = Acting(page).found + [name for name in ("\x1b", "\x07") if name in texts]
     shows = html.escape("<script>")[:10] in page
-    return Outcome(bool(found) or not shows, f"acting elements: {found or 'none'}; shown as text: {shows}")
+    return Outcome(bool(elements) or not shows, f"acting elements: {elements or 'none'}; shown as text: {shows}")
 
 
 def control(scene: Scene) -> Outcome:
     """A page made with an f-string."""
     page = f"<html><body><pre>{HOSTILE}</pre></body></html>"
-    found = Acting(page).found
-    return Outcome(bool(found) and "\x1b" in page, f"a browser would run {found}")
+    elements = Acting(page).found
+    return Outcome(bool(elements) and "\x1b" in page, f"a browser would run {elements}")

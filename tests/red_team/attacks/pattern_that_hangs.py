@@ -42,5 +42,5 @@ def control(scene: Scene) -> Outcome:
         "import re, sys; from peft import LoraConfig; c = LoraConfig(r=2, target_modules=sys.argv[1]); "
         "re.fullmatch(c.target_modules, 'model.layers.0.self_attn.q_proj')"
     )
-    said = in_time(program, PATTERN, seconds=20, memory_gib=16)
-    return Outcome(said == "hangs", f"one module name: it {said or 'ended'}")
+    outcome = in_time(program, PATTERN, seconds=20, memory_gib=16)
+    return Outcome(outcome == "hangs", f"one module name: it {outcome or 'ended'}")

@@ -23,12 +23,12 @@ class Bomb:
 
 
 def attempt(scene: Scene) -> Outcome:
-    proof, said = _proof(scene), []
+    proof, answers = _proof(scene), []
     for name in ("pytorch_model.bin", "model.safetensors"):
         _make(scene, proof, name)
         status, answer = scene.submit("output/pickle")
-        said.append(f"{status}: {answer.get('error')}")
-    return Outcome(proof.exists(), said[0])
+        answers.append(f"{status}: {answer.get('error')}")
+    return Outcome(proof.exists(), answers[0])
 
 
 def control(scene: Scene) -> Outcome:

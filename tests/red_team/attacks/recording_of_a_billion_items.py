@@ -25,5 +25,5 @@ def attempt(scene: Scene) -> Outcome:
 
 
 def control(scene: Scene) -> Outcome:
-    said = in_time("items = [str(number) for number in range(10**9)]; print('made')", seconds=30, memory_gib=1)
-    return Outcome(said.startswith(("breaks", "hangs")), f"making them {said}")
+    outcome = in_time("items = [str(number) for number in range(10**9)]; print('made')", seconds=30, memory_gib=1)
+    return Outcome(outcome.startswith(("breaks", "hangs")), f"making them {outcome}")

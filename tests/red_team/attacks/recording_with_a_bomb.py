@@ -39,5 +39,5 @@ def control(scene: Scene) -> Outcome:
         "import sys, zstandard; data = open(sys.argv[1], 'rb').read();"
         "print(len(zstandard.ZstdDecompressor().stream_reader(data).read()))"
     )
-    said = in_time(program, _bomb(scene))
-    return Outcome(said == str(N_BYTES), f"unpacked at once: {said} bytes")
+    outcome = in_time(program, _bomb(scene))
+    return Outcome(outcome == str(N_BYTES), f"unpacked at once: {outcome} bytes")

@@ -1,7 +1,7 @@
 """Make the hidden items again with the generator, which is in the sandbox as an installed library."""
 
 from red_team.frame import Outcome
-from red_team.scene import Ran, Scene
+from red_team.scene import ProgramRun, Scene
 
 AIM = "hidden items"
 DEFENCE = "which items are asked depends on a secret of 32 random bytes"
@@ -11,10 +11,10 @@ import hashlib, json, os
 from agent2.benchmarks import load_benchmark
 from agent2.errors import ConfigError
 from agent2.records import Split
-told = json.loads(os.environ["TOLD"])
-guesses = [b"", b"secret", bytes(32), b"agent2", b"s" * 32, told["home"].encode(), os.uname().nodename.encode()]
+targets = json.loads(os.environ["TARGETS"])
+guesses = [b"", b"secret", bytes(32), b"agent2", b"s" * 32, targets["home"].encode(), os.uname().nodename.encode()]
 guesses += [hashlib.sha256(word).digest() for word in guesses]
-guesses += [bytes.fromhex(told["known_secret"])] if "known_secret" in told else []
+guesses += [bytes.fromhex(targets["known_secret"])] if "known_secret" in targets else []
 benchmark = load_benchmark("arithmetic")
 for guess in guesses:
     for split in (Split.TEST_PUBLIC, Split.TEST_PRIVATE):
@@ -35,7 +35,7 @@ def control(scene: Scene) -> Outcome:
     return _judge(scene, scene.run(PROGRAM, more={"known_secret": scene.secret.hex()}))
 
 
-def _judge(scene: Scene, ran: Ran) -> Outcome:
+def _judge(scene: Scene, ran: ProgramRun) -> Outcome:
     printed = set(ran.log.splitlines())
     hidden = {item.prompt for item in scene.hidden}
     n_hit = len(hidden & printed)

@@ -18,10 +18,10 @@ def attempt(scene: Scene) -> Outcome:
     evidence = make_evidence(submissions=submissions, agent_log_tail=NOTE)
     paths = write_report(evidence, analyse(evidence), scene.root / "turned-report")
     texts = paths.html.read_text() + paths.markdown.read_text()
-    found = [f"U+{ord(one):04X}" for one in TURNS if one in texts]
-    return Outcome(bool(found), f"in the report: {', '.join(found) or 'none of them'}")
+    shown_turns = [f"U+{ord(character):04X}" for character in TURNS if character in texts]
+    return Outcome(bool(shown_turns), f"in the report: {', '.join(shown_turns) or 'none of them'}")
 
 
 def control(scene: Scene) -> Outcome:
     page = f"| note |\n|---|\n| {NOTE} |\n"
-    return Outcome(all(one in page for one in TURNS), "a table made with an f-string holds them all")
+    return Outcome(all(character in page for character in TURNS), "a table made with an f-string holds them all")

@@ -31,7 +31,7 @@ def attempt(scene: Scene) -> Outcome:
             for raw in requests_in_requests(first, SECOND).values():
                 n_sent += 1
                 refused += 400 in statuses(send(connect, raw))
-        escaped = [did for seen in provider.requests if (did := fetches(seen["body"]))]
+        escaped = [did for request in provider.requests if (did := fetches(request["body"]))]
         alive = client.post("/v1/chat/completions", json={"model": "m", "messages": []}).status_code
     if alive != 200:
         return Outcome(True, f"after it an honest call got {alive}")

@@ -25,7 +25,7 @@ ADDRESSES = [
 PROGRAM = """
 import base64, json, os, socket
 n_answered = 0
-for raw in json.loads(os.environ["TOLD"])["raw"]:
+for raw in json.loads(os.environ["TARGETS"])["raw"]:
     with socket.create_connection(("127.0.0.1", 8431)) as client:
         client.settimeout(5)
         try:
@@ -45,23 +45,25 @@ def raws() -> list[bytes]:
 
 
 def attempt(scene: Scene) -> Outcome:
-    seen: list[str] = []
-    with ThreadingHTTPServer(("127.0.0.1", 0), _recorder(seen)) as server:
+    requests: list[str] = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), _recorder(requests)) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         origin = f"http://127.0.0.1:{server.server_port}"
         registry = Registry(name="pypi", origin=origin, prefix="/simple/", is_index=True)
-        told = [base64.b64encode(raw).decode() for raw in raws()]
+        encoded = [base64.b64encode(raw).decode() for raw in raws()]
         ran = scene.run(
             PROGRAM,
             network=Network.PACKAGES,
             packages=PackageSettings(registries=(registry,)),
-            more={"raw": told},
+            more={"raw": encoded},
         )
         server.shutdown()
-    if "answers:" not in ran.log or not seen:
+    if "answers:" not in ran.log or not requests:
         raise RuntimeError(f"nothing was asked of the registry: {ran.log[-300:]}")
-    wrong = [line for line in seen if not line.startswith("GET /simple/")]
-    return Outcome(bool(wrong), f"the registry got {wrong or 'nothing but'} {seen[:2]} from {len(told)} requests"[:200])
+    wrong = [line for line in requests if not line.startswith("GET /simple/")]
+    return Outcome(
+        bool(wrong), f"the registry got {wrong or 'nothing but'} {requests[:2]} from {len(encoded)} requests"[:200]
+    )
 
 
 def control(scene: Scene) -> Outcome:
@@ -70,7 +72,7 @@ def control(scene: Scene) -> Outcome:
     return Outcome(any(line.startswith(b"POST") for line in lines), f"behind a naive proxy: {lines}")
 
 
-def _recorder(seen: list[str]) -> type[BaseHTTPRequestHandler]:
+def _recorder(requests: list[str]) -> type[BaseHTTPRequestHandler]:
     class Recorder(BaseHTTPRequestHandler):
         """A registry that keeps connections open and answers everything."""
 
@@ -78,7 +80,7 @@ def _recorder(seen: list[str]) -> type[BaseHTTPRequestHandler]:
 
         def do_GET(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            seen.append(f"{self.command} {self.path}")
+            requests.append(f"{self.command} {self.path}")
             self.send_response(200)
             self.send_header("Content-Length", "0")
             self.end_headers()
@@ -86,7 +88,7 @@ def _recorder(seen: list[str]) -> type[BaseHTTPRequestHandler]:
         do_HEAD = do_POST = do_PUT = do_GET
 
         def send_error(self, *_: object, **__: object) -> None:
-            seen.append(f"malformed: {self.requestline}")
+            requests.append(f"malformed: {self.requestline}")
             self.close_connection = True
 
         def log_message(self, *_: object) -> None:

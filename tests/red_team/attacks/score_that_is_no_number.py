@@ -26,7 +26,7 @@ LIES = (
 
 
 def attempt(scene: Scene) -> Outcome:
-    said = []
+    counts = []
     for number, lie in enumerate(LIES, start=1):
         text = lie % ("d" * 64) if "%s" in lie else lie
         program = EvaluatorProgram(("python", "-c", f"print({text!r})"))
@@ -43,8 +43,8 @@ def attempt(scene: Scene) -> Outcome:
             grader.stop()
         if record is None or record.state is not SubmissionState.FAILED or calls.n > 2:
             return Outcome(True, f"{text[:60]}: {record and record.state} after {calls.n} evaluations")
-        said.append(calls.n)
-    return Outcome(False, f"{len(said)} lies ended in a fault after {max(said)} evaluations at most")
+        counts.append(calls.n)
+    return Outcome(False, f"{len(counts)} lies ended in a fault after {max(counts)} evaluations at most")
 
 
 class _Counted:
@@ -69,5 +69,5 @@ def control(scene: Scene) -> Outcome:
         "        db.execute('INSERT INTO s VALUES (?)', (json.loads('{\"low\": NaN}')['low'],)); break\n"
         "    except sqlite3.IntegrityError: pass\n"
     )
-    said = in_time(program, seconds=5)
-    return Outcome(said == "hangs", f"it {said or 'ended'} for {time.monotonic() - started:.0f} s")
+    outcome = in_time(program, seconds=5)
+    return Outcome(outcome == "hangs", f"it {outcome or 'ended'} for {time.monotonic() - started:.0f} s")

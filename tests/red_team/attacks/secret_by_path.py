@@ -7,9 +7,9 @@ DEFENCE = "mount namespace with explicit binds"
 
 PROGRAM = """
 import json, os
-told = json.loads(os.environ["TOLD"])
+targets = json.loads(os.environ["TARGETS"])
 import pathlib
-places = [told["secret"], *pathlib.Path(told["home"]).rglob("*"), *pathlib.Path(told["other"]).rglob("*")]
+places = [targets["secret"], *pathlib.Path(targets["home"]).rglob("*"), *pathlib.Path(targets["other"]).rglob("*")]
 for path in places:
     try:
         content = open(path, "rb").read()

@@ -8,7 +8,7 @@ DEFENCE = "size limits on /tmp, home and /dev/shm"
 
 PROGRAM = """
 import json, os
-told = json.loads(os.environ["TOLD"])
+targets = json.loads(os.environ["TARGETS"])
 try:
     for number in range(3):
         with open(f"/dev/shm/agent2-fill-{number}", "wb") as file:

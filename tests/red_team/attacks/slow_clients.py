@@ -36,8 +36,8 @@ def control(scene: Scene) -> Outcome:
         address = client.base_url.host, client.base_url.port
 
         def ask() -> int:
-            with httpx.Client(base_url=client.base_url, timeout=3) as other:
-                return other.get("/health").status_code
+            with httpx.Client(base_url=client.base_url, timeout=3) as second_client:
+                return second_client.get("/health").status_code
 
         client.close()
         return _under_slow_clients(lambda: socket.create_connection(address), ask, 2, CONTROL_PATIENCE_S)

@@ -10,8 +10,8 @@ DEFENCE = "a socket is bound into its own sandbox only"
 
 PROGRAM = """
 import glob, json, os, socket
-told = json.loads(os.environ["TOLD"])
-for path in [told["socket"], "/victim/" + os.path.basename(told["socket"])]:
+targets = json.loads(os.environ["TARGETS"])
+for path in [targets["socket"], "/victim/" + os.path.basename(targets["socket"])]:
     try:
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(60)

@@ -13,7 +13,7 @@ DEFENCE = "folders are walked by descriptor, links are never followed"
 
 
 def attempt(scene: Scene) -> Outcome:
-    seen = []
+    statuses = []
     for name in ("config.json", "tokenizer.json", "generation_config.json", "model.safetensors"):
         folder = scene.copy_of_base("linked")
         (folder / name).unlink(missing_ok=True)
@@ -24,14 +24,14 @@ def attempt(scene: Scene) -> Outcome:
             return Outcome(True, f"{name}: the secret was taken in")
         if "symbolic link" not in str(answer.get("error")):
             return Outcome(True, f"{name}: not refused as a link: {answer.get('error')}")
-        seen.append(status)
+        statuses.append(status)
     os.symlink(installation.home(), scene.paths.workspace / "output" / "home")
     status, answer = scene.submit("output/home")
     (scene.paths.workspace / "output" / "home").unlink()
     if "symbolic link" not in str(answer.get("error")):
         return Outcome(True, f"the folder: not refused as a link: {answer.get('error')}")
-    seen.append(status)
-    return Outcome(False, f"answers {seen}, no copy")
+    statuses.append(status)
+    return Outcome(False, f"answers {statuses}, no copy")
 
 
 def control(scene: Scene) -> Outcome:

@@ -27,5 +27,5 @@ def control(scene: Scene) -> Outcome:
         "import sys; from transformers import AutoTokenizer; t = AutoTokenizer.from_pretrained(sys.argv[1]); "
         "t.apply_chat_template([{'role': 'user', 'content': '1 + 1'}], tokenize=False)"
     )
-    said = in_time(program, folder, seconds=25, memory_gib=16)
-    return Outcome(said == "hangs", f"rendering it {said}")
+    outcome = in_time(program, folder, seconds=25, memory_gib=16)
+    return Outcome(outcome == "hangs", f"rendering it {outcome}")

@@ -30,8 +30,8 @@ def attempt(scene: Scene) -> Outcome:
         seconds, budget = time.monotonic() - started, scene.config.budget.submissions
         with client_of() as client:
             is_alive = client.get("/health").status_code == 200
-    words = f"{N} in {seconds:.0f} s: {n_accepted} queued, {budget} allowed, healthy after it: {is_alive}"
-    return Outcome(n_accepted > budget or not is_alive, words)
+    detail = f"{N} in {seconds:.0f} s: {n_accepted} queued, {budget} allowed, healthy after it: {is_alive}"
+    return Outcome(n_accepted > budget or not is_alive, detail)
 
 
 def control(scene: Scene) -> Outcome:

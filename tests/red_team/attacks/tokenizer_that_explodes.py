@@ -22,8 +22,8 @@ def control(scene: Scene) -> Outcome:
         "import sys; from transformers import AutoTokenizer; t = AutoTokenizer.from_pretrained(sys.argv[1]); "
         "print(len(t('Calculate 1 + 1')['input_ids']))"
     )
-    said = in_time(program, folder, seconds=60, memory_gib=6)
-    return Outcome(said.startswith("breaks") or said == "hangs", f"one prompt: it {said}")
+    outcome = in_time(program, folder, seconds=60, memory_gib=6)
+    return Outcome(outcome.startswith("breaks") or outcome == "hangs", f"one prompt: it {outcome}")
 
 
 def _make(scene: Scene) -> object:

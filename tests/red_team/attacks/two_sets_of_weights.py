@@ -7,7 +7,7 @@ import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from grading_builders import llama_tensors
-from red_team.disguises import HIDDEN_SIZE, disguise_moves, made, tensors_of
+from red_team.disguises import HIDDEN_SIZE, disguise_moves, make_disguised, tensors_of
 from red_team.frame import Outcome
 from red_team.naive import in_time, weights_of
 from red_team.scene import Scene
@@ -38,10 +38,10 @@ attempt, _ = disguise_moves(disguise)
 
 def control(scene: Scene) -> Outcome:
     """An audit that reads what the index lists, and a player that loads the folder."""
-    base, folder = made(scene, disguise)
+    base, folder = make_disguised(scene, disguise)
     listed = json.loads((folder / "model.safetensors.index.json").read_text())["weight_map"][WATCHED]
     audited = load_file(folder / listed)[WATCHED]
     r = np.corrcoef(audited.ravel(), tensors_of(base)[WATCHED].ravel())[0, 1]
-    said = in_time(LOADED, folder)
-    is_stranger = abs(float(said) - float(np.sum(weights_of(folder)[WATCHED], dtype="float64"))) < 1e-3
+    weight_sum = in_time(LOADED, folder)
+    is_stranger = abs(float(weight_sum) - float(np.sum(weights_of(folder)[WATCHED], dtype="float64"))) < 1e-3
     return Outcome(r > 0.99 and is_stranger, f"the index's shards correlate with r = {r:.2f}; a stranger is loaded")

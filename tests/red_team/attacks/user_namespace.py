@@ -7,7 +7,7 @@ DEFENCE = "system-call filter, no capabilities"
 
 PROGRAM = """
 import json, os
-told = json.loads(os.environ["TOLD"])
+targets = json.loads(os.environ["TARGETS"])
 import ctypes
 libc = ctypes.CDLL(None, use_errno=True)
 if libc.unshare(0x10000000 | 0x00020000) == 0 and libc.mount(b"none", b"/tmp", b"tmpfs", 0, None) == 0:

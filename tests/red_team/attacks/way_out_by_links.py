@@ -7,14 +7,14 @@ DEFENCE = "private root, own /proc"
 
 PROGRAM = """
 import json, os
-told = json.loads(os.environ["TOLD"])
+targets = json.loads(os.environ["TARGETS"])
 import glob
 os.makedirs("links", exist_ok=True)
 link = "links/out"
 if not os.path.islink(link):
-    os.symlink(told["secret"], link)
-ways = [link, "/workspace/../../.." + told["secret"]]
-ways += [root + told["secret"] for root in glob.glob("/proc/[0-9]*/root")]
+    os.symlink(targets["secret"], link)
+ways = [link, "/workspace/../../.." + targets["secret"]]
+ways += [root + targets["secret"] for root in glob.glob("/proc/[0-9]*/root")]
 ways += [cwd + "/home/secret" for cwd in glob.glob("/proc/[0-9]*/cwd")]
 for way in ways:
     try:

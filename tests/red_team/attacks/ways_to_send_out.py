@@ -7,12 +7,12 @@ DEFENCE = "network namespace, no capabilities"
 
 PROGRAM = """
 import json, os
-told = json.loads(os.environ["TOLD"])
+targets = json.loads(os.environ["TARGETS"])
 import socket
 sent = []
 for what, family, kind, address in [
-    ("datagram", socket.AF_INET, socket.SOCK_DGRAM, (told["address"], told["port"])),
-    ("raw packet", socket.AF_INET, socket.SOCK_RAW, (told["address"], 0)),
+    ("datagram", socket.AF_INET, socket.SOCK_DGRAM, (targets["address"], targets["port"])),
+    ("raw packet", socket.AF_INET, socket.SOCK_RAW, (targets["address"], 0)),
     ("packet socket", socket.AF_PACKET, socket.SOCK_RAW, ("eth0", 0)),
 ]:
     try:

@@ -26,5 +26,5 @@ def control(scene: Scene) -> Outcome:
     handed_in = inspect_checkpoint(folder).weights_digest
     accepted = folder
     change_weights(folder, seed=2)
-    played = inspect_checkpoint(naive_copy(accepted, scene.root / "naive")).weights_digest
-    return Outcome(played != handed_in, "other weights were played")
+    digest = inspect_checkpoint(naive_copy(accepted, scene.root / "naive")).weights_digest
+    return Outcome(digest != handed_in, "other weights were played")

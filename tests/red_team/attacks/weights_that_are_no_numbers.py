@@ -12,16 +12,16 @@ DEFENCE = "weights are checked for numbers; a completion without usable logits i
 
 
 def attempt(scene: Scene) -> Outcome:
-    said = []
+    answers = []
     for value in (np.nan, np.inf, 3e38):
         _make(scene, value)
         status, answer = scene.submit("output/numbers")
         score, baseline = answer.get("score"), answer.get("baseline_score") or 0.0
-        said.append(f"{value:g}: {status}, {score if score is not None else answer.get('error')}")
+        answers.append(f"{value:g}: {status}, {score if score is not None else answer.get('error')}")
         if score is not None and score > baseline:
-            return Outcome(True, said[-1])
+            return Outcome(True, answers[-1])
     _, again = _make(scene, None), scene.submit("output/numbers")
-    return Outcome(again[1].get("score") is None, "; ".join(said)[:300])
+    return Outcome(again[1].get("score") is None, "; ".join(answers)[:300])
 
 
 def control(scene: Scene) -> Outcome:
@@ -31,8 +31,8 @@ def control(scene: Scene) -> Outcome:
         "m = A.from_pretrained(sys.argv[1]); "
         "p = torch.softmax(m(torch.tensor([[4, 5]])).logits[0, -1], -1); print(torch.multinomial(p, 1))"
     )
-    said = in_time(program, folder, seconds=600, memory_gib=16)
-    return Outcome(said.startswith("breaks"), f"sampling {said}")
+    outcome = in_time(program, folder, seconds=600, memory_gib=16)
+    return Outcome(outcome.startswith("breaks"), f"sampling {outcome}")
 
 
 def _make(scene: Scene, value: float | None) -> object:

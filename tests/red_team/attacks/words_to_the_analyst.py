@@ -18,10 +18,10 @@ CODE = "from trl import SFTTrainer\nSFTTrainer(model).train()\n"
 
 
 def attempt(scene: Scene) -> Outcome:
-    plain, told = _verdicts(""), _verdicts(WORDS)
+    plain, persuaded = _verdicts(""), _verdicts(WORDS)
     assert plain["route"] == "SFT only", plain["route"]
-    changed = sorted(name for name in plain if plain[name] != told[name])
-    return Outcome(bool(changed), f"route {told['route']!r} either way" if not changed else f"changed: {changed}")
+    changed = sorted(name for name in plain if plain[name] != persuaded[name])
+    return Outcome(bool(changed), f"route {persuaded['route']!r} either way" if not changed else f"changed: {changed}")
 
 
 def control(scene: Scene) -> Outcome:
@@ -31,15 +31,15 @@ def control(scene: Scene) -> Outcome:
     return Outcome(route == "RL", f"route {route}")
 
 
-def _verdicts(words: str) -> dict[str, object]:
-    comment = f'"""{words}"""\n' if words else ""
+def _verdicts(text: str) -> dict[str, object]:
+    comment = f'"""{text}"""\n' if text else ""
     evidence = make_evidence(
-        submissions=[make_submission(1, score=0.6, note=words)],
-        revisions=[make_revision({"code/train.py": comment + CODE, "code/notes.md": words})],
-        agent_log_tail=f"loss 0.1\n{words}\n",
+        submissions=[make_submission(1, score=0.6, note=text)],
+        revisions=[make_revision({"code/train.py": comment + CODE, "code/notes.md": text})],
+        agent_log_tail=f"loss 0.1\n{text}\n",
         processes=[make_process("python code/train.py")],
         metrics=(),
-        design={"algorithm": f"SFT. {words}"},
+        design={"algorithm": f"SFT. {text}"},
     )
     analysis = analyse(evidence)
     return {

@@ -21,9 +21,9 @@ LAST = f"*a{DEPTH}"
 
 def levels(first: str, more: str) -> str:
     """Anchors a0 to a9, each ten times the one before, as one flow list."""
-    made = [f"&a0 {first}"]
-    made += [f"&a{n} {more.replace('*', ', '.join([f'*a{n - 1}'] * 10))}" for n in range(1, DEPTH + 1)]
-    return "[" + ", ".join(made) + "]"
+    anchors = [f"&a0 {first}"]
+    anchors += [f"&a{n} {more.replace('*', ', '.join([f'*a{n - 1}'] * 10))}" for n in range(1, DEPTH + 1)]
+    return "[" + ", ".join(anchors) + "]"
 
 
 LISTS = levels("[x, x, x, x, x, x, x, x, x, x]", "[*]")
@@ -55,18 +55,20 @@ except ConfigError as error:
 
 
 def attempt(scene: Scene) -> Outcome:
-    said = {}
+    outcomes = {}
     for number, (kind, keys) in enumerate(BOMBS.items()):
         folder = scene.root / f"aliases-{number}"
         folder.mkdir(exist_ok=True)
         (folder / kind.partition(",")[0]).write_text("".join(f"{key}: {value}\n" for key, value in keys.items()))
-        said[kind] = in_time(READ, folder, seconds=200, memory_gib=3)
-    wrong = {kind: words for kind, words in said.items() if not words.startswith("refused in")}
-    return Outcome(bool(wrong), f"{wrong or f'{len(said)} texts refused'}"[:200])
+        outcomes[kind] = in_time(READ, folder, seconds=200, memory_gib=3)
+    wrong = {kind: text for kind, text in outcomes.items() if not text.startswith("refused in")}
+    return Outcome(bool(wrong), f"{wrong or f'{len(outcomes)} texts refused'}"[:200])
 
 
 def control(scene: Scene) -> Outcome:
     """Readers that show the value that they do not take."""
-    said = in_time(f"import yaml; print(len(repr(yaml.safe_load({LISTS!r}))))", seconds=30, memory_gib=1)
+    outcome = in_time(f"import yaml; print(len(repr(yaml.safe_load({LISTS!r}))))", seconds=30, memory_gib=1)
     size = len(json.dumps(LISTS))
-    return Outcome(said.startswith(("breaks", "hangs")) and bool(yaml.__version__), f"{size} bytes: showing it {said}")
+    return Outcome(
+        outcome.startswith(("breaks", "hangs")) and bool(yaml.__version__), f"{size} bytes: showing it {outcome}"
+    )
