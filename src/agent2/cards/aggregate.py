@@ -83,7 +83,7 @@ def counted_values(values: NDArray[np.float64], marks: NDArray[np.uint8], rule: 
     return counted
 
 
-def counting_of(marks: int, rule: ReportingRule) -> CountAs:
+def treatment_of(marks: int, rule: ReportingRule) -> CountAs:
     """What the rule says about a rollout with these marks."""
     zero, missing = _masks(rule)
     return CountAs.MISSING if marks & missing else CountAs.ZERO if marks & zero else CountAs.AS_SCORED
@@ -285,7 +285,7 @@ class Tally:
         return sorted(drops, key=lambda drop: (drop.item_id, drop.attempt))
 
     def _counting(self, row: int, rule: ReportingRule) -> CountAs:
-        return CountAs.ZERO if self._values[row] == 0.0 else counting_of(self._marks[row], rule)
+        return CountAs.ZERO if self._values[row] == 0.0 else treatment_of(self._marks[row], rule)
 
 
 def _column(values: "array[Any]", dtype: type[np.generic]) -> NDArray[Any]:

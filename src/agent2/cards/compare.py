@@ -17,7 +17,7 @@ belong together is decided by `contract.compare`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import msgspec
@@ -288,6 +288,7 @@ def field_differences(left: JsonValue, right: JsonValue, field: str = "") -> lis
     named_left, named_right = _by_name(left), _by_name(right)
     if named_left is not None and named_right is not None and (named_left or named_right):
         return _differences_by_name(named_left, named_right, field)
+    # not ==, for which 1, 1.0 and True are equal though their digests differ
     return [] if canonical_json(left) == canonical_json(right) else [FieldDifference(field, left, right)]
 
 
@@ -381,14 +382,9 @@ def common_cards(old: CardSet, new: CardSet) -> list[str]:
         before, after = old.headers[key], new.headers[key]
         require_comparable(before.protocol, after.protocol, (str(old.cards[key]), str(new.cards[key])))
         if before.reporting != after.reporting:
-            differences = field_differences(_plain(before), _plain(after), "reporting")
+            differences = field_differences(asdict(before.reporting), asdict(after.reporting), "reporting")
             raise IncomparableError(
                 f"{key}: {old.cards[key]} and {new.cards[key]} differ in {'; '.join(map(str, differences))}; "
                 "regrade one of them under the rule of the other"
             )
     return common
-
-
-def _plain(header: CardHeader) -> dict[str, object]:
-    rule = header.reporting
-    return {name: getattr(rule, name) for name in rule.__dataclass_fields__}

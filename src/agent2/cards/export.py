@@ -95,17 +95,17 @@ def _writer_of(path: Path, kind: str, schema: pa.Schema) -> Iterator[Callable[[l
         return
     with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
         if kind == ".jsonl":
-            yield lambda rows: file.writelines(json.dumps(_plain(row), ensure_ascii=False) + "\n" for row in rows)
+            yield lambda rows: file.writelines(json.dumps(_json_row(row), ensure_ascii=False) + "\n" for row in rows)
             return
         table = csv.DictWriter(file, fieldnames=schema.names)
         table.writeheader()
         yield lambda rows: table.writerows(
             {name: json.dumps(v, ensure_ascii=False) if isinstance(v, list | dict) else v for name, v in row.items()}
-            for row in map(_plain, rows)
+            for row in map(_json_row, rows)
         )
 
 
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
+def _json_row(row: dict[str, Any]) -> dict[str, Any]:
     """As JSON has it: the map of views as an object."""
     return row | {"views": dict(row["views"])}
 

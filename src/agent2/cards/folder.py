@@ -122,7 +122,7 @@ def totals_of(summary: CardSummary) -> CardSummary:
 def require_part(path: Path, card: CardFile, name: str) -> Path:
     """A file beside `card.json`. Raises CardError if it is missing or does not match its digest."""
     file = path / name
-    if file.name != name:
+    if file.name != name:  # a name with a slash would reach a file outside the card
         raise CardError(f"{path / CARD_JSON}: names {name!r} as a file of the card; restore it from a copy")
     try:
         is_sound = file_digest(file) == card.parts.get(name)
@@ -178,6 +178,7 @@ def closed_file(path: Path, card: CardFile) -> tuple[Path, BinaryIO]:
 
 def frame_lines(file: Path, stream: BinaryIO, number: int, frame: Frame) -> list[bytes]:
     """The lines of one frame, without newlines. Raises CardError if they are not those that were written."""
+    # the digest comes first: nothing unverified reaches the decompressor
     data = stream.read(frame.n_bytes) if _is_inside(stream, frame) else b""
     if hashlib.sha256(data).hexdigest() != frame.sha256:
         raise damaged(file, number, frame, "does not match its digest")
@@ -252,7 +253,7 @@ def closed_lines(path: Path, card: CardFile) -> Iterator[tuple[int, list[bytes]]
             yield first, frame_lines(file, stream, number, frame)
 
 
-def sums_data(sums: "array[int]") -> bytes:
+def checksum_bytes(sums: "array[int]") -> bytes:
     """The bytes of `lines.crc32`."""
     if sys.byteorder == "big":
         sums = array("I", sums)
@@ -260,7 +261,7 @@ def sums_data(sums: "array[int]") -> bytes:
     return sums.tobytes()
 
 
-def read_sums(path: Path) -> "array[int]":
+def read_checksums(path: Path) -> "array[int]":
     """The checksums of the lines that an open card had when it was released; empty if it never was.
 
     Raises CardError if the file cannot be read or is cut off.
@@ -278,6 +279,6 @@ def read_sums(path: Path) -> "array[int]":
     return sums
 
 
-def sum_of(line: bytes) -> int:
+def line_checksum(line: bytes) -> int:
     """The checksum of a line with its newline."""
     return zlib.crc32(line)

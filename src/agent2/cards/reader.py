@@ -32,9 +32,9 @@ from agent2.cards.folder import (
     decode_lines,
     first_lines,
     frame_lines,
+    line_checksum,
     open_lines,
-    read_sums,
-    sum_of,
+    read_checksums,
 )
 from agent2.errors import CardError
 from agent2.records import ScoredRollout, StopReason, canonical_json
@@ -98,7 +98,7 @@ def _open_damage(path: Path, tally: Tally) -> list[str]:
     if not file.exists():
         return [f"{file}: is missing"]
     try:
-        sums = read_sums(path)
+        sums = read_checksums(path)
     except CardError as error:
         return [str(error)]
     number = 0
@@ -108,7 +108,7 @@ def _open_damage(path: Path, tally: Tally) -> list[str]:
             if not line.endswith(b"\n"):
                 problems.append(f"{where}: the last line is torn ({len(line)} bytes); resuming the card cuts it")
                 continue
-            if number <= len(sums) and sum_of(line) != sums[number - 1]:
+            if number <= len(sums) and line_checksum(line) != sums[number - 1]:
                 problems.append(f"{where}: was changed since it was written; restore the file from a copy")
             problems += _add(tally, line, where)[1]
     if number < len(sums):

@@ -74,7 +74,7 @@ class TableWriter:
             COLUMNS,
             compression="zstd",
             use_dictionary=["status", "fault", "stop_reason", "kinds.list.element", "labels.list.element"],
-            column_encoding={RECORD: "PLAIN"},
+            column_encoding={RECORD: "PLAIN"},  # what `folder.frame_lines` reads without a Parquet library
             write_statistics=_WITH_STATISTICS,
             data_page_size=ONE_PAGE,
             write_page_checksum=True,

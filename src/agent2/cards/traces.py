@@ -131,7 +131,7 @@ def _message(raw: Any, where: str) -> dict[str, Any]:
     role = ROLES.get(raw_role, raw_role)
     message: dict[str, Any] = {"role": role, "content": body.get("content") or ""}
     if isinstance(parts := body.get("parts"), list):
-        message = {"role": role, **_of_parts(parts)}
+        message = {"role": role, **_fields_of_parts(parts)}
     calls = [_call(call, where) for call in body.get("tool_calls") or ()]
     if calls:
         message["tool_calls"] = calls
@@ -139,7 +139,7 @@ def _message(raw: Any, where: str) -> dict[str, Any]:
     return message if answered is None else {**message, "tool_call_id": answered}
 
 
-def _of_parts(parts: Sequence[Any]) -> dict[str, Any]:
+def _fields_of_parts(parts: Sequence[Any]) -> dict[str, Any]:
     """The fields of a message of the semantic conventions."""
     texts, calls, answered = [], [], None
     for part in (part for part in parts if isinstance(part, dict)):
@@ -192,7 +192,7 @@ def _record(trajectory: _Trajectory, item_id: str, attempt: int, where: str) -> 
     ends_with_answer = last["role"] == "assistant" and not last.get("tool_calls")
     state: dict[str, JsonValue] = {"tool_calls": _calls_of(trajectory.messages)}
     if trajectory.reference is not None:
-        state[REFERENCE_CALLS] = [_plain(call) for call in trajectory.reference]
+        state[REFERENCE_CALLS] = [_name_and_arguments(call) for call in trajectory.reference]
     score = Score(None, NO_SCORE, Fault.JUDGE)
     if isinstance(trajectory.score, int | float):
         score = logged_score(float(trajectory.score), "score", "score as stored", {})
@@ -201,7 +201,7 @@ def _record(trajectory: _Trajectory, item_id: str, attempt: int, where: str) -> 
     return ScoredRollout(rollout, score)
 
 
-def _plain(call: Mapping[str, Any]) -> dict[str, JsonValue]:
+def _name_and_arguments(call: Mapping[str, Any]) -> dict[str, JsonValue]:
     return {"name": call["function"], "arguments": call["arguments"]}
 
 
@@ -213,7 +213,7 @@ def _calls_of(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, JsonValue
     for message in messages:
         turn += message["role"] == "assistant"
         for call in message.get("tool_calls") or ():
-            calls.append({"turn": turn, **_plain(call), "result": None, "error": None})
+            calls.append({"turn": turn, **_name_and_arguments(call), "result": None, "error": None})
             unanswered.append((call["id"], calls[-1]))
         if message["role"] == "tool" and unanswered:
             answered_id = message.get("tool_call_id")

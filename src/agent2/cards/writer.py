@@ -28,7 +28,7 @@ import msgspec
 from agent2.cards import folder
 from agent2.cards.aggregate import Tally
 from agent2.cards.card import FORMAT, CardFile, CardHeader, CardSummary, Frame
-from agent2.cards.folder import LINE_SUMS, MOST_BYTES, read_sums, sum_of, sums_data
+from agent2.cards.folder import LINE_SUMS, MOST_BYTES, checksum_bytes, line_checksum, read_checksums
 from agent2.errors import CardError
 from agent2.records import JsonValue, ScoredRollout, digest_of
 
@@ -128,7 +128,7 @@ class CardWriter:
             )
         self._write(line)
         self._tally.add(record)
-        self._sums.append(sum_of(line))
+        self._sums.append(line_checksum(line))
         self._ends.append(self._n_bytes)
 
     def close(self) -> CardSummary:
@@ -168,7 +168,7 @@ class CardWriter:
         wall_clock_s = self._card.wall_clock_s + time.monotonic() - self._opened_at
         try:
             self._sync()
-            folder.replace_file(self._path / LINE_SUMS, sums_data(self._sums))
+            folder.replace_file(self._path / LINE_SUMS, checksum_bytes(self._sums))
             folder.store_card(self._path, replace(self._card, wall_clock_s=wall_clock_s))
         finally:
             self._close_descriptor()
@@ -216,18 +216,18 @@ class CardWriter:
         Raises CardError for a line that is not a rollout, or that was changed since the card was last released.
         """
         end = 0
-        sums = read_sums(self._path)
+        sums = read_checksums(self._path)
         with self._rollouts.open("rb") as lines:
             for number, line in enumerate(lines, start=1):
                 if not line.endswith(b"\n"):
                     break
                 where = f"{self._rollouts}:{number}"
                 record = folder.decode_line(line, where)
-                if number <= len(sums) and sum_of(line) != sums[number - 1]:
+                if number <= len(sums) and line_checksum(line) != sums[number - 1]:
                     raise CardError(f"{where}: was changed since it was written; restore the file from a copy")
                 self._tally.add(record)
                 end += len(line)
-                self._sums.append(sum_of(line))
+                self._sums.append(line_checksum(line))
                 self._ends.append(end)
         torn = self._n_bytes - end
         if torn:
@@ -298,6 +298,7 @@ def _open_locked(file: Path) -> int:
     except OSError as error:
         raise CardError(f"{file}: cannot be opened ({error.strerror}); the card lost its rollouts") from error
     try:
+        # the kernel drops the lock with the process, so that a kill leaves none behind
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(descriptor)

@@ -166,7 +166,7 @@ def import_log(
 def ground(
     card: CardArgument,
     detector: Annotated[
-        list[str] | None, typer.Option(help="Only this detector (docs/grounding.md); may be given again.")
+        list[str] | None, typer.Option(help="Use only this detector (docs/grounding.md); repeatable.")
     ] = None,
     judge_model: Annotated[
         str | None,
@@ -176,7 +176,7 @@ def ground(
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--settings", help="A setting of the judge, NAME=VALUE; needs --judge; may be given again."),
+        typer.Option("--settings", help="A setting of the judge, NAME=VALUE; needs --judge; repeatable."),
     ] = None,
     n: Annotated[int, typer.Option("--n", help="How many findings to show.")] = SHOWN,
     as_json: AsJson = False,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 ScorerSettings = Annotated[
     list[str] | None, typer.Option("--settings", help="A setting of the scorer, NAME=VALUE; repeatable.")
 ]
-app = typer.Typer(help="Judges: how far their verdicts can be trusted.", no_args_is_help=True)
+app = typer.Typer(help="Check how far the verdicts of judges can be trusted.", no_args_is_help=True)
 
 
 @app.command("check")
@@ -223,7 +223,7 @@ JudgedFolder = Annotated[Path, typer.Argument(help="Folder of a finished card, a
 def draw(
     folder: JudgedFolder,
     out: Annotated[Path, typer.Option(help="The form: .yaml for an editor, .html for a browser (offline).")],
-    n: Annotated[int, typer.Option("--n", help="How many rollouts.")] = 30,
+    n: Annotated[int, typer.Option("--n", help="Number of rollouts to draw.")] = 30,
     seed: Annotated[int, typer.Option(help="Seed of the draw; another one draws other rollouts.")] = 0,
 ) -> None:
     """Draw rollouts, stratified by card and verdict, and write the form that each rater fills in."""
@@ -471,7 +471,7 @@ def length_control(
         list[Path], typer.Argument(help="Judgement cards, or cards whose scorer compares with a reference answer.")
     ],
     difficulty: Annotated[
-        Path | None, typer.Option(help="JSON object: item id -> difficulty; default: estimated if there are 3 cards.")
+        Path | None, typer.Option(help="JSON object: item id -> difficulty; default: estimated from 3 cards or more.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

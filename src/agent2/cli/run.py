@@ -384,7 +384,7 @@ def print_sweep(report: "SweepReport") -> None:
 def intervene(
     trial: Annotated[Path, typer.Argument(help="Folder of the running trial.")],
     note: Annotated[str, typer.Option(help="What you did or told the agent.")],
-    by: Annotated[str, typer.Option(help="Your name.")] = "",
+    by: Annotated[str, typer.Option(help="Name of the person who did it.")] = "",
 ) -> None:
     """Record that a person intervened in a running trial; its report and the autonomy metric count it."""
     from agent2.arena.trial_folder import TrialPaths, record_intervention

@@ -167,6 +167,7 @@ def _clipped_gap_sums(
 ) -> NDArray[np.float64]:
     size = counts.shape[1]
     total: NDArray[np.float64] = np.zeros(size)
+    # a running count is at most the number of scores
     running = np.zeros((BLOCK_ROWS, size), dtype=np.int16 if counts.shape[0] < 32768 else np.int32)
     floats = np.empty((BLOCK_ROWS, size))
     last = np.zeros(size, dtype=running.dtype)
@@ -179,7 +180,7 @@ def _clipped_gap_sums(
         if last.max() <= low:
             total += low * gaps.sum()
             continue
-        if running[0].min() >= high:
+        if running[0].min() >= high:  # running counts never fall: every later row is clipped to `high` as well
             total += high * gap[start:].sum()
             return total
         block = floats[: gaps.size]
@@ -193,7 +194,7 @@ def resampled_task_means(
 ) -> Iterator[NDArray[np.float64]]:
     """Yield chunks of means_TR: the mean score of each task in each replicate, tasks x replicates of the chunk.
 
-    score_J: the scores to average, in the order of `table.score_J` (itself, or something made of it).
+    score_J: the scores to average, in the order of `table.score_J` (itself, or values derived from it).
     """
     bounds = list(zip(table.start_T[:-1], table.start_T[1:], strict=True))
     for counts in drawn_counts(table, rng, n_replicates):

@@ -209,7 +209,7 @@ def over_items_and_seeds(difference_SI: ArrayLike, confidence: float = 0.95) -> 
     df_s, df_i = n_seeds - 1, n_items - 1
     ms_s, ms_i = n_items * float(seed_S @ seed_S) / df_s, n_seeds * float(item_I @ item_I) / df_i
     ms_r = float((residual * residual).sum()) / (df_s * df_i)
-    total = max(ms_s + ms_i - ms_r, ms_s, ms_i)
+    total = max(ms_s + ms_i - ms_r, ms_s, ms_i)  # the estimate itself can come out below its parts, even below 0
     error = float(np.sqrt(total / (n_seeds * n_items)))
     if error <= TIE:
         return _over_both(delta, 0.0, n_items, n_seeds, _sign_p(delta, n_items))
@@ -280,6 +280,7 @@ def tango_interval(n_only_a: int, n_only_b: int, n: int, confidence: float = 0.9
     if min(n_only_a, n_only_b) < 0 or n_only_a + n_only_b > n:
         raise ValueError(f"{n_only_a} and {n_only_b} discordant items of {n} cannot be")
     z = float(ndtri((1.0 + confidence) / 2.0))
+    # the lower end is the upper end of b - a, mirrored
     return -_upper_end(n_only_b, n_only_a, n, z), _upper_end(n_only_a, n_only_b, n, z)
 
 
@@ -305,6 +306,7 @@ def _upper_end(n_only_a: int, n_only_b: int, n: int, z: float) -> float:
     observed = (n_only_a - n_only_b) / n
     if tango_z(n_only_a, n_only_b, n, 1.0 - EDGE) > -z:
         return 1.0
+    # `tango_z` is 0 at the observed difference and falls from there, so that exactly one root lies above it
     start = max(observed, EDGE - 1.0)
     return float(optimize.brentq(lambda delta: tango_z(n_only_a, n_only_b, n, delta) + z, start, 1.0 - EDGE))
 
@@ -416,6 +418,7 @@ def mcnemar_power(n: int, difference: float, discordance: float, alpha: float = 
         raise NotEnoughData(f"{n} items have no power; at least one is needed")
     if n * discordance > EXACT_PAIRS:
         z_alpha = float(stats.norm.ppf(1.0 - alpha / 2.0)) * math.sqrt(discordance)
+        # 0 where every item is discordant in one direction; the tiny floor makes the power 1 instead of undefined
         spread = math.sqrt(max(discordance - difference**2, 1e-300))
         shift = abs(difference) * math.sqrt(n)
         return float(stats.norm.cdf((shift - z_alpha) / spread) + stats.norm.cdf((-shift - z_alpha) / spread))

@@ -81,7 +81,7 @@ class Estimate:
     n: int
     """Independent units behind it: items (not rollouts), pairs, runs or seeds, as `method` says."""
     n_missing: int = 0
-    """Observations asked for that could not be judged or recorded."""
+    """Observations that could not be judged or recorded."""
     method: str = ""
     """How the interval was made, and over what."""
 
@@ -160,6 +160,7 @@ def wilson(n_success: int, n: int, confidence: float = 0.95) -> Estimate:
     scale = 1.0 + z * z / n
     middle = (rate + z * z / (2 * n)) / scale
     half_width = z / scale * math.sqrt(rate * (1.0 - rate) / n + z * z / (4 * n * n))
+    # rounding would leave the end a little above 0, or below 1, where it is exact
     low = 0.0 if n_success == 0 else middle - half_width
     high = 1.0 if n_success == n else middle + half_width
     return Estimate(rate, low, high, n, method="Wilson")

@@ -116,6 +116,7 @@ def length_controlled(
     known_rows = n_baseline + np.flatnonzero(np.isfinite(preference))
     rng, rates = np.random.default_rng(SEED), []
     for _ in range(n_resamples):
+        # only the model's rows are resampled; those of the baseline's own pairs are the same in every fit
         resample = np.concatenate([np.flatnonzero(is_known[:n_baseline]), rng.choice(known_rows, len(known_rows))])
         refitted, _ = _fit(features[resample], target[resample], weight[resample], penalty)
         rates.append(float(expit(without_length @ refitted).mean()))
@@ -169,6 +170,7 @@ def _fit(
         p = np.clip(predicted, 1e-15, 1 - 1e-15)
         return -float(np.mean((target * np.log(p) + (1 - target) * np.log(1 - p)) * true_sample_weight))
 
+    # the classifier takes labels of 0 and 1 only: a preference becomes two rows that share its weight
     n = len(target_N)
     doubled = np.concatenate([target_N, 1 - target_N])
     weights = np.concatenate([weight_N, weight_N])
@@ -198,7 +200,7 @@ def _fit(
             rows,
             labels,
             sample_weight=doubled * weights,
-            groups=np.concatenate([np.arange(n)] * 2),
+            groups=np.concatenate([np.arange(n)] * 2),  # both copies of a row fall into one fold
             true_sample_weight=weights,
             true_prob=doubled,
         )

@@ -326,7 +326,7 @@ def compare_boundaries(
         raise ValueError(f"base has {base_1.size} items, trained {trained_1.size}; pair them item by item first")
     gain_1 = paired_difference(trained_1, base_1, rng, n_replicates)
     gain_k = paired_difference(trained_k, base_k, rng, n_replicates)
-    never = base_1 == 0
+    never = base_1 == 0  # items that no attempt of the base solved
     expansion = measure(trained_k[never], "expansion", UNIT) if never.any() else None
     shrinkage = measure(1.0 - trained_k[~never], "shrinkage", UNIT) if not never.all() else None
     return BoundaryReport(k, gain_1, gain_k, expansion, shrinkage, _change(gain_1, gain_k))
@@ -536,7 +536,7 @@ def preference_tau(points_a: Sequence[float | None], points_b: Sequence[float | 
     )
     if not rated.size or (rated == 0.5).all(axis=0).any():
         raise NotEnoughData("tau: no pair was rated by both, or one rater gave nothing but ties")
-    sides_PSR = np.stack([rated, 1.0 - rated], axis=1).round(12)
+    sides_PSR = np.stack([rated, 1.0 - rated], axis=1).round(12)  # 1 - 0.7 is not 0.3 in floats: ties must stay ties
     values, codes = zip(*(np.unique(sides_PSR[:, :, rater], return_inverse=True) for rater in (0, 1)), strict=True)
     n_values = [len(distinct) for distinct in values]
     cells_PS = codes[0].reshape(-1, 2) * n_values[1] + codes[1].reshape(-1, 2)

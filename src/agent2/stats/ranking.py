@@ -338,7 +338,7 @@ def _check_determined(wins: NDArray[np.float64]) -> None:
         for extreme, cell in (("lost", wins[inside][:, ~inside]), ("won", wins[~inside][:, inside])):
             if not cell.any():
                 raise NotEnoughData(
-                    f"models {np.flatnonzero(inside)[:8].tolist()} {extreme} every match against the others, so their "
+                    f"models {np.flatnonzero(inside)[:8].tolist()} {extreme} every match against the rest, so their "
                     "strength has no finite maximum-likelihood value; play more matches or ask for a prior"
                 )
 

@@ -217,8 +217,8 @@ class AdaStop:
     def withdraw(self, agent: str) -> None:
         """Ask for no more seeds of an agent that cannot deliver them; its undecided pairs stay undecided.
 
-        What was decided stays, and the others continue at levels as strict as before. The reason must not lie in
-        its scores. Raises ValueError for an unknown agent.
+        Decided pairs stay decided, and the remaining agents continue at levels as strict as before. The reason must not
+        depend on its scores. Raises ValueError for an unknown agent.
         """
         if agent not in self._agents:
             raise ValueError(f"{agent!r} is not among the agents {self._agents}")
@@ -305,9 +305,10 @@ class AdaStop:
         open_pairs = self._open()
         statistic_MP = self._history[interim][:, open_pairs]
         n_rows = len(statistic_MP)
+        # TIE: a product that should be a whole number may come out just below it
         quota = math.floor(self._weights[interim] * self._settings.alpha / self._n_true * n_rows + TIE)
         before_MP = self._crossed_MP[:, open_pairs]
-        fresh_MP = np.where(before_MP, -1.0, statistic_MP)
+        fresh_MP = np.where(before_MP, -1.0, statistic_MP)  # below any statistic: crossed before, does not count again
         boundary_P = np.partition(fresh_MP, n_rows - 1 - quota, axis=0)[n_rows - 1 - quota]
         self._crossed_MP[:, open_pairs] = before_MP | (fresh_MP > boundary_P + TIE)
 
