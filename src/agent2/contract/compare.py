@@ -260,6 +260,7 @@ def _items(card: Path) -> dict[str, _Item]:
     header = read_header(card)
     rule, is_hidden = header.reporting, header.protocol.split in HIDDEN_SPLITS
     items: dict[str, _Item] = {}
+    # In the order of attempts, so that the answer that is shown does not depend on which finished first.
     for record in sorted(iter_rollouts(card), key=lambda record: record.rollout.attempt):
         item = items.setdefault(record.rollout.item_id, _Item([], [], is_hidden))
         value = counted_value(record, rule)

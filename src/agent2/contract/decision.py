@@ -296,6 +296,7 @@ def decide(
         ]
     )
     lacking = _lacking_for_release(metrics, gates, evidence)
+    # Kept apart from `problems`: a gate that fired is still believed where nothing is solved.
     floor = tuple(_at_the_floor(primary_of(metrics), evidence))
     release, reasons, change = _release(findings, problems, floor, lacking)
     if release == INSUFFICIENT:

@@ -224,6 +224,7 @@ def read_rows(path: Path, measures: Sequence[MeasureRule]) -> CardRows:
     card_rows = CardRows(card.header, {measure.name: {} for measure in measures}, {})
     views: set[str] = set()
     has_attempts = card.header.protocol.attempts > 1
+    # Sorting needs all rollouts in memory; with one attempt an item there is no sum whose order could matter.
     for record in _by_attempt(path) if has_attempts else iter_rollouts(path):
         card_rows.n_rollouts += 1
         broken = is_broken(record)
@@ -454,6 +455,7 @@ def _metric(
     }
     if not common:
         return MetricEvidence(metric.name, None, None, problem="no item has a number on both sides", **counts)
+    # Sorted, since a sum of floats depends on its order.
     before, after = (float(np.mean([side[item] for item in sorted(common)])) for side in values)
     outside = [value for value in (before, after) if metric.unit is Unit.RATE and not 0.0 <= value <= 1.0]
     if outside:

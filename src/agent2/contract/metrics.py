@@ -262,6 +262,7 @@ def _check_stated(old: float, new: float, stated: str, sides: list[str], unit: U
     else:
         real = (new - old) / abs(old)
         tolerance = (slack[1] + slack[0] * abs(new / old)) / abs(old) + _rounding(stated) / 100.0
+    # Both values and the change are rounded, each by up to half a unit of its last digit.
     if abs(real - change) > tolerance + 1e-9:
         computed = format_change(old, new, unit)
         raise ConfigError(f"{where}: the values give {computed}; fix the change or the values")

@@ -131,6 +131,7 @@ class MetricRecord(StrictModel):
         for side, exact, reported in (("old", self.old, old), ("new", self.new, new)):
             if exact is None or reported is None:
                 continue
+            # Half a unit of the digits that `format_value` shows, and a little for float noise.
             allowed = 0.00051 if unit is Unit.RATE else max(0.51, 0.006 * abs(exact)) if exact >= 10 else 0.06
             if abs(exact - reported) > allowed:
                 return side
@@ -559,6 +560,7 @@ def _context(evidence: Evidence) -> dict[str, Any]:
     for name in ("reward", "kl", "entropy"):
         change = getattr(evidence.training, name)
         if change is not None:
+            # 17 digits give every float back exactly.
             signals[name] = f"{change.old:.17g} -> {change.new:.17g}"
     if signals:
         plain["training"] = signals

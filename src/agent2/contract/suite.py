@@ -420,6 +420,7 @@ class Suite(StrictModel):
         rank = {entry.name: index for index, entry in enumerate(self.benchmarks)}
         names: list[str] = []
         while sorter.is_active():
+            # `TopologicalSorter` gives the ready ones in no order.
             ready = sorted(sorter.get_ready(), key=rank.__getitem__)
             names += ready
             sorter.done(*ready)

@@ -243,9 +243,11 @@ def fill_metrics(draft: Draft, track: Track) -> None:
                 _complete(draft, track, "metrics", len(metrics) - 1, entry)
             continue
         for name in _metrics_of_short_name(draft, track, entry, fitting, index):
+            # Two short names may mean the same metric.
             if name not in _names(metrics):
                 metrics.append(_copy_of_template(draft, track, "metrics", name, len(metrics)))
     if any(isinstance(entry, str) for entry in entries):
+        # Short names never leave out a safety metric of the template.
         safety = [name for name, entry in fitting.items() if entry.get("is_safety") and name not in _names(metrics)]
         for name in safety:
             metrics.append(_copy_of_template(draft, track, "metrics", name, len(metrics)))
@@ -440,6 +442,7 @@ def _track_of(draft: Draft, tracks: Mapping[str, Track]) -> Track | None:
 
 def _fill(draft: Draft, track: Track) -> None:
     """Fill in from the template, lists first: they decide which other parts are needed."""
+    # In this order: metrics are chosen by the benchmarks, gates by the metrics.
     fill_benchmarks(draft, track)
     fill_metrics(draft, track)
     fill_gates(draft, track)

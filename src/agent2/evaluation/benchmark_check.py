@@ -97,6 +97,7 @@ def split_items(benchmark: Benchmark, split: Split, secret: bytes | None) -> lis
     if isinstance(benchmark, ProvidesCount):
         n_items = benchmark.count(split, secret)
         return benchmark.items(split, n_items, secret) if n_items else []
+    # A benchmark refuses to give more items than it has, and does not say how many those are.
     n_items = MOST_ITEMS
     while n_items:
         try:
@@ -168,6 +169,7 @@ def _copy_check(name: str) -> Iterator[BenchmarkFinding]:
         return
     path, _, attribute = name.rpartition(":")
     with tempfile.TemporaryDirectory() as folder:
+        # As a workspace has it: the file and its imports, nothing else from its folder.
         copy_source(Path(path).expanduser().resolve(), Path(folder))
         program = "import sys; from agent2.benchmarks import load_benchmark; load_benchmark(sys.argv[1])"
         copy = f"{folder}/{Path(path).name}:{attribute}"
@@ -233,6 +235,7 @@ def record_questions(
         n_failed_in_a_row = 0 if reason is None else n_failed_in_a_row + 1
         if reason is not None:
             failed[item.id] = reason
+            # Half a recording would be taken for a whole one when the recording is continued.
             benchmark.recording_of(item).unlink(missing_ok=True)
         on_progress(number, len(items))
         if n_failed_in_a_row == GIVE_UP_AFTER:

@@ -99,6 +99,7 @@ class DropObservations:
     def sent(self, messages: Sequence[Message], n_opening: int) -> Sequence[Message]:
         """Opening, what is remembered of earlier turns, last turns."""
         n_turns = (len(messages) - n_opening) // 2
+        # In steps of `keep_last` turns: between two steps the prompt only grows, and the sampler can reuse its prefix.
         n_old = max(0, n_turns // self.keep_last - 1) * self.keep_last
         cut = n_opening + 2 * n_old
         old = [(messages[at], messages[at + 1]) for at in range(n_opening, cut, 2)]
@@ -108,6 +109,7 @@ class DropObservations:
         remembered: list[tuple[Message, Message]] = []
         facts: set[tuple[str, str]] = set()
         room = self.memory_chars
+        # From the newest back, so that the earliest turns give way when the room is used up.
         for action, observation in reversed(turns):
             fact = key_fact(observation.content, self.fact_chars)
             if fact in DEAD_ENDS or (action.content, fact) in facts:

@@ -217,6 +217,7 @@ def play_dialogues(
     remaining = iter(attempts)
     while True:
         while room := limit - len(loop.in_flight):
+            # Pulled only when there is room: `attempts` may be a generator of any length.
             if not (episodes := [_Episode(attempt) for attempt in islice(remaining, room)]):
                 break
             yield from loop.begin(episodes)
@@ -402,6 +403,7 @@ class _Loop:
                 _kept_tokens(completion),
             )
         )  # fmt: skip
+        # A message that comes too late is kept and scored; how the rollout counts is up to the reporting rule.
         is_late = self._is_late(episode)
         is_spent = self._tokens_left(episode) == 0
         is_capped = len(episode.turns) >= turn_cap(episode.environment, self._settings.max_turns)
@@ -431,8 +433,10 @@ class _Loop:
             return self._finish(episode, RolloutStatus.TURN_CAP)
         request_id = self._next_request
         self._next_request += 1
+        # The clock runs from the first request, over restarts too; opening the world does not count.
         if episode.started_at is None:
             episode.started_at = self._clock()
+        # Of attempt and turn alone, so that a batch of 1 and one of 64 draw the same.
         seed = derive_seed(episode.attempt.seed, len(episode.turns))
         settings, tokens_left = self._settings.sampling, self._tokens_left(episode)
         max_tokens = settings.max_tokens if tokens_left is None else min(settings.max_tokens, tokens_left)
@@ -566,6 +570,7 @@ def reset_all(
 
     def calls() -> Iterator[_Call[Sequence[Message]]]:
         for item, seed in starts:
+            # Before it is made, so that worlds and openings stay in step where making one fails.
             worlds.append(None)
             try:
                 world = worlds[-1] = make_environment()

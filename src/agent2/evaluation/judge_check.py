@@ -402,6 +402,7 @@ def length_normalised(judged: Sequence[JudgedPair]) -> list[JudgedPair]:
             for mean, judged_pair in zip(points, judged, strict=True)
         ]
     )
+    # Folds by position, so that the same pairs give the same correction each time.
     fold_P = np.arange(len(judged)) % FOLDS
     normalised = []
     for number, judged_pair in enumerate(judged):

@@ -99,6 +99,7 @@ class _ProgramsOnly:
 def run_server(app: FastAPI, host: str, port: int, ready: Callable[[str], None]) -> None:
     """Listen until Ctrl-C; calls `ready` with the address first. Raises ConfigError for an address in use."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as listener:
+        # A server that was just stopped leaves its port in TIME_WAIT.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, port))

@@ -104,6 +104,7 @@ def run_suite(request: SuiteRequest, on_progress: SuiteProgress | None = None) -
     progress = on_progress or _quiet
     with owned_folder(request.out, plan.identity):
         write_json(request.out / SUITE_FILE, request.suite.model_dump(mode="json"))
+        # References of hidden items stay out of the folder, which is shown and passed on.
         if request.played_split not in HIDDEN_SPLITS:
             write_json(request.out / REFERENCES_FILE, _references(plan))
         started = time.time()
@@ -235,6 +236,7 @@ def attempt_metrics(records: Iterable[ScoredRollout]) -> AttemptMetrics | None:
     by_item: dict[str, list[ScoredRollout]] = {}
     for record in records:
         by_item.setdefault(record.rollout.item_id, []).append(record)
+    # Sorted by item and attempt, so that the order in which rollouts finished changes no number.
     rows_I = [sorted(by_item[item], key=lambda record: record.rollout.attempt) for item in sorted(by_item)]
     k = max((len(row) for row in rows_I), default=0)
     if k < 2:
@@ -421,6 +423,7 @@ def _played_entries(out: Path, suite: Suite, identity: Identity) -> tuple[list[S
         if unmet is not None:
             skipped[entry.name] = str(unmet)
             continue
+        # Both sides have to be whole before any number of either is read.
         for card in cards:
             if not card_exists(card) or not is_finished(card):
                 raise ConfigError(f"{card}: is not finished; resume it with the same command")

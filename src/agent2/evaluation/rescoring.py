@@ -154,6 +154,7 @@ def items_of(card: Path, header: CardHeader, benchmark: Benchmark) -> dict[str, 
         n_items = len({record.rollout.item_id for record in iter_rollouts(card)})
     else:
         n_items = planned // protocol.attempts
+    # Hidden items are selected under the secret; another installation would make others.
     secret = installation.secret() if protocol.split in HIDDEN_SPLITS else None
     items = benchmark.items(protocol.split, n_items, secret)
     if digest_of(list(items)) != protocol.items_digest:
@@ -304,6 +305,7 @@ class _PairAdapter:
         to_judge: list[_Pair] = []
         for (item, _), (old, new), score in zip(batch, sides, decided, strict=True):
             if score is None:
+                # Both orders of a pair, neighbours in the batch: `remaining` below takes them two at a time.
                 to_judge += [(item, new, old), (item, old, new)]
         preferences = prefer(to_judge) if to_judge else ()
         if len(preferences) != len(to_judge):

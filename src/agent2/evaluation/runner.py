@@ -186,6 +186,7 @@ def evaluate(
     _require_playable(plan)
     scorer = plan.benchmark.scorer()
     if work_of(scorer).mode is ScoringMode.INLINE:
+        # An inline scorer judges while the model plays, straight onto the final card.
         header = _header(plan, {"sampler": sampler.describe(), "max_in_flight": sampler.capacity})
         return _play_on(plan, sampler, card_path, header, scorer, on_progress, give_up_after)
     played_card = played_beside(card_path)
@@ -330,6 +331,7 @@ def _header(plan: EvaluationPlan, sampler_lock: dict[str, JsonValue]) -> CardHea
 
 
 def _missing_attempts(plan: EvaluationPlan, n_attempts: int, done: set[tuple[str, int]]) -> Iterator[Attempt]:
+    # First attempts of all items first: a card that is cut short covers every item before any has a second attempt.
     for attempt in range(n_attempts):
         for item in plan.items:
             if (item.id, attempt) not in done:

@@ -238,6 +238,7 @@ def in_batches(
         if not in_flight:
             return
         judged, _ = wait(in_flight, timeout=POLL_S, return_when=FIRST_COMPLETED)
+        # Threads that still judge are left behind: a judge cannot be interrupted, and their verdicts are not used.
         if stop.is_set():
             raise ScoringStopped
         for future in [future for future in in_flight if future in judged]:
@@ -283,6 +284,7 @@ def unless_all_are_lost(
     """
     lost: list[ScoredRollout] = []
     has_verdicts = is_resumed
+    # Held back, not dropped: whether lost rollouts belong on the card is known when the next one comes.
     for record in records:
         if is_lost(record):
             lost.append(record)
@@ -334,6 +336,7 @@ def _judge_of(scorer: Scorer, resources: ScoringResources) -> Iterator[JudgeBatc
 def sandbox_runner(resources: ScoringResources) -> Iterator[SandboxRunner]:
     """A runner of untrusted programs; programs that still run when the block ends are ended."""
     with tempfile.TemporaryDirectory(prefix="scoring-", dir=resources.scratch, ignore_cleanup_errors=True) as scratch:
+        # Set on leaving, so that programs of threads that were left behind end as well.
         ended = Until(resources.stop)
         try:
             yield SandboxRunner(resources.sandbox, Path(scratch), resources.hidden, ended)

@@ -334,6 +334,7 @@ def _with_both_answers(sampled: SampledRollout, record: ScoredRollout, lot: str)
         state: Mapping[str, Any] = rollout.state.get(side) or {}
         actions = [turn.action for turn in rollout.turns] if side == NEW else state.get("actions") or ()
         sides.append(_cut(str(state["answer"]) if state.get("answer") is not None else "\n\n".join(actions)))
+    # From the lot of the rollout: all raters see one order, and it tells nothing of whose answer is whose.
     is_swapped = int(lot[:2], 16) % 2 == 1
     return replace(sampled, answers=tuple(sides[::-1] if is_swapped else sides), is_swapped=is_swapped)
 
@@ -448,6 +449,7 @@ def record_verdicts(folder: Path, form: RecordedForm) -> Path:
 
 
 def _file_name(rater: str) -> str:
+    # Names in any script are kept; composed and decomposed spellings of one name give one file.
     return re.sub(r"[\W_]+", "-", unicodedata.normalize("NFC", rater.casefold())).strip("-")[:60]
 
 
@@ -461,6 +463,7 @@ def _store(folder: Path, sample: Sample, form: RecordedForm, source: str) -> Pat
             f"judge them, or write {UNSURE!r}"
         )
     forms_folder = folder / FORMS_FOLDER
+    # A link could point anywhere on the host.
     if forms_folder.is_symlink():
         raise ConfigError(f"{forms_folder}: is a link; verdicts are kept with their cards, so delete it")
     forms_folder.mkdir(exist_ok=True)

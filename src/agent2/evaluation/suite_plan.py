@@ -102,7 +102,9 @@ def plan_suite(request: SuiteRequest) -> SuitePlan:
         require_chat_template(source, "add one to the tokenizer, or add --set run.plain=true for both sides")
     installed = {entry.name: _installed(entry, request) for entry in request.suite.in_order()}
     emitted = {name: declared_output(benchmark.scorer()) for name, benchmark in installed.items()}
+    # Again with the installed scorers: a suite file is also checked where they are not installed.
     check_emitted(request.suite, emitted, lambda place: f"suite {request.suite.id}")
+    # Before any hidden item is made, so that a refused request has seen none.
     _require_permission(request)
     is_hidden = request.played_split in HIDDEN_SPLITS
     secret = installation.secret() if is_hidden else None
