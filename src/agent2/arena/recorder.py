@@ -131,7 +131,7 @@ class RevisionRecorder:
         """
         with self._lock:
             tree = self._write_tree()
-            head = self._head()
+            head = bytes(self._repo.refs[BRANCH]) if BRANCH in self._repo.refs else None
             # equal content gives an equal tree id, so an unchanged workspace needs no comparison of files
             changed = tree is not None and (head is None or bytes(self._repo[head].tree) != tree)
             if changed and tree is not None:
@@ -202,9 +202,6 @@ class RevisionRecorder:
         self._repo.object_store.add_object(commit)
         self._repo.refs[BRANCH] = commit.id
         return bytes(commit.id)
-
-    def _head(self) -> bytes | None:
-        return bytes(self._repo.refs[BRANCH]) if BRANCH in self._repo.refs else None
 
     def close(self) -> None:
         """Release the repository."""

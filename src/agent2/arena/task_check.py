@@ -234,7 +234,11 @@ class _Check:
         yield self._replayed()
         yield self._structural()
         for split in sorted(HIDDEN_SPLITS):
-            yield self._published(split) if self.task.published else self._secret_decides(split)
+            if self.task.published:
+                detail = "the items are published: hidden from the workspace, but public"
+                yield TaskFinding(f"{split.value}: secrecy", None, detail)
+            else:
+                yield self._secret_decides(split)
 
     def _random_limit(self) -> tuple[float, str]:
         """The highest score that a random player may reach: the world's floor, or chance where items have options."""
@@ -432,10 +436,6 @@ class _Check:
         if not is_refused:
             detail += "; the items are given without a secret, too"
         return TaskFinding(name, is_refused and share <= MAX_SHARED, detail)
-
-    def _published(self, split: Split) -> TaskFinding:
-        detail = "the items are published: hidden from the workspace, but public"
-        return TaskFinding(f"{split.value}: secrecy", None, detail)
 
 
 def _audited_by_tests(
