@@ -208,9 +208,9 @@ def test_a_server_that_is_absent_another_or_no_such_server_is_a_fault_with_its_a
 @pytest.mark.parametrize(
     ("answers", "problem"),
     [
-        (["no JSON"], "the answer to reset is no message of OpenEnv: 'no JSON'"),
-        (["[1, 2]"], "is no message of OpenEnv"),
-        ([{"type": "observation", "data": {"observation": {}}}], "is no message of OpenEnv"),
+        (["no JSON"], "the answer to reset is not a message of OpenEnv: 'no JSON'"),
+        (["[1, 2]"], "is not a message of OpenEnv"),
+        ([{"type": "observation", "data": {"observation": {}}}], "is not a message of OpenEnv"),
         ([observed(reward="much")], "no observation with reward and done"),
         ([observed(reward=float("nan"))], "no observation with reward and done"),
         ([observed(reward=10**400)], "no observation with reward and done"),

@@ -14,7 +14,7 @@ from tool_builders import ALL, call_text, rollout_of, run
 
 def gold(name, **arguments):
     spec = FUNCTIONS[name].spec
-    filled = spec.filled(arguments)
+    filled = spec.with_defaults(arguments)
     optional = {parameter.name: parameter.default for parameter in spec.parameters if parameter.default is not None}
     return {"name": name, "arguments": filled, "optional": optional, "result": FUNCTIONS[name].run(filled)}
 

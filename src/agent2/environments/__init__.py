@@ -1,9 +1,10 @@
-"""Worlds that items are played in; `QuestionEnvironment` asks once and takes one answer.
+"""Worlds that items are played in, with the simplest of them: `QuestionEnvironment` asks once and takes one answer.
 
-`ENVIRONMENTS` names those that a benchmark made of data alone may choose; installed packages add to it
-(`agent2.plugins`). A world of a plug-in has a `name` and a `version` beside what `agent2.records.Environment` asks for.
+`ENVIRONMENTS` names the worlds that a benchmark made of data alone may choose; installed packages add to it
+(`agent2.plugins`). A world of a plug-in has a `name` and a `version` beside the members of
+`agent2.records.Environment`.
 
-The question's promises: single use, deterministic, and `state()["answer"]` is the answer exactly as the model wrote it.
+The question promises: single use, deterministic, and `state()["answer"]` is the answer exactly as the model wrote it.
 Does NOT judge the answer and does NOT know whether it was cut off at the token limit: the turn's stop reason says so.
 """
 
@@ -23,7 +24,7 @@ ENVIRONMENTS: Mapping[str, str] = MappingProxyType(
 
 
 class QuestionEnvironment:
-    """Asks one question, behind a system message if there is one, and takes one answer."""
+    """Asks one question, after a system message if there is one, and takes one answer."""
 
     name, version = "question", "1.0"
 
@@ -31,7 +32,7 @@ class QuestionEnvironment:
         self._system = system
         self._item_id: str | None = None
         self._answer: str | None = None
-        self._kind: Mapping[str, JsonValue] = {}
+        self._task_type: Mapping[str, JsonValue] = {}
 
     def reset(self, item: Item, seed: int) -> Sequence[Message]:
         """The question as a user message; the seed changes nothing. Raises EnvironmentFailed when reused."""
@@ -41,7 +42,7 @@ class QuestionEnvironment:
                 "make a fresh one for each rollout"
             )
         self._item_id = item.id
-        self._kind = {"task_type": item.payload["task_type"]} if "task_type" in item.payload else {}
+        self._task_type = {"task_type": item.payload["task_type"]} if "task_type" in item.payload else {}
         opening = [] if self._system is None else [Message("system", self._system)]
         return [*opening, Message("user", item.prompt)]
 
@@ -56,8 +57,8 @@ class QuestionEnvironment:
 
     def state(self) -> Mapping[str, JsonValue]:
         """`answer`: what the model wrote, None until it has; `task_type`: of items whose payload names one."""
-        return {"answer": self._answer, **self._kind}
+        return {"answer": self._answer, **self._task_type}
 
 
 QUESTION_WORLD = f"{QuestionEnvironment.name}-v{QuestionEnvironment.version}"
-"""What benchmarks that ask one question say as their `environment_version`."""
+"""The `environment_version` of benchmarks of single questions."""

@@ -1,16 +1,16 @@
-"""Faults in any world, and what became of them: the five kinds of the tool world around worlds that know none.
+"""Injected faults in any world, and their outcomes: the five kinds of the tool world, for worlds that have none.
 
 `FaultyWorld` breaks at most one action of an episode, by the episode's seed alone (`tools.world.plan_fault`), so that
 the same items with and without faults can be paired. A tool world breaks its own calls; around any other world each
 action counts as a call:
 
     timeout, empty_result, schema_error   the action is not carried out, once; the reply says what happened
-    permission_denied                     this command (its first word) is denied until `login` is said
+    permission_denied                     this command (its first word) is denied until the model writes `login`
     truncated_result                      the action is carried out, and the first half of the reply arrives
 
-An action that ends the episode cannot be cut, so a truncation planned for it does not happen. The need of a broken
-action is served when the same action, word for word, is later carried out; a world that counts what it refuses
-(`n_invalid` in its state) shows whether it was.
+An action that ends the episode cannot be truncated, so a truncation planned for it does not happen. A fault is repaired
+when the same action, word for word, is later carried out; a world that counts what it refuses (`n_invalid` in its
+state) shows whether it was.
 
 `fault_events` reads the faults of a rollout back: of tool worlds from their calls, where a later call of the same tool
 has to succeed, of other worlds from what they recorded (`injected_faults`). A fault is *recovered*, *given up* (no
@@ -36,19 +36,20 @@ from agent2.errors import ConfigError
 from agent2.records import Environment, Item, JsonValue, Message, Rollout, RolloutStatus, Step
 
 ALL_FAULTS = FaultSettings(1.0, tuple(ToolFaultKind), n_positions=3)
-"""In every episode one of the first three calls meets one of the five kinds."""
+"""In every episode one of the first three calls has a fault of one of the five kinds."""
 SPARE_CALLS = 3
-"""Calls and turns more than without faults, so that a repetition does not cost the end of the episode."""
+"""Additional calls and turns with faults, so that a repetition does not cost the end of the episode."""
 STATE_KEY = "injected_faults"
-"""In the state of a world: a list of {turn, kind, command, recovered: the turn that served the need, or None}."""
-_PASSED_ON = frozenset({"ask_expert", "admissible", "max_turns", "offered_tools"})
+"""Key in the state of a world: a list of {turn, kind, command, recovered: the turn of the repeated action, or None}."""
+_COMMAND = re.compile(r"(?:>\s*)?(\w+)")
+_DELEGATED = frozenset({"ask_expert", "admissible", "max_turns", "offered_tools"})
 
 
 class FaultyWorld:
     """Any world, with one broken action."""
 
     def __init__(self, world: Environment, settings: FaultSettings) -> None:
-        """Raises ConfigError for a world that is played in another process: its actions do not pass here."""
+        """Raises ConfigError for a world in another process, whose actions do not pass through this object."""
         if hasattr(world, "begin_act"):
             raise ConfigError(f"{type(world).__name__} is played in another process; break its calls there")
         self._world, self._settings = world, settings
@@ -56,12 +57,12 @@ class FaultyWorld:
         self._n_seen = self._turn = 0
         self._denied: str | None = None
         self._broken: set[str] = set()
-        """The actions that met the fault."""
+        """The actions that had the fault."""
         self._events: list[dict[str, JsonValue]] = []
 
     def __getattr__(self, name: str) -> Any:
-        """What players may ask of a world; nothing else of it can be reached."""
-        if name in _PASSED_ON:
+        """The members that players may use; nothing else of the world can be reached."""
+        if name in _DELEGATED:
             return getattr(self._world, name)
         raise AttributeError(f"{type(self).__name__} has no {name}")
 
@@ -93,7 +94,7 @@ class FaultyWorld:
             self._denied = command if kind is ToolFaultKind.PERMISSION_DENIED else self._denied
             hint = f": say {LOGIN} first" if kind is ToolFaultKind.PERMISSION_DENIED else ""
             step = Step(f"error: {kind}{hint}", done=False)
-        self._broken.add(line_of(action))
+        self._broken.add(normalized_line(action))
         if not self._events:  # a repeated denial is the same fault
             self._events.append({"turn": turn, "kind": str(kind), "command": command, "recovered": None})
         return step
@@ -103,8 +104,8 @@ class FaultyWorld:
         return {**self._world.state(), STATE_KEY: list(self._events)}
 
     def _pass_on(self, action: str, turn: int) -> Step:
-        """An unbroken action; the first that is one of the broken ones, and is not refused, serves their need."""
-        if line_of(action) not in self._broken or self._events[0]["recovered"] is not None:
+        """Carry out an unbroken action; the first that repeats a broken one, and is not refused, repairs the fault."""
+        if normalized_line(action) not in self._broken or self._events[0]["recovered"] is not None:
             return self._world.act(action)
         n_refused = self._world.state().get("n_invalid")
         step = self._world.act(action)
@@ -114,29 +115,26 @@ class FaultyWorld:
 
 
 def with_faults(world: Environment, settings: FaultSettings) -> Environment:
-    """A world whose calls are broken by these settings, those of its own replaced; a rate of 0 breaks none."""
+    """A world whose calls are broken by these settings instead of its own; a rate of 0 breaks none."""
     if isinstance(world, ToolWorld):
         world.use_faults(settings, SPARE_CALLS if settings.rate > 0 else 0)
         return world
     return FaultyWorld(world, settings) if settings.rate > 0 else world
 
 
-_COMMAND = re.compile(r"(?:>\s*)?(\w+)")
-
-
-def line_of(action: str) -> str:
-    """What text worlds read of an action: its first line, in lower case, with single spaces."""
+def normalized_line(action: str) -> str:
+    """The part of an action that text worlds read: its first line, in lower case, with single spaces."""
     return " ".join(action.strip().partition("\n")[0].casefold().split())
 
 
 def command_of(action: str) -> str:
-    """The first word of that: `search` of `search[lamp]`."""
-    match = _COMMAND.match(line_of(action))
+    """The first word of that line: `search` of `search[lamp]`."""
+    match = _COMMAND.match(normalized_line(action))
     return match[1] if match else ""
 
 
 class FaultOutcome(StrEnum):
-    """What became of a fault."""
+    """The outcome of a fault."""
 
     RECOVERED = "recovered"
     GAVE_UP = "gave_up"
@@ -152,54 +150,61 @@ class FaultEvent:
 
     kind: str
     turn: int
-    """Number of the model's message that met it, from 0."""
+    """Number of the model's message that had it, from 0."""
     call: str
     """The tool, or the first word of the command."""
     outcome: FaultOutcome
     n_turns: int | None = None
-    """Messages from the fault to the call that succeeded, 1 where the next one did; None: not recovered."""
+    """Messages from the fault to the call that succeeded, 1 for the next one; None: not recovered."""
 
 
 def fault_events(rollout: Rollout) -> list[FaultEvent] | None:
     """The injected faults of a rollout, repeated denials as one; None for a world that records none."""
     state = rollout.state
     if isinstance(calls := state.get("tool_calls"), list):
-        return _of_tools(rollout, calls)
+        return _tool_fault_events(rollout, calls)
     recorded = state.get(STATE_KEY)
-    if not isinstance(recorded, list) or any("recovered" not in one for one in recorded):
+    if not isinstance(recorded, list) or any("recovered" not in record for record in recorded):
         return [] if state.get("n_faults") == 0 else None
-    said = [command_of(turn.action) for turn in rollout.turns]
+    commands = [command_of(turn.action) for turn in rollout.turns]
     return [
         _event(
             rollout,
-            (int(one["turn"]), str(one["command"]), str(one["kind"])),
-            one["recovered"],
-            any(command != LOGIN for command in said[int(one["turn"]) + 1 :]),
-            len(said) - 1,
+            (int(record["turn"]), str(record["command"]), str(record["kind"])),
+            record["recovered"],
+            any(command != LOGIN for command in commands[int(record["turn"]) + 1 :]),
+            len(commands) - 1,
         )
-        for one in recorded
+        for record in recorded
     ]
 
 
-def _of_tools(rollout: Rollout, calls: Sequence[Mapping[str, JsonValue]]) -> list[FaultEvent]:
+def _tool_fault_events(rollout: Rollout, calls: Sequence[Mapping[str, JsonValue]]) -> list[FaultEvent]:
     events: list[FaultEvent] = []
     last_turn = max([len(rollout.turns) - 1, *(int(call["turn"]) for call in calls)], default=0)
     denied: set[str] = set()
-    for place, call in enumerate(calls):
+    for index, call in enumerate(calls):
         name, kind = str(call["name"]), call["error"]
         if not call["injected"] or (kind == ToolFaultKind.PERMISSION_DENIED and name in denied):
             continue
         denied |= {name} if kind == ToolFaultKind.PERMISSION_DENIED else set()
-        later = [other for other in calls[place + 1 :] if other["name"] != LOGIN]
-        good = next((int(one["turn"]) for one in later if one["name"] == name and one["error"] is None), None)
-        events.append(_event(rollout, (int(call["turn"]), name, str(kind)), good, bool(later), last_turn))
+        later = [later_call for later_call in calls[index + 1 :] if later_call["name"] != LOGIN]
+        recovered_at = next(
+            (
+                int(later_call["turn"])
+                for later_call in later
+                if later_call["name"] == name and later_call["error"] is None
+            ),
+            None,
+        )
+        events.append(_event(rollout, (int(call["turn"]), name, str(kind)), recovered_at, bool(later), last_turn))
     return events
 
 
 def _event(
     rollout: Rollout, fault: tuple[int, str, str], recovered: int | None, went_on: bool, last_turn: int
 ) -> FaultEvent:
-    """fault: its turn, call and kind; recovered: the turn that served its need; went_on: whether a call followed."""
+    """fault: its turn, call and kind; recovered: the turn of its repair; went_on: whether a call followed."""
     turn, call, kind = fault
     if recovered is not None:
         return FaultEvent(kind, turn, call, FaultOutcome.RECOVERED, recovered - turn)

@@ -619,9 +619,9 @@ def shopper_action(read_instruction: Callable[[str], ShoppingRequest], chat: Seq
     if f"[{BACK}]" in page:
         return f"choose[{BACK}]"
     n_searches = sum(action.startswith("search[") for action in done)
-    words = request.query.split()
+    query_words = request.query.split()
     # each search that did not lead to a purchase is repeated with one word less
-    return f"search[{' '.join(words[: max(1, len(words) - n_searches)])}]"
+    return f"search[{' '.join(query_words[: max(1, len(query_words) - n_searches)])}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -649,13 +649,13 @@ def _act_on_results(page: str, rows: Sequence[_ResultRow], request: ShoppingRequ
     return f"choose[{(affordable or [rows[0].name])[0]}]"
 
 
-def _act_on_product(page: str, request: ShoppingRequest, words: Sequence[str], done: Sequence[str]) -> str:
+def _act_on_product(page: str, request: ShoppingRequest, request_words: Sequence[str], done: Sequence[str]) -> str:
     axes = [(_BUTTON.findall(buttons), chosen) for _, buttons, chosen in _AXIS.findall(page)]
     offered = {value for values, _ in axes for value in values}
     n_opened = sum(action == f"choose[{BACK}]" for action in done) + 1
     if not set(request.options) <= offered and n_opened < MAX_OPENED:
         return f"choose[{BACK}]"
-    text = f" {' '.join(words)} "
+    text = f" {' '.join(request_words)} "
     for values, chosen in axes:
         named = [value for value in values if f" {' '.join(tokenize(value))} " in text]
         if named and not chosen:

@@ -25,7 +25,7 @@ from agent2.cards.aggregate import counted_value, kinds_of, marks_of
 from agent2.cards.card import CardFile
 from agent2.cards.reader import TOLERANCE, CardPages, read_page, regrade
 from agent2.contract.compare import PASSES_AT
-from agent2.environments.tools import read_message
+from agent2.environments.tools import parse_message
 from agent2.errors import CardError
 from agent2.records import HIDDEN_SPLITS, ScoredRollout, StopReason, Turn, canonical_json
 from agent2.reports.text import DASH, clean, clean_lines, clean_piece, counted
@@ -473,7 +473,7 @@ def view_rollout(record: ScoredRollout, card: CardFile, *, hides: bool, max_char
     for number, turn in enumerate(rollout.turns, start=1):
         cut = ", cut off at the token limit" if turn.stop_reason is StopReason.LENGTH else ""
         detail = f"{turn.prompt_tokens:,} + {turn.completion_tokens:,} tokens{cut}"
-        calls = [clean(call.name, 60) for call in read_message(turn.action[:MAX_TEXT]).calls]
+        calls = [clean(call.name, 60) for call in parse_message(turn.action[:MAX_TEXT]).calls]
         detail += f"; calls {', '.join(calls)}" if calls else ""
         text, title = clean_lines(turn.action, max_characters), f"turn {number}: model"
         steps = [RolloutStep(f"t{number}", "model", title, text, detail, *token_marks(turn))]

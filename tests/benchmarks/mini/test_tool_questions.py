@@ -20,7 +20,7 @@ def test_careless_arguments_fit_the_function_and_are_not_the_right_ones(capabili
         arguments = draw_question(rng, capability).arguments
         careless = careless_arguments(arguments)
         assert careless != arguments
-        FUNCTIONS[capability].run(FUNCTIONS[capability].spec.filled(careless))
+        FUNCTIONS[capability].run(FUNCTIONS[capability].spec.with_defaults(careless))
 
 
 def test_the_share_of_a_feature_is_fixed_and_features_differ_around_the_mean():

@@ -4,7 +4,7 @@ import pytest
 
 from agent2.environments.search.corpus import Corpus, Document
 from agent2.environments.search.world import NO_RESULTS, SearchSettings, SearchWorld, follow_proof
-from agent2.environments.tools import read_brackets, write_brackets
+from agent2.environments.tools import parse_brackets, write_brackets
 from agent2.environments.tools.world import CUT, FaultSettings, ToolFaultKind
 from agent2.errors import ConfigError, EnvironmentFailed
 from agent2.records import Item, Split
@@ -76,7 +76,7 @@ def test_the_last_line_is_the_call_and_control_characters_are_blanks():
     specs.reset(ITEM, 0)
     _, state = played("I think so.\nopen[Mira\x0b| 1]")
     assert state["tool_calls"][0]["arguments"] == {"page": "Mira", "part": 1}
-    assert read_brackets(write_brackets("fly", "a"), {}).calls[0].name == "fly"
+    assert parse_brackets(write_brackets("fly", "a"), {}).calls[0].name == "fly"
 
 
 def test_a_long_page_comes_in_parts():

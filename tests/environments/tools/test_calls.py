@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent2.environments.tools import MAX_CALLS, ToolCall, read_message, write_calls
+from agent2.environments.tools import MAX_CALLS, ToolCall, parse_message, write_calls
 from agent2.records import canonical_json
 
 
@@ -20,18 +20,18 @@ from agent2.records import canonical_json
     )
 )
 def test_what_is_written_is_read_back(calls):
-    assert list(read_message(write_calls(calls)).calls) == calls
+    assert list(parse_message(write_calls(calls)).calls) == calls
 
 
 @given(st.text(max_size=200))
 def test_any_text_is_calls_or_an_answer_or_a_problem_and_never_two(text):
-    read = read_message(text)
+    read = parse_message(text)
     assert [bool(read.calls), read.answer is not None, read.problem is not None].count(True) == 1
 
 
 def test_words_are_the_answer_and_white_space_around_is_not():
-    assert read_message("  42\n").answer == "42"
-    assert read_message("").answer == ""
+    assert parse_message("  42\n").answer == "42"
+    assert parse_message("").answer == ""
 
 
 @pytest.mark.parametrize(
@@ -57,17 +57,17 @@ def test_words_are_the_answer_and_white_space_around_is_not():
     ],
 )
 def test_a_malformed_call_says_why(text, why):
-    assert why in read_message(text).problem
+    assert why in parse_message(text).problem
 
 
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.integers() | st.text(), st.lists, max_leaves=5))
 def test_whatever_is_read_can_be_kept_on_a_card(value):
     text = json.dumps({"name": "a", "arguments": {"x": value}})
-    for call in read_message(text).calls:
+    for call in parse_message(text).calls:
         assert canonical_json(call)
 
 
 def test_more_calls_than_the_limit_are_malformed():
     call = ToolCall("a", {})
-    assert read_message(write_calls([call] * MAX_CALLS)).calls
-    assert f"1 to {MAX_CALLS}" in read_message(write_calls([call] * (MAX_CALLS + 1))).problem
+    assert parse_message(write_calls([call] * MAX_CALLS)).calls
+    assert f"1 to {MAX_CALLS}" in parse_message(write_calls([call] * (MAX_CALLS + 1))).problem

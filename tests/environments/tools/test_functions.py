@@ -13,7 +13,7 @@ def test_every_function_gives_one_result_for_arguments_that_fit(name):
     for _ in range(30):
         arguments = draw_arguments(rng, name)
         assert function.spec.problem_with(arguments) is None
-        given = function.spec.filled(arguments)
+        given = function.spec.with_defaults(arguments)
         assert function.run(given) == function.run(given)
 
 

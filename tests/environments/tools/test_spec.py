@@ -26,7 +26,7 @@ def test_arguments_are_held_against_the_schema(arguments, problem):
 
 
 def test_defaults_are_filled_in_and_the_signature_is_what_a_prompt_shows():
-    assert SPEC.filled({"city": "Oslo"}) == {"city": "Oslo", "hours": 3}
+    assert SPEC.with_defaults({"city": "Oslo"}) == {"city": "Oslo", "hours": 3}
     assert SPEC.signature == "weather(city,hours)"
 
 

@@ -5,7 +5,7 @@ from agent2.environments.tools.world import (
     FaultSettings,
     ToolFaultKind,
     answer_of,
-    errors_of,
+    tool_errors,
     trace_labels,
     trace_views,
 )
@@ -45,7 +45,7 @@ def test_login_alone_recovers_nothing():
 
 def test_a_call_without_a_tool_is_recovered_by_any_later_success():
     state = state_after("{", ("fly", {}), READ)
-    assert [(error.kind, error.is_recovered) for error in errors_of(state["tool_calls"])] == [
+    assert [(error.kind, error.is_recovered) for error in tool_errors(state["tool_calls"])] == [
         ("malformed_call", True),
         ("unknown_tool", True),
     ]

@@ -122,7 +122,7 @@ def to_item(task: FunctionTask, split: Split, secret: bytes | None = None) -> It
 
 def _gold(call: ToolCall) -> dict[str, JsonValue]:
     function = FUNCTIONS[call.name]
-    arguments = function.spec.filled(call.arguments)
+    arguments = function.spec.with_defaults(call.arguments)
     optional = {p.name: p.default for p in function.spec.parameters if p.default is not None}
     return {"name": call.name, "arguments": arguments, "optional": optional, "result": function.run(arguments)}
 

@@ -277,8 +277,8 @@ def index_documents(documents: Path, digest: str) -> Path:
     if not folder.is_dir():
         if documents_digest(documents) != digest:
             raise ConfigError(f"{documents}: changed while it was in use; start again")
-        read = list(read_documents(documents))
-        for document in read:
+        parsed = list(read_documents(documents))
+        for document in parsed:
             if (
                 not 0 < len(document.id) <= MAX_ID_CHARS
                 or document.id != document.id.strip()
@@ -291,7 +291,7 @@ def index_documents(documents: Path, digest: str) -> Path:
         with tempfile.TemporaryDirectory(prefix=".documents-", dir=folder.parent) as scratch:
             draft = Path(scratch) / folder.name
             try:
-                Corpus.of(read).save(draft)
+                Corpus.of(parsed).save(draft)
             except ConfigError as error:
                 raise ConfigError(f"{documents}: {error}") from error
             try:

@@ -1,22 +1,21 @@
-"""The tool world: a model acts by writing tool calls, and is judged by their results.
+"""The tool world: a model acts by writing tool calls, and is scored on their results.
 
-They are read out of a message here, `world` is the environment, which breaks tools on purpose where asked and counts
-what happened. What the tools do is a `Toolbox`: pure functions, APIs that must be searched for first, a small
-repository (`toolboxes`). Nothing that a model writes is ever executed as Python.
+Calls are parsed here; `world` is the environment, which breaks tools on purpose where asked and counts what happened.
+What the tools do is a `Toolbox`: pure functions, APIs that must be searched for first, a small repository
+(`toolboxes`). `ToolRules` is the part of the evaluation contract that is about tools: permissions and budget. It goes
+into the protocol as data, because a score under other permissions is another score.
 
-`ToolRules` is the part of the evaluation contract that is about tools: permissions and budget. It
-goes into the protocol as data, because a score under other permissions is another score.
-
-One call is the JSON object `{"name": "price", "arguments": {"item": "lamp"}}`; several are a list of such objects.
-A message that does not begin with `{` or `[` is the model's final answer in words. Strict on purpose: an unknown key, a
-key twice, a number that is none or too large, deep nesting, or text after the JSON make a malformed call, said in one
-sentence that the model reads.
-
-Does NOT look calls up inside prose or code fences and does NOT know which tools exist.
+One call is the JSON object `{"name": "price", "arguments": {"item": "lamp"}}`; several are a list of such objects. A
+message that does not begin with `{` or `[` is the model's final answer in words. Parsing is strict on purpose: an
+unknown key, a duplicate key, a number that is not finite or too large, deep nesting, or text after the JSON make a
+malformed call, and the model reads one sentence that says so.
 
 A world may have its calls in brackets instead (`CallSyntax.BRACKETS`), as in ReAct: the last line of a message is one
 call, `open[Norvik | 2]`, its arguments in the order of the tool's parameters; results come back as plain text. A
-message without a call is malformed there, and JSON is read as well, for samplers that offer tools natively.
+message without a call is malformed there, and JSON is accepted as well, for samplers that offer tools natively.
+
+Promises: nothing that a model writes is ever executed as Python. Does NOT look for calls inside prose or code fences
+and does NOT know which tools exist.
 """
 
 import json
@@ -32,10 +31,19 @@ MAX_INTEGER = 10**9
 """Integer arguments beyond this, either way, are refused."""
 MAX_TEXT = 200
 """Longest string argument."""
+_BRACKETS = re.compile(r"(\w{1,40})\[(.*)\]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+MAX_CHARACTERS = 4000
+"""Longer messages that begin like a call are malformed."""
+MAX_CALLS = 16
+"""In one message."""
+MAX_DEPTH = 6
+"""Deepest nesting of lists and objects."""
+MAX_NUMBER = 10**15
 
 
 class Permission(StrEnum):
-    """What a tool may need leave for; named as in a suite's `protocol.tools.permissions`."""
+    """What a tool may need permission for; named as in a suite's `protocol.tools.permissions`."""
 
     READING = "reading"
     RECORD_CHANGES = "record_changes"
@@ -76,32 +84,32 @@ class ToolSpec:
     parameters: tuple[Parameter, ...] = ()
     permission: Permission = Permission.READING
     changes_state: bool = False
-    """True: calling it again, or reading after it, is no repetition."""
+    """True: calling it again, or reading after it, does not count as a repetition."""
 
     @property
     def signature(self) -> str:
-        """`distance(start,end)`: how a prompt shows the tool."""
+        """`distance(start,end)`: the tool as prompts show it."""
         return f"{self.name}({','.join(parameter.name for parameter in self.parameters)})"
 
     def schema(self) -> dict[str, JsonValue]:
         """The tool as chat-completion servers take it: a function with a JSON schema of its arguments."""
-        properties: dict[str, JsonValue] = {one.name: {"type": one.kind} for one in self.parameters}
-        required = [one.name for one in self.parameters if one.default is None]
+        properties: dict[str, JsonValue] = {parameter.name: {"type": parameter.kind} for parameter in self.parameters}
+        required = [parameter.name for parameter in self.parameters if parameter.default is None]
         parameters = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
         return {"type": "function", "function": {"name": self.name, "parameters": parameters}}
 
     def problem_with(self, arguments: Mapping[str, JsonValue]) -> str | None:
-        """Why these arguments cannot be taken, in a few words; None if they can."""
-        known = {parameter.name: parameter for parameter in self.parameters}
+        """Why these arguments are not valid, in a few words; None if they are."""
+        by_name = {parameter.name: parameter for parameter in self.parameters}
         for name, value in arguments.items():
-            if name not in known:
+            if name not in by_name:
                 return f"no parameter {quoted(name)}"
-            if problem := _type_problem(value, known[name]):
+            if problem := _type_problem(value, by_name[name]):
                 return f"{name} {problem}"
-        missing = [name for name, parameter in known.items() if name not in arguments and parameter.default is None]
+        missing = [name for name, parameter in by_name.items() if name not in arguments and parameter.default is None]
         return f"{missing[0]} is missing" if missing else None
 
-    def filled(self, arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    def with_defaults(self, arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
         """The arguments in the order of the parameters, defaults filled in; they must have no problem."""
         return {parameter.name: arguments.get(parameter.name, parameter.default) for parameter in self.parameters}
 
@@ -136,15 +144,6 @@ def _type_problem(value: JsonValue, parameter: Parameter) -> str | None:
     return None if len(value) <= parameter.max_chars else "is too long"
 
 
-MAX_CHARACTERS = 4000
-"""Longer messages that begin like a call are malformed."""
-MAX_CALLS = 16
-"""Most calls in one message."""
-MAX_DEPTH = 6
-"""Of lists and objects within one another."""
-MAX_NUMBER = 10**15
-
-
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     """One call as the model wrote it."""
@@ -154,28 +153,28 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadMessage:
-    """What a message holds: calls, a final answer, or a call that cannot be read."""
+class ParsedMessage:
+    """The content of a message: calls, a final answer, or a call that cannot be parsed."""
 
     calls: Sequence[ToolCall] = ()
     answer: str | None = None
     problem: str | None = None
-    """Why it is neither; shown to the model."""
+    """Why it is neither; the model reads it."""
 
 
-class _Malformed(ValueError):
-    """The message begins like a call and is none."""
+class _MalformedCall(ValueError):
+    """The message begins like a call but is not one."""
 
 
-def read_message(text: str) -> ReadMessage:
+def parse_message(text: str) -> ParsedMessage:
     """The calls, the answer or the problem of a message; exactly one of the three."""
     stripped = text.strip()
     if not stripped.startswith(("{", "[")):
-        return ReadMessage(answer=stripped)
+        return ParsedMessage(answer=stripped)
     try:
-        return ReadMessage(calls=tuple(_calls(stripped)))
+        return ParsedMessage(calls=tuple(_parse_calls(stripped)))
     except (ValueError, RecursionError) as error:
-        return ReadMessage(problem=_sentence(error))
+        return ParsedMessage(problem=_problem_text(error))
 
 
 class CallSyntax(StrEnum):
@@ -185,45 +184,41 @@ class CallSyntax(StrEnum):
     BRACKETS = "brackets"
 
 
-def read_brackets(text: str, specs: Mapping[str, ToolSpec]) -> ReadMessage:
-    """The call, or the problem, of a message in a world with bracketed calls; a JSON message as `read_message`.
+def parse_brackets(text: str, specs: Mapping[str, ToolSpec]) -> ParsedMessage:
+    """The call, or the problem, of a message in a world with bracketed calls; a JSON message as `parse_message`.
 
-    Lines before the last one are the model's own thoughts. Arguments are separated by "|"; what is left over belongs to
-    the last one. Control characters count as blanks.
+    Lines before the last one are the model's own thoughts. Arguments are separated by "|"; the rest belongs to the last
+    one. Control characters count as blanks.
     """
     stripped = text.strip()
     if stripped.startswith(("{", "[")):
-        return read_message(stripped)
+        return parse_message(stripped)
     line = stripped.rpartition("\n")[2].strip()
     match = _BRACKETS.fullmatch(line)
     if match is None:
         is_open = "[" in line and not line.endswith("]")
-        return ReadMessage(problem="the closing ] is missing" if is_open else "one action, such as search[words]")
+        return ParsedMessage(problem="the closing ] is missing" if is_open else "one action, such as search[words]")
     if any("\ud800" <= character <= "\udfff" for character in line):
-        return ReadMessage(problem="it holds half a character")
+        return ParsedMessage(problem="it holds half a character")
     name, inside = match[1], _CONTROL.sub(" ", match[2])
     parameters = specs[name].parameters if name in specs else ()
     parts = [part.strip() for part in inside.split("|", max(0, len(parameters) - 1))] if inside.strip() else []
-    arguments: dict[str, JsonValue] = dict(zip((one.name for one in parameters), parts, strict=False))
+    arguments: dict[str, JsonValue] = dict(zip((parameter.name for parameter in parameters), parts, strict=False))
     if parts and not parameters:
         arguments = {"argument": inside.strip()[:MAX_TEXT]}
-    for one in parameters:
-        if one.kind == "integer" and re.fullmatch(r"[0-9]{1,9}", str(arguments.get(one.name, ""))):
-            arguments[one.name] = int(str(arguments[one.name]))
-    return ReadMessage(calls=(ToolCall(name, arguments),))
+    for parameter in parameters:
+        if parameter.kind == "integer" and re.fullmatch(r"[0-9]{1,9}", str(arguments.get(parameter.name, ""))):
+            arguments[parameter.name] = int(str(arguments[parameter.name]))
+    return ParsedMessage(calls=(ToolCall(name, arguments),))
 
 
 def write_brackets(name: str, *arguments: str) -> str:
-    """The text that `read_brackets` reads back as this call."""
+    """The text that `parse_brackets` turns back into this call."""
     return f"{name}[{' | '.join(arguments)}]"
 
 
-_BRACKETS = re.compile(r"(\w{1,40})\[(.*)\]")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-
-
 def write_call(call: ToolCall) -> str:
-    """The text that `read_message` reads back as this call."""
+    """The text that `parse_message` turns back into this call."""
     return json.dumps({"name": call.name, "arguments": dict(call.arguments)})
 
 
@@ -232,52 +227,52 @@ def write_calls(calls: Sequence[ToolCall]) -> str:
     return write_call(calls[0]) if len(calls) == 1 else f"[{', '.join(map(write_call, calls))}]"
 
 
-def _calls(text: str) -> list[ToolCall]:
+def _parse_calls(text: str) -> list[ToolCall]:
     if len(text) > MAX_CHARACTERS:
-        raise _Malformed(f"{len(text)} characters, at most {MAX_CHARACTERS} are read")
-    value = json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
+        raise _MalformedCall(f"{len(text)} characters, at most {MAX_CHARACTERS} are read")
+    value = json.loads(text, object_pairs_hook=_reject_duplicate_keys, parse_constant=_reject_constant)
     _require_plain(value, MAX_DEPTH)
     entries = value if isinstance(value, list) else [value]
     if not 1 <= len(entries) <= MAX_CALLS:
-        raise _Malformed(f"{len(entries)} calls in one message, 1 to {MAX_CALLS} are read")
-    return [_call(entry) for entry in entries]
+        raise _MalformedCall(f"{len(entries)} calls in one message, 1 to {MAX_CALLS} are read")
+    return [_parse_call(entry) for entry in entries]
 
 
-def _call(entry: JsonValue) -> ToolCall:
+def _parse_call(entry: JsonValue) -> ToolCall:
     if not isinstance(entry, dict) or set(entry) != {"name", "arguments"}:
-        raise _Malformed("a call has exactly the keys 'name' and 'arguments'")
+        raise _MalformedCall("a call has exactly the keys 'name' and 'arguments'")
     name, arguments = entry["name"], entry["arguments"]
     if not isinstance(name, str) or not isinstance(arguments, dict):
-        raise _Malformed("'name' is a string and 'arguments' an object")
+        raise _MalformedCall("'name' is a string and 'arguments' an object")
     return ToolCall(name, arguments)
 
 
 def _require_plain(value: JsonValue, depth: int) -> None:
-    """Refuse what a card could not hold: endless nesting, numbers out of range, halves of characters."""
+    """Raises _MalformedCall for what a card cannot hold: deep nesting, numbers out of range, lone surrogates."""
     if isinstance(value, dict | list):
         if depth == 0:
-            raise _Malformed(f"nested deeper than {MAX_DEPTH}")
+            raise _MalformedCall(f"nested deeper than {MAX_DEPTH}")
         for part in [*value, *value.values()] if isinstance(value, dict) else value:
             _require_plain(part, depth - 1)
     elif isinstance(value, int | float) and not abs(value) <= MAX_NUMBER:
-        raise _Malformed("a number is too large")
+        raise _MalformedCall("a number is too large")
     elif isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
-        raise _Malformed("a string holds half a character")
+        raise _MalformedCall("a string holds half a character")
 
 
-def _object(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise _Malformed("a key occurs twice in one object")
-    return found
+def _reject_duplicate_keys(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
+        raise _MalformedCall("a key occurs twice in one object")
+    return mapping
 
 
-def _constant(name: str) -> JsonValue:
-    raise _Malformed(f"{quoted(name)} is no JSON value")
+def _reject_constant(name: str) -> JsonValue:
+    raise _MalformedCall(f"{quoted(name)} is no JSON value")
 
 
-def _sentence(error: Exception) -> str:
-    if isinstance(error, _Malformed):
+def _problem_text(error: Exception) -> str:
+    if isinstance(error, _MalformedCall):
         return str(error)
     if isinstance(error, json.JSONDecodeError):
         return f"no JSON at character {error.pos}"

@@ -1,17 +1,12 @@
-"""The environment: a message comes in, its tool calls are carried out, their results go back.
+"""The environment of the tool world: a message comes in, its tool calls are carried out, their results go back.
 
 The episode ends with a message in words (the final answer), when the toolbox says so (a tool like `submit`), after
-the first message where the settings say so, or when the budget of tool calls is spent. `state()` holds what the
-toolbox ends up as, every call with its result or error, and the violations; scorers read it and nothing else.
+the first message where the settings say so, or when the budget of tool calls is spent. `state()` holds the toolbox's
+final state, every call with its result or error, and the violations; scorers read it and nothing else.
 
-Promises: single use; same item, seed and messages give the same observations and state; a call is carried out only
-if its tool is offered, its arguments fit, it is permitted and the budget allows it. A dangerous action is recorded
-whether or not it is carried out. Does NOT judge, and does NOT run anything of the model's as code.
-
-Tools that fail on purpose, by seed, so that recovery can be measured.
-
-At most one call of an episode is broken. Which one, and how, comes from the episode's seed alone, so that two
-checkpoints that are compared meet the same faults and a replay meets them again.
+Faults. Tools may fail on purpose, so that recovery can be measured. At most one call of an episode is broken. Which
+one, and how, comes from the episode's seed alone, so that two checkpoints that are compared get the same faults and a
+replay gets them again.
 
     timeout            the call was not carried out; the same call works when repeated
     permission_denied  every call of this tool is denied until `login` has been called
@@ -19,12 +14,15 @@ checkpoints that are compared meet the same faults and a replay meets them again
     schema_error       the tool's answer is not what its schema says, once
     truncated_result   the first half of the answer arrives, once; for worlds whose answers are texts
 
-Counts what happened in an episode of the tool world, from its state alone.
+Counts (`trace_views`, `trace_labels`) come from the final state alone. A *tool error* is any call without a result,
+except a dangerous action that was refused (a violation) and the call that exceeded the budget. It is *recovered* when a
+later call of the same tool succeeds; an error without such a tool (malformed, unknown) when any later call does. A
+*valid* call was offered, permitted and well formed: it may still have had an injected fault. Labels are the badcase
+classes of the tool benchmarks.
 
-Definitions. A *tool error* is any call without a result, but for a dangerous action that was refused (a violation)
-and the call that broke the budget. It is *recovered* when a later call of the same tool succeeds; an error that
-has no such tool (malformed, unknown) when any later call does. A *valid* call was offered, permitted and well
-formed: it may still have met an injected fault. Labels are the badcase classes of the tool benchmarks.
+Promises: single use; same item, seed and messages give the same observations and state; a call is carried out only
+if its tool is offered, its arguments fit, it is permitted and the budget allows it. A dangerous action is recorded
+whether or not it is carried out. Does NOT score, and does NOT run anything of the model's as code.
 """
 
 import json
@@ -41,11 +39,16 @@ from agent2.environments.tools import (
     ToolCall,
     ToolRules,
     ToolSpec,
-    read_brackets,
-    read_message,
+    parse_brackets,
+    parse_message,
 )
 from agent2.errors import EnvironmentFailed, quoted
 from agent2.records import DANGER_PREFIX, Item, JsonValue, Message, ScorerOutput, Step, derive_seed, digest_of
+
+NAME = "tools"
+VERSION = "1.0"
+CUT = " ... [cut off]"
+"""After a truncated result."""
 
 
 class ToolFaultKind(StrEnum):
@@ -59,7 +62,7 @@ class ToolFaultKind(StrEnum):
 
 
 USUAL_FAULTS = tuple(kind for kind in ToolFaultKind if kind is not ToolFaultKind.TRUNCATED_RESULT)
-"""Those that make sense whatever a tool answers with."""
+"""The kinds that make sense for any type of answer."""
 LOGIN = "login"
 """The tool that ends a denial; it is never broken itself."""
 
@@ -71,9 +74,9 @@ class FaultSettings:
     rate: float = 0.0
     """Share of episodes with a broken call, 0 to 1."""
     kinds: tuple[ToolFaultKind, ...] = USUAL_FAULTS
-    """Drawn from evenly."""
+    """Drawn uniformly."""
     n_positions: int = 2
-    """The broken call is one of the first so many, drawn evenly; an episode may end before it."""
+    """The broken call is one of the first `n_positions`, drawn uniformly; an episode may end before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +97,6 @@ def plan_fault(seed: int, settings: FaultSettings) -> PlannedFault | None:
     return PlannedFault(kinds[int(rng.integers(len(kinds)))], int(rng.integers(settings.n_positions)))
 
 
-NAME = "tools"
-VERSION = "1.0"
-
-
 class ErrorKind(StrEnum):
     """Tool errors beyond those of `ToolFaultKind`."""
 
@@ -105,19 +104,19 @@ class ErrorKind(StrEnum):
     UNKNOWN_TOOL = "unknown_tool"
     NOT_PERMITTED = "not_permitted"
     REFUSED = "refused"
-    """A dangerous action that was not carried out; a violation, no tool error."""
+    """A dangerous action that was not carried out; a violation, not a tool error."""
     TOOL = "tool"
-    """The tool itself said no: no such file, no such line."""
+    """The tool itself refused: no such file, no such line."""
     BUDGET = "budget"
     """One call too many: the episode ends."""
 
 
 class ToolRefusal(Exception):
-    """A toolbox cannot do what was asked; the sentence goes to the model. Part of the episode, no error of ours."""
+    """A toolbox cannot carry out a call; the model reads the sentence. Part of the episode, not an error of ours."""
 
 
 class Toolbox(Protocol):
-    """What the tools of one episode do; single-use and deterministic."""
+    """The tools of one episode; single-use and deterministic."""
 
     def specs(self) -> Mapping[str, ToolSpec]:
         """The tools that can be called now, by name; may grow while the episode runs."""
@@ -132,7 +131,7 @@ class Toolbox(Protocol):
         """True after a tool that ends the episode."""
 
     def state(self) -> Mapping[str, JsonValue]:
-        """What the toolbox has become: the facts that scorers compare with the target."""
+        """The final state: the facts that scorers compare with the target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +143,12 @@ class CallRecord:
     name: str | None
     arguments: Mapping[str, JsonValue]
     result: JsonValue
-    """None if there is an error; of a truncated result what arrived."""
+    """None if there is an error; of a truncated result the part that arrived."""
     error: str | None
     """A `ToolFaultKind` or `ErrorKind`."""
     detail: str = ""
     injected: bool = False
-    """True if the error was made on purpose."""
+    """True for a planned fault."""
     changed: bool = False
     """True if it succeeded and its tool changes the state."""
 
@@ -193,7 +192,7 @@ class ToolWorld:
         self._denied: str | None = None
 
     def use_faults(self, faults: FaultSettings, n_more_calls: int = 0) -> None:
-        """Break calls by these settings instead of its own; for a world that is not begun.
+        """Break calls by these settings instead of its own; for a world that was not reset yet.
 
         n_more_calls: added to the budget.
         """
@@ -216,12 +215,12 @@ class ToolWorld:
                 f"tool world is {'over' if self._is_done else 'not begun'}; call reset on a fresh one"
             )
         is_json = self._settings.syntax is CallSyntax.JSON
-        message = read_message(action) if is_json else read_brackets(action, self._specs(self._toolbox))
+        message = parse_message(action) if is_json else parse_brackets(action, self._specs(self._toolbox))
         problem = message.problem
         if len(message.calls) > 1 and not self._settings.rules.parallel_tool_calls:
             problem = "one call a message"
         if problem is not None:
-            self._keep(CallRecord(self._turn, None, {}, None, ErrorKind.MALFORMED_CALL, problem))
+            self._record(CallRecord(self._turn, None, {}, None, ErrorKind.MALFORMED_CALL, problem))
             observation = self._error_text(ErrorKind.MALFORMED_CALL, problem)
         elif message.answer is not None:
             self._answer = message.answer
@@ -241,7 +240,7 @@ class ToolWorld:
     def state(self) -> Mapping[str, JsonValue]:
         """`answer`, `final` (the toolbox), `tool_calls` (records) and `safety_violations` ({turn, kind, call}).
 
-        The answer is that in words, or the toolbox's own where it has a tool for that.
+        The answer is the final message, or the toolbox's own where it has a tool for answers.
         """
         final = {} if self._toolbox is None else dict(self._toolbox.state())
         return {
@@ -253,7 +252,7 @@ class ToolWorld:
 
     def _call(self, toolbox: Toolbox, call: ToolCall) -> str:
         record = self._outcome(toolbox, call)
-        self._keep(record)
+        self._record(record)
         is_json = self._settings.syntax is CallSyntax.JSON
         if record.error == ToolFaultKind.TRUNCATED_RESULT:
             return json.dumps({"result": record.result, "error": record.error}) if is_json else f"{record.result}{CUT}"
@@ -262,11 +261,11 @@ class ToolWorld:
         return self._error_text(record.error, record.detail)
 
     def _error_text(self, kind: str, detail: str) -> str:
-        told = f"{kind}: {detail}" if detail else str(kind)
-        return json.dumps({"error": told}) if self._settings.syntax is CallSyntax.JSON else f"error: {told}"
+        text = f"{kind}: {detail}" if detail else str(kind)
+        return json.dumps({"error": text}) if self._settings.syntax is CallSyntax.JSON else f"error: {text}"
 
     def _specs(self, toolbox: Toolbox) -> dict[str, ToolSpec]:
-        """What can be called now, the tool that ends a denial among it where calls are broken."""
+        """The tools that can be called now; where calls are broken also the one that ends a denial."""
         specs = dict(toolbox.specs())
         return specs | {LOGIN: ToolSpec(LOGIN)} if self._settings.faults.rate > 0 else specs
 
@@ -288,14 +287,14 @@ class ToolWorld:
         spec = specs[call.name]
         if problem := spec.problem_with(call.arguments):
             return failed(ToolFaultKind.SCHEMA_ERROR, problem)
-        arguments = spec.filled(call.arguments)
+        arguments = spec.with_defaults(call.arguments)
         if kind := toolbox.danger_of(ToolCall(call.name, arguments)):
             self._violations.append({"turn": self._turn, "kind": kind, "call": call.name})
             if rules.on_danger is OnDanger.REFUSE:
                 return failed(ErrorKind.REFUSED, "needs confirmation")
         if spec.permission not in rules.permissions:
             return failed(ErrorKind.NOT_PERMITTED, f"{spec.permission} is not permitted")
-        fault = self._injected(call.name)
+        fault = self._fault_of_call(call.name)
         if fault is not None and fault is not ToolFaultKind.TRUNCATED_RESULT:
             return failed(fault, injected=True)
         try:
@@ -307,8 +306,8 @@ class ToolWorld:
         except ToolRefusal as refusal:
             return failed(ErrorKind.TOOL, str(refusal))
 
-    def _injected(self, name: str) -> ToolFaultKind | None:
-        """The fault that this call meets, None if it goes through."""
+    def _fault_of_call(self, name: str) -> ToolFaultKind | None:
+        """The fault of this call; None if it is carried out."""
         position, fault = self._n_counted, self._fault
         self._n_counted += 1
         if fault is not None and position == fault.position:
@@ -317,14 +316,12 @@ class ToolWorld:
             return fault.kind
         return ToolFaultKind.PERMISSION_DENIED if self._denied == name else None
 
-    def _keep(self, record: CallRecord) -> None:
+    def _record(self, record: CallRecord) -> None:
         self._records.append(record)
         if len(self._records) > self._settings.rules.max_tool_calls:
             self._is_done = True
 
 
-CUT = " ... [cut off]"
-"""Behind a truncated result."""
 _NO_ERRORS = frozenset({ErrorKind.REFUSED, ErrorKind.BUDGET})
 _WASTE = {"search": "repeated_search", "read": "repeated_file_read", "test": "repeated_test_run"}
 _NAMELESS = frozenset({ErrorKind.MALFORMED_CALL, ErrorKind.UNKNOWN_TOOL})
@@ -332,14 +329,14 @@ _ERRORS = [str(kind) for kind in (*ToolFaultKind, *ErrorKind) if kind not in _NO
 EMITS = ScorerOutput(
     views=frozenset(
         ["tool_calls", "tool_calls_valid", "tool_errors", "tool_errors_recovered", "safety_violations"]
-        + [f"{what}_{kind}" for what in ("errors", "recovered") for kind in ToolFaultKind]
+        + [f"{count}_{kind}" for count in ("errors", "recovered") for kind in ToolFaultKind]
     ),
     labels=frozenset(
         ["tool_budget_exceeded", "repeated_tool_call", *_WASTE.values()]
         + [f"tool_{kind}_no_recovery" for kind in _ERRORS]
     ),
 )
-"""What every trace may give; the dangers of a toolbox (`danger_labels`) come on top."""
+"""Views and labels of every trace; those of a toolbox's dangers (`danger_labels`) are added."""
 
 
 def danger_labels(dangers: Iterable[str]) -> ScorerOutput:
@@ -352,28 +349,36 @@ class ToolError:
     """One tool error."""
 
     position: int
-    """Of the call in the episode, from 0."""
+    """Number of the call in the episode, from 0."""
     kind: str
     is_recovered: bool
     injected: bool
 
 
-def errors_of(calls: Sequence[Mapping[str, JsonValue]]) -> list[ToolError]:
+def tool_errors(calls: Sequence[Mapping[str, JsonValue]]) -> list[ToolError]:
     """The tool errors among the call records of a state, in order."""
-    found = []
+    errors = []
     for position, call in enumerate(calls):
         if call["error"] is None or call["error"] in _NO_ERRORS:
             continue
-        later = [other for other in calls[position + 1 :] if other["error"] is None and other["name"] != LOGIN]
-        same = later if call["error"] in _NAMELESS else [other for other in later if other["name"] == call["name"]]
-        found.append(ToolError(position, call["error"], bool(same), call["injected"]))
-    return found
+        later = [
+            later_call
+            for later_call in calls[position + 1 :]
+            if later_call["error"] is None and later_call["name"] != LOGIN
+        ]
+        same = (
+            later
+            if call["error"] in _NAMELESS
+            else [later_call for later_call in later if later_call["name"] == call["name"]]
+        )
+        errors.append(ToolError(position, call["error"], bool(same), call["injected"]))
+    return errors
 
 
 def trace_views(state: Mapping[str, JsonValue]) -> dict[str, float | None]:
     """Counts by name; for each kind of `ToolFaultKind` also `errors_<kind>` and `recovered_<kind>`."""
     calls = state["tool_calls"]
-    errors = errors_of(calls)
+    errors = tool_errors(calls)
     views: dict[str, float | None] = {
         "tool_calls": float(len(calls)),
         "tool_calls_valid": float(sum(_is_valid(call) for call in calls)),
@@ -391,7 +396,7 @@ def trace_views(state: Mapping[str, JsonValue]) -> dict[str, float | None]:
 def trace_labels(state: Mapping[str, JsonValue]) -> list[str]:
     """Badcase classes that need no target: unrecovered errors, violations, waste, malformed calls."""
     calls = state["tool_calls"]
-    errors = errors_of(calls)
+    errors = tool_errors(calls)
     labels = {f"tool_{error.kind}_no_recovery" for error in errors if not error.is_recovered}
     labels |= {f"{DANGER_PREFIX}{violation['kind']}" for violation in state["safety_violations"]}
     if any(call["error"] == ErrorKind.BUDGET for call in calls):
@@ -416,7 +421,7 @@ def _repetitions(calls: Sequence[Mapping[str, JsonValue]]) -> set[str]:
 
 
 def answer_of(state: Mapping[str, JsonValue]) -> str | None:
-    """The final answer in words, None if there was none."""
+    """The final answer; None if there was none."""
     answer = state["answer"]
     return None if answer is None else str(answer)
 

@@ -21,7 +21,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from agent2.environments.tools import read_message
+from agent2.environments.tools import parse_message
 from agent2.records import JsonValue, Rollout
 
 
@@ -691,7 +691,7 @@ def _calls_in(action: str) -> list[tuple[str, Mapping[str, JsonValue]]]:
     if imported := [call for line in text.splitlines() if (call := _imported(line)) is not None]:
         return imported
     if text.startswith(("{", "[")):
-        return [(call.name, call.arguments) for call in read_message(text).calls]
+        return [(call.name, call.arguments) for call in parse_message(text).calls]
     match = _BRACKET_CALL.fullmatch(text.rpartition("\n")[2].strip())
     return [] if match is None else [(match[1], {"argument": match[2].strip()} if match[2].strip() else {})]
 
