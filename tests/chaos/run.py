@@ -1,12 +1,12 @@
-"""`make chaos`: a scripted trial of a few seconds, killed -9 at seeded moments, gone on with, and looked at.
+"""`make chaos`: a scripted trial of a few seconds, killed with -9 at seeded moments, resumed, and checked.
 
     python -m chaos.run [--kills 100] [--first-seed 0] [--jobs 2] [--keep FOLDER]
 
 Everything is real except the model: sandboxes, the agent, the grading API, snapshots, database, cards, the recorder
 and the audit; checkpoints are played by a rule (`scripted_child`). Harness, grader, evaluation child and recorder are
-killed in turn. After a harness's death its trial is gone on with; after a child's death it must go on by itself.
+killed in turn. After a harness's death its trial is resumed; after a child's death it must continue by itself.
 
-A submission is accepted when the agent was told so. Lost: it has no score in the end. Twice: more than one score, or
+A submission counts as accepted once the agent got this answer. Lost: it has no score. Twice: more than one score, or
 an item played twice. Other result: final submission, private scores or gain differ from what an undisturbed trial
 finds for the same accepted submissions (with all of them accepted, that is the undisturbed trial's result). Left:
 processes that outlived the harness. Exit code 1 if any of these is not 0.
@@ -95,13 +95,13 @@ class Verdict:
     lost: tuple[str, ...] = ()
     twice: tuple[str, ...] = ()
     other_result: tuple[str, ...] = ()
-    left: tuple[str, ...] = ()
+    leftovers: tuple[str, ...] = ()
     seconds: float = 0.0
 
     @property
     def problems(self) -> tuple[str, ...]:
         """All that is wrong."""
-        return (*self.lost, *self.twice, *self.other_result, *self.left)
+        return (*self.lost, *self.twice, *self.other_result, *self.leftovers)
 
 
 def prepare(folder: Path) -> Stage:
@@ -160,18 +160,18 @@ def accepted(root: Path) -> list[tuple[int, str]]:
     return [(int(line.split()[0]), line.split()[1]) for line in lines]
 
 
-def look(root: Path, stage: Stage, told: Sequence[tuple[int, str]]) -> dict[str, tuple[str, ...]]:
-    """Compare a finished trial with what the agent was told and with the truth; empty if all is well."""
+def look(root: Path, stage: Stage, acknowledged: Sequence[tuple[int, str]]) -> dict[str, tuple[str, ...]]:
+    """Compare a finished trial with what the API acknowledged and with the truth; empty if all is well."""
     evidence = read_evidence(root)
-    found: dict[str, list[str]] = {"lost": [], "twice": [], "other_result": []}
+    problems: dict[str, list[str]] = {"lost": [], "twice": [], "other_result": []}
     records = {record.number: record for record in evidence.submissions}
-    for number, path in told:
+    for number, path in acknowledged:
         record = records.get(number)
         if record is None or record.model_path != path or record.state is not SubmissionState.SCORED:
-            found["lost"].append(f"{root.name}: submission {number} of {path} is {record and record.state}")
-    found["twice"] += _twice(root, evidence)
-    found["other_result"] += _differences(root, stage, evidence)
-    return {name: tuple(sentences) for name, sentences in found.items() if sentences}
+            problems["lost"].append(f"{root.name}: submission {number} of {path} is {record and record.state}")
+    problems["twice"] += _twice(root, evidence)
+    problems["other_result"] += _differences(root, stage, evidence)
+    return {name: tuple(sentences) for name, sentences in problems.items() if sentences}
 
 
 def _twice(root: Path, evidence: TrialEvidence) -> Iterator[str]:
@@ -229,7 +229,7 @@ def _disturb(victim: Victim, rng: random.Random, seed: int, attempt: int, stage:
     moment, nth = choose(victim, rng, stage.trial_s), rng.randint(1, N_CHILDREN)
     root = _new_trial(seed, attempt, stage)
     paths = TrialPaths(root)
-    left: list[str] = []
+    leftovers: list[str] = []
     with _harness(lambda: run_trial(root, quiet, PROGRAM)) as harness:
         if victim is Victim.CHILD:
             was_killed, phase = kill_child(harness.pid, SCRIPT, nth, moment, harness.is_alive), phase_of(paths)
@@ -237,23 +237,27 @@ def _disturb(victim: Victim, rng: random.Random, seed: int, attempt: int, stage:
         else:
             processes = kill_harness(harness.pid, paths, moment, harness.is_alive)
             was_killed, phase, code = bool(processes), phase_of(paths), harness.wait()
-            left = [f"{root.name}: {process} outlived the harness" for process in outlived(processes[1:])]
+            leftovers = [f"{root.name}: {process} outlived the harness" for process in outlived(processes[1:])]
     is_over = read_events(paths.trial_log).last("finished") is not None
     if not was_killed and code != 0:
-        raise RuntimeError(f"{root.name}: the trial ended with {code} before anybody was killed")
+        raise RuntimeError(f"{root.name}: the trial ended with {code} before a process was killed")
     if not was_killed or (victim is not Victim.CHILD and is_over):
         shutil.rmtree(root)
         return None
-    told = accepted(root)
+    acknowledged = accepted(root)
     if victim is not Victim.CHILD:
         with _harness(lambda: resume_trial(root, quiet, PROGRAM, restarts_agent=False)) as harness:
             code = harness.wait()
-    found = look(root, stage, told) if code == 0 else {"lost": (f"{root.name}: the trial ended with {code}",)}
+    problems = (
+        look(root, stage, acknowledged) if code == 0 else {"lost": (f"{root.name}: the trial ended with {code}",)}
+    )
     name = moment.name if victim is not Victim.CHILD else f"child {nth}"
     seconds = time.monotonic() - began
-    if not found and not left:
+    if not problems and not leftovers:
         shutil.rmtree(root)
-    return Verdict(seed, victim, name, phase, len(told), left=tuple(left), seconds=seconds, **found)
+    return Verdict(
+        seed, victim, name, phase, len(acknowledged), leftovers=tuple(leftovers), seconds=seconds, **problems
+    )
 
 
 def _new_trial(seed: int, attempt: int, stage: Stage) -> Path:
@@ -319,15 +323,16 @@ def report(verdicts: Sequence[Verdict], stage: Stage, seconds: float) -> int:
     head = f"{'victim':18}{'kills':>7}{'accepted':>10}{'lost':>6}{'twice':>7}{'other result':>14}{'left':>6}"
     print(head + f"{'s a kill':>10}")
     for name in [*Victim, "all"]:
-        rows = [one for one in verdicts if name in (one.victim, "all")]
+        rows = [verdict for verdict in verdicts if name in (verdict.victim, "all")]
         if rows:
             counts = [
-                sum(len(getattr(one, part)) for one in rows) for part in ("lost", "twice", "other_result", "left")
+                sum(len(getattr(verdict, part)) for verdict in rows)
+                for part in ("lost", "twice", "other_result", "leftovers")
             ]
-            line = f"{name:18}{len(rows):7}{sum(one.n_accepted for one in rows):10}"
+            line = f"{name:18}{len(rows):7}{sum(verdict.n_accepted for verdict in rows):10}"
             line += "".join(f"{n:{width}}" for n, width in zip(counts, (6, 7, 14, 6), strict=True))
-            print(line + f"{sum(one.seconds for one in rows) / len(rows):10.1f}")
-    phases = Counter(one.phase for one in verdicts)
+            print(line + f"{sum(verdict.seconds for verdict in rows) / len(rows):10.1f}")
+    phases = Counter(verdict.phase for verdict in verdicts)
     print("killed after the event: " + ", ".join(f"{phase} {n}" for phase, n in phases.most_common()))
     print(f"{len(verdicts)} kills in {seconds:.0f} s")
     for verdict in verdicts:

@@ -52,8 +52,8 @@ def test_an_undisturbed_trial_has_no_problems(stage, trial):
 
 
 def test_a_lost_submission_is_seen(stage, trial):
-    told = [*accepted(trial), (len(stage.truth) + 1, "output/model-1")]
-    assert set(look(trial, stage, told)) == {"lost"}
+    acknowledged = [*accepted(trial), (len(stage.truth) + 1, "output/model-1")]
+    assert set(look(trial, stage, acknowledged)) == {"lost"}
     change(trial, "DELETE FROM scores WHERE submission = 2")
     change(trial, "UPDATE submissions SET state = 'accepted' WHERE number = 2")
     assert "lost" in look(trial, stage, accepted(trial))

@@ -108,12 +108,12 @@ def kill_harness(pid: int, paths: TrialPaths, moment: Moment, is_alive: Callable
 
 def kill_child(pid: int, script: str, nth: int, moment: Moment, is_alive: Callable[[], bool]) -> bool:
     """Kill the nth evaluating child of a harness, some time after it began; false if it did not live that long."""
-    seen: list[int] = []
+    seen_pids: list[int] = []
     while is_alive():
         for process in _evaluating(pid, script):
-            if process.pid not in seen:
-                seen.append(process.pid)
-                if len(seen) == nth:
+            if process.pid not in seen_pids:
+                seen_pids.append(process.pid)
+                if len(seen_pids) == nth:
                     time.sleep(moment.delay_s)
                     with contextlib.suppress(psutil.NoSuchProcess):
                         process.kill()
@@ -125,13 +125,13 @@ def kill_child(pid: int, script: str, nth: int, moment: Moment, is_alive: Callab
 
 def _evaluating(pid: int, script: str) -> list[psutil.Process]:
     """The innermost processes that run the script."""
-    found = []
+    evaluating = []
     with contextlib.suppress(psutil.NoSuchProcess):
         for process in psutil.Process(pid).children(recursive=True):
             with contextlib.suppress(psutil.Error):
                 if script in process.cmdline() and process.name().startswith("python"):
-                    found.append(process)
-    return found
+                    evaluating.append(process)
+    return evaluating
 
 
 def phase_of(paths: TrialPaths) -> str:
