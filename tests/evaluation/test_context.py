@@ -26,12 +26,12 @@ def episode(n_turns: int, observation="You arrive at shelf {i}. On the shelf {i}
 
 
 def sent(policy: str, messages) -> list[Message]:
-    return list(context_policy(policy).sent(messages, len(OPENING)))
+    return list(context_policy(policy).messages_to_send(messages, len(OPENING)))
 
 
 def test_full_sends_the_messages_themselves():
     messages = episode(5)
-    assert context_policy("full").sent(messages, len(OPENING)) is messages
+    assert context_policy("full").messages_to_send(messages, len(OPENING)) is messages
 
 
 def test_only_the_newest_message_keeps_its_list_of_admissible_commands():
@@ -52,7 +52,7 @@ def test_a_goal_behind_a_list_of_commands_is_always_sent(policy, gap):
     goal = "Your task is to: put a mug in the shelf."
     opening = [Message("user", f"You are in a house.\nAvailable actions:\n- look\n- go{gap}{goal}")]
     for n in (0, 1, 9):
-        assert context_policy(policy).sent([*opening, *episode(n)[2:]], 1)[0] == opening[0]
+        assert context_policy(policy).messages_to_send([*opening, *episode(n)[2:]], 1)[0] == opening[0]
 
 
 def test_a_list_ends_at_the_first_blank_line():
@@ -89,7 +89,7 @@ def test_what_lies_behind_changes_only_every_few_turns():
     policy = context_policy("drop_observations(keep_last=4,fact_chars=20)")
     changes, before = [], []
     for n in range(1, 25):
-        now = list(policy.sent(episode(n, "You arrive at shelf {i}. It holds a mug {i}."), len(OPENING)))
+        now = list(policy.messages_to_send(episode(n, "You arrive at shelf {i}. It holds a mug {i}."), len(OPENING)))
         if before and now[: len(before) - 1] != before[:-1]:
             changes.append(n)
         before = now

@@ -176,12 +176,12 @@ def read_change(value: object, unit: Unit, where: str) -> ReadChange:
     (new only); `missing`, `nan` or null for a side. Raises ConfigError, naming `where`, for anything else, for a
     rate beyond 0 to 100% and for a stated change that its values contradict.
     """
-    if value is None or isinstance(value, bool):
-        if isinstance(value, bool):
-            raise ConfigError(f"{where}: {value} is not a number; write it as 'old -> new'")
+    if isinstance(value, bool):
+        raise ConfigError(f"{where}: {value} is not a number; write it as 'old -> new'")
+    if value is None or (isinstance(value, float) and math.isnan(value)):
         return ReadChange(None, None)
     if isinstance(value, int | float):
-        return _single(float(value), unit, where)
+        return ReadChange(None, _checked(float(value), unit, f"{where}: {float(value)}"))
     if not isinstance(value, str):
         raise ConfigError(f"{where}: {quoted(value)} is not a change; write it as 'old -> new (change)'")
     text, stated = value.strip(), None
@@ -196,12 +196,6 @@ def read_change(value: object, unit: Unit, where: str) -> ReadChange:
     if old is not None and new is not None and stated is not None:
         _check_stated(old, new, stated, sides, unit, f"{where}: {quoted(value)}")
     return ReadChange(old, new)
-
-
-def _single(value: float, unit: Unit, where: str) -> ReadChange:
-    if math.isnan(value):
-        return ReadChange(None, None)
-    return ReadChange(None, _checked(value, unit, f"{where}: {value}"))
 
 
 def _new_and_stated(side: str, stated: str | None, unit: Unit, where: str) -> ReadChange:

@@ -216,6 +216,7 @@ def read_report(path: Path, metrics: Sequence[MetricSpec], baseline: str | None 
     _check_fields(source, fields, metrics)
     main = _metrics(source, (), fields, record.evidence, metrics)
     _add_round_form(source, record, metrics, main)
+    check = record.spot_check
     if record.baseline is None and baseline is not None:
         notes.append(f"the report names no baseline; the suite's control group is {baseline}")
     return Evidence(
@@ -231,7 +232,7 @@ def read_report(path: Path, metrics: Sequence[MetricSpec], baseline: str | None 
         badcases=_badcases(source, record),
         declared_labels=None if record.declared_labels is None else frozenset(record.declared_labels),
         confirmed_actions=record.confirmed_actions,
-        spot_check=_spot_check(record.spot_check),
+        spot_check=None if check is None else SpotCheck(check.by, check.n, check.n_agree, check.note),
         incomparable=tuple(record.incomparable),
         broken=tuple(record.broken),
         notes=tuple(dict.fromkeys(notes)),
@@ -343,7 +344,8 @@ def _add_round_form(
         if spec.name not in numbers:
             change = read_change(value.strip(), spec.unit, f"{spot}: {spec.name}")
             numbers[spec.name] = MetricEvidence(spec.name, change.old, change.new)
-    for index, entry in enumerate(_listed(record.regressions)):
+    regressions = record.regressions if record.regressions is not None else []
+    for index, entry in enumerate(regressions if isinstance(regressions, list) else [regressions]):
         spot = source.spot(("regressions", index))
         if not isinstance(entry, Mapping) or len(entry) != 1:
             raise ConfigError(f"{spot}: {quoted(entry)} is not a regression; write it as 'metric: change'")
@@ -352,10 +354,6 @@ def _add_round_form(
         if spec.name not in numbers:
             problem = f"only its change is known ({value}); report it as old -> new"
             numbers[spec.name] = MetricEvidence(spec.name, None, None, problem=problem)
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [] if value is None else [value]
 
 
 def _history(
@@ -409,10 +407,6 @@ def _badcases(source: YamlText, record: ReportRecord) -> dict[str, int] | None:
                     raise ConfigError(f"{spot}: {quoted(entry)} is not a badcase; write it as 'name: 74 cases'")
                 counts[str(pair[0]).strip()] = int(number[0])
     return counts
-
-
-def _spot_check(record: SpotCheckRecord | None) -> SpotCheck | None:
-    return None if record is None else SpotCheck(record.by, record.n, record.n_agree, record.note)
 
 
 def report_dict(metrics: Sequence[MetricSpec], evidence: Evidence, decision: Decision) -> dict[str, Any]:

@@ -18,6 +18,22 @@ from types import MappingProxyType
 from agent2.contract.suite import Suite
 from agent2.errors import ConfigError, unknown_name
 
+FIRST = "bfcl_v3"
+"""Run before all others."""
+FLOORS: Mapping[str, float] = MappingProxyType(
+    {
+        "acebench": 0.5,
+        "api_bank": 0.5,
+        "swebench_verified": 0.6,
+        "webarena": 0.6,
+        "mind2web": 0.6,
+        "tau_bench": 0.6,
+        "gaia": 0.6,
+        "toolathlon": 0.6,
+    }
+)
+"""Benchmark -> score of `FIRST` from which on it is worth its cost."""
+
 
 @dataclass(frozen=True, slots=True)
 class SelectionFailure:
@@ -73,22 +89,6 @@ FAILURES: tuple[SelectionFailure, ...] = (
         "final answers, and many calls whose state crosses tools",
     ),
 )
-
-FIRST = "bfcl_v3"
-"""Run before all others."""
-FLOORS: Mapping[str, float] = MappingProxyType(
-    {
-        "acebench": 0.5,
-        "api_bank": 0.5,
-        "swebench_verified": 0.6,
-        "webarena": 0.6,
-        "mind2web": 0.6,
-        "tau_bench": 0.6,
-        "gaia": 0.6,
-        "toolathlon": 0.6,
-    }
-)
-"""Benchmark -> score of `FIRST` from which on it is worth its cost."""
 
 
 @dataclass(frozen=True, slots=True)

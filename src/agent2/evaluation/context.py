@@ -42,7 +42,7 @@ class ContextPolicy(Protocol):
     def name(self) -> str:
         """With every number that matters; `context_policy` gives the same policy back."""
 
-    def sent(self, messages: Sequence[Message], n_opening: int) -> Sequence[Message]:
+    def messages_to_send(self, messages: Sequence[Message], n_opening: int) -> Sequence[Message]:
         """messages: the opening, then action and observation in turn; n_opening: how many belong to the opening."""
 
 
@@ -55,7 +55,7 @@ class FullContext:
         """As in the protocol."""
         return "full"
 
-    def sent(self, messages: Sequence[Message], n_opening: int) -> Sequence[Message]:
+    def messages_to_send(self, messages: Sequence[Message], n_opening: int) -> Sequence[Message]:
         """The messages themselves."""
         return messages
 
@@ -69,7 +69,7 @@ class DropAdmissible:
         """As in the protocol."""
         return "drop_admissible"
 
-    def sent(self, messages: Sequence[Message], n_opening: int) -> Sequence[Message]:
+    def messages_to_send(self, messages: Sequence[Message], n_opening: int) -> Sequence[Message]:
         """The messages, shortened where they had a list."""
         return [*messages[:n_opening], *_without_old_lists(messages[n_opening:])]
 
@@ -96,7 +96,7 @@ class DropObservations:
         numbers = ",".join(f"{field.name}={getattr(self, field.name)}" for field in dataclasses.fields(self))
         return f"drop_observations({numbers})"
 
-    def sent(self, messages: Sequence[Message], n_opening: int) -> Sequence[Message]:
+    def messages_to_send(self, messages: Sequence[Message], n_opening: int) -> Sequence[Message]:
         """Opening, what is remembered of earlier turns, last turns."""
         n_turns = (len(messages) - n_opening) // 2
         # In steps of `keep_last` turns: between two steps the prompt only grows, and the sampler can reuse its prefix.
@@ -138,14 +138,13 @@ def key_fact(observation: str, max_chars: int) -> str:
 
 
 def _without_old_lists(messages: Sequence[Message]) -> list[Message]:
-    """Only the newest message keeps its list."""
-    return [*map(_without_list, messages[:-1]), *messages[-1:]]
-
-
-def _without_list(message: Message) -> Message:
-    if message.role == "assistant" or not ADMISSIBLE.search(message.content):
-        return message
-    return Message(message.role, ADMISSIBLE.sub("", message.content))
+    """Only the newest message keeps its list of admissible commands; what the model wrote is left as it is."""
+    return [
+        message
+        if message.role == "assistant" or not ADMISSIBLE.search(message.content)
+        else Message(message.role, ADMISSIBLE.sub("", message.content))
+        for message in messages[:-1]
+    ] + [*messages[-1:]]
 
 
 POLICIES: Mapping[str, type[ContextPolicy]] = {

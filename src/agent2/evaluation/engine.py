@@ -286,7 +286,7 @@ class _Chat:
     n_opening: int
 
     def prompt(self) -> Prompt:
-        return self.policy.sent(self.messages, self.n_opening)
+        return self.policy.messages_to_send(self.messages, self.n_opening)
 
     def add(self, completion: Completion, observation: str | None) -> None:
         if observation is not None:  # a new list: the sampler may still hold the prompt
