@@ -293,7 +293,7 @@ def _mini(rows: Iterator[_Row]) -> Iterator[CommandLine]:
             for action in actions if isinstance(actions, list) else []:
                 if isinstance(action, dict):
                     pending.append(CommandLine(_command_text(action.get("command")), _time(extra.get("timestamp"))))
-            if "returncode" in extra and pending:
+            if "returncode" in extra and pending:  # results come in the order of the actions
                 code, command = _int(extra.get("returncode")), pending.pop(0)
                 code = None if MINI_END in command.command else code
                 yield CommandLine(command.command, command.t, code, None if code is None else code != 0)
@@ -330,7 +330,7 @@ def _calls_and_results(
             if len(commands) < MAX_COMMANDS:
                 commands[call] = _bounded(command)
         for call, code, failed in results(row):
-            if call in commands:
+            if call in commands:  # else the result of another tool
                 commands[call] = CommandLine(commands[call].command, commands[call].t, code, failed)
     return iter(commands.values())
 

@@ -238,7 +238,7 @@ def _wait(
 
 
 def _outcome(ended: SandboxExit) -> AgentOutcome:
-    if ended.broke == HOST_DISK:
+    if ended.broke == HOST_DISK:  # the agent kept within its own limit: the trial stops and can be resumed
         raise OSError(errno.ENOSPC, f"the agent {ended.reason.removeprefix('the program ')}")
     if ended.broke is not None:
         return AgentOutcome(AgentEnd.LIMIT, ended.code, ended.reason)

@@ -252,7 +252,7 @@ def _run_child(job: AuditJob, audited: AuditedTrial, scratch: Path) -> list[Inte
     mounts += [
         Mount(card, f"/cards/{model}") for model, card in (("final", job.final_card), ("base", job.base_card)) if card
     ]
-    for mount in mounts[1:]:
+    for mount in mounts[1:]:  # the first is the base model, which may be the user's own folder
         _make_readable(mount.host)
     limits = evaluation_limits(job.base)
     request = Contained(

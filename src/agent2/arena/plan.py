@@ -100,6 +100,7 @@ def visible_world(config: TrialConfig, benchmark: Benchmark, inside: InsidePaths
 def clear_unstarted(paths: TrialPaths) -> None:
     """Remove what a harness has left behind that died before it recorded the start of the agent."""
     folders = (paths.workspace, paths.revisions_git, paths.root / "submissions", paths.llm, paths.launch)
+    # SQLite keeps a write-ahead log and its index beside the database
     database = (paths.grader_db.with_name(paths.grader_db.name + ending) for ending in ("", "-wal", "-shm"))
     logs = (paths.revisions_log, paths.processes_log, paths.commands_log, paths.gpu_log, paths.agent_log)
     for path in (*folders, *database, *logs):

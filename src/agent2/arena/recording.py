@@ -101,6 +101,7 @@ def _copy(paths: TrialPaths, draft: TrialPaths) -> None:
             shutil.copyfile(paths.root / name, draft.root / name)
     for name in SHARED_FOLDERS:
         if (paths.root / name).is_dir():
+            # links stay links: one that the agent made must not bring a file of this host into the recording
             shutil.copytree(paths.root / name, draft.root / name, symlinks=True)
 
 
@@ -155,7 +156,7 @@ def _contents(path: Path) -> Iterator[bytes]:
         if path.suffix == ".zst":
             with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as stream:
                 yield stream.read()
-        elif path.parent.parent.name == "objects":
+        elif path.parent.parent.name == "objects":  # a loose object of revisions.git
             yield zlib.decompress(data)
     except (zstandard.ZstdError, zlib.error) as error:
         raise ConfigError(f"{path}: cannot be unpacked ({error}), so its content is unknown; restore it") from error

@@ -83,6 +83,7 @@ def card_key(
             "machine": [machine.device, machine.dtype],
             "environment": benchmark.environment_version(),
             "scorer": [benchmark.scorer().name, benchmark.scorer().version],
+            # code from outside the package may change without a new version
             **({"source": source} if (source := source_digest_of(benchmark)) else {}),
         }
     )

@@ -209,7 +209,7 @@ def tree_digest(tree: Path) -> str:
                 path = os.path.join(folder, name)
                 mode = os.lstat(path).st_mode
                 digest.update(f"{os.path.relpath(path, tree)}\0{stat.S_IFMT(mode)}\0{mode & 0o100}\0".encode())
-                if stat.S_ISLNK(mode):
+                if stat.S_ISLNK(mode):  # its target, not the target's content, which may be outside the tree
                     digest.update(os.readlink(path).encode())
                 else:
                     with open(path, "rb") as file:

@@ -409,6 +409,7 @@ def _task_standings(pool: Sequence[PooledTrial]) -> TaskStandings:
     counted_rows = [_as_counted(pooled) for pooled in pool]
     summaries = {summary.agent: summary for summary in summarise_agents(counted_rows, _gains(pool))}
     standings = [_standing(summaries[stack], members, ranks.get(stack)) for stack, members in by_stack.items()]
+    # "items" before "items and seeds": one stack with a single run makes it the statement for the whole task
     over = sorted({pair.over for pair in pairs.values()}, key=len)
     return TaskStandings(
         task=task,
@@ -462,6 +463,7 @@ def _agent_run(pooled: PooledTrial) -> AgentRun:
     row = pooled.trial.row
     is_judged = row.state == FINISHED and pooled.trial.is_verified
     failures, unknown = row.n_failures, row.n_unknown_recoveries
+    # failures whose recovery is unknown are left out of both counts
     n_judged = failures - unknown if failures is not None and unknown is not None else None
     return AgentRun(
         item=pooled.trial.folder,

@@ -59,7 +59,7 @@ REJECTIONS: tuple[tuple[str, str], ...] = (
     ("incomplete model", r"config\.json|no weights|safetensors|empty"),
     ("path missing", r"no such|does not exist|not found|missing|no folder"),
 )
-"""Kind of a rejection and a pattern of the grader's sentence; the first match counts."""
+"""Kind of a rejection and a pattern of the grader's sentence; the first match counts, so specific ones come first."""
 
 LOG_PATTERNS: tuple[tuple[FailureKind, re.Pattern[str]], ...] = (
     (
@@ -274,7 +274,7 @@ def _submission_failures(evidence: TrialEvidence) -> Iterator[Failure]:
     last_valid = max((submission.number for submission in scored_submissions(evidence)), default=0)
     for submission in evidence.submissions:
         lines = (EvidenceLine(f"submission {submission.number}", submission.reason or "no reason recorded"),)
-        recovered = last_valid > submission.number
+        recovered = last_valid > submission.number  # numbers are in the order of receipt
         if submission.state is SubmissionState.REJECTED:
             kind, detail = FailureKind.SUBMISSION_REJECTED, rejection_kind(submission)
         elif submission.state is SubmissionState.FAILED:

@@ -199,6 +199,7 @@ def read_source(path: str, text: str) -> ParsedSource:
         return _unread_source(path, f"cannot be parsed as Python ({type(error).__name__})")
     except _TooComplex:
         return _unread_source(path, f"takes more than {MAX_STEPS} steps to read")
+    # a cross entropy is part of many methods: it counts only where nothing else was found
     specific = [signal for signal in signals if not signal.is_generic]
     return ParsedSource(
         path=path,
@@ -315,6 +316,7 @@ def _policy_gradients(nodes: list[ast.AST], steps: _StepCounter) -> Iterator[Cod
     for node in nodes:
         if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)):
             continue
+        # either factor may come first
         left_names, right_names = _subtree_names(node.left, steps), _subtree_names(node.right, steps)
         for factor, weight in ((left_names, right_names), (right_names, left_names)):
             if any(map(_LOGPROB.search, factor)) and any(map(_ADVANTAGE.search, weight)):
@@ -387,9 +389,11 @@ def _imports(nodes: list[ast.AST]) -> frozenset[str]:
             modules.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             modules.add(node.module)
+            # what is imported from a package may be a module of it
             modules.update(f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Call) and _name(node.func) in _LOADERS and node.args:
             target = node.args[0]
+            # a module's name, or the path of a script
             if isinstance(target, ast.Constant) and isinstance(target.value, str):
                 modules.add(target.value.removesuffix(".py").lstrip("./").replace("/", "."))
     return frozenset(modules)
@@ -702,6 +706,7 @@ def _target(command: Sequence[str]) -> tuple[str, str] | None:
     is_python = _is_python(command)
     if not is_python and program not in LAUNCHERS and not program.endswith(".py"):
         return None
+    # a script that is run directly is its own first argument
     arguments = list(command[1:] if not program.endswith(".py") else command)
     # an entry point such as trl is run by its interpreter: python /usr/bin/trl sft ...
     if is_python and arguments and posixpath.basename(arguments[0]) in LAUNCHERS:
@@ -710,7 +715,7 @@ def _target(command: Sequence[str]) -> tuple[str, str] | None:
         following = arguments[index + 1] if index + 1 < len(arguments) else ""
         if is_python and argument == "-c":
             return "inline", following
-        if argument == "-m":
+        if argument == "-m":  # of Python, and of launchers such as torchrun
             return "module", following
         if is_python and argument == "-":
             return "stdin", STANDARD_INPUT

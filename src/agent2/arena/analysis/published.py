@@ -166,7 +166,7 @@ def _board(
 
 def _score(value: float, n_runs: int, std: float | None, n_filled: int) -> tuple[Estimate, str]:
     """A published percentage with Student's interval over its runs, and the number of runs in words."""
-    from scipy import stats
+    from scipy import stats  # slow to import, and needed for published figures only
 
     runs = "one run" if n_runs == 1 else f"{n_runs} runs"
     if n_runs < 2 or std is None:
@@ -215,7 +215,7 @@ def _welch_ranks(scores: Mapping[str, Estimate], stds: Mapping[str, float | None
     pairs = {}
     for (a, name_a), (b, name_b) in combinations(enumerate(names), 2):
         sides = [(100 * scores[name].value, stds[name] or 0.0, scores[name].n) for name in (name_a, name_b)]
-        if not any(std for _, std, _ in sides):
+        if not any(std for _, std, _ in sides):  # no spread at all: the test is not defined
             continue
         p_value = float(stats.ttest_ind_from_stats(*sides[0], *sides[1], equal_var=False).pvalue)
         delta = scores[name_a].value - scores[name_b].value

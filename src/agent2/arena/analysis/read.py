@@ -357,6 +357,7 @@ def _integrity(paths: TrialPaths, audited: Mapping[str, JsonValue] | None) -> tu
         "findings": sum(len(check.findings) for check in record.checks),
         "seconds": record.seconds,
     }
+    # a name that the log does not have is not compared: earlier versions logged no digest
     if any(audited.get(name, value) != value for name, value in stored.items()):
         return None, "integrity.json: was changed since the audit wrote it; judged without an audit."
     return record, ""
@@ -367,7 +368,7 @@ def _tail(path: Path) -> str:
         return ""
     with path.open("rb") as log:
         size = log.seek(0, 2)
-        log.seek(max(0, size - 4 * LOG_TAIL_CHARACTERS))
+        log.seek(max(0, size - 4 * LOG_TAIL_CHARACTERS))  # a character takes at most four bytes
         return log.read().decode(errors="replace")[-LOG_TAIL_CHARACTERS:]
 
 

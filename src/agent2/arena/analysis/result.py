@@ -108,6 +108,7 @@ def result_of(evidence: TrialEvidence, integrity: IntegrityVerdict | None = None
         kind = ResultKind.NOT_CLEARED
     elif measured is ResultKind.MEASURED and failed_gates(evidence):
         kind = ResultKind.GATE_FAILED
+    # a measured gain that does not count is shown apart, as `voided_gain_points`
     gain = evidence.gain if kind is ResultKind.MEASURED else None
     is_zero = kind in {ResultKind.COPY, ResultKind.BASE_KEPT, ResultKind.VOID, ResultKind.GATE_FAILED}
     by_rule = Estimate(0.0, None, None, 0, method=kind.value.replace("_", " ")) if is_zero else None
@@ -286,7 +287,7 @@ def _trains(evidence: TrialEvidence, route: RouteFinding, failures: tuple[Failur
             return Verdict.UNKNOWN, "no training was recorded"
         suffix = "; its training log is of no program that was seen" if evidence.metrics else ""
         return Verdict.FAIL, f"nothing was trained{suffix}"
-    if crashes:
+    if crashes:  # a crash does not undo a checkpoint that was scored
         verdict = Verdict.PARTIAL if trained else Verdict.FAIL
         end = "; a trained checkpoint was scored all the same" if trained else ""
         return verdict, "; ".join(dict.fromkeys(crashes)) + end

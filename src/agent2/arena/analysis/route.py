@@ -106,6 +106,7 @@ class TrainingLogs:
         logs = []
         for file, times in self._times.items():
             n_points = bisect_right(times, t)
+            # most specific first: preference training logs rewards, too, and every training logs a loss
             for method in (Method.PREFERENCE, Method.RL, Method.SFT):
                 first_times = self._first_seen[file].get(method, {})
                 keys = sorted(key for key, first in first_times.items() if first <= t)
@@ -265,7 +266,7 @@ def _known_folders(evidence: TrialEvidence) -> set[str]:
 
 def _with_doubt(finding: RouteFinding, unknown: Sequence[Program], *, has_program: bool) -> RouteFinding:
     """A finding that is in doubt: a program of unknown text ran that may have made the checkpoint."""
-    longest = max(unknown, key=lambda program: program.cpu_s)
+    longest = max(unknown, key=lambda program: program.cpu_s)  # the likeliest to have trained
     n_more = len(unknown) - 1
     more = f" and {n_more} more" if n_more else ""
     doubt = f"{longest.name[:200]!r}{more} ran too, and what it does was not recorded"
@@ -302,6 +303,7 @@ def _ran_steps(programs: Sequence[Program], logs: Sequence[LoggedTraining]) -> l
     for program in programs:
         used = _algorithms(program)
         confirmed = [entry for entry in used if _log_method(entry[0]) in logged]
+        # the order of the logs is the order of training; that of the sources need not be
         chosen = sorted(confirmed, key=lambda entry: logged[_log_method(entry[0])].first_t) or used
         for algorithm, line in chosen:
             is_logged = _log_method(algorithm) in logged
@@ -309,6 +311,7 @@ def _ran_steps(programs: Sequence[Program], logs: Sequence[LoggedTraining]) -> l
         steps.append(_Step(chosen[0][0], steps[-1].certainty, program.line))
     methods = {_log_method(step.algorithm) for step in steps}
     steps.extend(_log_step(log, _same_method(steps, method)) for method, log in logged.items() if method in methods)
+    # logs of methods that no program shows count only if no log agrees with the programs
     missing = [log for method, log in logged.items() if method not in methods and not (methods & logged.keys())]
     steps.extend(_log_step(log, Algorithm(log.method, log.method.value.upper())) for log in missing)
     return steps

@@ -164,7 +164,7 @@ class PipelineDesign(BaseModel):
 
     def named_algorithms(self) -> tuple[Algorithm, ...]:
         """The known algorithms that the plan names, in the order of their use: in "A after B", B comes first."""
-        later, _, earlier = self.algorithm.partition(" after ")
+        later, _, earlier = self.algorithm.partition(" after ")  # without "after", `later` is all of it
         names = f"{earlier} {later}".replace("-", " ").replace("/", " ").split()
         algorithms = (algorithm_in(word) for word in names)
         return tuple(dict.fromkeys(algorithm for algorithm in algorithms if algorithm is not None))
@@ -397,6 +397,7 @@ def _evaluation(evidence: TrialEvidence) -> StageVerdict:
             f"its own numbers are not those of the grader for submission {numbers}: measured otherwise, or not measured"
         )
         return StageVerdict(stage, verdict, reason, proof)
+    # what it evaluated cannot be known then, which is not the same as nothing
     has_hidden_text = any(p.name.endswith(".py") and not p.sources for p in executed_programs(evidence))
     if checked and lines:
         return StageVerdict(stage, Verdict.PASS, "it measured its checkpoints, and the grader's scores agree", proof)
