@@ -245,7 +245,7 @@ except PermissionError:
 
 def test_the_watch_walks_at_once_when_the_disk_loses_what_is_left(tmp_path, monkeypatch):
     free = [50 * GIB]
-    monkeypatch.setattr("agent2.sandbox.watchdog._free", lambda folder: free[0])  # other programs free space, too
+    monkeypatch.setattr("agent2.sandbox.watchdog._free_bytes", lambda folder: free[0])  # other programs free space, too
     watchdog = Watchdog(Limits(disk_gib=0.01), (tmp_path,), memory_is_hard=True)
     with subprocess.Popen(["sleep", "600"]) as idle:  # a process that holds no deleted files, as this one may
         try:

@@ -13,7 +13,7 @@ changes. A scope reports that memory was the limit only if it could look before 
 
 The filter of system calls refuses kernel interfaces that no namespace covers, or that no limit of a sandbox counts:
 
-- Namespaces of one's own (`clone`, `unshare`, `setns`): in a user namespace anybody is root for the kernel, may mount
+- Namespaces of one's own (`clone`, `unshare`, `setns`): in a user namespace any user is root for the kernel, may mount
   memory file systems that no size limit covers, and reaches kernel code that is closed to ordinary users.
 - Socket families other than unix, IPv4, IPv6 and routing information: AF_VSOCK has the host's own addresses whatever
   the network namespace, others are kernel code that is not needed here. Of IP only TCP, UDP and ICMP.

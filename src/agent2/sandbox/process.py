@@ -233,7 +233,7 @@ class SandboxProcess:
             assert popen.stderr is not None
             pumps = [
                 threading.Thread(target=self._pump, args=(popen.stderr,), name="sandbox-log", daemon=True),
-                threading.Thread(target=self._keep_output, args=(popen.stdout, self._captured), daemon=True),
+                threading.Thread(target=self._capture, args=(popen.stdout, self._captured), daemon=True),
             ]
         for pump in pumps:
             pump.start()
@@ -321,7 +321,7 @@ class SandboxProcess:
                 self._log.write(data)
         self._log.close()
 
-    def _keep_output(self, stream: IO[bytes], captured: CapturedOutput) -> None:
+    def _capture(self, stream: IO[bytes], captured: CapturedOutput) -> None:
         with stream:
             while data := os.read(stream.fileno(), 1 << 16):
                 captured.write(data)

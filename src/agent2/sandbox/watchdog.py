@@ -83,7 +83,7 @@ class Watchdog:
 
     def _look_at_processes(self, root: int) -> Breach | None:
         pids = [root, *descendants(root)]
-        self.peak_processes = max(self.peak_processes, _tasks(pids))
+        self.peak_processes = max(self.peak_processes, _n_tasks(pids))
         if self._memory_is_hard:
             return None
         limit = self._limits.memory_gib * GIB
@@ -108,17 +108,17 @@ class Watchdog:
 
     def _may_be_full(self) -> bool:
         """Whether the file system has lost, since the last walk, as much as was still allowed then."""
-        lost = max(0, self._known_free - _free(self._folders[0]))
+        lost = max(0, self._known_free - _free_bytes(self._folders[0]))
         return self._known_free > 0 and self._known_use + lost > self._limits.disk_gib * GIB
 
     def _look_at_disk(self, pids: list[int]) -> Breach | None:
-        use, free = 0, _free(self._folders[0])
+        use, free = 0, _free_bytes(self._folders[0])
         for folder in self._folders:
             part = disk_use(folder)
             if isinstance(part, str):
                 return Breach("disk", part)
             use += part
-        use += _unlinked(pids, self._folders)
+        use += _deleted_bytes(pids, self._folders)
         use += self._in_transit(pids, use, free)
         self._known_use, self._known_free = use, free
         if use > self._limits.disk_gib * GIB:
@@ -137,7 +137,7 @@ class Watchdog:
         if not _hides_files(pids):
             self._hiding_since = None
             return 0
-        now = _DiskState(use, free, _written(pids))
+        now = _DiskState(use, free, _bytes_written(pids))
         since = self._hiding_since
         if since is None:
             self._hiding_since = now
@@ -217,12 +217,12 @@ class MemoryUse:
     """Of memory that is not of a file on disk and may be shared: memory files, /dev/shm, shared mappings."""
 
 
-def _free(folder: Path) -> int:
+def _free_bytes(folder: Path) -> int:
     space = os.statvfs(folder)
     return space.f_bavail * space.f_frsize
 
 
-def _tasks(pids: list[int]) -> int:
+def _n_tasks(pids: list[int]) -> int:
     total = 0
     for pid in pids:
         try:
@@ -294,7 +294,7 @@ def _n_lines(table: Path) -> int:
         return 0  # the process ended, or the kernel has no such sockets
 
 
-def _unlinked(pids: list[int], folders: tuple[Path, ...]) -> int:
+def _deleted_bytes(pids: list[int], folders: tuple[Path, ...]) -> int:
     """Bytes of deleted files, of these folders' file systems and owners, that processes hold open or mapped."""
     owners = {(status.st_dev, status.st_uid) for status in map(os.stat, folders)}
     sizes = {}
@@ -331,7 +331,7 @@ def _hides_files(pids: list[int]) -> bool:
     return False
 
 
-def _written(pids: list[int]) -> float:
+def _bytes_written(pids: list[int]) -> float:
     """Bytes that processes, and their children that ended, sent to disks; infinite where one does not report it."""
     total = 0
     for pid in pids:

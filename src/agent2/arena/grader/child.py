@@ -79,6 +79,7 @@ def _assemble(folder: Path, info: CheckpointInfo, base: CheckpointInfo) -> None:
         for name in source.files:
             is_weights = name.endswith(".safetensors") or name == INDEX
             if is_weights == wants_weights:
+                # files of the base other than weights: config, tokenizer and template of a submission are not used
                 (folder / name).symlink_to((source.path / name).resolve())
 
 

@@ -126,7 +126,7 @@ class Grader:
         """Begin to score; what an earlier run accepted and did not finish comes first."""
         if self._worker is not None:
             raise RuntimeError("the grader was started already")
-        self._worker = threading.Thread(target=self._work, name="grader", daemon=True)
+        self._worker = threading.Thread(target=self._run_worker, name="grader", daemon=True)
         self._worker.start()
 
     def submit(self, model_path: str, note: str = "", key: str = "") -> Receipt:
@@ -363,7 +363,7 @@ class Grader:
             logger.exception("submission %d: the code revision could not be recorded", number)
             return None, ["the code revision in the workspace could not be recorded"]
 
-    def _work(self) -> None:
+    def _run_worker(self) -> None:
         while True:
             with self._changed:
                 number = self._store.next_accepted()

@@ -123,6 +123,7 @@ class GraderStore:
             name = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' * is_closed}"
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
+        # any thread may use the connection, under `_lock`; isolation_level None leaves transactions to `_transaction`
         self._db = sqlite3.connect(name, check_same_thread=False, isolation_level=None, uri=is_read_only)
         self._db.row_factory = sqlite3.Row
         with self._lock:
@@ -309,7 +310,7 @@ class GraderStore:
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         with self._lock:
-            self._db.execute("BEGIN IMMEDIATE")
+            self._db.execute("BEGIN IMMEDIATE")  # the write lock now: a transaction that takes it later may fail for it
             try:
                 yield self._db
                 self._db.execute("COMMIT")

@@ -133,12 +133,13 @@ def take_snapshot(
         _require_fits(opened, limits)
         draft.mkdir(parents=True)
         try:
+            # read by descriptor: another file under the same name, put there meanwhile, is not what was checked above
             digests = {file.name: _copy(file, draft / file.name) for file in opened}
             if on_copied is not None:
                 on_copied()
             _require_unchanged(folder, names, opened, limits)
             sync_folder(draft)
-            os.rename(draft, target)
+            os.rename(draft, target)  # after a kill there is either no snapshot or a whole one
         except BaseException:
             remove_folder(draft)
             raise

@@ -161,7 +161,7 @@ class Upstream:
                     is_timeout=True,
                 ) from error
             except (aiohttp.ClientError, OSError) as error:
-                wait = self._allowed(self._backoff(retries), retries)
+                wait = self._permitted_wait(self._backoff(retries), retries)
                 logger.warning("no connection to the provider (%s), try %d", type(error).__name__, retries + 1)
                 if wait is None:
                     raise NoAnswer(
@@ -191,12 +191,12 @@ class Upstream:
         if response.status == 429 and any(refusal in body for refusal in _FINAL_REFUSALS):
             return None
         requested_s = retry_after(response.headers, body, time.time())
-        return self._allowed(self._backoff(retries) if requested_s is None else requested_s, retries)
+        return self._permitted_wait(self._backoff(retries) if requested_s is None else requested_s, retries)
 
     def _backoff(self, retries: int) -> float:
         return FIRST_WAIT_S * 2.0**retries * (0.75 + 0.5 * self._rng.random())
 
-    def _allowed(self, wait: float, retries: int) -> float | None:
+    def _permitted_wait(self, wait: float, retries: int) -> float | None:
         settings = self._settings
         if retries >= settings.max_retries or wait > settings.max_retry_wait_s:
             return None

@@ -76,7 +76,7 @@ _SPENT_STATUS = {
 MAX_EVENT = 32 * 1024 * 1024
 """Bytes of one event; more is not an event stream."""
 MAX_COUNT = 10**12
-"""A larger count is none."""
+"""A larger number is not taken for a count."""
 _DONE = b"[DONE]"
 _ENDS = {
     WireProtocol.OPENAI_RESPONSES: ("response.completed", "response.incomplete", "response.failed"),

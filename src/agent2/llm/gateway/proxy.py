@@ -501,7 +501,7 @@ class Proxy:
             0, "", outcome=ExchangeOutcome.PARTIAL, fault="the gateway was stopped in the middle of the call"
         )
         try:
-            relayed = await self._ask(call, pending)
+            relayed = await self._ask_provider(call, pending)
             if agent.was_taken_over:
                 relayed.fault = relayed.fault or "the agent gave up waiting and asked again; the repeat got this answer"
             elif agent.has_left:
@@ -510,7 +510,7 @@ class Proxy:
             await self._ledger.close(call, relayed)
         return relayed
 
-    async def _ask(self, call: LedgerCall, pending: _PendingCall) -> RelayedAnswer:
+    async def _ask_provider(self, call: LedgerCall, pending: _PendingCall) -> RelayedAnswer:
         protocol, agent = call.route.protocol, pending.agent
         proxy = self._proxies[protocol]
         try:

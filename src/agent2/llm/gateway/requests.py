@@ -265,7 +265,7 @@ async def read_body(request: web.Request, max_mib: float) -> bytes:
     limit = int(max_mib * 2**20)
     encoding = request.headers.get("content-encoding", "").lower()
     try:
-        plain = _unpacked(await request.read(), encoding, limit)
+        plain = _unpack(await request.read(), encoding, limit)
     except web.HTTPRequestEntityTooLarge as error:
         raise _too_large(max_mib) from error
     except (zlib.error, zstandard.ZstdError) as error:
@@ -279,13 +279,13 @@ async def read_body(request: web.Request, max_mib: float) -> bytes:
     return plain
 
 
-def _unpacked(body: bytes, encoding: str, limit: int) -> bytes:
+def _unpack(body: bytes, encoding: str, limit: int) -> bytes:
     """At most one byte more than the limit."""
     match encoding:
         case "" | "identity":
             return body
         case "gzip" | "deflate":
-            return _inflated(body, limit)
+            return _inflate(body, limit)
         case "zstd":
             with zstandard.ZstdDecompressor().stream_reader(body, read_across_frames=True) as reader:
                 return reader.read(limit + 1)
@@ -295,7 +295,7 @@ def _unpacked(body: bytes, encoding: str, limit: int) -> bytes:
             )
 
 
-def _inflated(body: bytes, limit: int) -> bytes:
+def _inflate(body: bytes, limit: int) -> bytes:
     """Every member of a gzip body (RFC 1952 allows several), or one zlib stream; all of it or an error."""
     plain = b""
     while body and len(plain) <= limit:

@@ -1,6 +1,6 @@
 """Post-trains the base model by imitation and submits it once: of the answers of the train rows, or of an expert.
 
-Where items are episodes, half of them are played clumsily, so that the rows show how the expert goes on from a
+Where items are episodes, half of them are played clumsily, so that the rows show how the expert recovers from a
 mistake; the mistakes themselves are not imitated.
 """
 
