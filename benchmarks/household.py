@@ -33,7 +33,7 @@ import torch
 from agent2.arena.tasks import ensure_base_model
 from agent2.benchmarks.household import Household
 from agent2.environments.household.engine import Engine
-from agent2.environments.household.game import Game, part, quiet_import
+from agent2.environments.household.game import Game, import_part, quiet_import
 from agent2.environments.household.world import HouseholdWorld
 from agent2.evaluation.engine import Attempt, PlaySettings, play
 from agent2.models.hf import HfSampler
@@ -85,8 +85,8 @@ class StockEngine:
     def __init__(self) -> None:
         if sys.version_info >= (3, 13):
             raise SystemExit("textworld 1.7 writes to locals(), which Python 3.13 ended; run this with 3.11 or 3.12")
-        textworld, envs = part("textworld"), part("textworld.envs")
-        demangler = part("alfworld.agents.environment.alfred_tw_env").AlfredDemangler
+        textworld, envs = import_part("textworld"), import_part("textworld.envs")
+        demangler = import_part("alfworld.agents.environment.alfred_tw_env").AlfredDemangler
         infos = textworld.EnvInfos(won=True, admissible_commands=True)
         self._env = demangler(envs.PddlEnv(infos), shuffle=False)
 

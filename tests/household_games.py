@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from agent2.benchmarks.household.generate import SIZES, draw_game
-from agent2.environments.household.game import Game, part
+from agent2.environments.household.game import Game, import_part
 from agent2.records import Item, Split
 
 
@@ -26,15 +26,15 @@ def stock_engine() -> Any:
     textworld 1.7 hands the variables of a sentence to `eval` by writing to `locals()`, which has no effect from Python
     3.13 on (PEP 667); there they are handed to `eval` itself.
     """
-    textworld = part("textworld")
+    textworld = import_part("textworld")
     if sys.version_info >= (3, 13):
-        part("textworld.envs.pddl.textgen").EvalSymbol.derive = _derive
-    environments = part("textworld.envs")
-    alfred = part("alfworld.agents.environment.alfred_tw_env")
+        import_part("textworld.envs.pddl.textgen").EvalSymbol.derive = _derive
+    environments = import_part("textworld.envs")
+    alfred = import_part("alfworld.agents.environment.alfred_tw_env")
     infos = textworld.EnvInfos(won=True, admissible_commands=True)
     return alfred.AlfredDemangler(environments.PddlEnv(infos), shuffle=False)
 
 
 def _derive(symbol: Any, context: Any = None) -> list[Any]:
     variables = (context or symbol.context)["variables"]
-    return [part("textworld.envs.pddl.textgen").TerminalSymbol(eval(symbol.expression, dict(variables)))]
+    return [import_part("textworld.envs.pddl.textgen").TerminalSymbol(eval(symbol.expression, dict(variables)))]

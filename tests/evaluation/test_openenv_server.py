@@ -216,7 +216,10 @@ def test_a_server_that_is_absent_another_or_no_such_server_is_a_fault_with_its_a
         ([observed(reward=10**400)], "not an observation with reward and done"),
         ([observed(reward=True)], "not an observation with reward and done"),
         ([observed(done=1)], "not an observation with reward and done"),
-        ([{"type": "state", "data": {"observation": {}, "reward": 0, "done": False}}], "not an observation with reward"),
+        (
+            [{"type": "state", "data": {"observation": {}, "reward": 0, "done": False}}],
+            "not an observation with reward",
+        ),
         ([observed(done=True)], "the episode is over right after reset"),
         ([None], "the server ended the session during reset"),
         ([observed(), None], "the server ended the session during step"),

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 from agent2.environments.household.engine import NOTHING_HAPPENS, Engine, shared_engine
-from agent2.environments.household.game import stock
+from agent2.environments.household.game import engine_parts
 from agent2.environments.household.world import HouseholdSettings, HouseholdWorld
 from household_games import game_item, games, stock_engine
 
@@ -90,7 +90,7 @@ def test_a_lamp_that_is_used_twice_is_not_mistaken_for_one_that_is_used_once():
 def test_the_installed_packages_stay_as_they_are():
     arguments, data = list(sys.argv), os.environ.get("ALFWORLD_DATA")
     walked(Engine(), games(1)[0], 3, seed=0)
-    parts = stock()
+    parts = engine_parts()
     assert parts.solver.pddl2sas.__module__ == "fast_downward.interface"
     assert parts.textgen._parse_and_convert.__module__ == "textworld.envs.pddl.textgen"
     assert parts.logic._parse_and_convert.__module__ == "textworld.envs.pddl.logic"

@@ -25,7 +25,7 @@ def differences(stock, position, state, command):
         "observation": (position.observation, state.feedback),
         "won": (position.won, bool(state["won"])),
         "admissible": (list(position.admissible), state["admissible_commands"]),
-        "facts": (set(position.game.listed_facts(position.place)), inner),
+        "facts": (set(position.game.listed_facts(position.state)), inner),
     }
     return [(command, name, ours, theirs) for name, (ours, theirs) in pairs.items() if ours != theirs]
 

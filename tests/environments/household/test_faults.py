@@ -8,7 +8,7 @@ from agent2.environments.household.world import (
     HouseholdFaults,
     HouseholdSettings,
     HouseholdWorld,
-    plan_faults,
+    plan_injector,
 )
 from agent2.errors import ConfigError
 from household_games import game_item, games
@@ -74,8 +74,8 @@ def test_foolish_commands_are_not_broken():
 
 def test_faults_come_from_the_seed_and_at_the_rate():
     settings = HouseholdFaults(rate=0.3)
-    plans = [plan_faults(seed, settings) for seed in range(2000)]
-    assert plans == [plan_faults(seed, settings) for seed in range(2000)]
+    plans = [plan_injector(seed, settings) for seed in range(2000)]
+    assert plans == [plan_injector(seed, settings) for seed in range(2000)]
     share = sum(plan.kind is not None for plan in plans) / len(plans)
     assert 0.26 < share < 0.34
     assert {plan.kind for plan in plans} == {None, *HouseholdFaultKind}
@@ -83,7 +83,7 @@ def test_faults_come_from_the_seed_and_at_the_rate():
 
 
 def test_nothing_is_broken_by_default():
-    assert all(plan_faults(seed, HouseholdFaults()).kind is None for seed in range(100))
+    assert all(plan_injector(seed, HouseholdFaults()).kind is None for seed in range(100))
 
 
 @pytest.mark.parametrize("changes", [{"rate": 1.5}, {"rate": -0.1}, {"kinds": ()}, {"n_positions": 0}])

@@ -2,7 +2,7 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from agent2.environments.household.game import quiet_import, stock
+from agent2.environments.household.game import engine_parts, quiet_import
 from agent2.environments.household.grounding import Translator, translator
 from household_games import games
 
@@ -57,7 +57,7 @@ def meaning_of(sas):
 
 @pytest.mark.parametrize(("size", "n"), [("tiny", 8), ("small", 6), ("full", 2)])
 def test_a_problem_means_what_pddl2sas_makes_of_it(size, n):
-    wheel = stock()
+    wheel = engine_parts()
     for game in games(n, size, seed=5):
         with quiet_import():
             task, sas = wheel.solver.pddl2sas(wheel.domain, game.problem)
@@ -71,7 +71,7 @@ def test_a_problem_means_what_pddl2sas_makes_of_it(size, n):
 
 def test_one_problem_leaves_nothing_behind_for_the_next():
     first, second = games(2)
-    fresh, used = Translator(stock().domain), Translator(stock().domain)
+    fresh, used = Translator(engine_parts().domain), Translator(engine_parts().domain)
     used.translate(first.problem)
     assert meaning_of(used.translate(second.problem)[1]) == meaning_of(fresh.translate(second.problem)[1])
 
@@ -79,9 +79,9 @@ def test_one_problem_leaves_nothing_behind_for_the_next():
 def test_a_problem_of_another_domain_is_refused():
     problem = games(1)[0].problem.replace("(:domain alfred)", "(:domain blocks)")
     with pytest.raises(ValueError, match="of the domain blocks, not of alfred"):
-        translator(stock().domain).translate(problem)
+        translator(engine_parts().domain).translate(problem)
 
 
 def test_nothing_is_printed(capsys):
-    translator(stock().domain).translate(games(1)[0].problem)
+    translator(engine_parts().domain).translate(games(1)[0].problem)
     assert capsys.readouterr() == ("", "")

@@ -2,14 +2,14 @@ import sys
 
 import pytest
 
-from agent2.environments.household.game import part, quiet_import
+from agent2.environments.household.game import import_part, quiet_import
 from agent2.errors import ConfigError
 
 
 def test_a_missing_package_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "alfworld.info", None)
     with pytest.raises(ConfigError, match=r"'alfworld'.*install the extra household: pip install .*\.\[household\]"):
-        part("alfworld.info")
+        import_part("alfworld.info")
 
 
 def test_arguments_and_data_folder_come_back(monkeypatch):

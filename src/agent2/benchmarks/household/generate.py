@@ -25,7 +25,7 @@ from types import MappingProxyType
 import numpy as np
 
 from agent2.benchmarks.home import Source, pick
-from agent2.environments.household.game import TASK_TYPES, Game, part
+from agent2.environments.household.game import TASK_TYPES, Game, import_part
 from agent2.errors import ConfigError, unknown_name
 
 PICK = "pick_and_place_simple"
@@ -72,7 +72,7 @@ class Affordances:
 @cache
 def affordances() -> Affordances:
     """The tables of the installed alfworld. Raises ConfigError naming the extra if it is not installed."""
-    constants, goal_library = part("alfworld.gen.constants"), part("alfworld.gen.goal_library")
+    constants, goal_library = import_part("alfworld.gen.constants"), import_part("alfworld.gen.goal_library")
     movable = set(constants.MOVABLE_RECEPTACLES)
     receptacle_types = sorted(set(constants.RECEPTACLES) - movable)
     object_types = [t for t in sorted(set(constants.OBJECTS) | movable) if t not in receptacle_types]

@@ -1,14 +1,14 @@
 """The ALFWorld text engine, with parsed games and played turns kept in memory.
 
-The world is fast-downward's: which actions are possible, what they change and whether the goal holds. The sentences
+The rules are fast-downward's: which actions are possible, what they change and whether the goal holds. The sentences
 are textworld's grammar (`phrases`), the names alfworld's. What the stock engine repeats each time is done once: a
 grammar is parsed once for all games, a problem translated once, and the same command in the same state of the same
-game is played once. All attempts at a game share one graph: its places (`GamePlace`) are states, an edge is a command
-with the engine's reply, and the solver is asked only for new edges. The facts of a game are numbered, so that a
-state's facts are the bits of one integer, and thousands of states cost little.
+game is played once. All attempts at a game share one graph: its nodes are states (`GameState`), an edge is a command
+with the engine's reply, and the solver is used only for new edges. The facts of a game are numbered, so that a state's
+facts are the bits of one integer, and thousands of states cost little.
 
 Promises: observations, admissible commands and wins are those of the stock engine, turn by turn (tested against it);
-memory is bounded: the least recently begun games are forgotten. Does NOT plan, and is not thread-safe: one engine a
+memory is bounded: the least recently started games are dropped. Does NOT plan, and is not thread-safe: one engine a
 process (`shared_engine`).
 """
 
@@ -20,7 +20,7 @@ from functools import cache, lru_cache
 from types import SimpleNamespace
 from typing import Any
 
-from agent2.environments.household.game import GOAL_SLOT, Game, GameBroken, stock
+from agent2.environments.household.game import GOAL_SLOT, Game, GameBroken, engine_parts
 from agent2.environments.household.grounding import (
     Operator,
     Solver,
@@ -42,8 +42,16 @@ from agent2.environments.household.phrases import (
 )
 
 NOT = "not_"
-"""Before a predicate: an action has made the fact false. What was never true has no fact at all."""
+"""Prefix of a predicate that an action has made false. What was never true has no fact at all."""
 
+NOTHING_HAPPENS = "Nothing happens."
+"""The engine's reply to a command that is not possible."""
+_MIB = 2**20
+_PLAIN_GOAL = re.compile(r"[A-Za-z0-9 ,.'()-]*")
+"""A goal sentence in which no character means anything to the grammar's parser."""
+_ID_BYTES = 4
+_GAME_BYTES, _BYTES_PER_SAS_BYTE, _STATE_BYTES = 50_000, 5, 1_800
+"""Approximate memory of a game, of each byte of its translation and of each state with its edges, measured."""
 Signature = tuple[str, tuple[str, ...]]
 
 
@@ -63,16 +71,16 @@ class FactTable:
         """These facts as one integer."""
         bits = 0
         for fact in facts:
-            bits |= 1 << self._numbered(fact)
+            bits |= 1 << self._number_of(fact)
         return bits
 
     def bits_of_atoms(self, atoms: Iterable[str]) -> int:
         """The facts that a solver's atoms affirm. Raises KeyError for an entity that the game has not declared."""
-        read = (read_atom(atom, self._types) for atom in atoms)
-        return self.bits_of(fact for fact, is_affirmed in read if is_affirmed)
+        facts = (read_atom(atom, self._types) for atom in atoms)
+        return self.bits_of(fact for fact, is_affirmed in facts if is_affirmed)
 
     def after(self, bits: int, effects: Iterable[str]) -> int:
-        """The facts once an action's effects have come about."""
+        """The facts after an action's effects."""
         for atom in effects:
             change = self._effects.get(atom)
             if change is None:
@@ -82,32 +90,34 @@ class FactTable:
         return bits
 
     def listed(self, bits: int) -> Iterator[Fact]:
-        """The facts of an integer, in the order in which they were first met."""
+        """The facts of an integer, in the order in which they were first numbered."""
         while bits:
             lowest = bits & -bits
             yield self._facts[lowest.bit_length() - 1]
             bits ^= lowest
 
     def matching(self, bits: int, name: str, types: tuple[str, ...]) -> Sequence[Fact]:
-        """The facts among bits with this predicate and argument types, as `phrases.EngineFacts` wants them."""
-        found: list[Fact] = []
+        """The facts among bits with this predicate and argument types; see `phrases.EngineFacts`."""
+        facts: list[Fact] = []
         for combination in self._hierarchy.combinations(types):
             signature = (name, combination)
-            here = bits & self._of_signature.get(signature, 0)
-            if here:
-                known = self._sorted.get(signature)
-                if known is None or known[0] != here:
-                    known = self._sorted[signature] = (here, sorted(self.listed(here)))
-                found += known[1]
-        return found
+            matches = bits & self._of_signature.get(signature, 0)
+            if matches:
+                cached = self._sorted.get(signature)
+                if cached is None or cached[0] != matches:
+                    cached = self._sorted[signature] = (matches, sorted(self.listed(matches)))
+                facts += cached[1]
+        return facts
 
     def entities(self, bits: int) -> Mapping[str, Entity]:
-        """Everything that some fact speaks of, with the name that the game shows: "mug 1"."""
+        """All entities of the facts, with the names that the game shows: "mug 1"."""
         ids = sorted({entity for _, arguments in self.listed(bits) for entity, _ in arguments})
-        names = stock().demangler(game_infos={each: SimpleNamespace(id=each) for each in ids}, shuffle=False)
-        return {each: Entity(each, names.demangle_alfred_name(each)) for each in ids}
+        names = engine_parts().demangler(
+            game_infos={entity_id: SimpleNamespace(id=entity_id) for entity_id in ids}, shuffle=False
+        )
+        return {entity_id: Entity(entity_id, names.demangle_alfred_name(entity_id)) for entity_id in ids}
 
-    def _numbered(self, fact: Fact) -> int:
+    def _number_of(self, fact: Fact) -> int:
         number = self._number.get(fact)
         if number is None:
             number = self._number[fact] = len(self._facts)
@@ -135,25 +145,27 @@ class FactView:
 
 
 class _Hierarchy:
-    """Textworld's type hierarchy, each question asked once."""
+    """Textworld's type hierarchy, with cached answers."""
 
     def __init__(self, supertypes: Sequence[tuple[str, tuple[str, ...]]]) -> None:
-        logic = stock().types
+        logic = engine_parts().types
         self._types: Any = logic.TypeHierarchy()
-        seen: set[str] = set()
+        declared: set[str] = set()
         for name, above in supertypes:
-            if name not in seen:  # a domain may declare `object` itself; the translator's own comes first
-                seen.add(name)
+            if name not in declared:  # a domain may declare `object` itself; the translator's own comes first
+                declared.add(name)
                 self._types.add(logic.Type(name, above))
-        self._known: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+        self._combinations: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
 
     def combinations(self, types: tuple[str, ...]) -> list[tuple[str, ...]]:
         """Every tuple of subtypes of these types, in textworld's order."""
-        known = self._known.get(types)
-        if known is None:
-            found = self._types.multi_subtypes([self._types.get(name) for name in types])
-            known = self._known[types] = [tuple(each.name for each in kinds) for kinds in found]
-        return known
+        cached = self._combinations.get(types)
+        if cached is None:
+            combinations = self._types.multi_subtypes([self._types.get(name) for name in types])
+            cached = self._combinations[types] = [
+                tuple(subtype.name for subtype in subtypes) for subtypes in combinations
+            ]
+        return cached
 
 
 @lru_cache(maxsize=16)
@@ -161,52 +173,45 @@ def _hierarchy(supertypes: tuple[tuple[str, tuple[str, ...]], ...]) -> _Hierarch
     return _Hierarchy(supertypes)
 
 
-_PLAIN_GOAL = re.compile(r"[A-Za-z0-9 ,.'()-]*")
-"""A goal sentence in which no character means anything to the grammar's parser."""
-_ID_BYTES = 4
-_GAME_BYTES, _BYTES_PER_SAS_BYTE, _PLACE_BYTES = 50_000, 5, 1_800
-"""About what a game, each byte of its translation and each place with its edges cost, measured."""
-
-
 @dataclass(frozen=True, slots=True)
 class Menu:
-    """What can be done in a state."""
+    """The commands that a state allows."""
 
     admissible: tuple[str, ...]
-    """Sorted, each once."""
+    """Sorted, without duplicates."""
     operators: Mapping[str, Operator]
     """By command; of several with the same command the first, as in the stock engine."""
 
 
 @dataclass(slots=True, eq=False)
-class GamePlace:
+class GameState:
     """One state of a game."""
 
     bits: int
     """Its facts, by `FactTable`."""
     switched: tuple[int, ...]
-    """Operators on the way here whose effects depend on the state: what facts may not say."""
-    way: tuple[Operator, ...]
-    """From the beginning to here."""
+    """Operators on the path whose effects depend on the state, which the facts may not show."""
+    path: tuple[Operator, ...]
+    """The operators from the initial state."""
     is_won: bool
     menu: Menu
-    edges: dict[str, tuple[str, "GamePlace"]] = field(default_factory=dict)
-    """What was said, and where it led, by command."""
+    edges: dict[str, tuple[str, "GameState"]] = field(default_factory=dict)
+    """Command -> the reply and the next state."""
 
 
 class LoadedGame:
-    """A game with everything that was found out about it."""
+    """A game with all that is cached about it."""
 
     def __init__(self, game: Game, solver: Solver) -> None:
-        """Translate the game and look at its first state; the solver is left there. Raises GameBroken."""
+        """Translate the game and read its initial state, in which the solver is left. Raises GameBroken."""
         self.translation: Translation = translate(game)
-        self._phrases, self._goal = _phrases_of(game)
+        self._phrases, self._goal = _read_phrases(game)
         self._table = FactTable(self.translation)
         self._commands: dict[str, str] = {}
-        self._bound: dict[str, Binding] = {}
+        self._bindings: dict[str, Binding] = {}
         self._menus: dict[bytes, Menu] = {}
-        self._is_fixed = all(_is_fixed(each.template, self.translation) for each in self._phrases.actions.values())
-        self._places: dict[tuple[int, tuple[int, ...]], GamePlace] = {}
+        self._is_fixed = all(_is_fixed(action.template, self.translation) for action in self._phrases.actions.values())
+        self._states: dict[tuple[int, tuple[int, ...]], GameState] = {}
         solver.begin(self.translation.sas)
         try:
             bits = self._table.bits_of(self.translation.facts) | self._table.bits_of_atoms(solver.atoms())
@@ -215,63 +220,65 @@ class LoadedGame:
         if solver.is_won():
             raise already_won()
         self._entities = self._table.entities(bits)
-        self.first = self._place(bits, (), (), solver)
+        self.first = self._new_state(bits, (), (), solver)
         scope = Scope(FactView(self._table, bits), self._entities, {})
         self.opening = self._phrases.say(self._phrases.opening, scope).replace(GOAL_SLOT, self._goal)
 
     @property
     def n_bytes(self) -> int:
-        """About how much memory the game takes now."""
+        """Approximate memory of the game now."""
         translated = _BYTES_PER_SAS_BYTE * len(self.translation.sas)
-        return _GAME_BYTES + translated + _PLACE_BYTES * len(self._places)
+        return _GAME_BYTES + translated + _STATE_BYTES * len(self._states)
 
-    def walk(self, place: GamePlace, command: str, solver: Solver) -> tuple[str, GamePlace]:
-        """Carry out a command of the place's menu; the solver must be at the place and is led on."""
-        operator = place.menu.operators[command]
-        bits = self._table.after(place.bits, solver.apply(operator.id, operator.n_effects))
+    def carry_out(self, state: GameState, command: str, solver: Solver) -> tuple[str, GameState]:
+        """Carry out a command of the state's menu. The solver must be in that state and is left in the next one."""
+        operator = state.menu.operators[command]
+        bits = self._table.after(state.bits, solver.apply(operator.id, operator.n_effects))
         action = operator.name.split(" ", 1)[0]
-        switched = (*place.switched, operator.id) if action in self.translation.conditional else place.switched
+        switched = (*state.switched, operator.id) if action in self.translation.conditional else state.switched
         scope = Scope(FactView(self._table, bits), self._entities, self._binding(operator))
-        said = self._phrases.say(self._phrases.actions[action].feedback, scope)
-        there = self._places.get((bits, switched)) or self._place(bits, switched, (*place.way, operator), solver)
-        place.edges[command] = (said, there)
-        return said, there
+        feedback = self._phrases.say(self._phrases.actions[action].feedback, scope)
+        successor = self._states.get((bits, switched)) or self._new_state(
+            bits, switched, (*state.path, operator), solver
+        )
+        state.edges[command] = (feedback, successor)
+        return feedback, successor
 
-    def lead(self, solver: Solver, place: GamePlace) -> None:
-        """Bring a solver to a place."""
+    def restore(self, solver: Solver, state: GameState) -> None:
+        """Bring a solver into a state."""
         solver.begin(self.translation.sas)
-        solver.repeat(place.way)
+        solver.repeat(state.path)
 
-    def listed_facts(self, place: GamePlace) -> Iterator[Fact]:
-        """What holds, by the inner names."""
-        return self._table.listed(place.bits)
+    def listed_facts(self, state: GameState) -> Iterator[Fact]:
+        """The facts, with internal names."""
+        return self._table.listed(state.bits)
 
-    def facts_of(self, place: GamePlace) -> frozenset[str]:
-        """What holds, in the names that the game shows: "inreceptacle(mug 1, shelf 2)"."""
+    def facts_of(self, state: GameState) -> frozenset[str]:
+        """The facts, with the names that the game shows: "inreceptacle(mug 1, shelf 2)"."""
         return frozenset(
-            f"{name}({', '.join(self._shown(entity) for entity, _ in arguments)})"
-            for name, arguments in self.listed_facts(place)
+            f"{name}({', '.join(self._shown_name(entity) for entity, _ in arguments)})"
+            for name, arguments in self.listed_facts(state)
         )
 
-    def _shown(self, entity: str) -> str:
-        known = self._entities.get(entity)
-        return entity if known is None else known.name.strip()
+    def _shown_name(self, entity: str) -> str:
+        named = self._entities.get(entity)
+        return entity if named is None else named.name.strip()
 
-    def _place(self, bits: int, switched: tuple[int, ...], way: tuple[Operator, ...], solver: Solver) -> GamePlace:
-        place = GamePlace(bits, switched, way, solver.is_won(), self._menu(bits, solver))
-        self._places[bits, switched] = place
-        return place
+    def _new_state(self, bits: int, switched: tuple[int, ...], path: tuple[Operator, ...], solver: Solver) -> GameState:
+        state = GameState(bits, switched, path, solver.is_won(), self._menu(bits, solver))
+        self._states[bits, switched] = state
+        return state
 
     def _menu(self, bits: int, solver: Solver) -> Menu:
         key = solver.applicable()
-        known = self._menus.get(key) if self._is_fixed else None
-        if known is not None:
-            return known
+        cached = self._menus.get(key) if self._is_fixed else None
+        if cached is not None:
+            return cached
         operators: dict[str, Operator] = {}
-        seen: set[str] = set()
+        names: set[str] = set()
         for operator in solver.operators(len(key) // _ID_BYTES):
-            if operator.name not in seen:
-                seen.add(operator.name)
+            if operator.name not in names:
+                names.add(operator.name)
                 operators.setdefault(self._command(operator, bits), operator)
         menu = Menu(tuple(sorted(operators)), operators)
         if self._is_fixed:
@@ -279,9 +286,9 @@ class LoadedGame:
         return menu
 
     def _command(self, operator: Operator, bits: int) -> str:
-        known = self._commands.get(operator.name) if self._is_fixed else None
-        if known is not None:
-            return known
+        cached = self._commands.get(operator.name) if self._is_fixed else None
+        if cached is not None:
+            return cached
         name = operator.name.split(" ", 1)[0]
         action = self._phrases.actions.get(name)
         if action is None:
@@ -294,34 +301,29 @@ class LoadedGame:
         return command
 
     def _binding(self, operator: Operator) -> Binding:
-        known = self._bound.get(operator.name)
-        if known is None:
+        binding = self._bindings.get(operator.name)
+        if binding is None:
             action, *arguments = operator.name.split()
             parameters = self.translation.parameters[action]
-            known = self._bound[operator.name] = {
+            binding = self._bindings[operator.name] = {
                 (parameter.name, parameter.type): (argument, parameter.type)
                 for parameter, argument in zip(parameters, arguments, strict=False)
             }
-        return known
+        return binding
 
 
-def _phrases_of(game: Game) -> tuple[Phrasebook, str]:
+def _read_phrases(game: Game) -> tuple[Phrasebook, str]:
     """The parsed grammar and the text that is put in for its goal."""
-    grammar = stock().grammar if game.grammar is None else game.grammar
+    grammar = engine_parts().grammar if game.grammar is None else game.grammar
     if _PLAIN_GOAL.fullmatch(game.goal):
         return read_grammar(grammar), game.goal
     return read_grammar(grammar.replace(GOAL_SLOT, game.goal)), GOAL_SLOT
 
 
 def _is_fixed(template: tuple[Piece, ...], translation: Translation) -> bool:
-    """True if what an action is called cannot change while a game is played."""
+    """True if the wording of an action's command cannot change while a game is played."""
     queries = [piece.condition for piece in template if isinstance(piece, Repetition) and piece.condition is not None]
     return all(name not in translation.fluents for query in queries for name, _ in query.predicates)
-
-
-NOTHING_HAPPENS = "Nothing happens."
-"""What the engine says to a command that is not possible."""
-_MIB = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,23 +331,23 @@ class Position:
     """The state of one attempt at a game. Immutable: any number of attempts may continue from it."""
 
     observation: str
-    """What the engine said last; at the start the room and the task."""
-    place: GamePlace
+    """The engine's last reply; at the start the room and the task."""
+    state: GameState
     game: LoadedGame
 
     @property
     def won(self) -> bool:
         """True where the goal holds."""
-        return self.place.is_won
+        return self.state.is_won
 
     @property
     def admissible(self) -> tuple[str, ...]:
         """The commands that do something here, sorted."""
-        return self.place.menu.admissible
+        return self.state.menu.admissible
 
     def allows(self, command: str) -> bool:
         """True if the command does something here."""
-        return command in self.place.menu.operators
+        return command in self.state.menu.operators
 
     @property
     def facts(self) -> frozenset[str]:
@@ -353,16 +355,16 @@ class Position:
 
         A predicate that an action has made false is there as "not_..."; what was never true is not there at all.
         """
-        return self.game.facts_of(self.place)
+        return self.game.facts_of(self.state)
 
 
 @dataclass(slots=True)
-class _Slot:
+class _SolverSlot:
     """A solver and its position."""
 
     solver: Solver
     game: LoadedGame | None = None
-    place: GamePlace | None = None
+    state: GameState | None = None
 
 
 class Engine:
@@ -371,66 +373,68 @@ class Engine:
     def __init__(self, *, memory_mib: int = 1024, n_solvers: int = 2) -> None:
         """An engine without games.
 
-        memory_mib: about how much the games and turns that are remembered may take. n_solvers: states held at once;
-        each costs some 33 MB of disk, and saves under a millisecond where attempts at few games take turns.
+        memory_mib: approximate limit of all cached games and turns. n_solvers: states held at once; each costs some
+        33 MB of disk, and saves under a millisecond where attempts at few games alternate.
         """
         self._limit = memory_mib * _MIB
         self._games: OrderedDict[Game, LoadedGame] = OrderedDict()
         self._n_bytes: dict[Game, int] = {}
         self._total = 0
-        self._slots: list[_Slot] = []
+        self._slots: list[_SolverSlot] = []
         self._n_solvers = n_solvers
         self.n_played = 0
-        """Turns that the solver really played."""
+        """Turns that were not in the cache."""
 
     def start(self, game: Game) -> Position:
-        """The beginning of a game. Raises GameBroken for one that cannot be played."""
+        """The initial position of a game. Raises GameBroken for one that cannot be played."""
         loaded = self._games.get(game)
         if loaded is None:
-            slot = self._taken()
-            slot.game = slot.place = None
+            slot = self._least_recent_slot()
+            slot.game = slot.state = None
             loaded = LoadedGame(game, slot.solver)
-            slot.game, slot.place = loaded, loaded.first
+            slot.game, slot.state = loaded, loaded.first
             self._games[game] = loaded
         self._games.move_to_end(game)
-        self._count(game, loaded)
+        self._account_for(game, loaded)
         return Position(loaded.opening, loaded.first, loaded)
 
     def move(self, position: Position, command: str) -> Position:
         """Carry out a command; one that is not possible leaves everything as it is."""
-        game, place, command = position.game, position.place, command.strip()
-        walked = place.edges.get(command)
-        if walked is None:
+        game, state, command = position.game, position.state, command.strip()
+        edge = state.edges.get(command)
+        if edge is None:
             if not position.allows(command):
-                return Position(NOTHING_HAPPENS, place, game)
-            slot = self._slot_at(game, place)
-            slot.place = None
-            walked = game.walk(place, command, slot.solver)
-            slot.place = walked[1]
+                return Position(NOTHING_HAPPENS, state, game)
+            slot = self._slot_at(game, state)
+            slot.state = None
+            edge = game.carry_out(state, command, slot.solver)
+            slot.state = edge[1]
             self.n_played += 1
-        said, there = walked
-        return Position(said, there, game)
+        observation, successor = edge
+        return Position(observation, successor, game)
 
-    def _slot_at(self, game: LoadedGame, place: GamePlace) -> _Slot:
-        slot = next((each for each in self._slots if each.game is game and each.place is place), None)
+    def _slot_at(self, game: LoadedGame, state: GameState) -> _SolverSlot:
+        slot = next(
+            (candidate for candidate in self._slots if candidate.game is game and candidate.state is state), None
+        )
         if slot is not None:
             self._slots.remove(slot)
             self._slots.append(slot)
             return slot
-        slot = self._taken()
-        slot.game = slot.place = None
-        game.lead(slot.solver, place)
+        slot = self._least_recent_slot()
+        slot.game = slot.state = None
+        game.restore(slot.solver, state)
         slot.game = game
         return slot
 
-    def _taken(self) -> _Slot:
+    def _least_recent_slot(self) -> _SolverSlot:
         """The solver that was used least recently, or a new one while there may be more."""
-        slot = _Slot(Solver()) if len(self._slots) < self._n_solvers else self._slots.pop(0)
+        slot = _SolverSlot(Solver()) if len(self._slots) < self._n_solvers else self._slots.pop(0)
         self._slots.append(slot)
         return slot
 
-    def _count(self, game: Game, loaded: LoadedGame) -> None:
-        """Note what a game takes by now, and forget others while all together take too much."""
+    def _account_for(self, game: Game, loaded: LoadedGame) -> None:
+        """Update the memory of a game, and drop the least recently started ones while the total exceeds the limit."""
         self._total += loaded.n_bytes - self._n_bytes.get(game, 0)
         self._n_bytes[game] = loaded.n_bytes
         while self._total > self._limit and len(self._games) > 1:

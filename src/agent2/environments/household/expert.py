@@ -1,8 +1,8 @@
-"""A player that solves household games by searching, knowing only what it has read.
+"""An expert player that solves household games by searching, knowing only what it has read.
 
-It reads the opening and every observation, and looks for what the task names in the order in which the opening lists
-the receptacles, opening what is closed; then it does with it what the task asks. It keeps what it has seen in mind,
-also when another player chose the actions: `read` every observation, ask for a `next_command` whenever one is wanted.
+It reads the opening and every observation, looks for the target in the order in which the opening lists the
+receptacles, opening closed ones, and then does with the target what the task asks. It remembers what it has read, also
+when another player chose the actions: `read` every observation, and call `next_command` whenever one is needed.
 
 Promises: no knowledge of the game beyond those texts; the same observations give the same commands (after an action
 that had no effect some choices are drawn from the seed). Does NOT plan, and is not the shortest player: it visits
@@ -29,7 +29,7 @@ _GOALS = tuple(
         ("put", r"(?:put a|put some) (?P<target>\w+) (?:in|on) (?P<destination>\w+)"),
     )
 )
-"""What a goal sentence asks for; the first pattern that fits."""
+"""Treatments with the goal sentences that ask for them; the first match counts."""
 _TOOLS = {"clean": "sinkbasin", "heat": "microwave", "cool": "fridge"}
 _ARRIVED = re.compile(r"You arrive at ([a-z]+ \d+)\.")
 _FACING = re.compile(r"You are facing the ([a-z]+ \d+)\.")
@@ -42,7 +42,7 @@ _CARRYING = re.compile(r"You are carrying: a ([a-z]+ \d+)\.")
 _CONTENTS = re.compile(r"(?:On the ([a-z]+ \d+), you see|The ([a-z]+ \d+) is open\. In it, you see) ([^.]*)\.")
 _IS_CLOSED = re.compile(r"The ([a-z]+ \d+) is closed\.")
 _MAX_REPEATS = 2
-"""So many times the same command is tried in a row while nothing changes."""
+"""How often a command is repeated while nothing changes."""
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class _Memory:
     receptacles: list[str] = field(default_factory=list)
     """In the order of the opening."""
     contents: dict[str, list[str]] = field(default_factory=dict)
-    """Of the receptacles that were looked into."""
+    """Of the receptacles whose contents were seen."""
     closed: set[str] = field(default_factory=set)
     place: str | None = None
     held: str | None = None
@@ -68,7 +68,7 @@ class SearchExpert:
         self._treatment = ""
         self._target = ""
         self._destination = ""
-        self._asked: list[str] = []
+        self._commands_since_change: list[str] = []
         """The commands given since something last changed."""
 
     def read(self, observation: str) -> None:
@@ -80,30 +80,36 @@ class SearchExpert:
             self._read_opening(observation)
             return
         before = (self._memory.place, self._memory.held, len(self._memory.treated), sorted(self._memory.closed))
-        self._take_in(observation)
+        self._update_memory(observation)
         memory = self._memory
         if before != (memory.place, memory.held, len(memory.treated), sorted(memory.closed)):
-            self._asked.clear()
+            self._commands_since_change.clear()
 
     def next_command(self) -> str:
-        """What the expert would do now. Raises EnvironmentFailed if it has read no opening yet."""
+        """The expert's next command. Raises EnvironmentFailed if it has read no opening yet."""
         if not self._target:
             raise EnvironmentFailed("household expert: it was asked before it read the opening; call read first")
-        command = self._search_step() if self._memory.held is None else self._errand_step(self._memory.held)
-        if command is None or self._asked.count(command) >= _MAX_REPEATS:
-            others = [receptacle for receptacle in self._memory.receptacles if receptacle != self._memory.place]
-            command = f"go to {others[int(self._rng.integers(len(others)))]}" if others else "look"
-        self._asked.append(command)
+        command = self._search_step() if self._memory.held is None else self._deliver_step(self._memory.held)
+        if command is None or self._commands_since_change.count(command) >= _MAX_REPEATS:
+            other_receptacles = [
+                receptacle for receptacle in self._memory.receptacles if receptacle != self._memory.place
+            ]
+            command = (
+                f"go to {other_receptacles[int(self._rng.integers(len(other_receptacles)))]}"
+                if other_receptacles
+                else "look"
+            )
+        self._commands_since_change.append(command)
         return command
 
     def _read_opening(self, text: str) -> None:
         room, marker, task = text.partition("Your task is to:")
         goal = task.strip().rstrip(".").lower()
         for treatment, pattern in _GOALS:
-            found = pattern.fullmatch(goal)
-            if found is not None:
+            match = pattern.fullmatch(goal)
+            if match is not None:
                 self._treatment = treatment
-                self._target, self._destination = found["target"], found["destination"]
+                self._target, self._destination = match["target"], match["destination"]
                 break
         self._memory.receptacles = _NAME.findall(room)
         if not marker or not self._target or not self._memory.receptacles:
@@ -112,76 +118,76 @@ class SearchExpert:
                 "it knows the goal sentences of the six published task types"
             )
 
-    def _take_in(self, text: str) -> None:
-        """Update the memory by whatever the text says, whoever acted."""
+    def _update_memory(self, text: str) -> None:
+        """Update the memory from an observation, whichever player acted."""
         memory = self._memory
-        if (found := _ARRIVED.search(text) or _FACING.search(text)) is not None:
-            memory.place = found[1]
-        if (found := _OPENED.search(text)) is not None:
-            memory.closed.discard(found[1])
-        if (found := _CLOSED.search(text) or _IS_CLOSED.search(text)) is not None:
-            memory.closed.add(found[1])
-        if (found := _CONTENTS.search(text)) is not None:
-            receptacle = found[1] or found[2]
+        if (match := _ARRIVED.search(text) or _FACING.search(text)) is not None:
+            memory.place = match[1]
+        if (match := _OPENED.search(text)) is not None:
+            memory.closed.discard(match[1])
+        if (match := _CLOSED.search(text) or _IS_CLOSED.search(text)) is not None:
+            memory.closed.add(match[1])
+        if (match := _CONTENTS.search(text)) is not None:
+            receptacle = match[1] or match[2]
             memory.closed.discard(receptacle)
-            memory.contents[receptacle] = _NAME.findall(found[3])
-        if (found := _TOOK.search(text)) is not None:
-            memory.held, memory.place = found[1], found[2]
-            if found[1] in memory.contents.get(found[2], ()):
-                memory.contents[found[2]].remove(found[1])
-        if (found := _MOVED.search(text)) is not None:
-            memory.held, memory.place = None, found[2]
-            memory.contents.setdefault(found[2], []).append(found[1])
-        if (found := _TREATED.search(text)) is not None:
-            self._note_treatment(found[1], found[2])
-        if (found := _CARRYING.search(text)) is not None:
-            memory.held = found[1]
+            memory.contents[receptacle] = _NAME.findall(match[3])
+        if (match := _TOOK.search(text)) is not None:
+            memory.held, memory.place = match[1], match[2]
+            if match[1] in memory.contents.get(match[2], ()):
+                memory.contents[match[2]].remove(match[1])
+        if (match := _MOVED.search(text)) is not None:
+            memory.held, memory.place = None, match[2]
+            memory.contents.setdefault(match[2], []).append(match[1])
+        if (match := _TREATED.search(text)) is not None:
+            self._note_treatment(match[1], match[2])
+        if (match := _CARRYING.search(text)) is not None:
+            memory.held = match[1]
         if "You are not carrying anything." in text:
             memory.held = None
 
-    def _note_treatment(self, treatment: str, thing: str) -> None:
+    def _note_treatment(self, treatment: str, name: str) -> None:
         if treatment == self._treatment:
-            self._memory.treated.add(thing)
+            self._memory.treated.add(name)
         elif {treatment, self._treatment} == {"heat", "cool"}:
-            self._memory.treated.discard(thing)
+            self._memory.treated.discard(name)
 
     def _search_step(self) -> str | None:
-        """With empty hands: fetch a target that was seen, or look into the next receptacle."""
+        """With empty hands: take a target that was seen, or look into the next receptacle."""
         memory = self._memory
-        found = self._wanted_targets()
-        here = [thing for thing, receptacle in found if receptacle == memory.place]
+        targets = self._wanted_targets()
+        here = [name for name, receptacle in targets if receptacle == memory.place]
         if here:
             return f"take {here[0]} from {memory.place}"
-        if found:
-            return f"go to {found[0][1]}"
-        return self._look_further()
+        if targets:
+            return f"go to {targets[0][1]}"
+        return self._explore_step()
 
     def _wanted_targets(self) -> list[tuple[str, str]]:
-        """Targets that were seen and are not where they should be already, with their receptacles."""
+        """Targets that were seen and are not at their destination yet, with their receptacles."""
         memory = self._memory
-        settled = self._settled_place()
+        settled = self._settled_destination()
         return [
-            (thing, receptacle)
+            (name, receptacle)
             for receptacle in memory.receptacles
             if receptacle not in memory.closed and receptacle != settled
-            for thing in memory.contents.get(receptacle, ())
-            if _kind(thing) == self._target
+            for name in memory.contents.get(receptacle, ())
+            if _kind(name) == self._target
         ]
 
-    def _settled_place(self) -> str | None:
-        """Where one of two targets is already at its destination; None for other tasks."""
+    def _settled_destination(self) -> str | None:
+        """The destination that already holds one of two targets; None for other tasks."""
         if self._treatment != "two":
             return None
         counts = {
-            receptacle: sum(_kind(thing) == self._target for thing in self._memory.contents.get(receptacle, ()))
+            receptacle: sum(_kind(name) == self._target for name in self._memory.contents.get(receptacle, ()))
             for receptacle in self._memory.receptacles
             if _kind(receptacle) == self._destination
         }
         best = max(counts, key=lambda receptacle: counts[receptacle], default=None)
         return best if best is not None and counts[best] else None
 
-    def _look_further(self) -> str | None:
-        """Open what is in front of us, else go to the first receptacle whose inside is unknown."""
+    def _explore_step(self) -> str | None:
+        """Open the closed receptacle here, else go to the first one whose contents are unknown."""
         memory = self._memory
         if memory.place in memory.closed:
             return f"open {memory.place}"
@@ -190,35 +196,35 @@ class SearchExpert:
                 return f"go to {receptacle}"
         return None
 
-    def _errand_step(self, held: str) -> str | None:
-        """With something in hand: have it treated, then bring it where it belongs."""
+    def _deliver_step(self, held: str) -> str | None:
+        """With an object in hand: treat it, then bring it to its destination."""
         memory = self._memory
         if _kind(held) != self._target:
             if self._memory.place in self._memory.closed:
                 return f"open {self._memory.place}"
-            return f"move {held} to {self._memory.place}" if self._memory.place is not None else self._look_further()
+            return f"move {held} to {self._memory.place}" if self._memory.place is not None else self._explore_step()
         tool = _TOOLS.get(self._treatment)
         if tool is not None and held not in memory.treated:
-            return self._at_one_of(self._of_kind(tool), f"{self._treatment} {held} with {{}}")
+            return self._command_at(self._of_kind(tool), f"{self._treatment} {held} with {{}}")
         if self._treatment == "look":
             lamps = [
-                (thing, receptacle)
+                (name, receptacle)
                 for receptacle in memory.receptacles
-                for thing in memory.contents.get(receptacle, ())
-                if _kind(thing) == self._destination
+                for name in memory.contents.get(receptacle, ())
+                if _kind(name) == self._destination
             ]
-            here = [thing for thing, receptacle in lamps if receptacle == memory.place]
+            here = [name for name, receptacle in lamps if receptacle == memory.place]
             if here:
                 return f"use {here[0]}"
-            return f"go to {lamps[0][1]}" if lamps else self._look_further()
-        settled = self._settled_place()
+            return f"go to {lamps[0][1]}" if lamps else self._explore_step()
+        settled = self._settled_destination()
         destinations = [settled] if settled is not None else self._of_kind(self._destination)
         if memory.place in destinations and memory.place in memory.closed:
             return f"open {memory.place}"
-        return self._at_one_of(destinations, f"move {held} to {{}}")
+        return self._command_at(destinations, f"move {held} to {{}}")
 
-    def _at_one_of(self, receptacles: Sequence[str], command: str) -> str | None:
-        """The command at one of the receptacles, or the way to the first of them; None if there is none."""
+    def _command_at(self, receptacles: Sequence[str], command: str) -> str | None:
+        """The command at one of the receptacles, or `go to` the first of them; None if there is none."""
         if self._memory.place in receptacles:
             return command.format(self._memory.place)
         return f"go to {receptacles[0]}" if receptacles else None

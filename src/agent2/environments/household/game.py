@@ -4,9 +4,9 @@ A game is the JSON of a `game.tw-pddl` file without its walkthrough: what the en
 helps to solve it. Domain and grammar are left out when they are the ones that the alfworld wheel ships, so a game is a
 few kilobytes and is stored in an item.
 
-The libraries are imported when first needed (`stock`). Promises: importing them leaves `sys.argv` and the environment
-as they were and creates no folder (alfworld creates the folder that `$ALFWORLD_DATA` names, textworld's solver rewrites
-`sys.argv`); without the extra a ConfigError names it.
+The libraries are imported when first needed (`engine_parts`). Promises: importing them leaves `sys.argv` and the
+environment as they were and creates no folder (alfworld creates the folder that `$ALFWORLD_DATA` names, textworld's
+solver rewrites `sys.argv`); without the extra a ConfigError names it.
 """
 
 import importlib
@@ -26,10 +26,28 @@ from agent2.errors import ConfigError, EnvironmentFailed, quoted
 from agent2.installation import install_hint
 from agent2.records import JsonValue, digest_of
 
+TASK_TYPES = (
+    "pick_and_place_simple",
+    "look_at_obj_in_light",
+    "pick_clean_then_place_in_recep",
+    "pick_heat_then_place_in_recep",
+    "pick_cool_then_place_in_recep",
+    "pick_two_obj_and_place",
+)
+"""The six kinds of tasks, by their published names."""
+
+GOAL_SLOT = "UNKNOWN GOAL"
+"""Placeholder of a game's goal in the wheel's grammar."""
+_GOAL_LINE = re.compile(r'(?<="Your task is to: )(.*?)(?=\.?")')
+_TEMPLATE = re.compile(r'^action (\w+) \{\s*template :: "([^"]*)"', re.MULTILINE)
+_DECLARED = re.compile(r"^\s*\(:action (\w+)", re.MULTILINE)
+_SLOT = re.compile(r"\{[^}]*\}|\[[^\]]*\]")
+"""Placeholder of an object's name in a template."""
+
 
 @dataclass(frozen=True, slots=True)
-class Stock:
-    """What is installed."""
+class EngineParts:
+    """The parts of the installed engine."""
 
     solver: ModuleType
     """`fast_downward`: the planner's state as a shared library, and its PDDL translator."""
@@ -46,7 +64,7 @@ class Stock:
     domain: str
     """The PDDL domain that the wheel ships."""
     grammar: str
-    """The sentences that the wheel ships, with `UNKNOWN GOAL` where the goal belongs."""
+    """The sentences that the wheel ships, with `GOAL_SLOT` as placeholder of the goal."""
 
 
 @contextmanager
@@ -64,7 +82,7 @@ def quiet_import() -> Iterator[None]:
             os.environ["ALFWORLD_DATA"] = data
 
 
-def part(name: str) -> ModuleType:
+def import_part(name: str) -> ModuleType:
     """One module of the extra, imported quietly. Raises ConfigError without the extra."""
     with quiet_import():
         try:
@@ -77,38 +95,19 @@ def part(name: str) -> ModuleType:
 
 
 @cache
-def stock() -> Stock:
+def engine_parts() -> EngineParts:
     """All parts, imported once. Raises ConfigError without the extra."""
-    info = part("alfworld.info")
-    return Stock(
-        solver=part("fast_downward"),
-        logic=part("textworld.envs.pddl.logic"),
-        textgen=part("textworld.envs.pddl.textgen"),
-        queries=part("textworld.logic").Rule,
-        types=part("textworld.logic"),
-        demangler=part("alfworld.agents.utils.misc").Demangler,
+    info = import_part("alfworld.info")
+    return EngineParts(
+        solver=import_part("fast_downward"),
+        logic=import_part("textworld.envs.pddl.logic"),
+        textgen=import_part("textworld.envs.pddl.textgen"),
+        queries=import_part("textworld.logic").Rule,
+        types=import_part("textworld.logic"),
+        demangler=import_part("alfworld.agents.utils.misc").Demangler,
         domain=Path(info.ALFRED_PDDL_PATH).read_text(encoding="utf-8"),
         grammar=Path(info.ALFRED_TWL2_PATH).read_text(encoding="utf-8"),
     )
-
-
-TASK_TYPES = (
-    "pick_and_place_simple",
-    "look_at_obj_in_light",
-    "pick_clean_then_place_in_recep",
-    "pick_heat_then_place_in_recep",
-    "pick_cool_then_place_in_recep",
-    "pick_two_obj_and_place",
-)
-"""The six kinds of tasks, by their published names."""
-
-GOAL_SLOT = "UNKNOWN GOAL"
-"""Stands in the wheel's grammar where a game's goal belongs."""
-_GOAL_LINE = re.compile(r'(?<="Your task is to: )(.*?)(?=\.?")')
-_TEMPLATE = re.compile(r'^action (\w+) \{\s*template :: "([^"]*)"', re.MULTILINE)
-_DECLARED = re.compile(r"^\s*\(:action (\w+)", re.MULTILINE)
-_SLOT = re.compile(r"\{[^}]*\}|\[[^\]]*\]")
-"""Placeholder of a thing's name in a template."""
 
 
 class GameBroken(EnvironmentFailed):
@@ -135,10 +134,10 @@ class Game:
         """The game inside an item. Raises GameBroken for anything but a record of `as_payload`."""
         if not isinstance(payload, Mapping):
             raise GameBroken(f"the item's game is {quoted(payload)}, not a record; generate the item again")
-        known = cls.__dataclass_fields__
-        if unknown := sorted(set(payload) - set(known)):
+        fields = cls.__dataclass_fields__
+        if unknown := sorted(set(payload) - set(fields)):
             raise GameBroken(f"the item's game has unknown fields {quoted(unknown)}; generate the item again")
-        for name in known:
+        for name in fields:
             value, may_lack = payload.get(name), name in ("domain", "grammar")
             if not isinstance(value, str) and not (value is None and may_lack):
                 raise GameBroken(
@@ -150,7 +149,7 @@ class Game:
     def from_file(cls, data: Mapping[str, JsonValue], task_type: str) -> "Game":
         """The game of a `game.tw-pddl` file, already read; walkthrough and planner hints are dropped.
 
-        Raises GameBroken if the file lacks a part or says itself that the game cannot be solved.
+        Raises GameBroken if the file lacks a part or is marked as not solvable.
         """
         missing = [name for name in ("pddl_domain", "pddl_problem", "grammar") if not isinstance(data.get(name), str)]
         if missing:
@@ -161,14 +160,14 @@ class Game:
         if not data.get("solvable", True):
             raise GameBroken("the game file says that the game cannot be solved; remove it")
         grammar = str(data["grammar"])
-        found = _GOAL_LINE.search(grammar)
-        if found is None:
+        goal_line = _GOAL_LINE.search(grammar)
+        if goal_line is None:
             raise GameBroken(
                 'the game\'s grammar has no line "Your task is to: ..."; download it again with alfworld-download -f'
             )
-        goal = found.group(1)
-        open_grammar = grammar[: found.start()] + GOAL_SLOT + grammar[found.end() :]
-        wheel = stock()
+        goal = goal_line.group(1)
+        open_grammar = grammar[: goal_line.start()] + GOAL_SLOT + grammar[goal_line.end() :]
+        wheel = engine_parts()
         if open_grammar != wheel.grammar:
             _check_commands(open_grammar, wheel.grammar)
         return cls(
@@ -184,8 +183,8 @@ class Game:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     def as_file(self) -> dict[str, JsonValue]:
-        """What the stock engine loads: the content of a `game.tw-pddl` file, without a walkthrough."""
-        wheel = stock()
+        """The content of a `game.tw-pddl` file for the stock engine, without a walkthrough."""
+        wheel = engine_parts()
         grammar = wheel.grammar if self.grammar is None else self.grammar
         return {
             "pddl_domain": wheel.domain if self.domain is None else self.domain,
@@ -203,24 +202,26 @@ class Game:
 
 @cache
 def command_shape() -> re.Pattern[str]:
-    """What a command of the installed engine looks like: its templates, with any "name 1" where a thing is named.
+    """A pattern of all commands of the installed engine: its templates, with any "name 1" for an object.
 
     Templates of actions that the installed domain does not have are left out. Raises ConfigError without the extra.
     """
-    wheel = stock()
+    wheel = engine_parts()
     declared = set(_DECLARED.findall(wheel.domain))
     templates = {template for action, template in _TEMPLATE.findall(wheel.grammar) if action in declared}
-    thing = r"[a-z]+ \d+"
-    return re.compile("|".join(thing.join(map(re.escape, _SLOT.split(template))) for template in sorted(templates)))
+    object_name = r"[a-z]+ \d+"
+    return re.compile(
+        "|".join(object_name.join(map(re.escape, _SLOT.split(template))) for template in sorted(templates))
+    )
 
 
 def _check_commands(grammar: str, newest: str) -> None:
-    """Raises GameBroken if a grammar words a command otherwise than the installed one does, or lacks it."""
-    known = dict(_TEMPLATE.findall(grammar))
+    """Raises GameBroken if a grammar words a command differently from the installed one, or lacks it."""
+    templates = dict(_TEMPLATE.findall(grammar))
     for action, template in _TEMPLATE.findall(newest):
-        if known.get(action) != template:
-            said = "does not know it" if action not in known else f"says {quoted(known[action])}"
+        if templates.get(action) != template:
+            difference = "does not know it" if action not in templates else f"says {quoted(templates[action])}"
             raise GameBroken(
                 f"the game has the grammar of another alfworld version: for {action} the installed one says "
-                f"{quoted(template)}, the game {said}; download the games again with alfworld-download -f"
+                f"{quoted(template)}, the game {difference}; download the games again with alfworld-download -f"
             )

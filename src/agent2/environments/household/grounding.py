@@ -1,23 +1,17 @@
-"""Planning states of a game, made by fast-downward's own translator.
+"""A game's PDDL made ready for fast-downward, and its planning state as a small object; nothing here plans.
 
-fast-downward's planning state as a small object: which operators apply, what they change, whether the goal holds.
+`translate` gives the solver's input and the facts of one game, by fast-downward's own translator.
+`fast_downward.pddl2sas` parses and normalises the domain again for every problem; `Translator` runs the same steps for
+the domain once and then only for what a problem adds: its objects, facts and goal. Objects of types that a problem
+declares and never mentions (`otype`, `rtype`) are left out: no action can apply to them.
 
-Each `Solver` holds one copy of the shared library, and with it one state. Not thread-safe.
+`Solver` is a planning state: which operators apply, what they change, whether the goal holds. Each solver holds one
+copy of the shared library, and with it one state. Not thread-safe.
 
-fast-downward's PDDL translation of many problems of one domain, with the domain's share done once.
-
-`fast_downward.pddl2sas` reads and normalises the domain again for every problem. Here the same steps of the same
-translator run for the domain once and then only for what a problem adds: its objects, facts and goal. Types of things
-that a problem declares and never mentions (`otype`, `rtype`) are left out: no action can apply to them.
-
-Promises: the variables, operators and facts of `pddl2sas` without `optimize` (tested). Holds for domains without
-derived predicates or constants whose actions take an `otype` or `rtype` only as the type of something, as the one
-that alfworld ships; others belong to `pddl2sas`.
-
-A game's PDDL made ready for the solver, by fast-downward's own translator.
-
-Promises: the solver's input and facts are those that the stock engine works with; broken games are refused with the
-reason. The translation that the stock engine makes for its planner is left out: nothing here plans.
+Promises: the variables, operators and facts are those of `pddl2sas` without `optimize`, with which the stock engine
+works (tested); broken games are refused with the reason. Holds for domains without derived predicates or constants
+whose actions take an `otype` or `rtype` only as a type, such as the one that alfworld ships; games with another domain
+go to `pddl2sas`.
 """
 
 import contextlib
@@ -35,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from agent2.environments.household.game import Game, GameBroken, part, quiet_import, stock
+from agent2.environments.household.game import Game, GameBroken, engine_parts, import_part, quiet_import
 from agent2.environments.household.phrases import Fact, Variable
 from agent2.errors import quoted
 
@@ -43,8 +37,12 @@ _NAME_BYTES = 1024
 """Length of a name in the library's records."""
 _OPERATOR = np.dtype([("id", np.int32), ("name", f"S{_NAME_BYTES}"), ("n_effects", np.int32)])
 _ENCODING = "cp1252"
-_free: list[Any] = []
-"""Copies that no solver holds any more. A copy takes 33 MB of disk and is used again: closing one may crash."""
+_DECIDED_TASK = "Atom dummy(val1)"
+"""The translator's output for a task that is already won or unsolvable."""
+_UNUSED_TYPES = frozenset({"otype", "rtype"})
+_EMPTY_PROBLEM = "(define (problem none) (:domain alfred) (:objects) (:init) (:goal (and)))"
+_free_libraries: list[Any] = []
+"""Library copies without a solver. A copy takes 33 MB of disk and is reused, because closing one may crash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +60,20 @@ class Solver:
 
     def __init__(self) -> None:
         with quiet_import():
-            self._library: Any = _free.pop() if _free else stock().solver.load_lib()
-        weakref.finalize(self, _free.append, self._library)
+            self._library: Any = _free_libraries.pop() if _free_libraries else engine_parts().solver.load_lib()
+        weakref.finalize(self, _free_libraries.append, self._library)
         self._operators: Any = None
         self._records = np.zeros(0, _OPERATOR)
         self._atoms: Any = None
         self._n_atoms = 0
 
     def begin(self, sas: bytes) -> None:
-        """Take up the initial state of a translated game; takes under 1 ms."""
+        """Load the initial state of a translated game; takes under 1 ms."""
         self._library.load_sas(sas)
 
     def atoms(self) -> list[str]:
         """The value of every variable of the state, "Atom holdsany(agent1)" or "NegatedAtom ..."."""
-        return self._filled(self._library.get_state_size(), self._library.get_state)
+        return self._read_atoms(self._library.get_state_size(), self._library.get_state)
 
     def is_won(self) -> bool:
         """True where the goal holds."""
@@ -85,7 +83,7 @@ class Solver:
         """The ids of the operators that apply, as an opaque key: equal keys, equal operators."""
         count = self._library.get_applicable_operators_count()
         if count > len(self._records):
-            self._operators = (stock().solver.Operator * (2 * count))()
+            self._operators = (engine_parts().solver.Operator * (2 * count))()
             self._records = np.frombuffer(self._operators, dtype=_OPERATOR)
         if count:
             self._library.get_applicable_operators(self._operators)
@@ -103,59 +101,55 @@ class Solver:
 
     def apply(self, operator: int, n_effects: int) -> list[str]:
         """Carry out an operator that applies; the atoms that it made true or, negated, false."""
-        return self._filled(n_effects, lambda atoms: self._library.apply_operator(operator, atoms))
+        return self._read_atoms(n_effects, lambda atoms: self._library.apply_operator(operator, atoms))
 
     def repeat(self, operators: Sequence[Operator]) -> None:
-        """Carry out operators one after the other, when what they change is known already."""
+        """Carry out a sequence of operators whose effects are already known."""
         for operator in operators:
-            self._library.apply_operator(operator.id, self._room(operator.n_effects))
+            self._library.apply_operator(operator.id, self._atom_array(operator.n_effects))
 
-    def _filled(self, n: int, fill: Any) -> list[str]:
-        atoms = self._room(n)
+    def _read_atoms(self, n: int, fill: Any) -> list[str]:
+        atoms = self._atom_array(n)
         fill(atoms)
         at = ctypes.addressof(atoms)
         return [ctypes.string_at(at + i * _NAME_BYTES).decode(_ENCODING) for i in range(n)]
 
-    def _room(self, n: int) -> Any:
+    def _atom_array(self, n: int) -> Any:
         """An array for at least n atoms."""
         if n > self._n_atoms or self._atoms is None:
             self._n_atoms = max(2 * n, 16)
-            self._atoms = (stock().solver.Atom * self._n_atoms)()
+            self._atoms = (engine_parts().solver.Atom * self._n_atoms)()
         return self._atoms
 
 
-_IDLE_TYPES = frozenset({"otype", "rtype"})
-_PROBLEM = "(define (problem none) (:domain alfred) (:objects) (:init) (:goal (and)))"
-
-
 class Translator:
-    """Translates problems of one domain."""
+    """Translates problems of one domain, which is parsed once."""
 
     def __init__(self, domain: str) -> None:
         """Read the domain. Raises what the translator raises for a text that is not a domain."""
-        with _as_the_translator_wants():
-            self._parsing: Any = part("fast_downward.translate.pddl_parser.parsing_functions")
-            self._lists: Any = part("fast_downward.translate.pddl_parser.lisp_parser")
-            self._normalize: Any = part("fast_downward.translate.normalize")
-            self._prolog: Any = part("fast_downward.translate.pddl_to_prolog")
-            self._model: Any = part("fast_downward.translate.build_model")
-            self._instantiate: Any = part("fast_downward.translate.instantiate")
-            self._groups: Any = part("fast_downward.translate.fact_groups")
-            self._steps: Any = part("fast_downward.translate.translate")
-            self._order: Any = part("fast_downward.translate.variable_order")
-            self._pddl: Any = part("fast_downward.translate.pddl")
-            read = list(self._parsing.parse_domain_pddl(self._nested(domain)))
-            self._name, self._requirements, self._types, self._type_by_name = read[:4]
-            self._predicates, self._predicate_by_name, self._functions = read[5:8]
-            task = self._task(self._nested(_PROBLEM), read[8])
+        with _translator_environment():
+            self._parsing: Any = import_part("fast_downward.translate.pddl_parser.parsing_functions")
+            self._lists: Any = import_part("fast_downward.translate.pddl_parser.lisp_parser")
+            self._normalize: Any = import_part("fast_downward.translate.normalize")
+            self._prolog: Any = import_part("fast_downward.translate.pddl_to_prolog")
+            self._model: Any = import_part("fast_downward.translate.build_model")
+            self._instantiate: Any = import_part("fast_downward.translate.instantiate")
+            self._groups: Any = import_part("fast_downward.translate.fact_groups")
+            self._steps: Any = import_part("fast_downward.translate.translate")
+            self._order: Any = import_part("fast_downward.translate.variable_order")
+            self._pddl: Any = import_part("fast_downward.translate.pddl")
+            domain_parts = list(self._parsing.parse_domain_pddl(self._parse_lists(domain)))
+            self._name, self._requirements, self._types, self._type_by_name = domain_parts[:4]
+            self._predicates, self._predicate_by_name, self._functions = domain_parts[5:8]
+            task = self._task(self._parse_lists(_EMPTY_PROBLEM), domain_parts[8])
             self._normalize.normalize(task)
             self._actions = task.actions
             self._rules = self._program_of(task, "action").rules  # its only fact is the empty problem's goal
 
     def translate(self, problem: str) -> tuple[Any, str]:
         """The problem as the translator's task, and the solver's input; see `fast_downward.pddl2sas`."""
-        with _as_the_translator_wants():
-            task = self._task(self._nested(problem), [])
+        with _translator_environment():
+            task = self._task(self._parse_lists(problem), [])
             self._normalize.normalize(task)
             program = self._program_of(task, "goal")
             self._prolog.translate_facts(program, task)
@@ -166,21 +160,23 @@ class Translator:
             sas.output(text)
             return task, text.getvalue()
 
-    def _nested(self, text: str) -> Any:
+    def _parse_lists(self, text: str) -> Any:
         return self._lists.parse_nested_list(text.split("\n"))
 
     def _task(self, nested: Any, actions: list[Any]) -> Any:
         """The translator's task of a problem, with these actions."""
-        read = list(self._parsing.parse_task_pddl(nested, self._type_by_name, self._predicate_by_name))
-        name, domain, requirements, declared, facts, goal, use_metric = read
+        problem_parts = list(self._parsing.parse_task_pddl(nested, self._type_by_name, self._predicate_by_name))
+        name, domain, requirements, declared, facts, goal, use_metric = problem_parts
         if domain != self._name:
             raise ValueError(f"the problem is of the domain {domain}, not of {self._name}")
-        mentioned = {word for fact in facts if hasattr(fact, "args") for word in fact.args} | set(_words(nested[-1]))
-        objects = [each for each in declared if each.type_name not in _IDLE_TYPES or each.name in mentioned]
-        self._parsing.check_for_duplicates(
-            [each.name for each in objects], errmsg="error: duplicate object %r", finalmsg="check the :objects"
+        mentioned = {word for fact in facts if hasattr(fact, "args") for word in fact.args} | set(
+            _flat_words(nested[-1])
         )
-        equal = [self._pddl.Atom("=", (each.name, each.name)) for each in objects]
+        objects = [entity for entity in declared if entity.type_name not in _UNUSED_TYPES or entity.name in mentioned]
+        self._parsing.check_for_duplicates(
+            [entity.name for entity in objects], errmsg="error: duplicate object %r", finalmsg="check the :objects"
+        )
+        equal = [self._pddl.Atom("=", (entity.name, entity.name)) for entity in objects]
         return self._pddl.Task(
             self._name,
             name,
@@ -197,7 +193,7 @@ class Translator:
         )
 
     def _program_of(self, task: Any, prefix: str) -> Any:
-        """The rules by which the translator finds out what can be reached; prefix: of the predicates it makes up."""
+        """The rules by which the translator explores what is reachable. prefix: of the predicates that it invents."""
         program = self._prolog.PrologProgram()
         program.new_name = (f"{prefix}${number}" for number in itertools.count())
         for conditions, effect in self._normalize.build_exploration_rules(task):
@@ -213,7 +209,7 @@ class Translator:
         if not is_reachable:
             return steps.unsolvable_sas_task("No relaxed solution")
         is_list = isinstance(task.goal, self._pddl.Conjunction)
-        groups = sorted([atom] for atom in atoms)  # no invariants are looked for: a variable for each fact
+        groups = sorted([atom] for atom in atoms)  # without a search for invariants: a variable for each fact
         ranges, values = steps.strips_to_sas_dictionary(groups, assert_partial=False)
         sas = steps.translate_task(
             values,
@@ -233,21 +229,21 @@ class Translator:
         return sas
 
 
-def _words(nested: Any) -> Iterator[str]:
+def _flat_words(nested: Any) -> Iterator[str]:
     """Every word of a nested list."""
-    for each in nested:
-        if isinstance(each, str):
-            yield each
+    for element in nested:
+        if isinstance(element, str):
+            yield element
         else:
-            yield from _words(each)
+            yield from _flat_words(element)
 
 
 @contextlib.contextmanager
-def _as_the_translator_wants() -> Iterator[None]:
-    """Its options as `pddl2sas` sets them, arguments that it can parse, and its chatter kept off standard output."""
+def _translator_environment() -> Iterator[None]:
+    """The process state that the translator needs: options as `pddl2sas` sets them, parseable arguments, no output."""
     with quiet_import(), contextlib.redirect_stdout(io.StringIO()):
         sys.argv = ["translate.py", "domain", "task"]
-        options: Any = part("fast_downward.translate.options")
+        options: Any = import_part("fast_downward.translate.options")
         options.filter_unimportant_vars = False
         options.filter_unreachable_facts = False
         options.use_partial_encoding = False
@@ -262,10 +258,6 @@ def translator(domain: str) -> Translator:
     return Translator(domain)
 
 
-_NO_TASK = "Atom dummy(val1)"
-"""What the translator writes in place of a task that is decided before it begins."""
-
-
 @dataclass(frozen=True, slots=True)
 class PddlParameter:
     """One parameter of an action."""
@@ -276,19 +268,19 @@ class PddlParameter:
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """A game as the solver reads it."""
+    """The solver's input for a game."""
 
     sas: bytes
     facts: tuple[Fact, ...]
-    """That hold at the start and that the solver may leave out, because they never change."""
+    """Facts of the initial state, including those that the solver leaves out because they never change."""
     types: Mapping[str, str]
-    """Of each object by name."""
+    """Object -> its type."""
     supertypes: tuple[tuple[str, tuple[str, ...]], ...]
-    """Each type with the types above it."""
+    """Each type with its supertypes."""
     parameters: Mapping[str, tuple[PddlParameter, ...]]
-    """Of each action by name."""
+    """Action -> its parameters."""
     conditional: frozenset[str]
-    """Actions of which some effects depend on the state."""
+    """Actions with effects that depend on the state."""
     fluents: frozenset[str]
     """Predicates that an action can change."""
 
@@ -298,9 +290,9 @@ def translate(game: Game) -> Translation:
 
     Takes some 9 ms (tiny) to 120 ms (full) of CPU, by the number of entities.
     """
-    wheel = stock()
+    wheel = engine_parts()
     try:
-        with quiet_import(), _paused_collection():
+        with quiet_import(), _without_gc():
             if game.domain is None:
                 task, sas = translator(wheel.domain).translate(game.problem)
             else:
@@ -311,21 +303,21 @@ def translate(game: Game) -> Translation:
             f"the game's problem cannot be translated ({type(error).__name__}: {quoted(str(error))}): it is not PDDL "
             "of this domain, or was made for an older one; download or generate the game again"
         ) from error
-    if _NO_TASK in sas:
+    if _DECIDED_TASK in sas:
         goal = sas.split("begin_goal", 1)[1].split()[:3]
         raise already_won() if goal == ["1", "0", "0"] else unsolvable()
     return _translation(task, sas.encode("utf-8"))
 
 
 @contextmanager
-def _paused_collection() -> Iterator[None]:
-    """No search for cycles of garbage: the translator makes so many objects that a third of its time would go there."""
-    was_on = gc.isenabled()
+def _without_gc() -> Iterator[None]:
+    """Without cyclic garbage collection, which would take a third of the time with the translator's many objects."""
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if was_on:
+        if was_enabled:
             gc.enable()
 
 
@@ -338,7 +330,7 @@ def unsolvable() -> GameBroken:
 
 
 def already_won() -> GameBroken:
-    """The error for a game that begins in its goal."""
+    """The error for a game whose initial state fulfils its goal."""
     return GameBroken("the game is already won when it begins; remove it, or place its target elsewhere")
 
 
@@ -350,7 +342,9 @@ def _translation(task: Any, sas: bytes) -> Translation:
         types=types,
         supertypes=tuple((kind.name, tuple(kind.supertype_names)) for kind in task.types),
         parameters={
-            action.name: tuple(PddlParameter(each.name.strip("?"), each.type_name) for each in action.parameters)
+            action.name: tuple(
+                PddlParameter(parameter.name.strip("?"), parameter.type_name) for parameter in action.parameters
+            )
             for action in task.actions
         },
         conditional=frozenset(
@@ -374,8 +368,8 @@ def read_atom(text: str, types: Mapping[str, str]) -> tuple[Fact, bool]:
 
     Raises KeyError for an entity that the game has not declared.
     """
-    kind, rest = text.split(" ", 1)
-    name, arguments = rest.split("(", 1)
+    kind, signature = text.split(" ", 1)
+    name, arguments = signature.split("(", 1)
     entities: tuple[Variable, ...] = tuple(
         (entity.upper() if entity in ("i", "p") else entity, types[entity])  # Textworld writes these two in capitals
         for entity in arguments[:-1].split(", ")

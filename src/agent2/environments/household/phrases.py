@@ -1,7 +1,7 @@
-"""What the engine says: textworld's grammar, parsed once and evaluated over a set of facts.
+"""The engine's sentences: textworld's grammar, parsed once and evaluated over a set of facts.
 
-The stock engine parses every template and every condition again each time it says something. Here textworld's own
-parsers run once for each grammar, and the result is evaluated as textworld evaluates it: the first rule whose
+The stock engine parses every template and every condition again for each sentence. Here textworld's own parsers run
+once for each grammar, and the result is evaluated as textworld evaluates it: the first rule whose
 condition holds, facts in sorted order, different placeholders bound to different entities.
 
 Expressions inside a grammar (`{o.indefinite + ' ' + o.name}`) are read with `ast` and may use names, attributes of
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
-from agent2.environments.household.game import GameBroken, stock
+from agent2.environments.household.game import GameBroken, engine_parts
 from agent2.errors import quoted
 from agent2.syntax import parse_expression
 
@@ -26,12 +26,12 @@ Binding = dict[Variable, Variable]
 """Placeholder (name, type) -> entity."""
 
 MAX_PIECES = 10_000
-"""Most grammar symbols that one sentence may use; a grammar that names itself would never end."""
+"""Grammar symbols that one sentence may use; a recursive grammar would never end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """How the sentences speak of an entity."""
+    """The forms in which sentences name an entity."""
 
     id: str
     name: str
@@ -40,7 +40,7 @@ class Entity:
 
 
 class EngineFacts(Protocol):
-    """What holds now."""
+    """The facts of the current state."""
 
     def matching(self, name: str, types: tuple[str, ...]) -> Sequence[Fact]:
         """The facts with this predicate and these argument types, sorted; subtypes in the order of the hierarchy."""
@@ -63,12 +63,12 @@ class Query:
             return
         name, placeholders = self.predicates[depth]
         for _, arguments in facts.matching(name, tuple(kind for _, kind in placeholders)):
-            extended = _joined(bound, placeholders, arguments)
+            extended = _extend_binding(bound, placeholders, arguments)
             if extended is not None:
                 yield from self._from(depth + 1, facts, extended)
 
 
-def _joined(bound: Binding, placeholders: Sequence[Variable], entities: Sequence[Variable]) -> Binding | None:
+def _extend_binding(bound: Binding, placeholders: Sequence[Variable], entities: Sequence[Variable]) -> Binding | None:
     """The bindings with these placeholders bound too; None if they clash or one entity would be bound twice."""
     joined = bound
     for placeholder, entity in zip(placeholders, entities, strict=True):
@@ -89,7 +89,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A piece that another rule says."""
+    """A piece that is a reference to another rule."""
 
     rule: str
 
@@ -116,7 +116,7 @@ Piece = Text | Call | Value | Repetition
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One way of saying something."""
+    """One alternative of a grammar rule."""
 
     condition: Query | None
     pieces: tuple[Piece, ...]
@@ -124,7 +124,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class ActionPhrases:
-    """How an action is asked for and answered."""
+    """The command of an action, and the reply to it."""
 
     template: tuple[Piece, ...]
     feedback: tuple[Piece, ...]
@@ -132,7 +132,7 @@ class ActionPhrases:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What the pieces of a sentence may speak of."""
+    """What the pieces of a sentence can refer to."""
 
     facts: EngineFacts
     entities: Mapping[str, Entity]
@@ -163,26 +163,28 @@ class Phrasebook:
 
     def say(self, pieces: Sequence[Piece], scope: Scope) -> str:
         """The sentence. Raises GameBroken for a grammar that lacks a rule or never ends."""
-        said: list[str] = []
+        texts: list[str] = []
         stack: list[tuple[Piece, Scope]] = [(piece, scope) for piece in reversed(pieces)]
         for _ in range(MAX_PIECES):
             if not stack:
-                return "".join(said)
-            piece, here = stack.pop()
+                return "".join(texts)
+            piece, piece_scope = stack.pop()
             match piece:
                 case Text():
-                    said.append(piece.text)
+                    texts.append(piece.text)
                 case Value():
-                    said.append(here.value_of(piece))
+                    texts.append(piece_scope.value_of(piece))
                 case Call():
-                    stack.extend((part, here) for part in reversed(self._chosen(piece.rule, here).pieces))
+                    stack.extend(
+                        (part, piece_scope) for part in reversed(self._choose_rule(piece.rule, piece_scope).pieces)
+                    )
                 case Repetition():
-                    stack.extend(reversed(_expand(piece, here)))
+                    stack.extend(reversed(_expand(piece, piece_scope)))
         raise GameBroken(
             "the game's grammar does not come to an end; download the game again with alfworld-download -f"
         )
 
-    def _chosen(self, name: str, scope: Scope) -> Rule:
+    def _choose_rule(self, name: str, scope: Scope) -> Rule:
         for rule in self.rules.get(name, ()):
             if rule.condition is None or next(rule.condition.solutions(scope.facts, scope.bound), None) is not None:
                 return rule
@@ -214,7 +216,7 @@ def read_grammar(grammar: str) -> Phrasebook:
 
     grammar: the text of a `.twl2` file.
     """
-    wheel = stock()
+    wheel = engine_parts()
     try:
         actions, sentences = wheel.logic._parse_and_convert(grammar, rule_name="pddlStart")
         rules = {
@@ -222,10 +224,10 @@ def read_grammar(grammar: str) -> Phrasebook:
             for name, alternatives in sentences._rules.items()
         }
         phrases = {
-            name: ActionPhrases(_parsed(action.template), _parsed(action.feedback_rule))
+            name: ActionPhrases(_parse_symbols(action.template), _parse_symbols(action.feedback_rule))
             for name, action in actions.items()
         }
-        return Phrasebook(phrases, rules, _parsed("#intro#"))
+        return Phrasebook(phrases, rules, _parse_symbols("#intro#"))
     except GameBroken:
         raise
     except Exception as error:
@@ -236,8 +238,8 @@ def read_grammar(grammar: str) -> Phrasebook:
         ) from error
 
 
-def _parsed(text: str) -> tuple[Piece, ...]:
-    return _pieces(stock().textgen._parse_and_convert(text, rule_name="symbols"))
+def _parse_symbols(text: str) -> tuple[Piece, ...]:
+    return _pieces(engine_parts().textgen._parse_and_convert(text, rule_name="symbols"))
 
 
 def _pieces(symbols: Sequence[Any]) -> tuple[Piece, ...]:
@@ -245,7 +247,7 @@ def _pieces(symbols: Sequence[Any]) -> tuple[Piece, ...]:
 
 
 def _piece(symbol: Any) -> Piece:
-    textgen = stock().textgen
+    textgen = engine_parts().textgen
     if isinstance(symbol, textgen.TerminalSymbol):
         return Text(str(symbol.symbol))
     if isinstance(symbol, textgen.NonterminalSymbol):
@@ -254,11 +256,11 @@ def _piece(symbol: Any) -> Piece:
         return Value(_expression(symbol.expression))
     if isinstance(symbol, textgen.ListSymbol):
         inner = symbol.symbol
-        return Repetition(_inner(inner), _query(inner.given), is_list=True)
-    return Repetition(_inner(symbol), _query(symbol.given), is_list=False)
+        return Repetition(_inner_piece(inner), _query(inner.given), is_list=True)
+    return Repetition(_inner_piece(symbol), _query(symbol.given), is_list=False)
 
 
-def _inner(conditional: Any) -> Call | Value:
+def _inner_piece(conditional: Any) -> Call | Value:
     piece = _piece(conditional.expression)
     if isinstance(piece, Call | Value):
         return piece
@@ -270,14 +272,14 @@ def _inner(conditional: Any) -> Call | Value:
 def _query(text: str | None) -> Query | None:
     if not text:
         return None
-    rule = stock().queries.parse_conjunctive_query(text)
+    rule = engine_parts().queries.parse_conjunctive_query(text)
     return Query(tuple((p.name, tuple((ph.name, ph.type) for ph in p.parameters)) for p in rule.preconditions))
 
 
 def _expression(source: str) -> Callable[[Mapping[str, Entity]], str]:
     """An expression over entities as a function; nothing but what the module docstring lists."""
     tree = parse_expression(source.strip())
-    inner = _compiled(tree, source)
+    inner = _compile(tree, source)
     return lambda scope: _text_of(inner(scope))
 
 
@@ -285,20 +287,20 @@ def _text_of(value: object) -> str:
     return value.name if isinstance(value, Entity) else str(value)
 
 
-def _compiled(node: ast.expr, source: str) -> Callable[[Mapping[str, Entity]], Any]:
+def _compile(node: ast.expr, source: str) -> Callable[[Mapping[str, Entity]], Any]:
     match node:
         case ast.Constant(value=str() as text):
             return lambda scope: text
         case ast.Name(id=name):
             return lambda scope: scope[name]
         case ast.Attribute(value=inner, attr=("id" | "name" | "definite" | "indefinite") as attribute):
-            of = _compiled(inner, source)
+            of = _compile(inner, source)
             return lambda scope: getattr(of(scope), attribute)
         case ast.BinOp(left=left, op=ast.Add(), right=right):
-            first, second = _compiled(left, source), _compiled(right, source)
+            first, second = _compile(left, source), _compile(right, source)
             return lambda scope: first(scope) + second(scope)
         case ast.BoolOp(op=ast.Or(), values=values):
-            choices = [_compiled(value, source) for value in values]
+            choices = [_compile(value, source) for value in values]
             return lambda scope: next((value for choice in choices if (value := choice(scope))), "")
         case _:
             raise GameBroken(

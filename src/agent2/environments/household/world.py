@@ -1,23 +1,23 @@
-"""The environment: one household game, played by text commands until it is won.
+"""The household environment: one game, played by text commands until it is won.
 
-    chat   the opening is one user message, an action is a bare command, an observation what the game says
+    chat   the opening is one user message, an action is a bare command, an observation the game's reply
     react  as published for ALFWorld: an action is a line, with or without "> "; "think: ..." is answered "OK."
 
-An action is its first line without outer blanks, in lower case. Foolish actions (empty, too long, impossible here) are
-answered "Nothing happens." and counted; they never raise.
+An action is its first line, stripped, in lower case. Foolish actions (empty, too long, impossible here) are answered
+"Nothing happens." and counted; they never raise.
 
-The world can misbehave on purpose, so that recovery can be measured (`HouseholdFaults`). At most one command of an
-episode is broken; which one, and how, comes from the episode's seed alone, so that two checkpoints that are compared
-meet the same faults and a replay meets them again. Only commands that are possible where they are given count.
+The world can fail on purpose, so that recovery can be measured (`HouseholdFaults`). At most one command of an episode
+is broken; which one, and how, comes from the episode's seed alone, so that two checkpoints that are compared get the
+same faults and a replay gets them again. Only commands that are possible at the time count.
 
     timeout            the command was not carried out; the same command works when it is repeated
     permission_denied  the command is denied until the player has said `look`; others work
     empty_result       the command is carried out, and the reply is empty
 
-Recovered means: the broken command was carried out after all; after an empty reply, any further command was.
+A fault is recovered when the broken command is carried out after all; after an empty reply, by any further command.
 
 Promises: single use; same item, seed and actions give the same observations and state; what is scored comes from the
-engine's facts. Does NOT judge, and does NOT end an episode at the turn cap: whoever plays it does.
+engine's facts. Does NOT score, and does NOT end an episode at the turn cap: the caller stops there.
 """
 
 import re
@@ -34,6 +34,21 @@ from agent2.environments.household.game import Game
 from agent2.errors import ConfigError, EnvironmentFailed
 from agent2.records import Item, JsonValue, Message, Step, derive_seed, digest_of
 
+NAME = "household"
+VERSION = "1.0"
+MAX_ACTION_CHARS = 200
+"""Longer actions are not commands."""
+ADMISSIBLE_MARK = "\nYou can: "
+"""Between an observation and the list of admissible commands, where they are shown."""
+OBSERVATION_SLOT = "{observation}"
+"""Placeholder of the game's opening in an item's own opening messages."""
+THOUGHT_REPLY = "OK."
+MAX_FACTS = 40
+"""In a state."""
+_BANNER = re.compile(r"\A-= Welcome to TextWorld, ALFRED! =-\s*")
+_GOAL_TYPE = re.compile(r"\b(\w+type)\b")
+_IRRELEVANT_FACTS = ("checked(", "not_", "new-axiom@")
+"""Prefixes of facts that do not concern a goal."""
 LOOK = "look"
 """The command that ends a denial; it is never broken itself."""
 
@@ -51,7 +66,7 @@ REPLIES = {
     HouseholdFaultKind.PERMISSION_DENIED: "Permission denied: look around first.",
     HouseholdFaultKind.EMPTY_RESULT: "",
 }
-"""What a player reads instead of the game's reply."""
+"""The reply to a broken command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +76,9 @@ class HouseholdFaults:
     rate: float = 0.0
     """Share of episodes with a broken command, 0 to 1."""
     kinds: tuple[HouseholdFaultKind, ...] = tuple(HouseholdFaultKind)
-    """Drawn from evenly."""
+    """Drawn uniformly."""
     n_positions: int = 4
-    """The broken command is one of the first so many possible ones; an episode may end before it."""
+    """The broken command is one of the first `n_positions` possible ones; an episode may end before it."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError for a rate that is not a share or nothing to draw from."""
@@ -77,8 +92,8 @@ class HouseholdFaults:
 
 
 @dataclass(slots=True)
-class Breaker:
-    """Breaks the planned command of one episode."""
+class FaultInjector:
+    """Breaks the planned command of one episode, and records its repair."""
 
     kind: HouseholdFaultKind | None
     """None: everything works."""
@@ -95,11 +110,11 @@ class Breaker:
 
     @property
     def n_recovered(self) -> int:
-        """1 once the broken command was made good."""
+        """1 once the fault was recovered, else 0."""
         return int(self.event is not None and self.event["recovered"] is not None)
 
-    def meet(self, command: str, turn: int = 0) -> HouseholdFaultKind | None:
-        """What happens to a possible command; None: it goes through, and what it makes good is recorded."""
+    def fault_for(self, command: str, turn: int = 0) -> HouseholdFaultKind | None:
+        """The fault of a possible command; None: it is carried out, and recorded if it recovers an earlier fault."""
         if command == LOOK:
             self.is_denied = False
         elif self.kind is not None and self.n_seen == self.position and self.broken is None and not self.n_faults:
@@ -119,30 +134,14 @@ class Breaker:
         return None
 
 
-def plan_faults(seed: int, settings: HouseholdFaults) -> Breaker:
-    """What goes wrong in the episode with this seed."""
+def plan_injector(seed: int, settings: HouseholdFaults) -> FaultInjector:
+    """The fault of the episode with this seed."""
     rng = np.random.default_rng(derive_seed("household faults", seed))
     if rng.random() >= settings.rate:
-        return Breaker(None, 0)
-    return Breaker(settings.kinds[int(rng.integers(len(settings.kinds)))], int(rng.integers(settings.n_positions)))
-
-
-NAME = "household"
-VERSION = "1.0"
-
-MAX_ACTION_CHARS = 200
-"""Longer actions are not commands."""
-ADMISSIBLE_MARK = "\nYou can: "
-"""Between an observation and the list of admissible commands, where they are shown."""
-OBSERVATION_SLOT = "{observation}"
-"""Where an item's own opening messages take the game's opening."""
-THOUGHT_REPLY = "OK."
-MAX_FACTS = 40
-"""Most facts that a state lists."""
-_BANNER = re.compile(r"\A-= Welcome to TextWorld, ALFRED! =-\s*")
-_GOAL_TYPE = re.compile(r"\b(\w+type)\b")
-_SILENT = ("checked(", "not_", "new-axiom@")
-"""Beginnings of facts that say nothing about a goal."""
+        return FaultInjector(None, 0)
+    return FaultInjector(
+        settings.kinds[int(rng.integers(len(settings.kinds)))], int(rng.integers(settings.n_positions))
+    )
 
 
 class ActionProtocol(StrEnum):
@@ -161,7 +160,7 @@ class HouseholdSettings:
     faults: HouseholdFaults = field(default_factory=HouseholdFaults)
     protocol: ActionProtocol = ActionProtocol.CHAT
     max_turns: int = 50
-    """Most actions that are taken; whoever plays stops there or before."""
+    """Actions per game; the caller stops there or before."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError without room for a single turn."""
@@ -185,7 +184,7 @@ class HouseholdSettings:
 
 @dataclass(slots=True)
 class _Counts:
-    """What happened so far."""
+    """Counts of an episode so far."""
 
     n_turns: int = 0
     n_invalid: int = 0
@@ -197,13 +196,13 @@ class HouseholdWorld:
     """Plays one item."""
 
     def __init__(self, settings: HouseholdSettings, engine: Engine | None = None) -> None:
-        """A world for one episode. engine: None: the one that this process shares."""
+        """A world for one episode. engine: None: the shared one of this process."""
         self._settings = settings
         self._engine = engine
         self._position: Position | None = None
         self._game: Game | None = None
         self._seed = 0
-        self._breaker = Breaker(None, 0)
+        self._faults = FaultInjector(None, 0)
         self._counts = _Counts()
         self._expert: SearchExpert | None = None
         self._unread: list[str] = []
@@ -222,21 +221,24 @@ class HouseholdWorld:
         if self._position is not None:
             raise EnvironmentFailed(f"household world was already used and cannot play {item.id!r}; make a fresh one")
         self._game = Game.from_payload(item.payload.get("game"))
-        self._position = self._its_engine().start(self._game)
+        self._position = self._engine_in_use().start(self._game)
         self._seed = seed
-        self._breaker = plan_faults(seed, self._settings.faults)
+        self._faults = plan_injector(seed, self._settings.faults)
         opening = _BANNER.sub("", self._position.observation)
         if self._settings.protocol is ActionProtocol.REACT:
             opening = opening.replace("\n\n", "\n")
-        text = self._told(opening)
-        given = item.payload.get("opening")
-        if given is None:
+        text = self._observe(opening)
+        opening_messages = item.payload.get("opening")
+        if opening_messages is None:
             return [Message("user", text)]
-        return [Message(str(each["role"]), str(each["content"]).replace(OBSERVATION_SLOT, text)) for each in given]
+        return [
+            Message(str(message["role"]), str(message["content"]).replace(OBSERVATION_SLOT, text))
+            for message in opening_messages
+        ]
 
     def act(self, action: str) -> Step:
         """Carry out one action. Raises EnvironmentFailed before reset, after the end and beyond the turn cap."""
-        position = self._playing()
+        position = self._position_in_play()
         if self._counts.n_turns >= self._settings.max_turns:
             raise EnvironmentFailed(
                 f"household world: turn {self._counts.n_turns + 1} is beyond the cap of {self._settings.max_turns}; "
@@ -246,22 +248,22 @@ class HouseholdWorld:
         command = command_of(action, self._settings.protocol)
         if self._settings.protocol is ActionProtocol.REACT and command.startswith("think:"):
             self._counts.n_thoughts += 1
-            return Step(self._told(THOUGHT_REPLY), done=False)
+            return Step(self._observe(THOUGHT_REPLY), done=False)
         if not command or len(command) > MAX_ACTION_CHARS or not position.allows(command):
             self._counts.n_invalid += 1
-            return Step(self._told(NOTHING_HAPPENS), done=False)
-        fault = self._breaker.meet(command, self._counts.n_turns - 1)
+            return Step(self._observe(NOTHING_HAPPENS), done=False)
+        fault = self._faults.fault_for(command, self._counts.n_turns - 1)
         if fault in (None, HouseholdFaultKind.EMPTY_RESULT):
-            self._position = position = self._its_engine().move(position, command)
+            self._position = position = self._engine_in_use().move(position, command)
         reply = position.observation if fault is None else REPLIES[fault]
-        return Step(self._told(reply), done=position.won)
+        return Step(self._observe(reply), done=position.won)
 
     def state(self) -> Mapping[str, JsonValue]:
         """What scorers read: `won`, `task_type`, counts, `goal_facts` of what the goal names; `answer` is None.
 
         `injected_faults` is there where a command was broken.
         """
-        position, event = self._position, self._breaker.event
+        position, event = self._position, self._faults.event
         recorded = {} if event is None else {STATE_KEY: [dict(event)]}
         return {
             **recorded,
@@ -272,14 +274,14 @@ class HouseholdWorld:
             "n_invalid": self._counts.n_invalid,
             "n_thoughts": self._counts.n_thoughts,
             "n_asked": self._counts.n_asked,
-            "n_faults": self._breaker.n_faults,
-            "n_recovered": self._breaker.n_recovered,
+            "n_faults": self._faults.n_faults,
+            "n_recovered": self._faults.n_recovered,
             "goal_facts": [] if position is None or self._game is None else goal_facts(self._game, position),
         }
 
     def ask_expert(self) -> str:
-        """What an expert would do now who has read no more than the player. Raises EnvironmentFailed unless in play."""
-        self._playing()
+        """The next command of an expert that has read what the player has. Raises EnvironmentFailed unless in play."""
+        self._position_in_play()
         if self._expert is None:
             self._expert = SearchExpert(derive_seed("household expert", self._seed))
         for text in self._unread:
@@ -290,20 +292,20 @@ class HouseholdWorld:
 
     def admissible(self) -> tuple[str, ...]:
         """The commands that are possible now, for random players and diagnostics. Raises EnvironmentFailed."""
-        return self._playing().admissible
+        return self._position_in_play().admissible
 
-    def _playing(self) -> Position:
+    def _position_in_play(self) -> Position:
         if self._position is None or self._position.won:
             raise EnvironmentFailed(
                 f"household world is {'not begun' if self._position is None else 'over'}; call reset on a fresh one"
             )
         return self._position
 
-    def _its_engine(self) -> Engine:
+    def _engine_in_use(self) -> Engine:
         return shared_engine() if self._engine is None else self._engine
 
-    def _told(self, text: str) -> str:
-        """An observation as the player reads it."""
+    def _observe(self, text: str) -> str:
+        """The observation for the player, which the expert will read, too."""
         self._unread.append(text)
         if not self._settings.show_admissible or self._position is None:
             return text
@@ -319,20 +321,22 @@ def command_of(action: str, protocol: ActionProtocol) -> str:
 
 
 def goal_facts(game: Game, position: Position) -> list[str]:
-    """What holds of the things that the goal names, at most `MAX_FACTS`, sorted: "inreceptacle(mug 1, shelf 2)"."""
+    """The facts about objects that the goal names, at most `MAX_FACTS`, sorted: "inreceptacle(mug 1, shelf 2)"."""
     goal = game.problem.lower().rpartition("(:goal")[2]
-    kinds = {found for found in _GOAL_TYPE.findall(goal) if found not in ("objecttype", "receptacletype")}
+    goal_types = {
+        goal_type for goal_type in _GOAL_TYPE.findall(goal) if goal_type not in ("objecttype", "receptacletype")
+    }
     facts = position.facts
-    things = {
+    objects = {
         fact.removeprefix("objecttype(").rsplit(", ", 1)[0]
         for fact in facts
-        if fact.startswith("objecttype(") and fact[:-1].rsplit(", ", 1)[1] in kinds
+        if fact.startswith("objecttype(") and fact[:-1].rsplit(", ", 1)[1] in goal_types
     }
-    about = [
+    relevant = [
         fact
         for fact in facts
-        if not fact.startswith(_SILENT)
+        if not fact.startswith(_IRRELEVANT_FACTS)
         and fact.split("(", 1)[0] in ("inreceptacle", "holds", "isclean", "ishot", "iscool", "ison", "istoggled")
-        and things & set(fact[:-1].split("(", 1)[1].split(", "))
+        and objects & set(fact[:-1].split("(", 1)[1].split(", "))
     ]
-    return sorted(about)[:MAX_FACTS]
+    return sorted(relevant)[:MAX_FACTS]
