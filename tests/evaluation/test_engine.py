@@ -315,6 +315,13 @@ def test_a_verdict_that_is_no_score_is_a_judge_fault(verdict):
     assert (record.score.value, record.score.fault) == (None, Fault.JUDGE)
 
 
+@pytest.mark.parametrize("verdict", [0.5, "right", Score("high", "")])
+def test_a_verdict_of_another_type_is_a_judge_fault(verdict):
+    record = play_one(item(), scorer=FlakyScorer(2, verdict))
+    assert (record.score.value, record.score.fault) == (None, Fault.JUDGE)
+    assert "Error:" in record.score.reason
+
+
 def test_a_missing_reference_is_missing_whatever_the_answer():
     record = play_one(item(), scorer=FlakyScorer(9, Score(None, "no reference", Fault.JUDGE)))
     assert (record.score.value, record.score.fault) == (None, Fault.JUDGE)

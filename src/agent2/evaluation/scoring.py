@@ -211,10 +211,9 @@ def score_rollout(scorer: Scorer, item: Item, rollout: Rollout) -> Score:
 
 def _score_once(scorer: Scorer, item: Item, rollout: Rollout) -> Score:
     try:
-        score = scorer.score(item, rollout)
+        return _valid(scorer.name, scorer.score(item, rollout))  # inside: a plug-in may return anything
     except Exception as error:  # recorded as a fault on the card
         return _score_of_error(scorer.name, item, error)
-    return _valid(scorer.name, score)
 
 
 def in_batches(
