@@ -37,7 +37,7 @@ from agent2.arena.recorder import file_digests, open_revisions, revision_files, 
 from agent2.arena.trial_folder import TrialPaths, read_config, read_events
 from agent2.errors import ConfigError
 from agent2.files import write_json
-from agent2.llm.gateway.recording import ExchangeOutcome, read_exchanges
+from agent2.llm.gateway.recording import DIFFERENCES, ExchangeOutcome, read_exchanges
 from agent2.records import JsonValue
 
 SHARED_FILES = ("lock.json", "agent.log", "integrity.json")
@@ -49,7 +49,6 @@ _SECRET_NAME = re.compile(r"(^|_)(API_?KEY|KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS
 """Usual names of variables that hold keys."""
 MIN_SECRET_CHARS = 8
 """A shorter key would be found by chance."""
-DIFFERENCES = "differences.jsonl"
 
 
 def share_trial(source: Path, out: Path) -> Path:

@@ -197,8 +197,9 @@ def print_replay(root: Path, *, as_json: bool = False) -> bool:
 
     as_json: print them with the report of the trial as one document instead.
     """
-    from agent2.arena.recording import DIFFERENCES, compare_replay
+    from agent2.arena.recording import compare_replay
     from agent2.arena.trial_folder import TrialPaths
+    from agent2.llm.gateway.recording import DIFFERENCES
     from agent2.reports.pages import call_words, difference_lines, replay_table
 
     report = compare_replay(root)

@@ -37,11 +37,10 @@ from agent2.arena.tasks import TaskSpec
 from agent2.arena.trial_folder import ActiveTime, Events, TrialPaths, interruptions, read_events
 from agent2.errors import ConfigError
 from agent2.integrity import IntegrityRecord
-from agent2.llm.gateway.recording import Exchange, ExchangeOutcome, read_exchanges, totals
+from agent2.llm.gateway.recording import DIFFERENCES, Exchange, ExchangeOutcome, read_exchanges, totals
 from agent2.records import JsonValue, Split
 from agent2.stats.estimates import Estimate
 
-DIFFERENCES = "differences.jsonl"
 LOG_TAIL_CHARACTERS = 20_000
 DESIGN_FILE = "output/design.json"
 MAX_AGENT_FILE_BYTES = 200_000
