@@ -415,7 +415,8 @@ def _add_judged(
 def _result(name: str, checked: _CheckedEpisodes, *, is_skipped: bool) -> DetectorResult:
     scores = checked.scores_where(lambda names, _: name in names)
     detector = DETECTORS.get(name)
-    kind, meaning = ("result", "A model finds the answer unsupported.") if detector is None else detector.told
+    kind = "result" if detector is None else detector.kind.value
+    meaning = "A model finds the answer unsupported." if detector is None else detector.meaning
     return DetectorResult(name, kind, meaning, None if is_skipped else scores.n, scores)
 
 

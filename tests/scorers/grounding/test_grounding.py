@@ -11,7 +11,7 @@ import pytest
 from agent2.records import Item, Message, Rollout, RolloutStatus, Split, StopReason, Turn, Usage
 from agent2.scorers import load_scorer
 from agent2.scorers.grounding import GroundingJudge
-from agent2.scorers.grounding.claims import ClaimKind, Seen, claims_of, read_episode
+from agent2.scorers.grounding.claims import ClaimKind, GroundingContext, claims_of, read_episode
 from agent2.scorers.grounding.detectors import DETECTORS, findings_of
 
 SCRIPT = Path(__file__).parents[3] / "benchmarks" / "grounding.py"
@@ -33,32 +33,32 @@ def rollout_of(*lines):
     return script.episode_of("item", lines)[1]
 
 
-def found(*lines, item=None):
-    return {one.detector for one in findings_of(read_episode(rollout_of(*lines)), item)}
+def detected(*lines, item=None):
+    return {finding.detector for finding in findings_of(read_episode(rollout_of(*lines)), item)}
 
 
 def test_every_detector_has_ten_planted_cases_and_ten_near_misses():
-    counts = {(one.detector, one.is_planted): 0 for one in CASES}
-    for one in CASES:
-        counts[one.detector, one.is_planted] += 1
+    counts = {(case.detector, case.is_planted): 0 for case in CASES}
+    for case in CASES:
+        counts[case.detector, case.is_planted] += 1
     assert counts == {(name, planted): 10 for name in DETECTORS for planted in (True, False)}
     assert len(DETECTORS) >= 12
 
 
-@pytest.mark.parametrize("figures", script.measure(CASES)[0], ids=lambda one: one.name)
+@pytest.mark.parametrize("figures", script.measure(CASES)[0], ids=lambda figures: figures.name)
 def test_precision_and_recall_are_at_least_ninety_percent(figures):
     assert figures.precision >= 0.9 and figures.recall >= 0.9
 
 
-def test_cases_that_were_written_afterwards_are_told_apart_as_well():
+def test_cases_that_were_written_afterwards_are_distinguished_as_well():
     figures, wrong = script.measure(script.read_cases(script.HELD_OUT))
-    assert {one.name for one in figures if one.n_planted} <= set(DETECTORS)
-    assert sum(one.n_planted for one in figures) == 65 and sum(one.n_near for one in figures) == 65
+    assert {row.name for row in figures if row.n_planted} <= set(DETECTORS)
+    assert sum(row.n_planted for row in figures) == 65 and sum(row.n_near for row in figures) == 65
     assert len(wrong) <= 3
 
 
 def test_an_episode_that_follows_what_it_saw_has_no_finding():
-    assert not found(
+    assert not detected(
         "What do three lamps and one vase cost?",
         "> price {item: lamp, count: 3} = 21",
         "> price {item: vase, count: 1} = 5",
@@ -73,7 +73,7 @@ def test_one_unsupported_claim_is_followed_to_the_conclusion():
         "> hour {place: Aldor} ! schema_error: no parameter",
         "The weather service is down. It is usually 18 degrees there.",
     )
-    chains = [one.why for one in findings_of(read_episode(rollout)) if one.detector == "cascade"]
+    chains = [finding.why for finding in findings_of(read_episode(rollout)) if finding.detector == "cascade"]
     assert len(chains) == 1
     for link in ("invented_argument 'Aldor'", "weather failed", "blamed", "switched to hour", "'18'"):
         assert link in chains[0]
@@ -81,17 +81,17 @@ def test_one_unsupported_claim_is_followed_to_the_conclusion():
 
 def test_an_error_message_that_repeats_the_argument_gives_it_no_ground():
     lines = ["Cancel it.", "> cancel {order: ORD-9} ! tool: no order 'ORD-9'", "There is no order ORD-9."]
-    assert "invented_argument" in found(*lines)
-    assert "invented_number" in found(*lines)
+    assert "invented_argument" in detected(*lines)
+    assert "invented_number" in detected(*lines)
 
 
 def test_what_the_user_says_in_between_is_given():
     lines = ["Cancel my order.", "- Which one?", "< ORD-9 please", "> cancel {order: ORD-9} *= done", "Cancelled."]
-    assert not found(*lines)
+    assert not detected(*lines)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "source"),
     [
         ("1,200 people", "1200"),
         ("3 pm", "at 15:00"),
@@ -103,42 +103,46 @@ def test_what_the_user_says_in_between_is_given():
         ("www.a.example/x", "https://a.example/x/"),
     ],
 )
-def test_a_claim_is_recognised_in_another_notation(text, told):
-    seen = Seen()
-    seen.add(told)
+def test_a_claim_is_recognised_in_another_notation(text, source):
+    context = GroundingContext()
+    context.add(source)
     claims = claims_of(text)
-    assert claims and all(seen.says(one) for one in claims)
+    assert claims and all(context.supports(claim) for claim in claims)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "source"),
     [("1,201 people", "1200"), ("4 pm", "at 15:00"), ("May 21", "2024-05-20"), ("2.5 km", "2.437"), ("80", "3 and 4")],
 )
-def test_another_value_is_not(text, told):
-    seen = Seen()
-    seen.add(told)
-    assert not all(seen.says(one) for one in claims_of(text))
+def test_another_value_is_not(text, source):
+    context = GroundingContext()
+    context.add(source)
+    assert not all(context.supports(claim) for claim in claims_of(text))
 
 
 def test_arithmetic_explains_only_what_is_shown_where_many_numbers_are_in_sight():
-    seen = Seen()
-    seen.add(" ".join(str(number * number + 1000) for number in range(40)))
+    context = GroundingContext()
+    context.add(" ".join(str(number * number + 1000) for number in range(40)))
     total = "2002"  # 1001 + 1001, and many other pairs
-    assert not all(seen.says(one) for one in claims_of(total))
-    assert seen.says_number(2005.0, "2005", beside=[1001.0, 1004.0])
+    assert not all(context.supports(claim) for claim in claims_of(total))
+    assert context.supports_number(2005.0, "2005", beside=[1001.0, 1004.0])
 
 
 def test_a_polite_phrase_behind_a_claim_does_not_hide_it():
-    for said in ("I have cancelled your order O-7, as you can see.", "I have cancelled order O-7, which should help."):
-        assert "claimed_action" in found("Cancel O-7.", "> order {number: O-7} = 'O-7: open'", said)
-    assert not found(
+    for message in (
+        "I have cancelled your order O-7, as you can see.",
+        "I have cancelled order O-7, which should help.",
+    ):
+        assert "claimed_action" in detected("Cancel O-7.", "> order {number: O-7} = 'O-7: open'", message)
+    assert not detected(
         "Cancel O-7.", "> order {number: O-7} = 'O-7: open'", "I could have cancelled O-7 if it were yours."
     )
 
 
 def test_texts_give_the_claims_that_can_be_matched():
     kinds = {
-        one.text: one.kind for one in claims_of('Mia Holm paid $3.50 on May 2 for A-17: "all sales are final now".')
+        claim.text: claim.kind
+        for claim in claims_of('Mia Holm paid $3.50 on May 2 for A-17: "all sales are final now".')
     }
     assert kinds["Mia Holm"] is ClaimKind.NAME and kinds["3.50"] is ClaimKind.NUMBER
     assert kinds["May 2"] is ClaimKind.DATE and kinds["A-17"] is ClaimKind.IDENTIFIER
@@ -147,22 +151,24 @@ def test_texts_give_the_claims_that_can_be_matched():
 
 def test_what_is_said_through_a_tool_is_checked_like_words_and_the_reply_is_given():
     say = "> say {words: It is done. 93 euro will be paid back.} *= Thank you"
-    lying = found("Cancel it.", "> say {words: 'Which order?'} *= O-7", "> order {number: O-7} = 'O-7: 26 euro'", say)
+    lying = detected(
+        "Cancel it.", "> say {words: 'Which order?'} *= O-7", "> order {number: O-7} = 'O-7: 26 euro'", say
+    )
     assert lying == {"claimed_action", "invented_number"}
     sound = [
         "> say {words: 'Which order?'} *= O-7",
         "> cancel {number: O-7} *= '26 euro will be paid back'",
         "> say {words: It is done. 26 euro will be paid back.} *= Thank you",
     ]
-    assert not found("Cancel it.", *sound)
+    assert not detected("Cancel it.", *sound)
 
 
 def test_a_sum_over_several_results_of_one_tool_follows():
     calls = [
         f"> get {{n: {n}}} = {{price: {price}, days: {price + 1}}}" for n, price in enumerate((117, 212, 305, 408, 533))
     ]
-    assert not found("What do 0 to 4 cost, 1, 2 and 3 between?", *calls, "They cost 1575 in total.")
-    assert "invented_number" in found("What do 0 to 4 cost, 1, 2 and 3 between?", *calls, "They cost 1577 in total.")
+    assert not detected("What do 0 to 4 cost, 1, 2 and 3 between?", *calls, "They cost 1575 in total.")
+    assert "invented_number" in detected("What do 0 to 4 cost, 1, 2 and 3 between?", *calls, "They cost 1577 in total.")
 
 
 def plain_rollout(action, observation=None, answer=None, state=None):
@@ -178,7 +184,7 @@ def plain_rollout(action, observation=None, answer=None, state=None):
 def test_calls_are_read_from_messages_where_the_world_recorded_none(action):
     episode = read_episode(plain_rollout(action, '{"error": "tool: no item"}'))
     assert [(call.name, call.error) for call in episode.calls] == [("price", "tool")]
-    assert {one.detector for one in findings_of(episode)} == {"invented_argument"}
+    assert {finding.detector for finding in findings_of(episode)} == {"invented_argument"}
 
 
 def test_a_rollout_without_tools_is_not_judged():
@@ -210,8 +216,8 @@ def test_the_scorer_gives_0_for_an_invention_and_1_for_doing_nothing():
 )
 def test_odd_records_are_read_without_an_error(calls):
     state = {"tool_calls": calls, "final": None, "answer": "\ud800 \x00 9"}
-    found = findings_of(read_episode(plain_rollout("x" * 1000 + " 9", answer=state["answer"], state=state)))
-    assert all(finding.detector and len(finding.why) < 1000 for finding in found)
+    findings = findings_of(read_episode(plain_rollout("x" * 1000 + " 9", answer=state["answer"], state=state)))
+    assert all(finding.detector and len(finding.why) < 1000 for finding in findings)
 
 
 @pytest.mark.parametrize("place", ["said", "told", "thought", "argument"])
@@ -233,8 +239,8 @@ def test_a_long_message_is_checked_in_time_in_proportion_to_its_length(text, pla
     result = text if place == "told" else "Mira has 3 orders of 15.5."
     argument = text if place == "argument" else "Mira"
     call = {"turn": 0, "name": "orders", "arguments": {"of": argument}, "result": result, "error": None}
-    thought, said = text if place == "thought" else "I look.", text if place == "said" else "Mira has 3 orders."
-    turns = [Turn(f"{thought}\norders[Mira]", result, StopReason.END, 0, 0), Turn(said, None, StopReason.END, 0, 0)]
+    thought, message = text if place == "thought" else "I look.", text if place == "said" else "Mira has 3 orders."
+    turns = [Turn(f"{thought}\norders[Mira]", result, StopReason.END, 0, 0), Turn(message, None, StopReason.END, 0, 0)]
     rollout = replace(plain_rollout("", state={"tool_calls": [call]}), turns=turns)
     before = time.process_time()
     findings_of(read_episode(rollout))
@@ -245,7 +251,7 @@ JUDGED = ("Is it free?", "> seat {number: 12} = taken", "You may sit down there.
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("reply", "expected"),
     [
         ('It is taken. {"quote": "sit down there", "why": "it is taken", "verdict": 0}', ["sit down there"]),
         ('{"quote": "", "verdict": 1}', []),
@@ -254,17 +260,17 @@ JUDGED = ("Is it free?", "> seat {number: 12} = taken", "You may sit down there.
         ("I think so.", "no verdict"),
     ],
 )
-def test_a_judge_counts_only_with_a_verdict_and_a_quotation(monkeypatch, said, expected):
+def test_a_judge_counts_only_with_a_verdict_and_a_quotation(monkeypatch, reply, expected):
     from agent2.records import Completion
     from agent2.scorers.judge_model import JudgeAnswer
 
     judge = GroundingJudge("http://127.0.0.1:9/v1#none", cache=False)
-    monkeypatch.setattr(judge.judge, "ask", lambda prompts, _: [JudgeAnswer(Completion(said), {}) for _ in prompts])
+    monkeypatch.setattr(judge.judge, "ask", lambda prompts, _: [JudgeAnswer(Completion(reply), {}) for _ in prompts])
     (result,) = judge.findings([read_episode(rollout_of(*JUDGED))])
     if isinstance(expected, str):
         assert expected in result
     else:
-        assert [one.what for one in result] == expected
+        assert [finding.what for finding in result] == expected
 
 
 def test_sound_episodes_of_a_benchmark_have_no_finding_and_altered_ones_have():
@@ -272,14 +278,14 @@ def test_sound_episodes_of_a_benchmark_have_no_finding_and_altered_ones_have():
 
     for item, rollout in script.oracle_rollouts("mini_apis", 8):
         assert script.detectors_of(rollout, item) == set()
-        for what, expected, altered in script.alterations(item, rollout, np.random.default_rng(0)):
-            if "letters" not in what:
-                assert script.detectors_of(altered, item) & expected, what
+        for alteration, expected, altered in script.alterations(item, rollout, np.random.default_rng(0)):
+            if "letters" not in alteration:
+                assert script.detectors_of(altered, item) & expected, alteration
 
 
 def test_a_failed_call_alone_is_no_cascade():
-    case = next(one for one in CASES if one.detector == "cascade" and one.is_planted)
+    case = next(case for case in CASES if case.detector == "cascade" and case.is_planted)
     silent = replace(
         case.rollout, turns=case.rollout.turns[:-1], answer=None, state={**case.rollout.state, "answer": None}
     )
-    assert "cascade" not in {one.detector for one in findings_of(read_episode(silent))}
+    assert "cascade" not in {finding.detector for finding in findings_of(read_episode(silent))}

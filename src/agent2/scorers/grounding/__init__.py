@@ -1,8 +1,8 @@
-"""Grounding: what an agent says and does against what it was given and what its tools returned.
+"""Grounding: an agent's statements and calls against its task and the results of its tools.
 
-`claims` reads episodes and matches claims; `tool_results` and `detectors` hold the checks, `detectors` their table.
+`claims` reads episodes and matches claims; `tool_results` and `detectors` contain the checks, `detectors` their table.
 `GroundedScorer` makes a reward of them, and `GroundingJudge` asks a model where nothing can be matched.
-`agent2 cards ground CARD` prints what they find.
+`agent2 cards ground CARD` prints their findings.
 """
 
 from collections.abc import Sequence
@@ -18,13 +18,13 @@ from agent2.scorers.judges import ModelJudge, is_quoted
 
 LABEL_PREFIX = "ungrounded_"
 JUDGED = "judged_result"
-"""Name of the finding that a judge makes."""
+"""Detector name of a judge's findings."""
 
 
 class GroundedScorer:
     """1.0 if no detector finds anything in a tool episode, else 0.0: fidelity to tool results as a reward.
 
-    It says nothing about whether the task was done: an agent that does nothing is grounded. Use it beside the
+    It does not judge whether the task was done: an agent that does nothing is grounded. Use it together with the
     benchmark's own scorer (`task_set`, or as a second card by `agent2 cards rescore`).
     """
 
@@ -39,17 +39,24 @@ class GroundedScorer:
         episode = read_episode(rollout)
         if episode is None:
             return Score(None, f"item {item.id}: no tool calls recorded or written; score it otherwise", Fault.JUDGE)
-        found = findings_of(episode, item)
-        reason = f"{found[0].detector} in turn {found[0].turn}: {found[0].what[:100]!r}" if found else "nothing found"
-        labels = sorted({LABEL_PREFIX + one.detector for one in found})
-        more = f"; {len(found) - 1} more" if len(found) > 1 else ""
+        findings = findings_of(episode, item)
+        reason = (
+            f"{findings[0].detector} in turn {findings[0].turn}: {findings[0].what[:100]!r}"
+            if findings
+            else "nothing found"
+        )
+        labels = sorted({LABEL_PREFIX + finding.detector for finding in findings})
+        more = f"; {len(findings) - 1} more" if len(findings) > 1 else ""
         return Score(
-            float(not found), reason + more, views={"ungrounded_findings": float(len(found))}, labels=tuple(labels)
+            float(not findings),
+            reason + more,
+            views={"ungrounded_findings": float(len(findings))},
+            labels=tuple(labels),
         )
 
 
 class GroundingJudge(ModelJudge):
-    """Asks a model whether what was said follows from task and tool results.
+    """Asks a model whether the agent's messages follow from task and tool results.
 
     Settings: `model`, `prompt` (of kind rating, from 0 to 1), and those of `JudgeModel`.
     """
@@ -62,21 +69,25 @@ class GroundingJudge(ModelJudge):
         super().__init__(model, prompt, **settings)
 
     def findings(self, episodes: Sequence[ToolEpisode]) -> list[list[GroundingFinding] | str]:
-        """What is unsupported in each episode; a sentence where the judge gave no verdict. Raises nothing.
+        """The unsupported statements of each episode; a reason where the judge gave no verdict. Raises nothing.
 
         A verdict against an answer counts only with a quotation from it.
         """
-        asked = [(place, one) for place, one in enumerate(episodes) if any(not s.is_thought for s in one.statements)]
-        answers = self.judge.ask([self._messages(_texts(one)) for _, one in asked], has_verdict)
-        found: list[list[GroundingFinding] | str] = [[] for _ in episodes]
-        for (place, episode), said in zip(asked, answers, strict=True):
+        to_judge = [
+            index
+            for index, episode in enumerate(episodes)
+            if any(not statement.is_thought for statement in episode.statements)
+        ]
+        answers = self.judge.ask([self._messages(_texts(episodes[index])) for index in to_judge], has_verdict)
+        results: list[list[GroundingFinding] | str] = [[] for _ in episodes]
+        for index, answer in zip(to_judge, answers, strict=True):
             try:
-                verdict = read_verdict(said.completion)
+                verdict = read_verdict(answer.completion)
             except UnreadableVerdict as error:
-                found[place] = str(error)
+                results[index] = str(error)
                 continue
-            found[place] = _judged(episode, verdict)
-        return found
+            results[index] = _findings_of_judge(episodes[index], verdict)
+        return results
 
 
 def _texts(episode: ToolEpisode) -> dict[str, str]:
@@ -85,20 +96,32 @@ def _texts(episode: ToolEpisode) -> dict[str, str]:
         + (str(call.result) if call.error is None else f"error {call.error} {call.detail}")
         for call in episode.calls
     ]
-    results += [f"turn {turn}, the user: {text}" for turn, text in episode.heard]
-    said = [f"turn {one.turn}: {one.text}" for one in episode.statements if not one.is_thought]
-    return {"instruction": episode.opening, "reference": "\n".join(results) or "no results", "answer": "\n".join(said)}
+    results += [f"turn {turn}, the user: {text}" for turn, text in episode.replies]
+    messages = [
+        f"turn {statement.turn}: {statement.text}" for statement in episode.statements if not statement.is_thought
+    ]
+    return {
+        "instruction": episode.opening,
+        "reference": "\n".join(results) or "no results",
+        "answer": "\n".join(messages),
+    }
 
 
-def _judged(episode: ToolEpisode, verdict: Any) -> list[GroundingFinding] | str:
+def _findings_of_judge(episode: ToolEpisode, verdict: Any) -> list[GroundingFinding] | str:
     points, quote = verdict.get("verdict"), str(verdict.get("quote") or "")
     if points not in (0, 1) or isinstance(points, bool):
         return f"the judge's verdict is {points!r}, not 0 or 1"
     if points == 1:
         return []
-    said = [one for one in episode.statements if not one.is_thought and quote.strip() and is_quoted(quote, one.text)]
-    if not said:
+    quoting = [
+        statement
+        for statement in episode.statements
+        if not statement.is_thought and quote.strip() and is_quoted(quote, statement.text)
+    ]
+    if not quoting:
         return "the judge quotes nothing of what was said"
     return [
-        GroundingFinding(JUDGED, said[0].turn, quote, f"a model says: {str(verdict.get('why') or 'unsupported')[:300]}")
+        GroundingFinding(
+            JUDGED, quoting[0].turn, quote, f"a model says: {str(verdict.get('why') or 'unsupported')[:300]}"
+        )
     ]

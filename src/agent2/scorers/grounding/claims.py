@@ -1,10 +1,10 @@
-"""What an episode says and what it was told: checkable claims in a text, and whether earlier texts contain them.
+"""Checkable claims in a text, tool episodes as grounding checks read them, and the context that supports a claim.
 
 A claim is a piece of text that can be matched without understanding the sentence: a number, a time, a date, an
-identifier, an address, a name, a quotation. `Seen` holds what was told up to some turn (prompt, tool results, heard
-of a user) and says whether a claim is in it, in another notation (`1,200` and `1200`, `3 pm` and `15:00`, `May 20` and
-`2024-05-20`), or follows from it by one step of arithmetic (rounding, a count, a sum, a difference, a product, a
-quotient).
+identifier, an address, a name, a quotation. `GroundingContext` has all text before some turn (prompt, tool results,
+replies of a user) and decides whether a claim is in it, in any notation (`1,200` and `1200`, `3 pm` and `15:00`,
+`May 20` and `2024-05-20`), or follows from it by one step of arithmetic (rounding, a count, a sum, a difference, a
+product, a quotient).
 
 Does NOT understand sentences, know the world, or translate: a name known from elsewhere was never given.
 """
@@ -26,7 +26,7 @@ from agent2.records import JsonValue, Rollout
 
 
 class ClaimKind(StrEnum):
-    """What can be matched."""
+    """Kinds of text that can be matched."""
 
     NUMBER = "number"
     TIME = "time"
@@ -38,32 +38,30 @@ class ClaimKind(StrEnum):
     QUOTE = "quote"
 
 
-MOST_OPERANDS = 12
-"""With more numbers than these in sight, arithmetic explains any number; then operands have to be shown beside it."""
-MOST_IN_REACH = 200
-"""Of the operands in sight only the last so many are combined: two of more numbers explain nearly any third."""
-HUGE = 1e300
-"""Numbers beyond it have no totals."""
-MOST_FACTOR = 10
-"""A told number may be multiplied by one up to this that stands beside it ("two passengers")."""
-ANSWERING = frozenset({"answer", "final_answer", "finish", "respond", "reply", "submit_answer"})
-"""Tools whose arguments are the final answer."""
-
-
 def word_set(text: str) -> frozenset[str]:
-    """The words of a text."""
+    """The words of a text; makes constants of word lists, and so stands before them."""
     return frozenset(text.split())
 
 
+MAX_OPERANDS = 12
+"""Where the context has more numbers, arithmetic explains any number; then operands must be in the same message."""
+MAX_COMBINED = 200
+"""Only the last operands are combined, this many: two of more numbers explain nearly any third."""
+HUGE = 1e300
+"""Larger numbers have no totals."""
+MAX_FACTOR = 10
+"""A number of the context may be multiplied by one up to this in the same message ("two passengers")."""
+ANSWERING = frozenset({"answer", "final_answer", "finish", "respond", "reply", "submit_answer"})
+"""Tools whose arguments are the final answer."""
 SAYING = frozenset({"say", "ask_user", "message_user", "reply_to_user", "tell"})
-"""Tools whose argument is said to a user, and whose result is what the user replies."""
+"""Tools whose argument is a message to a user, and whose result is the user's reply."""
 THINKING = frozenset({"think", "plan", "scratchpad"})
-"""Tools that do nothing but take the model's own thoughts."""
+"""Tools that only take the model's own thoughts."""
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH = r"(jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"  # noqa: E501
 _URL = re.compile(r"(?:https?://|www\.)[^\s<>\"'`)\]]+")
 _EMAIL = re.compile(r"(?<![\w.+-])[.+-]*(\w[\w.+-]*@[\w-]+\.[\w.-]*\w)")
-"""Begins at the start of its run of characters, for trying every place in it would take quadratic time."""
+"""Begins at the start of its run of characters: trying every position in it would take quadratic time."""
 _ISO_DATE = re.compile(r"\b(\d{4})-(\d{2})-(\d{2})(?!\d)")
 _MONTH_FIRST = re.compile(rf"\b{_MONTH}\s+(\d{{1,2}})(?:st|nd|rd|th)?\b(?:,?\s+(\d{{4}}))?", re.IGNORECASE)
 _DAY_FIRST = re.compile(
@@ -98,7 +96,7 @@ _MARKER = re.compile(r"\[\d+\]")
 _TOKEN = re.compile(r"[^\W\d_][\w'\u2019-]*")
 _SENTENCE = re.compile(r"(?<=[.!?])[\"\u201d*)]*\s+|\n+")
 SENTENCE_END = re.compile(r"\s(?:(?<=[.!?]\s)\s*|(?<=\n)\n*)")
-"""What is between two sentences or lines. It begins with a blank, so that other places are passed over quickly."""
+"""What is between two sentences or lines. It begins with white space, so that other positions are skipped quickly."""
 _FOLLOWS_A_NAME = re.compile(
     r"\s+(?:is|was|has|had|are|were|will|does|founded|said|says|lives|works|costs?|and|or)\b|'s\b|,"
 )
@@ -115,6 +113,17 @@ _NO_NAMES = word_set(
     updated refunded sent created deleted moved
     """
 )
+_RELATIVE = re.compile(
+    r"\b(today|tomorrow|yesterday|tonight|(?:next|last|this|coming|following) (?:day|week|[a-z]+day)|"
+    r"(?:day|week)s? (?:after|before|later|earlier)|"
+    r"(?:in|by) (?:\w+ ){1,2}(?:days?|weeks?)|weekend)\b|:\d\d\+1\b",
+    re.IGNORECASE,
+)
+NEAR_DAYS = 8
+"""Where days are named relative to others ("the day after"), a date this near to one of the context is supported."""
+_NOTHING = frozenset({"", "none", "null", "[]", "{}", "no results", "no result", "not found", "0 results", "n/a"})
+_BRACKET_CALL = re.compile(r"(\w{1,40})\[(.*)\]")
+_SOURCE_KEYS = frozenset({"pages", "sources", "citations", "urls", "references"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +133,16 @@ class TextClaim:
     kind: ClaimKind
     text: str
     opens: bool = False
-    """True of a name of several words at the start of a sentence, whose first word may be any word."""
+    """A name of several words at the start of a sentence, where the first word may be capitalised for that reason."""
 
 
 def plain(text: object) -> str:
-    """Lower case without accents, one blank between words, punctuation gone but inside numbers."""
+    """Lower case without accents, one blank between words, without punctuation except inside numbers."""
     folded = str(text)
     if not folded.isascii():
-        folded = "".join(one for one in unicodedata.normalize("NFKD", folded) if not unicodedata.combining(one))
+        folded = "".join(
+            character for character in unicodedata.normalize("NFKD", folded) if not unicodedata.combining(character)
+        )
     words = re.findall(r"\d+(?:[.,]\d+)*|[^\W_]+", folded.casefold())
     return f" {' '.join(word.replace(',', '') if word[0].isdigit() else word for word in words)} "
 
@@ -155,25 +166,25 @@ def addresses_of(text: str) -> list[str]:
 def claims_of(text: str, *, with_names: bool = True) -> list[TextClaim]:
     """Every claim of a text, each once, in order of kinds; quotations are only those of four words or more."""
     text = _unmarked(text)
-    found = [TextClaim(ClaimKind.QUOTE, one) for one in _QUOTE.findall(text) if len(one.split()) >= 4]
+    claims = [TextClaim(ClaimKind.QUOTE, piece) for piece in _QUOTE.findall(text) if len(piece.split()) >= 4]
     addresses, masked = _without_addresses(text)
-    found += [TextClaim(ClaimKind.ADDRESS, one) for one in addresses]
+    claims += [TextClaim(ClaimKind.ADDRESS, piece) for piece in addresses]
     if _DIGIT.search(masked):  # all of these have one, and each pass over a long text takes time
         masked = _MARKER.sub(" ", _LIST_NUMBER.sub(" ", masked))
         for pattern, kind in _DATED:
             if matches := list(pattern.finditer(masked)):
-                found += [TextClaim(kind, match[0]) for match in matches]
+                claims += [TextClaim(kind, match[0]) for match in matches]
                 masked = pattern.sub(" ", masked)
         masked = _ORDINAL.sub(" ", masked)
-        identifiers = [one for one in _IDENTIFIER.findall(masked) if not _MEASURE.fullmatch(one)]
-        found += [TextClaim(ClaimKind.IDENTIFIER, one) for one in identifiers]
+        identifiers = [piece for piece in _IDENTIFIER.findall(masked) if not _MEASURE.fullmatch(piece)]
+        claims += [TextClaim(ClaimKind.IDENTIFIER, piece) for piece in identifiers]
         masked = _IDENTIFIER.sub(lambda match: match[0] if _MEASURE.fullmatch(match[0]) else " ", masked)
         masked = re.sub(r"(\d)-?(?=[A-Za-z])", r"\1 ", masked)
-        found += [TextClaim(ClaimKind.NUMBER, match[0]) for match in _NUMBER.finditer(masked)]
-    found += [TextClaim(ClaimKind.NUMBER, match[0]) for match in _NUMBER_WORD.finditer(masked)]
+        claims += [TextClaim(ClaimKind.NUMBER, match[0]) for match in _NUMBER.finditer(masked)]
+    claims += [TextClaim(ClaimKind.NUMBER, match[0]) for match in _NUMBER_WORD.finditer(masked)]
     if with_names:
-        found += [TextClaim(ClaimKind.NAME, *one) for one in _names(_LABEL.sub(" ", masked))]
-    return list(dict.fromkeys(found))
+        claims += [TextClaim(ClaimKind.NAME, *piece) for piece in _names(_LABEL.sub(" ", masked))]
+    return list(dict.fromkeys(claims))
 
 
 def _unmarked(text: str) -> str:
@@ -182,43 +193,48 @@ def _unmarked(text: str) -> str:
 
 def _without_addresses(text: str) -> tuple[list[str], str]:
     """The addresses of a text, and the text without them."""
-    found = []
+    addresses = []
     if "://" in text or "www." in text:
-        found += [match[0].rstrip(".,;:!?") for match in _URL.finditer(text)]
+        addresses += [match[0].rstrip(".,;:!?") for match in _URL.finditer(text)]
         text = _URL.sub(" ", text)
     if "@" in text:
-        found += [match[1] for match in _EMAIL.finditer(text)]
+        addresses += [match[1] for match in _EMAIL.finditer(text)]
         text = _EMAIL.sub(" ", text)
-    return found, text
+    return addresses, text
 
 
 def _names(text: str) -> Iterator[tuple[str, bool]]:
     """Runs of capitalised words, and whether each opens a sentence; single ones there only where a verb follows."""
-    only = text.strip(' .*"')
+    whole_text = text.strip(' .*"')
     for sentence in _SENTENCE.split(text):
         tokens = list(_TOKEN.finditer(sentence))
-        place = 0
-        while place < len(tokens):
-            run = [place]
-            while _is_capitalised(tokens[run[-1]][0]) and run[-1] + 1 < len(tokens):
-                following = tokens[run[-1] + 1]
-                if not _is_capitalised(following[0]) or sentence[tokens[run[-1]].end() : following.start()] != " ":
-                    break
-                run.append(run[-1] + 1)
-            words = [tokens[one] for one in run if _is_capitalised(tokens[one][0])]
-            named = [number for number, word in enumerate(words) if word[0].casefold() not in _NO_NAMES]
-            words = words[named[0] : named[-1] + 1] if named else []
-            if words and not (len(words) == 1 and re.fullmatch(r"[A-Z]{2,4}|[A-Z-]{5,}", words[0][0])):  # a code
-                is_first = words[0].start() == tokens[0].start()
-                if len(words) > 1 or not is_first or _FOLLOWS_A_NAME.match(sentence, words[0].end()):
-                    yield re.sub(r"['\u2019]s$", "", sentence[words[0].start() : words[-1].end()]), is_first
-                elif only == words[0][0]:  # nothing else is said
-                    yield words[0][0], False
-            place = run[-1] + 1
+        start = 0
+        while start < len(tokens):
+            end = start + 1
+            if _is_capitalised(tokens[start]):
+                while (
+                    end < len(tokens)
+                    and _is_capitalised(tokens[end])
+                    and sentence[tokens[end - 1].end() : tokens[end].start()] == " "
+                ):
+                    end += 1
+                name = tokens[start:end]
+                while name and name[0][0].casefold() in _NO_NAMES:
+                    name = name[1:]
+                while name and name[-1][0].casefold() in _NO_NAMES:
+                    name = name[:-1]
+                is_code = len(name) == 1 and re.fullmatch(r"[A-Z]{2,4}|[A-Z-]{5,}", name[0][0]) is not None
+                if name and not is_code:
+                    is_first = name[0].start() == tokens[0].start()
+                    if len(name) > 1 or not is_first or _FOLLOWS_A_NAME.match(sentence, name[0].end()):
+                        yield re.sub(r"['\u2019]s$", "", sentence[name[0].start() : name[-1].end()]), is_first
+                    elif whole_text == name[0][0]:  # the text is this name alone, as an answer may be
+                        yield name[0][0], False
+            start = end
 
 
-def _is_capitalised(word: str) -> bool:
-    return word[0].isupper()
+def _is_capitalised(token: re.Match[str]) -> bool:
+    return token[0][0].isupper()
 
 
 def number_of(text: str) -> float:
@@ -244,27 +260,17 @@ def _dates(text: str) -> Iterator[tuple[int, int, int | None]]:
 
 
 def _day_of_year(month: int, day: int) -> int:
-    """About: enough to compare days of neighbouring weeks."""
+    """Approximate; exact enough to compare days of neighbouring weeks."""
     return 31 * (month - 1) + day
 
 
-_RELATIVE = re.compile(
-    r"\b(today|tomorrow|yesterday|tonight|(?:next|last|this|coming|following) (?:day|week|[a-z]+day)|"
-    r"(?:day|week)s? (?:after|before|later|earlier)|"
-    r"(?:in|by) (?:\w+ ){1,2}(?:days?|weeks?)|weekend)\b|:\d\d\+1\b",
-    re.IGNORECASE,
-)
-NEAR_DAYS = 8
-"""Where days are told relative to others ("the day after"), a date this near to a told one follows."""
-
-
 @dataclass
-class Seen:
-    """What was told so far."""
+class GroundingContext:
+    """All text that the model had before some turn, prepared for looking up claims."""
 
     texts: list[str] = field(default_factory=list)
-    words: str = " "
-    """All of it, as `plain` writes it, one line each."""
+    plain_text: str = " "
+    """All texts as `plain` writes them, one line each."""
     stems: set[str] = field(default_factory=set)
     numbers: set[float] = field(default_factory=set)
     counts: set[float] = field(default_factory=set)
@@ -272,63 +278,64 @@ class Seen:
     times: set[int] = field(default_factory=set)
     dates: set[tuple[int, int, int | None]] = field(default_factory=set)
 
-    def add(self, told: JsonValue) -> None:
+    def add(self, content: JsonValue) -> None:
         """Add a text, or a tool's result."""
-        text = told if isinstance(told, str) else json.dumps(told, ensure_ascii=False)
-        one = _analysed(text)
+        text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+        analysed = _analysed(text)
         self.texts.append(text)
-        self.words += one.words
-        self.stems |= one.stems
-        self.dates |= one.dates
-        self.times |= one.times
-        self.numbers |= one.numbers
-        self.add_counts(one.counts)
+        self.plain_text += analysed.plain_text
+        self.stems |= analysed.stems
+        self.dates |= analysed.dates
+        self.times |= analysed.times
+        self.numbers |= analysed.numbers
+        self.add_counts(analysed.counts)
 
     def add_counts(self, counts: Iterable[float]) -> None:
-        """Add lengths and totals of what was told."""
+        """Add lengths and totals of lists in the texts."""
         self.counts.update(counts)
-        self.__dict__.pop("index", None)
+        self.__dict__.pop("index", None)  # the cached property; its tables are out of date
 
     @cached_property
-    def index(self) -> "_SeenIndex":
-        """What makes looking up one of many claims as fast as one of few."""
-        return _SeenIndex(self)
+    def index(self) -> "_ContextIndex":
+        """Tables that make a look-up among many texts as fast as among few."""
+        return _ContextIndex(self)
 
-    def says(self, claim: TextClaim, beside: Sequence[float] = ()) -> bool:
-        """Whether a claim was told, in any notation; beside: told numbers of the same message."""
+    def supports(self, claim: TextClaim, beside: Sequence[float] = ()) -> bool:
+        """Whether the texts contain a claim, in any notation; beside: supported numbers of the claim's own message."""
         if claim.kind is ClaimKind.NUMBER:
-            return self.says_number(number_of(claim.text), claim.text, beside)
+            return self.supports_number(number_of(claim.text), claim.text, beside)
         if claim.kind is ClaimKind.DATE:
             month, day, year = next(iter(_dates(claim.text)))
             if str(day) in self.index.ordinals:
                 return True  # "the 6th", of a month that is understood
             span, about = NEAR_DAYS if self.index.speaks_of_days else 0, _day_of_year(month, day)
             return any(
-                year is None or other is None or year == other
+                year is None or context_year is None or year == context_year
                 for near in range(about - span, about + span + 1)
-                for other in self.index.years.get(near, ())
+                for context_year in self.index.years.get(near, ())
             )
         if claim.kind is ClaimKind.TIME:
+            # Twelve hours later, too: "3:00" may mean 15:00.
             match = _TIME.search(claim.text)
             return match is not None and bool({_minutes(match), (_minutes(match) + 720) % 1440} & self.times)
         if claim.kind in (ClaimKind.ADDRESS, ClaimKind.QUOTE):
             return self.has_verbatim(claim.text)
-        rest = claim.text.partition(" ")[2] if claim.opens else ""
-        return self.has_words(claim.text) or bool(rest and self.has_words(rest))
+        further_words = claim.text.partition(" ")[2] if claim.opens else ""
+        return self.has_words(claim.text) or bool(further_words and self.has_words(further_words))
 
     def has_words(self, text: str) -> bool:
-        """Whether every word of it was told, in any order and number."""
+        """Whether the texts contain every word of a text, in any order and inflection of number."""
         words = plain(text).split()
-        return all(stem(word) in self.stems for word in words) if words else plain(text) in self.words
+        return all(stem(word) in self.stems for word in words) if words else plain(text) in self.plain_text
 
     def has_verbatim(self, text: str) -> bool:
-        """Whether it was told word by word; "..." stands for anything."""
+        """Whether they contain a text word by word; "..." stands for anything."""
         bare = re.sub(r"^(?:https?://)?(?:www\.)?|/+$", "", text.strip())
         parts = [part for part in re.split(r"\.\.\.|\u2026", bare) if plain(part).strip()]
-        return bool(parts) and all(self.has_words(part) and plain(part) in self.words for part in parts)
+        return bool(parts) and all(self.has_words(part) and plain(part) in self.plain_text for part in parts)
 
-    def says_number(self, value: float, text: str = "", beside: Sequence[float] = ()) -> bool:
-        """Whether a number was told or follows in one step."""
+    def supports_number(self, value: float, text: str = "", beside: Sequence[float] = ()) -> bool:
+        """Whether a number is in the texts, or follows from them in one step."""
         if value in self.numbers or value in self.counts:
             return True
         decimals, index = len(text.partition(".")[2]) if "." in text else 0, self.index
@@ -338,22 +345,22 @@ class Seen:
             return True
         combined = index.combined(beside)
         if any(value / k in self.numbers or value / k in self.counts for k in combined.factors):
-            return True  # so many of something that has a price
+            return True  # k times a price
         if re.fullmatch(r"\d{4,}", text) and index.ends_longer_number(text):
             return True
-        return combined.gives(value, decimals)
+        return combined.contains(value, decimals)
 
 
 @lru_cache(maxsize=1024)
-def _analysed(text: str) -> Seen:
-    """What one text tells; never changed."""
+def _analysed(text: str) -> GroundingContext:
+    """The context of one text; cached, so never to be changed."""
     loose = text.replace("_", " ")
-    numbers = {number_of(one) for one in re.findall(r"-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?", loose)}
-    numbers |= {abs(one) for one in numbers}
-    numbers |= {float(_WORDS_OF_NUMBERS[one.casefold()]) for one in _NUMBER_WORD.findall(loose)}
+    numbers = {number_of(number) for number in re.findall(r"-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?", loose)}
+    numbers |= {abs(number) for number in numbers}
+    numbers |= {float(_WORDS_OF_NUMBERS[number.casefold()]) for number in _NUMBER_WORD.findall(loose)}
     lines = [line for line in text.splitlines() if line.strip()]
-    return Seen(
-        words=plain(text) + "\n",
+    return GroundingContext(
+        plain_text=plain(text) + "\n",
         stems={stem(word) for word in plain(text).split()},
         numbers=numbers,
         counts=set(_totals(data_of(text))) | ({float(len(lines))} if len(lines) > 1 else set()),
@@ -362,118 +369,124 @@ def _analysed(text: str) -> Seen:
     )
 
 
-class _SeenIndex:
-    """Tables of what was told, made when first asked for."""
+class _ContextIndex:
+    """Tables of a context, each made at its first use."""
 
-    def __init__(self, seen: Seen) -> None:
-        self._seen = seen
+    def __init__(self, context: GroundingContext) -> None:
+        self._context = context
         self._rounded: dict[int, set[float]] = {}
-        self._combined: tuple[Sequence[float], _Combined] | None = None
+        self._combined: tuple[Sequence[float], _Combinations] | None = None
 
     @cached_property
     def ordinals(self) -> set[str]:
-        """The days told as "6th"."""
-        return {day for text in self._seen.texts for day in re.findall(r"\b(\d+)(?:st|nd|rd|th)\b", text)}
+        """The days that are written as "6th"."""
+        return {day for text in self._context.texts for day in re.findall(r"\b(\d+)(?:st|nd|rd|th)\b", text)}
 
     @cached_property
     def speaks_of_days(self) -> bool:
-        """Whether days were named relative to others."""
-        return _RELATIVE.search(" ".join(self._seen.texts)) is not None
+        """Whether days are named relative to others."""
+        return _RELATIVE.search(" ".join(self._context.texts)) is not None
 
     @cached_property
     def years(self) -> dict[int, set[int | None]]:
-        """Day of the year to the years of the dates on it."""
-        found: dict[int, set[int | None]] = {}
-        for month, day, year in self._seen.dates:
-            found.setdefault(_day_of_year(month, day), set()).add(year)
-        return found
+        """Day of the year -> years of the dates on it."""
+        years: dict[int, set[int | None]] = {}
+        for month, day, year in self._context.dates:
+            years.setdefault(_day_of_year(month, day), set()).add(year)
+        return years
 
     @cached_property
     def has_percent(self) -> bool:
-        """Whether a percentage was told."""
-        return any("%" in one for one in self._seen.texts)
+        """Whether some text has a percentage."""
+        return any("%" in text for text in self._context.texts)
 
     @cached_property
     def digits(self) -> str:
         """All digits in a row."""
-        return re.sub(r"\D", "", " ".join(self._seen.texts))
+        return re.sub(r"\D", "", " ".join(self._context.texts))
 
     @cached_property
     def results(self) -> str:
-        """All but the opening, in small letters."""
-        return "\n".join(self._seen.texts[1:]).casefold()
+        """All texts but the opening, in lower case."""
+        return "\n".join(self._context.texts[1:]).casefold()
 
     @cached_property
     def vocabulary(self) -> dict[int, list[str]]:
-        """Length to the words of that length."""
-        found: dict[int, list[str]] = {}
-        for word in dict.fromkeys(self._seen.words.split()):
-            found.setdefault(len(word), []).append(word)
-        return found
+        """Length -> the words of that length."""
+        by_length: dict[int, list[str]] = {}
+        for word in dict.fromkeys(self._context.plain_text.split()):
+            by_length.setdefault(len(word), []).append(word)
+        return by_length
 
     @cached_property
     def _reversed_runs(self) -> list[str]:
-        return sorted({run[::-1] for text in self._seen.texts for run in re.findall(r"\d+", text)})
+        return sorted({run[::-1] for text in self._context.texts for run in re.findall(r"\d+", text)})
 
     def ends_longer_number(self, digits: str) -> bool:
         """Whether these are the last digits of a longer number."""
-        runs, wanted = self._reversed_runs, digits[::-1]
-        place = bisect_left(runs, wanted)
-        place += place < len(runs) and runs[place] == wanted
-        return place < len(runs) and runs[place].startswith(wanted)
+        # Reversed, the longer numbers with this ending follow it in sorted order.
+        runs, ending = self._reversed_runs, digits[::-1]
+        index = bisect_left(runs, ending)
+        index += index < len(runs) and runs[index] == ending
+        return index < len(runs) and runs[index].startswith(ending)
 
     def rounded(self, decimals: int) -> set[float]:
-        """Told fractions, rounded, and those below 1 as rounded percentages."""
+        """Fractions of the context, rounded, and those below 1 as rounded percentages."""
         if decimals not in self._rounded:
-            seen = self._seen
-            fractions = {one for one in seen.numbers | seen.counts if math.isfinite(one) and not one.is_integer()}
-            percent = {100 * one for one in seen.numbers if 0 < one < 1}
-            self._rounded[decimals] = {round(one, decimals) for one in fractions | percent}
+            context = self._context
+            fractions = {
+                number
+                for number in context.numbers | context.counts
+                if math.isfinite(number) and not number.is_integer()
+            }
+            percent = {100 * number for number in context.numbers if 0 < number < 1}
+            self._rounded[decimals] = {round(number, decimals) for number in fractions | percent}
         return self._rounded[decimals]
 
-    def combined(self, beside: Sequence[float]) -> "_Combined":
-        """What follows in one step with these numbers of the same message; kept while the same list is asked for."""
+    def combined(self, beside: Sequence[float]) -> "_Combinations":
+        """What follows in one step, with these numbers of the same message."""
+        # Cached for the list itself, not its content: a caller passes one list for all claims of a message.
         if self._combined is None or self._combined[0] is not beside:
-            seen = self._seen
-            told = seen.numbers | seen.counts if len(seen.numbers) <= MOST_OPERANDS else set()
-            self._combined = beside, _Combined([*sorted(told), *beside], beside)
+            context = self._context
+            operands = context.numbers | context.counts if len(context.numbers) <= MAX_OPERANDS else set()
+            self._combined = beside, _Combinations([*sorted(operands), *beside], beside)
         return self._combined[1]
 
 
-class _Combined:
+class _Combinations:
     """Sums, differences, products and quotients of any two of some numbers."""
 
     def __init__(self, operands: Sequence[float], beside: Sequence[float]) -> None:
-        self.factors = {k for k in beside if 2 <= k <= MOST_FACTOR and k == int(k)}
-        distinct = list(dict.fromkeys(one for one in operands if math.isfinite(one)))[-MOST_IN_REACH:]
-        one, other = (axis.ravel() for axis in np.meshgrid(distinct, distinct, indexing="ij"))
+        self.factors = {k for k in beside if 2 <= k <= MAX_FACTOR and k == int(k)}
+        distinct = list(dict.fromkeys(operand for operand in operands if math.isfinite(operand)))[-MAX_COMBINED:]
+        first, second = (axis.ravel() for axis in np.meshgrid(distinct, distinct, indexing="ij"))
         with np.errstate(all="ignore"):
-            results = np.concatenate([one + other, one - other, one * other, one / other])
+            results = np.concatenate([first + second, first - second, first * second, first / second])
             shares = np.where((results >= 0) & (results <= 1), 100 * results, np.nan)
-        pairs = np.tile(np.stack([one, other]), 8)
+        pairs = np.tile(np.stack([first, second]), 8)
         values = np.concatenate([results, shares])
-        kept = np.isfinite(values)
-        order = np.argsort(values[kept], kind="stable")
-        self._values, self._pairs = values[kept][order], pairs[:, kept][:, order]
+        is_finite = np.isfinite(values)
+        order = np.argsort(values[is_finite], kind="stable")
+        self._values, self._pairs = values[is_finite][order], pairs[:, is_finite][:, order]
 
-    def gives(self, value: float, decimals: int) -> bool:
-        """Whether a result that is not made of the value itself is the value, rounded so."""
-        reach = 0.5 * 10.0**-decimals * (1 + 1e-6)
-        first, after = np.searchsorted(self._values, (value - reach, value + reach), "left")
+    def contains(self, value: float, decimals: int) -> bool:
+        """Whether some result that is not made of the value itself rounds to the value."""
+        margin = 0.5 * 10.0**-decimals * (1 + 1e-6)
+        start, end = np.searchsorted(self._values, (value - margin, value + margin), "left")
         return any(
-            abs(round(float(self._values[place]), decimals) - value) < 1e-9 and value not in self._pairs[:, place]
-            for place in range(first, after)
+            abs(round(float(self._values[index]), decimals) - value) < 1e-9 and value not in self._pairs[:, index]
+            for index in range(start, end)
         )
 
 
-def data_of(told: JsonValue) -> JsonValue:
+def data_of(result: JsonValue) -> JsonValue:
     """A result as data where its text is JSON."""
-    if isinstance(told, str) and told.lstrip()[:1] in ("{", "["):
+    if isinstance(result, str) and result.lstrip()[:1] in ("{", "["):
         try:
-            return json.loads(told)
+            return json.loads(result)
         except (ValueError, RecursionError):
-            return told
-    return told
+            return result
+    return result
 
 
 def _totals(data: JsonValue) -> Iterator[float]:
@@ -494,7 +507,7 @@ def _totals(data: JsonValue) -> Iterator[float]:
 
 
 def _figures(entry: JsonValue, path: str) -> Iterator[tuple[str, float]]:
-    """The numbers of an entry with the keys that lead to them; lists in it are totals of their own."""
+    """The numbers of an entry with the keys that lead to them; lists in it have totals of their own."""
     if isinstance(entry, Mapping):
         for key, value in entry.items():
             yield from _figures(value, f"{path}.{key}")
@@ -503,12 +516,12 @@ def _figures(entry: JsonValue, path: str) -> Iterator[tuple[str, float]]:
 
 
 @dataclass(frozen=True, slots=True)
-class CallMade:
-    """One tool call of an episode and what came back."""
+class RecordedCall:
+    """One tool call of an episode and its result."""
 
     turn: int
     name: str | None
-    """None: the message was no call that could be read."""
+    """None: the message was not a readable call."""
     arguments: Mapping[str, JsonValue]
     result: JsonValue
     error: str | None
@@ -519,24 +532,21 @@ class CallMade:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing came back: an error, or a result without content."""
+        """Whether the call returned nothing: an error, or a result without content."""
         if self.error is not None and self.result is None:
             return True
         text = str(data_of(self.result)).strip().casefold()
         return text in _NOTHING or text.startswith(("no results", "not found", "no match"))
 
 
-_NOTHING = frozenset({"", "none", "null", "[]", "{}", "no results", "no result", "not found", "0 results", "n/a"})
-
-
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Words of the model."""
+    """Text that the model wrote besides calls."""
 
     turn: int
     text: str
     is_thought: bool = False
-    """True: written beside a call; False: said to the user, or the final answer."""
+    """True: written beside a call; False: a message to the user, or the final answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -544,53 +554,53 @@ class ToolEpisode:
     """A rollout as grounding checks read it."""
 
     opening: str
-    calls: tuple[CallMade, ...]
+    calls: tuple[RecordedCall, ...]
     statements: tuple[Statement, ...]
-    heard: tuple[tuple[int, str], ...] = ()
-    """(turn, text) of what came back after messages without a call, as from a user."""
+    replies: tuple[tuple[int, str], ...] = ()
+    """(turn, text) of what followed messages without a call, such as a user's replies."""
     citations: tuple[Mapping[str, JsonValue], ...] = ()
     """{page, exists, opened} of the final answer, where the world records them."""
     values: tuple[str, ...] = ()
-    """What the citations are given for."""
+    """The answers that the citations support."""
 
-    def seen_before(self, turn: int) -> Seen:
-        """What was told before a turn."""
-        seen = Seen()
-        seen.add(self.opening)
+    def context_before(self, turn: int) -> GroundingContext:
+        """All text that the model had before a turn."""
+        context = GroundingContext()
+        context.add(self.opening)
         for call in self.calls:
             if call.turn < turn:
-                seen.add("" if call.result is None else call.result)
-                seen.add(_without_echo(call))
+                context.add("" if call.result is None else call.result)
+                context.add(_without_echo(call))
                 if call.name and call.error != "unknown_tool":
-                    seen.add(call.name.replace("_", " "))
-        for when, text in self.heard:
-            if when < turn:
-                seen.add(text)
+                    context.add(call.name.replace("_", " "))
+        for reply_turn, text in self.replies:
+            if reply_turn < turn:
+                context.add(text)
         by_tool: dict[str | None, list[JsonValue]] = {}
         for call in self.calls:
             if call.turn < turn and call.error is None:
                 by_tool.setdefault(call.name, []).append(data_of(call.result))
         for results in by_tool.values():
-            seen.add_counts(_totals(results) if len(results) > 1 else ())
-        return seen
+            context.add_counts(_totals(results) if len(results) > 1 else ())
+        return context
 
     @property
     def final(self) -> Statement | None:
-        """The last thing said that is no thought."""
-        said = [one for one in self.statements if not one.is_thought]
-        return said[-1] if said else None
+        """The last statement that is not a thought."""
+        messages = [statement for statement in self.statements if not statement.is_thought]
+        return messages[-1] if messages else None
 
 
-def _without_echo(call: CallMade) -> str:
-    """What an error says beyond repeating the call's own arguments."""
-    said = call.detail
+def _without_echo(call: RecordedCall) -> str:
+    """The text of an error without the call's own arguments: an invented value is not supported by being repeated."""
+    text = call.detail
     for value in leaves_of(call.arguments):
-        said = said.replace(str(value), " ") if str(value).strip() else said
-    return said
+        text = text.replace(str(value), " ") if str(value).strip() else text
+    return text
 
 
 def leaves_of(value: JsonValue) -> Iterator[JsonValue]:
-    """The texts, numbers and truth values in some data."""
+    """The texts, numbers and booleans in some data."""
     if isinstance(value, Mapping):
         for inner in value.values():
             yield from leaves_of(inner)
@@ -601,17 +611,14 @@ def leaves_of(value: JsonValue) -> Iterator[JsonValue]:
         yield value
 
 
-_BRACKET_CALL = re.compile(r"(\w{1,40})\[(.*)\]")
-
-
 def read_episode(rollout: Rollout) -> ToolEpisode | None:
-    """A rollout as an episode with tools; None for one of a world without (no call recorded, and none in its texts).
+    """A rollout as an episode with tools; None for one without tools (no calls recorded, and none in its messages).
 
     Calls are those that the world recorded in `state["tool_calls"]`; without them, those that can be read from the
     messages, each with the reply as its result.
     """
     recorded = rollout.state.get("tool_calls")
-    calls = _recorded(recorded) if isinstance(recorded, list) else _written(rollout)
+    calls = _calls_in_records(recorded) if isinstance(recorded, list) else _calls_in_messages(rollout)
     if calls is None:
         return None
     final = rollout.state.get("final")
@@ -622,67 +629,66 @@ def read_episode(rollout: Rollout) -> ToolEpisode | None:
     answering = [call for call in calls if call.name in ANSWERING and call.error is None]
     calling = {call.turn for call in (*calls, *thinking, *saying)}
     statements: list[Statement] = []
-    heard: list[tuple[int, str]] = []
+    replies: list[tuple[int, str]] = []
     for call in saying:
-        statements += [Statement(call.turn, str(one)) for one in leaves_of(call.arguments)]
-        heard.append((call.turn, str(call.result or "")))
+        statements += [Statement(call.turn, str(argument)) for argument in leaves_of(call.arguments)]
+        replies.append((call.turn, str(call.result or "")))
     for call in thinking:
-        statements += [Statement(call.turn, str(one), is_thought=True) for one in leaves_of(call.arguments)]
+        statements += [Statement(call.turn, str(argument), is_thought=True) for argument in leaves_of(call.arguments)]
     for number, turn in enumerate(rollout.turns):
-        words = _words_beside_calls(turn.action) if number in calling else turn.action.strip()
-        if words:
-            statements.append(Statement(number, words, is_thought=number in calling))
+        text = _text_beside_calls(turn.action) if number in calling else turn.action.strip()
+        if text:
+            statements.append(Statement(number, text, is_thought=number in calling))
         if number not in calling and turn.observation:
-            heard.append((number, turn.observation))
+            replies.append((number, turn.observation))
     last = max([len(rollout.turns) - 1, *calling], default=0)
     if answering:
-        said = "; ".join(str(value) for key, value in answering[-1].arguments.items() if key not in _SOURCE_KEYS)
-        statements.append(Statement(answering[-1].turn, said))
+        values = "; ".join(str(value) for key, value in answering[-1].arguments.items() if key not in _SOURCE_KEYS)
+        statements.append(Statement(answering[-1].turn, values))
     elif rollout.answer and rollout.answer.strip() not in {turn.action.strip() for turn in rollout.turns}:
         statements.append(Statement(last + (last in calling), rollout.answer.strip()))
     return ToolEpisode(
         opening="\n".join(message.content for message in rollout.prompt),
         calls=tuple(call for call in calls if call.name not in ANSWERING or call.error is not None),
-        statements=tuple(sorted(statements, key=lambda one: one.turn)),
-        heard=tuple(heard),
-        citations=tuple(one for one in final.get("citations", ()) if isinstance(one, Mapping)),
-        values=tuple(str(one) for one in final.get("values", ())),
+        statements=tuple(sorted(statements, key=lambda statement: statement.turn)),
+        replies=tuple(replies),
+        citations=tuple(citation for citation in final.get("citations", ()) if isinstance(citation, Mapping)),
+        values=tuple(str(value) for value in final.get("values", ())),
     )
 
 
-_SOURCE_KEYS = frozenset({"pages", "sources", "citations", "urls", "references"})
-
-
-def _recorded(records: Iterable[JsonValue]) -> list[CallMade]:
+def _calls_in_records(records: Iterable[JsonValue]) -> list[RecordedCall]:
     return [
-        CallMade(
-            int(one.get("turn", place)),
-            one.get("name"),
-            one.get("arguments") or {},
-            one.get("result"),
-            one.get("error"),
-            str(one.get("detail") or ""),
-            bool(one.get("injected")),
-            one.get("changed"),
+        RecordedCall(
+            int(record.get("turn", place)),
+            record.get("name"),
+            record.get("arguments") or {},
+            record.get("result"),
+            record.get("error"),
+            str(record.get("detail") or ""),
+            bool(record.get("injected")),
+            record.get("changed"),
         )
-        for place, one in enumerate(records)
-        if isinstance(one, Mapping)
+        for place, record in enumerate(records)
+        if isinstance(record, Mapping)
     ]
 
 
-def _written(rollout: Rollout) -> list[CallMade] | None:
+def _calls_in_messages(rollout: Rollout) -> list[RecordedCall] | None:
     """The calls in the messages of a rollout; None if there is none."""
     calls = []
     for number, turn in enumerate(rollout.turns):
         for name, arguments in _calls_in(turn.action):
-            told = turn.observation
-            data = data_of(told) if told else None
+            reply = turn.observation
+            data = data_of(reply) if reply else None
             error = data.get("error") if isinstance(data, Mapping) and data.get("error") else None
-            if error is None and told and told.lstrip().casefold().startswith("error"):
-                error = told.strip()
-            result = data.get("result", data) if isinstance(data, Mapping) and error is None else told
+            if error is None and reply and reply.lstrip().casefold().startswith("error"):
+                error = reply.strip()
+            result = data.get("result", data) if isinstance(data, Mapping) and error is None else reply
             kind = None if error is None else str(error).partition(":")[0].strip()
-            calls.append(CallMade(number, name, arguments, result if error is None else None, kind, str(error or "")))
+            calls.append(
+                RecordedCall(number, name, arguments, result if error is None else None, kind, str(error or ""))
+            )
     return calls or None
 
 
@@ -697,7 +703,7 @@ def _calls_in(action: str) -> list[tuple[str, Mapping[str, JsonValue]]]:
 
 
 def _imported(line: str) -> tuple[str, Mapping[str, JsonValue]] | None:
-    """A call as imported cards write it, a line behind the words of its message."""
+    """A call as imported cards write it, on a line after the text of its message."""
     if not line.startswith("{"):
         return None
     call = data_of(line)
@@ -707,8 +713,8 @@ def _imported(line: str) -> tuple[str, Mapping[str, JsonValue]] | None:
     return call["tool"], arguments if isinstance(arguments, Mapping) else {}
 
 
-def _words_beside_calls(action: str) -> str:
-    """What a message says besides its call."""
+def _text_beside_calls(action: str) -> str:
+    """The text of a message without its call."""
     text = action.strip()
     lines = text.splitlines()
     if any(_imported(line) is not None for line in lines):

@@ -1,6 +1,6 @@
-"""What all detectors work on (an episode with what was told before each turn), and those of the class result.
+"""The evidence that all detectors read (an episode with the context of each turn), and the detectors of class result.
 
-The class result compares what is said with what tools returned and calls did.
+The class result compares the agent's messages with what tools returned and calls did.
 """
 
 import re
@@ -13,11 +13,11 @@ from types import MappingProxyType
 from agent2.environments.tools.world import LOGIN
 from agent2.records import Item, JsonValue
 from agent2.scorers.grounding.claims import (
-    MOST_OPERANDS,
+    MAX_OPERANDS,
     SENTENCE_END,
-    CallMade,
     ClaimKind,
-    Seen,
+    GroundingContext,
+    RecordedCall,
     Statement,
     TextClaim,
     ToolEpisode,
@@ -30,9 +30,78 @@ from agent2.scorers.grounding.claims import (
     word_set,
 )
 
+_CONDITION = re.compile(r"\s*(?:if|in case|should you|suppose|for example|e\.g\.)\b", re.IGNORECASE)
+_KEY_LINE = re.compile(r"^\s*([A-Za-z][\w ]{1,30}?)\s*[:=]\s*(\S.{0,80}?)[.;,]?\s*$")
+_PROPOSES = re.compile(
+    r"\b(?:confirm|proceed|would you like|shall i|do you want|should i|is that (?:right|correct)|"
+    r"details? (?:of|for) the new)\b",
+    re.IGNORECASE,
+)
+"""A message that proposes something: its values need not be the current ones."""
+_NOT = re.compile(r"\b(?:not|no longer|never|n't|isn't|aren't|wasn't|without|no)\b|n't\b", re.IGNORECASE)
+_NO_KEYS = word_set("id name type get fetch show list result value data the of")
+_NO_TOOL_KEYS = word_set("api fast open city prime next")
+"""Words in the names of tools that do not describe what they return."""
+_NO_VALUES = word_set("the a an not in on at as unknown shown given listed available below above follows required")
+_COMBINED = re.compile(
+    r"\b(?:total|sum|altogether|in all|combined|difference|per|each|both|average|mean|round-?trip|remaining|left|more|"
+    r"less|than|extra|additional|from .* to|between)\b",
+    re.IGNORECASE,
+)
+_FAMILIES: Mapping[str, str] = MappingProxyType(
+    {
+        word: family
+        for family, words in {
+            "book": "book booked reserve reserved schedule scheduled rebook rebooked",
+            "order": "order ordered buy bought purchase purchased checkout",
+            "cancel": "cancel cancelled canceled",
+            "refund": "refund refunded reimburse reimbursed",
+            "change": "update updated change changed modify modified edit edited fix fixed set correct corrected "
+            "upgrade upgraded patch patched rename renamed replace replaced move moved",
+            "send": "send sent email emailed message messaged notify notified forward forwarded",
+            "delete": "delete deleted remove removed erase erased",
+            "create": "create created add added register registered open opened insert inserted",
+            "submit": "submit submitted file filed",
+            "save": "save saved write written store stored",
+            "close": "close closed archive archived",
+            "pay": "pay paid transfer transferred charge charged",
+        }.items()
+        for word in words.split()
+    }
+)
+_INCLUDES = MappingProxyType(
+    {"change": ("create", "delete", "save", "pay", "book"), "book": ("pay", "create"), "order": ("pay", "create")}
+)
+"""Family -> what else a call of it may do."""
+_DONE = "|".join(
+    sorted((word for word in _FAMILIES if re.search(r"(?:ed|sent|paid|bought|written|set)$", word)), key=len)
+)
+_ADVERB = r"(?:(?:successfully|now|already|just|also|all|been|both|fully)\s+)*"
+_CLAIMED = re.compile(
+    rf"\b(?:i|we)(?:'ve| have)?\s+{_ADVERB}({_DONE})\b|\b(?:has|have)\s+{_ADVERB}been\s+{_ADVERB}({_DONE})\b"
+    rf"|\b(?:is|are|was|were)\s+(?:now|successfully|just|also)\s+({_DONE})\b|^\W*(?:done[\W_]+)?({_DONE})\b(?!\s+by)"
+    r"|\b(?:has|have) been (?:successfully )?(placed|completed|processed|confirmed)\b"
+    r"|\b(?:it|that|all|everything)(?:'s| is) (?:all |now )?(done)\b",
+    re.IGNORECASE | re.MULTILINE,
+)
+_UNDONE = re.compile(
+    r"\b(?:not|n't|never|nothing|none|no \w+ (?:was|were|is|are|has|have)|cannot|unable|could|would|"
+    r"should|will|can|may|might|fail\w*|if|once|when|before|until|already been|earlier|previously|to be|by another|"
+    r"yet)\b|n't\b",
+    re.IGNORECASE,
+)
+_MODAL = re.compile(r"\b(?:could|would|should|will|can|may|might)\b", re.IGNORECASE)
+ADMITS = re.compile(
+    r"\b(?:could not|couldn't|cannot|can't|unable|did not|didn't|fail\w*|error|no results?|not found|nothing|unknown|"
+    r"unavailable|not available|no information|no data|not able|timed out|time-?out|do not know|don't know|"
+    r"don't have|do not have|uncertain|unclear|not sure|sorry|unfortunately|no match\w*|denied|does not|doesn't|"
+    r"no record|need more|without a result|incomplete|cut off|was not|wasn't|not given|not say)\b",
+    re.IGNORECASE,
+)
+
 
 class FindingKind(StrEnum):
-    """Where a claim lost its ground."""
+    """The step at which a claim became unsupported."""
 
     SELECTION = "selection"
     ARGUMENT = "argument"
@@ -44,57 +113,59 @@ class FindingKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GroundingFinding:
-    """One thing without ground."""
+    """One unsupported statement, value or call."""
 
     detector: str
     turn: int
     """Number of the model's message, from 0."""
     what: str
-    """The words or the value that is meant."""
+    """The words or the value in question."""
     why: str
     """One sentence that a reader can verify in the card."""
 
 
-class Grounds:
-    """An episode with what was seen before each of its turns, computed once."""
+class EpisodeEvidence:
+    """An episode with the context of each of its turns, computed once."""
 
     def __init__(self, episode: ToolEpisode, item: Item | None = None) -> None:
         self.episode, self.item = episode, item
-        self._seen: dict[int, Seen] = {}
+        self._contexts: dict[int, GroundingContext] = {}
         self._figures: dict[int, list[float]] = {}
 
-    def seen(self, turn: int) -> Seen:
-        """What was told before a turn."""
-        if turn not in self._seen:
-            self._seen[turn] = self.episode.seen_before(turn)
-        return self._seen[turn]
+    def context(self, turn: int) -> GroundingContext:
+        """All text that the model had before a turn."""
+        if turn not in self._contexts:
+            self._contexts[turn] = self.episode.context_before(turn)
+        return self._contexts[turn]
 
     @cached_property
-    def told(self) -> tuple[Statement, ...]:
-        """What was said to the user, the final answer among it."""
-        return tuple(one for one in self.episode.statements if not one.is_thought)
+    def messages(self) -> tuple[Statement, ...]:
+        """Statements to the user, including the final answer."""
+        return tuple(statement for statement in self.episode.statements if not statement.is_thought)
 
     @cached_property
     def unsupported(self) -> tuple[tuple[Statement, TextClaim], ...]:
-        """The claims of what was said that nothing told before supports."""
-        found = []
-        for statement in self.told:
-            seen = self.seen(statement.turn if statement.turn not in self._calling else statement.turn + 1)
-            claims = claims_of(without_asking(statement.text))
-            found += [(statement, claim) for claim in unsaid(claims, seen)]
-        return tuple(found)
+        """The claims in messages that no earlier text supports."""
+        unsupported = []
+        for statement in self.messages:
+            # In a turn with calls, a message is the argument of a later call, which may use their results.
+            context = self.context(statement.turn if statement.turn not in self._calling else statement.turn + 1)
+            claims = claims_of(without_questions(statement.text))
+            unsupported += [(statement, claim) for claim in unsupported_claims(claims, context)]
+        return tuple(unsupported)
 
-    def figures_said(self, turn: int) -> list[float]:
-        """The numbers in what was said before a turn that had been told, or follow."""
+    def supported_numbers(self, turn: int) -> list[float]:
+        """The supported numbers in the messages before a turn."""
         if turn in self._figures:
             return self._figures[turn]
-        found: list[float] = []
-        for statement in (one for one in self.told if one.turn < turn):
-            seen = self.seen(statement.turn)
-            claims = [one for one in claims_of(statement.text, with_names=False) if one.kind is ClaimKind.NUMBER]
-            without = set(unsaid(claims, seen))
-            found += [number_of(one.text) for one in claims if one not in without]
-        self._figures[turn] = list(dict.fromkeys(found))[-MOST_OPERANDS:]
+        numbers: list[float] = []
+        for statement in (message for message in self.messages if message.turn < turn):
+            context = self.context(statement.turn)
+            claims = claims_of(statement.text, with_names=False)
+            number_claims = [claim for claim in claims if claim.kind is ClaimKind.NUMBER]
+            unsupported = set(unsupported_claims(number_claims, context))
+            numbers += [number_of(claim.text) for claim in number_claims if claim not in unsupported]
+        self._figures[turn] = list(dict.fromkeys(numbers))[-MAX_OPERANDS:]
         return self._figures[turn]
 
     @cached_property
@@ -102,85 +173,69 @@ class Grounds:
         return {call.turn for call in self.episode.calls}
 
 
-def unsaid(claims: Sequence[TextClaim], seen: Seen) -> list[TextClaim]:
-    """The claims that were not told; a number may follow from told numbers of the same message."""
+def unsupported_claims(claims: Sequence[TextClaim], context: GroundingContext) -> list[TextClaim]:
+    """The claims that a context does not support; a number may follow from supported numbers of the same message."""
     numbers = [claim for claim in claims if claim.kind is ClaimKind.NUMBER]
     beside: list[float] = []
-    for _ in range(2):  # what follows from a number that follows
-        beside = [number_of(one.text) for one in numbers if seen.says(one, beside)]
-    return [claim for claim in claims if not seen.says(claim, beside)]
+    for _ in range(2):  # the second time for numbers that follow from numbers that follow
+        beside = [number_of(claim.text) for claim in numbers if context.supports(claim, beside)]
+    return [claim for claim in claims if not context.supports(claim, beside)]
 
 
-def without_asking(text: str) -> str:
+def without_questions(text: str) -> str:
     """A text without its questions and conditions: they claim nothing."""
     parts = SENTENCE_END.split(text)
-    kept = [part for part in parts if not part.rstrip(' *")').endswith("?") and not _CONDITION.match(part)]
-    return "\n".join(kept)
+    assertions = [part for part in parts if not part.rstrip(' *")').endswith("?") and not _CONDITION.match(part)]
+    return "\n".join(assertions)
 
 
-_CONDITION = re.compile(r"\s*(?:if|in case|should you|suppose|for example|e\.g\.)\b", re.IGNORECASE)
-
-
-def invented_number(grounds: Grounds) -> Iterator[GroundingFinding]:
+def invented_number(evidence: EpisodeEvidence) -> Iterator[GroundingFinding]:
     """A number, date, time or identifier in what is said that nothing before supports."""
-    for statement, claim in grounds.unsupported:
+    for statement, claim in evidence.unsupported:
         if claim.kind in (ClaimKind.NUMBER, ClaimKind.DATE, ClaimKind.TIME, ClaimKind.IDENTIFIER):
             yield GroundingFinding(
                 "invented_number", statement.turn, claim.text, f"no {claim.kind} {claim.text!r} was told before"
             )
 
 
-def invented_name(grounds: Grounds) -> Iterator[GroundingFinding]:
+def invented_name(evidence: EpisodeEvidence) -> Iterator[GroundingFinding]:
     """A name in what is said that nothing before mentions."""
-    for statement, claim in grounds.unsupported:
+    for statement, claim in evidence.unsupported:
         if claim.kind is ClaimKind.NAME:
             yield GroundingFinding(
                 "invented_name", statement.turn, claim.text, f"nothing told before mentions {claim.text!r}"
             )
-    yield from _invented_values(grounds)
+    yield from _invented_values(evidence)
 
 
-def _invented_values(grounds: Grounds) -> Iterator[GroundingFinding]:
-    """Values of a structured answer that no result says, in small letters too."""
-    final = grounds.episode.final
+def _invented_values(evidence: EpisodeEvidence) -> Iterator[GroundingFinding]:
+    """Values of a structured answer that no result has, also those in lower case."""
+    final = evidence.episode.final
     if final is None:
         return
-    seen = grounds.seen(final.turn + 1)
-    for value in grounds.episode.values:
+    context = evidence.context(final.turn + 1)
+    for value in evidence.episode.values:
         claims = claims_of(value)
-        if not claims and value.casefold() != "unknown" and not seen.has_words(value):
+        if not claims and value.casefold() != "unknown" and not context.has_words(value):
             yield GroundingFinding("invented_name", final.turn, value, f"nothing told before mentions {value!r}")
 
 
 @dataclass(frozen=True, slots=True)
 class _Fact:
-    """A value that a result gives under a key."""
+    """A value that a result has under a key."""
 
     key: frozenset[str]
-    """Stems of the words of its name."""
+    """Stems of the words of the key."""
     value: JsonValue
     about: frozenset[str]
-    """Words of the other texts beside it, and of the call's arguments."""
+    """Stems of the words of its neighbours in the result, and of the call's arguments."""
 
 
-_KEY_LINE = re.compile(r"^\s*([A-Za-z][\w ]{1,30}?)\s*[:=]\s*(\S.{0,80}?)[.;,]?\s*$")
-_PROPOSES = re.compile(
-    r"\b(?:confirm|proceed|would you like|shall i|do you want|should i|is that (?:right|correct)|"
-    r"details? (?:of|for) the new)\b",
-    re.IGNORECASE,
-)
-"""A message that proposes something: its values need not be those that hold now."""
-_NOT = re.compile(r"\b(?:not|no longer|never|n't|isn't|aren't|wasn't|without|no)\b|n't\b", re.IGNORECASE)
-_NO_KEYS = word_set("id name type get fetch show list result value data the of")
-_NO_TOOL_KEYS = word_set("api fast open city prime next")
-"""Words in the names of tools that say nothing about what they return."""
-
-
-def contradicted_result(grounds: Grounds) -> Iterator[GroundingFinding]:
+def contradicted_result(evidence: EpisodeEvidence) -> Iterator[GroundingFinding]:
     """A sentence that gives a key of a result another value than the result does."""
     facts: list[_Fact] = []
-    by_turn = sorted(grounds.episode.calls, key=lambda call: call.turn)
-    for statement in grounds.told:
+    by_turn = sorted(evidence.episode.calls, key=lambda call: call.turn)
+    for statement in evidence.messages:
         while by_turn and by_turn[0].turn <= statement.turn:
             facts += _facts(by_turn.pop(0))
         for clause in [] if _PROPOSES.search(statement.text) else _clauses(statement.text):
@@ -189,7 +244,7 @@ def contradicted_result(grounds: Grounds) -> Iterator[GroundingFinding]:
                 yield GroundingFinding("contradicted_result", statement.turn, clause.strip(), f"{key}: {why}")
 
 
-def _facts(call: CallMade) -> list[_Fact]:
+def _facts(call: RecordedCall) -> list[_Fact]:
     if call.error is not None or call.name is None:
         return []
     words = {stem(word) for value in leaves_of(call.arguments) for word in plain(value).split()}
@@ -218,8 +273,8 @@ def _facts_in(data: JsonValue, key: frozenset[str], about: frozenset[str]) -> It
         return
     here = {stem(word) for value in data.values() if isinstance(value, str) for word in plain(value).split()}
     for name, value in data.items():
-        own = {stem(word) for word in plain(value).split()} if isinstance(value, str | int) else set()
-        inner = about | (here - own) | (_key(name) if isinstance(value, Mapping | list) else set())
+        value_stems = {stem(word) for word in plain(value).split()} if isinstance(value, str | int) else set()
+        inner = about | (here - value_stems) | (_key(name) if isinstance(value, Mapping | list) else set())
         yield from _facts_in(value, _key(name), frozenset(inner))
 
 
@@ -234,12 +289,12 @@ def _literal(text: str) -> JsonValue:
 
 
 def _clauses(text: str) -> list[str]:
-    bare = without_asking(text.replace("**", ""))
+    bare = without_questions(text.replace("**", ""))
     return [part for part in re.split(r"(?<=[.!?;])\s+|\n+|, (?:and|but|while) |,? but | while ", bare) if part.strip()]
 
 
 def _contradicted(clause: str, facts: Sequence[_Fact]) -> _Fact | None:
-    """The fact that a clause contradicts: it names the key, and none of the values that results give under it."""
+    """The fact that a clause contradicts: it names the key, and none of the values that results have under it."""
     words = {stem(word) for word in plain(clause).split()}
     named = [fact for fact in facts if fact.key and fact.key <= words]
     if not named:
@@ -252,14 +307,14 @@ def _contradicted(clause: str, facts: Sequence[_Fact]) -> _Fact | None:
     best = max(overlap)
     same = [fact for fact, n in zip(named, overlap, strict=True) if n == best]
     if len({str(fact.value) for fact in same}) > 1 and not best:
-        return None  # several values, and the clause does not say whose
+        return None  # several values, and the clause does not tell which of them it is about
     kinds = {_kind_of(fact.value) for fact in same}
     if len(kinds) != 1 or any(plain(fact.value) in plain(clause) for fact in same):
         return None
     kind = kinds.pop()
     if kind == "bool":
-        said = not _NOT.search(clause)
-        return None if any(fact.value == said for fact in same) else same[0]
+        is_affirmed = not _NOT.search(clause)
+        return None if any(fact.value == is_affirmed for fact in same) else same[0]
     if kind == "number":
         return _another_number(clause, same, facts)
     if len({str(fact.value) for fact in same}) > 1 or str(same[0].value).casefold() in ("yes", "no"):
@@ -271,33 +326,31 @@ def _contradicted(clause: str, facts: Sequence[_Fact]) -> _Fact | None:
     return same[0] if is_other and not claims_of(clause, with_names=False) else None
 
 
-_NO_VALUES = word_set("the a an not in on at as unknown shown given listed available below above follows required")
-_COMBINED = re.compile(
-    r"\b(?:total|sum|altogether|in all|combined|difference|per|each|both|average|mean|round-?trip|remaining|left|more|"
-    r"less|than|extra|additional|from .* to|between)\b",
-    re.IGNORECASE,
-)
-
-
 def _another_number(clause: str, same: Sequence[_Fact], facts: Sequence[_Fact]) -> _Fact | None:
     """The fact of a key whose number a clause replaces by another; None where the clause may combine numbers."""
-    about = {
-        number_of(one.text)
+    known_numbers = {
+        number_of(claim.text)
         for fact in facts
         for value in fact.about
-        for one in claims_of(value)
-        if one.kind is ClaimKind.NUMBER
+        for claim in claims_of(value)
+        if claim.kind is ClaimKind.NUMBER
     }
-    numbers = [number_of(one.text) for one in claims_of(clause, with_names=False) if one.kind is ClaimKind.NUMBER]
-    numbers = [one for one in numbers if one not in about]
-    if not numbers or any(_is_about(one, float(_literal(str(fact.value)))) for one in numbers for fact in same):
+    claims = [claim for claim in claims_of(clause, with_names=False) if claim.kind is ClaimKind.NUMBER]
+    numbers = [number for claim in claims if (number := number_of(claim.text)) not in known_numbers]
+    if not numbers or any(
+        _is_same_number(number, float(_literal(str(fact.value)))) for number in numbers for fact in same
+    ):
         return None
     if len({str(fact.value) for fact in same}) > 1 or _COMBINED.search(clause):
         return None
-    seen = Seen()
+    context = GroundingContext()
     for fact in facts:
-        seen.add(fact.value)
-    return None if len(numbers) > 1 and any(seen.says_number(one, str(one)) for one in numbers) else same[0]
+        context.add(fact.value)
+    return (
+        None
+        if len(numbers) > 1 and any(context.supports_number(number, str(number)) for number in numbers)
+        else same[0]
+    )
 
 
 def _stems(value: JsonValue) -> set[str]:
@@ -317,69 +370,22 @@ def _kind_of(value: JsonValue) -> str:
     return "text"
 
 
-def _is_about(said: float, given: float) -> bool:
+def _is_same_number(number: float, value: float) -> bool:
     """Whether one number is the other, rounded or as a percentage."""
-    decimals = len(f"{said:g}".partition(".")[2])
-    return any(abs(round(one, decimals) - said) < 1e-9 for one in (given, 100 * given, -given))
+    decimals = len(f"{number:g}".partition(".")[2])
+    return any(abs(round(form, decimals) - number) < 1e-9 for form in (value, 100 * value, -value))
 
 
-_FAMILIES: Mapping[str, str] = MappingProxyType(
-    {
-        word: family
-        for family, words in {
-            "book": "book booked reserve reserved schedule scheduled rebook rebooked",
-            "order": "order ordered buy bought purchase purchased checkout",
-            "cancel": "cancel cancelled canceled",
-            "refund": "refund refunded reimburse reimbursed",
-            "change": "update updated change changed modify modified edit edited fix fixed set correct corrected "
-            "upgrade upgraded patch patched rename renamed replace replaced move moved",
-            "send": "send sent email emailed message messaged notify notified forward forwarded",
-            "delete": "delete deleted remove removed erase erased",
-            "create": "create created add added register registered open opened insert inserted",
-            "submit": "submit submitted file filed",
-            "save": "save saved write written store stored",
-            "close": "close closed archive archived",
-            "pay": "pay paid transfer transferred charge charged",
-        }.items()
-        for word in words.split()
-    }
-)
-_INCLUDES = MappingProxyType(
-    {"change": ("create", "delete", "save", "pay", "book"), "book": ("pay", "create"), "order": ("pay", "create")}
-)
-"""What a call of one family may do besides."""
-_DONE = "|".join(
-    sorted((word for word in _FAMILIES if re.search(r"(?:ed|sent|paid|bought|written|set)$", word)), key=len)
-)
-_ADVERB = r"(?:(?:successfully|now|already|just|also|all|been|both|fully)\s+)*"
-_CLAIMED = re.compile(
-    rf"\b(?:i|we)(?:'ve| have)?\s+{_ADVERB}({_DONE})\b|\b(?:has|have)\s+{_ADVERB}been\s+{_ADVERB}({_DONE})\b"
-    rf"|\b(?:is|are|was|were)\s+(?:now|successfully|just|also)\s+({_DONE})\b|^\W*(?:done[\W_]+)?({_DONE})\b(?!\s+by)"
-    r"|\b(?:has|have) been (?:successfully )?(placed|completed|processed|confirmed)\b"
-    r"|\b(?:it|that|all|everything)(?:'s| is) (?:all |now )?(done)\b",
-    re.IGNORECASE | re.MULTILINE,
-)
-_UNDONE = re.compile(
-    r"\b(?:not|n't|never|nothing|none|no \w+ (?:was|were|is|are|has|have)|cannot|unable|could|would|"
-    r"should|will|can|may|might|fail\w*|if|once|when|before|until|already been|earlier|previously|to be|by another|"
-    r"yet)\b|n't\b",
-    re.IGNORECASE,
-)
-
-
-_MODAL = re.compile(r"\b(?:could|would|should|will|can|may|might)\b", re.IGNORECASE)
-
-
-def claimed_action(grounds: Grounds) -> Iterator[GroundingFinding]:
+def claimed_action(evidence: EpisodeEvidence) -> Iterator[GroundingFinding]:
     """An action that is reported as done, and no call that did it."""
-    for statement in grounds.told:
-        done = [call for call in grounds.episode.calls if call.turn <= statement.turn and call.error is None]
+    for statement in evidence.messages:
+        done = [call for call in evidence.episode.calls if call.turn <= statement.turn and call.error is None]
         acting = [call for call in done if call.changed or (call.changed is None and _family(call.name))]
         families = {family for call in acting if (family := _family(call.name))}
         families |= {also for family in families for also in _INCLUDES.get(family, ())}
-        for sentence in SENTENCE_END.split(without_asking(statement.text.replace("**", ""))):
+        for sentence in SENTENCE_END.split(without_questions(statement.text.replace("**", ""))):
             match = _CLAIMED.search(sentence)
-            if match is None or _is_told(sentence, grounds.seen(statement.turn)):
+            if match is None or _is_reported(sentence, evidence.context(statement.turn)):
                 continue
             before, after = sentence[: match.end()], sentence[match.end() :]
             if _UNDONE.search(before) or _UNDONE.search(_MODAL.sub("", after)):  # "..., as you can see" undoes nothing
@@ -400,33 +406,24 @@ def _family(name: str | None) -> str | None:
     return next((_FAMILIES[word] for word in words if word in _FAMILIES), None)
 
 
-def _is_told(sentence: str, seen: Seen) -> bool:
-    """Whether a tool or user said that something was done, in these words: a status that is only reported."""
+def _is_reported(sentence: str, context: GroundingContext) -> bool:
+    """Whether a tool or user stated the action in these words: the sentence only reports a status."""
     match = _CLAIMED.search(sentence)
     if match is None or re.match(r"\W*(?:i|we)\b", match[0], re.IGNORECASE):
         return False
-    if any(one.kind is ClaimKind.DATE and seen.says(one) for one in claims_of(sentence, with_names=False)):
+    if any(claim.kind is ClaimKind.DATE and context.supports(claim) for claim in claims_of(sentence, with_names=False)):
         return True
     word = next(group for group in match.groups() if group).casefold()
-    return re.search(rf"\b{re.escape(word)}\b", seen.index.results) is not None
+    return re.search(rf"\b{re.escape(word)}\b", context.index.results) is not None
 
 
-ADMITS = re.compile(
-    r"\b(?:could not|couldn't|cannot|can't|unable|did not|didn't|fail\w*|error|no results?|not found|nothing|unknown|"
-    r"unavailable|not available|no information|no data|not able|timed out|time-?out|do not know|don't know|"
-    r"don't have|do not have|uncertain|unclear|not sure|sorry|unfortunately|no match\w*|denied|does not|doesn't|"
-    r"no record|need more|without a result|incomplete|cut off|was not|wasn't|not given|not say)\b",
-    re.IGNORECASE,
-)
-
-
-def hidden_failure(grounds: Grounds) -> Iterator[GroundingFinding]:
+def hidden_failure(evidence: EpisodeEvidence) -> Iterator[GroundingFinding]:
     """An answer with values that no tool gave, after a call that failed or came back empty; the failure is not said."""
-    final = grounds.episode.final
+    final = evidence.episode.final
     if final is None or ADMITS.search(final.text):
         return
-    failed = _unrecovered(grounds.episode.calls)
-    claims = [claim for statement, claim in grounds.unsupported if statement is final]
+    failed = _unrecovered(evidence.episode.calls)
+    claims = [claim for statement, claim in evidence.unsupported if statement is final]
     if failed and claims:
         call = failed[-1]
         how = call.error or "empty result"
@@ -435,12 +432,12 @@ def hidden_failure(grounds: Grounds) -> Iterator[GroundingFinding]:
         )
 
 
-def _unrecovered(calls: Sequence[CallMade]) -> list[CallMade]:
-    """Calls that gave nothing, and whose tool gave nothing afterwards either."""
+def _unrecovered(calls: Sequence[RecordedCall]) -> list[RecordedCall]:
+    """Calls that returned nothing, and whose tool returned nothing afterwards either."""
     return [
         call
-        for place, call in enumerate(calls)
+        for index, call in enumerate(calls)
         if call.name != LOGIN
         and call.is_empty
-        and not any(later.name == call.name and not later.is_empty for later in calls[place + 1 :])
+        and not any(later.name == call.name and not later.is_empty for later in calls[index + 1 :])
     ]
