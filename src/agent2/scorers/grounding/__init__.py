@@ -96,7 +96,7 @@ def _texts(episode: ToolEpisode) -> dict[str, str]:
         + (str(call.result) if call.error is None else f"error {call.error} {call.detail}")
         for call in episode.calls
     ]
-    results += [f"turn {turn}, the user: {text}" for turn, text in episode.replies]
+    results += [f"turn {turn}, the user: {text}" for turn, text in episode.responses]
     messages = [
         f"turn {statement.turn}: {statement.text}" for statement in episode.statements if not statement.is_thought
     ]

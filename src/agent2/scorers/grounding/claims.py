@@ -2,7 +2,7 @@
 
 A claim is a piece of text that can be matched without understanding the sentence: a number, a time, a date, an
 identifier, an address, a name, a quotation. `GroundingContext` has all text before some turn (prompt, tool results,
-replies of a user) and decides whether a claim is in it, in any notation (`1,200` and `1200`, `3 pm` and `15:00`,
+responses of a user) and decides whether a claim is in it, in any notation (`1,200` and `1200`, `3 pm` and `15:00`,
 `May 20` and `2024-05-20`), or follows from it by one step of arithmetic (rounding, a count, a sum, a difference, a
 product, a quotient).
 
@@ -556,8 +556,8 @@ class ToolEpisode:
     opening: str
     calls: tuple[RecordedCall, ...]
     statements: tuple[Statement, ...]
-    replies: tuple[tuple[int, str], ...] = ()
-    """(turn, text) of what followed messages without a call, such as a user's replies."""
+    responses: tuple[tuple[int, str], ...] = ()
+    """(turn, text) of what followed messages without a call, such as a user's responses."""
     citations: tuple[Mapping[str, JsonValue], ...] = ()
     """{page, exists, opened} of the final answer, where the world records them."""
     values: tuple[str, ...] = ()
@@ -573,7 +573,7 @@ class ToolEpisode:
                 context.add(_without_echo(call))
                 if call.name and call.error != "unknown_tool":
                     context.add(call.name.replace("_", " "))
-        for reply_turn, text in self.replies:
+        for reply_turn, text in self.responses:
             if reply_turn < turn:
                 context.add(text)
         by_tool: dict[str | None, list[JsonValue]] = {}
@@ -629,10 +629,10 @@ def read_episode(rollout: Rollout) -> ToolEpisode | None:
     answering = [call for call in calls if call.name in ANSWERING and call.error is None]
     calling = {call.turn for call in (*calls, *thinking, *saying)}
     statements: list[Statement] = []
-    replies: list[tuple[int, str]] = []
+    responses: list[tuple[int, str]] = []
     for call in saying:
         statements += [Statement(call.turn, str(argument)) for argument in leaves_of(call.arguments)]
-        replies.append((call.turn, str(call.result or "")))
+        responses.append((call.turn, str(call.result or "")))
     for call in thinking:
         statements += [Statement(call.turn, str(argument), is_thought=True) for argument in leaves_of(call.arguments)]
     for number, turn in enumerate(rollout.turns):
@@ -640,7 +640,7 @@ def read_episode(rollout: Rollout) -> ToolEpisode | None:
         if text:
             statements.append(Statement(number, text, is_thought=number in calling))
         if number not in calling and turn.observation:
-            replies.append((number, turn.observation))
+            responses.append((number, turn.observation))
     last = max([len(rollout.turns) - 1, *calling], default=0)
     if answering:
         values = "; ".join(str(value) for key, value in answering[-1].arguments.items() if key not in _SOURCE_KEYS)
@@ -651,7 +651,7 @@ def read_episode(rollout: Rollout) -> ToolEpisode | None:
         opening="\n".join(message.content for message in rollout.prompt),
         calls=tuple(call for call in calls if call.name not in ANSWERING or call.error is not None),
         statements=tuple(sorted(statements, key=lambda statement: statement.turn)),
-        replies=tuple(replies),
+        responses=tuple(responses),
         citations=tuple(citation for citation in final.get("citations", ()) if isinstance(citation, Mapping)),
         values=tuple(str(value) for value in final.get("values", ())),
     )

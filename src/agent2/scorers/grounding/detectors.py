@@ -112,7 +112,7 @@ _RESTATED = re.compile(
     r"|\bI (?:was|am|have been) (?:originally |first )?(?:asked|supposed|instructed|meant) to\b(?P<three>[^.!?\n]*)",
     re.IGNORECASE,
 )
-_ANSWERS = re.compile(r"\b(?:answers?|solutions?|reply|response|replies) (?:to|of|for|in) $", re.IGNORECASE)
+_ANSWERS = re.compile(r"\b(?:answers?|solutions?|reply|response|responses) (?:to|of|for|in) $", re.IGNORECASE)
 _ENDED = re.compile(
     r"\s*(?:now |already |thus |therefore )*(?:done|complete\w*|finished|solved|reached|achieved|met|fulfilled|"
     r"answered|not|clear|hard|difficult|easy|simple|still|ambiguous|unclear)\b",
@@ -210,7 +210,7 @@ def invented_argument(evidence: EpisodeEvidence) -> Iterator[GroundingFinding]:
         for text in _unsupported_parts(call, name, value, evidence):
             if _misspelling(text, context) is None:
                 yield GroundingFinding(
-                    "invented_argument", call.turn, text, f"{name} of {call.name} was given nowhere before"
+                    "invented_argument", call.turn, text, f"no earlier text has this {name} of {call.name}"
                 )
 
 
@@ -451,7 +451,7 @@ def altered_quote(evidence: EpisodeEvidence) -> Iterator[GroundingFinding]:
     for statement, claim in evidence.unsupported:
         if claim.kind is ClaimKind.QUOTE:
             yield GroundingFinding(
-                "altered_quote", statement.turn, claim.text, "nothing told before has these words in this order"
+                "altered_quote", statement.turn, claim.text, "no earlier text has these words in this order"
             )
 
 
@@ -478,7 +478,7 @@ def _goal_difference(stated: str, turn: int, evidence: EpisodeEvidence) -> str |
     """How a stated goal differs from the task; None: it does not, as far as words show."""
     task = GroundingContext()
     task.add(evidence.episode.opening)
-    for reply_turn, text in evidence.episode.replies:
+    for reply_turn, text in evidence.episode.responses:
         if reply_turn < turn:
             task.add(text)
     claims = claims_of(f"to {stated.strip()}")
@@ -520,7 +520,7 @@ def carried_claim(evidence: EpisodeEvidence) -> Iterator[GroundingFinding]:
                 continue
             if (user := _use_of(claim, thought.turn, evidence)) is not None:
                 yield GroundingFinding(
-                    "carried_claim", thought.turn, claim.text, f"nothing told it before, and {user} rests on it"
+                    "carried_claim", thought.turn, claim.text, f"no earlier text supports it, and {user} uses it"
                 )
 
 

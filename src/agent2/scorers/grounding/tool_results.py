@@ -194,7 +194,7 @@ def invented_number(evidence: EpisodeEvidence) -> Iterator[GroundingFinding]:
     for statement, claim in evidence.unsupported:
         if claim.kind in (ClaimKind.NUMBER, ClaimKind.DATE, ClaimKind.TIME, ClaimKind.IDENTIFIER):
             yield GroundingFinding(
-                "invented_number", statement.turn, claim.text, f"no {claim.kind} {claim.text!r} was told before"
+                "invented_number", statement.turn, claim.text, f"no earlier text has the {claim.kind} {claim.text!r}"
             )
 
 
@@ -203,7 +203,7 @@ def invented_name(evidence: EpisodeEvidence) -> Iterator[GroundingFinding]:
     for statement, claim in evidence.unsupported:
         if claim.kind is ClaimKind.NAME:
             yield GroundingFinding(
-                "invented_name", statement.turn, claim.text, f"nothing told before mentions {claim.text!r}"
+                "invented_name", statement.turn, claim.text, f"no earlier text mentions {claim.text!r}"
             )
     yield from _invented_values(evidence)
 
@@ -217,7 +217,7 @@ def _invented_values(evidence: EpisodeEvidence) -> Iterator[GroundingFinding]:
     for value in evidence.episode.values:
         claims = claims_of(value)
         if not claims and value.casefold() != "unknown" and not context.has_words(value):
-            yield GroundingFinding("invented_name", final.turn, value, f"nothing told before mentions {value!r}")
+            yield GroundingFinding("invented_name", final.turn, value, f"no earlier text mentions {value!r}")
 
 
 @dataclass(frozen=True, slots=True)
