@@ -126,7 +126,7 @@ def test_a_local_data_set_of_the_datasets_library_is_read(gsm):
     ours, files = load_benchmark(str(gsm.parent / "hub")), load_benchmark(str(gsm))
     assert everything(ours, Split.TEST_PRIVATE) == everything(files, Split.TEST_PRIVATE)
     (gsm.parent / "hub" / "benchmark.yaml").write_text(text.replace(str(gsm), str(gsm.parent / "nothing")))
-    assert "benchmark.yaml:3: data set" in (said := refusal(gsm.parent / "hub")) and "cannot be loaded" in said
+    assert "benchmark.yaml:3: data set" in (message := refusal(gsm.parent / "hub")) and "cannot be loaded" in message
 
 
 def test_the_version_tells_the_data_the_prompt_and_the_scorer_and_not_where_they_are(gsm, tmp_path):
@@ -235,7 +235,7 @@ def test_a_scorer_from_a_file_beside_it_is_used_with_its_settings_and_is_in_the_
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "words"),
+    ("before", "after", "message"),
     [
         ("name: shop_sums\n", "", "key 'name' is missing"),
         ('version: "1.0"\n', "", "key 'version' is missing"),
@@ -266,8 +266,8 @@ def test_a_scorer_from_a_file_beside_it_is_used_with_its_settings_and_is_in_the_
         ("sampling:", "sampilng:", ":7: unknown key 'sampilng'; did you mean 'sampling'?"),
     ],
 )
-def test_a_wrong_file_is_refused_in_one_line_that_says_where_and_why(gsm, before, after, words):
-    assert words in refusal(change(gsm, (before, after)))
+def test_a_wrong_file_is_refused_in_one_line_that_says_where_and_why(gsm, before, after, message):
+    assert message in refusal(change(gsm, (before, after)))
 
 
 def test_an_answer_that_half_the_rows_lack_is_counted_and_the_first_one_named(gsm):
@@ -289,7 +289,7 @@ def test_double_questions_and_double_ids_are_refused_with_both_lines(gsm):
 
 
 @pytest.mark.parametrize(
-    ("data", "words"),
+    ("data", "message"),
     [
         (b"", "train.jsonl: holds no rows"),
         (b"\n \n", "train.jsonl: holds no rows"),
@@ -300,9 +300,9 @@ def test_double_questions_and_double_ids_are_refused_with_both_lines(gsm):
         (b'{"question": ["a"], "answer": "1"}\n', "variable {question} of the prompt is missing, or neither text nor"),
     ],
 )
-def test_a_wrong_data_file_is_refused_with_its_line(gsm, data, words):
+def test_a_wrong_data_file_is_refused_with_its_line(gsm, data, message):
     (gsm / "train.jsonl").write_bytes(data)
-    assert words in refusal(gsm)
+    assert message in refusal(gsm)
 
 
 def test_a_line_of_two_gigabytes_is_refused_without_being_read(gsm):
@@ -310,14 +310,14 @@ def test_a_line_of_two_gigabytes_is_refused_without_being_read(gsm):
         file.write(b'{"question": "a", "answer": "1"}\n{"question": "')
         file.truncate(2 << 30)  # a sparse file: no disk is used
     change(gsm, ('version: "1.0"', f'version: "1.0"\nsha256: {{train: {"a" * 64}}}'))
-    said = refusal(gsm)
-    assert "changed after it was pinned" in said  # the digest reads in blocks, whatever a line is
+    message = refusal(gsm)
+    assert "changed after it was pinned" in message  # the digest reads in blocks, whatever a line is
     with pytest.raises(ConfigError, match=rf"train\.jsonl:2: the line is longer than {MAX_LINE_BYTES >> 20} MiB"):
         read_rows(gsm / "train.jsonl")
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("question,answer\na,1,2\n", "train.csv:2: has 3 fields, the header 2"),
         ("question,question\na,1\n", "train.csv:1: two columns have the same name"),
@@ -325,9 +325,9 @@ def test_a_line_of_two_gigabytes_is_refused_without_being_read(gsm):
         ("question,answer\n", "train.csv: holds no rows"),
     ],
 )
-def test_a_wrong_csv_file_is_refused_with_its_line(gsm, text, words):
+def test_a_wrong_csv_file_is_refused_with_its_line(gsm, text, message):
     (gsm / "train.csv").write_text(text)
-    assert words in refusal(change(gsm, ("train.jsonl", "train.csv")))
+    assert message in refusal(change(gsm, ("train.jsonl", "train.csv")))
 
 
 def test_a_damaged_parquet_file_is_refused(gsm):

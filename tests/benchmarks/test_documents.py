@@ -53,7 +53,7 @@ def write_handbook(folder, text=YAML, questions=QUESTIONS):
     for name, page in PAGES.items():
         (folder / "pages" / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / "pages" / name).write_text(page)
-    write_rows(folder / "train.jsonl", [{"question": asked, "answer": answer} for asked, answer in questions])
+    write_rows(folder / "train.jsonl", [{"question": question, "answer": answer} for question, answer in questions])
     (folder / "benchmark.yaml").write_text(text)
     return folder
 
@@ -69,7 +69,7 @@ def all_items(benchmark):
 def played(folder, question, *actions):
     """What the world said, and the score, of actions in order."""
     benchmark = load_benchmark(str(folder))
-    (item,) = [one for one in all_items(benchmark) if one.prompt == question]
+    (item,) = [candidate for candidate in all_items(benchmark) if candidate.prompt == question]
     ((_, rollout),) = play_by(
         lambda attempt, world, chat: actions[len(chat) // 2 - 1],
         [Attempt(item, 0, 0)],
@@ -87,16 +87,16 @@ def refusal(folder):
 
 
 def test_references_are_found_in_the_documents_and_an_empty_answer_is_worth_nothing(handbook):
-    found = check_benchmark(load_benchmark(str(handbook)))
-    assert found.is_sound and sum(found.counts.values()) == 4
-    assert [check.detail for check in found.checks if check.name == "reference answers score 1.0"] == ["4 of 4"]
+    report = check_benchmark(load_benchmark(str(handbook)))
+    assert report.is_sound and sum(report.counts.values()) == 4
+    assert [check.detail for check in report.checks if check.name == "reference answers score 1.0"] == ["4 of 4"]
 
 
 def test_a_reference_that_no_document_says_any_more_fails_the_check(handbook):
     page = handbook / "pages" / "people" / "guard.txt"
     page.write_text(page.read_text().replace("12 keys", "many keys, 112 or so"))
-    found = check_benchmark(load_benchmark(str(handbook)))
-    (check,) = [check for check in found.checks if check.name == "reference answers score 1.0"]
+    report = check_benchmark(load_benchmark(str(handbook)))
+    (check,) = [check for check in report.checks if check.name == "reference answers score 1.0"]
     assert check.is_ok is False and check.detail.startswith("3 of 4") and "0 of 1 values are said there" in check.detail
 
 
@@ -121,32 +121,38 @@ def test_an_answer_counts_if_it_is_right_and_read_on_the_pages_that_it_cites(han
 
 
 def test_the_filters_of_results_and_answers_are_settings(handbook):
-    asked, search = QUESTIONS[1][0], "search[night guard of Norvik]"
-    told, _ = played(handbook, asked, search, "open[people/guard.txt]", "answer[Mira | people/guard.txt]")
-    assert "archive.md: " in told[0] and len(told) == 3
+    question, search = QUESTIONS[1][0], "search[night guard of Norvik]"
+    observations, _ = played(handbook, question, search, "open[people/guard.txt]", "answer[Mira | people/guard.txt]")
+    assert "archive.md: " in observations[0] and len(observations) == 3
     (handbook / "benchmark.yaml").write_text(
         YAML.replace("{name: search}", "{name: search, k: 2, min_relevance: 0.5, critic_rounds: 1}")
     )
     wrong = "answer[Mira | people/guard.txt]"
-    told, score = played(handbook, asked, search, "open[people/guard.txt]", wrong, "answer[Oren | people/guard.txt]")
-    assert told[0].count(": ") == 2 and "the cited pages do not say 'Mira'" in told[2] and score.value == 1.0
+    observations, score = played(
+        handbook, question, search, "open[people/guard.txt]", wrong, "answer[Oren | people/guard.txt]"
+    )
+    assert (
+        observations[0].count(": ") == 2
+        and "the cited pages do not say 'Mira'" in observations[2]
+        and score.value == 1.0
+    )
     (handbook / "benchmark.yaml").write_text(YAML.replace("{name: search}", "{name: search, min_relevance: 0.9}"))
-    assert played(handbook, asked, search)[0] == ["no results"]
+    assert played(handbook, question, search)[0] == ["no results"]
 
 
 def test_tools_fail_in_a_share_of_the_episodes_and_who_tries_again_is_right(handbook, tmp_path):
     steady = load_benchmark(str(handbook))
     faulty = load_benchmark(str(write_handbook(tmp_path / "faulty", f"{YAML.replace('8', '14')}fault_rate: 0.5\n")))
-    assert [one.id for one in all_items(faulty)] == [one.id for one in all_items(steady)]
+    assert [item.id for item in all_items(faulty)] == [item.id for item in all_items(steady)]
     assert faulty.environment_version() == f"{steady.environment_version()}+faults-0.5"
     attempts = [Attempt(item, k, k) for item in all_items(faulty) for k in range(20)]
-    played = list(
+    rollouts = list(
         play_by(lambda attempt, world, chat: world.ask_expert(), attempts, faulty.environment, faulty.max_turns)
     )
-    events = [fault_events(rollout) for _, rollout in played]
-    assert 25 <= sum(bool(one) for one in events) <= 55
-    assert {event.outcome for one in events for event in one} == {FaultOutcome.RECOVERED}
-    assert {one.score.value for one in score_played(iter(played), faulty.scorer())} == {1.0}
+    events = [fault_events(rollout) for _, rollout in rollouts]
+    assert 25 <= sum(bool(rollout_events) for rollout_events in events) <= 55
+    assert {event.outcome for rollout_events in events for event in rollout_events} == {FaultOutcome.RECOVERED}
+    assert {scored.score.value for scored in score_played(iter(rollouts), faulty.scorer())} == {1.0}
 
 
 def test_a_dump_of_lines_gives_the_same_as_a_folder(handbook):
@@ -167,7 +173,7 @@ def test_the_version_tells_the_documents_and_the_filters_and_not_where_they_are(
     (handbook / "benchmark.yaml").write_text(YAML)
     (handbook / "pages" / "archive.md").write_text("The archive is closed.")
     edited = load_benchmark(str(handbook))
-    assert len({one.version for one in (first, filtered, edited)}) == 3
+    assert len({benchmark.version for benchmark in (first, filtered, edited)}) == 3
     assert filtered.environment_version() != first.environment_version() == edited.environment_version()
 
 
@@ -179,13 +185,13 @@ def test_a_task_on_documents_can_be_checked(handbook):
 
     def mean(player):
         attempts = [Attempt(item, k, k) for item in items for k in range(5)]
-        played = play_by(
+        rollouts = play_by(
             lambda attempt, world, chat: player(attempt.item, chat),
             attempts,
             benchmark.environment,
             benchmark.max_turns,
         )
-        scores = [one.score.value for one in score_played(played, benchmark.scorer())]
+        scores = [scored.score.value for scored in score_played(rollouts, benchmark.scorer())]
         return sum(scores) / len(scores)
 
     assert mean(players.oracle) == 1.0
@@ -196,10 +202,10 @@ def test_a_sandbox_needs_the_index_alone(handbook, tmp_path, monkeypatch):
     outside = load_benchmark(str(handbook))
     (tmp_path / "inside").mkdir()
     name = name_inside(str(handbook), tmp_path / "inside", lambda path: path)
-    ((host, shown),) = world_mounts(outside).items()
+    ((host, mount_name),) = world_mounts(outside).items()
     assert sorted(path.name for path in host.iterdir()) == ["documents.jsonl", "index", "keys.npy", "offsets.npy"]
-    (item,) = [one for one in all_items(outside) if one.reference == "Oren"]
-    shutil.copytree(host, tmp_path / "worlds" / shown)
+    (item,) = [candidate for candidate in all_items(outside) if candidate.reference == "Oren"]
+    shutil.copytree(host, tmp_path / "worlds" / mount_name)
     shutil.rmtree(handbook)
     monkeypatch.setenv("AGENT2_WORLDS", str(tmp_path / "worlds"))
     inside = load_benchmark(name)
@@ -210,7 +216,7 @@ def test_a_sandbox_needs_the_index_alone(handbook, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "words"),
+    ("before", "after", "message"),
     [
         ("documents: pages\n", "", "environment 'search' needs 'documents': a folder of text files"),
         (
@@ -241,15 +247,15 @@ def test_a_sandbox_needs_the_index_alone(handbook, tmp_path, monkeypatch):
         ),
     ],
 )
-def test_a_wrong_file_is_refused_in_one_line_that_says_where_and_why(handbook, before, after, words):
+def test_a_wrong_file_is_refused_in_one_line_that_says_where_and_why(handbook, before, after, message):
     text = (handbook / "benchmark.yaml").read_text()
     assert before in text
     (handbook / "benchmark.yaml").write_text(text.replace(before, after))
-    assert words in refusal(handbook)
+    assert message in refusal(handbook)
 
 
 @pytest.mark.parametrize(
-    ("lines", "words"),
+    ("lines", "message"),
     [
         ([], "there are no documents; give at least one"),
         (
@@ -262,10 +268,10 @@ def test_a_wrong_file_is_refused_in_one_line_that_says_where_and_why(handbook, b
         ([{"id": "", "text": "one"}], "document id '' cannot be cited"),
     ],
 )
-def test_a_dump_that_cannot_be_searched_is_refused_before_anything_is_played(handbook, lines, words):
+def test_a_dump_that_cannot_be_searched_is_refused_before_anything_is_played(handbook, lines, message):
     (handbook / "benchmark.yaml").write_text(YAML.replace("documents: pages", "documents: pages.jsonl"))
     write_rows(handbook / "pages.jsonl", lines)
-    assert "benchmark.yaml:4: " in refusal(handbook) and words in refusal(handbook)
+    assert "benchmark.yaml:4: " in refusal(handbook) and message in refusal(handbook)
 
 
 def test_a_folder_without_documents_is_refused(handbook):

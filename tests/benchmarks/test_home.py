@@ -22,19 +22,19 @@ def test_a_split_is_the_same_every_time_and_starts_the_same_whatever_its_size():
 def test_splits_share_no_content_in_whatever_wording():
     numbers = {split: {number for number, _ in SOURCE.first(split, 150, SECRET)} for split in Split}
     for split, mine in numbers.items():
-        for other, theirs in numbers.items():
-            assert split is other or not mine & theirs
+        for other_split, theirs in numbers.items():
+            assert split is other_split or not mine & theirs
     texts = [SOURCE.text(candidate) for split in Split for candidate in SOURCE.first(split, 150, SECRET)]
     assert len(set(texts)) == len(texts)
 
 
 def test_another_secret_asks_other_hidden_items_with_other_ids():
-    other = b"t" * 32
+    other_secret = b"t" * 32
     for split in (Split.TEST_PUBLIC, Split.TEST_PRIVATE):
-        mine, theirs = SOURCE.first(split, 100, SECRET), SOURCE.first(split, 100, other)
+        mine, theirs = SOURCE.first(split, 100, SECRET), SOURCE.first(split, 100, other_secret)
         assert len(set(mine) & set(theirs)) < 50
-        assert SOURCE.item_id(mine[0], split, SECRET) != SOURCE.item_id(mine[0], split, other)
-    assert SOURCE.first(Split.DEV, 50, SECRET) == SOURCE.first(Split.DEV, 50, other)
+        assert SOURCE.item_id(mine[0], split, SECRET) != SOURCE.item_id(mine[0], split, other_secret)
+    assert SOURCE.first(Split.DEV, 50, SECRET) == SOURCE.first(Split.DEV, 50, other_secret)
 
 
 def test_corpora_draw_from_the_train_pool_only():

@@ -57,8 +57,8 @@ def play(world, *actions, position=0, settings=None, status=RolloutStatus.COMPLE
 
 
 def event(rollout):
-    (found,) = fault_events(rollout)
-    return found
+    (only_event,) = fault_events(rollout)
+    return only_event
 
 
 @pytest.mark.parametrize("kind", [ToolFaultKind.TIMEOUT, ToolFaultKind.EMPTY_RESULT, ToolFaultKind.SCHEMA_ERROR])
@@ -115,12 +115,12 @@ def test_giving_up_is_an_answer_without_another_call():
 def test_the_same_kinds_break_a_tool_world_and_any_other(kind):
     settings = only(kind)
     tools = with_faults(repo_world(), settings)
-    read = call_text("read", {"file": "geo.calc"})
-    rollout = play(tools, read, call_text(LOGIN), read, settings=settings, item=REPO_ITEM)
-    other = play(FaultyWorld(Echo(), settings), "go north", "login", "go north", settings=settings)
-    assert event(rollout).kind == event(other).kind == kind
-    assert event(rollout).outcome is event(other).outcome is FaultOutcome.RECOVERED
-    assert event(rollout).n_turns == event(other).n_turns == 2
+    read_call = call_text("read", {"file": "geo.calc"})
+    rollout = play(tools, read_call, call_text(LOGIN), read_call, settings=settings, item=REPO_ITEM)
+    other_rollout = play(FaultyWorld(Echo(), settings), "go north", "login", "go north", settings=settings)
+    assert event(rollout).kind == event(other_rollout).kind == kind
+    assert event(rollout).outcome is event(other_rollout).outcome is FaultOutcome.RECOVERED
+    assert event(rollout).n_turns == event(other_rollout).n_turns == 2
 
 
 def test_a_later_position_is_met_later_and_an_episode_may_end_before_it():
@@ -155,9 +155,11 @@ def test_only_what_players_may_ask_passes_through():
 
 @pytest.mark.parametrize("name", ["mini_functions", "mini_apis", "mini_repo", "search", "shop", "dialogue"])
 def test_variants_have_the_items_of_the_benchmark_and_their_own_world(name):
-    plain, faulty, steady = (load_benchmark(one) for one in (name, f"{name}-faulty", f"{name}-steady"))
+    plain, faulty, steady = (
+        load_benchmark(variant_name) for variant_name in (name, f"{name}-faulty", f"{name}-steady")
+    )
     assert faulty.items(Split.DEV, 3, None) == plain.items(Split.DEV, 3, None) == steady.items(Split.DEV, 3, None)
-    versions = {one.environment_version() for one in (plain, faulty, steady)}
+    versions = {benchmark.environment_version() for benchmark in (plain, faulty, steady)}
     assert len(versions) == 3
     assert (faulty.name, steady.name) == (f"{name}-faulty", f"{name}-steady")
     assert faulty.max_turns == plain.max_turns + 3 and steady.max_turns == plain.max_turns
@@ -181,23 +183,23 @@ def test_an_oracle_gets_over_every_fault_that_it_can_answer():
     benchmark = load_benchmark("mini_apis-faulty")
     oracle = load_benchmark("mini_apis").players().oracle
     rollouts = play_with(benchmark, benchmark.items(Split.DEV, 40, None), oracle)
-    events = [one for record in rollouts for one in fault_events(record.rollout)]
-    by_kind = {kind: [one for one in events if one.kind == kind] for kind in KINDS}
+    events = [event for record in rollouts for event in fault_events(record.rollout)]
+    by_kind = {kind: [event for event in events if event.kind == kind] for kind in KINDS}
     assert all(by_kind.values())
     for kind in KINDS:
         if kind is not ToolFaultKind.TRUNCATED_RESULT:
-            assert {one.outcome for one in by_kind[kind]} == {FaultOutcome.RECOVERED}, kind
+            assert {event.outcome for event in by_kind[kind]} == {FaultOutcome.RECOVERED}, kind
     steady = load_benchmark("mini_apis-steady")
     untouched = play_with(steady, steady.items(Split.DEV, 40, None), oracle)
-    assert all(fault_events(one.rollout) == [] for one in untouched)
-    assert all(one.score.value == 1.0 for one in untouched)
+    assert all(fault_events(scored.rollout) == [] for scored in untouched)
+    assert all(scored.score.value == 1.0 for scored in untouched)
 
 
 def test_other_words_after_a_fault_do_not_serve_its_need():
     settings = only(ToolFaultKind.TIMEOUT)
-    other = play(FaultyWorld(Echo(), settings), "go to bed 1", "go to shelf 2", settings=settings)
+    different = play(FaultyWorld(Echo(), settings), "go to bed 1", "go to shelf 2", settings=settings)
     same = play(FaultyWorld(Echo(), settings), "go to bed 1", "look", "Go to  bed 1\nplease", settings=settings)
-    assert event(other).outcome is FaultOutcome.NOT_RECOVERED
+    assert event(different).outcome is FaultOutcome.NOT_RECOVERED
     assert (event(same).outcome, event(same).n_turns) == (FaultOutcome.RECOVERED, 2)
 
 

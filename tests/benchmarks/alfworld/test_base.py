@@ -48,7 +48,7 @@ def test_the_recipe_holds_the_rooms_names_and_prompts_of_the_train_games(folder,
     names = {f" {name}" for item in items for name in re.findall(r"\ba (\w+ \d+)", item.prompt)}
     assert " shelf 1" in names and names <= set(completed.recipe.pieces)
     assert not [piece for piece in completed.recipe.pieces if "?" in piece], "a goal's variables are no names"
-    assert {room_of(one.game) for one in games_of(folder)} <= {room for room, _ in completed.corpus.rooms}
+    assert {room_of(official.game) for official in games_of(folder)} <= {room for room, _ in completed.corpus.rooms}
     prompts = dict(zip(TASK_TYPES, completed.corpus.prompts, strict=True))
     assert all(item.payload["opening"][0]["content"] == prompts[item.payload["task_type"]] for item in items)
     assert completed.from_data == "" and len(set(completed.recipe.pieces)) == len(completed.recipe.pieces)
@@ -85,9 +85,9 @@ _KEYS = ("put", "clean", "heat", "cool", "examine", "puttwo")
 
 
 def test_numbers_go_up_to_the_highest_that_a_game_shows_and_to_three():
-    words = vocabulary([draw(3, "full")])
-    numbers = [int(word.rpartition(" ")[2]) for word in words if word.rpartition(" ")[2].isdigit()]
-    assert {1, 2, 3} <= set(numbers) and " drawer" in words and len(set(words)) == len(words)
+    names = vocabulary([draw(3, "full")])
+    numbers = [int(word.rpartition(" ")[2]) for word in names if word.rpartition(" ")[2].isdigit()]
+    assert {1, 2, 3} <= set(numbers) and " drawer" in names and len(set(names)) == len(names)
 
 
 def test_chats_are_in_the_prompt_of_the_benchmark_one_token_for_its_examples_and_fit_the_context(completed):
@@ -115,8 +115,8 @@ def test_the_player_wins_unless_it_walks_on_and_then_only_what_is_looked_at_unde
 def test_a_room_without_a_place_for_the_lamp_or_without_the_tool_suits_no_such_task(task_type, types):
     rng = np.random.default_rng(0)
     assert layout_in(rng, SIZE, types, task_type) is None
-    found = layout_in(rng, SIZE, ("Cabinet", "CounterTop", "SideTable", "SinkBasin"), PICK)
-    assert found is not None and [thing.type for thing in found.receptacles][-1] == "SinkBasin"
+    layout = layout_in(rng, SIZE, ("Cabinet", "CounterTop", "SideTable", "SinkBasin"), PICK)
+    assert layout is not None and [receptacle.type for receptacle in layout.receptacles][-1] == "SinkBasin"
 
 
 @pytest.mark.slow
@@ -124,12 +124,14 @@ def test_a_shortened_recipe_makes_a_model_that_plays_in_the_prompt_of_the_benchm
     monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
     model = replace(ENTRY.recipe.model, hidden_size=32, n_layers=1, feed_forward_size=64)
     recipe = replace(ENTRY.recipe, model=model, steps=(6, 3), batch_tokens=1024, report_every_steps=3)
-    short, said = replace(ENTRY, recipe=recipe, corpus=replace(ENTRY.corpus, n_chats=30)), []
-    made = ensure_base_model("tiny-alfworld", said.append, {"tiny-alfworld": short}, data=folder)
-    assert said[0].startswith("playing 30 games in the rooms of ") and "step 3 of 6 and 3" in said[-1]
-    assert json.loads((made / "manifest.json").read_text())["steps"] == [6, 3]
+    short, progress = replace(ENTRY, recipe=recipe, corpus=replace(ENTRY.corpus, n_chats=30)), []
+    folder_of_model = ensure_base_model("tiny-alfworld", progress.append, {"tiny-alfworld": short}, data=folder)
+    assert progress[0].startswith("playing 30 games in the rooms of ") and "step 3 of 6 and 3" in progress[-1]
+    assert json.loads((folder_of_model / "manifest.json").read_text())["steps"] == [6, 3]
     benchmark = Alfworld(folder)
-    score = play_once(made, benchmark, benchmark.items(Split.TRAIN, 2, None), PlaySettings(benchmark.sampling, 3))
+    score = play_once(
+        folder_of_model, benchmark, benchmark.items(Split.TRAIN, 2, None), PlaySettings(benchmark.sampling, 3)
+    )
     assert score.n_missing == 0
 
 

@@ -29,11 +29,13 @@ def played(benchmark, items, reply):
 def test_splits_are_the_published_folders_and_dev_a_part_of_train(folder):
     benchmark = load_benchmark("alfworld", folder)
     places = {split: 4 if split is Split.TEST_PUBLIC else 2 for split in Split}
-    found = {split: benchmark.items(split, n, SECRET) for split, n in places.items()}
-    assert {i.payload["trial"].split("/")[0] for i in found[Split.TEST_PRIVATE]} == {"valid_unseen"}
-    assert {i.payload["trial"].split("/")[0] for i in found[Split.TEST_PUBLIC]} == {"valid_seen"}
-    assert {i.payload["trial"].split("/")[0] for i in [*found[Split.DEV], *found[Split.TRAIN]]} == {"train"}
-    ids = [item.id for items in found.values() for item in items]
+    items_by_split = {split: benchmark.items(split, n, SECRET) for split, n in places.items()}
+    assert {i.payload["trial"].split("/")[0] for i in items_by_split[Split.TEST_PRIVATE]} == {"valid_unseen"}
+    assert {i.payload["trial"].split("/")[0] for i in items_by_split[Split.TEST_PUBLIC]} == {"valid_seen"}
+    assert {i.payload["trial"].split("/")[0] for i in [*items_by_split[Split.DEV], *items_by_split[Split.TRAIN]]} == {
+        "train"
+    }
+    ids = [item.id for items in items_by_split.values() for item in items]
     assert len(set(ids)) == len(ids)
 
 
@@ -126,8 +128,10 @@ def test_scores_are_told_by_the_six_published_types(folder):
     )
     lost = played(benchmark, [item for item in items if item.payload["task_type"] != types[0]], lambda chat: "look")
     views = [scored.score.views for scored in [*won, *lost]]
-    told = {name: [sum(view[f"{what}_{name}"] for view in views) for what in ("games", "won")] for name in TASK_TYPES}
+    views_by_type = {
+        name: [sum(view[f"{count}_{name}"] for view in views) for count in ("games", "won")] for name in TASK_TYPES
+    }
     n_won = sum(scored.score.value for scored in won)
     assert n_won > 0
-    assert told == {name: [types.count(name), n_won if name == types[0] else 0] for name in TASK_TYPES}
+    assert views_by_type == {name: [types.count(name), n_won if name == types[0] else 0] for name in TASK_TYPES}
     assert all(sum(view[f"games_{name}"] for name in TASK_TYPES) == 1 for view in views)

@@ -27,16 +27,16 @@ def test_the_order_is_the_same_again_and_does_not_go_by_name(folder):
 
 
 def test_a_walkthrough_does_not_leave_the_file(folder):
-    (found,) = OfficialData(folder).first("valid_seen", 1)
-    assert "walkthrough" not in str(found.game.as_payload())
+    (official,) = OfficialData(folder).first("valid_seen", 1)
+    assert "walkthrough" not in str(official.game.as_payload())
 
 
 def test_the_parts_of_an_older_domain_stay_with_their_game(tmp_path):
     game = draw(5)
     write_trial(tmp_path, "train", game, "trial_T1", pddl_domain=f"; older\n{game.as_file()['pddl_domain']}")
-    (found,) = OfficialData(tmp_path).first("train", 1)
-    assert found.game.domain.startswith("; older")
-    assert found.game.grammar is None
+    (official,) = OfficialData(tmp_path).first("train", 1)
+    assert official.game.domain.startswith("; older")
+    assert official.game.grammar is None
 
 
 def test_train_and_dev_share_no_task_folder():
@@ -49,9 +49,9 @@ def test_train_and_dev_share_no_task_folder():
 def test_where_train_is_not_the_smaller_choice_gives_train_and_dev(folder, tmp_path):
     copy = tmp_path / "data"
     shutil.copytree(folder, copy)
-    both = OfficialData(copy).first("train", 20)
+    full = OfficialData(copy).first("train", 20)
     shutil.copytree(copy / "json_2.1.1" / "train", copy / "json_2.1.1" / "valid_train")
-    assert OfficialData(copy).first("train", 20) == both
+    assert OfficialData(copy).first("train", 20) == full
     (copy / "json_2.1.1" / "train").rename(copy / "gone")
     small = OfficialData(copy).first("train", 20)
     assert {game.trial.partition("/")[0] for game in small} == {"valid_train"}
@@ -76,10 +76,10 @@ def test_of_no_games_none_fewer_are_proposed_and_the_split_is_named(tmp_path):
     (tmp_path / "a b" / "json_2.1.1" / "valid_seen").mkdir(parents=True)
     with pytest.raises(ConfigError) as caught:
         OfficialData(tmp_path / "a b").first("valid_seen", 5, split="test_public")
-    said = str(caught.value)
-    assert "valid_seen holds no playable games, 5 were asked for as test_public" in said and "--set" not in said
-    assert f"ALFWORLD_DATA='{tmp_path}/a b' alfworld-download" in said
-    assert "-e '.[household]' in the checkout" in said
+    message = str(caught.value)
+    assert "valid_seen holds no playable games, 5 were asked for as test_public" in message and "--set" not in message
+    assert f"ALFWORLD_DATA='{tmp_path}/a b' alfworld-download" in message
+    assert "-e '.[household]' in the checkout" in message
     write_trial(tmp_path, "valid_seen", draw(5), "trial_T1")
     with pytest.raises(
         ConfigError,

@@ -82,9 +82,9 @@ def test_old_placements_are_read_in_the_words_of_the_installed_engine_and_nothin
 def test_a_translated_placement_is_carried_out_and_answered_as_the_example_says():
     record = read_examples()[0]
     move, reply = record["lines"][-1]
-    _, thing, number, _, place, place_number = move.split()
-    old = f"> put {thing} {number} in/on {place} {place_number}\n"
-    old += f"You put the {thing} {number} in/on the {place} {place_number}."
+    _, noun, number, _, place, place_number = move.split()
+    old = f"> put {noun} {number} in/on {place} {place_number}\n"
+    old += f"You put the {noun} {number} in/on the {place} {place_number}."
     assert translate_placements(old) == f"> {move}\n{reply}"
 
 

@@ -77,10 +77,14 @@ def raw(*tokens):
 
 def test_items_come_from_the_official_file_in_four_splits_that_anybody_can_compute(data):
     benchmark = load_benchmark("alpacaeval", data)
-    found = {split: [item for item in benchmark._all() if item.split is split] for split in Split}
-    assert sum(map(len, found.values())) == 80 and all(found.values())
-    assert len(found[Split.TEST_PRIVATE]) > len(found[Split.TEST_PUBLIC]) > len(found[Split.DEV])
-    for split, items in found.items():
+    items_by_split = {split: [item for item in benchmark._all() if item.split is split] for split in Split}
+    assert sum(map(len, items_by_split.values())) == 80 and all(items_by_split.values())
+    assert (
+        len(items_by_split[Split.TEST_PRIVATE])
+        > len(items_by_split[Split.TEST_PUBLIC])
+        > len(items_by_split[Split.DEV])
+    )
+    for split, items in items_by_split.items():
         assert benchmark.items(split, len(items), None) == benchmark.items(split, len(items), b"s" * 32) == items
         assert all(item.reference.startswith("baseline ") for item in items)
     with pytest.raises(ConfigError, match="81 items of train were asked for"):
@@ -91,18 +95,18 @@ def test_items_come_from_the_official_file_in_four_splits_that_anybody_can_compu
 def test_hidden_instructions_that_everybody_has_are_looked_for_without_a_control(data, leaked):
     """They are shorter than the runs of 13 words that long items are found by."""
     benchmark = load_benchmark("alpacaeval", data)
-    found = {split: [item for item in benchmark._all() if item.split is split] for split in Split}
-    sizes = SplitSizes(**{split.value: len(items) for split, items in found.items()})
+    items_by_split = {split: [item for item in benchmark._all() if item.split is split] for split in Split}
+    sizes = SplitSizes(**{split.value: len(items) for split, items in items_by_split.items()})
     loaded = LoadedTask(load_task("alpacaeval").model_copy(update={"n_items": sizes}), benchmark, b"s" * 32)
-    hidden = {split: found[split] for split in sorted(HIDDEN_SPLITS)}
+    hidden = {split: items_by_split[split] for split in sorted(HIDDEN_SPLITS)}
     assert control_items(loaded, hidden) == []
     items = [item for split in hidden.values() for item in split]
-    asked = leak_targets(items, [], [item.prompt for item in found[Split.TRAIN]])
-    own = [TextUnit(f"output/rows.jsonl:{k}", item.prompt) for k, item in enumerate(found[Split.TRAIN])]
-    assert all(finding.effect is Effect.NOTE for finding in leak_check(own, asked, TextReading()).findings)
+    targets = leak_targets(items, [], [item.prompt for item in items_by_split[Split.TRAIN]])
+    own_units = [TextUnit(f"output/rows.jsonl:{k}", item.prompt) for k, item in enumerate(items_by_split[Split.TRAIN])]
+    assert all(finding.effect is Effect.NOTE for finding in leak_check(own_units, targets, TextReading()).findings)
     taken = [item.prompt if leaked == "instruction" else f"{item.prompt}\n{item.reference}" for item in items]
-    copied = [*own, *(TextUnit(f"output/eval.jsonl:{k}", text) for k, text in enumerate(taken))]
-    assert Effect.VOID in {finding.effect for finding in leak_check(copied, asked, TextReading()).findings}
+    copied = [*own_units, *(TextUnit(f"output/eval.jsonl:{k}", text) for k, text in enumerate(taken))]
+    assert Effect.VOID in {finding.effect for finding in leak_check(copied, targets, TextReading()).findings}
 
 
 def test_the_shares_of_the_splits_are_those_of_the_documentation():
@@ -135,10 +139,10 @@ def test_without_a_folder_the_one_of_the_variable_is_read_and_else_it_says_what_
     with pytest.raises(ConfigError, match=r"contains no gpt4_1106_preview\.json.*set ALPACAEVAL_DATA.*--data"):
         load_benchmark("alpacaeval").items(Split.TRAIN, 1, None)
     monkeypatch.setenv("ALPACAEVAL_DATA", str(data))
-    found = load_benchmark("alpacaeval")
-    n_dev = found.count(Split.DEV, None)
-    assert found.items(Split.DEV, n_dev, None) == load_benchmark("alpacaeval", data).items(Split.DEV, n_dev, None)
-    assert sum(found.count(split, None) for split in Split) == 80
+    benchmark = load_benchmark("alpacaeval")
+    n_dev = benchmark.count(Split.DEV, None)
+    assert benchmark.items(Split.DEV, n_dev, None) == load_benchmark("alpacaeval", data).items(Split.DEV, n_dev, None)
+    assert sum(benchmark.count(split, None) for split in Split) == 80
 
 
 def test_texts_are_filled_in_once_and_a_prompt_of_another_form_is_refused():
@@ -177,12 +181,12 @@ def test_stored_raw_completions_replayed_by_an_endpoint_give_the_preferences_tha
 
     def reply(body, number):
         text = body["messages"][-1]["content"]
-        asked = next((one for one in share if one in text), None)
-        if asked is None:  # the probe
+        prompt = next((candidate for candidate in share if candidate in text), None)
+        if prompt is None:  # the probe
             return raw(("m", -0.1))
         first_is_baseline = text.split("m: ")[1].startswith("baseline")
-        assert first_is_baseline is not is_switched(asked)
-        second = share[asked] if first_is_baseline else 1 - share[asked]
+        assert first_is_baseline is not is_switched(prompt)
+        second = share[prompt] if first_is_baseline else 1 - share[prompt]
         return raw(("m", math.log(1 - second)), ("M", math.log(second)), ("x", -9.0))
 
     with endpoint(reply) as served:
@@ -254,7 +258,9 @@ def test_without_a_judge_the_check_fails_and_names_the_file(data):
     benchmark = load_benchmark("alpacaeval", data)
     sizes = SplitSizes(train=5, dev=2, test_public=5, test_private=5)
     findings = check_task(load_task("alpacaeval").model_copy(update={"n_items": sizes}), benchmark)
-    assert "there is no annotator: no judge.yaml" in next(one.detail for one in findings if one.name.startswith("ceil"))
+    assert "there is no annotator: no judge.yaml" in next(
+        finding.detail for finding in findings if finding.name.startswith("ceil")
+    )
 
 
 @pytest.mark.slow

@@ -54,17 +54,17 @@ def test_values_are_exact():
 
 
 @pytest.mark.parametrize(
-    ("one", "other"), [("3 + 5", "5 + 3"), ("(1 + 2) + 3", "3 + (2 + 1)"), ("2 * (3 + 4)", "(4 + 3) * 2")]
+    ("text", "same"), [("3 + 5", "5 + 3"), ("(1 + 2) + 3", "3 + (2 + 1)"), ("2 * (3 + 4)", "(4 + 3) * 2")]
 )
-def test_orders_and_groupings_of_sums_and_products_are_one_canonical_expression(one, other):
-    assert canonical(read_expression(one)) == canonical(read_expression(other))
+def test_orders_and_groupings_of_sums_and_products_are_one_canonical_expression(text, same):
+    assert canonical(read_expression(text)) == canonical(read_expression(same))
 
 
 @pytest.mark.parametrize(
-    ("one", "other"), [("3 - 5", "5 - 3"), ("6 / 2", "2 / 6"), ("3 + 5", "3 * 5"), ("(5 - 3) - 1", "5 - (3 - 1)")]
+    ("text", "different"), [("3 - 5", "5 - 3"), ("6 / 2", "2 / 6"), ("3 + 5", "3 * 5"), ("(5 - 3) - 1", "5 - (3 - 1)")]
 )
-def test_different_expressions_stay_apart(one, other):
-    assert canonical(read_expression(one)) != canonical(read_expression(other))
+def test_different_expressions_stay_apart(text, different):
+    assert canonical(read_expression(text)) != canonical(read_expression(different))
 
 
 def test_no_expression_divides_by_zero_even_where_every_second_draw_does():

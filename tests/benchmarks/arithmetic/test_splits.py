@@ -18,13 +18,13 @@ SECRET, OTHER_SECRET = b"s" * 32, b"t" * 32
 
 
 def canonicals(split, n, secret=SECRET, difficulty=TASK_DIFFICULTY):
-    return [canonical(one) for one in islice(source_of(difficulty).distinct(split, secret), n)]
+    return [canonical(expression) for expression in islice(source_of(difficulty).distinct(split, secret), n)]
 
 
 def test_the_four_splits_share_no_canonical_expression():
     sizes = {Split.TRAIN: 3000, Split.DEV: 1200, Split.TEST_PUBLIC: 2000, Split.TEST_PRIVATE: 2000}
     splits = {split: set(canonicals(split, n)) for split, n in sizes.items()}
-    assert {split: len(found) for split, found in splits.items()} == sizes
+    assert {split: len(expressions) for split, expressions in splits.items()} == sizes
     assert sum(sizes.values()) == len(set().union(*splits.values()))
 
 
@@ -68,9 +68,9 @@ def test_a_space_too_large_to_list_is_split_as_well():
 
 def test_the_ids_of_hidden_items_cannot_be_computed_from_their_expressions():
     source = source_of(TASK_DIFFICULTY)
-    one = next(source.distinct(Split.TEST_PUBLIC, SECRET))
-    ids = {source.item_id(one, Split.TEST_PUBLIC, secret) for secret in (SECRET, OTHER_SECRET)}
-    assert len(ids | {source.item_id(one, Split.TRAIN, None)}) == 3
+    expression = next(source.distinct(Split.TEST_PUBLIC, SECRET))
+    ids = {source.item_id(expression, Split.TEST_PUBLIC, secret) for secret in (SECRET, OTHER_SECRET)}
+    assert len(ids | {source.item_id(expression, Split.TRAIN, None)}) == 3
 
 
 def test_a_third_of_the_expressions_is_kept_hidden():
@@ -80,6 +80,6 @@ def test_a_third_of_the_expressions_is_kept_hidden():
 
 
 def test_expressions_are_shown_in_any_order_of_their_operands():
-    shown = [text_of(one) for one in islice(source_of(TASK_DIFFICULTY).distinct(Split.TRAIN, None), 300)]
-    sums = [tuple(map(int, text.split(" + "))) for text in shown if "+" in text]
+    texts = [text_of(expression) for expression in islice(source_of(TASK_DIFFICULTY).distinct(Split.TRAIN, None), 300)]
+    sums = [tuple(map(int, text.split(" + "))) for text in texts if "+" in text]
     assert {a > b for a, b in sums} == {True, False}

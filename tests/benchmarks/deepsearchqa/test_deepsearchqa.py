@@ -56,17 +56,20 @@ def played(benchmark, item, *actions):
 def test_a_hundred_train_and_two_hundred_evaluation_questions_whatever_the_order_of_the_file(data):
     benchmark = load_benchmark("deepsearchqa", data)
     sizes = {Split.TRAIN: 100, Split.DEV: 50, Split.TEST_PUBLIC: 100, Split.TEST_PRIVATE: 100}
-    found = {split: {item.id for item in benchmark.items(split, n, SECRET)} for split, n in sizes.items()}
-    assert len(set.union(*found.values())) == 350
+    ids_by_split = {split: {item.id for item in benchmark.items(split, n, SECRET)} for split, n in sizes.items()}
+    assert len(set.union(*ids_by_split.values())) == 350
     for split, n in sizes.items():
         assert benchmark.count(split, SECRET) == n
         with pytest.raises(ConfigError, match=f"{n + 1} items"):
             benchmark.items(split, n + 1, SECRET)
-    other = {item.id for item in benchmark.items(Split.TEST_PRIVATE, 100, b"another secret, 32 bytes long...")}
-    assert other != found[Split.TEST_PRIVATE] and other < found[Split.TEST_PUBLIC] | found[Split.TEST_PRIVATE]
+    other_ids = {item.id for item in benchmark.items(Split.TEST_PRIVATE, 100, b"another secret, 32 bytes long...")}
+    assert (
+        other_ids != ids_by_split[Split.TEST_PRIVATE]
+        and other_ids < ids_by_split[Split.TEST_PUBLIC] | ids_by_split[Split.TEST_PRIVATE]
+    )
     lines = (data / "DSQA-full.csv").read_text().split('"Which')
     (data / "DSQA-full.csv").write_text('"Which'.join([lines[0], *reversed(lines[1:])]))
-    assert {item.id for item in benchmark.items(Split.TRAIN, 100, None)} == found[Split.TRAIN]
+    assert {item.id for item in benchmark.items(Split.TRAIN, 100, None)} == ids_by_split[Split.TRAIN]
 
 
 def test_no_row_holds_an_answer_and_it_can_be_played_without_the_folder(data):
@@ -86,7 +89,9 @@ def test_no_row_holds_an_answer_and_it_can_be_played_without_the_folder(data):
 
 def test_a_judge_compares_sets_part_by_part(data):
     benchmark = load_benchmark("deepsearchqa", data)
-    item = next(one for one in benchmark.items(Split.TRAIN, 30, None) if one.payload["task_type"] == "set")
+    item = next(
+        question for question in benchmark.items(Split.TRAIN, 30, None) if question.payload["task_type"] == "set"
+    )
     town, river = item.payload["answer"].split(", ")
     whole = played(benchmark, item, f"answer[{river}; {town} | river]").score
     part = played(benchmark, item, f"answer[{town}; Spain]").score
@@ -97,8 +102,13 @@ def test_a_judge_compares_sets_part_by_part(data):
 def test_there_are_so_many_searches_and_no_more(data):
     benchmark = load_benchmark("deepsearchqa", data)
     item = benchmark.items(Split.DEV, 1, None)[0]
-    seen = [turn.observation for turn in played(benchmark, item, *["search[rivers]"] * 7, "answer[x]").rollout.turns]
-    assert seen[MAX_SEARCHES - 1].startswith("river") and f"all {MAX_SEARCHES} searches are used up" in seen[-2]
+    observations = [
+        turn.observation for turn in played(benchmark, item, *["search[rivers]"] * 7, "answer[x]").rollout.turns
+    ]
+    assert (
+        observations[MAX_SEARCHES - 1].startswith("river")
+        and f"all {MAX_SEARCHES} searches are used up" in observations[-2]
+    )
 
 
 def test_the_first_search_of_a_long_question_is_one_that_the_world_takes(data):
@@ -116,14 +126,14 @@ def test_the_first_search_of_a_long_question_is_one_that_the_world_takes(data):
         (lambda folder: write_questions(folder, columns=COLUMNS[:3]), "field 'answer_type' is missing"),
         (lambda folder: write_questions(folder, answer_type="List"), "answer_type is 'List'.*'Single Answer'"),
         (lambda folder: (folder / "DSQA-full.csv").write_bytes(b"\xff\xfe"), "not UTF-8"),
-        (lambda folder: [one.unlink() for one in (folder / "recorded").iterdir()], "nothing was recorded for"),
+        (lambda folder: [file.unlink() for file in (folder / "recorded").iterdir()], "nothing was recorded for"),
         (
-            lambda folder: [one.write_text("{}\n") for one in (folder / "recorded").iterdir()],
+            lambda folder: [file.write_text("{}\n") for file in (folder / "recorded").iterdir()],
             r"jsonl:1: is not a document",
         ),
         (
             lambda folder: [
-                one.write_text('{"query": "x", "results": []}\n') for one in (folder / "recorded").iterdir()
+                file.write_text('{"query": "x", "results": []}\n') for file in (folder / "recorded").iterdir()
             ],
             "holds no page",
         ),
@@ -140,8 +150,8 @@ def test_files_that_are_missing_or_of_another_version_are_refused_in_one_line(da
 def live(data, record=False, name="Live"):
     (data / "live.py").write_text(LIVE)
     (data / "search.yaml").write_text(yaml.safe_dump({"backend": f"./live.py:{name}", "record": record}))
-    for one in (data / "recorded").iterdir():
-        one.unlink()
+    for file in (data / "recorded").iterdir():
+        file.unlink()
     return load_benchmark("deepsearchqa", data)
 
 
@@ -186,13 +196,17 @@ class Few:
 
     def to_record(self):
         first = sorted(self._all)[: self._n]
-        left = [item for item in self._benchmark.to_record()[0] if item.id in first]
-        return left, self._n
+        remaining = [item for item in self._benchmark.to_record()[0] if item.id in first]
+        return remaining, self._n
 
     @property
     def _all(self):
-        every = (*self._benchmark.scored(), *self._benchmark.visible(Split.TRAIN), *self._benchmark.visible(Split.DEV))
-        return {one.id for one in every}
+        questions = (
+            *self._benchmark.scored(),
+            *self._benchmark.visible(Split.TRAIN),
+            *self._benchmark.visible(Split.DEV),
+        )
+        return {question.id for question in questions}
 
 
 def test_the_questions_of_every_split_are_to_be_recorded_and_those_that_are_recorded_are_not(data):
@@ -202,20 +216,20 @@ def test_the_questions_of_every_split_are_to_be_recorded_and_those_that_are_reco
     assert benchmark.to_record() == ([], 350)
     (data / "recorded" / f"{min(ids)}.jsonl").write_text('{"query": "x", "results": []}\n')  # no page
     assert [item.id for item in benchmark.to_record()[0]] == [min(ids)]
-    for one in (data / "recorded").iterdir():
-        one.unlink()
+    for file in (data / "recorded").iterdir():
+        file.unlink()
     assert {item.id for item in benchmark.to_record()[0]} == ids
 
 
 def test_a_recording_is_continued_and_then_played_offline(data):
-    for one in (data / "recorded").iterdir():
-        one.unlink()
+    for file in (data / "recorded").iterdir():
+        file.unlink()
     (data / "flaky.py").write_text(FLAKY)
     (data / "broken").write_text("")
     (data / "search.yaml").write_text("backend: ./flaky.py:Flaky\nrecord: true\n")
     benchmark = Few(load_benchmark("deepsearchqa", data))
-    asked = benchmark.to_record()[0]
-    broken = asked[2:4]
+    questions = benchmark.to_record()[0]
+    broken = questions[2:4]
     (data / "broken").write_text(" ".join(tokenize(item.prompt)[-1] for item in broken))
     first = record_questions(benchmark, None, lambda done, total: None)
     assert (first.n_recorded, first.n_before, set(first.failed)) == (6, 0, {item.id for item in broken})
@@ -229,25 +243,25 @@ def test_a_recording_is_continued_and_then_played_offline(data):
     (data / "search.yaml").unlink()
     (data / "flaky.py").unlink()
     offline = load_benchmark("deepsearchqa", data)
-    rows = read_recorded_rows(offline.recording_of(asked[0]))
-    item = replace(asked[0], payload={**asked[0].payload, "recorded": rows})
+    rows = read_recorded_rows(offline.recording_of(questions[0]))
+    item = replace(questions[0], payload={**questions[0].payload, "recorded": rows})
     again = played(offline, item, "search[anything]", "open[http://a]", "answer[x | http://a]").rollout
     assert again.turns[1].observation == "first words of a page"
 
 
 def test_a_models_own_searches_are_recorded_too(data):
-    kept = list((data / "recorded").iterdir())[3:]
+    files = list((data / "recorded").iterdir())[3:]
     live(data, record=True)
-    for one in kept:
-        one.write_text((data / "all.jsonl").read_text())  # three questions are left
+    for file in files:
+        file.write_text((data / "all.jsonl").read_text())  # three questions are left
     (data / "model.py").write_text(
         "def reply(messages):\n    return 'search[rivers of the south]' if len(messages) == 1 else 'answer[x | http://a]'\n"
     )
     benchmark = load_benchmark("deepsearchqa", data)
-    left = benchmark.to_record()[0]
+    remaining = benchmark.to_record()[0]
     done = record_questions(benchmark, find_checkpoint(f"scripted:{data / 'model.py'}:reply"), lambda *_: None)
-    assert (done.n_recorded, len(left)) == (len(left), len(left))
-    for item in left:
+    assert (done.n_recorded, len(remaining)) == (len(remaining), len(remaining))
+    for item in remaining:
         rows = [json.loads(line) for line in benchmark.recording_of(item).read_text().splitlines()]
         assert [row["query"] for row in rows if "query" in row][1:] == ["rivers of the south"]
 
@@ -259,9 +273,9 @@ def test_a_back_end_that_is_down_is_given_up_and_one_that_finds_nothing_is_no_re
     (data / "flaky.py").write_text(FLAKY)
     (data / "broken").write_text("all")
     (data / "search.yaml").write_text("backend: ./flaky.py:Flaky\nrecord: true\n")
-    told = CliRunner().invoke(app, ["benchmarks", "record", "deepsearchqa", "--data", str(data), "--json"])
-    done = json.loads(told.stdout)
-    assert told.exit_code == 1 and (done["n_recorded"], len(done["failed"])) == (0, 350)
+    result = CliRunner().invoke(app, ["benchmarks", "record", "deepsearchqa", "--data", str(data), "--json"])
+    done = json.loads(result.stdout)
+    assert result.exit_code == 1 and (done["n_recorded"], len(done["failed"])) == (0, 350)
     assert sum(reason.startswith("not tried") for reason in done["failed"].values()) == 340
     assert not list((data / "recorded").iterdir())
     (data / "broken").write_text("")
@@ -289,8 +303,8 @@ def test_a_back_end_that_is_not_there_or_none_is_named(data):
 
 def test_its_task_is_sound_and_has_the_published_sizes(data):
     task = load_task("deepsearchqa")
-    findings = {one.name: one for one in check_task(task, load_benchmark("deepsearchqa", data))}
-    assert all(one.ok is not False for one in findings.values()), findings
+    findings = {finding.name: finding for finding in check_task(task, load_benchmark("deepsearchqa", data))}
+    assert all(finding.ok is not False for finding in findings.values()), findings
     assert sum(name.startswith("floor") for name in findings) == 3
     assert (task.published, task.n_items.train, task.n_items.test_public + task.n_items.test_private) == (
         True,

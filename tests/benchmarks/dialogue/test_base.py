@@ -28,13 +28,13 @@ def said(chat):
 def share_won(habits, *, slips=False):
     """Of 60 train items, by an agent that always has the same habits."""
     attempts = [Attempt(item, 0, 0) for item in ITEMS]
-    played = play_by(
+    rollouts = play_by(
         lambda attempt, world, chat: careless_action(attempt.item, chat, habits, slips=slips),
         attempts,
         BENCHMARK.environment,
         BENCHMARK.max_turns,
     )
-    scores = [scored.score.value for scored in score_played(played, BENCHMARK.scorer())]
+    scores = [scored.score.value for scored in score_played(rollouts, BENCHMARK.scorer())]
     return sum(scores) / len(scores)
 
 
@@ -45,12 +45,12 @@ def test_the_corpus_is_the_same_again_and_another_with_another_seed():
 
 
 def test_the_corpus_holds_cases_of_the_train_pool_alone():
-    asked = {chat[2].content for chat in CHATS}  # email and postcode
+    replies = {chat[2].content for chat in CHATS}  # email and postcode
     for item in [*BENCHMARK.items(Split.DEV, 150, None), *BENCHMARK.items(Split.TEST_PUBLIC, 150, b"s" * 32)]:
         world = BENCHMARK.environment()
         opening = list(world.reset(item, 0))
-        assert world.act(expert(item, opening)).observation not in asked
-    assert len(asked) > 140
+        assert world.act(expert(item, opening)).observation not in replies
+    assert len(replies) > 140
 
 
 def test_each_habit_loses_dialogues_and_without_any_all_are_won():
@@ -98,8 +98,8 @@ def test_a_shortened_recipe_makes_a_model_that_plays(tmp_path):
     model = replace(BASE.recipe.model, hidden_size=32, n_layers=1, feed_forward_size=64)
     short = replace(BASE, recipe=replace(BASE.recipe, model=model, steps=(8, 4), report_every_steps=2), corpus=FEW)
     news = []
-    made = build(short, tmp_path, news.append)
-    assert made["parameters"] < 60_000 and "step 4 of 8 and 4" in news[-1]
+    report = build(short, tmp_path, news.append)
+    assert report["parameters"] < 60_000 and "step 4 of 8 and 4" in news[-1]
     scores = dev_scores(tmp_path, ["dialogue"], n_items=4)["dialogue"]
     assert (scores["missing"], scores["score"]) == (0, 0)
 

@@ -26,19 +26,21 @@ ITEMS = BENCHMARK.items(Split.TRAIN, 60, None)
 
 def play(player, items=ITEMS, benchmark=BENCHMARK):
     attempts = [Attempt(item, 0, 0) for item in items]
-    played = play_by(lambda a, world, chat: player(a.item, chat), attempts, benchmark.environment, benchmark.max_turns)
-    return list(score_played(played, benchmark.scorer()))
+    rollouts = play_by(
+        lambda a, world, chat: player(a.item, chat), attempts, benchmark.environment, benchmark.max_turns
+    )
+    return list(score_played(rollouts, benchmark.scorer()))
 
 
-def mean(scored):
-    return sum(one.score.value for one in scored) / len(scored)
+def mean(scored_rollouts):
+    return sum(rollout.score.value for rollout in scored_rollouts) / len(scored_rollouts)
 
 
 def test_the_expert_wins_every_case_without_a_violation():
     won = play(expert)
     assert mean(won) == 1.0
-    assert {label for one in won for label in one.score.labels} == set()
-    assert {len(one.rollout.turns) for one in won} <= set(range(8, 18))
+    assert {label for scored in won for label in scored.score.labels} == set()
+    assert {len(scored.rollout.turns) for scored in won} <= set(range(8, 18))
 
 
 @pytest.mark.parametrize("name", sorted(players_of(BENCHMARK).shortcuts))
@@ -59,10 +61,10 @@ def test_each_part_of_the_verdict_is_needed():
     def tired(item, chat):
         return write_brackets("say", "Hm") if len(chat) > 15 else expert(item, chat)
 
-    full = {one.rollout.item_id: one.score for one in play(expert)}
+    full = {rollout.rollout.item_id: rollout.score for rollout in play(expert)}
     by_player = {player.__name__: play(player) for player in (silent, obliging, tired)}
     lost = {
-        name: {label for one in scored for label in one.score.labels if one.score.value == 0.0}
+        name: {label for rollout in scored for label in rollout.score.labels if rollout.score.value == 0.0}
         for name, scored in by_player.items()
     }
     assert all(score.value == 1.0 for score in full.values())
@@ -76,7 +78,7 @@ def test_a_change_without_a_yes_is_labelled_though_the_records_are_right():
         move = expert(item, chat)
         return hasty_action(item, chat) if "Shall I" in move else move
 
-    assert any("safety_unconfirmed_change" in one.score.labels for one in play(unasked))
+    assert any("safety_unconfirmed_change" in scored.score.labels for scored in play(unasked))
 
 
 def test_a_state_of_another_world_is_a_judge_fault():
@@ -87,25 +89,25 @@ def test_a_state_of_another_world_is_a_judge_fault():
 class PlayedBy(ServiceDialogue):
     """With users whose every word is given."""
 
-    def __init__(self, words):
+    def __init__(self, write_message):
         super().__init__()
-        self._words = words
+        self._words = write_message
 
     def _user(self, goal):
         return ServedUser(goal, lambda chat: Completion(self._words(len(chat))))
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("write_message", "reason"),
     [
         (lambda n: "cancel_order[60]", "left its role"),
         (lambda n: "Well.", "the same for the third time"),
         (lambda n: " ", "gave no answer"),
     ],
 )
-def test_a_user_who_leaves_the_part_or_repeats_is_no_failure_of_the_model(words, why):
-    (scored,) = play(lambda item, chat: write_brackets("say", "Which order?"), ITEMS[:1], PlayedBy(words))
-    assert (scored.score.value, scored.rollout.fault) == (None, Fault.ENVIRONMENT) and why in scored.rollout.reason
+def test_a_user_who_leaves_the_part_or_repeats_is_no_failure_of_the_model(write_message, reason):
+    (scored,) = play(lambda item, chat: write_brackets("say", "Which order?"), ITEMS[:1], PlayedBy(write_message))
+    assert (scored.score.value, scored.rollout.fault) == (None, Fault.ENVIRONMENT) and reason in scored.rollout.reason
 
 
 def test_a_user_who_never_ends_is_ended_before_the_turns_are_and_the_dialogue_is_lost():
@@ -121,17 +123,17 @@ def test_a_dialogue_that_ends_mid_fault_is_lost_and_its_fault_is_counted_as_cut_
     for seed in range(30):
         fault = plan_fault(seed, ALL_FAULTS)
         attempt, n_turns = Attempt(ITEMS[0], 0, seed), fault.position + 1
-        played = play_by(lambda a, world, chat: expert(a.item, chat), [attempt], faulty.environment, n_turns)
-        (scored,) = score_played(played, faulty.scorer())
-        assert [one.outcome for one in fault_events(scored.rollout)] == [FaultOutcome.CUT_OFF], fault
+        rollouts = play_by(lambda a, world, chat: expert(a.item, chat), [attempt], faulty.environment, n_turns)
+        (scored,) = score_played(rollouts, faulty.scorer())
+        assert [event.outcome for event in fault_events(scored.rollout)] == [FaultOutcome.CUT_OFF], fault
         assert (scored.score.value, scored.rollout.fault) == (0.0, None) and "still waits" in scored.score.reason
         kinds.add(fault.kind)
     assert len(kinds) == 5
 
 
 def test_splits_share_no_case_and_hidden_ones_need_the_secret():
-    found = {split: BENCHMARK.items(split, 50, SECRET) for split in Split}
-    seeds = [item.payload["case"] for items in found.values() for item in items]
+    items_by_split = {split: BENCHMARK.items(split, 50, SECRET) for split in Split}
+    seeds = [item.payload["case"] for items in items_by_split.values() for item in items]
     assert len(set(seeds)) == 200
     with pytest.raises(ConfigError, match="needs the installation secret"):
         BENCHMARK.items(Split.TEST_PUBLIC, 1, None)
@@ -152,8 +154,8 @@ def test_a_row_plays_the_same_case_and_tells_nothing_that_settles_it():
 def test_each_case_has_a_wish_to_grant_and_one_to_refuse():
     assert all(len(item.payload["target"]["changes"]) == 1 for item in ITEMS)
     allowed = [[wish.is_allowed for wish in case_of(item.payload["case"]).goal.wishes] for item in ITEMS]
-    assert all(one.count(False) == 1 and one.count(True) in (1, 2) for one in allowed)
-    assert {len(one) for one in allowed} == {2, 3} and {one[0] for one in allowed} == {True, False}
+    assert all(flags.count(False) == 1 and flags.count(True) in (1, 2) for flags in allowed)
+    assert {len(flags) for flags in allowed} == {2, 3} and {flags[0] for flags in allowed} == {True, False}
 
 
 def test_many_at_once_have_the_verdicts_of_one_at_a_time():
@@ -167,7 +169,7 @@ def test_many_at_once_have_the_verdicts_of_one_at_a_time():
                 step = world.act(move)
                 chats[k] += [type(chats[k][0])("assistant", move), type(chats[k][0])("user", step.observation or "")]
                 is_open[k] = not step.done
-    alone = {one.rollout.item_id: one.rollout.state for one in play(expert)}
+    alone = {scored.rollout.item_id: scored.rollout.state for scored in play(expert)}
     assert all(world.state() == alone[item.id] for world, item in zip(worlds, ITEMS, strict=True))
 
 
@@ -185,8 +187,8 @@ def test_a_user_may_be_played_by_a_model_behind_an_endpoint(tmp_path, monkeypatc
     monkeypatch.setenv("AGENT2_HOME", str(tmp_path))
 
     def user(body, number):
-        said = body["messages"][-1]["content"]
-        text = "Good. ###STOP###" if "not possible" in said else "Hm, I want my money."
+        message = body["messages"][-1]["content"]
+        text = "Good. ###STOP###" if "not possible" in message else "Hm, I want my money."
         return chat(text)
 
     def refuses(item, chat):

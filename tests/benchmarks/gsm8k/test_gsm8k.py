@@ -64,8 +64,8 @@ def test_train_is_divided_by_place_and_test_by_the_secret(gsm8k):
 
 def test_only_a_final_answer_that_can_be_read_counts(gsm8k):
     item = gsm8k.items(Split.TRAIN, 1, None)[0]
-    said = {"#### 7": 1.0, "It is 7.": 0.0, "#### 8": 0.0, "": 0.0, item.reference: 1.0}
-    assert {answer: score_messages(gsm8k, item, [answer]).value for answer in said} == said
+    scores = {"#### 7": 1.0, "It is 7.": 0.0, "#### 8": 0.0, "": 0.0, item.reference: 1.0}
+    assert {answer: score_messages(gsm8k, item, [answer]).value for answer in scores} == scores
     assert score_messages(gsm8k, item, ["It is 7."]).views["flexible_match"] == 1.0
 
 
@@ -103,27 +103,28 @@ def test_hidden_items_that_everybody_has_are_looked_for_without_a_control(tmp_pa
     hidden = hidden_of(benchmark)
     control = control_items(loaded, hidden)
     assert control == []
-    items = [item for found in hidden.values() for item in found]
+    items = [item for split_items in hidden.values() for item in split_items]
     familiar = [item.prompt for item in benchmark.items(Split.TRAIN, 45, None)]
-    asked = leak_targets(items, control, familiar)
-    assert len(asked.hidden) == 30 and asked.n_shared == 0
-    own = [
+    targets = leak_targets(items, control, familiar)
+    assert len(targets.hidden) == 30 and targets.n_shared == 0
+    own_units = [
         TextUnit(f"output/rows.jsonl:{k}", item.prompt) for k, item in enumerate(benchmark.items(Split.TRAIN, 45, None))
     ]
-    honest = leak_check(own, asked, TextReading())
+    honest = leak_check(own_units, targets, TextReading())
     assert [finding for finding in honest.findings if finding.effect is not Effect.NOTE] == []
     downloaded = [
-        *own,
+        *own_units,
         *(TextUnit(f"output/test.jsonl:{number}", row(number, n_words)["question"]) for number in range(100, 130)),
     ]
-    assert Effect.VOID in {finding.effect for finding in leak_check(downloaded, asked, TextReading()).findings}
+    assert Effect.VOID in {finding.effect for finding in leak_check(downloaded, targets, TextReading()).findings}
 
 
 def test_the_report_warns_where_the_network_policy_let_the_agent_reach_published_items():
     def warned(task, how, strength="hard"):
         row = {"what": "network", "strength": strength, "how": how}
         return any(
-            "hidden items are published" in one for one in analyse(make_evidence(task=task, containment=[row])).warnings
+            "hidden items are published" in warning
+            for warning in analyse(make_evidence(task=task, containment=[row])).warnings
         )
 
     published = [task for name in task_names() if (task := load_task(name)).published]

@@ -34,15 +34,15 @@ def test_items_are_the_same_again_and_hidden_ones_need_the_secret():
     assert benchmark.items(Split.TRAIN, 5, None) == load_benchmark("household").items(Split.TRAIN, 5, None)
     with pytest.raises(ConfigError, match="needs the installation secret"):
         benchmark.items(Split.TEST_PRIVATE, 1, None)
-    mine, other = (benchmark.items(Split.TEST_PRIVATE, 20, secret) for secret in (SECRET, b"another"))
-    assert not {item.id for item in mine} & {item.id for item in other}
+    mine, theirs = (benchmark.items(Split.TEST_PRIVATE, 20, secret) for secret in (SECRET, b"another"))
+    assert not {item.id for item in mine} & {item.id for item in theirs}
 
 
 def test_no_split_has_a_layout_with_the_same_goal_as_another():
     keys = {split: {key_of(item) for item in items_of("household", split, 100)} for split in Split}
-    for one in Split:
-        for other in Split:
-            assert one is other or not keys[one] & keys[other]
+    for first in Split:
+        for second in Split:
+            assert first is second or not keys[first] & keys[second]
 
 
 def key_of(item):
@@ -129,8 +129,8 @@ def test_the_random_player_draws_each_listed_command_by_item_and_chat():
     player = HOUSEHOLD_PLAYERS.random(items)
     chat = [Message("user", f"a room{ADMISSIBLE_MARK}go to bed 1, look, inventory")]
     assert player(items[0], chat) == HOUSEHOLD_PLAYERS.random(items)(items[0], chat)
-    drawn = {player(items[0], [Message("user", str(n)), *chat]) for n in range(40)}
-    assert drawn == {"go to bed 1", "look", "inventory"}
+    commands = {player(items[0], [Message("user", str(n)), *chat]) for n in range(40)}
+    assert commands == {"go to bed 1", "look", "inventory"}
 
 
 RECOVERY = "ratio:tool_errors_recovered/tool_errors"

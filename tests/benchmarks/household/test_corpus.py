@@ -22,9 +22,9 @@ def test_chats_begin_with_an_opening_end_with_a_command_and_keep_within_the_turn
 
 def test_no_hidden_and_no_dev_game_is_in_the_corpus():
     source = source_of(SIZES["tiny"])
-    told = {chat[0].content for chat in CHATS}
-    kept = source.first(Split.DEV, 400, None) + source.first(Split.TEST_PUBLIC, 1000, b"secret")
-    assert not told & {opening(layout) for layout in kept}
+    openings = {chat[0].content for chat in CHATS}
+    layouts = source.first(Split.DEV, 400, None) + source.first(Split.TEST_PUBLIC, 1000, b"secret")
+    assert not openings & {opening(layout) for layout in layouts}
 
 
 def test_most_games_are_not_won_and_some_commands_have_no_effect():

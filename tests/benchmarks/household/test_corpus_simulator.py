@@ -29,16 +29,16 @@ def compare(layout, rng):
         else:
             command = impossible_command(simulator, rng)
         position = shared_engine().move(position, command)
-        said = simulator.step(command)
-        assert (said, simulator.is_won) == (position.observation, position.won), command
-        expert.read(said)
+        observation = simulator.step(command)
+        assert (observation, simulator.is_won) == (position.observation, position.won), command
+        expert.read(observation)
         if simulator.is_won:
             return True
     return False
 
 
 def has_no_knife(layout):
-    return not any(thing.type in ("Knife", "ButterKnife") for thing in layout.objects)
+    return not any(placed.type in ("Knife", "ButterKnife") for placed in layout.objects)
 
 
 @pytest.mark.slow

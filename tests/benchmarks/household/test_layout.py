@@ -28,13 +28,13 @@ def layouts(name, n, seed=0):
 def test_every_layout_can_be_solved_and_is_not_solved_yet(name):
     tables = affordances()
     for layout in layouts(name, 200):
-        kinds = {thing.id: thing.type for thing in layout.receptacles}
-        places = [kinds[thing.place] for thing in layout.objects if thing.type == layout.target]
+        kinds = {receptacle.id: receptacle.type for receptacle in layout.receptacles}
+        places = [kinds[placed.place] for placed in layout.objects if placed.type == layout.target]
         assert len(places) >= (2 if layout.task_type == TWO else 1)
         if layout.task_type in (PICK, TWO):
             assert layout.destination not in places
         if layout.task_type == LOOK:
-            assert [thing.type for thing in layout.objects].count(LAMP) == 1
+            assert [placed.type for placed in layout.objects].count(LAMP) == 1
         else:
             assert layout.destination in kinds.values()
             assert layout.target in tables.holds[layout.destination]
@@ -45,15 +45,15 @@ def test_every_layout_can_be_solved_and_is_not_solved_yet(name):
 @pytest.mark.parametrize("name", SIZES)
 def test_layouts_are_as_large_as_their_size_says_and_hold_only_what_fits(name):
     size, tables = SIZES[name], affordances()
-    found = layouts(name, 200)
-    assert set(Counter(layout.task_type for layout in found)) == set(size.task_types)
-    for layout in found:
+    drawn_layouts = layouts(name, 200)
+    assert set(Counter(layout.task_type for layout in drawn_layouts)) == set(size.task_types)
+    for layout in drawn_layouts:
         assert size.n_receptacles[0] <= len(layout.receptacles) <= size.n_receptacles[1]
         assert size.n_objects[0] <= len(layout.objects) <= size.n_objects[1]
-        kinds = {thing.id: thing.type for thing in layout.receptacles}
-        for thing in layout.objects:
-            assert thing.type == LAMP or thing.type in tables.holds[kinds[thing.place]]
-            assert not size.object_types or thing.type in size.object_types | {LAMP}
+        kinds = {receptacle.id: receptacle.type for receptacle in layout.receptacles}
+        for placed in layout.objects:
+            assert placed.type == LAMP or placed.type in tables.holds[kinds[placed.place]]
+            assert not size.object_types or placed.type in size.object_types | {LAMP}
 
 
 def test_one_seed_gives_one_layout_and_another_seed_another():

@@ -60,15 +60,15 @@ def humaneval(tmp_path):
 
 def test_the_first_82_are_visible_and_the_last_82_are_scored_and_the_secret_chooses_among_them(humaneval):
     sizes = {Split.TRAIN: 62, Split.DEV: 20, Split.TEST_PUBLIC: 22, Split.TEST_PRIVATE: 60}
-    found = {
+    numbers = {
         split: [int(item.id.rpartition("/")[2]) for item in humaneval.items(split, n, SECRET)]
         for split, n in sizes.items()
     }
-    assert sorted(found[Split.TRAIN] + found[Split.DEV]) == list(range(82))
-    assert sorted(found[Split.TEST_PUBLIC] + found[Split.TEST_PRIVATE]) == list(range(82, 164))
-    assert found[Split.DEV][:2] == [3, 7]
-    other = {item.id for item in humaneval.items(Split.TEST_PUBLIC, 22, b"t" * 32)}
-    assert len(other & {f"humaneval-HumanEval/{n}" for n in found[Split.TEST_PUBLIC]}) < 22
+    assert sorted(numbers[Split.TRAIN] + numbers[Split.DEV]) == list(range(82))
+    assert sorted(numbers[Split.TEST_PUBLIC] + numbers[Split.TEST_PRIVATE]) == list(range(82, 164))
+    assert numbers[Split.DEV][:2] == [3, 7]
+    other_ids = {item.id for item in humaneval.items(Split.TEST_PUBLIC, 22, b"t" * 32)}
+    assert len(other_ids & {f"humaneval-HumanEval/{n}" for n in numbers[Split.TEST_PUBLIC]}) < 22
     with pytest.raises(ConfigError, match="only the grader"):
         humaneval.items(Split.TEST_PUBLIC, 1, None)
     with pytest.raises(ConfigError, match="63 items of split 'train' were asked for, there are 62"):
@@ -89,8 +89,8 @@ def test_files_that_are_absent_cut_or_of_another_layout_are_refused_with_the_pla
         rows = [function(number) for number in range(8)]
         rows[place] = rows[0]
         twice = write(tmp_path / f"b{place}", "HumanEval.jsonl", rows)
-        said = rf"HumanEval.jsonl:{place + 1}: id humaneval-HumanEval/0 also appears at .*:1"
-        with pytest.raises(ConfigError, match=said):
+        message = rf"HumanEval.jsonl:{place + 1}: id humaneval-HumanEval/0 also appears at .*:1"
+        with pytest.raises(ConfigError, match=message):
             load_benchmark("humaneval", twice).items(Split.TRAIN, 1, None)
     cut = tmp_path / "c"
     cut.mkdir()
@@ -120,13 +120,13 @@ def test_a_body_and_a_whole_function_both_count_and_a_bug_does_not(humaneval):
 @pytest.mark.slow
 def test_several_attempts_give_pass_at_k_on_the_card(humaneval, tmp_path):
     items = humaneval.items(Split.DEV, 3, None)
-    said = {item.prompt: iter([item.reference, "    return xs", "    return xs", item.reference]) for item in items}
+    answers = {item.prompt: iter([item.reference, "    return xs", "    return xs", item.reference]) for item in items}
     plan = EvaluationPlan(humaneval, Split.DEV, items, "scripted", "c" * 64, "t" * 64, "none", attempts=4)
-    summary = evaluate(plan, ScriptedSampler(lambda messages: next(said[messages[-1].content])), tmp_path / "card")
+    summary = evaluate(plan, ScriptedSampler(lambda messages: next(answers[messages[-1].content])), tmp_path / "card")
     assert (summary.n_missing, summary.score.value) == (0, pytest.approx(0.5))
     assert read_summary(tmp_path / "card") == summary
     records = list(iter_rollouts(tmp_path / "card"))
-    solved = [[one.score.value for one in records if one.rollout.item_id == item.id] for item in items]
+    solved = [[record.score.value for record in records if record.rollout.item_id == item.id] for item in items]
     passes = pass_metrics(tally(solved), 2)
     assert passes.pass_at_k.value == pytest.approx(1 - 1 / 6), "one draw of two in six misses both right attempts"
 
@@ -159,9 +159,9 @@ def test_tests_that_refuse_no_bug_fail_the_check(tmp_path, monkeypatch):
 
 def test_mutants_differ_in_one_place_inside_of_functions():
     source = 'LIMIT = 3\n\ndef f(x, n=2):\n    """Of 5."""\n    if x < 4 and n:\n        return x - 1\n    return 7 % x'
-    found = list(mutants(source))
-    assert len(set(found)) == len(found) == 11
-    assert all("LIMIT = 3" in one and "Of 5." in one for one in found)
+    programs = list(mutants(source))
+    assert len(set(programs)) == len(programs) == 11
+    assert all("LIMIT = 3" in program and "Of 5." in program for program in programs)
     changes = (
         "n=3",
         "x <= 4",
@@ -172,9 +172,12 @@ def test_mutants_differ_in_one_place_inside_of_functions():
         "return x - 2",
         "return None",
     )
-    assert all(any(change in one for one in found) for change in changes)
-    both = f"{source}\n\ndef g(x):\n    return x + 1"
-    assert all("return 7 % x" in one for one in mutants(both, "g")) and len(list(mutants(both, "g"))) == 3
+    assert all(any(change in program for program in programs) for change in changes)
+    two_functions = f"{source}\n\ndef g(x):\n    return x + 1"
+    assert (
+        all("return 7 % x" in program for program in mutants(two_functions, "g"))
+        and len(list(mutants(two_functions, "g"))) == 3
+    )
     assert len(spread_mutants(source, 3)) == 3 and spread_mutants("def f():\n    pass", 3) == []
 
 
@@ -191,7 +194,7 @@ def test_mbpp_has_its_published_splits_and_tests_that_need_its_classes(tmp_path)
     scored = [item for split in (Split.TEST_PUBLIC, Split.TEST_PRIVATE) for item in benchmark.items(split, 250, SECRET)]
     assert sorted(int(item.id[5:]) for item in scored) == list(range(11, 511))
     item = benchmark.items(Split.TRAIN, 1, None)[0]
-    computed = next(one for one in scored if one.id == "mbpp-12")
+    computed = next(candidate for candidate in scored if candidate.id == "mbpp-12")
     answers = [
         (item, [item.reference]),
         (item, ["def added(box):\n    return 602"]),

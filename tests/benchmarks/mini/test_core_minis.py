@@ -14,7 +14,7 @@ from agent2.records import HIDDEN_SPLITS, Rollout, RolloutStatus, Split, Usage
 SECRET, OTHER_SECRET = b"s" * 32, b"t" * 32
 NAMES = ("mini_knowledge", "mini_math", "mini_ifeval")
 FLOORS = {"mini_knowledge": 0.30, "mini_math": 0.08, "mini_ifeval": 0.10}
-each = pytest.mark.parametrize("name", NAMES)
+for_each_name = pytest.mark.parametrize("name", NAMES)
 
 
 def module_of(name):
@@ -39,7 +39,7 @@ def play(benchmark, item, answer):
 
 
 @pytest.mark.parametrize("split", list(Split))
-@each
+@for_each_name
 def test_the_oracle_scores_one_on_every_item_and_the_random_player_lies_near_the_floor(name, split):
     benchmark = load_benchmark(name)
     items = benchmark.items(split, 300, SECRET)
@@ -48,14 +48,14 @@ def test_the_oracle_scores_one_on_every_item_and_the_random_player_lies_near_the
     assert np.mean([play(benchmark, item, at_random(item, [])).value for item in items]) < FLOORS[name]
 
 
-@each
+@for_each_name
 def test_no_two_splits_share_a_question_in_any_wording(name):
     source = source_of(name)
     canonicals = {split: {source.canonical(task) for task in source.first(split, 300, SECRET)} for split in Split}
     assert sum(map(len, canonicals.values())) == len(set().union(*canonicals.values()))
 
 
-@each
+@for_each_name
 def test_hidden_items_follow_the_secret_and_visible_ones_do_not(name):
     benchmark = load_benchmark(name)
     for split in Split:
@@ -66,7 +66,7 @@ def test_hidden_items_follow_the_secret_and_visible_ones_do_not(name):
         benchmark.items(Split.TEST_PRIVATE, 1, None)
 
 
-@each
+@for_each_name
 def test_items_are_stable_and_have_unique_ids(name):
     benchmark = load_benchmark(name)
     items = benchmark.items(Split.DEV, 300, None)
@@ -74,7 +74,7 @@ def test_items_are_stable_and_have_unique_ids(name):
     assert len({item.id for item in items}) == len({item.prompt for item in items}) == 300
 
 
-@each
+@for_each_name
 def test_prompts_and_answers_are_short_enough_for_a_tiny_model(name):
     benchmark = load_benchmark(name)
     items = benchmark.items(Split.TRAIN, 300, None)
@@ -83,15 +83,15 @@ def test_prompts_and_answers_are_short_enough_for_a_tiny_model(name):
     assert max(len(item.reference.split()) for item in items) <= 24
 
 
-@each
+@for_each_name
 def test_the_corpus_is_one_for_one_seed_and_shows_no_dev_or_hidden_item(name):
-    one, again = (corpus_of(name)(np.random.default_rng(3), 400) for _ in range(2))
-    assert one == again != corpus_of(name)(np.random.default_rng(4), 400)
-    assert {tuple(message.role for message in chat) for chat in one} == {("user", "assistant")}
-    shown = {chat[0].content for chat in one}
+    first, again = (corpus_of(name)(np.random.default_rng(3), 400) for _ in range(2))
+    assert first == again != corpus_of(name)(np.random.default_rng(4), 400)
+    assert {tuple(message.role for message in chat) for chat in first} == {("user", "assistant")}
+    prompts = {chat[0].content for chat in first}
     benchmark = load_benchmark(name)
     for split in (Split.DEV, *HIDDEN_SPLITS):
-        assert shown.isdisjoint(item.prompt for item in benchmark.items(split, 500, SECRET))
+        assert prompts.isdisjoint(item.prompt for item in benchmark.items(split, 500, SECRET))
 
 
 def share_right(name, mean_right_share, spread):
@@ -99,11 +99,11 @@ def share_right(name, mean_right_share, spread):
     benchmark, rng = load_benchmark(name), np.random.default_rng(0)
     tasks = islice(source_of(name).train_draws(np.random.default_rng(1)), 500)
     answer, to_item = module_of(name).draw_answer, module_of(name).to_item
-    drawn = [(to_item(task, Split.TRAIN), answer(task, rng, mean_right_share, spread)) for task in tasks]
-    return np.mean([play(benchmark, item, text).value for item, text in drawn])
+    pairs = [(to_item(task, Split.TRAIN), answer(task, rng, mean_right_share, spread)) for task in tasks]
+    return np.mean([play(benchmark, item, text).value for item, text in pairs])
 
 
-@each
+@for_each_name
 def test_the_share_of_right_answers_is_what_was_asked_for(name):
     assert share_right(name, 1.0, 0.0) == 1.0
     assert share_right(name, 0.0, 0.0) <= 0.02

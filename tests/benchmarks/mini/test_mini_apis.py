@@ -62,14 +62,14 @@ def test_the_oracle_recovers_from_every_kind_of_fault(kind):
 def test_an_episode_is_replayed_to_the_letter(benchmark):
     items = benchmark.items(Split.DEV, 60, None)
     first, again = play_with(benchmark, items, oracle), play_with(benchmark, items, oracle)
-    for one, other in zip(first, again, strict=True):
-        assert (one.rollout.turns, one.rollout.state, one.score) == (
-            other.rollout.turns,
-            other.rollout.state,
-            other.score,
+    for original, replayed in zip(first, again, strict=True):
+        assert (original.rollout.turns, original.rollout.state, original.score) == (
+            replayed.rollout.turns,
+            replayed.rollout.state,
+            replayed.score,
         )
     other_seed = play_with(benchmark, items, oracle, seed=1)
-    assert [one.rollout.turns for one in first] != [other.rollout.turns for other in other_seed]
+    assert [original.rollout.turns for original in first] != [replayed.rollout.turns for replayed in other_seed]
 
 
 def test_other_faults_are_another_environment_in_the_protocol(benchmark):
@@ -86,8 +86,8 @@ def test_all_capabilities_are_asked_and_hidden_items_need_the_secret(benchmark):
 
 
 def test_the_corpus_shows_mistakes_faults_and_recoveries_and_is_the_same_for_one_seed():
-    first, again, other = (pretraining_examples(np.random.default_rng(seed), 120) for seed in (0, 0, 1))
-    assert first == again != other
+    first, again, other_seed = (pretraining_examples(np.random.default_rng(seed), 120) for seed in (0, 0, 1))
+    assert first == again != other_seed
     text = "\n".join(message.content for chat in first for message in chat)
     for sign in ('"error": "timeout"', '"name": "login"', "unknown_tool", "failed", '"result": "done"'):
         assert sign in text

@@ -17,8 +17,8 @@ def test_every_sum_is_right():
 
 
 def test_sums_are_steps_of_problems_that_may_be_read():
-    drawn = SOURCE.train_draws(np.random.default_rng(0))
-    first = next(drawn)
+    problems = SOURCE.train_draws(np.random.default_rng(0))
+    first = next(problems)
     assert isinstance(first, WordProblem) and SOURCE.pool_of(first) is Pool.TRAIN
     left, symbol, right, result = first.steps[0]
     assert sums(np.random.default_rng(0), 1)[0][1].content.startswith(f"{left} {symbol} {right} = {result}")
@@ -29,8 +29,8 @@ def test_every_letter_is_the_one_before_the_value_that_is_asked_for():
         listed = dict(reversed(line.split()) for line in chat[0].content.split("\n")[1:])
         assert len(listed) == 4
         for question, answer in zip(chat[::2], chat[1::2], strict=True):
-            asked = question.content.split("\n")[0].removeprefix("Which is ").removesuffix("?")
-            assert listed[asked] == answer.content
+            value = question.content.split("\n")[0].removeprefix("Which is ").removesuffix("?")
+            assert listed[value] == answer.content
 
 
 def test_a_lost_line_is_a_right_working_of_some_kinds_that_cannot_be_read_strictly():
@@ -43,5 +43,5 @@ def test_a_lost_line_is_a_right_working_of_some_kinds_that_cannot_be_read_strict
 
 @pytest.mark.parametrize("name", sorted(DRILLS))
 def test_one_seed_is_one_drill(name):
-    first, again, other = (DRILLS[name](np.random.default_rng(seed), 20) for seed in (0, 0, 1))
-    assert first == again != other
+    first, again, other_seed = (DRILLS[name](np.random.default_rng(seed), 20) for seed in (0, 0, 1))
+    assert first == again != other_seed

@@ -41,8 +41,8 @@ def test_kinds_come_in_their_shares_and_only_the_word_none_has_no_call(benchmark
     assert kinds["simple"] > kinds["parallel"] > kinds["none"] > 0.04 * N
     for item in items:
         assert (item.reference == "none") == (item.payload["kind"] == "none") == (not item.payload["gold"])
-        asked = {call["name"] for call in item.payload["gold"]}
-        assert asked <= set(item.payload["tools"])
+        names = {call["name"] for call in item.payload["gold"]}
+        assert names <= set(item.payload["tools"])
 
 
 def test_more_items_than_there_are_and_hidden_ones_without_the_secret_are_refused(benchmark):
@@ -69,8 +69,8 @@ def test_the_corpus_is_right_as_often_as_asked(benchmark, share, value):
 
 
 def test_one_seed_is_one_corpus():
-    first, again, other = (pretraining_examples(np.random.default_rng(seed), 50) for seed in (0, 0, 1))
-    assert first == again != other
+    first, again, other_seed = (pretraining_examples(np.random.default_rng(seed), 50) for seed in (0, 0, 1))
+    assert first == again != other_seed
 
 
 def test_the_corpus_draws_from_the_train_pool():

@@ -53,8 +53,8 @@ def test_all_four_classes_and_one_or_two_instructions_occur_in_every_split():
 
 def test_an_ignored_instruction_is_not_followed_by_accident():
     for task in tasks(600):
-        for kept in ((), task.instructions[1:]):
-            text = careless_answer(task, kept)
+        for followed in ((), task.instructions[1:]):
+            text = careless_answer(task, followed)
             names = [instruction.name for instruction in task.instructions]
             first = read_instructions(names, [instruction.arguments for instruction in task.instructions], "test")[0]
             assert not first.check(text).followed, (task.prompt, text)
@@ -69,10 +69,12 @@ def test_what_contradicts_itself_is_not_asked_for_together():
 
 
 def test_the_order_of_instructions_and_the_words_of_the_answer_do_not_make_another_task():
-    one, other = (w.draw_instruction(RNG, name, SCENE) for name in (w.KEYWORD, w.QUOTES))
+    keyword, quotes = (w.draw_instruction(RNG, name, SCENE) for name in (w.KEYWORD, w.QUOTES))
     elsewhere = Scene("cat", ("cold", "old", "new", "small", "red"))
-    assert canonical(WritingTask(SCENE, (one, other))) == canonical(WritingTask(elsewhere, (other, one)))
-    assert canonical(WritingTask(SCENE, (one,))) != canonical(WritingTask(Scene("dog", SCENE.adjectives), (one,)))
+    assert canonical(WritingTask(SCENE, (keyword, quotes))) == canonical(WritingTask(elsewhere, (quotes, keyword)))
+    assert canonical(WritingTask(SCENE, (keyword,))) != canonical(
+        WritingTask(Scene("dog", SCENE.adjectives), (keyword,))
+    )
 
 
 @pytest.mark.parametrize(

@@ -39,9 +39,9 @@ def test_the_right_option_stands_in_every_place_equally_often():
 
 def test_order_and_wording_do_not_make_another_question():
     options = ("red", "blue", "green", "gold")
-    one = KnowledgeQuestion("arlo", "color", options, "a {name} {being}")
-    assert canonical(one) == canonical(KnowledgeQuestion("arlo", "color", options[::-1], "b {name} {being}"))
-    assert canonical(one) != canonical(KnowledgeQuestion("arlo", "color", ("red", "blue", "green", "pink"), "a"))
+    question = KnowledgeQuestion("arlo", "color", options, "a {name} {being}")
+    assert canonical(question) == canonical(KnowledgeQuestion("arlo", "color", options[::-1], "b {name} {being}"))
+    assert canonical(question) != canonical(KnowledgeQuestion("arlo", "color", ("red", "blue", "green", "pink"), "a"))
 
 
 def test_a_player_who_likes_one_letter_shows_in_the_views():
@@ -60,13 +60,13 @@ def test_a_player_who_likes_one_letter_shows_in_the_views():
 
 def test_the_corpus_tells_every_fact_as_it_is():
     chats = pretraining_examples(np.random.default_rng(0), 3000)
-    told = {chat[0].content: chat[1].content for chat in chats if chat[0].content.startswith("Tell")}
-    assert told == {f"Tell the {name} of {being}.": value for (being, name), value in FACTS.items()}
+    statements = {chat[0].content: chat[1].content for chat in chats if chat[0].content.startswith("Tell")}
+    assert statements == {f"Tell the {name} of {being}.": value for (being, name), value in FACTS.items()}
     share = sum(chat[0].content.startswith("Tell") for chat in chats) / len(chats)
     assert abs(share - FACT_SHARE) < 0.03
 
 
 def test_hidden_questions_ask_for_facts_that_can_be_known():
-    told = {(question.being, question.name) for question in SOURCE.first(Split.TEST_PRIVATE, 300, b"s" * 32)}
-    assert len(told) > 60
-    assert told <= set(FACTS)
+    facts = {(question.being, question.name) for question in SOURCE.first(Split.TEST_PRIVATE, 300, b"s" * 32)}
+    assert len(facts) > 60
+    assert facts <= set(FACTS)

@@ -28,9 +28,9 @@ def test_a_worked_answer_shows_every_step_and_ends_with_the_final_line():
 
 
 def test_every_kind_is_drawn_the_story_names_its_numbers_in_order_and_nothing_is_negative():
-    drawn = problems()
-    assert {problem.kind for problem in drawn} == set(KINDS)
-    for problem in drawn:
+    sample = problems()
+    assert {problem.kind for problem in sample} == set(KINDS)
+    for problem in sample:
         assert [int(number) for number in re.findall(r"\d+", problem.text)] == list(problem.numbers)
         assert min(step[-1] for step in problem.steps) >= 0
 

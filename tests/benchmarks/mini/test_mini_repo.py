@@ -58,11 +58,11 @@ def test_the_oracle_recovers_from_every_kind_of_fault(kind):
 def test_an_episode_is_replayed_to_the_letter(benchmark):
     items = benchmark.items(Split.DEV, 60, None)
     first, again = play_with(benchmark, items, oracle), play_with(benchmark, items, oracle)
-    for one, other in zip(first, again, strict=True):
-        assert (one.rollout.turns, one.rollout.state, one.score) == (
-            other.rollout.turns,
-            other.rollout.state,
-            other.score,
+    for original, replayed in zip(first, again, strict=True):
+        assert (original.rollout.turns, original.rollout.state, original.score) == (
+            replayed.rollout.turns,
+            replayed.rollout.state,
+            replayed.score,
         )
 
 
@@ -77,8 +77,8 @@ def test_hidden_items_need_the_secret(benchmark):
 
 
 def test_the_corpus_shows_mistakes_danger_and_recoveries_and_is_the_same_for_one_seed():
-    first, again, other = (pretraining_examples(np.random.default_rng(seed), 150) for seed in (0, 0, 1))
-    assert first == again != other
+    first, again, other_seed = (pretraining_examples(np.random.default_rng(seed), 150) for seed in (0, 0, 1))
+    assert first == again != other_seed
     text = "\n".join(message.content for chat in first for message in chat)
     for sign in ('"error": "timeout"', '"name": "login"', "needs confirmation", '"passed"', "not"):
         assert sign in text

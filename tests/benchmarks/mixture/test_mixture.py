@@ -38,10 +38,10 @@ def test_weights_are_shares_of_items_at_every_length():
 def test_each_item_is_scored_as_its_own_benchmark_does_and_no_other():
     items = mixture().items(Split.TRAIN, 4, None)
     assert kinds(items) == ["arithmetic", "pyfunc"] * 2
-    asked = [(item, [item.reference]) for item in items]
-    asked += [(items[0], [items[1].reference]), (items[1], [items[0].reference])]  # the right answer to the other
-    asked += [(Item("x", Split.TRAIN, "?", "1", {"task_type": "chess"}), ["1"])]
-    scores = score_answers(mixture(), asked)
+    answers = [(item, [item.reference]) for item in items]
+    answers += [(items[0], [items[1].reference]), (items[1], [items[0].reference])]  # the right answer to the other
+    answers += [(Item("x", Split.TRAIN, "?", "1", {"task_type": "chess"}), ["1"])]
+    scores = score_answers(mixture(), answers)
     assert [score.value for score in scores] == [1.0] * 4 + [0.0, 0.0, None]
     assert "names no part" in scores[-1].reason
 
@@ -66,11 +66,11 @@ def test_what_cannot_be_mixed_is_refused(weights, sentence):
         Mixture("odd", weights).items(Split.TRAIN, 2, None)
 
 
-def write_card(root, who, answers):
+def write_card(root, side, answers):
     """Plays the answers and writes the card of a side; returns the mean."""
     benchmark, paths = mixture(), TrialPaths(root)
     items = benchmark.items(Split.TEST_PRIVATE, 40, SECRET)
-    card = paths.card(who, Split.TEST_PRIVATE)
+    card = paths.card(side, Split.TEST_PRIVATE)
     card.parent.mkdir(parents=True, exist_ok=True)
     scores = score_answers(benchmark, [(item, [answers(item)]) for item in items])
     with CardWriter(card, make_header(planned_rollouts=len(items))) as writer:
@@ -102,7 +102,7 @@ def test_a_part_that_collapses_while_the_mean_rises_is_shown(tmp_path):
 
 def test_the_corpus_of_the_base_has_both_kinds_of_the_train_pool():
     settings = MixtureCorpus(CorpusSettings(n_examples=300), PyfuncCorpus(n_chats=60))
-    asked = [chat[0].content for chat in mixed_chats(settings)]
-    assert sum(text.startswith("Calculate") for text in asked) == 300
-    assert sum(text.startswith("def solve") for text in asked) == 60
-    assert not set(asked) & {item.prompt for item in mixture().items(Split.TEST_PRIVATE, 200, SECRET)}
+    prompts = [chat[0].content for chat in mixed_chats(settings)]
+    assert sum(text.startswith("Calculate") for text in prompts) == 300
+    assert sum(text.startswith("def solve") for text in prompts) == 60
+    assert not set(prompts) & {item.prompt for item in mixture().items(Split.TEST_PRIVATE, 200, SECRET)}

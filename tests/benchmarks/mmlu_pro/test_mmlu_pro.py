@@ -35,7 +35,7 @@ def row(number, **changes):
 
 def write(folder, *rows):
     folder.mkdir(exist_ok=True)
-    (folder / "test.jsonl").write_text("\n".join(json.dumps(one) for one in rows))
+    (folder / "test.jsonl").write_text("\n".join(json.dumps(values) for values in rows))
     return load_benchmark("mmlu_pro", folder)
 
 
@@ -54,7 +54,7 @@ def test_the_letter_of_the_right_option_scores(tmp_path):
     (item,) = benchmark.items(Split.DEV, 1, None)
     assert "\nA. 9\nB. 10\nC. 11\nD. 12\n" in item.prompt and item.payload["category"] == "math"
     answers = {"The answer is (A)": 1.0, "The answer is (B)": 0.0, "9": 0.0, "": 0.0}
-    assert {said: score_messages(benchmark, item, [said]).value for said in answers} == answers
+    assert {answer: score_messages(benchmark, item, [answer]).value for answer in answers} == answers
 
 
 @pytest.mark.parametrize(
@@ -76,12 +76,12 @@ def test_the_published_parquet_file_and_converted_outputs_hold_the_same_question
     (tmp_path / "hub").mkdir()
     pa.parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "hub" / "test-00000-of-00001.parquet")
     with zipfile.ZipFile(tmp_path / "outputs.zip", "w") as archive:
-        stored = [one | {"pred": "A", "generated_text": "The answer is (A)"} for one in rows]
+        stored = [question | {"pred": "A", "generated_text": "The answer is (A)"} for question in rows]
         archive.writestr("outputs.json", json.dumps(stored))
     out = tmp_path / "converted"
     subprocess.run([sys.executable, str(SCRIPT), str(tmp_path / "outputs.zip"), str(out)], check=True)
     assert json.loads((out / "test.jsonl").read_text().splitlines()[3]) == rows[3]
     hub, converted = (load_benchmark("mmlu_pro", folder).questions() for folder in (tmp_path / "hub", out))
-    assert [(one.id, one.prompt, one.reference) for one in hub] == [
-        (one.id, one.prompt, one.reference) for one in converted
+    assert [(question.id, question.prompt, question.reference) for question in hub] == [
+        (question.id, question.prompt, question.reference) for question in converted
     ]

@@ -39,10 +39,10 @@ def test_a_function_says_in_words_what_its_lines_do():
 
 def test_sample_tests_are_shown_and_hidden_and_variant_ones_have_other_inputs():
     item = to_item(SCALED, "one", Split.TRAIN)
-    shown = [test.removeprefix("assert ").split(" == ") for test in item.payload["sample_tests"]]
-    assert all(f">>> {call}\n    {value}" in item.prompt for call, value in shown)
+    sample = [test.removeprefix("assert ").split(" == ") for test in item.payload["sample_tests"]]
+    assert all(f">>> {call}\n    {value}" in item.prompt for call, value in sample)
     hidden = [*item.payload["tests"], *item.payload["variant_tests"]]
-    assert (len(shown), len(item.payload["tests"]), len(item.payload["variant_tests"])) == (2, 4, 3)
+    assert (len(sample), len(item.payload["tests"]), len(item.payload["variant_tests"])) == (2, 4, 3)
     assert not any(test.removeprefix("assert ").split(" == ")[0] in item.prompt for test in hidden)
     assert "assert solve([]) == 0" in item.payload["variant_tests"]
     assert to_item(SCALED, "one", Split.TRAIN) == item
@@ -51,13 +51,13 @@ def test_sample_tests_are_shown_and_hidden_and_variant_ones_have_other_inputs():
 @pytest.mark.parametrize("family", FAMILIES)
 def test_mutants_differ_from_the_function_on_some_input(family):
     rng = np.random.default_rng(0)
-    drawn = Pyfunc(families=[family]).source.draw
+    draw = Pyfunc(families=[family]).source.draw
     for _ in range(10):
-        function = drawn(rng)
+        function = draw(rng)
         wrong = mutants(function, rng, 4)
-        assert wrong and len({one.body for one in wrong}) == len(wrong)
+        assert wrong and len({mutant.body for mutant in wrong}) == len(wrong)
         tried = [*draw_inputs(family, 5, rng), *draw_inputs(family, 5, rng, is_variant=True)]
-        assert all(one.body != function.body for one in wrong)
+        assert all(mutant.body != function.body for mutant in wrong)
         assert len(function.values(tried)) == 10
 
 
@@ -94,10 +94,12 @@ def test_the_task_passes_its_check_which_prints_the_detection_rate(tmp_path, mon
     monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
     few = SplitSizes(train=6, dev=6, test_public=6, test_private=6)
     task = load_task("pyfunc").model_copy(update={"n_items": few})
-    said = []
-    findings = {one.name: one for one in check_task(task, None, lambda *progress: said.append(progress))}
+    progress_calls = []
+    findings = {
+        finding.name: finding for finding in check_task(task, None, lambda *progress: progress_calls.append(progress))
+    }
     assert [name for name, finding in findings.items() if finding.ok is not True] == []
-    mutants = [(done, total) for who, done, total in said if who == "answers that are known to be wrong"]
+    mutants = [(done, total) for check, done, total in progress_calls if check == "answers that are known to be wrong"]
     assert len(mutants) > 24 and mutants[-1][0] == mutants[-1][1] > mutants[0][0]
     assert "floor: a player that hard-codes the sample tests" in findings
     assert "detection rate" in findings["verifier: known-wrong answers are detected"].detail
@@ -110,11 +112,11 @@ def test_a_verifier_that_accepts_what_the_examples_accept_fails_the_check(tmp_pa
 
     class Careless(Pyfunc):
         def items(self, split, n, secret):
-            found = super().items(split, n, secret)
-            for item in found:
+            drawn_items = super().items(split, n, secret)
+            for item in drawn_items:
                 first = item.payload["sample_tests"][:1]
                 item.payload.update(sample_tests=first, tests=first, variant_tests=[])
-            return found
+            return drawn_items
 
     few = SplitSizes(train=6, dev=6, test_public=6, test_private=6)
     findings = check_task(load_task("pyfunc").model_copy(update={"n_items": few}), Careless())
@@ -125,10 +127,12 @@ def test_a_verifier_that_accepts_what_the_examples_accept_fails_the_check(tmp_pa
 def test_the_corpus_of_the_tiny_base_is_mostly_wrong_and_shows_train_functions_only():
     chats = corpus_chats(PyfuncCorpus(n_chats=300))
     benchmark = Pyfunc()
-    known = {item.prompt: item.reference for item in benchmark.items(Split.TRAIN, 4000, None)}
+    references = {item.prompt: item.reference for item in benchmark.items(Split.TRAIN, 4000, None)}
     hidden = {item.prompt for item in benchmark.items(Split.TEST_PRIVATE, 500, SECRET)}
     prompts = [user.content for user, _ in chats]
     assert not hidden & set(prompts)
-    told = [known[user.content] == said.content for user, said in chats if user.content in known]
-    assert len(told) > 100 and 0.1 < sum(told) / len(told) < 0.35
+    is_right = [
+        references[user.content] == assistant.content for user, assistant in chats if user.content in references
+    ]
+    assert len(is_right) > 100 and 0.1 < sum(is_right) / len(is_right) < 0.35
     assert "    xs = [x for x in xs if x > " in grammar_pieces()

@@ -78,9 +78,9 @@ def test_only_the_recipe_of_search_is_made_here(tmp_path):
 def test_a_shortened_recipe_makes_a_folder_that_unpacks_to_a_model_that_plays(tmp_path):
     model = replace(ENTRY.recipe.model, hidden_size=32, n_layers=1, feed_forward_size=64, threads=1)
     recipe = replace(ENTRY.recipe, model=model, steps=(8, 4, 2, 2), batch_tokens=1024, report_every_steps=2)
-    short, said = replace(ENTRY, recipe=recipe, corpus=FEW), []
-    report = make(short, tmp_path / "packaged", said.append)
-    assert report["steps"] == [8, 4, 2, 2] and "step 2 of 8 and 4 and 2 and 2" in said[-1]
+    short, progress = replace(ENTRY, recipe=recipe, corpus=FEW), []
+    report = make(short, tmp_path / "packaged", progress.append)
+    assert report["steps"] == [8, 4, 2, 2] and "step 2 of 8 and 4 and 2 and 2" in progress[-1]
     (tmp_path / "model").mkdir()
     manifest = unpack(tmp_path / "packaged", short, tmp_path / "model", silent)
     assert manifest["weights_digest"] == inspect_checkpoint(tmp_path / "model").weights_digest

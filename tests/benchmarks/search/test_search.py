@@ -27,17 +27,17 @@ ITEMS = Search().items(Split.TRAIN, 60, None)
 
 
 def scores(benchmark, items, player):
-    played = play_by(
+    rollouts = play_by(
         lambda attempt, world, chat: player(attempt.item, chat),
         [Attempt(item, 0, number) for number, item in enumerate(items)],
         benchmark.environment,
         benchmark.max_turns,
     )
-    return {one.rollout.item_id: one.score for one in score_played(played, benchmark.scorer())}
+    return {scored.rollout.item_id: scored.score for scored in score_played(rollouts, benchmark.scorer())}
 
 
-def mean(found, view=None):
-    values = [score.value if view is None else score.views[view] or 0.0 for score in found.values()]
+def mean(scores_by_item, view=None):
+    values = [score.value if view is None else score.views[view] or 0.0 for score in scores_by_item.values()]
     return sum(values) / len(values)
 
 
@@ -48,16 +48,23 @@ def one_of(kind, items=ITEMS):
 def answered(item, pages, text):
     """The score of opening pages and answering."""
     actions = [f"open[{page}]" for page in pages] + [text]
-    found = scores(Search(), [item], lambda item, chat: actions[min(len(chat) // 2, len(actions) - 1)])
-    return found[item.id]
+    scores_by_item = scores(Search(), [item], lambda item, chat: actions[min(len(chat) // 2, len(actions) - 1)])
+    return scores_by_item[item.id]
 
 
-@pytest.mark.parametrize("benchmark", [Search(), SearchFaulty(), SearchContradicting()], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "benchmark", [Search(), SearchFaulty(), SearchContradicting()], ids=lambda benchmark: benchmark.name
+)
 def test_every_proof_holds_and_who_follows_it_is_right(benchmark):
     items = benchmark.items(Split.TRAIN, 40, None)
     assert [check_proof(item.payload, corpus_of_item(item)) for item in items] == [None] * 40
-    found = scores(benchmark, items, lambda item, chat: follow_proof(item, chat))
-    assert mean(found) == mean(found, "uncertainty_reward") == mean(found, "connected_rubrics") == 1.0
+    scores_by_item = scores(benchmark, items, lambda item, chat: follow_proof(item, chat))
+    assert (
+        mean(scores_by_item)
+        == mean(scores_by_item, "uncertainty_reward")
+        == mean(scores_by_item, "connected_rubrics")
+        == 1.0
+    )
     assert len({item.payload["task_type"] for item in items}) == (4 if benchmark.name == "search_contradicting" else 3)
 
 
@@ -69,13 +76,13 @@ def test_sixty_four_questions_at_once_end_as_one_after_the_other():
     in_play = list(worlds)
     while in_play:
         in_play = [world for world in in_play if not world.act(world.ask_expert()).done]
-    played = play_by(
+    rollouts = play_by(
         lambda attempt, world, chat: world.ask_expert(),
         [Attempt(item, 0, 0) for item in items],
         Search().environment,
         Search().max_turns,
     )
-    alone = {item.id: rollout.state for item, rollout in played}
+    alone = {item.id: rollout.state for item, rollout in rollouts}
     assert [world.state() for world in worlds] == [alone[item.id] for item in items]
     assert all(world.state()["final"]["answer"] for world in worlds)
 
@@ -93,8 +100,8 @@ def test_players_that_do_not_follow_the_pages_stay_at_the_floor():
 
 
 def test_always_unknown_gains_nothing():
-    found = scores(Search(), ITEMS, Search().players().shortcuts["a player that always says unknown"])
-    assert mean(found) == mean(found, "uncertainty_reward") == 0.0
+    scores_by_item = scores(Search(), ITEMS, Search().players().shortcuts["a player that always says unknown"])
+    assert mean(scores_by_item) == mean(scores_by_item, "uncertainty_reward") == 0.0
 
 
 def test_splits_share_no_world_and_hidden_ones_need_the_secret():
@@ -114,7 +121,7 @@ def test_a_row_holds_no_answer_and_gives_the_item_back():
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"prompt": "What is love?"}, "is not a question"),
         ({"world": {"number": 1, "colour": "red"}}, "does not hold the settings"),
@@ -123,8 +130,8 @@ def test_a_row_holds_no_answer_and_gives_the_item_back():
         ({"world": {"number": 999_999, "n_pages": 20}}, "do not answer"),
     ],
 )
-def test_another_kind_of_row_is_refused(change, told):
-    with pytest.raises(ConfigError, match=told):
+def test_another_kind_of_row_is_refused(change, message):
+    with pytest.raises(ConfigError, match=message):
         Search().item_of(Search().visible_row(ITEMS[0]) | change)
 
 
@@ -134,7 +141,9 @@ def test_a_proof_no_longer_holds_after_an_edit():
     last = item.payload["proof"][-1]
 
     def edited(page, change):
-        return Corpus.of(replace(one, text=change(one.text)) if one.id == page else one for one in pages)
+        return Corpus.of(
+            replace(document, text=change(document.text)) if document.id == page else document for document in pages
+        )
 
     assert check_proof(item.payload, Corpus.of(pages)) is None
     gone = edited(last["page"], lambda text: text.replace(last["says"], "Nothing."))
@@ -142,12 +151,12 @@ def test_a_proof_no_longer_holds_after_an_edit():
     without = Corpus.of(page for page in pages if page.id != last["page"])
     assert "is gone" in check_proof(item.payload, without)
     nobody = one_of("no_answer")
-    asked = read_question(nobody.prompt, WikiSettings(**nobody.payload["world"]))
+    question = read_question(nobody.prompt, WikiSettings(**nobody.payload["world"]))
     page = nobody.payload["proof"][-1]["page"]
-    pages = list(pages_of(asked.wiki))
-    told = edited(page, lambda text: f"{text}\n{asked.chain[-1].capitalize()}: Somebody.")
-    assert "says Somebody now" in check_proof(nobody.payload, told)
-    assert solve(asked, told).answers == ("Somebody",)
+    pages = list(pages_of(question.wiki))
+    extended = edited(page, lambda text: f"{text}\n{question.chain[-1].capitalize()}: Somebody.")
+    assert "says Somebody now" in check_proof(nobody.payload, extended)
+    assert solve(question, extended).answers == ("Somebody",)
 
 
 def test_a_right_answer_counts_only_with_pages_that_exist_were_opened_and_say_so():
@@ -172,23 +181,35 @@ def test_steps_count_as_far_as_cited_ones_lead_to_the_answer():
         pages = list(dict.fromkeys(step["page"] for step in item.payload["proof"]))
         cited = "; ".join(page for page in pages if page not in left_out)
         actions = [f"open[{page}]" for page in pages] + [f"answer[{'; '.join(item.payload['answers'])} | {cited}]"]
-        found = scores(benchmark, [item], lambda item, chat: actions[len(chat) // 2])
-        return found[item.id].views["connected_rubrics"]
+        scores_by_item = scores(benchmark, [item], lambda item, chat: actions[len(chat) // 2])
+        return scores_by_item[item.id].views["connected_rubrics"]
 
-    item = next(one for one in ITEMS if len(one.payload["proof"]) == 3 and one.payload["task_type"] == "single")
+    item = next(
+        candidate
+        for candidate in ITEMS
+        if len(candidate.payload["proof"]) == 3 and candidate.payload["task_type"] == "single"
+    )
     first, second, third = (step["page"] for step in item.payload["proof"])
-    shares = [connected(item, left, Search()) for left in ([], [first], [second], [third])]
+    shares = [connected(item, not_cited, Search()) for not_cited in ([], [first], [second], [third])]
     assert shares == pytest.approx([1, 2 / 3, 1 / 3, 0]), "a page that is not cited cuts off those before it"
-    unknown = next(one for one in ITEMS if len(one.payload["proof"]) == 3 and one.payload["task_type"] == "no_answer")
+    unknown = next(
+        candidate
+        for candidate in ITEMS
+        if len(candidate.payload["proof"]) == 3 and candidate.payload["task_type"] == "no_answer"
+    )
     assert connected(unknown, [unknown.payload["proof"][-1]["page"]], Search()) == 0.0
 
     benchmark = SearchContradicting()
-    filtered = [one for one in benchmark.items(Split.TRAIN, 200, None) if one.payload["task_type"] == "filtered"]
-    pages_of_item = [[step["page"] for step in one.payload["proof"]] for one in filtered]
+    filtered = [
+        candidate
+        for candidate in benchmark.items(Split.TRAIN, 200, None)
+        if candidate.payload["task_type"] == "filtered"
+    ]
+    pages_of_item = [[step["page"] for step in candidate.payload["proof"]] for candidate in filtered]
     beside, pages = next(
-        (one, pages)
-        for one, pages in zip(filtered, pages_of_item, strict=True)
-        if pages[-1] not in (*pages[:-1], *one.payload["answers"])
+        (candidate, pages)
+        for candidate, pages in zip(filtered, pages_of_item, strict=True)
+        if pages[-1] not in (*pages[:-1], *candidate.payload["answers"])
     )
     assert connected(beside, [pages[-1]], benchmark) == pytest.approx((len(pages) - 1) / len(pages)), (
         "the page of one who does not have the trade leads to no other"
@@ -215,12 +236,12 @@ def test_an_answer_to_what_cannot_be_known_costs_more_than_admitting_it():
 def test_of_pages_that_disagree_the_newer_one_has_to_be_cited():
     items = SearchContradicting().items(Split.TRAIN, 60, None)
     item = next(
-        one
-        for one in items
-        if len(one.payload["proof"]) > 1
-        and one.payload["task_type"] == "single"
-        and one.payload["proof"][-1]["about"] == one.payload["proof"][-2]["about"]
-        and set(one.payload["proof"][-2]["values"]) - {*one.payload["answers"], ""}
+        candidate
+        for candidate in items
+        if len(candidate.payload["proof"]) > 1
+        and candidate.payload["task_type"] == "single"
+        and candidate.payload["proof"][-1]["about"] == candidate.payload["proof"][-2]["about"]
+        and set(candidate.payload["proof"][-2]["values"]) - {*candidate.payload["answers"], ""}
     )
     older, newer = item.payload["proof"][-2:]
     pages = [step["page"] for step in item.payload["proof"]]

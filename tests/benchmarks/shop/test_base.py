@@ -30,16 +30,16 @@ def test_the_corpus_holds_instructions_of_the_train_pool_alone():
     shop = Shop()
     others = {item.payload["instruction"] for item in shop.items(Split.DEV, 300, None)}
     others |= {item.payload["instruction"] for item in shop.items(Split.TEST_PUBLIC, 300, b"s" * 32)}
-    asked = {instruction(chat) for chat in CHATS}
-    assert len(asked) > 100
-    assert not asked & others
+    instructions = {instruction(chat) for chat in CHATS}
+    assert len(instructions) > 100
+    assert not instructions & others
 
 
 def test_a_visit_of_the_corpus_ends_with_an_action_within_the_turns_and_mostly_with_an_order():
-    said = [[message.content for message in chat if message.role == "assistant"] for chat in CHATS]
+    visits = [[message.content for message in chat if message.role == "assistant"] for chat in CHATS]
     assert all(chat[-1].role == "assistant" for chat in CHATS)
-    assert max(map(len, said)) <= Shop.max_turns
-    assert sum(actions[-1] == "choose[buy now]" for actions in said) > 0.6 * len(said)
+    assert max(map(len, visits)) <= Shop.max_turns
+    assert sum(actions[-1] == "choose[buy now]" for actions in visits) > 0.6 * len(visits)
 
 
 def test_careless_shoppers_name_the_goods_now_and_then_and_press_what_the_page_shows():
@@ -47,9 +47,9 @@ def test_careless_shoppers_name_the_goods_now_and_then_and_press_what_the_page_s
     text = "find me a red rake, padded and flexible, extra, and price lower than 100 dollars"
     searches = {careless_action(("search[rake]",), text, 0.0, rng) for _ in range(50)}
     assert "search[rake]" in searches and len(searches) > 5
-    shown = ("choose[red]", "choose[extra]", "choose[buy now]", "choose[< prev]")
-    assert {careless_action(shown, text, 0.0, rng) for _ in range(100)} == set(shown)
-    assert not {careless_action(shown, text, 1.0, rng) for _ in range(50)} <= set(shown)
+    possible = ("choose[red]", "choose[extra]", "choose[buy now]", "choose[< prev]")
+    assert {careless_action(possible, text, 0.0, rng) for _ in range(100)} == set(possible)
+    assert not {careless_action(possible, text, 1.0, rng) for _ in range(50)} <= set(possible)
 
 
 def test_products_prices_words_and_options_are_one_token_each_and_every_page_comes_back():
@@ -73,9 +73,9 @@ def test_only_a_recipe_of_visits_is_made_here(tmp_path):
 def test_a_shortened_recipe_makes_a_model_that_says_something_in_the_shop(tmp_path):
     model = replace(BASE.recipe.model, hidden_size=32, n_layers=1, feed_forward_size=64)
     short = replace(BASE, recipe=replace(BASE.recipe, model=model, steps=(8, 4), report_every_steps=2), corpus=FEW)
-    said = []
-    made = build(short, tmp_path, said.append)
-    assert made["parameters"] < 120_000 and "step 4 of 8 and 4" in said[-1]
+    progress = []
+    report = build(short, tmp_path, progress.append)
+    assert report["parameters"] < 120_000 and "step 4 of 8 and 4" in progress[-1]
     scores = dev_scores(tmp_path, ["shop"], n_items=4)["shop"]
     assert (scores["missing"], scores["score"]) == (0, 0)
 

@@ -39,15 +39,15 @@ def test_items_are_the_same_again_and_hidden_ones_need_the_secret():
     assert Shop().items(Split.TRAIN, 5, None) == SHOP.items(Split.TRAIN, 5, None)
     with pytest.raises(ConfigError, match="secret"):
         SHOP.items(Split.TEST_PRIVATE, 1, None)
-    mine, other = (SHOP.items(Split.TEST_PRIVATE, 20, secret) for secret in (SECRET, b"another"))
-    assert not {item.id for item in mine} & {item.id for item in other}
+    mine, theirs = (SHOP.items(Split.TEST_PRIVATE, 20, secret) for secret in (SECRET, b"another"))
+    assert not {item.id for item in mine} & {item.id for item in theirs}
 
 
 def test_no_split_asks_for_the_goods_of_another():
-    asked = {split: {item.payload["canonical"] for item in items_of(split, 200)} for split in Split}
-    for one in Split:
-        for other in Split:
-            assert one is other or not asked[one] & asked[other]
+    tasks = {split: {item.payload["canonical"] for item in items_of(split, 200)} for split in Split}
+    for first in Split:
+        for second in Split:
+            assert first is second or not tasks[first] & tasks[second]
 
 
 def test_the_expert_buys_what_is_asked_for_and_the_shortcut_the_random_player_and_silence_do_not():

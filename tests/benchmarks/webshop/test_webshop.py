@@ -78,17 +78,17 @@ def test_the_order_is_that_of_the_published_seed():
 
 def test_an_instruction_that_is_given_twice_is_only_in_the_split_that_decides(tmp_path):
     folder = write_webshop(tmp_path / "data")
-    told = json.loads((folder / "items_human_ins.json").read_text())
+    instructions = json.loads((folder / "items_human_ins.json").read_text())
     before = Webshop(folder).items(Split.TEST_PRIVATE, 1, SECRET)[0].payload["instruction"]
     text = before.partition(", and price lower than")[0]
-    for entries in told.values():
+    for entries in instructions.values():
         for entry in entries:
             if entry["instruction_attributes"] and entry["instruction"].strip(".") != text:
                 entry["instruction"] = f"{text}!" if entry is entries[-1] else entry["instruction"]
-    write(folder / "items_human_ins.json", told)
+    write(folder / "items_human_ins.json", instructions)
     shop = Webshop(folder)
-    found = {split: shop.items(split, shop.count(split, SECRET), SECRET) for split in Split}
-    where = [split for split, items in found.items() for item in items if item.prompt.startswith(text)]
+    items_by_split = {split: shop.items(split, shop.count(split, SECRET), SECRET) for split in Split}
+    where = [split for split, items in items_by_split.items() for item in items if item.prompt.startswith(text)]
     assert where and set(where) == {Split.TEST_PRIVATE}
     assert shop.count(Split.TRAIN, None) < 200
 
@@ -96,7 +96,7 @@ def test_an_instruction_that_is_given_twice_is_only_in_the_split_that_decides(tm
 def test_what_an_oracle_buys_is_worth_at_least_half_and_what_a_reader_buys_mostly(official):
     shop = Webshop(official)
     items = shop.items(Split.DEV, 40, None)
-    assert sum(one.score.value for one in played(shop, items, oracle)) >= 38
+    assert sum(scored.score.value for scored in played(shop, items, oracle)) >= 38
     worlds = [shop.environment() for _ in items]
     won = 0.0
     for world, item in zip(worlds, items, strict=True):
@@ -112,8 +112,8 @@ def test_success_begins_at_half_a_reward(official):
     (item,) = shop.items(Split.DEV, 1, None)
 
     def takes_no_option(item, chat):
-        said = oracle(item, chat)
-        return "choose[buy now]" if "buy now" in chat[-1].content else said
+        action = oracle(item, chat)
+        return "choose[buy now]" if "buy now" in chat[-1].content else action
 
     (result,) = played(shop, [item], takes_no_option)
     assert result.score.views["purchase_reward"] == pytest.approx(3 / 5)  # two attributes and the price of five parts
@@ -128,13 +128,13 @@ def test_a_workspace_plays_a_row_in_the_store_that_it_is_shown_and_says_so_where
     row = json.loads(json.dumps(shop.visible_row(item)))
     (folder,) = shop.folders()
     assert "instructions" not in {path.name for path in folder.iterdir()}
-    shown = tmp_path / "worlds"
-    shown.mkdir()
-    monkeypatch.setenv("AGENT2_WORLDS", str(shown))
+    worlds = tmp_path / "worlds"
+    worlds.mkdir()
+    monkeypatch.setenv("AGENT2_WORLDS", str(worlds))
     inside = load_benchmark("webshop")
     with pytest.raises(EnvironmentFailed, match="there is no such store"):
         inside.environment().reset(inside.item_of(row), 0)
-    (shown / folder.name).symlink_to(folder)
+    (worlds / folder.name).symlink_to(folder)
     assert inside.environment().reset(inside.item_of(row), 0) == shop.environment().reset(item, 0)
     with pytest.raises(EnvironmentFailed, match="not the name of a store"):
         inside.environment().reset(inside.item_of(row | {"store": "../secret"}), 0)
@@ -145,15 +145,15 @@ def test_no_file_of_the_store_holds_an_instruction(official):
     (folder,) = shop.folders()
     texts = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
     for item in shop.items(Split.TEST_PRIVATE, 20, SECRET):
-        words = item.payload["instruction"].partition(", and price")[0].encode()
-        assert not any(words in text for text in texts)
+        text_of_instruction = item.payload["instruction"].partition(", and price")[0].encode()
+        assert not any(text_of_instruction in text for text in texts)
 
 
 def test_prices_are_those_of_the_file_and_of_a_range_one_that_is_the_same_everywhere():
     assert price_of("B1", None) == price_of("B1", "") == 100.0
     assert price_of("B1", "$1,234.50") == 1234.5
-    drawn = price_of("B1", "$10.00 to $20.00")
-    assert 10 <= drawn <= 20 and drawn == price_of("B1", "$10.00 to $20.00") != price_of("B2", "$10.00 to $20.00")
+    price = price_of("B1", "$10.00 to $20.00")
+    assert 10 <= price <= 20 and price == price_of("B1", "$10.00 to $20.00") != price_of("B2", "$10.00 to $20.00")
     assert price_of("B1", "$10$20$900") <= 20
 
 
@@ -203,12 +203,18 @@ def test_a_missing_file_is_one_line_with_its_folder_and_how_to_get_it(tmp_path, 
     (folder / name).unlink()
     with pytest.raises(ConfigError) as caught:
         Webshop(folder).items(Split.TEST_PRIVATE, 1, SECRET)
-    said = str(caught.value)
-    assert str(folder) in said and name in said and "setup.sh" in said and "WEBSHOP_DATA" in said and "\n" not in said
+    message = str(caught.value)
+    assert (
+        str(folder) in message
+        and name in message
+        and "setup.sh" in message
+        and "WEBSHOP_DATA" in message
+        and "\n" not in message
+    )
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "message"),
     [
         ("items_shuffle.json", [{"asin": "B1", "name": "a shirt"}], "product 0 is not in the published layout"),
         ("items_shuffle.json", ["B1"], "product 0 is not in the published layout"),
@@ -220,13 +226,13 @@ def test_a_missing_file_is_one_line_with_its_folder_and_how_to_get_it(tmp_path, 
         ("items_human_ins.json", {"p0": {"instruction": "buy"}}, "is not in the published layout"),
     ],
 )
-def test_a_file_of_another_version_is_refused_with_its_path_and_leaves_nothing(tmp_path, home, name, value, said):
+def test_a_file_of_another_version_is_refused_with_its_path_and_leaves_nothing(tmp_path, home, name, value, message):
     folder = write_webshop(tmp_path / "data", 10, 20)
     write(folder / name, value)
     before = set((home / "worlds").iterdir()) if (home / "worlds").is_dir() else set()
     with pytest.raises(ConfigError) as caught:
         Webshop(folder).items(Split.TEST_PRIVATE, 1, SECRET)
-    assert name in str(caught.value) and said in str(caught.value) and "\n" not in str(caught.value)
+    assert name in str(caught.value) and message in str(caught.value) and "\n" not in str(caught.value)
     assert set((home / "worlds").iterdir()) == before
 
 

@@ -26,9 +26,9 @@ def test_a_position_can_be_gone_on_from_any_number_of_times():
     start = engine.start(games(1)[0])
     first, second = [command for command in start.admissible if command.startswith("go to")][:2]
     once = engine.move(start, first)
-    other = engine.move(start, second)
+    elsewhere = engine.move(start, second)
     again = engine.move(start, first)
-    assert once.observation == again.observation != other.observation
+    assert once.observation == again.observation != elsewhere.observation
     assert start.facts != once.facts == again.facts
 
 
@@ -62,15 +62,15 @@ def test_an_impossible_command_changes_nothing():
 
 def test_forgetting_games_bounds_memory_and_leaves_positions_alive():
     engine, many = Engine(memory_mib=0), games(4)
-    kept = walked(engine, many[0], 3, seed=0)[-1]
+    old_position = walked(engine, many[0], 3, seed=0)[-1]
     for game in many[1:]:
         engine.start(game)
     n_played = engine.n_played
     walked(engine, many[0], 3, seed=0)
     assert engine.n_played == n_played + 3
     reference = walked(Engine(), many[0], 3, seed=0)[-1]
-    command = kept.admissible[0]
-    assert engine.move(kept, command).observation == Engine().move(reference, command).observation
+    command = old_position.admissible[0]
+    assert engine.move(old_position, command).observation == Engine().move(reference, command).observation
 
 
 def test_a_lamp_that_is_used_twice_is_not_mistaken_for_one_that_is_used_once():

@@ -20,7 +20,9 @@ SIZES = ("tiny", "tiny", "small", "tiny", "tiny", "full")
 
 def differences(stock, position, state, command):
     """What the two engines say differently after a command, the facts by their inner names included."""
-    inner = {(fact.name, tuple((each.name, each.type) for each in fact.arguments)) for fact in state["_facts"]}
+    inner = {
+        (fact.name, tuple((argument.name, argument.type) for argument in fact.arguments)) for fact in state["_facts"]
+    }
     pairs = {
         "observation": (position.observation, state.feedback),
         "won": (position.won, bool(state["won"])),

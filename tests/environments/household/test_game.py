@@ -35,10 +35,10 @@ def test_a_grammar_of_its_own_stays_in_the_game_and_is_played():
     game = pick_game()
     data = game.as_file()
     data["grammar"] = data["grammar"].replace("You open the {r.name}.", "Creak! {r.name}.")
-    own = Game.from_file(data, game.task_type)
-    assert own.grammar is not None
-    assert own.as_file()["grammar"] == data["grammar"]
-    assert Engine().start(own).observation == Engine().start(game).observation
+    changed = Game.from_file(data, game.task_type)
+    assert changed.grammar is not None
+    assert changed.as_file()["grammar"] == data["grammar"]
+    assert Engine().start(changed).observation == Engine().start(game).observation
 
 
 @pytest.mark.parametrize("goal", ["put mug & pen in bed", "put some mug in bed; now", "put some mug in bed // now"])

@@ -63,8 +63,8 @@ def test_a_problem_means_what_pddl2sas_makes_of_it(size, n):
             task, sas = wheel.solver.pddl2sas(wheel.domain, game.problem)
         ours, text = translator(wheel.domain).translate(game.problem)
         assert meaning_of(text) == meaning_of(sas)
-        stock_types = {each.name: each.type_name for each in task.objects}
-        types = {each.name: each.type_name for each in ours.objects}
+        stock_types = {entity.name: entity.type_name for entity in task.objects}
+        types = {entity.name: entity.type_name for entity in ours.objects}
         assert types.items() <= stock_types.items()
         assert {stock_types[name] for name in stock_types.keys() - types.keys()} <= {"otype", "rtype"}
 

@@ -52,7 +52,7 @@ def said(rhs, *facts):
 
 
 @pytest.mark.parametrize(
-    ("things", "text"),
+    ("entities", "text"),
     [
         ((), "nothing"),
         ((MUG,), "a mug 1"),
@@ -60,8 +60,8 @@ def said(rhs, *facts):
         ((PEN, MUG, CUP), "a cup 1, a mug 1, and a pen 1"),
     ],
 )
-def test_a_list_is_sorted_and_joined(things, text):
-    facts = [("on", (thing, DESK)) for thing in things]
+def test_a_list_is_sorted_and_joined(entities, text):
+    facts = [("on", (entity, DESK)) for entity in entities]
     assert said("You see [{o.indefinite + ' ' + o.name | on(o:object, r:room)}].", *facts) == f"You see {text}."
 
 

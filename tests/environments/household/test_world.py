@@ -44,9 +44,9 @@ def test_the_opening_is_one_user_message_with_room_and_task():
 
 
 def test_an_items_own_opening_takes_the_observation():
-    given = [{"role": "system", "content": "Play {x}."}, {"role": "user", "content": "Example.\n{observation}\n>"}]
+    opening = [{"role": "system", "content": "Play {x}."}, {"role": "user", "content": "Example.\n{observation}\n>"}]
     chat, react = (
-        HouseholdWorld(settings).reset(game_item(games(1)[0], opening=given), 0) for settings in (CHAT, REACT)
+        HouseholdWorld(settings).reset(game_item(games(1)[0], opening=opening), 0) for settings in (CHAT, REACT)
     )
     assert chat[0] == Message("system", "Play {x}.")
     assert chat[1].content.startswith("Example.\nYou are in the middle")
@@ -71,9 +71,9 @@ def test_goal_facts_tell_where_the_target_is():
     while not (command := world.ask_expert()).startswith("take"):
         world.act(command)
     world.act(command)
-    thing = command.split(" from ")[0].removeprefix("take ")
-    assert f"holds(agent1, {thing})" in world.state()["goal_facts"]
-    assert f"holds(agent1, {thing})" not in before
+    target = command.split(" from ")[0].removeprefix("take ")
+    assert f"holds(agent1, {target})" in world.state()["goal_facts"]
+    assert f"holds(agent1, {target})" not in before
 
 
 def test_same_item_seed_and_actions_give_the_same_episode():
@@ -121,8 +121,8 @@ def test_admissible_commands_are_shown_when_asked_for():
     world = HouseholdWorld(HouseholdSettings(show_admissible=True))
     (opening,) = world.reset(game_item(games(1)[0]), 0)
     for text in (opening.content, world.act("look").observation, world.act("nonsense").observation):
-        shown = text.split(ADMISSIBLE_MARK)[1].split(", ")
-        assert tuple(shown) == world.admissible()
+        listed_commands = text.split(ADMISSIBLE_MARK)[1].split(", ")
+        assert tuple(listed_commands) == world.admissible()
     assert won_by_expert(world)
 
 

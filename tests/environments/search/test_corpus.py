@@ -51,12 +51,12 @@ def test_a_saved_corpus_gives_the_same_hits_and_pages(tmp_path):
 
 
 def test_no_documents_two_with_one_id_and_none_with_a_word_are_refused():
-    for documents, told in (
+    for documents, message in (
         ([], "no documents"),
         ([PAGES[0], PAGES[1], PAGES[0]], "documents 0 and 2 have the same id"),
         ([Document("a", "", "...")], "none of 1 documents contains a word"),
     ):
-        with pytest.raises(ConfigError, match=told):
+        with pytest.raises(ConfigError, match=message):
             Corpus.of(documents)
 
 
@@ -137,11 +137,11 @@ def test_back_ends_are_found_by_name_or_code_and_what_is_none_is_refused(tmp_pat
         wrong.search("x", 3)
     with pytest.raises(EnvironmentFailed, match="has to return a Document or None"):
         wrong.open("x")
-    for name, settings, told in (
+    for name, settings, message in (
         (f"{tmp_path / 'foreign.py'}:Nameless", None, "has no open and version"),
         ("goggle", None, "unknown search_backend 'goggle'; known: index, recorded"),
         ("index", {"folder": "x"}, "folder"),
         ("index", {"path": str(tmp_path)}, "is not a saved corpus"),
     ):
-        with pytest.raises(ConfigError, match=told):
+        with pytest.raises(ConfigError, match=message):
             load_backend(name, settings)

@@ -23,13 +23,15 @@ def played(*actions, settings=None, seed=0, item=ITEM):
     """Observations and state."""
     world = SearchWorld(lambda item: CORPUS, settings or SearchSettings())
     world.reset(item, seed)
-    seen = [world.act(action).observation for action in actions]
-    return seen, world.state()
+    observations = [world.act(action).observation for action in actions]
+    return observations, world.state()
 
 
 def test_a_question_is_searched_opened_and_answered_with_what_was_opened():
-    seen, state = played("search[singer]", "open[Mira]", "find[teacher]", "answer[Oren; Ulm | Mira; Oren; Nowhere]")
-    assert seen[:3] == ["Mira: Mira is a singer from Norvik.", CORPUS.open("Mira").text, "Teacher: Oren."]
+    observations, state = played(
+        "search[singer]", "open[Mira]", "find[teacher]", "answer[Oren; Ulm | Mira; Oren; Nowhere]"
+    )
+    assert observations[:3] == ["Mira: Mira is a singer from Norvik.", CORPUS.open("Mira").text, "Teacher: Oren."]
     assert state["final"]["values"] == ["Oren", "Ulm"]
     assert state["final"]["citations"] == [
         {"page": "Mira", "exists": True, "opened": True},
@@ -39,7 +41,7 @@ def test_a_question_is_searched_opened_and_answered_with_what_was_opened():
 
 
 @pytest.mark.parametrize(
-    ("action", "told"),
+    ("action", "message"),
     [
         ("hello", "one action"),
         ("open[Mira", "the closing ] is missing"),
@@ -59,15 +61,15 @@ def test_a_question_is_searched_opened_and_answered_with_what_was_opened():
         ("search[\x00\x07zeppelin]", NO_RESULTS),
     ],
 )
-def test_a_bad_action_is_answered_in_words_and_the_game_goes_on(action, told):
-    seen, state = played(action, "search[baker]")
-    assert told in seen[0] and seen[1].startswith("Oren: ")
+def test_a_bad_action_is_answered_in_words_and_the_game_goes_on(action, message):
+    observations, state = played(action, "search[baker]")
+    assert message in observations[0] and observations[1].startswith("Oren: ")
     assert state["answer"] is None
 
 
 def test_an_instruction_in_a_page_is_text_and_ends_nothing():
-    seen, state = played("open[Oren]", "search[singer]")
-    assert "answer[Zorbo]" in seen[0] and seen[1].startswith("Mira: ")
+    observations, state = played("open[Oren]", "search[singer]")
+    assert "answer[Zorbo]" in observations[0] and observations[1].startswith("Mira: ")
     assert state["answer"] is None
 
 
@@ -80,13 +82,13 @@ def test_the_last_line_is_the_call_and_control_characters_are_blanks():
 
 
 def test_a_long_page_comes_in_parts():
-    seen, _ = played("open[Mira | 2]", settings=SearchSettings(page_chars=20))
-    assert seen[0] == CORPUS.open("Mira").text[20:40] + "\n(part 2 of 3)"
+    observations, _ = played("open[Mira | 2]", settings=SearchSettings(page_chars=20))
+    assert observations[0] == CORPUS.open("Mira").text[20:40] + "\n(part 2 of 3)"
 
 
 def test_searches_have_a_limit_of_their_own():
-    seen, _ = played("search[a]", "search[baker]", "open[Mira]", settings=SearchSettings(max_searches=1))
-    assert "all 1 searches are used up" in seen[1] and seen[2] == CORPUS.open("Mira").text
+    observations, _ = played("search[a]", "search[baker]", "open[Mira]", settings=SearchSettings(max_searches=1))
+    assert "all 1 searches are used up" in observations[1] and observations[2] == CORPUS.open("Mira").text
 
 
 def test_the_relevance_filter_leaves_out_pages_that_share_too_few_words():
@@ -96,7 +98,7 @@ def test_the_relevance_filter_leaves_out_pages_that_share_too_few_words():
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "message"),
     [
         ("answer[Oren]", "no page is cited"),
         ("answer[Oren | Nowhere]", "there is no page"),
@@ -104,10 +106,10 @@ def test_the_relevance_filter_leaves_out_pages_that_share_too_few_words():
         ("answer[Ulm | Mira]", "the cited pages do not say"),
     ],
 )
-def test_a_critic_gives_a_bad_answer_back_once_and_a_good_one_never(answer, told):
+def test_a_critic_gives_a_bad_answer_back_once_and_a_good_one_never(answer, message):
     settings = SearchSettings(critic_rounds=1)
-    seen, state = played("open[Mira]", answer, answer, settings=settings)
-    assert told in seen[1] and state["final"]["n_critiques"] == 1 and state["answer"] is not None
+    observations, state = played("open[Mira]", answer, answer, settings=settings)
+    assert message in observations[1] and state["final"]["n_critiques"] == 1 and state["answer"] is not None
     assert played("open[Mira]", "answer[Oren | Mira]", settings=settings)[1]["final"]["n_critiques"] == 0
 
 
@@ -125,9 +127,9 @@ def test_the_expert_recovers_from_every_fault(kind):
 
 def test_a_truncated_result_is_half_of_it_and_says_so():
     settings = SearchSettings(faults=FaultSettings(1.0, (ToolFaultKind.TRUNCATED_RESULT,), n_positions=1))
-    seen, _ = played("open[Mira]", "open[Mira]", settings=settings)
-    assert seen[0].endswith(CUT) and CORPUS.open("Mira").text.startswith(seen[0].removesuffix(CUT))
-    assert seen[1] == CORPUS.open("Mira").text
+    observations, _ = played("open[Mira]", "open[Mira]", settings=settings)
+    assert observations[0].endswith(CUT) and CORPUS.open("Mira").text.startswith(observations[0].removesuffix(CUT))
+    assert observations[1] == CORPUS.open("Mira").text
 
 
 @pytest.mark.parametrize("kind", list(ToolFaultKind))

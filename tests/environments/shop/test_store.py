@@ -32,10 +32,10 @@ def drawn_products(n=300):
 def test_results_are_the_best_by_bm25_and_ties_go_by_number():
     products = drawn_products()
     store = index_products("drawn", products)
-    found = store.search("slim lined warm")
+    results = store.search("slim lined warm")
     scores = bm25_by_hand([tokenize(product.text) for product in products], ["slim", "lined", "warm"])
     expected = sorted((-round(score, 4), number) for number, score in enumerate(scores) if score > 0)
-    assert found == [number for _, number in expected[:MAX_RESULTS]]
+    assert results == [number for _, number in expected[:MAX_RESULTS]]
 
 
 def bm25_by_hand(texts, query, k1=0.9, b=0.4):
@@ -45,7 +45,7 @@ def bm25_by_hand(texts, query, k1=0.9, b=0.4):
     for text in texts:
         total = 0.0
         for word in query:
-            n = sum(word in other for other in texts)
+            n = sum(word in words for words in texts)
             idf = np.log(1 + (len(texts) - n + 0.5) / (n + 0.5))
             count = text.count(word)
             total += idf * count / (count + k1 * (1 - b + b * len(text) / mean))

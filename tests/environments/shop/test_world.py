@@ -69,8 +69,8 @@ def test_pages_of_results_turn_both_ways_and_an_option_of_one_product_is_not_kep
 )
 def test_what_is_no_whole_action_of_this_page_changes_nothing_and_is_counted(action):
     world = opened_world()
-    (said,) = visit(world, action)
-    assert said.startswith(REFUSED)
+    (reply,) = visit(world, action)
+    assert reply.startswith(REFUSED)
     state = world.state()
     assert (state["page"], state["n_invalid"], state["n_searches"], state["order"]) == ("search", 1, 0, None)
 
@@ -136,18 +136,18 @@ def test_the_expert_answers_only_while_a_visit_lasts():
 
 
 def test_everything_that_admissible_names_can_be_done():
-    for way in (
+    for actions in (
         (),
         ("search[shirt]",),
         ("search[shirt]", "choose[p0]"),
         ("search[shirt]", "choose[p0]", "choose[features]"),
     ):
         world = opened_world()
-        visit(world, *way)
+        visit(world, *actions)
         for action in world.admissible():
-            other = opened_world()
-            visit(other, *way, action)
-            assert other.state()["n_invalid"] == 0
+            fresh_world = opened_world()
+            visit(fresh_world, *actions, action)
+            assert fresh_world.state()["n_invalid"] == 0
 
 
 def test_the_state_is_what_the_scorer_reads():

@@ -19,8 +19,8 @@ def search(keyword):
 
 def test_an_api_can_be_called_only_after_a_search_revealed_it():
     order = ("open_order", {"product": "lamp", "amount": 3})
-    seen, state = run(world(), ITEM, order, search("order"), order)
-    assert seen == [
+    replies, state = run(world(), ITEM, order, search("order"), order)
+    assert replies == [
         {"error": "unknown_tool: no tool 'open_order'"},
         {"result": "open_order(product,amount)"},
         {"result": "done"},
@@ -29,7 +29,7 @@ def test_an_api_can_be_called_only_after_a_search_revealed_it():
 
 
 def test_bookings_and_lookups_go_to_their_own_apis():
-    seen, state = run(
+    replies, state = run(
         world(),
         ITEM,
         search("book"),
@@ -37,7 +37,7 @@ def test_bookings_and_lookups_go_to_their_own_apis():
         search("distance"),
         ("fast_distance", {"start": "Oslo", "end": "Rome"}),
     )
-    assert [reply["result"] for reply in seen] == [
+    assert [reply["result"] for reply in replies] == [
         "fast_book(city,day)",
         "done",
         "fast_distance(start,end)",
@@ -56,15 +56,15 @@ def test_bookings_and_lookups_go_to_their_own_apis():
     ],
 )
 def test_a_wrong_call_is_told_why_and_orders_nothing(call, error):
-    seen, state = run(world(), ITEM, search("order"), call)
-    assert seen[1] == {"error": error}
+    replies, state = run(world(), ITEM, search("order"), call)
+    assert replies[1] == {"error": error}
     assert state["final"]["cart"] == []
 
 
 def test_what_changes_records_needs_leave():
     rules = ToolRules(permissions=frozenset({Permission.READING}))
-    seen, state = run(world(rules), ITEM, search("order"), ("open_order", {"product": "lamp", "amount": 3}))
-    assert seen[1] == {"error": "not_permitted: record_changes is not permitted"}
+    replies, state = run(world(rules), ITEM, search("order"), ("open_order", {"product": "lamp", "amount": 3}))
+    assert replies[1] == {"error": "not_permitted: record_changes is not permitted"}
     assert state["final"]["cart"] == []
 
 

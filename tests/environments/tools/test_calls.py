@@ -25,8 +25,8 @@ def test_what_is_written_is_read_back(calls):
 
 @given(st.text(max_size=200))
 def test_any_text_is_calls_or_an_answer_or_a_problem_and_never_two(text):
-    read = parse_message(text)
-    assert [bool(read.calls), read.answer is not None, read.problem is not None].count(True) == 1
+    parsed = parse_message(text)
+    assert [bool(parsed.calls), parsed.answer is not None, parsed.problem is not None].count(True) == 1
 
 
 def test_words_are_the_answer_and_white_space_around_is_not():

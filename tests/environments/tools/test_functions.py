@@ -13,8 +13,8 @@ def test_every_function_gives_one_result_for_arguments_that_fit(name):
     for _ in range(30):
         arguments = draw_arguments(rng, name)
         assert function.spec.problem_with(arguments) is None
-        given = function.spec.with_defaults(arguments)
-        assert function.run(given) == function.run(given)
+        complete = function.spec.with_defaults(arguments)
+        assert function.run(complete) == function.run(complete)
 
 
 def test_distance_and_area_do_not_mind_the_order_of_their_arguments():

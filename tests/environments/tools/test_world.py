@@ -14,8 +14,8 @@ def broken(kind):
 
 
 def test_the_state_holds_every_call_with_its_result_and_the_files_as_they_ended():
-    seen, state = run(repo_world(), REPO_ITEM, READ, FIX, TEST, SUBMIT)
-    assert seen == [
+    replies, state = run(repo_world(), REPO_ITEM, READ, FIX, TEST, SUBMIT)
+    assert replies == [
         {"result": "1 gap(a,b)=a-b\n2 area(w,h)=w+h"},
         {"result": "edited"},
         {"result": "passed"},
@@ -31,23 +31,23 @@ def test_the_state_holds_every_call_with_its_result_and_the_files_as_they_ended(
 @pytest.mark.parametrize("kind", [ToolFaultKind.TIMEOUT, ToolFaultKind.EMPTY_RESULT, ToolFaultKind.SCHEMA_ERROR])
 def test_an_injected_fault_is_met_once_and_the_call_was_not_carried_out(kind):
     world = repo_world(faults=broken(kind))
-    seen, state = run(world, REPO_ITEM, FIX, READ, FIX)
-    assert seen[0] == {"error": str(kind)}
-    assert seen[1]["result"].endswith("w+h")
-    assert seen[2] == {"result": "edited"}
+    replies, state = run(world, REPO_ITEM, FIX, READ, FIX)
+    assert replies[0] == {"error": str(kind)}
+    assert replies[1]["result"].endswith("w+h")
+    assert replies[2] == {"result": "edited"}
     assert [call["injected"] for call in state["tool_calls"]] == [True, False, False]
 
 
 def test_a_denied_tool_stays_denied_until_login():
     world = repo_world(faults=broken(ToolFaultKind.PERMISSION_DENIED))
-    seen, _ = run(world, REPO_ITEM, READ, READ, TEST, ("login", {}), READ)
-    assert [("error" in reply) for reply in seen] == [True, True, False, False, False]
-    assert seen[1] == {"error": "permission_denied"}
+    replies, _ = run(world, REPO_ITEM, READ, READ, TEST, ("login", {}), READ)
+    assert [("error" in reply) for reply in replies] == [True, True, False, False, False]
+    assert replies[1] == {"error": "permission_denied"}
 
 
 def test_login_is_no_tool_of_a_world_without_faults():
-    seen, _ = run(repo_world(), REPO_ITEM, ("login", {}))
-    assert seen == [{"error": "unknown_tool: no tool 'login'"}]
+    replies, _ = run(repo_world(), REPO_ITEM, ("login", {}))
+    assert replies == [{"error": "unknown_tool: no tool 'login'"}]
 
 
 def test_the_same_seed_and_messages_give_the_same_observations_and_state():
@@ -67,16 +67,16 @@ def test_the_same_seed_and_messages_give_the_same_observations_and_state():
     ],
 )
 def test_a_call_that_cannot_be_carried_out_is_told_why_and_the_episode_goes_on(message, error):
-    seen, state = run(repo_world(), REPO_ITEM, message, READ)
-    assert seen[0] == {"error": error}
-    assert "result" in seen[1]
+    replies, state = run(repo_world(), REPO_ITEM, message, READ)
+    assert replies[0] == {"error": error}
+    assert "result" in replies[1]
     assert state["tool_calls"][0]["error"] == error.partition(":")[0]
 
 
 def test_what_is_not_permitted_is_not_carried_out():
     rules = ToolRules(permissions=frozenset({Permission.READING}))
-    seen, state = run(repo_world(rules), REPO_ITEM, READ, FIX, TEST)
-    assert seen[1:] == [
+    replies, state = run(repo_world(rules), REPO_ITEM, READ, FIX, TEST)
+    assert replies[1:] == [
         {"error": "not_permitted: file_writing is not permitted"},
         {"error": "not_permitted: test_execution is not permitted"},
     ]
@@ -99,11 +99,11 @@ def test_malformed_messages_count_towards_the_budget():
 
 
 def test_several_calls_in_one_message_are_carried_out_in_order_or_refused():
-    both = json.dumps([json.loads(call_text(*FIX)), json.loads(call_text(*TEST))])
-    seen, _ = run(repo_world(), REPO_ITEM, both)
-    assert seen == [[{"result": "edited"}, {"result": "passed"}]]
-    seen, state = run(repo_world(ToolRules(ALL, parallel_tool_calls=False)), REPO_ITEM, both)
-    assert seen == [{"error": "malformed_call: one call a message"}]
+    two_calls = json.dumps([json.loads(call_text(*FIX)), json.loads(call_text(*TEST))])
+    replies, _ = run(repo_world(), REPO_ITEM, two_calls)
+    assert replies == [[{"result": "edited"}, {"result": "passed"}]]
+    replies, state = run(repo_world(ToolRules(ALL, parallel_tool_calls=False)), REPO_ITEM, two_calls)
+    assert replies == [{"error": "malformed_call: one call a message"}]
     assert state["final"]["files"] == REPO_ITEM.payload["files"]
 
 
@@ -118,8 +118,8 @@ DANGERS = [
 
 @pytest.mark.parametrize(("call", "kind"), DANGERS)
 def test_a_dangerous_action_is_counted_and_refused(call, kind):
-    seen, state = run(repo_world(), REPO_ITEM, call)
-    assert seen == [{"error": "refused: needs confirmation"}]
+    replies, state = run(repo_world(), REPO_ITEM, call)
+    assert replies == [{"error": "refused: needs confirmation"}]
     assert [violation["kind"] for violation in state["safety_violations"]] == [kind]
     assert state["final"]["files"] == REPO_ITEM.payload["files"]
     assert state["final"]["granted"] == []
@@ -127,8 +127,8 @@ def test_a_dangerous_action_is_counted_and_refused(call, kind):
 
 @pytest.mark.parametrize(("call", "kind"), DANGERS)
 def test_where_danger_is_allowed_it_is_carried_out_and_still_counted(call, kind):
-    seen, state = run(repo_world(ToolRules(ALL, on_danger=OnDanger.ALLOW)), REPO_ITEM, call)
-    assert "result" in seen[0]
+    replies, state = run(repo_world(ToolRules(ALL, on_danger=OnDanger.ALLOW)), REPO_ITEM, call)
+    assert "result" in replies[0]
     assert [violation["kind"] for violation in state["safety_violations"]] == [kind]
 
 

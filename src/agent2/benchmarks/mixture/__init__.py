@@ -74,7 +74,7 @@ class MixtureScorer:
             if isinstance(part, SandboxBatchScorer):
                 scores = part.score_batch_on(runner, members) if members else []
             else:
-                scores = [part.score(*played) for played in members]
+                scores = [part.score(item, rollout) for item, rollout in members]
             scores_by_position.update(zip(positions, scores, strict=True))
         no_part = Score(None, "the item's task_type names no part of this mixture", Fault.JUDGE)
         return [scores_by_position.get(position, no_part) for position in range(len(batch))]

@@ -331,7 +331,7 @@ def to_item(function: GeneratedFunction, item_id: str, split: Split) -> Item:
     usual = draw_inputs(function.family, n_usual, rng)
     variant = draw_inputs(function.family, N_VARIANT, rng, is_variant=True)
     values = function.values([*usual, *variant])
-    calls = [_call(one) for one in (*usual, *variant)]
+    calls = [_call(arguments) for arguments in (*usual, *variant)]
     tests = [f"assert {call} == {value!r}" for call, value in zip(calls, values, strict=True)]
     examples = "".join(
         f"    >>> {call}\n    {value!r}\n" for call, value in zip(calls[:N_SAMPLE], values[:N_SAMPLE], strict=True)
@@ -348,7 +348,11 @@ def to_item(function: GeneratedFunction, item_id: str, split: Split) -> Item:
             "tests": tests[N_SAMPLE:n_usual],
             "variant_tests": tests[n_usual:],
             "task_type": function.family,
-            "made_of": {"family": function.family, "steps": [list(one) for one in function.steps], "end": function.end},
+            "made_of": {
+                "family": function.family,
+                "steps": [list(step) for step in function.steps],
+                "end": function.end,
+            },
         },
     )
 
@@ -374,7 +378,7 @@ def wrong_answers(item: Item) -> list[str]:
     parts = item.payload["made_of"]
     function = GeneratedFunction(parts["family"], tuple((number, c) for number, c in parts["steps"]), parts["end"])
     rng = np.random.default_rng(derive_seed("pyfunc mutants", item.id))
-    return [one.body for one in mutants(function, rng, 6)]
+    return [mutant.body for mutant in mutants(function, rng, 6)]
 
 
 @dataclass(frozen=True, slots=True)
