@@ -112,7 +112,7 @@ _RESTATED = re.compile(
     r"|\bI (?:was|am|have been) (?:originally |first )?(?:asked|supposed|instructed|meant) to\b(?P<three>[^.!?\n]*)",
     re.IGNORECASE,
 )
-_ANSWERS = re.compile(r"\b(?:answers?|solutions?|reply|response|responses) (?:to|of|for|in) $", re.IGNORECASE)
+_ANSWERS = re.compile(r"\b(?:answers?|solutions?|reply|response|replies) (?:to|of|for|in) $", re.IGNORECASE)
 _ENDED = re.compile(
     r"\s*(?:now |already |thus |therefore )*(?:done|complete\w*|finished|solved|reached|achieved|met|fulfilled|"
     r"answered|not|clear|hard|difficult|easy|simple|still|ambiguous|unclear)\b",
