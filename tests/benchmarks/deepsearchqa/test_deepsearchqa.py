@@ -45,7 +45,7 @@ def data(tmp_path, monkeypatch):
     return tmp_path
 
 
-def played(benchmark, item, *actions):
+def play_actions(benchmark, item, *actions):
     def say(attempt, world, chat):
         return actions[min(len(chat) // 2, len(actions) - 1)]
 
@@ -77,7 +77,7 @@ def test_no_row_holds_an_answer_and_it_can_be_played_without_the_folder(data):
     row = json.loads(json.dumps(load_benchmark("deepsearchqa", data).visible_row(item)))
     assert item.payload["answer"] not in json.dumps(row) and item.reference is None
     alone = load_benchmark("deepsearchqa")
-    again = played(alone, alone.item_of(row), "search[rivers]", "open[river]", "answer[x | river]")
+    again = play_actions(alone, alone.item_of(row), "search[rivers]", "open[river]", "answer[x | river]")
     assert [turn.observation for turn in again.rollout.turns][:2] == [
         "river: The Ulm is a river.",
         "The Ulm is a river.",
@@ -93,17 +93,17 @@ def test_a_judge_compares_sets_part_by_part(data):
         question for question in benchmark.items(Split.TRAIN, 30, None) if question.payload["task_type"] == "set"
     )
     town, river = item.payload["answer"].split(", ")
-    whole = played(benchmark, item, f"answer[{river}; {town} | river]").score
-    part = played(benchmark, item, f"answer[{town}; Spain]").score
+    whole = play_actions(benchmark, item, f"answer[{river}; {town} | river]").score
+    part = play_actions(benchmark, item, f"answer[{town}; Spain]").score
     assert (whole.value, part.value, part.views["precision"], part.views["recall"]) == (1.0, 0.0, 0.5, 0.5)
-    assert played(benchmark, item, "hello").score.value == 0.0
+    assert play_actions(benchmark, item, "hello").score.value == 0.0
 
 
 def test_there_are_so_many_searches_and_no_more(data):
     benchmark = load_benchmark("deepsearchqa", data)
     item = benchmark.items(Split.DEV, 1, None)[0]
     observations = [
-        turn.observation for turn in played(benchmark, item, *["search[rivers]"] * 7, "answer[x]").rollout.turns
+        turn.observation for turn in play_actions(benchmark, item, *["search[rivers]"] * 7, "answer[x]").rollout.turns
     ]
     assert (
         observations[MAX_SEARCHES - 1].startswith("river")
@@ -147,7 +147,7 @@ def test_files_that_are_missing_or_of_another_version_are_refused_in_one_line(da
     assert "\n" not in str(caught.value) and str(data) in str(caught.value), caught.value
 
 
-def live(data, record=False, name="Live"):
+def with_live_backend(data, record=False, name="Live"):
     (data / "live.py").write_text(LIVE)
     (data / "search.yaml").write_text(yaml.safe_dump({"backend": f"./live.py:{name}", "record": record}))
     for file in (data / "recorded").iterdir():
@@ -156,14 +156,14 @@ def live(data, record=False, name="Live"):
 
 
 def test_a_live_back_end_is_recorded_and_then_replayed(data):
-    benchmark = live(data, record=True)
+    benchmark = with_live_backend(data, record=True)
     item = benchmark.items(Split.DEV, 1, None)[0]
     actions = ("search[towns]", "open[http://a]", "answer[x | http://a]")
-    first = [turn.observation for turn in played(benchmark, item, *actions).rollout.turns]
+    first = [turn.observation for turn in play_actions(benchmark, item, *actions).rollout.turns]
     assert first[:2] == ["http://a: first words", "first words of a page"]
     (data / "search.yaml").unlink()
     replay = load_benchmark("deepsearchqa", data)
-    again = played(replay, replay.items(Split.DEV, 1, None)[0], *actions)
+    again = play_actions(replay, replay.items(Split.DEV, 1, None)[0], *actions)
     assert again.rollout.turns[1].observation == "first words of a page"
 
 
@@ -245,13 +245,13 @@ def test_a_recording_is_continued_and_then_played_offline(data):
     offline = load_benchmark("deepsearchqa", data)
     rows = read_recorded_rows(offline.recording_of(questions[0]))
     item = replace(questions[0], payload={**questions[0].payload, "recorded": rows})
-    again = played(offline, item, "search[anything]", "open[http://a]", "answer[x | http://a]").rollout
+    again = play_actions(offline, item, "search[anything]", "open[http://a]", "answer[x | http://a]").rollout
     assert again.turns[1].observation == "first words of a page"
 
 
 def test_a_models_own_searches_are_recorded_too(data):
     files = list((data / "recorded").iterdir())[3:]
-    live(data, record=True)
+    with_live_backend(data, record=True)
     for file in files:
         file.write_text((data / "all.jsonl").read_text())  # three questions are left
     (data / "model.py").write_text(
@@ -267,7 +267,7 @@ def test_a_models_own_searches_are_recorded_too(data):
 
 
 def test_a_back_end_that_is_down_is_given_up_and_one_that_finds_nothing_is_no_recording(data, tmp_path):
-    live(data)
+    with_live_backend(data)
     with pytest.raises(ConfigError, match=r"search\.yaml: names no live back end to record; write"):
         record_questions(load_benchmark("deepsearchqa", data), None, lambda *_: None)
     (data / "flaky.py").write_text(FLAKY)
@@ -285,15 +285,15 @@ def test_a_back_end_that_is_down_is_given_up_and_one_that_finds_nothing_is_no_re
 
 
 def test_a_live_back_end_that_fails_is_the_environments_fault(data):
-    benchmark = live(data)
+    benchmark = with_live_backend(data)
     item = benchmark.items(Split.DEV, 1, None)[0]
-    scored = played(benchmark, item, "search[broken line]", "answer[x]")
+    scored = play_actions(benchmark, item, "search[broken line]", "answer[x]")
     assert scored.rollout.fault is Fault.ENVIRONMENT and "ConnectionError: the line is dead" in scored.rollout.reason
     assert scored.score.value is None
 
 
 def test_a_back_end_that_is_not_there_or_none_is_named(data):
-    benchmark = live(data, name="Dead")
+    benchmark = with_live_backend(data, name="Dead")
     with pytest.raises(ConfigError, match="Dead"):
         benchmark.environment().reset(benchmark.items(Split.DEV, 1, None)[0], 0)
     (data / "search.yaml").write_text("backend: goggle\n")

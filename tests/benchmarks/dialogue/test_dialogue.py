@@ -51,34 +51,34 @@ def test_no_shortcut_wins(name):
 def test_each_part_of_the_verdict_is_needed():
     """The expert but for one thing: no word of the amount; a forbidden change; a user who is left waiting."""
 
-    def silent(item, chat):
+    def omit_amount(item, chat):
         move = expert(item, chat)
         return move.partition(";")[0] + "]" if "paid back" in move else move
 
-    def obliging(item, chat):
+    def grant_forbidden(item, chat):
         return hasty_action(item, chat) if "not possible" in expert(item, chat) else expert(item, chat)
 
-    def tired(item, chat):
+    def stop_early(item, chat):
         return write_brackets("say", "Hm") if len(chat) > 15 else expert(item, chat)
 
     full = {rollout.rollout.item_id: rollout.score for rollout in play(expert)}
-    by_player = {player.__name__: play(player) for player in (silent, obliging, tired)}
+    by_player = {player.__name__: play(player) for player in (omit_amount, grant_forbidden, stop_early)}
     lost = {
         name: {label for rollout in scored for label in rollout.score.labels if rollout.score.value == 0.0}
         for name, scored in by_player.items()
     }
     assert all(score.value == 1.0 for score in full.values())
-    assert lost["silent"] == set() or "not_told" in lost["silent"]
-    assert {"record_wrong", "safety_against_policy"} <= lost["obliging"]
-    assert "user_gave_up" in lost["tired"] and "record_missed" in lost["tired"]
+    assert lost["omit_amount"] == set() or "not_told" in lost["omit_amount"]
+    assert {"record_wrong", "safety_against_policy"} <= lost["grant_forbidden"]
+    assert "user_gave_up" in lost["stop_early"] and "record_missed" in lost["stop_early"]
 
 
 def test_a_change_without_a_yes_is_labelled_though_the_records_are_right():
-    def unasked(item, chat):
+    def skip_confirmation(item, chat):
         move = expert(item, chat)
         return hasty_action(item, chat) if "Shall I" in move else move
 
-    assert any("safety_unconfirmed_change" in scored.score.labels for scored in play(unasked))
+    assert any("safety_unconfirmed_change" in scored.score.labels for scored in play(skip_confirmation))
 
 
 def test_a_state_of_another_world_is_a_judge_fault():

@@ -45,7 +45,7 @@ def one_of(kind, items=ITEMS):
     return next(item for item in items if item.payload["task_type"] == kind)
 
 
-def answered(item, pages, text):
+def score_answer(item, pages, text):
     """The score of opening pages and answering."""
     actions = [f"open[{page}]" for page in pages] + [text]
     scores_by_item = scores(Search(), [item], lambda item, chat: actions[min(len(chat) // 2, len(actions) - 1)])
@@ -163,7 +163,7 @@ def test_a_right_answer_counts_only_with_pages_that_exist_were_opened_and_say_so
     item = one_of("single")
     pages = [step["page"] for step in item.payload["proof"]]
     value, last = item.payload["answers"][0], pages[-1]
-    assert answered(item, pages, f"answer[{value.upper()} | {last}]").value == 1.0
+    assert score_answer(item, pages, f"answer[{value.upper()} | {last}]").value == 1.0
     for opened, text, label in (
         (pages, f"answer[{value}]", "search_citation_missing"),
         (pages, f"answer[{value} | {last}; Nowhere]", "search_citation_invented"),
@@ -172,7 +172,7 @@ def test_a_right_answer_counts_only_with_pages_that_exist_were_opened_and_say_so
         (pages, f"answer[{value}; Ulm | {last}]", "search_wrong_value"),
         (pages, f"answer[unknown | {last}]", "search_gave_up"),
     ):
-        score = answered(item, opened, text)
+        score = score_answer(item, opened, text)
         assert score.value == 0.0 and label in score.labels, text
 
 
@@ -219,7 +219,7 @@ def test_steps_count_as_far_as_cited_ones_lead_to_the_answer():
 def test_a_part_of_a_set_has_recall_and_no_point():
     item = one_of("set")
     pages, values = [step["page"] for step in item.payload["proof"]], item.payload["answers"]
-    score = answered(item, pages, f"answer[{values[0]} | {pages[-1]}]")
+    score = score_answer(item, pages, f"answer[{values[0]} | {pages[-1]}]")
     assert score.value == 0.0 and "search_incomplete_set" in score.labels
     assert score.views["precision"] == 1.0 and score.views["recall"] == 1 / len(values)
 
@@ -227,8 +227,8 @@ def test_a_part_of_a_set_has_recall_and_no_point():
 def test_an_answer_to_what_cannot_be_known_costs_more_than_admitting_it():
     item = one_of("no_answer")
     pages = [step["page"] for step in item.payload["proof"]]
-    assert answered(item, pages, f"answer[unknown | {pages[-1]}]").views["uncertainty_reward"] == 1.0
-    made_up = answered(item, pages, f"answer[Ulm | {pages[-1]}]")
+    assert score_answer(item, pages, f"answer[unknown | {pages[-1]}]").views["uncertainty_reward"] == 1.0
+    made_up = score_answer(item, pages, f"answer[Ulm | {pages[-1]}]")
     assert made_up.views["uncertainty_reward"] == -1.0 and made_up.views["fidelity"] == 0.0
     assert "search_made_up" in made_up.labels
 
@@ -245,15 +245,15 @@ def test_of_pages_that_disagree_the_newer_one_has_to_be_cited():
     )
     older, newer = item.payload["proof"][-2:]
     pages = [step["page"] for step in item.payload["proof"]]
-    assert answered(item, pages, f"answer[{newer['values'][0]} | {newer['page']}]").value == 1.0
-    assert answered(item, pages, f"answer[{older['values'][0]} | {older['page']}]").value == 0.0
-    assert answered(item, pages, f"answer[{newer['values'][0]} | {older['page']}]").value == 0.0
+    assert score_answer(item, pages, f"answer[{newer['values'][0]} | {newer['page']}]").value == 1.0
+    assert score_answer(item, pages, f"answer[{older['values'][0]} | {older['page']}]").value == 0.0
+    assert score_answer(item, pages, f"answer[{newer['values'][0]} | {older['page']}]").value == 0.0
 
 
 def test_who_obeys_an_instruction_in_a_page_is_wrong_and_labelled():
     item = SearchContradicting().items(Split.TRAIN, 1, None)[0]
     assert any(INJECTION in page.text for page in pages_of(WikiSettings(**item.payload["world"])))
-    score = answered(item, [], f"answer[{PLANTED} | {PLANTED}]")
+    score = score_answer(item, [], f"answer[{PLANTED} | {PLANTED}]")
     assert score.value == 0.0 and "search_followed_injection" in score.labels
 
 

@@ -23,7 +23,7 @@ def items_of(split, n):
     return SHOP.items(split, n, SECRET if split in HIDDEN_SPLITS else None)
 
 
-def played(player, items):
+def play_items(player, items):
     attempts = [Attempt(item, 0, 0) for item in items]
     rollouts = play_by(
         lambda attempt, world, chat: player(attempt.item, chat), attempts, SHOP.environment, SHOP.max_turns
@@ -32,7 +32,7 @@ def played(player, items):
 
 
 def share_won(player, items):
-    return sum(result.score.value for result in played(player, items)) / len(items)
+    return sum(result.score.value for result in play_items(player, items)) / len(items)
 
 
 def test_items_are_the_same_again_and_hidden_ones_need_the_secret():
@@ -59,7 +59,7 @@ def test_the_expert_buys_what_is_asked_for_and_the_shortcut_the_random_player_an
 
 
 def test_a_model_that_says_it_bought_but_did_not_has_nothing():
-    (result,) = played(lambda item, chat: "choose[buy now] done, I bought it. reward: 1.0", items_of(Split.DEV, 1))
+    (result,) = play_items(lambda item, chat: "choose[buy now] done, I bought it. reward: 1.0", items_of(Split.DEV, 1))
     assert result.score.value == 0.0
     assert result.score.views["invalid_share"] == 1.0
 
@@ -73,7 +73,7 @@ def test_sixty_four_visits_at_once_are_those_of_one_at_a_time():
         for world in worlds:
             if world.state()["order"] is None:
                 world.act(world.ask_expert())
-    alone = [result.rollout.state["order"] for result in played(expert, items)]
+    alone = [result.rollout.state["order"] for result in play_items(expert, items)]
     assert [world.state()["order"] for world in worlds] == alone
 
 
@@ -81,7 +81,7 @@ def test_a_row_of_the_workspace_can_be_played_and_names_no_product():
     item = items_of(Split.TRAIN, 1)[0]
     row = SHOP.visible_row(item)
     assert set(row) == {"id", "prompt", "instruction", "store", "goal", "task_type"}
-    (again,), (first,) = played(expert, [SHOP.item_of(row)]), played(expert, [item])
+    (again,), (first,) = play_items(expert, [SHOP.item_of(row)]), play_items(expert, [item])
     assert again.rollout.state == first.rollout.state
     assert str(first.rollout.state["order"]["product"]) not in str(row)
     assert "choose[" not in str(row)

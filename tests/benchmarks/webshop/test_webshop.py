@@ -41,7 +41,7 @@ def home(tmp_path_factory, monkeypatch):
     return folder
 
 
-def played(benchmark, items, player):
+def play_items(benchmark, items, player):
     attempts = [Attempt(item, 0, 0) for item in items]
     rollouts = play_by(
         lambda attempt, world, chat: player(attempt.item, chat), attempts, benchmark.environment, benchmark.max_turns
@@ -96,7 +96,7 @@ def test_an_instruction_that_is_given_twice_is_only_in_the_split_that_decides(tm
 def test_what_an_oracle_buys_is_worth_at_least_half_and_what_a_reader_buys_mostly(official):
     shop = Webshop(official)
     items = shop.items(Split.DEV, 40, None)
-    assert sum(scored.score.value for scored in played(shop, items, oracle)) >= 38
+    assert sum(scored.score.value for scored in play_items(shop, items, oracle)) >= 38
     worlds = [shop.environment() for _ in items]
     won = 0.0
     for world, item in zip(worlds, items, strict=True):
@@ -115,7 +115,7 @@ def test_success_begins_at_half_a_reward(official):
         action = oracle(item, chat)
         return "choose[buy now]" if "buy now" in chat[-1].content else action
 
-    (result,) = played(shop, [item], takes_no_option)
+    (result,) = play_items(shop, [item], takes_no_option)
     assert result.score.views["purchase_reward"] == pytest.approx(3 / 5)  # two attributes and the price of five parts
     assert result.score.value == 1.0
 

@@ -9,7 +9,7 @@ from agent2.environments.household.world import HouseholdSettings, HouseholdWorl
 from household_games import game_item, games, stock_engine
 
 
-def walked(engine, game, n, seed):
+def random_walk(engine, game, n, seed):
     """Positions of a random walk, the beginning first."""
     rng, positions = random.Random(seed), [engine.start(game)]
     for _ in range(n):
@@ -17,7 +17,7 @@ def walked(engine, game, n, seed):
     return positions
 
 
-def told(positions):
+def records_of(positions):
     return [(position.observation, position.won, position.admissible, position.facts) for position in positions]
 
 
@@ -34,20 +34,20 @@ def test_a_position_can_be_gone_on_from_any_number_of_times():
 
 def test_games_that_take_turns_on_one_solver_play_as_if_alone():
     first, second = games(2)
-    alone = [told(walked(Engine(), game, 8, seed=1)) for game in (first, second)]
+    alone = [records_of(random_walk(Engine(), game, 8, seed=1)) for game in (first, second)]
     engine, rngs = Engine(n_solvers=1), [random.Random(1), random.Random(1)]
     positions = [[engine.start(first)], [engine.start(second)]]
     for _ in range(8):
         for rng, walk in zip(rngs, positions, strict=True):
             walk.append(engine.move(walk[-1], rng.choice(walk[-1].admissible)))
-    assert [told(walk) for walk in positions] == alone
+    assert [records_of(walk) for walk in positions] == alone
 
 
 def test_the_same_turn_is_played_once():
     engine, game = Engine(), games(1)[0]
-    first = told(walked(engine, game, 10, seed=3))
+    first = records_of(random_walk(engine, game, 10, seed=3))
     n_played = engine.n_played
-    assert told(walked(engine, game, 10, seed=3)) == first
+    assert records_of(random_walk(engine, game, 10, seed=3)) == first
     assert engine.n_played == n_played <= 10
 
 
@@ -62,13 +62,13 @@ def test_an_impossible_command_changes_nothing():
 
 def test_forgetting_games_bounds_memory_and_leaves_positions_alive():
     engine, many = Engine(memory_mib=0), games(4)
-    old_position = walked(engine, many[0], 3, seed=0)[-1]
+    old_position = random_walk(engine, many[0], 3, seed=0)[-1]
     for game in many[1:]:
         engine.start(game)
     n_played = engine.n_played
-    walked(engine, many[0], 3, seed=0)
+    random_walk(engine, many[0], 3, seed=0)
     assert engine.n_played == n_played + 3
-    reference = walked(Engine(), many[0], 3, seed=0)[-1]
+    reference = random_walk(Engine(), many[0], 3, seed=0)[-1]
     command = old_position.admissible[0]
     assert engine.move(old_position, command).observation == Engine().move(reference, command).observation
 
@@ -89,7 +89,7 @@ def test_a_lamp_that_is_used_twice_is_not_mistaken_for_one_that_is_used_once():
 
 def test_the_installed_packages_stay_as_they_are():
     arguments, data = list(sys.argv), os.environ.get("ALFWORLD_DATA")
-    walked(Engine(), games(1)[0], 3, seed=0)
+    random_walk(Engine(), games(1)[0], 3, seed=0)
     parts = engine_parts()
     assert parts.solver.pddl2sas.__module__ == "fast_downward.interface"
     assert parts.textgen._parse_and_convert.__module__ == "textworld.envs.pddl.textgen"
@@ -130,5 +130,5 @@ def test_a_process_has_one_engine():
 def test_two_hundred_full_games_are_remembered_at_once():
     """The smaller published choice of train games has 200; a second round should load none of them again."""
     engine = Engine()
-    position = walked(engine, games(1, "full")[0], 20, seed=0)[-1]
+    position = random_walk(engine, games(1, "full")[0], 20, seed=0)[-1]
     assert 200 * position.game.n_bytes <= engine._limit

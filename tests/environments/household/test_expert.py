@@ -23,7 +23,7 @@ def layouts(name, n, seed):
     return [draw_layout(rng, SIZES[name]) for _ in range(n)]
 
 
-def is_won_by_expert_in_mirror(layout):
+def is_won_by_expert_in_simulator(layout):
     simulator, expert = GameSimulator(layout), SearchExpert(seed=0)
     observation = simulator.opening()
     for _ in range(SIZES["tiny"].max_turns):
@@ -34,7 +34,7 @@ def is_won_by_expert_in_mirror(layout):
     return False
 
 
-def is_won_by_chance_in_mirror(layout, rng):
+def is_won_by_chance_in_simulator(layout, rng):
     simulator = GameSimulator(layout)
     for _ in range(SIZES["tiny"].max_turns):
         commands = simulator.admissible()
@@ -58,8 +58,8 @@ def is_won_by_expert_on_engine(layout, max_turns):
 def test_it_wins_nearly_every_tiny_game_within_the_turns_and_chance_nearly_none():
     rng = np.random.default_rng(0)
     games = layouts("tiny", 300, seed=1)
-    assert sum(map(is_won_by_expert_in_mirror, games)) >= 0.95 * len(games)
-    assert sum(is_won_by_chance_in_mirror(layout, rng) for layout in games) <= 0.1 * len(games)
+    assert sum(map(is_won_by_expert_in_simulator, games)) >= 0.95 * len(games)
+    assert sum(is_won_by_chance_in_simulator(layout, rng) for layout in games) <= 0.1 * len(games)
 
 
 @pytest.mark.slow

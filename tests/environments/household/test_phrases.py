@@ -45,7 +45,7 @@ class FactList:
         return sorted(fact for fact, kind in pairs if fact[0] == name and kind == types)
 
 
-def said(rhs, *facts):
+def feedback(rhs, *facts):
     book = read_grammar(GRAMMAR.replace("RHS", rhs))
     scope = Scope(FactList(*facts), ENTITIES, {("r", "room"): DESK})
     return book.say(book.actions["see"].feedback, scope)
@@ -62,16 +62,16 @@ def said(rhs, *facts):
 )
 def test_a_list_is_sorted_and_joined(entities, text):
     facts = [("on", (entity, DESK)) for entity in entities]
-    assert said("You see [{o.indefinite + ' ' + o.name | on(o:object, r:room)}].", *facts) == f"You see {text}."
+    assert feedback("You see [{o.indefinite + ' ' + o.name | on(o:object, r:room)}].", *facts) == f"You see {text}."
 
 
 def test_the_first_rule_whose_condition_holds_is_said():
-    assert said("It is light.", ("dark", (DESK,))) == "It is dark."
-    assert said("It is light.") == "It is light."
+    assert feedback("It is light.", ("dark", (DESK,))) == "It is dark."
+    assert feedback("It is light.") == "It is light."
 
 
 def test_attributes_alternatives_and_text_are_computed():
-    assert said("{r.name or r.id} {r.definite} {r}") == "desk 1 the desk 1"
+    assert feedback("{r.name or r.id} {r.definite} {r}") == "desk 1 the desk 1"
 
 
 def test_different_placeholders_are_different_things():
@@ -87,12 +87,12 @@ def test_different_placeholders_are_different_things():
 )
 def test_expressions_cannot_do_anything_else(expression):
     with pytest.raises(GameBroken, match=r"does not allow|cannot be read|no entity"):
-        said(f"{{{expression}}}")
+        feedback(f"{{{expression}}}")
 
 
 def test_a_grammar_that_calls_itself_forever_is_refused():
     with pytest.raises(GameBroken, match=r"does not come to an end.*alfworld-download -f"):
-        said("#seen# again")
+        feedback("#seen# again")
 
 
 def test_a_sentence_that_is_missing_is_named():

@@ -21,7 +21,7 @@ CHAT = HouseholdSettings()
 REACT = HouseholdSettings(protocol=ActionProtocol.REACT)
 
 
-def begun(settings=CHAT, number=0, seed=0, **payload):
+def started_world(settings=CHAT, number=0, seed=0, **payload):
     world = HouseholdWorld(settings)
     world.reset(game_item(games(number + 1)[number], **payload), seed)
     return world
@@ -55,7 +55,7 @@ def test_an_items_own_opening_takes_the_observation():
 
 
 def test_expert_wins_and_the_state_says_so():
-    world = begun()
+    world = started_world()
     assert won_by_expert(world)
     state = world.state()
     assert state["won"] is True and state["answer"] is None
@@ -66,7 +66,7 @@ def test_expert_wins_and_the_state_says_so():
 
 
 def test_goal_facts_tell_where_the_target_is():
-    world = begun()
+    world = started_world()
     before = world.state()["goal_facts"]
     while not (command := world.ask_expert()).startswith("take"):
         world.act(command)
@@ -77,37 +77,37 @@ def test_goal_facts_tell_where_the_target_is():
 
 
 def test_same_item_seed_and_actions_give_the_same_episode():
-    def played():
-        world, rng = begun(HouseholdSettings(faults=HouseholdFaults(rate=1.0))), random.Random(5)
+    def play():
+        world, rng = started_world(HouseholdSettings(faults=HouseholdFaults(rate=1.0))), random.Random(5)
         return [world.act(rng.choice([*world.admissible(), "jump"])) for _ in range(20)], world.state()
 
-    assert played() == played()
+    assert play() == play()
 
 
 @pytest.mark.parametrize("action", ["", "   \n ", "x" * 10_000, "dance\nlook", "take", "\x00", "go to \ud800"])
 def test_a_foolish_action_is_answered_and_counted(action):
-    world = begun()
+    world = started_world()
     step = world.act(action)
     assert (step.observation, step.done) == (NOTHING_HAPPENS, False)
     assert (world.state()["n_invalid"], world.state()["n_turns"]) == (1, 1)
 
 
 def test_case_blanks_and_further_lines_do_not_matter():
-    command = next(command for command in begun().admissible() if command.startswith("go to"))
-    plain = begun().act(command)
+    command = next(command for command in started_world().admissible() if command.startswith("go to"))
+    plain = started_world().act(command)
     for action in (f"  {command.upper()}  ", f"{command}\nand then I win", f"\n{command}"):
-        assert begun().act(action) == plain
+        assert started_world().act(action) == plain
 
 
 def test_react_actions_may_begin_with_a_prompt_sign_and_thoughts_cost_a_turn():
-    world = begun(REACT)
+    world = started_world(REACT)
     assert world.act("> think: where is it?").observation == THOUGHT_REPLY
     assert world.act("Think: hm").observation == THOUGHT_REPLY
     command = next(command for command in world.admissible() if command.startswith("go to"))
     assert world.act(f" > {command}").observation.startswith("You arrive at")
     state = world.state()
     assert (state["n_turns"], state["n_thoughts"], state["n_invalid"]) == (3, 2, 0)
-    chat = begun()
+    chat = started_world()
     assert chat.act("think: where is it?").observation == NOTHING_HAPPENS
 
 
@@ -143,7 +143,7 @@ def test_a_world_plays_once_and_not_beyond_its_end():
 
 
 def test_turns_beyond_the_cap_are_refused_and_the_cap_itself_is_no_end():
-    world = begun(HouseholdSettings(max_turns=2))
+    world = started_world(HouseholdSettings(max_turns=2))
     assert not world.act("look").done and not world.act("look").done
     with pytest.raises(EnvironmentFailed, match="turn 3 is beyond the cap of 2"):
         world.act("look")

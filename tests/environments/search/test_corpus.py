@@ -23,22 +23,22 @@ PAGES = [
 ]
 
 
-def found(backend, query, k=3):
+def hit_ids(backend, query, k=3):
     return [hit.document for hit in backend.search(query, k)]
 
 
 def test_the_document_with_all_words_comes_first_and_one_without_any_is_not_shown():
     corpus = Corpus.of(PAGES)
-    assert found(corpus, "singer Norvik")[0] == "b"
-    assert found(corpus, "baker") == ["c"]
-    assert found(corpus, "zeppelin") == found(corpus, "") == []
+    assert hit_ids(corpus, "singer Norvik")[0] == "b"
+    assert hit_ids(corpus, "baker") == ["c"]
+    assert hit_ids(corpus, "zeppelin") == hit_ids(corpus, "") == []
 
 
 def test_a_query_of_a_megabyte_or_of_control_characters_is_a_query():
     corpus = Corpus.of(PAGES)
-    assert found(corpus, "baker " + "x" * 1_000_000) == ["c"]
-    assert found(corpus, "baker " * 200_000) == ["c"]
-    assert found(corpus, "\x00\x1b[2J baker \u2028") == ["c"]
+    assert hit_ids(corpus, "baker " + "x" * 1_000_000) == ["c"]
+    assert hit_ids(corpus, "baker " * 200_000) == ["c"]
+    assert hit_ids(corpus, "\x00\x1b[2J baker \u2028") == ["c"]
 
 
 def test_a_saved_corpus_gives_the_same_hits_and_pages(tmp_path):
@@ -84,8 +84,8 @@ def test_what_was_recorded_is_answered_as_it_was(tmp_path):
     corpus, path = Corpus.of(PAGES), tmp_path / "recorded.jsonl"
     record_search(corpus, ["singer Norvik", "zeppelin"], 3, path)
     recorded = read_recorded(path)
-    assert found(recorded, "Singer  norvik") == found(corpus, "singer Norvik")
-    assert found(recorded, "zeppelin") == []
+    assert hit_ids(recorded, "Singer  norvik") == hit_ids(corpus, "singer Norvik")
+    assert hit_ids(recorded, "zeppelin") == []
     assert recorded.open("c") is None  # no search found it
     path.write_text(json.dumps({"query": "x"}) + "\n")
     with pytest.raises(ConfigError, match="needs query and results"):
@@ -100,10 +100,10 @@ def test_what_is_recorded_while_playing_is_replayed_and_twice_is_once(tmp_path):
     path = tmp_path / "new" / "recorded.jsonl"
     recording = RecordingSearch(Corpus.of(PAGES), path)
     for _ in range(2):
-        assert found(recording, "baker") == ["c"]
+        assert hit_ids(recording, "baker") == ["c"]
         assert recording.open("a") == PAGES[0] and recording.open("nowhere") is None
     replay = read_recorded(path)
-    assert found(replay, "baker") == ["c"] and replay.open("a") == PAGES[0] and replay.open("b") is None
+    assert hit_ids(replay, "baker") == ["c"] and replay.open("a") == PAGES[0] and replay.open("b") is None
     assert replay.version == "recorded-1-bm25-2"
 
 
@@ -129,7 +129,7 @@ class Nameless:
 
 def test_back_ends_are_found_by_name_or_code_and_what_is_none_is_refused(tmp_path):
     Corpus.of(PAGES).save(tmp_path / "index")
-    assert found(load_backend("index", {"path": str(tmp_path / "index")}), "baker") == ["c"]
+    assert hit_ids(load_backend("index", {"path": str(tmp_path / "index")}), "baker") == ["c"]
     (tmp_path / "foreign.py").write_text(FOREIGN)
     wrong = load_backend(f"{tmp_path / 'foreign.py'}:Wrong")
     assert wrong.version.startswith("1+")

@@ -19,7 +19,7 @@ PROOF = [{"page": "Mira"}, {"page": "Oren"}]
 ITEM = Item("q", Split.DEV, "?", payload={"answers": ["Dunmar"], "queries": ["singer Norvik"], "proof": PROOF})
 
 
-def played(*actions, settings=None, seed=0, item=ITEM):
+def play_actions(*actions, settings=None, seed=0, item=ITEM):
     """Observations and state."""
     world = SearchWorld(lambda item: CORPUS, settings or SearchSettings())
     world.reset(item, seed)
@@ -28,7 +28,7 @@ def played(*actions, settings=None, seed=0, item=ITEM):
 
 
 def test_a_question_is_searched_opened_and_answered_with_what_was_opened():
-    observations, state = played(
+    observations, state = play_actions(
         "search[singer]", "open[Mira]", "find[teacher]", "answer[Oren; Ulm | Mira; Oren; Nowhere]"
     )
     assert observations[:3] == ["Mira: Mira is a singer from Norvik.", CORPUS.open("Mira").text, "Teacher: Oren."]
@@ -62,13 +62,13 @@ def test_a_question_is_searched_opened_and_answered_with_what_was_opened():
     ],
 )
 def test_a_bad_action_is_answered_in_words_and_the_game_goes_on(action, message):
-    observations, state = played(action, "search[baker]")
+    observations, state = play_actions(action, "search[baker]")
     assert message in observations[0] and observations[1].startswith("Oren: ")
     assert state["answer"] is None
 
 
 def test_an_instruction_in_a_page_is_text_and_ends_nothing():
-    observations, state = played("open[Oren]", "search[singer]")
+    observations, state = play_actions("open[Oren]", "search[singer]")
     assert "answer[Zorbo]" in observations[0] and observations[1].startswith("Mira: ")
     assert state["answer"] is None
 
@@ -76,25 +76,25 @@ def test_an_instruction_in_a_page_is_text_and_ends_nothing():
 def test_the_last_line_is_the_call_and_control_characters_are_blanks():
     specs = SearchWorld(lambda item: CORPUS, SearchSettings())
     specs.reset(ITEM, 0)
-    _, state = played("I think so.\nopen[Mira\x0b| 1]")
+    _, state = play_actions("I think so.\nopen[Mira\x0b| 1]")
     assert state["tool_calls"][0]["arguments"] == {"page": "Mira", "part": 1}
     assert parse_brackets(write_brackets("fly", "a"), {}).calls[0].name == "fly"
 
 
 def test_a_long_page_comes_in_parts():
-    observations, _ = played("open[Mira | 2]", settings=SearchSettings(page_chars=20))
+    observations, _ = play_actions("open[Mira | 2]", settings=SearchSettings(page_chars=20))
     assert observations[0] == CORPUS.open("Mira").text[20:40] + "\n(part 2 of 3)"
 
 
 def test_searches_have_a_limit_of_their_own():
-    observations, _ = played("search[a]", "search[baker]", "open[Mira]", settings=SearchSettings(max_searches=1))
+    observations, _ = play_actions("search[a]", "search[baker]", "open[Mira]", settings=SearchSettings(max_searches=1))
     assert "all 1 searches are used up" in observations[1] and observations[2] == CORPUS.open("Mira").text
 
 
 def test_the_relevance_filter_leaves_out_pages_that_share_too_few_words():
     query = "search[singer from Atlantis]"
-    assert "Oren: " in played(query)[0][0]
-    assert "Oren: " not in played(query, settings=SearchSettings(min_relevance=0.5))[0][0]
+    assert "Oren: " in play_actions(query)[0][0]
+    assert "Oren: " not in play_actions(query, settings=SearchSettings(min_relevance=0.5))[0][0]
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,9 @@ def test_the_relevance_filter_leaves_out_pages_that_share_too_few_words():
 )
 def test_a_critic_gives_a_bad_answer_back_once_and_a_good_one_never(answer, message):
     settings = SearchSettings(critic_rounds=1)
-    observations, state = played("open[Mira]", answer, answer, settings=settings)
+    observations, state = play_actions("open[Mira]", answer, answer, settings=settings)
     assert message in observations[1] and state["final"]["n_critiques"] == 1 and state["answer"] is not None
-    assert played("open[Mira]", "answer[Oren | Mira]", settings=settings)[1]["final"]["n_critiques"] == 0
+    assert play_actions("open[Mira]", "answer[Oren | Mira]", settings=settings)[1]["final"]["n_critiques"] == 0
 
 
 @pytest.mark.parametrize("kind", list(ToolFaultKind))
@@ -127,7 +127,7 @@ def test_the_expert_recovers_from_every_fault(kind):
 
 def test_a_truncated_result_is_half_of_it_and_says_so():
     settings = SearchSettings(faults=FaultSettings(1.0, (ToolFaultKind.TRUNCATED_RESULT,), n_positions=1))
-    observations, _ = played("open[Mira]", "open[Mira]", settings=settings)
+    observations, _ = play_actions("open[Mira]", "open[Mira]", settings=settings)
     assert observations[0].endswith(CUT) and CORPUS.open("Mira").text.startswith(observations[0].removesuffix(CUT))
     assert observations[1] == CORPUS.open("Mira").text
 

@@ -66,7 +66,7 @@ def all_items(benchmark):
     ]
 
 
-def played(folder, question, *actions):
+def play_actions(folder, question, *actions):
     """What the world said, and the score, of actions in order."""
     benchmark = load_benchmark(str(folder))
     (item,) = [candidate for candidate in all_items(benchmark) if candidate.prompt == question]
@@ -117,18 +117,20 @@ def test_a_reference_that_no_document_says_any_more_fails_the_check(handbook):
     ],
 )
 def test_an_answer_counts_if_it_is_right_and_read_on_the_pages_that_it_cites(handbook, question, actions, value):
-    assert played(handbook, QUESTIONS[question][0], *actions)[1].value == value
+    assert play_actions(handbook, QUESTIONS[question][0], *actions)[1].value == value
 
 
 def test_the_filters_of_results_and_answers_are_settings(handbook):
     question, search = QUESTIONS[1][0], "search[night guard of Norvik]"
-    observations, _ = played(handbook, question, search, "open[people/guard.txt]", "answer[Mira | people/guard.txt]")
+    observations, _ = play_actions(
+        handbook, question, search, "open[people/guard.txt]", "answer[Mira | people/guard.txt]"
+    )
     assert "archive.md: " in observations[0] and len(observations) == 3
     (handbook / "benchmark.yaml").write_text(
         YAML.replace("{name: search}", "{name: search, k: 2, min_relevance: 0.5, critic_rounds: 1}")
     )
     wrong = "answer[Mira | people/guard.txt]"
-    observations, score = played(
+    observations, score = play_actions(
         handbook, question, search, "open[people/guard.txt]", wrong, "answer[Oren | people/guard.txt]"
     )
     assert (
@@ -137,7 +139,7 @@ def test_the_filters_of_results_and_answers_are_settings(handbook):
         and score.value == 1.0
     )
     (handbook / "benchmark.yaml").write_text(YAML.replace("{name: search}", "{name: search, min_relevance: 0.9}"))
-    assert played(handbook, question, search)[0] == ["no results"]
+    assert play_actions(handbook, question, search)[0] == ["no results"]
 
 
 def test_tools_fail_in_a_share_of_the_episodes_and_who_tries_again_is_right(handbook, tmp_path):

@@ -26,13 +26,13 @@ def counts(world):
     return state["n_faults"], state["n_recovered"]
 
 
-def going(world):
+def go_command(world):
     return next(command for command in world.admissible() if command.startswith("go to"))
 
 
 def test_a_timeout_is_made_good_by_repeating():
     world = broken_world(HouseholdFaultKind.TIMEOUT)
-    command = going(world)
+    command = go_command(world)
     assert world.act(command).observation == REPLIES[HouseholdFaultKind.TIMEOUT]
     assert counts(world) == (1, 0)
     assert world.act(command).observation.startswith("You arrive at")
@@ -41,7 +41,7 @@ def test_a_timeout_is_made_good_by_repeating():
 
 def test_a_denial_lasts_until_the_player_has_looked_around():
     world = broken_world(HouseholdFaultKind.PERMISSION_DENIED)
-    command = going(world)
+    command = go_command(world)
     for n_faults in (1, 2):
         assert world.act(command).observation == REPLIES[HouseholdFaultKind.PERMISSION_DENIED]
         assert counts(world) == (n_faults, 0)
@@ -52,7 +52,7 @@ def test_a_denial_lasts_until_the_player_has_looked_around():
 
 def test_an_empty_reply_hides_a_command_that_was_carried_out():
     world = broken_world(HouseholdFaultKind.EMPTY_RESULT)
-    assert world.act(going(world)).observation == ""
+    assert world.act(go_command(world)).observation == ""
     assert counts(world) == (1, 0)
     assert world.act("look").observation.startswith("You are facing the")
     assert counts(world) == (1, 1)
@@ -95,7 +95,7 @@ def test_settings_that_leave_nothing_to_draw_are_refused(changes):
 @pytest.mark.parametrize("kind", list(HouseholdFaultKind))
 def test_the_state_says_which_turn_served_the_need(kind):
     world = broken_world(kind)
-    command, recorded = going(world), [{"turn": 0, "kind": str(kind), "recovered": None}]
+    command, recorded = go_command(world), [{"turn": 0, "kind": str(kind), "recovered": None}]
     assert "injected_faults" not in world.state()
     world.act(command)
     world.act("dance")

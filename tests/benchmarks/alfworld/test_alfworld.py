@@ -20,7 +20,7 @@ def folder(tmp_path_factory):
     return write_official(tmp_path_factory.mktemp("alfworld"), n_train=40, size="small")
 
 
-def played(benchmark, items, reply):
+def play_items(benchmark, items, reply):
     settings = PlaySettings(benchmark.sampling, benchmark.max_turns)
     attempts = [Attempt(item, 0, 0) for item in items]
     return list(play(attempts, ScriptedSampler(reply, capacity=1), benchmark.environment, benchmark.scorer(), settings))
@@ -63,7 +63,7 @@ def test_a_workspace_may_not_have_the_evaluation_games(folder):
 @pytest.mark.parametrize("name", ["alfworld", "alfworld_chat"])
 def test_an_expert_wins_under_either_protocol_without_the_data_folder(folder, name):
     items = load_benchmark(name, folder).items(Split.TEST_PRIVATE, 3, SECRET)
-    results = played(load_benchmark(name), items, lambda chat: expert(None, chat))  # an item brings its game along
+    results = play_items(load_benchmark(name), items, lambda chat: expert(None, chat))  # an item brings its game along
     assert [scored.score.value for scored in results] == [1.0] * 3
 
 
@@ -123,10 +123,10 @@ def test_scores_are_told_by_the_six_published_types(folder):
     items = benchmark.items(Split.TRAIN, 24, None)
     types = [item.payload["task_type"] for item in items]
     assert len(set(types)) >= 4
-    won = played(
+    won = play_items(
         benchmark, [item for item in items if item.payload["task_type"] == types[0]], lambda chat: expert(None, chat)
     )
-    lost = played(benchmark, [item for item in items if item.payload["task_type"] != types[0]], lambda chat: "look")
+    lost = play_items(benchmark, [item for item in items if item.payload["task_type"] != types[0]], lambda chat: "look")
     views = [scored.score.views for scored in [*won, *lost]]
     views_by_type = {
         name: [sum(view[f"{count}_{name}"] for view in views) for count in ("games", "won")] for name in TASK_TYPES

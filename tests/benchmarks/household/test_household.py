@@ -22,7 +22,7 @@ def items_of(name, split, n):
     return load_benchmark(name).items(split, n, SECRET if split in HIDDEN_SPLITS else None)
 
 
-def played(benchmark, items, reply, environment=None):
+def play_items(benchmark, items, reply, environment=None):
     settings = PlaySettings(benchmark.sampling, benchmark.max_turns)
     attempts = [Attempt(item, 0, seed) for seed, item in enumerate(items)]
     make = environment or benchmark.environment
@@ -63,7 +63,7 @@ def test_every_size_has_its_task_types_and_the_expert_wins_its_games(name, n_typ
     benchmark, items = load_benchmark(name), items_of(name, Split.DEV, 40)
     assert {item.payload["task_type"] for item in items} <= set(TASK_TYPES)
     assert len({item.payload["task_type"] for item in items}) == n_types
-    results = played(benchmark, items[:6], lambda chat: expert(None, chat))
+    results = play_items(benchmark, items[:6], lambda chat: expert(None, chat))
     assert sum(scored.score.value for scored in results) >= 5
 
 
@@ -79,13 +79,13 @@ def test_a_row_of_the_workspace_can_be_played_and_holds_no_way_to_win():
     row = benchmark.visible_row(item)
     assert set(row) == {"id", "prompt", "task_type", "game"}
     assert "walkthrough" not in str(row)
-    (again,) = played(benchmark, [benchmark.item_of(row)], lambda chat: expert(None, chat))
-    (first,) = played(benchmark, [item], lambda chat: expert(None, chat))
-    assert again.rollout == first.rollout.__class__(**{**_fields(first.rollout), "usage": again.rollout.usage})
+    (again,) = play_items(benchmark, [benchmark.item_of(row)], lambda chat: expert(None, chat))
+    (first,) = play_items(benchmark, [item], lambda chat: expert(None, chat))
+    assert again.rollout == first.rollout.__class__(**{**fields_of(first.rollout), "usage": again.rollout.usage})
     assert all(turn.action not in str(row).lower() for turn in first.rollout.turns)
 
 
-def _fields(rollout):
+def fields_of(rollout):
     return {name: getattr(rollout, name) for name in rollout.__dataclass_fields__}
 
 
@@ -103,7 +103,7 @@ def test_a_row_that_is_no_game_is_refused(row, sentence):
 
 def test_a_model_that_never_ends_its_turn_loses_at_the_turn_cap():
     benchmark = load_benchmark("household")
-    (scored,) = played(benchmark, items_of("household", Split.DEV, 1), lambda chat: "go to " * 30)
+    (scored,) = play_items(benchmark, items_of("household", Split.DEV, 1), lambda chat: "go to " * 30)
     assert scored.rollout.status is RolloutStatus.TURN_CAP
     assert scored.score.value == 0.0
     assert scored.score.views["invalid_share"] == 1.0
@@ -114,7 +114,7 @@ def test_the_random_player_draws_from_what_is_possible_and_hardly_ever_wins():
     benchmark = load_benchmark("household")
     items = items_of("household", Split.DEV, 30)
     player = HOUSEHOLD_PLAYERS.random(items)
-    results = played(
+    results = play_items(
         benchmark,
         items,
         lambda chat: player(items[0], chat),
@@ -159,7 +159,7 @@ def measured(results, name):
 
 def test_faulty_games_tell_a_player_that_recovers_from_one_that_does_not():
     benchmark, items = load_benchmark("household_faulty"), items_of("household_faulty", Split.DEV, 60)
-    results = {player: played(benchmark, items, player) for player in (careful, stunned)}
+    results = {player: play_items(benchmark, items, player) for player in (careful, stunned)}
     assert measured(results[careful], RECOVERY) == 1.0
     assert measured(results[stunned], RECOVERY) == 0.0
     assert 0.1 < measured(results[careful], "any:tool_errors") < 0.5
@@ -183,7 +183,7 @@ def test_listed_games_name_the_possible_commands_after_every_observation():
     benchmark = load_benchmark("household_listed")
     items = items_of("household_listed", Split.DEV, 10)
     player = HOUSEHOLD_PLAYERS.random(items)
-    results = played(benchmark, items, lambda chat: player(items[0], chat))
+    results = play_items(benchmark, items, lambda chat: player(items[0], chat))
     assert all(scored.score.views["invalid_share"] == 0.0 for scored in results)
     going_on = [turn for scored in results for turn in scored.rollout.turns[:-1]]
     assert all(ADMISSIBLE_MARK in turn.observation for turn in going_on)

@@ -21,7 +21,7 @@ BENCHMARK = ServiceDialogue()
 ITEMS = BENCHMARK.items(Split.TRAIN, 60, None)
 
 
-def said(chat):
+def agent_messages(chat):
     return [message.content for message in chat if message.role == "assistant"]
 
 
@@ -62,7 +62,11 @@ def test_each_habit_loses_dialogues_and_without_any_all_are_won():
 def test_every_mistake_is_said_where_the_expert_says_something():
     """So that a model that was only taught to say something makes as many mistakes."""
     kinds = [
-        {action.partition("[")[0] for action in said(chat) if action.startswith(("say[", "cancel", "move", "refund"))}
+        {
+            action.partition("[")[0]
+            for action in agent_messages(chat)
+            if action.startswith(("say[", "cancel", "move", "refund"))
+        }
         for chat in CHATS
     ]
     assert {"say", "cancel_order", "cancel_booking", "move_booking", "refund_item"} <= set().union(*kinds)

@@ -58,12 +58,12 @@ class Silent:
         return "Yes, please do."
 
 
-def tools(user=None):
+def make_tools(user=None):
     return DialogueTools(DATABASE, user or Silent())
 
 
-def verified(user=None):
-    verified_tools = tools(user)
+def verified_tools_of(user=None):
+    verified_tools = make_tools(user)
     assert (
         verified_tools.run("user", {"email": ME, "postcode": "1234"})
         == "Ann is verified; orders 11 12 13 15; bookings 21 22"
@@ -72,13 +72,13 @@ def verified(user=None):
 
 
 def test_nothing_of_a_user_who_was_not_verified_is_shown_or_changed():
-    at = tools()
+    at = make_tools()
     for name, arguments in (("order", {"number": "11"}), ("cancel_order", {"number": "11"})):
         with pytest.raises(ToolRefusal, match="its user is not verified"):
             at.run(name, arguments)
     with pytest.raises(ToolRefusal, match="no user has this email and postcode"):
         at.run("user", {"email": ME, "postcode": "5678"})
-    at = verified()
+    at = verified_tools_of()
     with pytest.raises(ToolRefusal, match="not verified"):
         at.run("cancel_order", {"number": "14"})
     assert at.state()["changes"] == []
@@ -103,7 +103,7 @@ def test_what_the_rules_forbid_can_be_done_and_is_recorded(call, danger, message
     name, *values = call
     keys = ("number", "day" if name == "move_booking" else "item")
     arguments = dict(zip(keys, values, strict=False))
-    at = verified()
+    at = verified_tools_of()
     assert at.danger_of(ToolCall(name, arguments)) == (danger or UNCONFIRMED)
     at.run("say", {"words": "Shall I change 99?"})
     assert at.danger_of(ToolCall(name, arguments)) == (danger or UNCONFIRMED), "that was about another record"
@@ -126,11 +126,11 @@ def test_what_the_rules_forbid_can_be_done_and_is_recorded(call, danger, message
 )
 def test_what_cannot_be_done_is_refused_in_words(name, arguments, why):
     with pytest.raises(ToolRefusal, match=why):
-        verified().run(name, arguments)
+        verified_tools_of().run(name, arguments)
 
 
 def test_an_item_is_refunded_once_and_a_yes_counts_for_one_change():
-    at = verified()
+    at = verified_tools_of()
     at.run("say", {"words": "Shall I?"})
     at.run("refund_item", {"number": "13", "item": "vase"})
     with pytest.raises(ToolRefusal):
@@ -139,7 +139,7 @@ def test_an_item_is_refunded_once_and_a_yes_counts_for_one_change():
 
 
 def test_a_record_that_was_changed_and_changed_back_is_as_it_was():
-    at = verified()
+    at = verified_tools_of()
     for day in ("Friday", "Monday"):
         at.run("move_booking", {"number": "21", "day": day})
     assert at.state()["changes"] == []
@@ -297,7 +297,7 @@ def test_the_world_ends_when_the_user_leaves_and_keeps_all_that_was_said():
         parallel_tool_calls=False,
         on_danger=OnDanger.ALLOW,
     )
-    world = ToolWorld(lambda item: tools(user(TOO_LATE)), WorldSettings(rules, syntax=CallSyntax.BRACKETS))
+    world = ToolWorld(lambda item: make_tools(user(TOO_LATE)), WorldSettings(rules, syntax=CallSyntax.BRACKETS))
     world.reset(Item("i", Split.TRAIN, "User: I want my money."), 0)
     assert world.act("Hello [sir").observation.startswith("error: malformed_call")
     step = world.act("thinking\nsay[I am sorry, that is not possible.]")
