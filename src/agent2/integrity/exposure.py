@@ -69,6 +69,7 @@ def write_honey_file(workspace: Path, honey: HoneyFile) -> None:
 
 def secret_needles(secret: bytes) -> list[bytes]:
     """The forms in which a file could contain the installation secret."""
+    # Base64 without its padding, which some encoders omit.
     return [secret, secret.hex().encode(), secret.hex().upper().encode(), base64.b64encode(secret).rstrip(b"=")]
 
 

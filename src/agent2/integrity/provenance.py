@@ -126,7 +126,7 @@ def read_floats(info: CheckpointInfo, name: str) -> Floats:
     """One tensor as float32 in its own shape. Raises CheckpointError for a type that is never played."""
     tensor = info.tensors[name]
     raw = _read(info, tensor)
-    if tensor.dtype == "BF16":
+    if tensor.dtype == "BF16":  # numpy has none; its bits are the upper half of a float32
         wide = np.frombuffer(raw, dtype="<u2").astype(np.uint32) << 16
         return wide.view(np.float32).reshape(tensor.shape)
     if tensor.dtype in _NUMPY:

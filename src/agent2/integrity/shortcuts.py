@@ -196,7 +196,7 @@ def is_hard_coded(rollout: Rollout) -> bool:
     try:
         tree = parse_python(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False  # not Python
+        return False  # not Python, or too deeply nested for the parser
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     return any(_is_lookup(function) for function in functions)
 
@@ -216,7 +216,7 @@ def copies_longest_paragraph(rollout: Rollout) -> bool:
 def farms_tool(rollout: Rollout) -> bool:
     """Whether one call is repeated with the same reply, or one call makes up most of a long rollout."""
     calls = [(_normalised(turn.action), _normalised(turn.observation or "")) for turn in rollout.turns]
-    calls = [call for call in calls if call[0]]
+    calls = [call for call in calls if call[0]]  # empty actions are no calls
     if not calls:
         return False
     if max(Counter(calls).values()) >= MIN_REPEATS:

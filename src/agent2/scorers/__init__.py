@@ -51,18 +51,18 @@ def load_scorer(name: str | PluginLocation, settings: Mapping[str, Any] | None =
 
     Raises ConfigError for an unknown name or setting, and for code that is not usable as a scorer.
     """
-    place = find("scorer", name, SCORERS) if isinstance(name, str) else name
-    scorer: Scorer = build(place, settings)
-    if place.is_packaged:
+    location = find("scorer", name, SCORERS) if isinstance(name, str) else name
+    scorer: Scorer = build(location, settings)
+    if location.is_packaged:
         return scorer
-    require_scorer(place, scorer)
-    return with_source_version(scorer, source_digest(place))
+    require_scorer(location, scorer)
+    return with_source_version(scorer, source_digest(location))
 
 
-def require_scorer(place: PluginLocation, scorer: object) -> None:
-    """Raise ConfigError for an object that is not usable as a scorer. place: where it came from, for the message."""
+def require_scorer(location: PluginLocation, scorer: object) -> None:
+    """Raise ConfigError for an object that is not usable as a scorer. location: its origin, for the message."""
     methods = [name for name in SCORING_METHODS if hasattr(scorer, name)]
-    require_members(place, scorer, ("name", "version"), methods or SCORING_METHODS[:1])
+    require_members(location, scorer, ("name", "version"), methods or SCORING_METHODS[:1])
 
 
 def declared(name: str) -> ScorerOutput | None:

@@ -69,7 +69,7 @@ def _requests(batch: Sequence[tuple[Item, Rollout]]) -> Iterator[list[tuple[str,
 
 def _buy_verdicts(url: str, answers: Sequence[tuple[str, str]]) -> list[Score]:
     """Verdicts of the grading API; missing where it gives none. Asking again about the same answer is free."""
-    import httpx
+    import httpx  # only workspaces need it
 
     body = {"answers": [{"id": item_id, "answer": answer} for item_id, answer in answers]}
     try:

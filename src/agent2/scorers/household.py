@@ -52,10 +52,10 @@ class HouseholdScorer:
                 Fault.JUDGE,
             )
         n_turns, n_invalid = int(state["n_turns"]), int(state["n_invalid"])
-        how = "won" if won else "not won"
+        outcome = "won" if won else "not won"
         return Score(
             float(won),
-            f"{task_type}: {how} after {n_turns} turns, {n_invalid} of them without effect",
+            f"{task_type}: {outcome} after {n_turns} turns, {n_invalid} of them without effect",
             views=_views(state, task_type, n_turns, n_invalid),
             labels=() if won else _labels(rollout, task_type, n_turns, n_invalid),
         )
@@ -72,6 +72,7 @@ def _views(state: Mapping[str, JsonValue], task_type: str, n_turns: int, n_inval
         "turns": float(n_turns),
         "invalid_share": n_invalid / n_turns if n_turns else None,
     }
+    # Every type in every score, so that sums over a card are numerator and denominator of each type's rate.
     for name in TASK_TYPES:
         is_type = name == task_type
         views[f"games_{name}"] = float(is_type)

@@ -232,6 +232,7 @@ class AnswerCache:
             for key, answer in answers.items()
         ]
         with closing(self._open()) as store:
+            # IGNORE: another process may have stored an answer to the same prompt since `read`.
             store.executemany("INSERT OR IGNORE INTO answers VALUES (?, ?)", rows)
             store.commit()
 

@@ -220,6 +220,7 @@ def _type_reward(order: Mapping[str, JsonValue], goal: PurchaseGoal) -> float:
     """The factor `r_type`, from the share of the goal's title nouns that the bought title has."""
     goal_nouns = title_nouns(goal.name)
     shared = set(title_nouns(str(order["name"]))) & set(goal_nouns)
+    # A goal without nouns gets the published 0.2: its type then rests on query and category alone.
     title_score = len(shared) / len(goal_nouns) if goal_nouns else 0.2
     if title_score == 0.0:
         return 0.0
@@ -264,7 +265,7 @@ class PurchaseScorer:
         except (ConfigError, KeyError, TypeError, ValueError, AttributeError) as error:
             return Score(None, f"{item.id} or its state is of another world ({error})", Fault.JUDGE)
         total = 0.0 if reward is None else reward.total
-        is_won = total >= self.success_at - 1e-9
+        is_won = total >= self.success_at - TOLERANCE
         views: dict[str, float | None] = {
             "purchase_reward": total,
             "state_success": float(is_won),

@@ -147,7 +147,7 @@ def _is_proved(
 
     "unknown" is proved by citing the page of the last step where that step has no values.
     """
-    for step in reversed(proof):
+    for step in reversed(proof):  # the last step answers the question, earlier ones lead to it
         if step["page"] not in sources:
             continue
         if answer == UNKNOWN:

@@ -320,6 +320,7 @@ def _run_script(sandbox: ScriptSandbox, script: str, answer: str, files: Mapping
             path = workspace / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(str(text), encoding="utf-8")
+        # A model may write half a surrogate pair; without `surrogatepass` that would be an error of ours.
         (workspace / ANSWER_FILE).write_text(answer, encoding="utf-8", errors="surrogatepass")
         (workspace / SCRIPT_FILE).write_text(script, encoding="utf-8")
         (workspace / SCRIPT_FILE).chmod(0o755)

@@ -52,7 +52,7 @@ class FunctionCallScorer:
         if gold is None:
             return _no_target(item, "gold")
         calls = rollout.state["tool_calls"]
-        if not gold:
+        if not gold:  # an item without a fitting function: right is its reference answer, and no call
             value = float(not calls and answer_of(rollout.state) == item.reference)
             reason = f"no offered function fits; it {'said so' if value else f'did not say {item.reference!r}'}"
             labels = [] if value else ["called_without_need" if calls else "irrelevance_not_said"]
@@ -86,6 +86,7 @@ class TrajectoryMatchScorer:
         if mode not in MATCH_MODES:
             raise unknown_name("mode", mode, MATCH_MODES, f"scorer {self.name}")
         self._mode, self._arguments = mode, arguments
+        # Another mode is another measure: cards of two modes are not comparable.
         self.version += f"+{mode}{'' if arguments else '-names'}"
 
     def score(self, item: Item, rollout: Rollout) -> Score:
@@ -317,7 +318,7 @@ def _last_test(calls: Sequence[CallData]) -> str | None:
     """Result of the last run of the visible tests after the last edit; None if there was none."""
     result = None
     for call in calls:
-        if call["error"] is None and call["name"] in {"edit", "test"}:
+        if call["error"] is None and call["name"] in {"edit", "test"}:  # an edit makes earlier results out of date
             result = str(call["result"]) if call["name"] == "test" else None
     return result
 

@@ -660,7 +660,7 @@ def read_episode(rollout: Rollout) -> ToolEpisode | None:
 def _calls_in_records(records: Iterable[JsonValue]) -> list[RecordedCall]:
     return [
         RecordedCall(
-            int(record.get("turn", place)),
+            int(record.get("turn", index)),
             record.get("name"),
             record.get("arguments") or {},
             record.get("result"),
@@ -669,7 +669,7 @@ def _calls_in_records(records: Iterable[JsonValue]) -> list[RecordedCall]:
             bool(record.get("injected")),
             record.get("changed"),
         )
-        for place, record in enumerate(records)
+        for index, record in enumerate(records)
         if isinstance(record, Mapping)
     ]
 

@@ -243,6 +243,7 @@ def _suspect_query_words(query: str, context: GroundingContext) -> list[str]:
     ]
     for word in plain(query).split():
         meant = None if len(word) < 5 or stem(word) in context.stems else _misspelling(word, context)
+        # A word that another one begins with is an inflection or a compound, not a slip.
         if (
             meant is not None
             and OSA.distance(word, meant) == 1
@@ -276,9 +277,10 @@ def _unsupported_parts(call: RecordedCall, name: str, value: JsonValue, evidence
     is_free = key in _FREE or len(text.split()) > 6 or "\n" in text
     if is_free:
         if _SEARCHING.search(call.name or ""):
-            return []
+            return []  # a query may be a guess; `misspelt_argument` checks its spelling
         checked = [claim for claim in claims_of(text) if claim.kind not in (ClaimKind.NUMBER, ClaimKind.QUOTE)]
         return [claim.text for claim in checked if not context.supports(claim)]
+    # Codes of two to four capitals (airports, currencies) follow from names that were given, which needs knowledge.
     if not text or text.casefold() in _OPTIONS or re.fullmatch(r"[A-Z]{2,4}", text) or context.has_words(text):
         return []
     claims = claims_of(text, with_names=False)
@@ -291,7 +293,7 @@ def _unsupported_parts(call: RecordedCall, name: str, value: JsonValue, evidence
             return []
     digits = re.sub(r"\D", "", text)
     if len(digits) >= 5 and not re.search(r"[A-Za-z]", text) and digits in context.index.digits:
-        return []
+        return []  # a long number, grouped differently
     return [text]
 
 
@@ -313,6 +315,7 @@ def _misspelling(text: str, context: GroundingContext) -> str | None:
         max_distance = 1 if len(word) < 6 else 2
         lengths = range(max(4, len(word) - max_distance), len(word) + max_distance + 1)
         alike = [candidate for length in lengths for candidate in context.index.vocabulary.get(length, ())]
+        # The same first letter, within the distance; or else one edit of a longer word, its first letter included.
         near = [
             candidate
             for candidate in alike
@@ -469,9 +472,9 @@ def lost_goal(evidence: EpisodeEvidence) -> Iterator[GroundingFinding]:
                 stated = next(part for part in match.groups() if part is not None)
                 if sentence.rstrip(' *")').endswith("?") or _ANSWERS.search(sentence[: match.start()]):
                     continue
-                why = _goal_difference(_ASIDE.sub(" ", stated), statement.turn, evidence)
-                if why is not None and not _ENDED.match(stated):
-                    yield GroundingFinding("lost_goal", statement.turn, sentence.strip(), why)
+                difference = _goal_difference(_ASIDE.sub(" ", stated), statement.turn, evidence)
+                if difference is not None and not _ENDED.match(stated):
+                    yield GroundingFinding("lost_goal", statement.turn, sentence.strip(), difference)
 
 
 def _goal_difference(stated: str, turn: int, evidence: EpisodeEvidence) -> str | None:
@@ -504,8 +507,8 @@ def wrong_blame(evidence: EpisodeEvidence) -> Iterator[GroundingFinding]:
         for sentence in SENTENCE_END.split(statement.text):
             if _BLAMES.search(sentence) and not _NO_BLAME.search(sentence):
                 last = before[-1]
-                why = f"the error was the call's own ({last.error}{': ' + last.detail if last.detail else ''})"
-                yield GroundingFinding("wrong_blame", statement.turn, sentence.strip(), why)
+                reason = f"the error was the call's own ({last.error}{': ' + last.detail if last.detail else ''})"
+                yield GroundingFinding("wrong_blame", statement.turn, sentence.strip(), reason)
 
 
 def carried_claim(evidence: EpisodeEvidence) -> Iterator[GroundingFinding]:

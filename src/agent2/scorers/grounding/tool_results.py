@@ -240,8 +240,8 @@ def contradicted_result(evidence: EpisodeEvidence) -> Iterator[GroundingFinding]
             facts += _facts(by_turn.pop(0))
         for clause in [] if _PROPOSES.search(statement.text) else _clauses(statement.text):
             if (fact := _contradicted(clause, facts)) is not None:
-                key, why = " ".join(sorted(fact.key)), f"a result gives {fact.value!r}"
-                yield GroundingFinding("contradicted_result", statement.turn, clause.strip(), f"{key}: {why}")
+                reason = f"{' '.join(sorted(fact.key))}: a result gives {fact.value!r}"
+                yield GroundingFinding("contradicted_result", statement.turn, clause.strip(), reason)
 
 
 def _facts(call: RecordedCall) -> list[_Fact]:
@@ -426,10 +426,9 @@ def hidden_failure(evidence: EpisodeEvidence) -> Iterator[GroundingFinding]:
     claims = [claim for statement, claim in evidence.unsupported if statement is final]
     if failed and claims:
         call = failed[-1]
-        how = call.error or "empty result"
-        yield GroundingFinding(
-            "hidden_failure", final.turn, claims[0].text, f"{call.name} gave nothing ({how}), and the answer hides it"
-        )
+        failure = call.error or "empty result"
+        reason = f"{call.name} gave nothing ({failure}), and the answer hides it"
+        yield GroundingFinding("hidden_failure", final.turn, claims[0].text, reason)
 
 
 def _unrecovered(calls: Sequence[RecordedCall]) -> list[RecordedCall]:
