@@ -204,7 +204,7 @@ def misfit_argument(evidence: EpisodeEvidence) -> Iterator[GroundingFinding]:
 
 
 def invented_argument(evidence: EpisodeEvidence) -> Iterator[GroundingFinding]:
-    """An argument that neither the task nor any result gave before."""
+    """An argument that neither the task nor any earlier result contains."""
     for call, name, value in _arguments(evidence):
         context = evidence.context(call.turn)
         for text in _unsupported_parts(call, name, value, evidence):
@@ -215,7 +215,7 @@ def invented_argument(evidence: EpisodeEvidence) -> Iterator[GroundingFinding]:
 
 
 def misspelt_argument(evidence: EpisodeEvidence) -> Iterator[GroundingFinding]:
-    """An argument that is nearly a value that was given."""
+    """An argument that is nearly a value of the task or a result."""
     for call, name, value in _arguments(evidence):
         context = evidence.context(call.turn)
         suspects = _unsupported_parts(call, name, value, evidence)
@@ -450,7 +450,7 @@ def _numbered(context: GroundingContext) -> dict[int, str]:
 
 
 def altered_quote(evidence: EpisodeEvidence) -> Iterator[GroundingFinding]:
-    """Words between quotation marks, four or more, that were told in other words or not at all."""
+    """Words between quotation marks, four or more, that no earlier text contains in this order."""
     for statement, claim in evidence.unsupported:
         if claim.kind is ClaimKind.QUOTE:
             yield GroundingFinding(

@@ -190,7 +190,7 @@ def without_questions(text: str) -> str:
 
 
 def invented_number(evidence: EpisodeEvidence) -> Iterator[GroundingFinding]:
-    """A number, date, time or identifier in what is said that nothing before supports."""
+    """A number, date, time or identifier in a message that no earlier text supports."""
     for statement, claim in evidence.unsupported:
         if claim.kind in (ClaimKind.NUMBER, ClaimKind.DATE, ClaimKind.TIME, ClaimKind.IDENTIFIER):
             yield GroundingFinding(
@@ -199,7 +199,7 @@ def invented_number(evidence: EpisodeEvidence) -> Iterator[GroundingFinding]:
 
 
 def invented_name(evidence: EpisodeEvidence) -> Iterator[GroundingFinding]:
-    """A name in what is said that nothing before mentions."""
+    """A name in a message that no earlier text mentions."""
     for statement, claim in evidence.unsupported:
         if claim.kind is ClaimKind.NAME:
             yield GroundingFinding(
