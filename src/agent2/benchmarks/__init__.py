@@ -300,6 +300,7 @@ def _guarded_class(cls: type[Any]) -> type[Any]:
     names = {
         "items": items,
         "is_guarded": True,
+        # without slots of its own the subclass has the layout of its base, which assigning __class__ requires
         "__slots__": (),
         "__module__": cls.__module__,
         "__doc__": cls.__doc__,
@@ -335,6 +336,7 @@ class BenchmarkVariant:
 
     def __getattr__(self, name: str) -> Any:
         """Optional methods (`home`) are those of the benchmark itself, its players too."""
+        # else copying or unpickling, which looks for such names before __init__, would not end
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self._benchmark, name)

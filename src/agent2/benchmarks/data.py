@@ -475,6 +475,7 @@ class DataBenchmark:
         key = secret if split in HIDDEN_SPLITS and secret else b""
         portion = portions[0]
         entries = [entry for entry in self._read(portion) if self._pool(entry, portion) in (None, _pool_name(split))]
+        # keyed for hidden splits, so that the order of a file does not say which half of it is private
         ordered = sorted(entries, key=lambda entry: self._hash(key, "order", entry))
         if split in HIDDEN_SPLITS and portion in (Portion.TEST, Portion.ALL):
             half = (len(ordered) + 1) // 2
@@ -512,6 +513,7 @@ class DataBenchmark:
             name = self.spec.portions[portion]
             if self.spec.files is not None:
                 rows = read_rows(self.folder / name)
+                # digests were taken when the benchmark was loaded; items of other data would be under the old version
                 if file_digest(self.folder / name) != self.digests[portion]:
                     raise ConfigError(f"{self.folder / name}: changed while it was in use; start again")
             else:

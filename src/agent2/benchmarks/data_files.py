@@ -100,6 +100,7 @@ def _jsonl(path: Path) -> Iterator[Row]:
 def _lines(file: BinaryIO | gzip.GzipFile, path: Path) -> Iterator[tuple[int, bytes]]:
     """(number, line); at most `MAX_LINE_BYTES` of a line are read."""
     number = 0
+    # one byte beyond the limit shows that a line is too long, however long it is
     while line := file.readline(MAX_LINE_BYTES + 1):
         number += 1
         if len(line) > MAX_LINE_BYTES:
@@ -112,6 +113,7 @@ def _lines(file: BinaryIO | gzip.GzipFile, path: Path) -> Iterator[tuple[int, by
 
 def _decoded(line: bytes, path: Path, number: int) -> str:
     try:
+        # the first line may begin with a byte-order mark
         return line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
         raise ConfigError(
@@ -122,6 +124,7 @@ def _decoded(line: bytes, path: Path, number: int) -> str:
 def _csv(path: Path) -> Iterator[Row]:
     with path.open("rb") as file:
         lines = (_decoded(line, path, number) for number, line in _lines(file, path))
+        # a setting of the whole process, so it is put back below
         before = csv.field_size_limit(min(MAX_LINE_BYTES, sys.maxsize))
         try:
             reader = csv.reader(lines, strict=True)

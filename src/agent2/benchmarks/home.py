@@ -211,6 +211,7 @@ def at_random(
 
     def make_player(items: Sequence[Item]) -> Player:
         def play(item: Item, chat: Sequence[Message]) -> str:
+            # seeded by item and chat, because a player keeps no state between calls and between processes
             rng = np.random.default_rng(derive_seed("random player", item.id, *(m.content for m in chat)))
             return reply(item, chat, rng)
 
@@ -333,6 +334,7 @@ class Source(Generic[T]):
         texts: set[str] = set()
         barren = 0
         for index in count():
+            # a seed for each draw: no candidate depends on how many random numbers the ones before it took
             candidate = self.draw(np.random.default_rng(self._seed(split, index, secret)))
             if not self._belongs(candidate, split, secret) or (text := self.text(candidate)) in texts:
                 barren += 1
@@ -357,6 +359,7 @@ class Source(Generic[T]):
             return pool is Pool.DEV
         if pool is not Pool.HIDDEN or not secret:
             return False
+        # one bit that only the secret gives decides between the two hidden splits
         side = hmac.new(secret, f"{self.name} side\0{self.canonical(candidate)}".encode(), hashlib.sha256).digest()
         return (side[0] & 1 == 0) == (split is Split.TEST_PUBLIC)
 

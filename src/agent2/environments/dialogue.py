@@ -231,6 +231,7 @@ class DialogueTools:
 
     def __init__(self, database: Mapping[str, JsonValue], user: User) -> None:
         """database: `users` by email, `orders` and `bookings` by number; it is copied."""
+        # compared with the end state: a change that is undone again is none
         self._before = database
         self._database: dict[str, JsonValue] = deepcopy(dict(database))
         self._user = user
@@ -261,6 +262,7 @@ class DialogueTools:
             return None  # `run` refuses it
         if not change.is_allowed:
             return AGAINST_POLICY
+        # a yes is for what the agent named in its last message, not for any other change
         is_named = bool(self._said) and all(
             mentions(self._said[-1], str(argument)) for argument in call.arguments.values()
         )

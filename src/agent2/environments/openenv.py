@@ -76,6 +76,7 @@ class OpenEnvWorld:
         if find_spec("websockets") is None:
             raise ConfigError(f"environment {NAME!r} needs websockets; {install_hint(EXTRA)}")
         self._url = _server_address(url)
+        # for messages: without the user name and password that an address may contain
         self._display_url = self._url.replace(f"{urlsplit(self._url).netloc.rpartition('@')[0]}@", "", 1)
         if unknown := sorted(set(serves or {}) - {"name", "version"}):
             raise ConfigError(f"environment {NAME!r}: serves names {', '.join(unknown)}; it takes name and version")
@@ -279,6 +280,7 @@ def _server_address(url: str | None) -> str:
 
 def _fetch(url: str) -> bytes:
     """A small document. Raises httpx.HTTPError, also for one that is too long or does not end in time."""
+    # the timeout of httpx is for one read, so a server that drips bytes would never end
     ends_at, body = time.monotonic() + CONNECT_S, b""
     with httpx.stream("GET", url, timeout=CONNECT_S, trust_env=not _is_local(url)) as answer:
         answer.raise_for_status()

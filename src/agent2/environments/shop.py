@@ -325,6 +325,7 @@ class StorePage(StrEnum):
 class ShopSettings:
     """How a store is shown."""
 
+    # field names are in the digest that the environment version carries
     max_turns: int = 10
     page_size: int = 10
     """Results on a page."""
@@ -390,6 +391,7 @@ class ShopWorld:
             raise EnvironmentFailed(f"item {item.id!r} has no instruction; it belongs to another world")
         self._store = self._find_store(item.payload.get("store"))
         self._item = item
+        # replace, not format: an instruction of a user may contain braces
         text = self._settings.wording.replace("{instruction}", f"{INSTRUCTION}{one_line(instruction)}\n[search]")
         self._chat = [Message("user", text)]
         return list(self._chat)
@@ -481,6 +483,7 @@ class ShopWorld:
         elif visit.page is StorePage.RESULTS and button in (NEXT, BACK):
             visit.page_number += 1 if button == NEXT else -1
         elif visit.page is StorePage.RESULTS:
+            # actions are compared in lower case, ids are shown so
             on_page = {product.id.lower(): product for product in self._on_page(visit, store)}
             visit.page, visit.product, visit.chosen = StorePage.ITEM, on_page[button], {}
             visit.n_opened += 1
@@ -541,6 +544,7 @@ class ShopWorld:
 
 def option_buttons(product: Product) -> dict[str, list[str]]:
     """The option values of each axis as buttons: in lower case, on one line; a button belongs to the first axis."""
+    # an option with the name of a fixed button is not offered: it would press that button
     taken = {NEW_SEARCH, BACK, BUY, NEXT, *DETAILS}
     options: dict[str, list[str]] = {}
     for axis, values in product.options.items():
@@ -569,6 +573,7 @@ def order_record(product: Product, chosen: Mapping[str, str]) -> dict[str, JsonV
 def one_line(text: str) -> str:
     """Text without line breaks, control and format characters, and with brackets as parentheses."""
     if not (text.isascii() and text.isprintable()):
+        # C: control, format and unassigned characters; Z: separators
         text = "".join(" " if unicodedata.category(letter)[0] in "CZ" else letter for letter in text)
     return " ".join(text.translate(_BRACKETS).split())
 

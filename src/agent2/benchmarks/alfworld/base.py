@@ -63,6 +63,7 @@ SIZE = size_of("full")
 class AlfworldCorpusSettings:
     """How the corpus is drawn; shares are 0 to 1."""
 
+    # field names are in the digest of the recipe, which names the folder of the trained model
     n_games: int = 200
     """At most this many visible games are read."""
     n_chats: int = 4500

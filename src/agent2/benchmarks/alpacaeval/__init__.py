@@ -83,6 +83,7 @@ class AnnotatorFile(StrictModel):
 
 def is_switched(instruction: str) -> bool:
     """Whether the published annotator shows the model's answer first."""
+    # seed and call are those of the published annotator
     return random.Random(f"is_switched_outputs{instruction}0").choices([False, True], k=1)[0]
 
 
@@ -115,6 +116,7 @@ def preference(completion: Completion, *, switched: bool) -> float | None:
     if not log_probs:
         return None
     highest = max(log_probs.values())
+    # relative to the highest: exp of both log-probabilities may underflow to 0
     share = {token: math.exp(value - highest) for token, value in log_probs.items()}
     second = share.get(SECOND, 0.0) / sum(share.values())
     return 1.0 - second if switched else second
@@ -254,6 +256,7 @@ class AlpacaEval:
 
 def split_of(instruction: str) -> Split:
     """The split of an instruction, by a public hash."""
+    # one byte is enough: the shares add up to 16, which divides 256
     bucket = hashlib.sha256(f"alpacaeval split\0{instruction}".encode()).digest()[0] % sum(SHARES.values())
     for split, share in SHARES.items():
         if bucket < share:

@@ -220,6 +220,7 @@ class Arithmetic:
 
         Raises ConfigError if a hidden split is asked for without the secret, or if the split has fewer.
         """
+        # without it, a request for more than there are would draw until thousands in a row are not new
         upper_bound = count_at_most(split, self.difficulty)
         expressions = list(islice(source_of(self.difficulty).distinct(split, secret), n)) if n <= upper_bound else []
         if len(expressions) < n:
@@ -274,6 +275,7 @@ def verify(answer: str, reference: str) -> float:
 class CorpusSettings:
     """How the corpus is drawn."""
 
+    # field names are in the digest of the recipe: with another name the shipped weights no longer match it
     n_examples: int = 40_000
     right_share: float = 0.35
     """Share of right answers, 0 to 1."""

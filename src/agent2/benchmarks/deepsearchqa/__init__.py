@@ -238,6 +238,7 @@ class DeepSearchQa(PublishedBenchmark):
                 f"{path}: has {len(questions)} questions, the published file {N_PUBLISHED}; get it again from "
                 f"{QUESTIONS.source}"
             )
+        # an id is a hash of its question, so this order is public and says nothing of the file
         return sorted(questions, key=lambda question: question.id)
 
     def _backend_of(self, item: Item) -> SearchBackend:

@@ -218,6 +218,7 @@ class Case:
 def case_of(seed: int) -> Case:
     """The case of a seed."""
     rng = np.random.default_rng(seed)
+    # the order of the draws is part of every case: items, ids and splits change with it
     names = [NAMES[k] for k in rng.permutation(len(NAMES))[:3]]
     users = {
         f"{name}{int(rng.integers(10, 100))}@mail.example": {
@@ -573,6 +574,7 @@ def random_action(item: Item, chat: Sequence[Message], rng: np.random.Generator)
 class DialogueCorpusSettings:
     """How the corpus is drawn; shares are 0 to 1."""
 
+    # field names are in the digest of the recipe: with another name the shipped weights no longer match it
     n_chats: int = 6000
     often: float = 0.75
     """Share of agents that have a bad habit, drawn for each of the three: refuse refunds that are due, change bookings

@@ -278,6 +278,7 @@ class GameSimulator:
 class HouseholdCorpusSettings:
     """How the corpus is drawn; shares are 0 to 1."""
 
+    # field names are in the digest of the recipe: with another name the shipped weights no longer match it
     n_chats: int = 36_000
     wandering_share: float = 0.5
     """Share of chats without any step of the expert."""

@@ -332,6 +332,7 @@ def layout_in(rng: np.random.Generator, size: WorldSize, types: Sequence[str], t
     size: decides which objects it has.
     """
     tables = affordances()
+    # the order of the draws below is part of every item: items, ids and splits change with it
     needed = LAMP_PLACES if task_type == LOOK else {TOOLS[task_type]} if task_type in TOOLS else set(types)
     if not needed & set(types):
         return None

@@ -102,6 +102,7 @@ class CorpusPart:
 class MiniCorpusSettings:
     """How the corpus is drawn."""
 
+    # field names are in the digest of the recipe: with another name the shipped weights no longer match it
     stages: tuple[tuple[CorpusPart, ...], ...] = (
         (
             CorpusPart("mini_knowledge", 16_000, 0.55),
@@ -166,6 +167,7 @@ def _chats_of_part(part: CorpusPart, seed: int) -> list[list[Message]]:
         corpus = importlib.import_module(f"agent2.benchmarks.mini.{part.benchmark.removeprefix('mini_')}")
     except ModuleNotFoundError as error:
         raise ConfigError(f"benchmark {part.benchmark!r} has no corpus; take one of the mini benchmarks") from error
+    # a number for the name that is the same in every process, which hash() is not
     rng = np.random.default_rng([seed, sum(part.benchmark.encode())])
     if part.drill:
         return DRILLS[part.drill](rng, part.n_chats)

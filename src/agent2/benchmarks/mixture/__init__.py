@@ -119,6 +119,7 @@ class Mixture:
         counts = dict.fromkeys(self.weights, 0)
         order = []
         for number in range(1, n + 1):
+            # the part that is furthest behind its share
             name = max(counts, key=lambda part: number * self.weights[part] - counts[part])
             counts[name] += 1
             order.append(name)
@@ -157,6 +158,7 @@ class ArithmeticPyfunc(Mixture):
 class MixtureCorpus:
     """How the corpus is drawn."""
 
+    # field names are in the digest of the recipe: with another name the shipped weights no longer match it
     arithmetic: CorpusSettings = field(default_factory=lambda: CorpusSettings(n_examples=24_000))
     pyfunc: PyfuncCorpus = field(default_factory=lambda: PyfuncCorpus(n_chats=6_000))
 

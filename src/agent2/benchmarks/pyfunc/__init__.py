@@ -328,6 +328,7 @@ def to_item(function: GeneratedFunction, item_id: str, split: Split) -> Item:
     """The item of a function; its inputs follow from the function alone."""
     rng = np.random.default_rng(derive_seed("pyfunc inputs", function.body))
     n_usual = N_SAMPLE + N_HIDDEN
+    # the order of the draws is part of every item: its tests change with it
     usual = draw_inputs(function.family, n_usual, rng)
     variant = draw_inputs(function.family, N_VARIANT, rng, is_variant=True)
     values = function.values([*usual, *variant])
@@ -385,6 +386,7 @@ def wrong_answers(item: Item) -> list[str]:
 class PyfuncCorpus:
     """How the corpus is drawn."""
 
+    # field names are in the digest of the recipe: with another name the shipped weights no longer match it
     n_chats: int = 12_000
     right_share: float = 0.2
     """Share of right bodies, 0 to 1."""

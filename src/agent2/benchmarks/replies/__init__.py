@@ -163,6 +163,7 @@ class Style:
 
 def draw_instruction(rng: np.random.Generator) -> ReplyRequest:
     """A random instruction."""
+    # the order of the draws is part of every item: items, ids and splits change with it
     aspects = _ASPECTS[int(rng.integers(len(_ASPECTS)))]
     order = tuple(aspects[int(index)] for index in rng.permutation(len(aspects)))
     return ReplyRequest(pick(rng, KINDS), pick(rng, ANIMALS), pick(rng, READERS), order)
@@ -263,6 +264,7 @@ class HiddenPreferences:
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
+        # a cache for each instance: on the method it would be one for all secrets and keep every instance alive
         self.weight = lru_cache(maxsize=None)(self._weight)
 
     def _weight(self, feature: str, context: str, options: tuple[str, ...]) -> Mapping[str, float]:
@@ -507,6 +509,7 @@ def instruction_of(item: Item) -> ReplyRequest:
 class RepliesCorpus:
     """How the corpus is drawn; shares are 0 to 1."""
 
+    # field names are in the digest of the recipe: with another name the shipped weights no longer match it
     n_chats: int = 30_000
     right_share: float = 0.85
     """Of statements."""

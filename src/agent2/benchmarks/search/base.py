@@ -42,6 +42,7 @@ SearchPolicy = Callable[[Item, SearchWorld, Sequence[Message]], str]
 class SearchCorpusSettings:
     """How the corpus is drawn; shares are 0 to 1."""
 
+    # field names are in the digest of the recipe: with another name the shipped weights no longer match it
     n_chats: int = 6_000
     chats_per_world: int = 4
     least_expert: float = 0.25

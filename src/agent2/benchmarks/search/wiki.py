@@ -107,6 +107,7 @@ def pages_of(settings: WikiSettings) -> Iterator[Document]:
     rng = np.random.default_rng(derive_seed("search world", settings.number, settings.n_pages))
     n_towns = n_companies = settings.n_pages // 5
     n_people = settings.n_pages - n_towns - n_companies
+    # the order of the draws is part of every world: items and their answers change with it
     people = _names(n_people, (_FIRST, _LAST), rng)
     towns, companies = _names(n_towns, (_TOWNS,), rng), _names(n_companies, (_COMPANIES,), rng)
     homes, natives = rng.integers(n_towns, size=n_people), dict[int, list[str]]()

@@ -234,6 +234,7 @@ class ShoppingTask:
 
 def draw_shopping_task(rng: np.random.Generator, products: GeneratedProducts) -> ShoppingTask:
     """A shopping task that some product fits. The limit is one of the next four multiples of ten, as published."""
+    # the order of the draws is part of every item: items, ids and splits change with it
     product = products[int(rng.integers(len(products)))]
     first, second = (product.attributes[int(place)] for place in rng.permutation(4)[:2])
     colors, values = product.options.values()
@@ -401,6 +402,7 @@ class Shop(TextShop):
 class ShopCorpus:
     """How the corpus is drawn; shares are 0 to 1."""
 
+    # field names are in the digest of the recipe: with another name the shipped weights no longer match it
     n_chats: int = 12_000
     careless_share: float = 0.3
     """Of visits whose shopper never does what the expert would do."""

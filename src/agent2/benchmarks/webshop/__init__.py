@@ -223,6 +223,7 @@ def limit_of(id_: str, instruction: str, price: float) -> float:
     if len(tens) < 2:
         return NO_LIMIT
     digest = hashlib.sha256(f"webshop limit\0{id_}\0{instruction}".encode()).digest()
+    # two of the four and the larger one, as the published program draws them
     return max(random.Random(digest).sample(tens, 2))
 
 
@@ -251,6 +252,7 @@ def goals_of(
             }
             text = f"{entry.instruction.strip('.')}{price}"
             goals.append({"instruction": text, "goal": goal, "task_type": department})
+    # the published order: the splits are positions in it
     random.Random(SHUFFLE_SEED).shuffle(goals)
     return goals
 
@@ -298,6 +300,7 @@ def catalogue_of(folder: Path | None) -> Catalogue:
     digests = [_digest(path, path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
     digest = hashlib.sha256("\0".join(("1", *digests)).encode()).hexdigest()[:16]
     store = worlds_dir() / f"webshop-{digest}"
+    # beside the store, not in it: players are shown the whole folder of the store
     goals = store.with_name(f"{store.name}.json")
     if not (store.is_dir() and goals.is_file()):
         _build(paths[0], folder, store, goals)

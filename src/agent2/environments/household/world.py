@@ -73,6 +73,7 @@ REPLIES = {
 class HouseholdFaults:
     """How often and how commands are broken."""
 
+    # field names are in the digest that the environment version carries
     rate: float = 0.0
     """Share of episodes with a broken command, 0 to 1."""
     kinds: tuple[HouseholdFaultKind, ...] = tuple(HouseholdFaultKind)
@@ -155,6 +156,7 @@ class ActionProtocol(StrEnum):
 class HouseholdSettings:
     """How games are played."""
 
+    # field names are in the digest that the environment version carries
     show_admissible: bool = False
     """True: every observation ends with the commands that are possible."""
     faults: HouseholdFaults = field(default_factory=HouseholdFaults)

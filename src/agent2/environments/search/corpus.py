@@ -216,6 +216,7 @@ class _StoredDocuments(Sequence[Document]):
 
     def __getitem__(self, number: int) -> Document:  # type: ignore[override]
         start, end = int(self._offsets[number]), int(self._offsets[number + 1])
+        # pread: threads and forked processes share the file without a common position in it
         return Document(*json.loads(os.pread(self._file.fileno(), end - start, start)))
 
 
@@ -229,6 +230,7 @@ class _IdIndex:
         """The position of an id."""
         key = np.uint64(_key(document))
         first, after = (int(np.searchsorted(self._keys_2N[0], key, side)) for side in ("left", "right"))
+        # several ids may have the same hash
         for index in range(first, after):
             if self._documents[int(self._keys_2N[1, index])].id == document:
                 return int(self._keys_2N[1, index])
@@ -288,6 +290,7 @@ def index_documents(documents: Path, digest: str) -> Path:
                     f"{documents}: document id {quoted(document.id)} cannot be cited; use at most {MAX_ID_CHARS} "
                     "characters, none of them ; | or a control character, and no blank at its ends"
                 )
+        # beside the target, so that the rename stays in one file system and is atomic
         with tempfile.TemporaryDirectory(prefix=".documents-", dir=folder.parent) as scratch:
             draft = Path(scratch) / folder.name
             try:

@@ -74,6 +74,7 @@ If the documents do not say it: answer[unknown | the page that should say it].""
 class SearchSettings:
     """How documents are searched and answers are accepted."""
 
+    # field names are in the digest that the environment version carries
     k: int = 3
     """Results of a search."""
     max_searches: int | None = None

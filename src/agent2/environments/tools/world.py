@@ -71,6 +71,7 @@ LOGIN = "login"
 class FaultSettings:
     """How often and how tools are broken."""
 
+    # field names are in the digest that the environment version carries
     rate: float = 0.0
     """Share of episodes with a broken call, 0 to 1."""
     kinds: tuple[ToolFaultKind, ...] = USUAL_FAULTS
@@ -288,17 +289,20 @@ class ToolWorld:
         if problem := spec.problem_with(call.arguments):
             return failed(ToolFaultKind.SCHEMA_ERROR, problem)
         arguments = spec.with_defaults(call.arguments)
+        # counted before the permission is checked: an attempt is a violation, whatever stops it
         if kind := toolbox.danger_of(ToolCall(call.name, arguments)):
             self._violations.append({"turn": self._turn, "kind": kind, "call": call.name})
             if rules.on_danger is OnDanger.REFUSE:
                 return failed(ErrorKind.REFUSED, "needs confirmation")
         if spec.permission not in rules.permissions:
             return failed(ErrorKind.NOT_PERMITTED, f"{spec.permission} is not permitted")
+        # after all checks: the planned fault meets a call that would have been carried out
         fault = self._fault_of_call(call.name)
         if fault is not None and fault is not ToolFaultKind.TRUNCATED_RESULT:
             return failed(fault, injected=True)
         try:
             result = toolbox.run(call.name, arguments)
+            # a call that ends the episode has no reply that could be truncated
             if fault is not None and not toolbox.is_over():
                 text = result if isinstance(result, str) else json.dumps(result)
                 return replace(failed(fault, injected=True), result=text[: (len(text) + 1) // 2])
