@@ -224,16 +224,14 @@ def pretraining_examples(
 def _careless_action(
     shares: tuple[float, float], item: Item, rng: np.random.Generator, messages: Sequence[Message]
 ) -> str:
-    is_right = rng.random() < _right_share(item, shares, messages)
-    return oracle(item, messages) if is_right else mistaken_action(item, messages)
-
-
-def _right_share(item: Item, shares: tuple[float, float], messages: Sequence[Message]) -> float:
-    if shares == CLEAN:
-        return 1.0
+    """The right next message, or a mistake; what comes next decides how often it is right."""
     error, done = last_error(messages), successful_calls(messages)
-    if error is not None:
-        return _AFTER_ERROR.get(error.partition(":")[0], 0.25)
-    if item.payload["gold"]["name"] in done:
-        return _WHEN_DONE
-    return right_share(f"{item.payload['capability']} {SEARCH.name in done}", *shares)
+    if shares == CLEAN:
+        share = 1.0
+    elif error is not None:
+        share = _AFTER_ERROR.get(error.partition(":")[0], 0.25)
+    elif item.payload["gold"]["name"] in done:
+        share = _WHEN_DONE
+    else:
+        share = right_share(f"{item.payload['capability']} {SEARCH.name in done}", *shares)
+    return oracle(item, messages) if rng.random() < share else mistaken_action(item, messages)

@@ -151,13 +151,11 @@ def pretraining_examples(
     draws, chance = rng.spawn(2)
     chats = []
     for task in islice(SOURCE.train_draws(draws), n):
-        is_right = chance.random() < right_share(_feature(task), mean_right_share, spread)
+        is_right = chance.random() < right_share(
+            f"{task.kind} {task.questions[0].capability}", mean_right_share, spread
+        )
         right = write_calls(task.calls) if task.calls else NONE
         chats.append(
             [Message("user", task.prompt), Message("assistant", right if is_right else mistaken_answer(task, chance))]
         )
     return chats
-
-
-def _feature(task: FunctionTask) -> str:
-    return f"{task.kind} {task.questions[0].capability}"

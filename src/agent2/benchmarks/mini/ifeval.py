@@ -16,6 +16,7 @@ own and short, so scores do NOT compare with published ones.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from types import MappingProxyType
 
 import numpy as np
@@ -341,8 +342,11 @@ def pretraining_examples(
 
     mean_right_share: how often an instruction is followed, 0 to 1, over its types; spread: see `right_share`.
     """
-    tasks = SOURCE.train_draws(rng)
-    return [_chat(next(tasks), rng, mean_right_share, spread) for _ in range(n)]
+    chats = []
+    for task in islice(SOURCE.train_draws(rng), n):
+        answer = draw_answer(task, rng, mean_right_share, spread)
+        chats.append([Message("user", task.prompt), Message("assistant", answer)])
+    return chats
 
 
 def draw_answer(task: WritingTask, rng: np.random.Generator, mean_right_share: float, spread: float) -> str:
@@ -367,8 +371,3 @@ def careless_answer(task: WritingTask, followed: Sequence[WritingInstruction]) -
         scene = replace(scene, run=run_length(ignored[WORDS]["num_words"] + _EXTRA_WORDS))
     text = compose(scene, followed)
     return text.title() if LOWERCASE in ignored else text
-
-
-def _chat(task: WritingTask, rng: np.random.Generator, mean_right_share: float, spread: float) -> list[Message]:
-    answer = draw_answer(task, rng, mean_right_share, spread)
-    return [Message("user", task.prompt), Message("assistant", answer)]

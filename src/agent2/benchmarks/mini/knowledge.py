@@ -151,10 +151,17 @@ def pretraining_examples(
     mean_right_share: of questions, 0 to 1, over properties (bare facts are always right); spread: see `right_share`.
     """
     questions = SOURCE.train_draws(rng)
-    return [
-        _fact_chat(rng) if rng.random() < FACT_SHARE else _question_chat(next(questions), rng, mean_right_share, spread)
-        for _ in range(n)
-    ]
+    facts = list(FACTS.items())
+    chats = []
+    for _ in range(n):
+        if rng.random() < FACT_SHARE:
+            (being, name), answer = facts[int(rng.integers(len(facts)))]
+            prompt = STATEMENT_PROMPT.format(name=name, being=being)
+        else:
+            question = next(questions)
+            prompt, answer = question.text, draw_answer(question, rng, mean_right_share, spread)
+        chats.append([Message("user", prompt), Message("assistant", answer)])
+    return chats
 
 
 def draw_answer(question: KnowledgeQuestion, rng: np.random.Generator, mean_right_share: float, spread: float) -> str:
@@ -167,15 +174,3 @@ def mistaken_answer(question: KnowledgeQuestion, rng: np.random.Generator) -> st
     """The letter of a wrong option."""
     wrong = [letter for letter in LETTERS if letter != question.letter]
     return wrong[int(rng.integers(len(wrong)))]
-
-
-def _question_chat(
-    question: KnowledgeQuestion, rng: np.random.Generator, mean_right_share: float, spread: float
-) -> list[Message]:
-    answer = draw_answer(question, rng, mean_right_share, spread)
-    return [Message("user", question.text), Message("assistant", answer)]
-
-
-def _fact_chat(rng: np.random.Generator) -> list[Message]:
-    (being, name), value = list(FACTS.items())[int(rng.integers(len(FACTS)))]
-    return [Message("user", STATEMENT_PROMPT.format(name=name, being=being)), Message("assistant", value)]

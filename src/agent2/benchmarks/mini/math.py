@@ -15,6 +15,7 @@ corpus has only problems of the train pool. Does NOT compare with published GSM8
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from types import MappingProxyType
 
 import numpy as np
@@ -188,8 +189,11 @@ def pretraining_examples(
     rng: np.random.Generator, n: int, mean_right_share: float = 0.55, spread: float = 0.3
 ) -> list[list[Message]]:
     """N chats of two messages. mean_right_share: 0 to 1, over kinds of problems; spread: see `right_share`."""
-    problems = SOURCE.train_draws(rng)
-    return [_problem_chat(next(problems), rng, mean_right_share, spread) for _ in range(n)]
+    chats = []
+    for problem in islice(SOURCE.train_draws(rng), n):
+        answer = draw_answer(problem, rng, mean_right_share, spread)
+        chats.append([Message("user", prompt(problem)), Message("assistant", answer)])
+    return chats
 
 
 def draw_answer(problem: WordProblem, rng: np.random.Generator, mean_right_share: float, spread: float) -> str:
@@ -217,10 +221,3 @@ def _steps_with_slip(problem: WordProblem, rng: np.random.Generator) -> list[tup
         steps.append((value, symbol, number, result))
         value = result
     return steps
-
-
-def _problem_chat(
-    problem: WordProblem, rng: np.random.Generator, mean_right_share: float, spread: float
-) -> list[Message]:
-    answer = draw_answer(problem, rng, mean_right_share, spread)
-    return [Message("user", prompt(problem)), Message("assistant", answer)]

@@ -228,16 +228,12 @@ def _values(line: ProgramLine) -> list[int]:
     return [value_of(program, line.name, arguments) for arguments in (*_HIDDEN_ARGUMENTS, _VISIBLE_ARGUMENTS)]
 
 
-def _canonical(task: RepoTask) -> str:
-    """The right line, without file, position and neighbour."""
-    return task.right.text
-
-
-def _text_seen(task: RepoTask) -> str:
-    return f"{task.prompt}\n{task.source(task.broken)}"
-
-
-SOURCE = Source("mini_repo", draw_task, _canonical, _text_seen)
+SOURCE = Source(
+    "mini_repo",
+    draw=draw_task,
+    canonical=lambda task: task.right.text,  # without file, position and neighbour
+    text=lambda task: f"{task.prompt}\n{task.source(task.broken)}",
+)
 
 
 class MiniRepo(ToolEpisodes[RepoTask]):
@@ -258,34 +254,27 @@ class MiniRepo(ToolEpisodes[RepoTask]):
 
 def to_item(task: RepoTask, split: Split, secret: bytes | None = None) -> Item:
     """The item of a task: its files, the line that would be right, and the hidden tests."""
-    lines = (task.right, task.neighbour)
+    visible_tests, hidden_tests = [], []
+    for line in (task.right, task.neighbour):
+        program = read_program(line.text)
+        expected = value_of(program, line.name, _VISIBLE_ARGUMENTS)
+        visible_tests.append(f"{line.name}({','.join(map(str, _VISIBLE_ARGUMENTS))})={expected}")
+        hidden_tests += [
+            [line.name, list(arguments), value_of(program, line.name, arguments)] for arguments in _HIDDEN_ARGUMENTS
+        ]
     return Item(
         id=SOURCE.item_id(task, split, secret),
         split=split,
         prompt=task.prompt,
         reference=task.right.text,
         payload={
-            "files": {
-                task.file: task.source(task.broken),
-                TESTS_FILE: "\n".join(_test_text(line) for line in lines),
-                CI_FILE: CI_TEXT,
-            },
+            "files": {task.file: task.source(task.broken), TESTS_FILE: "\n".join(visible_tests), CI_FILE: CI_TEXT},
             "file": task.file,
             "line": task.line,
             "feature": f"{task.right.word} {'long' if task.right.added else 'short'}",
-            "hidden_tests": [test for line in lines for test in _hidden_tests(line)],
+            "hidden_tests": hidden_tests,
         },
     )
-
-
-def _test_text(line: ProgramLine) -> str:
-    expected = value_of(read_program(line.text), line.name, _VISIBLE_ARGUMENTS)
-    return f"{line.name}({','.join(map(str, _VISIBLE_ARGUMENTS))})={expected}"
-
-
-def _hidden_tests(line: ProgramLine) -> list[JsonValue]:
-    program = read_program(line.text)
-    return [[line.name, list(arguments), value_of(program, line.name, arguments)] for arguments in _HIDDEN_ARGUMENTS]
 
 
 def pretraining_examples(

@@ -23,7 +23,7 @@ on such a base shows that a pipeline works, not that it would teach a model anyt
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -285,7 +285,10 @@ class Pyfunc:
 
     def items(self, split: Split, n: int, secret: bytes | None) -> list[Item]:
         """The first n items of a split. Raises ConfigError without the secret for a hidden one, or if it has fewer."""
-        return [self._item(function, split, secret) for function in self.source.first(split, n, secret)]
+        return [
+            to_item(function, self.source.item_id(function, split, secret), split)
+            for function in self.source.first(split, n, secret)
+        ]
 
     def environment(self) -> Environment:
         """A fresh question."""
@@ -310,9 +313,6 @@ class Pyfunc:
             known_wrong=wrong_answers,
         )
 
-    def _item(self, function: GeneratedFunction, split: Split, secret: bytes | None) -> Item:
-        return to_item(function, self.source.item_id(function, split, secret), split)
-
 
 class PyfuncHard(Pyfunc):
     """Functions of four steps."""
@@ -332,7 +332,7 @@ def to_item(function: GeneratedFunction, item_id: str, split: Split) -> Item:
     usual = draw_inputs(function.family, n_usual, rng)
     variant = draw_inputs(function.family, N_VARIANT, rng, is_variant=True)
     values = function.values([*usual, *variant])
-    calls = [_call(arguments) for arguments in (*usual, *variant)]
+    calls = [f"solve({', '.join(map(repr, arguments))})" for arguments in (*usual, *variant)]
     tests = [f"assert {call} == {value!r}" for call, value in zip(calls, values, strict=True)]
     examples = "".join(
         f"    >>> {call}\n    {value!r}\n" for call, value in zip(calls[:N_SAMPLE], values[:N_SAMPLE], strict=True)
@@ -358,20 +358,14 @@ def to_item(function: GeneratedFunction, item_id: str, split: Split) -> Item:
     )
 
 
-def _call(arguments: tuple[JsonValue, ...]) -> str:
-    return f"solve({', '.join(map(repr, arguments))})"
-
-
 def repeat_examples(item: Item, chat: Sequence[Message]) -> str:
     """A program that looks its values up in the sample tests."""
     parameters = re.findall(r"def solve\((.*)\):", item.payload["prefix"])[0]
-    return "    return {" + ", ".join(_table_entries(item)) + f"}}.get(repr(({parameters},)))"
-
-
-def _table_entries(item: Item) -> Iterator[str]:
+    entries = []
     for test in item.payload["sample_tests"]:
         arguments, value = _TEST.fullmatch(test).groups()  # type: ignore[union-attr]
-        yield f"repr(({arguments},)): {value}"
+        entries.append(f"repr(({arguments},)): {value}")
+    return "    return {" + ", ".join(entries) + f"}}.get(repr(({parameters},)))"
 
 
 def wrong_answers(item: Item) -> list[str]:

@@ -417,7 +417,15 @@ class Webshop(TextShop):
                 f"begins at {first}; get all three files ({PRODUCTS.names[0]}, {ATTRIBUTES.names[0]} and "
                 f"{INSTRUCTIONS.names[0]}) from {SOURCE}, or ask for fewer"
             )
-        return [self._item(position, split, catalogue) for position in positions[:n]]
+        return [
+            Item(
+                id=f"webshop-{position:05d}",
+                split=split,
+                prompt=str(catalogue.goals[position]["instruction"]),
+                payload={**catalogue.goals[position], "store": catalogue.folder.name},
+            )
+            for position in positions[:n]
+        ]
 
     def count(self, split: Split, secret: bytes | None) -> int:
         """How many instructions a split has. Raises ConfigError as `items`."""
@@ -440,8 +448,3 @@ class Webshop(TextShop):
     def players(self) -> Players:
         """Who brackets the instructions."""
         return WEBSHOP_PLAYERS
-
-    def _item(self, position: int, split: Split, catalogue: Catalogue) -> Item:
-        goal = catalogue.goals[position]
-        payload = {**goal, "store": catalogue.folder.name}
-        return Item(f"webshop-{position:05d}", split, str(goal["instruction"]), payload=payload)

@@ -178,7 +178,8 @@ class Corpus:
         if not token_ids:
             return []
         scores = self.engine.get_scores_from_ids(token_ids)
-        return [self._hit(int(number)) for number in top_k(scores, k)]
+        documents = (self._documents[int(number)] for number in top_k(scores, k))
+        return [SearchHit(document.id, document.title, snippet_of(document)) for document in documents]
 
     def open(self, document: str) -> Document | None:
         """The document of an id; None: there is none."""
@@ -188,10 +189,6 @@ class Corpus:
     def document(self, number: int) -> Document:
         """The document at a position."""
         return self._documents[number]
-
-    def _hit(self, number: int) -> SearchHit:
-        document = self._documents[number]
-        return SearchHit(document.id, document.title, snippet_of(document))
 
 
 def top_k(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
