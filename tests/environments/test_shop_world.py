@@ -125,7 +125,7 @@ def test_an_action_beyond_the_cap_and_a_world_that_is_used_again_are_errors():
 
 def test_the_expert_answers_only_while_a_visit_lasts():
     world = ShopWorld(ShopSettings(), lambda name: make_store(), lambda chat: "search[shirt]")
-    with pytest.raises(EnvironmentFailed, match="is not begun"):
+    with pytest.raises(EnvironmentFailed, match="is not started"):
         world.ask_expert()
     world.reset(shop_item(), 0)
     assert world.ask_expert() == "search[shirt]"

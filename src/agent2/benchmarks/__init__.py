@@ -216,7 +216,7 @@ def _code(name: str) -> list[PluginLocation]:
         return []
     if is_data_name(name):
         data = DataBenchmark(Path(name).expanduser())
-        plugins = [data.scorer_place, data.environment_place]
+        plugins = [data.scorer_location, data.environment_location]
     else:
         plugins = [find("benchmark", name, BENCHMARKS)]
     return [
@@ -251,10 +251,9 @@ def _check_values(plugin: PluginLocation, benchmark: Benchmark) -> None:
         raise ConfigError(
             f"{plugin}: calls itself {benchmark.name!r}; its name and that of its entry point have to agree"
         )
+    # code may also name a benchmark that is installed: then the name is its own
     declared = {point.value for point in installed("benchmark").get(benchmark.name, [])}
-    if (
-        not plugin.package and f"{plugin.module}:{plugin.attribute}" not in declared
-    ):  # else it is the installed one, named by its code
+    if not plugin.package and f"{plugin.module}:{plugin.attribute}" not in declared:
         _refuse_taken(benchmark.name, str(plugin))
 
 
@@ -265,7 +264,7 @@ def _refuse_taken(name: str, origin: str) -> None:
 
 
 def task_files() -> dict[str, Path]:
-    """Name -> file of every task that a packaged home brings."""
+    """Name -> file of every task in a packaged home."""
     homes = Path(str(resources.files(__name__)))
     return {path.stem: path for path in sorted(homes.glob("*/tasks/*.yaml"))}
 

@@ -275,13 +275,13 @@ class DataBenchmark:
         self.sampling = SamplingSettings(**spec.sampling.model_dump())
         self.prompt_digest = digest_of([spec.prompt, spec.system])
         self._entries: dict[Portion, list[_Entry]] = {}
-        self.scorer_place = self._place("scorer", spec.scorer.name, SCORERS)
-        self.environment_place = self._place("environment", spec.environment.name, ENVIRONMENTS)
-        self._scorer = load_scorer(self.scorer_place, spec.scorer.settings)
+        self.scorer_location = self._locate("scorer", spec.scorer.name, SCORERS)
+        self.environment_location = self._locate("environment", spec.environment.name, ENVIRONMENTS)
+        self._scorer = load_scorer(self.scorer_location, spec.scorer.settings)
         world: Any = self.environment()
-        if not self.environment_place.is_packaged:
-            require_members(self.environment_place, world, ("name", "version"), ("reset", "act", "state"))
-        digest = source_digest(self.environment_place)[:8]
+        if not self.environment_location.is_packaged:
+            require_members(self.environment_location, world, ("name", "version"), ("reset", "act", "state"))
+        digest = source_digest(self.environment_location)[:8]
         self._environment_version = f"{world.name}-v{world.version}{f'+{digest}' if digest else ''}"
         if spec.fault_rate:
             self._environment_version += f"+faults-{spec.fault_rate:g}"
@@ -300,7 +300,7 @@ class DataBenchmark:
         fields = spec.model_dump(mode="json", exclude=left_out)
         code = [
             [source_digest(place) or place.name, place.attribute, choice.settings]
-            for place, choice in ((self.scorer_place, spec.scorer), (self.environment_place, spec.environment))
+            for place, choice in ((self.scorer_location, spec.scorer), (self.environment_location, spec.environment))
         ]
         return digest_of([fields, code, self.all_digests])
 
@@ -335,7 +335,7 @@ class DataBenchmark:
             settings["system"] = self.spec.system
         if self.spec.documents is not None:
             settings[DOCUMENTS] = self._corpus
-        world: Environment = build(self.environment_place, settings)
+        world: Environment = build(self.environment_location, settings)
         faults = FaultSettings(self.spec.fault_rate, tuple(ToolFaultKind))
         return with_faults(world, faults) if faults.rate else world
 
@@ -440,11 +440,11 @@ class DataBenchmark:
             record["files"][portion] = f"{SEALED_FOLDER}/{Path(file).name}"
         if DOCUMENTS in record:
             record[DOCUMENTS] = f"{SEALED_FOLDER}/{Path(record[DOCUMENTS]).name}"
-        record["scorer"]["name"] = rename(self.scorer_place)
-        record["environment"]["name"] = rename(self.environment_place)
+        record["scorer"]["name"] = rename(self.scorer_location)
+        record["environment"]["name"] = rename(self.environment_location)
         return yaml.safe_dump(record)
 
-    def _place(self, kind: str, name: str, packaged: Mapping[str, str]) -> PluginLocation:
+    def _locate(self, kind: str, name: str, packaged: Mapping[str, str]) -> PluginLocation:
         return find(kind, relative_to(name, self.folder), packaged, self._spot(kind, "name"))
 
     def _changed(self, key: str, name: str, digest: str, pinned: str) -> ConfigError:

@@ -75,6 +75,7 @@ class FaultyWorld:
         """The world's reply, or what a fault makes of it. Raises EnvironmentFailed as the world does."""
         turn, self._turn = self._turn, self._turn + 1
         command = command_of(action)
+        # not passed on: a world without faults has no such command
         if command == LOGIN and self._settings.rate > 0:
             self._denied = None
             return Step("ok", done=False)
@@ -107,6 +108,7 @@ class FaultyWorld:
         """Carry out an unbroken action; the first that repeats a broken one, and is not refused, repairs the fault."""
         if normalized_line(action) not in self._broken or self._events[0]["recovered"] is not None:
             return self._world.act(action)
+        # worlds without this count give None twice, so that the repetition always counts
         n_refused = self._world.state().get("n_invalid")
         step = self._world.act(action)
         if self._world.state().get("n_invalid") == n_refused:

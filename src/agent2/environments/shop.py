@@ -445,7 +445,7 @@ class ShopWorld:
     def _visiting(self) -> tuple[_Visit, Store]:
         if self._store is None or self._visit.order is not None:
             raise EnvironmentFailed(
-                f"store world is {'not begun' if self._store is None else 'over'}; call reset on a fresh one"
+                f"store world is {'not started' if self._store is None else 'over'}; call reset on a fresh one"
             )
         return self._visit, self._store
 

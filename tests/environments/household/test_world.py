@@ -129,7 +129,7 @@ def test_admissible_commands_are_shown_when_asked_for():
 def test_a_world_plays_once_and_not_beyond_its_end():
     world = HouseholdWorld(CHAT)
     for call in (lambda: world.act("look"), world.ask_expert):
-        with pytest.raises(EnvironmentFailed, match="not begun"):
+        with pytest.raises(EnvironmentFailed, match="not started"):
             call()
     assert world.state()["won"] is False
     item = game_item(games(1)[0])

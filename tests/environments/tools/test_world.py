@@ -147,7 +147,7 @@ def test_a_single_turn_world_is_over_after_the_first_message():
 
 def test_a_world_is_used_once_and_not_before_reset():
     world = repo_world()
-    with pytest.raises(EnvironmentFailed, match="not begun"):
+    with pytest.raises(EnvironmentFailed, match="not started"):
         world.act("hello")
     world.reset(REPO_ITEM, 0)
     with pytest.raises(EnvironmentFailed, match="already used"):

@@ -177,6 +177,7 @@ class OfficialData:
             raise ConfigError(f"ALFWorld: no official games in {top}; {self._download_hint()}")
         trials = [path.parent.relative_to(base).as_posix() for path in top.glob(f"*/*/{TRAJECTORY_FILE}")]
         playable = [trial for trial in trials if not any(part in trial for part in _LEFT_OUT)]
+        # by a hash, so that the first n are mixed in task types
         return sorted(playable, key=lambda trial: hashlib.sha256(trial.encode()).digest())
 
     def _read_trial(self, trial: str) -> OfficialGame | None:
@@ -362,6 +363,7 @@ class Alfworld:
         """How many games of a split the folder has. Raises ConfigError as `items`."""
         self._require_secret(split, secret)
         games = OfficialData(self._root).up_to(FOLDERS[split], sys.maxsize, IS_IN_SPLIT[split])
+        # so that `items` of as many does not read the files again
         self._games[split, len(games)] = games
         return len(games)
 

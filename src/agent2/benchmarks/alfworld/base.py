@@ -187,6 +187,7 @@ def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str,
 
     Raises ConfigError for another recipe, and for one that was not completed.
     """
+    # here: torch, which looking up the recipe does not need
     from agent2.benchmarks.household.base import init_numbered_names
     from agent2.models.tiny import StageOptions, build_chat_base, chat_recipe
 

@@ -35,6 +35,7 @@ def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str,
         raise ConfigError("tiny-arithmetic is made from pairs of arithmetic; see agent2.benchmarks.BASES")
     benchmark = Arithmetic(settings.difficulty)
     dev = benchmark.items(Split.DEV, N_PROBE_ITEMS + N_MEASURED_ITEMS, None)
+    # other items than the probe stops by, so that stopping at a lucky reading does not flatter the figure
     probed, measured = dev[N_MEASURED_ITEMS:], dev[:N_MEASURED_ITEMS]
     on_progress(f"drawing {settings.n_examples} examples")
     corpus = pretraining_corpus(settings)
@@ -44,6 +45,7 @@ def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str,
     def probe(model: Any, tokenizer: Any) -> float:
         nonlocal n_probes, last
         n_probes += 1
+        # another seed each time: a lucky draw is not seen twice
         score = accuracy(model, tokenizer, probed, seed=n_probes)
         on_progress(f"pre-training: {100 * score:.0f}% of dev items, stops at {100 * recipe.target:.0f}%")
         last = model, tokenizer

@@ -375,7 +375,7 @@ class ServiceDialogue:
         return f"{WORLD}-v{VERSION}+{SETTINGS.digest}{user}"
 
     def players(self) -> Players:
-        """Who brackets the cases."""
+        """The expert, a random player, and shortcuts that must not win."""
         return Players(
             oracle=expert,
             random=at_random(random_action),

@@ -168,6 +168,7 @@ class GameSimulator:
             and self._receptacles[place].type == layout.destination
             and (need is None or need in self._treatments[name])
         ]
+        # two objects are wanted in the same receptacle
         return len(arrived) > len(set(arrived)) if layout.task_type == TWO else bool(arrived)
 
     def admissible(self) -> list[str]:
@@ -229,6 +230,7 @@ class GameSimulator:
             self._where[name], self._held = place, None
             return f"You move the {name} to the {place}."
         treatments = self._treatments[name]
+        # heating undoes cooling and the other way round
         treatments.discard({"heat": "cool", "cool": "heat"}.get(verb, ""))
         treatments.add(verb)
         return f"You {verb} the {name} using the {place}."

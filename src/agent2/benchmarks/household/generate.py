@@ -288,6 +288,7 @@ class Layout:
 def shown_names(ids: Sequence[str]) -> dict[str, str]:
     """The engine's naming: ids of one kind, sorted, are numbered from how many there are down to 1."""
     ordered = sorted(ids, key=str.lower)
+    # counted down, as the engine numbers objects of a kind
     next_number = Counter(_kind(id_) for id_ in ordered)
     names = {}
     for id_ in ordered:

@@ -148,6 +148,7 @@ def pretraining_examples(
     rng: np.random.Generator, n: int, mean_right_share: float = 0.55, spread: float = 0.3
 ) -> list[list[Message]]:
     """N chats of two messages. mean_right_share: 0 to 1, over functions; spread: see `right_share`."""
+    # two streams: which tasks are drawn does not depend on how many mistakes are made
     draws, chance = rng.spawn(2)
     chats = []
     for task in islice(SOURCE.train_draws(draws), n):

@@ -217,6 +217,7 @@ def _steps_with_slip(problem: WordProblem, rng: np.random.Generator) -> list[tup
     for index, (_, symbol, number, _) in enumerate(problem.steps):
         result = apply_operator(symbol, value, number)
         if index == wrong_step:
+            # never below 0: no answer of this benchmark is negative
             result += int(rng.choice([1, 10])) if result <= 10 else int(rng.choice([-10, -1, 1, 10]))
         steps.append((value, symbol, number, result))
         value = result

@@ -153,6 +153,7 @@ class ToolEpisodes(Generic[Task]):
         self, rng: np.random.Generator, n: int, say: Callable[[Item, np.random.Generator, Sequence[Message]], str]
     ) -> list[list[Message]]:
         """N episodes of the train pool, in which `say` writes the model's messages."""
+        # two streams: which tasks are drawn does not depend on how many mistakes are made
         draws, chance = rng.spawn(2)
         chats = []
         for task in islice(self._parts.source.train_draws(draws), n):

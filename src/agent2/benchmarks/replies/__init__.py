@@ -32,6 +32,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from agent2 import installation
 from agent2.benchmarks.home import Player, Players, Source, foreign_answers, pick
 from agent2.cards.judgement import REFERENCE_CHARS, REPLY_CHARS
 from agent2.environments import QUESTION_WORLD, QuestionEnvironment
@@ -401,8 +402,6 @@ class Replies:
         """An oracle that knows the judge's preferences, and the reply to another item."""
 
         def oracle(item: Item, chat: Sequence[Message]) -> str:
-            from agent2 import installation
-
             return self.informed(installation.secret())(item, chat)
 
         return Players(oracle, foreign_answers, ceiling_at_least=0.97)

@@ -133,6 +133,7 @@ def solve(question: SearchQuestion, backend: SearchBackend | None = None, k: int
     starts = [
         page for page in pages if (document := corpus.open(page)) is not None and f"{page}{described}" in document.text
     ]
+    # two people of the same trade and town: the question would be ambiguous
     if len(starts) != 1:
         return None
     page_id, proof = starts[0], list[ProofStep]()
@@ -190,6 +191,7 @@ def check_proof(payload: Mapping[str, JsonValue], backend: SearchBackend, k: int
             return f"page {step.page} is gone"
         if step.says not in document.text.split("\n"):
             return f"page {step.page} no longer says {step.says!r}"
+        # the note of another year is reached through the page that mentions it
         about = backend.open(step.about) if step.about in reached else None
         if about is not None:
             reached |= {*_NOTED.findall(about.text)}

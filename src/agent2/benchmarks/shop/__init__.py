@@ -367,7 +367,7 @@ class Shop(TextShop):
         return f"{NAME}-v{VERSION}+{self.settings.digest}+{self.products.store_name}"
 
     def players(self) -> Players:
-        """Who brackets the instructions."""
+        """The expert, a random player, and a shortcut that must not win."""
         return SHOP_PLAYERS
 
     def item(self, task: ShoppingTask, split: Split, secret: bytes | None) -> Item:

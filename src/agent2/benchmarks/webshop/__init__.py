@@ -446,5 +446,5 @@ class Webshop(TextShop):
         return f"{NAME}-v{VERSION}+{self.settings.digest}"
 
     def players(self) -> Players:
-        """Who brackets the instructions."""
+        """The oracle and a random player."""
         return WEBSHOP_PLAYERS

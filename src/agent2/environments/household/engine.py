@@ -235,6 +235,7 @@ class LoadedGame:
         operator = state.menu.operators[command]
         bits = self._table.after(state.bits, solver.apply(operator.id, operator.n_effects))
         action = operator.name.split(" ", 1)[0]
+        # two paths to the same facts are one state unless such an operator makes the solver's states differ
         switched = (*state.switched, operator.id) if action in self.translation.conditional else state.switched
         scope = Scope(FactView(self._table, bits), self._entities, self._binding(operator))
         feedback = self._phrases.say(self._phrases.actions[action].feedback, scope)
@@ -271,6 +272,7 @@ class LoadedGame:
 
     def _menu(self, bits: int, solver: Solver) -> Menu:
         key = solver.applicable()
+        # where commands are worded alike in every state, the same operators make the same menu
         cached = self._menus.get(key) if self._is_fixed else None
         if cached is not None:
             return cached
@@ -315,6 +317,7 @@ class LoadedGame:
 def _read_phrases(game: Game) -> tuple[Phrasebook, str]:
     """The parsed grammar and the text that is put in for its goal."""
     grammar = engine_parts().grammar if game.grammar is None else game.grammar
+    # a plain goal is put into the finished opening, so that all games share one parsed grammar
     if _PLAIN_GOAL.fullmatch(game.goal):
         return read_grammar(grammar), game.goal
     return read_grammar(grammar.replace(GOAL_SLOT, game.goal)), GOAL_SLOT
@@ -390,7 +393,7 @@ class Engine:
         loaded = self._games.get(game)
         if loaded is None:
             slot = self._least_recent_slot()
-            slot.game = slot.state = None
+            slot.game = slot.state = None  # the solver is in no known state, also if loading raises
             loaded = LoadedGame(game, slot.solver)
             slot.game, slot.state = loaded, loaded.first
             self._games[game] = loaded
@@ -406,7 +409,7 @@ class Engine:
             if not position.allows(command):
                 return Position(NOTHING_HAPPENS, state, game)
             slot = self._slot_at(game, state)
-            slot.state = None
+            slot.state = None  # as long as the solver is between two states, also if it raises
             edge = game.carry_out(state, command, slot.solver)
             slot.state = edge[1]
             self.n_played += 1
@@ -435,6 +438,7 @@ class Engine:
 
     def _account_for(self, game: Game, loaded: LoadedGame) -> None:
         """Update the memory of a game, and drop the least recently started ones while the total exceeds the limit."""
+        # counted when a game starts, so what its attempts have added since then is in it, too
         self._total += loaded.n_bytes - self._n_bytes.get(game, 0)
         self._n_bytes[game] = loaded.n_bytes
         while self._total > self._limit and len(self._games) > 1:

@@ -90,6 +90,7 @@ class SearchExpert:
         if not self._target:
             raise EnvironmentFailed("household expert: it was asked before it read the opening; call read first")
         command = self._search_step() if self._memory.held is None else self._deliver_step(self._memory.held)
+        # else a command that changes nothing would be repeated for ever
         if command is None or self._commands_since_change.count(command) >= _MAX_REPEATS:
             other_receptacles = [
                 receptacle for receptacle in self._memory.receptacles if receptacle != self._memory.place

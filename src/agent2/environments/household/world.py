@@ -228,6 +228,7 @@ class HouseholdWorld:
         self._faults = plan_injector(seed, self._settings.faults)
         opening = _BANNER.sub("", self._position.observation)
         if self._settings.protocol is ActionProtocol.REACT:
+            # as in the published ReAct prompt
             opening = opening.replace("\n\n", "\n")
         text = self._observe(opening)
         opening_messages = item.payload.get("opening")
@@ -255,6 +256,7 @@ class HouseholdWorld:
             self._counts.n_invalid += 1
             return Step(self._observe(NOTHING_HAPPENS), done=False)
         fault = self._faults.fault_for(command, self._counts.n_turns - 1)
+        # an empty reply hides a command that was carried out; the other faults keep it from being so
         if fault in (None, HouseholdFaultKind.EMPTY_RESULT):
             self._position = position = self._engine_in_use().move(position, command)
         reply = position.observation if fault is None else REPLIES[fault]
@@ -299,7 +301,7 @@ class HouseholdWorld:
     def _position_in_play(self) -> Position:
         if self._position is None or self._position.won:
             raise EnvironmentFailed(
-                f"household world is {'not begun' if self._position is None else 'over'}; call reset on a fresh one"
+                f"household world is {'not started' if self._position is None else 'over'}; call reset on a fresh one"
             )
         return self._position
 

@@ -221,6 +221,7 @@ class SearchToolbox:
         matches = [sentence for sentence in sentences_of(page.text) if query_words <= set(tokenize(sentence))][
             :MAX_MATCHES
         ]
+        # sentences that were found count as read, so that a critique accepts them
         self._opened[self._page].extend(matches)
         return "\n".join(matches) or NO_RESULTS
 
@@ -233,6 +234,7 @@ class SearchToolbox:
             {"page": page, "exists": self._backend.open(page) is not None, "opened": page in self._opened}
             for page in cited
         ]
+        # after the last round any answer is accepted: the episode has to end
         if self._n_critiques < self._settings.critic_rounds and (critique := self._critique(answers, citations)):
             self._n_critiques += 1
             raise ToolRefusal(critique)

@@ -213,7 +213,7 @@ class ToolWorld:
         """Carry out the calls of one message. Raises EnvironmentFailed before reset and after the end."""
         if self._toolbox is None or self._is_done:
             raise EnvironmentFailed(
-                f"tool world is {'over' if self._is_done else 'not begun'}; call reset on a fresh one"
+                f"tool world is {'over' if self._is_done else 'not started'}; call reset on a fresh one"
             )
         is_json = self._settings.syntax is CallSyntax.JSON
         message = parse_message(action) if is_json else parse_brackets(action, self._specs(self._toolbox))
