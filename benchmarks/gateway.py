@@ -35,8 +35,9 @@ from aiohttp import web
 from pydantic import SecretStr
 
 from agent2.llm.gateway.recording import ExchangeOutcome, read_body, read_exchanges
-from agent2.llm.gateway.settings import GatewaySettings, ProviderEndpoint, TokenCounts, WireProtocol
+from agent2.llm.gateway.settings import GatewaySettings
 from agent2.llm.gateway.supervisor import Gateway
+from agent2.llm.records import ProviderEndpoint, TokenCounts, WireProtocol
 
 GOAL_S = 0.005
 DUMMY = "sk-agent2-benchmark"

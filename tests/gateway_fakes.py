@@ -14,8 +14,9 @@ from typing import Any
 import httpx
 from aiohttp import web
 
-from agent2.llm.gateway.settings import GatewaySettings, ProviderEndpoint, WireProtocol
+from agent2.llm.gateway.settings import GatewaySettings
 from agent2.llm.gateway.supervisor import Gateway
+from agent2.llm.records import ProviderEndpoint, WireProtocol
 
 KEY = "sk-real-0123456789abcdef-secret"
 DUMMY = "sk-agent2-00000000000000000000000000000000"

@@ -12,7 +12,7 @@ from agent2.cards.writer import CardWriter
 from agent2.evaluation.outcome import read_outcome, run_suite
 from agent2.evaluation.suite_plan import SuiteRequest
 from agent2.llm.gateway.recording import CallEnded, CallStarted, ExchangeRecorder, Scrubber
-from agent2.llm.gateway.settings import TokenCounts, WireProtocol
+from agent2.llm.records import TokenCounts, WireProtocol
 from agent2.models.sources import find_checkpoint
 from agent2.records import Message, Split, StopReason, Turn
 from agent2.reports.eval_pages import write_eval_report

@@ -29,7 +29,7 @@ from agent2.arena.trial import run_trial
 from agent2.arena.trial_folder import TrialPaths
 from agent2.errors import Agent2Error
 from agent2.llm.gateway.recording import ExchangeOutcome, read_exchanges
-from agent2.llm.gateway.settings import WireProtocol
+from agent2.llm.records import WireProtocol
 from agent2.llm.scripted_replies import load_script
 from agent2.reports.pages import write_report
 from scripted_llm_builders import KEY, KEY_VARIABLE, Upstream, dollars_of, scripted_upstream, write_driver

@@ -16,7 +16,7 @@ from agent2.arena.trial_folder import EventLog, TrialPaths, read_config
 from agent2.benchmarks import load_benchmark
 from agent2.errors import ConfigError
 from agent2.llm.gateway.answers import Masker
-from agent2.llm.gateway.settings import WireProtocol
+from agent2.llm.records import WireProtocol
 from agent2.records import digest_of
 from llm_builders import KEY, KEY_VARIABLE, MODEL, write_chat_agent, write_driver, write_prices
 from trial_builders import write_agent, write_task

@@ -19,7 +19,7 @@ from agent2.arena.systems import (
 )
 from agent2.arena.tasks import load_task
 from agent2.errors import ConfigError
-from agent2.llm.gateway.settings import WireProtocol
+from agent2.llm.records import WireProtocol
 from agent2.sandbox.backends import find_sandbox
 from agent2.sandbox.spec import SandboxSpec
 from system_builders import LAUNCH_FIELDS, write_npm, write_npm_agent

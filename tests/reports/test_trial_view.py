@@ -7,8 +7,7 @@ import pytest
 from agent2.arena.analysis.result import analyse
 from agent2.arena.evidence import CommandLine, LlmCall, LlmRecord, TypeScore
 from agent2.arena.sweep_records import row_of
-from agent2.llm.gateway.recording import LlmTotals
-from agent2.llm.gateway.settings import TokenCounts
+from agent2.llm.records import LlmTotals, TokenCounts
 from agent2.reports.charts import llm_svg
 from agent2.reports.comparison_pages import sweep_report, write_sweep_report
 from agent2.reports.headline import cost_words, llm_words

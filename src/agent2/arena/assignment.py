@@ -15,7 +15,7 @@ from agent2.arena.grader.job import ScoringMachine
 from agent2.arena.tasks import BudgetSpec, TaskSpec
 from agent2.benchmarks.home import ProvidesExpert, ProvidesJudge
 from agent2.config import StrictModel
-from agent2.llm.gateway.settings import Driver
+from agent2.llm.records import Driver
 from agent2.records import Benchmark, JsonValue, SamplingSettings, digest_of
 from agent2.sandbox.spec import Limits, Network, PackageSettings
 

@@ -18,8 +18,9 @@ from agent2.arena.assignment import InsidePaths, TrialConfig
 from agent2.arena.systems import LlmInside
 from agent2.arena.trial_folder import TrialPaths, read_events
 from agent2.errors import ConfigError
-from agent2.llm.gateway.settings import Driver, GatewaySettings, ReplaySettings, TokenCounts, load_prices
+from agent2.llm.gateway.settings import GatewaySettings, ReplaySettings, load_prices
 from agent2.llm.gateway.supervisor import Gateway
+from agent2.llm.records import Driver, TokenCounts
 
 LLM_PORT = 8001
 """Loopback port of the gateway inside a sandbox."""

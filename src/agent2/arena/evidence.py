@@ -16,8 +16,7 @@ from agent2.arena.tasks import TaskSpec
 from agent2.arena.trial_folder import Interruption
 from agent2.errors import Fault
 from agent2.integrity import IntegrityRecord
-from agent2.llm.gateway.recording import LlmTotals
-from agent2.llm.gateway.settings import TokenCounts
+from agent2.llm.records import LlmTotals, TokenCounts
 from agent2.records import JsonValue
 from agent2.stats.estimates import Estimate, PairedDifference
 

@@ -24,7 +24,7 @@ from agent2.errors import Agent2Error
 from agent2.reports.text import clean, dollars, duration, percent, score_words
 
 if TYPE_CHECKING:
-    from agent2.llm.gateway.recording import LlmTotals
+    from agent2.llm.records import LlmTotals
     from agent2.stats.estimates import Estimate
     from agent2.web.catalog import EntrySummary
 

@@ -24,7 +24,7 @@ from agent2.arena.evidence import (
 )
 from agent2.arena.sweep_records import SweepRow
 from agent2.integrity import IntegrityCheck
-from agent2.llm.gateway.settings import TokenCounts
+from agent2.llm.records import TokenCounts
 from agent2.records import JsonValue
 from agent2.reports.headline import Headline, cost_words, gain_words, headline, headline_fields, mode_words
 from agent2.reports.text import (

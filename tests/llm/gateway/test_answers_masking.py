@@ -3,7 +3,7 @@ import json
 import pytest
 
 from agent2.llm.gateway.answers import Masker
-from agent2.llm.gateway.settings import WireProtocol
+from agent2.llm.records import WireProtocol
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ import zstandard
 
 from agent2.errors import ConfigError
 from agent2.llm.gateway.recording import ExchangeOutcome, body_path, read_exchanges, totals
-from agent2.llm.gateway.settings import ReplaySettings, WireProtocol
+from agent2.llm.gateway.settings import ReplaySettings
 from agent2.llm.gateway.supervisor import Gateway, GatewayError
+from agent2.llm.records import WireProtocol
 from gateway_fakes import chat_chunks, gateway_settings, request_of, running, saying, sse, streaming, wait_for
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from agent2.llm.gateway.recording import ExchangeOutcome, read_body, read_exchanges, totals
-from agent2.llm.gateway.settings import TokenCounts, WireProtocol
+from agent2.llm.records import TokenCounts, WireProtocol
 from gateway_fakes import DUMMY, KEY, PATHS, agent, gateway_settings, request_of, running, saying, sse, streaming
 
 pytestmark = pytest.mark.slow

@@ -16,8 +16,8 @@ from aiohttp import web
 
 from agent2.errors import ConfigError
 from agent2.llm.gateway.recording import ExchangeOutcome, RecordingError, read_body, read_exchanges, totals
-from agent2.llm.gateway.settings import TokenCounts, WireProtocol
 from agent2.llm.gateway.supervisor import Gateway, GatewayError
+from agent2.llm.records import TokenCounts, WireProtocol
 from gateway_fakes import (
     DUMMY,
     KEY,

@@ -1,7 +1,8 @@
 import pytest
 
 from agent2.llm.gateway.proxy import Charge, Ledger
-from agent2.llm.gateway.settings import PriceTable, TokenCounts, load_prices
+from agent2.llm.gateway.settings import PriceTable, load_prices
+from agent2.llm.records import TokenCounts
 from gateway_fakes import PRICES
 
 EMPTY = PriceTable(())

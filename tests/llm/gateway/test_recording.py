@@ -13,7 +13,7 @@ from agent2.llm.gateway.recording import (
     read_exchanges,
     totals,
 )
-from agent2.llm.gateway.settings import TokenCounts, WireProtocol
+from agent2.llm.records import TokenCounts, WireProtocol
 
 
 def write(folder, *calls):

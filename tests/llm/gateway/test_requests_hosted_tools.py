@@ -6,7 +6,7 @@ import pytest
 
 from agent2.llm.gateway.protocols import RequestKind, WireRoute
 from agent2.llm.gateway.requests import BadRequest, prepare, refuse_addresses
-from agent2.llm.gateway.settings import WireProtocol
+from agent2.llm.records import WireProtocol
 
 CHAT, RESPONSES, ANTHROPIC, GEMINI = WireProtocol
 PIXEL = "data:image/png;base64,AAAA"

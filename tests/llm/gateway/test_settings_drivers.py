@@ -1,7 +1,8 @@
 import pytest
 
 from agent2.errors import ConfigError
-from agent2.llm.gateway.settings import PROVIDERS, WireProtocol, load_driver
+from agent2.llm.gateway.settings import PROVIDERS, load_driver
+from agent2.llm.records import WireProtocol
 
 FILE = """\
 name: lab-model

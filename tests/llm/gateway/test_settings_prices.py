@@ -1,7 +1,8 @@
 import pytest
 
 from agent2.errors import ConfigError
-from agent2.llm.gateway.settings import TokenCounts, load_prices
+from agent2.llm.gateway.settings import load_prices
+from agent2.llm.records import TokenCounts
 
 FILE = """\
 date: 2026-01-01

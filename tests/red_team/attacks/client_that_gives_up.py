@@ -5,7 +5,7 @@ import asyncio
 import httpx
 from aiohttp import web
 
-from agent2.llm.gateway.settings import WireProtocol
+from agent2.llm.records import WireProtocol
 from gateway_fakes import request_of, usual
 from red_team.frame import Outcome
 from red_team.providers import gateway

@@ -1,6 +1,6 @@
 """An endpoint that tells its usage as texts, negative numbers or nothing: a budget that counts it as 0 never ends."""
 
-from agent2.llm.gateway.settings import WireProtocol
+from agent2.llm.records import WireProtocol
 from gateway_fakes import request_of, saying
 from red_team.frame import Outcome
 from red_team.providers import gateway

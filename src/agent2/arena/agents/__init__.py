@@ -18,7 +18,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from agent2.config import StrictModel, load_yaml
 from agent2.errors import ConfigError
-from agent2.llm.gateway.settings import WireProtocol
+from agent2.llm.records import WireProtocol
 from agent2.plugins import find, is_code, known_names, path_of
 from agent2.records import digest_of
 

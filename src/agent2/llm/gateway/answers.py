@@ -49,7 +49,8 @@ from agent2.llm.gateway.recording import (
     read_exchanges,
 )
 from agent2.llm.gateway.requests import BadRequest, PreparedRequest, read_object
-from agent2.llm.gateway.settings import GatewaySettings, ReplaySettings, TokenCounts, WireProtocol
+from agent2.llm.gateway.settings import GatewaySettings, ReplaySettings
+from agent2.llm.records import TokenCounts, WireProtocol
 from agent2.records import JsonValue, digest_of
 
 logger = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from agent2.llm.gateway.settings import ProviderEndpoint, TokenCounts, WireProtocol
+from agent2.llm.records import ProviderEndpoint, TokenCounts, WireProtocol
 from agent2.records import JsonValue
 
 _MODEL = r"[^/:]+(?:/[^/:]+)*"

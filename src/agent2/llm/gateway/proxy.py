@@ -73,7 +73,8 @@ from agent2.llm.gateway.recording import (
     ScrubbingFormatter,
 )
 from agent2.llm.gateway.requests import BadRequest, BodyMemory, PreparedRequest, RequestDeclined, prepare, storable
-from agent2.llm.gateway.settings import GatewaySettings, PriceTable, TokenCounts, WireProtocol, load_prices
+from agent2.llm.gateway.settings import GatewaySettings, PriceTable, load_prices
+from agent2.llm.records import TokenCounts, WireProtocol
 from agent2.records import digest_of
 from agent2.sandbox.network import ignore_malformed_requests
 

@@ -24,7 +24,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Literal
@@ -33,7 +33,7 @@ import msgspec
 import zstandard
 
 from agent2.errors import Agent2Error, Fault
-from agent2.llm.gateway.settings import TokenCounts, WireProtocol
+from agent2.llm.records import LlmTotals, TokenCounts, WireProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -409,32 +409,6 @@ class Exchange:
     """Body as the agent sent it (zstd); read it with `read_body`."""
     response: Path | None
     """Body as the agent got it (zstd)."""
-
-
-@dataclass(frozen=True, slots=True)
-class LlmTotals:
-    """What the calls of a trial add up to."""
-
-    calls: int
-    """Accepted ones, refused ones not among them."""
-    tokens: TokenCounts
-    dollars: float | None
-    """Of the calls whose cost is known; None if there were calls to be paid and the cost of none is known."""
-    n_unknown_cost: int
-    """Calls that `dollars` leaves out."""
-    n_failed: int
-    n_partial: int
-    n_lost: int
-    n_refused: int
-    n_uncounted: int
-    """Answered calls without usage and without an estimate: their tokens are 0 or partial, and the truth is more."""
-    n_replayed: int
-    """Served from a recording; their tokens and dollars are the recorded ones, and nothing was paid."""
-    retries: int
-    n_estimated: int = 0
-    """Answered calls for which the provider reported no usable usage: their tokens are our estimate."""
-    by_model: dict[str, TokenCounts] = field(default_factory=dict)
-    """By the model that was asked of the provider."""
 
 
 def read_exchanges(folder: Path) -> list[Exchange]:

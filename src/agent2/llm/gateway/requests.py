@@ -29,7 +29,7 @@ from aiohttp import web
 
 from agent2.errors import Agent2Error, quoted
 from agent2.llm.gateway.protocols import ApiProblem, RequestKind, WireRoute
-from agent2.llm.gateway.settings import WireProtocol
+from agent2.llm.records import WireProtocol
 from agent2.records import JsonValue
 
 _CLIENT_TYPES = re.compile(
