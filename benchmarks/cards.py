@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from agent2.cards.card import CardHeader, CountAs, ReportingRule
-from agent2.cards.reader import find_rollouts, iter_rollouts, read_summary, regrade, validate_card
+from agent2.cards.reader import find_rollouts, iter_rollouts, read_summary, validate_card
+from agent2.cards.regrade import regrade
 from agent2.cards.writer import CardWriter
 from agent2.records import (
     EvaluationProtocol,

@@ -27,10 +27,11 @@ import torch
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 
-from agent2.arena.tasks import ensure_base_model
+from agent2.benchmarks import BASE_MODELS
 from agent2.errors import CheckpointError
 from agent2.integrity.provenance import provenance_check
 from agent2.models.adapters import as_played, lora_settings
+from agent2.models.bases import ensure_base_model
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.models.loading import load_model
 from agent2.models.tiny import _encode
@@ -304,7 +305,7 @@ def judge(kind: str, name: str, path: Path, base_path: Path, scratch: Path, prob
 def measure(folder: Path, tell: Callable[[str], None], *, is_quick: bool) -> list[Verdict]:
     """Every submission; models are kept in `folder` under the names that benchmarks/provenance.py uses."""
     torch.set_num_threads(1)
-    base = ensure_base_model("tiny-arithmetic")
+    base = ensure_base_model("tiny-arithmetic", BASE_MODELS)
     probes, verdicts = Probes(base), []
 
     def trained(kind: str, name: str, make: Callable[[Path, Path], None]) -> Path:

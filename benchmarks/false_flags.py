@@ -37,7 +37,7 @@ from agent2.arena import audit_child
 from agent2.arena.audit import control_items
 from agent2.arena.audit_child import AuditJob
 from agent2.arena.scoring import LoadedTask
-from agent2.arena.tasks import TaskSpec
+from agent2.arena.spec import TaskSpec
 from agent2.arena.trial_folder import TrialPaths
 from agent2.benchmarks import load_benchmark
 from agent2.integrity import Effect

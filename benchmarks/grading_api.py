@@ -32,13 +32,13 @@ import numpy as np
 import psutil
 from safetensors.numpy import save_file
 
-from agent2.arena.agent_phase import Deadline
 from agent2.arena.evidence import SubmissionState
 from agent2.arena.grader.evaluator import GraderSettings
 from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome
 from agent2.arena.grader.server import MAX_LISTED, ApiInfo, make_app, serve_on_socket
 from agent2.arena.grader.service import MAX_ATTEMPTS, Grader
 from agent2.arena.grader.store import read_submissions
+from agent2.arena.spec import Deadline
 from agent2.arena.trial_folder import TrialPaths
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.records import Item, Split

@@ -26,8 +26,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from agent2.arena.agent_files import find_metrics, read_commands
 from agent2.arena.agents import TranscriptFormat, TranscriptSpec
 from agent2.arena.analysis.result import analyse
-from agent2.arena.assignment import Mode
 from agent2.arena.grader.submission import ContainedAdmission, SnapshotLimits, admit, take_snapshot
+from agent2.arena.spec import Mode
 from agent2.errors import SubmissionError
 from agent2.integrity.provenance import drift_check
 from agent2.integrity.texts import ReadLimits, TextReading, read_units

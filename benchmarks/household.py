@@ -30,12 +30,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from agent2.arena.tasks import ensure_base_model
+from agent2.benchmarks import BASE_MODELS
 from agent2.benchmarks.household import Household
 from agent2.environments.household.engine import Engine
 from agent2.environments.household.game import Game, import_part, quiet_import
 from agent2.environments.household.world import HouseholdWorld
 from agent2.evaluation.engine import Attempt, PlaySettings, play
+from agent2.models.bases import ensure_base_model
 from agent2.models.hf import HfSampler
 from agent2.records import Completion, Item, SamplingSettings, Split
 
@@ -274,7 +275,7 @@ def main() -> int:
     benchmark = Household()
     is_met = compare_engines(benchmark, options.games, options.stock_games)
     if not options.engine_only:
-        folder = ensure_base_model(options.model)
+        folder = ensure_base_model(options.model, BASE_MODELS)
         is_met &= compare_evaluations(benchmark, folder, options.games, options.stock_games)
     return 0 if is_met else 1
 

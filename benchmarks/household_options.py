@@ -19,9 +19,10 @@ from pathlib import Path
 import datasets
 from transformers.utils import logging as transformers_logging
 
-from agent2.arena.tasks import ensure_base_model
+from agent2.benchmarks import BASE_MODELS
 from agent2.benchmarks.household import Household
 from agent2.errors import Agent2Error
+from agent2.models.bases import ensure_base_model
 from agent2.monitor.readers import read_log
 from agent2.monitor.signals import Danger, MonitoredRun, MonitorSettings, Signal, TrainingLog
 from agent2.monitor.watch import watch
@@ -145,7 +146,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         start = arguments.start
         if start is None:
-            base = arguments.base or ensure_base_model("tiny-household")
+            base = arguments.base or ensure_base_model("tiny-household", BASE_MODELS)
             start = warm_up(base, Path(folder), arguments.warm_games, arguments.warm_epochs)
         for name, option in options(arguments.batches, arguments.seed).items():
             if not arguments.only or name in arguments.only:

@@ -40,11 +40,11 @@ from agent2.arena.analysis.leaderboard import (
     make_leaderboard,
 )
 from agent2.arena.analysis.pool import read_pool
-from agent2.arena.assignment import TrialConfig, config_digest
 from agent2.arena.evidence import SubmissionRecord, SubmissionState, stored_gain, stored_score
 from agent2.arena.scoring import NOISE_REPLICATES, card_score, measure_noise, paired_gain
+from agent2.arena.spec import Level, TrialConfig, config_digest
 from agent2.arena.sweep_records import SweepRow
-from agent2.arena.tasks import Level, load_task
+from agent2.arena.tasks import load_task
 from agent2.arena.trial_folder import TrialPaths
 from agent2.cards.card import CardHeader, ReportingRule
 from agent2.cards.writer import CardWriter

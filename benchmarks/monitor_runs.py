@@ -38,7 +38,7 @@ from peft import LoraConfig
 from transformers import PrinterCallback, Trainer, TrainerCallback, set_seed
 from trl import DPOConfig, DPOTrainer, GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
 
-from agent2.arena.tasks import ensure_base_model
+from agent2.benchmarks import BASE_MODELS
 from agent2.benchmarks.arithmetic import (
     TASK_DIFFICULTY,
     Arithmetic,
@@ -51,6 +51,7 @@ from agent2.benchmarks.arithmetic import (
 )
 from agent2.benchmarks.arithmetic.base import accuracy
 from agent2.contract.suite_files import load_suite
+from agent2.models.bases import ensure_base_model
 from agent2.monitor.callback import MonitorCallback
 from agent2.monitor.signals import Danger
 from agent2.monitor.watch import LiveMonitor, Rules
@@ -377,7 +378,7 @@ def main() -> None:
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     use_threads()
-    base = ensure_base_model("tiny-arithmetic", print)
+    base = ensure_base_model("tiny-arithmetic", BASE_MODELS, print)
     top = options.out or Path(tempfile.mkdtemp(prefix="monitor-runs-"))
     top.mkdir(parents=True, exist_ok=True)
     suite = top / "suite.yaml"

@@ -26,7 +26,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from agent2.benchmarks.arithmetic import Arithmetic, ExpressionDifficulty
-from agent2.evaluation.runner import EvaluationPlan, evaluate
+from agent2.evaluation.plan import EvaluationPlan
+from agent2.evaluation.runner import evaluate
 from agent2.models.sources import ScriptedSampler
 from agent2.records import Item, Message, Split
 

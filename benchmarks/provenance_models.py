@@ -17,11 +17,12 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers.utils import logging as transformers_logging
 
-from agent2.arena.tasks import BASE_MODELS, BaseModel, ensure_base_model
+from agent2.benchmarks import BASE_MODELS
 from agent2.benchmarks.arithmetic import Arithmetic, CorpusSettings, pretraining_corpus, verify
 from agent2.benchmarks.arithmetic.base import build as build_base
+from agent2.models.bases import ensure_base_model
 from agent2.models.tiny import _encode, optimizers_of, train_step
-from agent2.models.tiny_recipe import TinyRecipe
+from agent2.models.tiny_recipe import BaseModel, TinyRecipe
 from agent2.records import Split
 from agent2.training.grpo import GrpoSettings, train_grpo
 from agent2.training.offline import SftSettings, train_sft
@@ -165,7 +166,7 @@ def make_all(folder: Path, tell: Callable[[str], None]) -> Path:
     datasets.disable_progress_bars()
     transformers_logging.disable_progress_bar()
     torch.set_num_threads(1)
-    base = ensure_base_model("tiny-arithmetic")
+    base = ensure_base_model("tiny-arithmetic", BASE_MODELS)
     for kind, models in KINDS.items():
         for name, make in models.items():
             out = folder / kind / name

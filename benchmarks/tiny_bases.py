@@ -12,9 +12,10 @@ import sys
 import time
 from pathlib import Path
 
-from agent2.arena.tasks import BASE_MODELS, ensure_base_model
+from agent2.benchmarks import BASE_MODELS
 from agent2.benchmarks.mini.corpus import MiniCorpusSettings
 from agent2.benchmarks.mini.math import MiniMath
+from agent2.models.bases import ensure_base_model
 from agent2.models.tiny import make
 from agent2.records import Split
 from agent2.scorers.answers import reference_value, strict_answer
@@ -61,7 +62,7 @@ def show_scores(name: str, folders: dict[str, Path]) -> None:
 
 def grpo(out: Path) -> None:
     """Train on mini_math and compare."""
-    base = ensure_base_model("tiny-mini", print)
+    base = ensure_base_model("tiny-mini", BASE_MODELS, print)
     items = MiniMath().items(Split.TRAIN, 1000, None)
     rows = [{"prompt": item.prompt, "answer": item.reference or ""} for item in items]
     started = time.perf_counter()
@@ -78,9 +79,9 @@ def main(arguments: list[str]) -> None:
             home = SHIPPED[name].shipped.partition(":")[0].rpartition(".")[2]
             print(make(SHIPPED[name], HOMES / home / name, print))
         case ["scores", name] if name in SHIPPED:
-            show_scores(name, {"base": ensure_base_model(name, print)})
+            show_scores(name, {"base": ensure_base_model(name, BASE_MODELS, print)})
         case ["scores", name, folder] if name in SHIPPED:
-            show_scores(name, {"base": ensure_base_model(name, print), folder[-9:]: Path(folder)})
+            show_scores(name, {"base": ensure_base_model(name, BASE_MODELS, print), folder[-9:]: Path(folder)})
         case ["grpo", folder]:
             grpo(Path(folder))
         case _:

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from agent2.arena.tasks import ensure_base_model
-from agent2.benchmarks import load_benchmark
+from agent2.benchmarks import BASE_MODELS, load_benchmark
+from agent2.models.bases import ensure_base_model
 from agent2.records import Item, Rollout, RolloutStatus, Split, Usage
 from agent2.training.grpo import GrpoSettings, Reward, train_grpo
 from agent2.training.offline import SftSettings, train_sft
@@ -41,7 +41,7 @@ def _single_turn(item_id: str, text: str) -> Rollout:
 
 def main(out: Path = Path("checkpoints"), grpo_steps: int = 30) -> int:
     """Train both models, evaluate, and return the exit code of `agent2 eval`: 0 candidate or release, 1 a no."""
-    base = ensure_base_model("tiny-mini", print)
+    base = ensure_base_model("tiny-mini", BASE_MODELS, print)
     items = load_benchmark(SHOWN).items(Split.TRAIN, N_SHOWN, None)
     examples = [{"prompt": item.prompt, "answer": item.reference or ""} for item in items]
     sft = train_sft(base, examples, out / "sft", SftSettings(epochs=1, learning_rate=5e-4, warmup_steps=2))

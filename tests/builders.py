@@ -15,7 +15,8 @@ from agent2.arena.evidence import (
     SubmissionState,
     TrialEvidence,
 )
-from agent2.arena.tasks import TaskSpec, load_task
+from agent2.arena.spec import TaskSpec
+from agent2.arena.tasks import load_task
 from agent2.errors import Fault
 from agent2.stats.estimates import Estimate, PairedDifference
 

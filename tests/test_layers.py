@@ -1,6 +1,9 @@
 """The house stands: a room imports only from groups written earlier, never from a sibling."""
 
 import ast
+import graphlib
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -89,3 +92,73 @@ def test_a_class_name_exists_once_in_the_package():
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
     assert {name: modules for name, modules in places.items() if len(modules) > 1} == {}
+
+
+def imported_modules(module: str) -> set[str]:
+    """Modules of ours that a fresh interpreter has loaded after importing this one."""
+    program = (
+        f"import sys, {module}; print(*(name for name in sys.modules if name.split('.')[0] == 'agent2'), sep='\\n')"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(result.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("module", "at_most"),
+    [("agent2.arena.spec", 10), ("agent2.arena.evidence", 15), ("agent2.arena.analysis.verdicts", 16)],
+)
+def test_records_load_little_but_records(module: str, at_most: int):
+    modules = imported_modules(module)
+    assert len(modules) <= at_most, sorted(modules)
+    assert not {name.split(".")[1] for name in modules if "." in name} & {"benchmarks", "cards", "evaluation", "models"}
+
+
+def import_graph(sources: dict[str, str]) -> dict[str, set[str]]:
+    """Module -> modules of ours that it imports anywhere, inside functions too. sources: text by dotted name."""
+    graph: dict[str, set[str]] = {}
+    for module, source in sources.items():
+        imports: set[str] = set()
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Import):
+                imports |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                submodules = {f"{node.module}.{alias.name}" for alias in node.names} & sources.keys()
+                imports |= submodules or {node.module}
+        graph[module] = imports & sources.keys() - {module}
+    return graph
+
+
+def longest_chain(graph: dict[str, set[str]]) -> list[str]:
+    """The longest path of imports. Raises graphlib.CycleError if modules import each other in a circle."""
+    chains: dict[str, list[str]] = {}
+    for module in graphlib.TopologicalSorter(graph).static_order():
+        below = max((chains[imported] for imported in sorted(graph[module])), key=len, default=[])
+        chains[module] = [module, *below]
+    return max(chains.values(), key=len)
+
+
+def test_no_chain_of_imports_is_long():
+    sources = {
+        ".".join(("agent2", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(
+            ".__init__"
+        ): path.read_text()
+        for path in SOURCE.rglob("*.py")
+    }
+    chain = longest_chain(import_graph(sources))
+    assert len(chain) <= 18, " -> ".join(chain)
+
+
+def test_a_chain_counts_imports_of_submodules_and_inside_functions():
+    sources = {
+        "agent2.cli": "def main():\n    from agent2.arena import trial\n",
+        "agent2.arena": "",
+        "agent2.arena.trial": "import agent2.records\nfrom agent2.errors import Fault\n",
+        "agent2.records": "from agent2.errors import Fault\n",
+        "agent2.errors": "",
+    }
+    assert longest_chain(import_graph(sources)) == [
+        "agent2.cli",
+        "agent2.arena.trial",
+        "agent2.records",
+        "agent2.errors",
+    ]

@@ -5,9 +5,10 @@ import time
 
 import pytest
 
-from agent2.arena.agent_phase import Deadline, watch_agent
+from agent2.arena.agent_phase import watch_agent
 from agent2.arena.evidence import AgentEnd
 from agent2.arena.recorder import RevisionRecorder
+from agent2.arena.spec import Deadline
 from agent2.arena.trial_folder import EventLog, TrialPaths, read_events
 from agent2.sandbox.backends import Unsandboxed
 from agent2.sandbox.spec import SandboxSpec

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from agent2.arena.agents import load_agent
-from agent2.arena.tasks import ensure_base_model
-from agent2.benchmarks import load_benchmark
+from agent2.benchmarks import BASE_MODELS, load_benchmark
 from agent2.benchmarks.arithmetic import Arithmetic
 from agent2.benchmarks.home import visible_row
+from agent2.models.bases import ensure_base_model
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.records import Split
 from model_builders import make_model
@@ -161,7 +161,7 @@ def test_the_recipes_plan_train_measure_and_submit(tmp_path, base, name, n_submi
 )
 def test_the_household_recipes_plan_play_measure_and_submit(tmp_path, monkeypatch, name, notes):
     monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
-    base = ensure_base_model("tiny-household")
+    base = ensure_base_model("tiny-household", BASE_MODELS)
     with grader() as (url, received):
         done = run_household_agent(name, tmp_path, url, base)
     assert done.returncode == 0, done.stderr

@@ -2,9 +2,10 @@ import json
 import re
 from dataclasses import replace
 
-from agent2.arena.assignment import InsidePaths, TrialConfig, assignment_text
+from agent2.arena.assignment import InsidePaths, assignment_text
 from agent2.arena.plan import clear_unstarted, create_workspace
-from agent2.arena.tasks import SplitSizes, load_task
+from agent2.arena.spec import SplitSizes, TrialConfig
+from agent2.arena.tasks import load_task
 from agent2.arena.trial_folder import TrialPaths
 from agent2.benchmarks import load_benchmark
 from agent2.records import SamplingSettings

@@ -9,9 +9,10 @@ import yaml
 
 from agent2.arena.agent_phase import sandbox_spec
 from agent2.arena.agents import load_agent
-from agent2.arena.assignment import InsidePaths, Mode, TrialConfig, assignment_json, assignment_text, config_digest
+from agent2.arena.assignment import InsidePaths, assignment_json, assignment_text
 from agent2.arena.driver import ARENA_VOLATILE, gateway_settings, llm_inside
 from agent2.arena.plan import new_trial, replay_trial, resolve_trial
+from agent2.arena.spec import Mode, TrialConfig, config_digest
 from agent2.arena.trial_folder import EventLog, TrialPaths, read_config
 from agent2.benchmarks import load_benchmark
 from agent2.errors import ConfigError

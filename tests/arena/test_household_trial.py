@@ -6,9 +6,10 @@ import shutil
 import pytest
 from typer.testing import CliRunner
 
-from agent2.arena.tasks import ensure_base_model
+from agent2.benchmarks import BASE_MODELS
 from agent2.cards.reader import iter_rollouts
 from agent2.cli import app
+from agent2.models.bases import ensure_base_model
 from household_builders import write_official
 
 
@@ -25,7 +26,7 @@ def with_room_for_the_prompt(model, folder):
 def test_a_model_is_scored_on_the_official_layout_and_told_by_type(tmp_path, monkeypatch):
     monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
     data = write_official(tmp_path / "data", n_train=40, n_seen=1, n_unseen=1)
-    model = with_room_for_the_prompt(ensure_base_model("tiny-household"), tmp_path / "model")
+    model = with_room_for_the_prompt(ensure_base_model("tiny-household", BASE_MODELS), tmp_path / "model")
     sizes = {"train": 2, "dev": 1, "test_public": 1, "test_private": 1}
     overrides = [part for split, n in sizes.items() for part in ("--set", f"task.n_items.{split}={n}")]
     arguments = ["run", "alfworld", "--model", str(model), "--data", str(data), "--out", str(tmp_path / "trials")]

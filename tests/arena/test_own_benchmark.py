@@ -14,11 +14,12 @@ from agent2.arena.agents import SPEC_FILE, load_agent
 from agent2.arena.analysis.read import read_evidence
 from agent2.arena.evidence import AgentEnd, SubmissionState
 from agent2.arena.plan import new_trial
-from agent2.arena.tasks import ensure_base_model, load_task
+from agent2.arena.tasks import load_task
 from agent2.arena.trial import run_trial
-from agent2.benchmarks import load_benchmark
+from agent2.benchmarks import BASE_MODELS, load_benchmark
 from agent2.benchmarks.home import visible_row
 from agent2.cli import app
+from agent2.models.bases import ensure_base_model
 from agent2.records import Split
 from agent2.training.participant import Participant
 from agent2.training.visible import VisibleTask
@@ -123,7 +124,7 @@ def test_reference_agents_improve_the_tiny_base_of_a_task_of_the_page(request, t
         return {"submission_id": len(handed_in), "score": 0.0, "baseline_score": 0.0}
 
     monkeypatch.setattr(Participant, "submit", submit)
-    base = ensure_base_model(record.base_model)
+    base = ensure_base_model(record.base_model, BASE_MODELS)
     for seed in range(2):
         monkeypatch.setenv("AGENT2_SEED", str(seed))
         me = Participant(

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from agent2.arena.evidence import SubmissionState
-from agent2.arena.grader.job import ScoringMachine
 from agent2.arena.plan import resolve_trial
 from agent2.arena.scoring import LoadedTask, card_key, choose_final, fetch_cached, store_cached
+from agent2.arena.spec import ScoringMachine
 from agent2.arena.tasks import load_task
 from agent2.benchmarks import load_benchmark
 from agent2.errors import Fault

@@ -5,7 +5,8 @@ import pytest
 import yaml
 
 from agent2.arena.agents import agent_names, load_agent
-from agent2.arena.assignment import InsidePaths, TrialConfig
+from agent2.arena.assignment import InsidePaths
+from agent2.arena.spec import TrialConfig
 from agent2.arena.systems import (
     LAUNCH,
     MANIFEST,

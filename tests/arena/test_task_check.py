@@ -3,8 +3,9 @@ from dataclasses import replace
 
 import pytest
 
+from agent2.arena.spec import KindGate, Level, SplitSizes
 from agent2.arena.task_check import check_task, examples
-from agent2.arena.tasks import KindGate, Level, SplitSizes, load_task
+from agent2.arena.tasks import load_task
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.arithmetic import Arithmetic
 from agent2.benchmarks.household import Household

@@ -1,7 +1,8 @@
 import pytest
 
+from agent2.arena.spec import SplitSizes
 from agent2.arena.task_check import check_base
-from agent2.arena.tasks import SplitSizes, load_task
+from agent2.arena.tasks import load_task
 from agent2.benchmarks import load_benchmark
 from agent2.errors import ConfigError
 from grading_builders import write_checkpoint

@@ -1,6 +1,7 @@
 import pytest
 
-from agent2.arena.tasks import SUBCATEGORIES, Level, load_task, task_names
+from agent2.arena.spec import SUBCATEGORIES, Level
+from agent2.arena.tasks import load_task, task_names
 from agent2.benchmarks import BENCHMARKS, task_files
 from agent2.errors import ConfigError
 from agent2.records import Split

@@ -11,7 +11,7 @@ from agent2.arena.analysis.read import read_evidence
 from agent2.arena.analysis.result import analyse
 from agent2.arena.analysis.verdicts import IntegrityState, Verdict
 from agent2.arena.plan import new_trial
-from agent2.arena.tasks import Stage
+from agent2.arena.spec import Stage
 from agent2.arena.trial import run_trial
 from trial_builders import quiet, write_agent
 

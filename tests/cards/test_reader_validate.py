@@ -6,15 +6,8 @@ import pytest
 from agent2.cards import folder
 from agent2.cards import writer as writer_module
 from agent2.cards.folder import load_card
-from agent2.cards.reader import (
-    find_rollouts,
-    iter_rollouts,
-    read_page,
-    read_summary,
-    read_totals,
-    regrade,
-    validate_card,
-)
+from agent2.cards.reader import find_rollouts, iter_rollouts, read_page, read_summary, read_totals, validate_card
+from agent2.cards.regrade import regrade
 from agent2.cards.writer import CardWriter
 from agent2.errors import CardError, Fault
 from card_builders import make_header, make_record, write_old_card

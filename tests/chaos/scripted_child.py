@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome, answer_job, outcome_of
 from agent2.benchmarks import load_benchmark
-from agent2.evaluation.runner import EvaluationPlan, evaluate
+from agent2.evaluation.plan import EvaluationPlan
+from agent2.evaluation.runner import evaluate
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.models.sources import ScriptedSampler
 from agent2.records import Message

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from agent2.arena.tasks import BASE_MODELS
+from agent2.benchmarks import BASE_MODELS
 from agent2.cards.writer import CardWriter
 from agent2.cli import app, main
 from agent2.cli.show import resumed_by_repeating

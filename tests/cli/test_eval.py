@@ -14,10 +14,11 @@ import torch
 from msgspec import UNSET
 from safetensors.torch import load_file, save_file
 
-from agent2.arena.tasks import ensure_base_model
+from agent2.benchmarks import BASE_MODELS
 from agent2.cards.reader import iter_rollouts, read_header, read_totals
 from agent2.cli import main
 from agent2.installation import access_log
+from agent2.models.bases import ensure_base_model
 from agent2.models.sources import PLAIN_DIGEST
 from served_fakes import chat, endpoint, error
 
@@ -216,7 +217,7 @@ def tiny(tmp_path):
 
     def make(name, *, is_nan=False, has_template=True):
         folder = tmp_path / name
-        shutil.copytree(ensure_base_model("tiny-mini"), folder)
+        shutil.copytree(ensure_base_model("tiny-mini", BASE_MODELS), folder)
         if is_nan:
             weights = load_file(folder / "model.safetensors")
             broken = {key: torch.full_like(value, float("nan")) for key, value in weights.items()}

@@ -13,9 +13,10 @@ from agent2.arena.analysis.result import analyse
 from agent2.arena.analysis.verdicts import Route, Verdict
 from agent2.arena.evidence import SubmissionState
 from agent2.arena.plan import new_trial
+from agent2.arena.spec import Stage, TaskSpec
 from agent2.arena.systems import InstallOptions, LlmInside, install_system, launch_plan
 from agent2.arena.task_check import check_task
-from agent2.arena.tasks import Stage, TaskSpec, load_task
+from agent2.arena.tasks import load_task
 from agent2.arena.trial import run_trial
 from agent2.llm.scripted_replies import load_script
 from scripted_llm_builders import KEY, KEY_VARIABLE, scripted_upstream
@@ -91,7 +92,8 @@ def test_the_driven_agent_of_the_page_works_with_the_scripted_llm_of_the_page(co
 
 @pytest.mark.slow
 def test_the_system_of_the_page_is_installed_and_started(tmp_path, monkeypatch):
-    from agent2.arena.assignment import InsidePaths, TrialConfig
+    from agent2.arena.assignment import InsidePaths
+    from agent2.arena.spec import TrialConfig
 
     monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
     folder = tmp_path / "my-system"
@@ -119,7 +121,8 @@ def test_every_field_that_the_page_promises_exists(tmp_path, monkeypatch):
 
 
 def test_every_variable_on_the_page_is_given_and_every_given_one_of_ours_is_on_it(tmp_path):
-    from agent2.arena.assignment import InsidePaths, TrialConfig, environment
+    from agent2.arena.assignment import InsidePaths, environment
+    from agent2.arena.spec import TrialConfig
 
     task = load_task("arithmetic")
     config = TrialConfig(

@@ -8,8 +8,9 @@ import pytest
 from agent2.benchmarks import load_benchmark
 from agent2.cards.judgement import read_judgement
 from agent2.cards.reader import read_summary
+from agent2.evaluation.plan import EvaluationPlan
 from agent2.evaluation.rescoring import judge_cards
-from agent2.evaluation.runner import EvaluationPlan, evaluate
+from agent2.evaluation.runner import evaluate
 from agent2.evaluation.scoring import score_played
 from agent2.models.sources import ScriptedSampler
 from agent2.records import Item, Rollout, RolloutStatus, Split, StopReason, Turn, Usage

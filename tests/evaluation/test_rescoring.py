@@ -14,8 +14,9 @@ from agent2.cards.reader import find_rollouts, iter_rollouts, read_header, read_
 from agent2.cards.writer import CardWriter
 from agent2.cli import main
 from agent2.errors import CardError, ConfigError, Fault, SamplerFailed
+from agent2.evaluation.plan import EvaluationLimits, EvaluationPlan
 from agent2.evaluation.rescoring import RESCORED, judge_cards, rescore
-from agent2.evaluation.runner import EvaluationLimits, EvaluationPlan, evaluate, play_card
+from agent2.evaluation.runner import evaluate, play_card
 from agent2.evaluation.scoring import ScoringFailed
 from agent2.models.sources import ScriptedSampler
 from agent2.records import Completion, Preference, Score, ScoringMode, ScoringWork, Split, StopReason

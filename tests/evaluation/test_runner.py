@@ -5,7 +5,8 @@ import pytest
 from agent2.cards.folder import load_card
 from agent2.cards.reader import iter_rollouts, read_header, validate_card
 from agent2.errors import CardError, ConfigError, Fault, SamplerFailed
-from agent2.evaluation.runner import EvaluationLimits, EvaluationPlan, evaluate, finished_summary, software_lock
+from agent2.evaluation.plan import EvaluationLimits, EvaluationPlan
+from agent2.evaluation.runner import evaluate, finished_summary, software_lock
 from agent2.models.sources import ScriptedSampler
 from agent2.records import Completion, Item, Message, SamplingSettings, Score, Split, Step, StopReason, derive_seed
 

@@ -10,7 +10,8 @@ from agent2.cards.folder import load_card
 from agent2.cards.reader import iter_rollouts, read_header, read_summary, validate_card
 from agent2.errors import CardError, ConfigError, Fault
 from agent2.evaluation.engine import Attempt, PlaySettings, play_rollouts
-from agent2.evaluation.runner import UNSCORED, EvaluationPlan, evaluate, finished_summary, play_card, played_beside
+from agent2.evaluation.plan import EvaluationPlan
+from agent2.evaluation.runner import UNSCORED, evaluate, finished_summary, play_card, played_beside
 from agent2.evaluation.scoring import (
     GIVE_UP_AFTER,
     ScoringFailed,

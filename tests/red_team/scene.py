@@ -24,9 +24,9 @@ from dulwich.objects import Blob
 from dulwich.repo import Repo
 
 from agent2 import installation
-from agent2.arena.agent_phase import Deadline, sandbox_spec
+from agent2.arena.agent_phase import sandbox_spec
 from agent2.arena.agents import load_agent
-from agent2.arena.assignment import InsidePaths, TrialConfig, assignment_json
+from agent2.arena.assignment import InsidePaths, assignment_json
 from agent2.arena.evidence import SubmissionRecord, SubmissionState
 from agent2.arena.grader.evaluator import ChildEvaluator, GraderSettings
 from agent2.arena.grader.server import ApiInfo, make_app, serve_on_socket
@@ -34,6 +34,7 @@ from agent2.arena.grader.service import Grader
 from agent2.arena.grader.submission import ContainedAdmission, snapshot_limits
 from agent2.arena.plan import create_workspace, new_trial
 from agent2.arena.scoring import LoadedTask
+from agent2.arena.spec import Deadline, TrialConfig
 from agent2.arena.trial_folder import TrialPaths, read_config
 from agent2.benchmarks import load_benchmark
 from agent2.records import HIDDEN_SPLITS, Item

@@ -14,8 +14,9 @@ from agent2.cards.judgement import read_judgement
 from agent2.cards.reader import iter_rollouts, read_summary
 from agent2.errors import CheckpointError, ConfigError, Fault
 from agent2.evaluation.judge_check import LabelledPair, check_contrasts, check_judge, judge_pairs, read_contrasts
+from agent2.evaluation.plan import EvaluationLimits, EvaluationPlan
 from agent2.evaluation.rescoring import judge_cards, rescore
-from agent2.evaluation.runner import EvaluationLimits, EvaluationPlan, evaluate
+from agent2.evaluation.runner import evaluate
 from agent2.evaluation.scoring import score_played
 from agent2.models.sources import ScriptedSampler
 from agent2.models.tiny import build_tiny

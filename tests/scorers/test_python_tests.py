@@ -13,7 +13,8 @@ import yaml
 
 from agent2.cards.reader import find_rollouts, read_summary, validate_card
 from agent2.errors import ConfigError, Fault
-from agent2.evaluation.runner import EvaluationPlan, evaluate
+from agent2.evaluation.plan import EvaluationPlan
+from agent2.evaluation.runner import evaluate
 from agent2.evaluation.scoring import score_played
 from agent2.models.sources import ScriptedSampler
 from agent2.records import (

@@ -13,8 +13,9 @@ from agent2.cards.judgement import length_controlled_of
 from agent2.cards.reader import read_summary
 from agent2.cli import app
 from agent2.errors import CardError, ConfigError, NotEnoughData
+from agent2.evaluation.plan import EvaluationPlan
 from agent2.evaluation.rescoring import judge_cards
-from agent2.evaluation.runner import EvaluationPlan, evaluate
+from agent2.evaluation.runner import evaluate
 from agent2.models.sources import ScriptedSampler
 from agent2.records import Preference, Split
 from agent2.stats.length_control import estimate_difficulty, length_controlled, standardised

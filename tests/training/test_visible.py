@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from agent2.arena.tasks import ensure_base_model
-from agent2.benchmarks import load_benchmark
+from agent2.benchmarks import BASE_MODELS, load_benchmark
 from agent2.benchmarks.home import visible_row
 from agent2.environments import QuestionEnvironment
 from agent2.errors import ConfigError, Fault
 from agent2.evaluation.engine import score_messages
+from agent2.models.bases import ensure_base_model
 from agent2.records import Item, Score, Split
 from agent2.training.grpo import GrpoSettings
 from agent2.training.participant import Participant, read_participant
@@ -133,11 +133,11 @@ def test_openings_alone_can_be_imitated_where_the_home_says_with_what(participat
 @pytest.mark.slow
 def test_a_checkpoint_is_played_on_every_dev_item(participate):
     task = read_visible(participate("household", rows(24)))
-    score = task.evaluate_on_dev(ensure_base_model("tiny-household"))
+    score = task.evaluate_on_dev(ensure_base_model("tiny-household", BASE_MODELS))
     assert score.n_missing == 0
     assert 0 <= score.success < 0.4
     assert set(score.by_type) <= {item.payload["task_type"] for item in task.dev}
-    assert task.evaluate_on_dev(ensure_base_model("tiny-household")) == score
+    assert task.evaluate_on_dev(ensure_base_model("tiny-household", BASE_MODELS)) == score
     logged = [json.loads(line) for line in (task.participant.output / "eval_log.jsonl").read_text().splitlines()]
     assert [(line["step"], line["eval_dev"]) for line in logged] == [(0, score.success), (1, score.success)]
 
@@ -152,7 +152,7 @@ def test_a_checkpoint_is_measured_handed_in_and_both_are_told(participate, monke
         return {"submission_id": 2, "score": 74.333, "baseline_score": 6.333, "error": None}
 
     monkeypatch.setattr(Participant, "submit", submit)
-    base = ensure_base_model("tiny-household")
+    base = ensure_base_model("tiny-household", BASE_MODELS)
     task.check_and_submit(base, "as it was")
     success = json.loads((task.participant.output / "eval_log.jsonl").read_text())["eval_dev"]
     assert handed_in == [(base, f"as it was, dev {100 * success:.1f}%")]

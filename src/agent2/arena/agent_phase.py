@@ -9,7 +9,6 @@ import errno
 import logging
 import os
 import shutil
-import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -21,10 +20,11 @@ import psutil
 from agent2 import installation
 from agent2.arena.agent_files import record_metrics
 from agent2.arena.agents import Agent
-from agent2.arena.assignment import InsidePaths, TrialConfig, environment, limits_of
+from agent2.arena.assignment import InsidePaths, environment
 from agent2.arena.driver import llm_inside
 from agent2.arena.evidence import AgentEnd
 from agent2.arena.recorder import GpuRecorder, ProcessRecorder, RevisionRecorder, RevisionWatch, Ticker
+from agent2.arena.spec import Deadline, TrialConfig, limits_of
 from agent2.arena.systems import launch_plan
 from agent2.arena.trial_folder import EventLog, TrialPaths
 from agent2.benchmarks import hidden_files
@@ -72,34 +72,6 @@ def require_room(folder: Path, base: Path | None = None) -> None:
             f"this machine has {memory:.2f} GiB of memory left, {needed:.2f} GiB are needed to score the base model; "
             "end other programs, or choose a smaller base model"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Deadline:
-    """The end of the agent's phase."""
-
-    started_at: float
-    """Unix seconds."""
-    wall_clock_s: float
-    clock: Callable[[], float] = time.time
-
-    @property
-    def ends_at(self) -> float:
-        """Unix seconds."""
-        return self.started_at + self.wall_clock_s
-
-    def now(self) -> float:
-        """Unix seconds."""
-        return self.clock()
-
-    def remaining(self) -> float:
-        """Seconds left, never negative."""
-        return max(0.0, self.ends_at - self.clock())
-
-    @property
-    def is_over(self) -> bool:
-        """Nothing may be submitted any more."""
-        return self.remaining() <= 0.0
 
 
 @dataclass(frozen=True, slots=True)

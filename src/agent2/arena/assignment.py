@@ -5,28 +5,14 @@ Everything here is visible to the agent: no hidden item, no host path and no sec
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from importlib import resources
 
 import jinja2
-from pydantic import Field
 
-from agent2.arena.grader.job import ScoringMachine
-from agent2.arena.tasks import BudgetSpec, TaskSpec
+from agent2.arena.spec import UNSANDBOXED, Mode, TrialConfig, grading_time, limits_of
 from agent2.benchmarks.home import ProvidesExpert, ProvidesJudge
-from agent2.config import StrictModel
-from agent2.llm.records import Driver
-from agent2.records import Benchmark, JsonValue, SamplingSettings, digest_of
-from agent2.sandbox.spec import Limits, Network, PackageSettings
-
-
-class Mode(StrEnum):
-    """Which training routes an agent may take; a rule that is stated, and verified afterwards."""
-
-    FREE = "free"
-    SFT_ONLY = "sft-only"
-    RL_ONLY = "rl-only"
-
+from agent2.records import Benchmark, JsonValue, SamplingSettings
+from agent2.sandbox.spec import Network
 
 MODE_RULES: Mapping[Mode, str] = {
     Mode.FREE: "Any training route is allowed.",
@@ -46,99 +32,6 @@ NETWORK_ACCESS: Mapping[Network, str] = {
     Network.OPEN: "public hosts through the proxy in `$HTTPS_PROXY`, which records them",
 }
 """The network policy as the assignment states it."""
-
-SPARE_EVALUATIONS = 10
-"""Evaluations of full length that always fit in the grading time where submissions are not limited."""
-UNSANDBOXED = "none"
-"""Name of the back end that isolates nothing."""
-NOT_DIGESTED = {"trial_id", "containment", "llm_key", "replay", "data"}
-"""Fields of a trial's configuration that do not change the assignment; what `data` changes is in the items' digests."""
-ADDED_LATER = {"driver_record", "prices", "mode"}
-"""Fields that older trials lack; at their default they leave the configuration's digest as it was."""
-
-
-class ReplaySource(StrictModel):
-    """The recorded trial that a replay takes the LLM's answers from."""
-
-    trial: str
-    """Its folder."""
-    strict: bool = False
-    """Answer a request that is not the recorded one with an error; else with the next recorded answer."""
-
-
-class TrialConfig(StrictModel):
-    """The resolved configuration of one trial, kept as trial.json; enough to run it again."""
-
-    trial_id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
-    """Names the trial's folder."""
-    task: TaskSpec
-    agent: str
-    """Name of a packaged agent, or the folder of a user's own."""
-    driver: str | None = None
-    """The LLM that drives the agent, where there is one, as reports call it."""
-    driver_record: Driver | None = None
-    """The same resolved: model, provider, addresses and the name of the key's variable; never a key."""
-    llm_key: str = ""
-    """What the agent has in place of a key; worth nothing outside its trial, kept by a replay."""
-    prices: str | None = None
-    """A price file that goes before the packaged one."""
-    data: str | None = None
-    """Folder of the official data, for a task that reads files; None: where its own downloader puts them."""
-    mode: Mode = Mode.FREE
-    """Which training routes the agent may take."""
-    replay: ReplaySource | None = None
-    """Where the LLM's answers come from in place of a provider."""
-    seed: int = Field(ge=0, lt=2**32)
-    """What numpy takes as a seed."""
-    sandbox: str
-    """Name of the back end."""
-    network: Network = Network.NONE
-    """What the agent may reach beside the grading API and its LLM."""
-    packages: PackageSettings = PackageSettings()
-    """Registries and limits of the network policy `packages`."""
-    gpus: tuple[int, ...] = ()
-    """Numbers of the GPUs that the agent may use; it sees no other."""
-    budget: BudgetSpec
-    base_model: str
-    evaluation_timeout_s: float = Field(default=600.0, gt=0)
-    """Longest that one evaluation may take."""
-    grading_s: float | None = Field(default=None, gt=0)
-    """Seconds for the evaluations of all submissions together; None: `grading_time` says how long that is."""
-    scoring: ScoringMachine = ScoringMachine()
-    """What submissions and the base model are scored on."""
-    memory_gib: float = Field(default=8.0, gt=0)
-    disk_gib: float = Field(default=10.0, gt=0)
-    processes: int = Field(default=512, ge=8)
-    threads: int = Field(default=1, ge=1)
-    """Torch threads of the agent's and of the grader's processes."""
-    containment: list[dict[str, str]] = Field(default_factory=list)
-    """What the sandbox contains and how strongly, as its back end reports it."""
-
-
-def config_digest(config: TrialConfig) -> str:
-    """Digest of the assignment: the whole configuration without `NOT_DIGESTED`."""
-    fields = config.model_dump(mode="json", exclude=NOT_DIGESTED)
-    # locks of earlier versions must keep their digest: fields that came later are left out at their default
-    for budget in (fields["budget"], fields["task"]["budget"]):
-        if budget["judgements"] is None:
-            del budget["judgements"]
-    defaults = {name: field.default for name, field in TrialConfig.model_fields.items() if name in ADDED_LATER}
-    return digest_of({key: value for key, value in fields.items() if key not in defaults or value != defaults[key]})
-
-
-def limits_of(config: TrialConfig) -> Limits:
-    """The sandbox limits that the trial's configuration asks for."""
-    return Limits(memory_gib=config.memory_gib, processes=config.processes, disk_gib=config.disk_gib)
-
-
-def grading_time(config: TrialConfig) -> float:
-    """Seconds for the evaluations of all submissions together, retries included."""
-    if config.grading_s is not None:
-        return config.grading_s
-    n = config.budget.submissions
-    if n is not None:
-        return (n + 1) * config.evaluation_timeout_s
-    return max(config.budget.wall_clock_s, SPARE_EVALUATIONS * config.evaluation_timeout_s)
 
 
 @dataclass(frozen=True, slots=True)

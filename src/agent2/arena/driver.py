@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from agent2.arena.agents import Agent
-from agent2.arena.assignment import InsidePaths, TrialConfig
+from agent2.arena.assignment import InsidePaths
+from agent2.arena.spec import TrialConfig
 from agent2.arena.systems import LlmInside
 from agent2.arena.trial_folder import TrialPaths, read_events
 from agent2.errors import ConfigError

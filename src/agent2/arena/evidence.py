@@ -10,10 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from agent2.arena.assignment import Mode
-from agent2.arena.grader.job import AS_ON_CARD
-from agent2.arena.tasks import TaskSpec
-from agent2.arena.trial_folder import Interruption
+from agent2.arena.spec import Mode, TaskSpec
 from agent2.errors import Fault
 from agent2.integrity import IntegrityRecord
 from agent2.llm.records import LlmTotals, TokenCounts
@@ -22,6 +19,8 @@ from agent2.stats.estimates import Estimate, PairedDifference
 
 MAX_COMMAND_CHARS = 4_000
 """Kept of a command line, all of its arguments together."""
+AS_ON_CARD = "over items, as on its card"
+"""Method of a score that is stored without one."""
 
 
 class AgentEnd(StrEnum):
@@ -145,6 +144,18 @@ class Intervention:
     t: float
     note: str
     by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Interruption:
+    """The agent was stopped with its harness and started again."""
+
+    stopped_at: float
+    """Unix seconds; of a killed harness, when it was last alive."""
+    restarted_at: float
+    used_s: float
+    """Seconds that the agent had worked until then, pauses left out."""
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from agent2.arena.analysis.read import read_evidence
 from agent2.arena.analysis.result import analyse
 from agent2.arena.evidence import stored_gain
 from agent2.arena.plan import new_trial
-from agent2.arena.tasks import BASE_MODELS, load_task
+from agent2.arena.tasks import load_task
 from agent2.arena.trial import Steps, run_trial
-from agent2.benchmarks import DEMO_TASK
+from agent2.benchmarks import BASE_MODELS, DEMO_TASK
 from agent2.errors import ConfigError
 from agent2.records import JsonValue, Split
 

@@ -22,30 +22,21 @@ import yaml
 
 from agent2 import __version__, installation
 from agent2.arena.agents import Agent, load_agent
-from agent2.arena.assignment import (
-    UNSANDBOXED,
-    InsidePaths,
-    ReplaySource,
-    TrialConfig,
-    World,
-    assignment_json,
-    assignment_text,
-    config_digest,
-    limits_of,
-    world_of,
-)
+from agent2.arena.assignment import InsidePaths, World, assignment_json, assignment_text, world_of
 from agent2.arena.driver import require_driver
 from agent2.arena.scoring import LoadedTask
+from agent2.arena.spec import UNSANDBOXED, ReplaySource, TrialConfig, config_digest, limits_of
 from agent2.arena.systems import find_installed, require_installed
-from agent2.arena.tasks import is_path, load_task, require_base_model
+from agent2.arena.tasks import load_task
 from agent2.arena.trial_folder import TrialPaths, read_config
-from agent2.benchmarks import BENCHMARKS, code_folders, load_benchmark, name_inside
+from agent2.benchmarks import BASE_MODELS, BENCHMARKS, code_folders, load_benchmark, name_inside
 from agent2.benchmarks.home import visible_row
 from agent2.config import parse_yaml
 from agent2.errors import ConfigError
 from agent2.evaluation.runner import software_lock
 from agent2.files import write_json
 from agent2.llm.gateway.settings import load_driver
+from agent2.models.bases import is_path, require_base_model
 from agent2.models.checkpoint import CheckpointInfo
 from agent2.plugins import copy_source, is_code, is_located, relative_to
 from agent2.records import HIDDEN_SPLITS, Benchmark, JsonValue, Split, digest_of
@@ -204,7 +195,7 @@ def resolve_trial(
     }
     config = _with_driver(parse_yaml(yaml.safe_dump(draft), TrialConfig, "trial", overrides))
     require_driver(player, config)
-    require_base_model(config.base_model)
+    require_base_model(config.base_model, BASE_MODELS)
     if any(override.startswith("task.n_items") for override in overrides):
         _require_visible_items(config)
     source = relative_to(config.task.benchmark, Path())

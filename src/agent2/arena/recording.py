@@ -30,10 +30,10 @@ import zstandard
 from dulwich.repo import Repo
 
 from agent2 import installation
-from agent2.arena.assignment import TrialConfig
 from agent2.arena.evidence import AgentEnd, SubmissionRecord
 from agent2.arena.grader.store import read_submissions
 from agent2.arena.recorder import file_digests, open_revisions, revision_files, tree_digest
+from agent2.arena.spec import TrialConfig
 from agent2.arena.trial_folder import TrialPaths, read_config, read_events
 from agent2.errors import ConfigError
 from agent2.files import write_json

@@ -14,8 +14,7 @@ import numpy as np
 
 from agent2 import __version__, installation
 from agent2.arena.evidence import NoiseBand, SubmissionRecord, SubmissionState
-from agent2.arena.grader.job import ScoringMachine
-from agent2.arena.tasks import TaskSpec
+from agent2.arena.spec import ScoringMachine, TaskSpec
 from agent2.cards.aggregate import counted_value
 from agent2.cards.reader import iter_rollouts, read_header, read_summary
 from agent2.errors import NotEnoughData

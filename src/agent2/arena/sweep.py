@@ -39,9 +39,9 @@ from agent2.arena.agents import load_agent
 from agent2.arena.analysis.read import read_evidence
 from agent2.arena.analysis.result import analyse, failed_gates, integrity_verdict, result_of
 from agent2.arena.analysis.verdicts import IntegrityState, ResultKind
-from agent2.arena.assignment import Mode
 from agent2.arena.evidence import TrialEvidence
 from agent2.arena.plan import require_gpus, require_system, resolve_trial
+from agent2.arena.spec import Mode
 from agent2.arena.sweep_records import (
     AgentComparison,
     BySeed,

@@ -25,8 +25,8 @@ from itertools import combinations
 import numpy as np
 
 from agent2.arena.analysis.verdicts import Analysis, ResultKind
-from agent2.arena.assignment import Mode
 from agent2.arena.evidence import TrialEvidence, TypeScore
+from agent2.arena.spec import Mode
 from agent2.config import StrictModel
 from agent2.records import derive_seed
 from agent2.stats.comparisons import Claim, holm, judge, over_items_and_seeds, paired_difference

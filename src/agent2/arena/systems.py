@@ -46,7 +46,8 @@ from pydantic import ValidationError
 
 from agent2 import installation
 from agent2.arena.agents import Agent, InstallSpec, NpmPackage, PythonPackage, agent_names, program_path
-from agent2.arena.assignment import UNSANDBOXED, InsidePaths, TrialConfig
+from agent2.arena.assignment import InsidePaths
+from agent2.arena.spec import UNSANDBOXED, TrialConfig
 from agent2.config import StrictModel
 from agent2.errors import ConfigError
 from agent2.sandbox.backends import Sandbox, find_sandbox

@@ -29,16 +29,18 @@ import numpy as np
 from agent2 import installation
 from agent2.arena.plan import VISIBLE_SPLITS
 from agent2.arena.scoring import NOISE_REPLICATES, LoadedTask, card_key, fetch_cached, log_task_access, measure_noise
-from agent2.arena.tasks import Level, TaskSpec, ensure_base_model
-from agent2.benchmarks import load_benchmark
+from agent2.arena.spec import Level, TaskSpec
+from agent2.benchmarks import BASE_MODELS, load_benchmark
 from agent2.benchmarks.data import DataBenchmark
 from agent2.benchmarks.home import Player, Players, ProvidesHiddenPreference, ProvidesJudge, players_of, visible_row
 from agent2.cards.reader import read_summary
 from agent2.errors import ConfigError, NotEnoughData
 from agent2.evaluation.engine import Attempt, play_by, score_answers
-from agent2.evaluation.runner import EvaluationPlan, evaluate
+from agent2.evaluation.plan import EvaluationPlan
+from agent2.evaluation.runner import evaluate
 from agent2.evaluation.scoring import Progress, ScoringResources, in_batches, sandbox_runner, score_played
 from agent2.files import write_json
+from agent2.models.bases import ensure_base_model
 from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint, require_template
 from agent2.records import HIDDEN_SPLITS, Benchmark, Environment, Item, Score, ScoredRollout, Split, digest_of
 from agent2.scorers.judge_model import COSTS
@@ -531,7 +533,7 @@ def check_base(
     began = time.monotonic()
     loaded = LoadedTask(task, benchmark, installation.secret())
     log_task_access(loaded, "task base score")
-    base = inspect_checkpoint(ensure_base_model(model or task.base_model, data=data))
+    base = inspect_checkpoint(ensure_base_model(model or task.base_model, BASE_MODELS, data=data))
     require_template(base)
     with tempfile.TemporaryDirectory(prefix="agent2-task-check-") as folder:
         card = Path(folder) / "noise"

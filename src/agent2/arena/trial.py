@@ -22,18 +22,9 @@ from typing import Protocol
 
 from agent2 import installation
 from agent2.arena.agent_files import record_commands, record_metrics
-from agent2.arena.agent_phase import (
-    WORLDS,
-    AgentOutcome,
-    Deadline,
-    attempt,
-    require_room,
-    rotate_log,
-    sandbox_spec,
-    watch_agent,
-)
+from agent2.arena.agent_phase import WORLDS, AgentOutcome, attempt, require_room, rotate_log, sandbox_spec, watch_agent
 from agent2.arena.agents import Agent, load_agent
-from agent2.arena.assignment import UNSANDBOXED, InsidePaths, TrialConfig, assignment_json, grading_time
+from agent2.arena.assignment import InsidePaths, assignment_json
 from agent2.arena.audit import AuditedTrial, audit_trial, is_unfinished
 from agent2.arena.driver import LLM_PORT, open_gateway, require_driver
 from agent2.arena.evidence import AgentEnd, stored_gain, stored_score
@@ -63,7 +54,7 @@ from agent2.arena.scoring import (
     paired_gain,
     store_cached,
 )
-from agent2.arena.tasks import ensure_base_model
+from agent2.arena.spec import UNSANDBOXED, Deadline, TrialConfig, grading_time
 from agent2.arena.trial_folder import (
     LEAST_RESTART_S,
     EventLog,
@@ -73,13 +64,14 @@ from agent2.arena.trial_folder import (
     stopped_at,
     time_used,
 )
-from agent2.benchmarks import load_benchmark
+from agent2.benchmarks import BASE_MODELS, load_benchmark
 from agent2.benchmarks.home import ProvidesJudge, world_mounts
 from agent2.cards.folder import file_digest
 from agent2.errors import Agent2Error, ConfigError, Fault
 from agent2.files import write_json
 from agent2.installation import ARENA_ROLE
 from agent2.integrity.exposure import honey_file_for, write_honey_file
+from agent2.models.bases import ensure_base_model
 from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint, require_template
 from agent2.records import HIDDEN_SPLITS, Benchmark, Item, JsonValue, Scorer, Split
 from agent2.sandbox.backends import Sandbox, find_sandbox, free_port
@@ -211,7 +203,9 @@ def _open_trial(
     benchmark = load_benchmark(config.task.benchmark, data)
     task = LoadedTask(config.task, benchmark, installation.secret())
     steps("base model")
-    folder = ensure_base_model(config.base_model, lambda message: steps(f"base model: {message}"), data=data)
+    folder = ensure_base_model(
+        config.base_model, BASE_MODELS, lambda message: steps(f"base model: {message}"), data=data
+    )
     base = inspect_checkpoint(folder)
     require_template(base)
     inside = _inside_paths(sandbox, paths, base.path, agent, benchmark)

@@ -55,7 +55,8 @@ from pathlib import Path
 import msgspec
 from pydantic import ValidationError
 
-from agent2.arena.assignment import TrialConfig
+from agent2.arena.evidence import Interruption
+from agent2.arena.spec import TrialConfig
 from agent2.errors import ConfigError
 from agent2.files import atomic_write
 from agent2.records import JsonValue, Split
@@ -331,18 +332,6 @@ def read_events(path: Path) -> Events:
         else:
             n_torn += 1
     return Events(rows, n_torn)
-
-
-@dataclass(frozen=True, slots=True)
-class Interruption:
-    """The agent was stopped with its harness and started again."""
-
-    stopped_at: float
-    """Unix seconds; of a killed harness, when it was last alive."""
-    restarted_at: float
-    used_s: float
-    """Seconds that the agent had worked until then, pauses left out."""
-    reason: str
 
 
 def interruptions(events: Events) -> tuple[Interruption, ...]:

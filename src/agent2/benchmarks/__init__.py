@@ -27,6 +27,7 @@ from agent2.environments.faults import ALL_FAULTS, SPARE_CALLS, with_faults
 from agent2.environments.tools.world import FaultSettings
 from agent2.errors import Agent2Error, ConfigError
 from agent2.installation import access_already_logged, log_private_items
+from agent2.models.bases import RecipeTable
 from agent2.plugins import (
     PluginLocation,
     build,
@@ -98,6 +99,8 @@ BASES: MappingProxyType[str, str] = MappingProxyType(
     }
 )
 """Base models that a home has a recipe for: name -> "module:attribute" of a `BaseModel`."""
+BASE_MODELS = RecipeTable(BASES)
+"""Every base model that there is a recipe for, those of installed packages included."""
 DEMO_TASK = "arithmetic"
 """Run where no task is named; its scripted LLM and its base model have the same name."""
 

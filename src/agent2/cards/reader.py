@@ -1,11 +1,9 @@
-"""Reads, checks, replays and regrades rollout cards; nothing here changes a card.
+"""Reads and checks rollout cards; nothing here changes a card.
 
 Promises: a page of a closed card opens without reading the rest, and one rollout by its id without reading the other
 frames; a frame that does not match its digest is never returned as data. `validate_card` checks every byte against its
 digests and every number against the rollouts, and reports all problems, each with the file and, where known, the
-rollout. `scenes` shows a rollout turn by turn from the card alone. `regrade` computes a card's numbers under another
-reporting rule without a model: rollouts are read once for both rules, and stored numbers that the rollouts do not
-reproduce under the card's own rule are named. What a rule cannot change (how the scorer judged) stays as it was.
+rollout.
 
 Does NOT cover: lines of an open card that were written since it was last released carry no checksum yet, so that a
 changed byte that still decodes as a rollout is found only if the writer itself closes the card; a forger who rewrites
@@ -15,17 +13,15 @@ data and digests together is not caught.
 import itertools
 import math
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 import msgspec
-import numpy as np
 
 from agent2.cards import folder
-from agent2.cards.aggregate import Tally, counted_value, kinds_of
-from agent2.cards.card import CardFile, CardHeader, CardSummary, ReportingRule, rule_changes
+from agent2.cards.aggregate import Tally
+from agent2.cards.card import CardFile, CardHeader, CardSummary
 from agent2.cards.folder import (
     closed_file,
     closed_lines,
@@ -37,14 +33,13 @@ from agent2.cards.folder import (
     read_checksums,
 )
 from agent2.errors import CardError
-from agent2.records import ScoredRollout, StopReason, canonical_json
+from agent2.records import ScoredRollout
 
 TOLERANCE = 1e-9
 COLUMNS_FROM = 50_000
 """Rollouts from which loading pyarrow costs less than decoding the records."""
 CARD_FILE = folder.CARD_JSON
 """The file that makes a folder a card."""
-PROMPT_TITLE = "prompt"
 
 
 def validate_card(path: Path, *, columns: bool = True) -> list[str]:
@@ -187,6 +182,14 @@ def read_header(path: Path) -> CardHeader:
     return folder.load_card(path).header
 
 
+def finished_header(path: Path) -> CardHeader:
+    """The header of a finished card. Raises CardError for one that is not, or cannot be read."""
+    card = folder.load_card(path)
+    if card.state != "closed":
+        raise CardError(f"{path}: is not finished, so some rollouts may be missing; resume its evaluation first")
+    return card.header
+
+
 def read_summary(path: Path) -> CardSummary:
     """The numbers of a closed card, with the lists, for which every rollout is read.
 
@@ -327,151 +330,3 @@ def _finished(path: Path, summary: CardSummary | None) -> CardSummary:
 def _open_rollouts(path: Path, start: int) -> Iterator[ScoredRollout]:
     for number, line in open_lines(path, start):
         yield folder.decode_line(line, f"{path / folder.OPEN_ROLLOUTS}:{number + 1}")
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayScene:
-    """One event of a rollout, as text."""
-
-    title: str
-    """`turn 3 of 7: model`, `turn 3 of 7: environment`, `verdict`."""
-    text: str
-
-
-def scenes(record: ScoredRollout, rule: ReportingRule) -> Iterator[ReplayScene]:
-    """The rollout in order: prompt, each message and its reply, final state, verdict and what counts under the rule."""
-    rollout = record.rollout
-    for message in rollout.prompt:
-        yield ReplayScene(f"{PROMPT_TITLE}: {message.role}", message.content)
-    n_turns = len(rollout.turns)
-    for number, turn in enumerate(rollout.turns, start=1):
-        tokens = f"{turn.prompt_tokens} + {turn.completion_tokens} tokens"
-        cut = ", cut off at the token limit" if turn.stop_reason is StopReason.LENGTH else ""
-        yield ReplayScene(f"turn {number} of {n_turns}: model ({tokens}{cut})", turn.action)
-        if turn.observation is not None:
-            yield ReplayScene(f"turn {number} of {n_turns}: environment", turn.observation)
-    if rollout.state:
-        yield ReplayScene(
-            "final state", "\n".join(f"{key}: {canonical_json(value).decode()}" for key, value in rollout.state.items())
-        )
-    yield ReplayScene("verdict", "\n".join(_verdict(record, rule)))
-
-
-def _verdict(record: ScoredRollout, rule: ReportingRule) -> Iterator[str]:
-    rollout, score = record.rollout, record.score
-    yield f"status: {rollout.status.value}" + (f" ({rollout.reason})" if rollout.reason else "")
-    fault = rollout.fault or score.fault
-    if fault is not None:
-        yield f"fault: {fault.value}"
-    if rollout.retries:
-        yield f"restarted {rollout.retries} times"
-    value = "missing" if score.value is None else f"{score.value:g}"
-    yield f"score: {value}: {score.reason}"
-    counted = counted_value(record, rule)
-    yield "counts as: " + ("missing" if counted is None else f"{counted:g}") + " under the card's rule"
-    if score.views:
-        yield "views: " + ", ".join(f"{name} {_number(view)}" for name, view in sorted(score.views.items()))
-    if score.labels:
-        yield "badcase classes: " + ", ".join(score.labels)
-    usage = rollout.usage
-    yield f"cost: {usage.prompt_tokens} + {usage.completion_tokens} tokens, {usage.seconds:.2f} s"
-
-
-def _number(value: float | None) -> str:
-    return "not known" if value is None else f"{value:g}"
-
-
-@dataclass(frozen=True, slots=True)
-class RegradeChange:
-    """One rollout that counts differently under the new rule."""
-
-    item_id: str
-    attempt: int
-    old: float | None
-    """None: missing."""
-    new: float | None
-    why: str
-    """The kinds of the rollout about which the rules differ, `turn_cap, empty`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Regrade:
-    """One card under two rules."""
-
-    card: Path
-    header: CardHeader
-    rule: ReportingRule
-    """The new one."""
-    old: CardSummary
-    """Computed from the rollouts under the card's own rule."""
-    new: CardSummary
-    differs_from_stored: Sequence[str]
-    """Fields of the stored summary that the rollouts do not give; empty when all are reproduced, or for an open card,
-    which has none."""
-    has_stored: bool
-    """Whether the card has a summary to compare with."""
-    n_changed: Mapping[str, int]
-    """Rollouts that count differently, by the kinds that the rules treat differently."""
-    n_items_changed: int
-    """Items whose score differs, whatever the cause."""
-    changed: Sequence[RegradeChange]
-    """The first rollouts that count differently, as many as were requested, in the order of the card."""
-
-    @property
-    def changes(self) -> dict[str, tuple[str, str]]:
-        """Fields of the rule that differ, old and new."""
-        return rule_changes(self.header.reporting, self.rule)
-
-
-def regrade(path: Path, rule: ReportingRule | None = None, max_changes: int | None = 0) -> Regrade:
-    """The numbers of a card under a rule, its own if None, beside those under its own.
-
-    max_changes: how many of the rollouts that count differently to list; None: all. Raises CardError if the card is
-    damaged.
-    """
-    card = folder.load_card(path)
-    card_rule = card.header.reporting
-    tally = tally_of(path, card)
-    rule = rule or card_rule
-    old = tally.summary()
-    stored = card.summary
-    new = old if rule == card_rule else tally.summary(rule)
-    n_changed, changed = _changes(tally, card_rule, rule, max_changes)
-    return Regrade(
-        card=path,
-        header=card.header,
-        rule=rule,
-        old=old,
-        new=new,
-        differs_from_stored=[] if stored is None else summary_differences(stored, old),
-        has_stored=stored is not None,
-        n_changed=n_changed,
-        n_items_changed=sum(old.item_scores[item] != new.item_scores[item] for item in old.item_scores),
-        changed=changed,
-    )
-
-
-def _changes(
-    tally: Tally, card_rule: ReportingRule, rule: ReportingRule, max_changes: int | None
-) -> tuple[dict[str, int], list[RegradeChange]]:
-    """The number of rollouts that count differently, by kinds, and the first of them."""
-    before, after = tally.counted(card_rule), tally.counted(rule)
-    is_same = (before == after) | (np.isnan(before) & np.isnan(after))
-    rows = np.flatnonzero(~is_same)
-    differing_kinds = set(rule_changes(card_rule, rule))
-    marks = tally.marks()
-    reasons = {
-        mark: ", ".join(kind for kind in kinds_of(mark) if kind in differing_kinds)
-        for mark in np.unique(marks[rows]).tolist()
-    }
-    n_by_reason = Counter(reasons[mark] for mark in marks[rows].tolist())
-    listed = rows[:max_changes].tolist()
-    changes = [
-        RegradeChange(item_id, attempt, _none_if_nan(before[row]), _none_if_nan(after[row]), reasons[int(marks[row])])
-        for row, (item_id, attempt) in zip(listed, tally.attempts_at(listed), strict=True)
-    ]
-    return dict(sorted(n_by_reason.items())), changes
-
-
-def _none_if_nan(value: float) -> float | None:
-    return None if math.isnan(value) else float(value)

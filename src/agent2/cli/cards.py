@@ -13,7 +13,7 @@ from agent2.cli.show import AsJson, print_json, print_path, print_scene, print_t
 from agent2.errors import CardError, ConfigError, NotEnoughData, unknown_name
 
 if TYPE_CHECKING:
-    from agent2.cards.reader import Regrade
+    from agent2.cards.regrade import Regrade
     from agent2.stats.estimates import Estimate
 
 
@@ -48,7 +48,8 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Show one rollout turn by turn, from the card alone; with --check, play it in the environment again."""
-    from agent2.cards.reader import find_rollouts, read_header, read_page, scenes
+    from agent2.cards.reader import find_rollouts, read_header, read_page
+    from agent2.cards.replay import scenes
 
     header = read_header(card)
     if item is not None:
@@ -310,7 +311,7 @@ def regrade(  # noqa: PLR0913 - one option of the command line each
     from agent2.cards.compare import is_evaluation
     from agent2.cards.folder import cards_below
     from agent2.cards.reader import read_header
-    from agent2.cards.reader import regrade as regrade_card
+    from agent2.cards.regrade import regrade as regrade_card
     from agent2.files import write_json
     from agent2.stats.estimates import RAW
 

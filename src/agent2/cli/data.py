@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from agent2.cli.paths import check_data, check_is_folder
 from agent2.cli.show import AsJson, print_json, print_path, print_table, progress_bar
 from agent2.errors import Agent2Error, ConfigError, unknown_name
 
 if TYPE_CHECKING:
+    from agent2.arena.spec import TaskSpec
     from agent2.arena.task_check import TaskFinding
-    from agent2.arena.tasks import TaskSpec
     from agent2.integrity.decontaminate import Contamination
     from agent2.records import Benchmark, Item
 
@@ -27,7 +28,8 @@ def coverage(context: typer.Context, as_json: AsJson = False) -> None:
     """List, show and check the tasks of the arena; without a command: how many of each kind are packaged, by level."""
     if context.invoked_subcommand is not None:
         return
-    from agent2.arena.tasks import SUBCATEGORIES, Level, load_task, task_names
+    from agent2.arena.spec import SUBCATEGORIES, Level
+    from agent2.arena.tasks import load_task, task_names
 
     kinds = [(category, name) for category, names in SUBCATEGORIES.items() for name in names]
     cells: dict[tuple[str, str], dict[Level, list[str]]] = {kind: {level: [] for level in Level} for kind in kinds}
@@ -162,13 +164,14 @@ def check_task_file(
 
     Exit 1 if a check failed. A warning (the base model gives RL no signal) leaves the exit code at 0.
     """
-    from agent2.arena.tasks import require_base_model, task_names
-    from agent2.cli.run import check_data
+    from agent2.arena.tasks import task_names
+    from agent2.benchmarks import BASE_MODELS
+    from agent2.models.bases import require_base_model
 
     if check_all == bool(task):
         raise ConfigError("agent2 tasks check: give the name of one task, or --all")
     if model and model != NO_MODEL:
-        require_base_model(model)
+        require_base_model(model, BASE_MODELS)
     overrides = [override.removeprefix("task.") for override in set_ or ()]  # as `agent2 run` calls it
     if not check_all:
         if data and len(data) > 1:
@@ -207,7 +210,6 @@ def _data_folders(values: Sequence[str], names: Sequence[str]) -> dict[str, Path
     """
     from agent2.arena.tasks import load_task
     from agent2.benchmarks import READS_FILES
-    from agent2.cli.run import check_data
 
     roots: list[Path | None] = []
     named: dict[str, Path | None] = {}
@@ -309,7 +311,7 @@ def _verdict(finding: "TaskFinding") -> str:
 def _base_findings(spec: "TaskSpec", benchmark: "Benchmark", model: str, data: Path | None) -> "list[TaskFinding]":
     """The findings on the base model; not checked if the model is not on this machine and none was given."""
     from agent2.arena.task_check import TaskFinding
-    from agent2.arena.tasks import BASE_MODELS
+    from agent2.benchmarks import BASE_MODELS
 
     name = "headroom and noise band of the base model"
     if model == NO_MODEL:
@@ -427,8 +429,6 @@ def new_benchmark(
     """Write a small working benchmark to start from: benchmark.yaml with data, or a Python file."""
     from importlib import resources
 
-    from agent2.cli.run import check_is_folder
-
     name = "".join(letter if letter.isalnum() else "_" for letter in folder.resolve().name).strip("_") or "mine"
     templates = resources.files("agent2.benchmarks") / "templates"
     if python:
@@ -468,7 +468,6 @@ def record_benchmark(
     """
     from agent2.benchmarks import load_benchmark
     from agent2.benchmarks.home import ProvidesRecordings
-    from agent2.cli.run import check_data
     from agent2.evaluation.benchmark_check import record_questions
     from agent2.models.sources import find_checkpoint
 
@@ -509,7 +508,6 @@ def serve_benchmark(
 ) -> None:
     """Serve a benchmark's environment to trainers that speak OpenEnv (extra `openenv`), until Ctrl-C."""
     from agent2.benchmarks import load_benchmark
-    from agent2.cli.run import check_data
     from agent2.installation import install_hint
     from agent2.records import Split
 

@@ -136,14 +136,15 @@ def _source(
     name: str | None, flag: str, contract: "Suite", settings: "LoadSettings", steps: "StepBars"
 ) -> "CheckpointSource":
     """The checkpoint of one side, named on the command line or by the suite; a base model is built if necessary."""
-    from agent2.arena.tasks import BASE_MODELS, ensure_base_model
+    from agent2.benchmarks import BASE_MODELS
+    from agent2.models.bases import ensure_base_model
     from agent2.models.sources import SCRIPTED, find_checkpoint
 
     if name is None:
         why = " (a score without its control group is not evidence)" if flag == "--baseline" else ""
         raise ConfigError(f"suite {contract.id} has no checkpoint for {flag}; give one{why}")
     if not name.startswith(SCRIPTED) and name in BASE_MODELS:
-        name = str(ensure_base_model(name, lambda message: steps(message)))
+        name = str(ensure_base_model(name, BASE_MODELS, lambda message: steps(message)))
     elif not Path(name).exists() and nearest_name(name, BASE_MODELS) is not None:
         raise unknown_name("base model", name, BASE_MODELS, f"{flag}: no folder {name!r}, and")
     return find_checkpoint(name, settings)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from agent2.cli.paths import check_is_file
 from agent2.cli.show import AsJson, print_json, print_path, print_table, progress_bar, resumed_by_repeating
 from agent2.errors import ConfigError
 
@@ -54,7 +55,6 @@ def check_judge(  # noqa: PLR0913 - one option of the command line each
     """
     from dataclasses import asdict, replace
 
-    from agent2.cli.run import check_is_file
     from agent2.evaluation.judge_check import (
         check_judge,
         compare_judges,
@@ -364,8 +364,8 @@ def rescore(
     """
     from agent2.benchmarks import load_benchmark
     from agent2.cards.card import IMPORTED
-    from agent2.cards.reader import read_summary
-    from agent2.evaluation.rescoring import benchmark_of, finished_header
+    from agent2.cards.reader import finished_header, read_summary
+    from agent2.evaluation.rescoring import benchmark_of
     from agent2.evaluation.rescoring import rescore as rescore_card
     from agent2.scorers import load_scorer
     from agent2.stats.estimates import RAW

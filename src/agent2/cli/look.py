@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from agent2.cli.paths import check_is_file, check_is_folder
 from agent2.cli.show import AsJson, print_file, print_json, print_path, print_table, progress_bar
 from agent2.errors import Agent2Error, ConfigError, unknown_name
 
@@ -30,7 +31,6 @@ def leaderboard(
     """Pool comparable trials, verify them from their cards, and rank the stacks with intervals."""
     from agent2.arena.analysis.leaderboard import make_leaderboard
     from agent2.arena.analysis.pool import read_pool
-    from agent2.cli.run import check_is_file
     from agent2.files import write_text
     from agent2.reports.comparison_pages import leaderboard_csv, leaderboard_html, leaderboard_markdown
 
@@ -251,8 +251,7 @@ def _show_sweep(path: Path, *, as_json: bool) -> None:
 def _show_sweep_report(file: Path, *, as_json: bool) -> None:
     import msgspec
 
-    from agent2.cli.run import print_sweep
-    from agent2.reports.comparison_pages import FORMAT, SweepReport
+    from agent2.reports.comparison_pages import FORMAT, SweepReport, terminal_tables
     from agent2.reports.text import clean
 
     _require_format(file, _object(file), FORMAT, "run agent2 sweep again")
@@ -261,7 +260,8 @@ def _show_sweep_report(file: Path, *, as_json: bool) -> None:
         print_file(file)
         return
     typer.echo(clean(report.title))
-    print_sweep(report)
+    for names, cells in terminal_tables(report):
+        print_table(names, cells)
 
 
 def _show_evaluation(path: Path, *, as_json: bool) -> None:
@@ -681,7 +681,6 @@ def _write(plot: "Plot", out: Path, formats: Sequence[str] | None) -> None:
 
 
 def _check_out(out: Path) -> None:
-    from agent2.cli.run import check_is_folder
 
     check_is_folder("--out", out)
 

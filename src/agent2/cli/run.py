@@ -1,7 +1,6 @@
 """`agent2 run`, `demo`, `resume`, `repeat`, `replay`, `sweep`, `intervene` and `share`: trials and their recordings."""
 
 import json
-import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from agent2.cli.paths import check_data, check_is_folder
 from agent2.cli.show import AsJson, print_file, print_json, print_path, print_table, resumed_by_repeating
 from agent2.errors import ConfigError, MachineError
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from agent2.arena.analysis.verdicts import Analysis
     from agent2.arena.evidence import TrialEvidence
     from agent2.cli.show import StepBars
-    from agent2.reports.comparison_pages import SweepReport
 
 
 NOP_AGENT = "nop"
@@ -35,16 +34,6 @@ def input_overrides(model: str, data: Path | None) -> list[str]:
     if data_folder is not None:
         overrides.append(f"data={json.dumps(str(data_folder))}")
     return overrides
-
-
-def check_data(data: Path | None) -> Path | None:
-    """The absolute path of --data. Raises ConfigError if it does not exist or is a file."""
-    if data is None:
-        return None
-    folder = data.expanduser().resolve()
-    if not folder.is_dir():
-        raise ConfigError(f"--data {data}: is not a directory; pass the one that contains the official data")
-    return folder
 
 
 def play_new_trial(task: str, agent: str, seed: int, out: Path, overrides: Sequence[str] = ()) -> Path:
@@ -139,25 +128,6 @@ def _resumable(root: Path) -> "Iterator[StepBars]":
     except KeyboardInterrupt:
         typer.echo(f"agent2: resume with: {TrialPaths(root).resume_command}", err=True)
         raise
-
-
-def check_is_folder(flag: str, path: Path) -> None:
-    """Raise ConfigError if files cannot be created below `path`, which need not exist yet."""
-    above = next(folder for folder in [path.absolute(), *path.absolute().parents] if folder.exists())
-    if not above.is_dir():
-        raise ConfigError(f"{flag} {path}: {above} is a file; pass a folder")
-    if not os.access(above, os.W_OK | os.X_OK):
-        raise ConfigError(f"{flag} {path}: {above} is not writable by this user; pass another folder")
-
-
-def check_is_file(flag: str, path: Path) -> None:
-    """Raise ConfigError if a file of that name cannot be created; called before the work whose result it takes."""
-    if path.is_dir():
-        raise ConfigError(f"{flag} {path}: is a folder; pass the path of a file")
-    if not path.parent.is_dir():
-        raise ConfigError(f"{flag} {path}: the folder {path.parent} does not exist; create it, or choose another path")
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise ConfigError(f"{flag} {path}: {path.parent} is not writable by this user; choose another path")
 
 
 def print_result(root: Path, *, as_json: bool = False) -> None:
@@ -334,7 +304,7 @@ def sweep(
     from agent2.arena.sweep_records import pair_effects
     from agent2.cli.live import live_sweep
     from agent2.config import load_yaml
-    from agent2.reports.comparison_pages import sweep_report, write_sweep_report
+    from agent2.reports.comparison_pages import sweep_report, terminal_tables, write_sweep_report
 
     spec = load_yaml(file, SweepSpec, set_ or [])
     if until_decided and spec.until_decided is None:
@@ -351,35 +321,14 @@ def sweep(
     if as_json:
         print_file(written.json)
     else:
-        print_sweep(report)
+        for names, cells in terminal_tables(report):
+            print_table(names, cells)
         decision = decide_sweep(spec, root)
         if decision is not None:
             typer.echo(str(decision))
         print_path("report", written.html)
     if failures:
         raise typer.Exit(1)
-
-
-def print_sweep(report: "SweepReport") -> None:
-    """Print the tables of a sweep's report."""
-    from agent2.reports.comparison_pages import (
-        TERMINAL_AGENT,
-        TERMINAL_COMPARISON,
-        agent_table,
-        axis_table,
-        comparison_table,
-        narrow_trial_table,
-    )
-
-    tables = (
-        narrow_trial_table(report.rows),
-        agent_table(report.agents).of(*TERMINAL_AGENT),
-        comparison_table(report.comparisons).of(*TERMINAL_COMPARISON),
-        axis_table(report.effects),
-    )
-    for table in tables:
-        if table.records:
-            print_table(table.names, table.cells())
 
 
 def intervene(

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from agent2.cli.paths import check_data
 from agent2.cli.show import AsJson, print_json, print_path, print_table, progress_bar
 from agent2.errors import ConfigError, unknown_name
 
@@ -123,9 +124,10 @@ models_app = typer.Typer(help="List, build and check base models and checkpoints
 @models_app.command("list")
 def list_models(as_json: AsJson = False) -> None:
     """List the packaged base models and which of them are cached."""
-    from agent2.arena.tasks import BASE_MODELS, cached_path
+    from agent2.benchmarks import BASE_MODELS
+    from agent2.models.bases import cached_path
 
-    paths = {name: cached_path(name) for name in sorted(BASE_MODELS)}
+    paths = {name: cached_path(name, BASE_MODELS) for name in sorted(BASE_MODELS)}
     if as_json:
         print_json(paths)
         return
@@ -141,15 +143,14 @@ def build_model(
     data: Annotated[Path | None, typer.Option(help="Folder of official data, for a model that reads it.")] = None,
 ) -> None:
     """Build the base model of a task, or find it in the cache."""
-    from agent2.arena.tasks import BASE_MODELS, ensure_base_model
-    from agent2.benchmarks import DEMO_TASK
-    from agent2.cli.run import check_data
+    from agent2.benchmarks import BASE_MODELS, DEMO_TASK
+    from agent2.models.bases import ensure_base_model
 
     name = f"{kind}-{task or DEMO_TASK}"
     if name not in BASE_MODELS:
         raise unknown_name("base model", name, BASE_MODELS, "agent2 models build KIND --task TASK")
     with progress_bar() as steps:
-        path = ensure_base_model(name, lambda message: steps(message), data=check_data(data))
+        path = ensure_base_model(name, BASE_MODELS, lambda message: steps(message), data=check_data(data))
     print_path("model", path)
 
 

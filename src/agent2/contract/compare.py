@@ -27,7 +27,8 @@ from pathlib import Path
 from agent2.cards.aggregate import counted_value
 from agent2.cards.compare import ORDER, CardSet, FieldDifference, common_cards, field_differences
 from agent2.cards.reader import iter_rollouts, read_header, read_summary
-from agent2.contract.measures import CardRows, evidence_between, parse_measure, read_rows
+from agent2.contract.measure_rules import parse_measure
+from agent2.contract.measures import CardRows, evidence_between, read_rows
 from agent2.contract.metrics import MetricEvidence, MetricSpec, Unit
 from agent2.contract.suite import Suite
 from agent2.errors import ConfigError

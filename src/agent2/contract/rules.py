@@ -44,7 +44,7 @@ from agent2.contract.gates import (
     needs_of,
     scoped,
 )
-from agent2.contract.measures import parse_measure
+from agent2.contract.measure_rules import parse_measure
 from agent2.contract.metrics import (
     Change,
     Direction,

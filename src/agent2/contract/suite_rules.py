@@ -22,7 +22,7 @@ from typing import Any
 
 from agent2.config import Location, YamlText, read_yaml_text
 from agent2.contract.gates import DangerousActionGate, check_gates
-from agent2.contract.measures import parse_measure
+from agent2.contract.measure_rules import parse_measure
 from agent2.contract.metrics import Role, metrics_by_name
 from agent2.contract.suite import EvaluationRole, ScorerTier, SplitRules, SuccessCriterion, Suite, Visibility
 from agent2.errors import ConfigError, nearest_name, unknown_name

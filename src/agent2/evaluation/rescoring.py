@@ -22,7 +22,7 @@ from agent2.benchmarks import load_benchmark
 from agent2.cards.card import IMPORTED, CardHeader, CardSummary, ReportingRule
 from agent2.cards.folder import CARD_JSON, card_exists, file_digest, load_card
 from agent2.cards.judgement import BASELINE, FIRST_SHOWN, FLIP, JUDGEMENT
-from agent2.cards.reader import iter_rollouts
+from agent2.cards.reader import finished_header, iter_rollouts
 from agent2.errors import FAULT_POLICY, CardError, ConfigError, Fault, quoted
 from agent2.evaluation.engine import Attempt, play_by
 from agent2.evaluation.runner import UNSCORED, software_lock
@@ -124,14 +124,6 @@ def play_again(item: Item, rollout: Rollout, make_environment: Callable[[], Envi
         if (before := rollout.state.get(name)) != (after := again.state.get(name)):
             return f"the final state's {name} was {quoted(before)}, and is {quoted(after)} now"
     return ""
-
-
-def finished_header(card: Path) -> CardHeader:
-    """The header of a finished card. Raises CardError for one that is not, or cannot be read."""
-    loaded = load_card(card)
-    if loaded.state != "closed":
-        raise CardError(f"{card}: is not finished, so some rollouts may be missing; resume its evaluation first")
-    return loaded.header
 
 
 def benchmark_of(card: Path, header: CardHeader) -> Benchmark:

@@ -30,11 +30,10 @@ import yaml
 from agent2.cards.card import CardHeader
 from agent2.cards.folder import CARD_JSON, card_exists, file_digest
 from agent2.cards.judgement import BASELINE, JUDGEMENT
-from agent2.cards.reader import iter_rollouts
+from agent2.cards.reader import finished_header, iter_rollouts
 from agent2.config import StrictModel, load_yaml, read_yaml
 from agent2.contract.metrics import SpotCheck
 from agent2.errors import ConfigError, NotEnoughData, unknown_name
-from agent2.evaluation.rescoring import finished_header
 from agent2.evaluation.suite_folder import CHECKPOINT, IDENTITY_FILE, read_identity, read_references
 from agent2.files import write_json
 from agent2.records import HIDDEN_SPLITS, ScoredRollout, digest_of

@@ -38,7 +38,7 @@ from agent2.contract.suite import (
 from agent2.contract.suite_files import expand, load_suite, suite_names
 from agent2.contract.suite_rules import check_emitted, visibility_problem
 from agent2.errors import ConfigError, unknown_name
-from agent2.evaluation.runner import EvaluationLimits, EvaluationPlan
+from agent2.evaluation.plan import EvaluationLimits, EvaluationPlan
 from agent2.evaluation.suite_folder import BASELINE, CHECKPOINT, Identity, Side
 from agent2.installation import Access, log_access
 from agent2.models.sources import CheckpointSource, require_chat_template

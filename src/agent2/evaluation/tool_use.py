@@ -19,10 +19,10 @@ from pathlib import Path
 import numpy as np
 
 from agent2.cards.card import IMPORTED, CardHeader
-from agent2.cards.reader import iter_rollouts
+from agent2.cards.reader import finished_header, iter_rollouts
 from agent2.environments.faults import FaultEvent, FaultOutcome, fault_events
 from agent2.errors import ConfigError, NotEnoughData, unknown_name
-from agent2.evaluation.rescoring import benchmark_of, finished_header, items_of
+from agent2.evaluation.rescoring import benchmark_of, items_of
 from agent2.records import Item, RolloutStatus
 from agent2.scorers.grounding import JUDGED, GroundingJudge
 from agent2.scorers.grounding.claims import ToolEpisode, read_episode

@@ -41,7 +41,6 @@ from agent2.arena.sweep_records import (
 )
 from agent2.files import write_json, write_text
 from agent2.reports.charts import MAX_LINES, forest_svg
-from agent2.reports.pages import render
 from agent2.reports.style import standalone
 from agent2.reports.text import (
     DASH,
@@ -54,6 +53,7 @@ from agent2.reports.text import (
     p_words,
     percent,
     points,
+    render,
     score_words,
 )
 from agent2.reports.trial_view import sweep_type_table
@@ -159,6 +159,18 @@ def trial_table(rows: Sequence[SweepRow]) -> Table[SweepRow]:
         ),
         rows,
     )
+
+
+def terminal_tables(report: SweepReport) -> Iterator[tuple[Sequence[str], Sequence[Sequence[str]]]]:
+    """A sweep's tables for a terminal, the empty ones left out: the names of the columns, and the cells of each row."""
+    for table in (
+        narrow_trial_table(report.rows),
+        agent_table(report.agents).of(*TERMINAL_AGENT),
+        comparison_table(report.comparisons).of(*TERMINAL_COMPARISON),
+        axis_table(report.effects),
+    ):
+        if table.records:
+            yield table.names, table.cells()
 
 
 def narrow_trial_table(rows: Sequence[SweepRow]) -> Table[SweepRow]:

@@ -26,7 +26,19 @@ from agent2.evaluation.outcome import AttemptMetrics, BadcaseExample, BenchmarkO
 from agent2.evaluation.suite_folder import BASELINE, CHECKPOINT, SIDES
 from agent2.files import write_text
 from agent2.records import HIDDEN_SPLITS, EvaluationProtocol, Split
-from agent2.reports.text import DASH, Column, FieldTable, Table, Tile, clean, clean_lines, count, p_words, percent
+from agent2.reports.text import (
+    DASH,
+    Column,
+    FieldTable,
+    Table,
+    Tile,
+    clean,
+    clean_lines,
+    count,
+    p_words,
+    percent,
+    render,
+)
 from agent2.stats.estimates import POINTS, Notation
 
 MAX_ITEMS = 20
@@ -691,7 +703,6 @@ class EvalReportPaths:
 def write_eval_report(outcome: SuiteOutcome, out: Path) -> EvalReportPaths:
     """Write all files of the report into `out`; existing ones are replaced."""
     from agent2.reports.charts import change_svg  # loads matplotlib, a second that the web app's page does without
-    from agent2.reports.pages import render
     from agent2.reports.style import standalone
 
     report: dict[str, Any] = report_dict(outcome.suite.metrics, outcome.evidence, outcome.decision)

@@ -26,7 +26,6 @@ from agent2.errors import ConfigError, NotEnoughData
 from agent2.files import write_text
 from agent2.records import derive_seed
 from agent2.reports.charts import arms
-from agent2.reports.radar import csv_cell
 from agent2.reports.style import (
     BLUE,
     DASHES,
@@ -40,7 +39,7 @@ from agent2.reports.style import (
     drawing,
     save_figure,
 )
-from agent2.reports.text import clean
+from agent2.reports.text import clean, csv_cell
 from agent2.stats.aggregates import PerformanceProfile, iqm, mean_over_tasks, median_over_tasks, optimality_gap
 from agent2.stats.comparisons import Claim
 from agent2.stats.estimates import Estimate

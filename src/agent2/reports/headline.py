@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from agent2.arena.analysis.process import best_submission, scored_submissions
 from agent2.arena.analysis.result import final_record
 from agent2.arena.analysis.verdicts import Analysis, IntegrityState, ModeFinding, Result, ResultKind, Verdict
-from agent2.arena.assignment import Mode
 from agent2.arena.evidence import AgentEnd, LlmRecord, TrialEvidence
+from agent2.arena.spec import Mode
 from agent2.reports.text import Column, FieldTable, clean, dollars, duration, p_words, percent, points, score_words
 from agent2.stats.estimates import POINTS, Estimate
 

@@ -24,7 +24,7 @@ from agent2.monitor.watch import TrainingVerdict, WatchResult
 from agent2.reports.charts import curves_svg, llm_svg, monitor_svg, panel_svgs, thinned, trajectory_svg
 from agent2.reports.headline import headline
 from agent2.reports.style import standalone
-from agent2.reports.text import DASH, Column, Table, clean, clean_lines, template_engine
+from agent2.reports.text import DASH, Column, Table, clean, clean_lines, render
 from agent2.reports.trial_view import trial_view
 
 FORMAT = "agent2-report-2"
@@ -136,11 +136,6 @@ def report_record(evidence: TrialEvidence, analysis: Analysis) -> dict[str, Any]
         "training_logs": _training_logs(evidence),
         "headline": asdict(headline(evidence, analysis)),
     }
-
-
-def render(template: str, fields: dict[str, Any]) -> str:
-    """A packaged template filled in; HTML is escaped by the engine, Markdown by the `md` filter."""
-    return template_engine("agent2.reports").get_template(template).render(fields)
 
 
 def spot_check_page(sample: Sample) -> str:

@@ -38,7 +38,7 @@ from agent2.errors import ConfigError, quoted
 from agent2.evaluation.outcome import SuiteOutcome, read_outcome
 from agent2.evaluation.suite_folder import IDENTITY_FILE
 from agent2.records import EvaluationProtocol
-from agent2.reports.text import clean, markdown
+from agent2.reports.text import csv_cell, markdown
 
 LOWEST, HIGHEST = 0.0, 100.0
 MIN_AXES, MAX_AXES, MAX_SERIES = 3, 40, 8
@@ -426,14 +426,6 @@ def radar_csv(radars: Sequence[ScaledRadar]) -> str:
                 cells = [chart.radar.title, name, axis.name, point.raw, axis.unit, rule, point.value, point.drawn]
                 writer.writerow([csv_cell(cell) for cell in [*cells, point.note]])
     return text.getvalue()
-
-
-def csv_cell(value: object) -> object:
-    """A cell of a CSV file; a text that a spreadsheet would take for a formula gets an apostrophe."""
-    if not isinstance(value, str):
-        return value
-    text = clean(value, len(value) + 1)
-    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
 def radar_page(chart: ScaledRadar) -> str:

@@ -9,7 +9,7 @@ escaping; templates escape on top of it.
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import jinja2
 from markupsafe import Markup
@@ -129,6 +129,14 @@ def breakable(value: object) -> Markup:
     return Markup("<wbr>").join(_LONG_WORD.sub(broken, text).split("\0"))
 
 
+def csv_cell(value: object) -> object:
+    """A cell of a CSV file; a text that a spreadsheet would take for a formula gets an apostrophe."""
+    if not isinstance(value, str):
+        return value
+    text = clean(value, len(value) + 1)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
+
+
 def markdown_lines(value: object, indent: int = 0) -> str:
     """Harmless text of several lines in Markdown, each ended by a hard break, below a list item."""
     lines = [markdown(line, 10_000) for line in str(value).split("\n")]
@@ -159,6 +167,11 @@ def template_engine(*packages: str) -> jinja2.Environment:
     engine.filters |= {"md": markdown, "md_lines": markdown_lines, "soft": breakable, "source_link": str}
     engine.globals["symbols"] = SYMBOLS
     return engine
+
+
+def render(template: str, fields: dict[str, Any]) -> str:
+    """A packaged template filled in; HTML is escaped by the engine, Markdown by the `md` filter."""
+    return template_engine("agent2.reports").get_template(template).render(fields)
 
 
 def percent(value: float | None) -> str:

@@ -9,7 +9,7 @@ import pytest
 from agent2.arena.agents import load_agent
 from agent2.arena.analysis.leaderboard import make_leaderboard
 from agent2.arena.analysis.pool import find_trials, read_pool
-from agent2.arena.assignment import config_digest
+from agent2.arena.spec import config_digest
 from agent2.arena.trial_folder import read_config
 from agent2.cli.run import play_new_trial
 from agent2.errors import ConfigError

@@ -3,7 +3,7 @@ import pytest
 from agent2.arena.analysis.result import analyse, efficiency_of, result_of, success_criteria
 from agent2.arena.analysis.verdicts import ResultKind
 from agent2.arena.evidence import NoiseBand, TypeScore
-from agent2.arena.tasks import KindGate
+from agent2.arena.spec import KindGate
 from agent2.reports.headline import gain_words, noise_words
 from builders import make_evidence, make_gain, make_score, make_submission, make_task
 

@@ -4,7 +4,7 @@ import pytest
 
 from agent2.arena.analysis.result import analyse
 from agent2.arena.analysis.verdicts import Certainty, Verdict
-from agent2.arena.assignment import Mode
+from agent2.arena.spec import Mode
 from builders import SFT_SOURCE, make_evidence, make_metrics, make_process, make_revision, make_submission
 
 SFT_LOG = make_metrics("output/sft/log.jsonl", [{"loss": 1.0}, {"loss": 0.5}])

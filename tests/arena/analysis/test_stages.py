@@ -3,7 +3,7 @@ import pytest
 from agent2.arena.analysis.result import analyse
 from agent2.arena.analysis.verdicts import Verdict
 from agent2.arena.evidence import AgentEnd
-from agent2.arena.tasks import Stage
+from agent2.arena.spec import Stage
 from builders import (
     DESIGN,
     SFT_SOURCE,

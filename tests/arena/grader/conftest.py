@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from agent2.arena.agent_phase import Deadline
 from agent2.arena.grader.evaluator import GraderSettings
 from agent2.arena.grader.service import Grader
+from agent2.arena.spec import Deadline
 from agent2.arena.trial_folder import TrialPaths
 from agent2.benchmarks import load_benchmark
 from agent2.records import Item, Split

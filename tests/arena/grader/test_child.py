@@ -23,7 +23,8 @@ from safetensors.numpy import load_file, save_file
 from agent2.arena.evidence import SubmissionState
 from agent2.arena.grader import child
 from agent2.arena.grader.evaluator import INSIDE_DRAFT, ChildEvaluator, EvaluatorProgram, draft_of, log_of, take_up
-from agent2.arena.grader.job import EvaluationJob, EvaluationStopped, ScoringMachine
+from agent2.arena.grader.job import EvaluationJob, EvaluationStopped
+from agent2.arena.spec import ScoringMachine
 from agent2.benchmarks import load_benchmark
 from agent2.cards.reader import iter_rollouts, read_header, validate_card
 from agent2.errors import Fault, SandboxError

@@ -12,7 +12,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from agent2.arena.agent_phase import Deadline
 from agent2.arena.grader.server import (
     MAX_CONNECTIONS,
     PACE,
@@ -22,6 +21,7 @@ from agent2.arena.grader.server import (
     serve_on_loopback,
     serve_on_socket,
 )
+from agent2.arena.spec import Deadline
 from agent2.errors import Fault, SubmissionError
 from agent2.records import SamplingSettings
 from agent2.stats.estimates import Estimate

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from agent2.arena.agent_phase import Deadline
 from agent2.arena.evidence import SubmissionState
 from agent2.arena.grader import service
 from agent2.arena.grader.evaluator import EvaluationFailed
 from agent2.arena.grader.job import EvaluationOutcome, EvaluationStopped
 from agent2.arena.grader.service import Grader
+from agent2.arena.spec import Deadline
 from agent2.errors import Fault, SubmissionError
 from agent2.records import Split
 from grading_builders import ScriptedEvaluation, broken, llama_tensors, scored, write_checkpoint

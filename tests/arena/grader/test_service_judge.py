@@ -11,11 +11,11 @@ import httpx
 import pytest
 
 from agent2 import installation
-from agent2.arena.agent_phase import Deadline
 from agent2.arena.grader.evaluator import GraderSettings
 from agent2.arena.grader.server import ApiInfo, make_app, serve_on_loopback
 from agent2.arena.grader.service import Grader
 from agent2.arena.grader.store import count_judgements
+from agent2.arena.spec import Deadline
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.replies import PreferenceJudge
 from agent2.errors import ConfigError, Fault, SubmissionError

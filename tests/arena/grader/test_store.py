@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent2.arena.evidence import SubmissionState
-from agent2.arena.grader.job import AS_ON_CARD
+from agent2.arena.evidence import AS_ON_CARD, SubmissionState
 from agent2.arena.grader.store import Arrival, GraderStore, StoreError, read_submissions
 from agent2.errors import ConfigError, Fault
 from agent2.stats.estimates import Estimate

@@ -9,7 +9,9 @@ import pytest
 
 from agent2.arena.audit import familiar_texts
 from agent2.arena.scoring import LoadedTask
-from agent2.arena.tasks import BASE_MODELS, SplitSizes, ensure_base_model, load_task
+from agent2.arena.spec import SplitSizes
+from agent2.arena.tasks import load_task
+from agent2.benchmarks import BASE_MODELS
 from agent2.benchmarks.alfworld import AUTHORS_EXAMPLES, Alfworld, OfficialData, is_dev
 from agent2.benchmarks.alfworld.base import SIZE, build, official_corpus, room_of, vocabulary, with_data
 from agent2.benchmarks.household.generate import CLEAN, LOOK, PICK, layout_in
@@ -17,6 +19,7 @@ from agent2.environments.household.game import TASK_TYPES
 from agent2.errors import ConfigError
 from agent2.evaluation.engine import PlaySettings
 from agent2.integrity.leaks import NgramIndex
+from agent2.models.bases import ensure_base_model
 from agent2.models.tiny import build_word_tokenizer, encode_chats
 from agent2.records import Item, Split
 from agent2.training.visible import play_once
@@ -125,7 +128,7 @@ def test_a_shortened_recipe_makes_a_model_that_plays_in_the_prompt_of_the_benchm
     model = replace(ENTRY.recipe.model, hidden_size=32, n_layers=1, feed_forward_size=64)
     recipe = replace(ENTRY.recipe, model=model, steps=(6, 3), batch_tokens=1024, report_every_steps=3)
     short, progress = replace(ENTRY, recipe=recipe, corpus=replace(ENTRY.corpus, n_chats=30)), []
-    folder_of_model = ensure_base_model("tiny-alfworld", progress.append, {"tiny-alfworld": short}, data=folder)
+    folder_of_model = ensure_base_model("tiny-alfworld", {"tiny-alfworld": short}, progress.append, data=folder)
     assert progress[0].startswith("playing 30 games in the rooms of ") and "step 3 of 6 and 3" in progress[-1]
     assert json.loads((folder_of_model / "manifest.json").read_text())["steps"] == [6, 3]
     benchmark = Alfworld(folder)

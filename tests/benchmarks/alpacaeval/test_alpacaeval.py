@@ -12,8 +12,9 @@ import yaml
 
 from agent2.arena.audit import control_items
 from agent2.arena.scoring import LoadedTask
+from agent2.arena.spec import SplitSizes
 from agent2.arena.task_check import check_task
-from agent2.arena.tasks import SplitSizes, load_task
+from agent2.arena.tasks import load_task
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.alpacaeval import SHARES, fill_prompt, is_switched, preference, read_messages, split_of
 from agent2.cli import main

@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from agent2.arena.tasks import ensure_base_model
+from agent2.benchmarks import BASE_MODELS
 from agent2.benchmarks.dialogue import BASE, HABITS, ServiceDialogue, build, careless_action, dialogue_corpus, expert
 from agent2.benchmarks.pyfunc import BASE as OTHER
 from agent2.errors import ConfigError
 from agent2.evaluation.engine import Attempt, play_by
 from agent2.evaluation.scoring import score_played
+from agent2.models.bases import ensure_base_model
 from agent2.models.tiny import build_word_tokenizer
 from agent2.records import Split
 from agent2.training.visible import dev_scores
@@ -111,7 +112,7 @@ def test_a_shortened_recipe_makes_a_model_that_plays(tmp_path):
 @pytest.mark.thorough
 def test_the_base_serves_some_users_and_leaves_room(tmp_path, monkeypatch):
     monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
-    folder = ensure_base_model("tiny-dialogue")
+    folder = ensure_base_model("tiny-dialogue", BASE_MODELS)
     assert json.loads((folder / "manifest.json").read_text())["parameters"] < 700_000
     scores = dev_scores(folder, ["dialogue"], n_items=200)["dialogue"]
     assert 0.05 < scores["score"] < 0.5

@@ -10,8 +10,9 @@ import pytest
 from agent2.arena.analysis.result import analyse
 from agent2.arena.audit import control_items
 from agent2.arena.scoring import LoadedTask
+from agent2.arena.spec import SplitSizes
 from agent2.arena.task_check import check_task
-from agent2.arena.tasks import SplitSizes, load_task, task_names
+from agent2.arena.tasks import load_task, task_names
 from agent2.benchmarks import load_benchmark
 from agent2.errors import ConfigError
 from agent2.evaluation.engine import score_messages

@@ -3,10 +3,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from agent2.arena.tasks import BASE_MODELS, ensure_base_model
+from agent2.benchmarks import BASE_MODELS
 from agent2.benchmarks.household.base import init_numbered_names
 from agent2.benchmarks.household.corpus import household_corpus
 from agent2.errors import ConfigError
+from agent2.models.bases import ensure_base_model
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.models.tiny import build_model, build_word_tokenizer, make, unpack
 from agent2.training.visible import dev_scores
@@ -58,7 +59,9 @@ def test_a_shortened_recipe_makes_a_folder_that_unpacks_to_a_model_that_plays(tm
 @pytest.mark.slow
 def test_the_shipped_model_wins_some_games_and_few_and_knows_the_commands(tmp_path, monkeypatch):
     monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
-    scores = dev_scores(ensure_base_model("tiny-household", silent), ["household"], n_items=200)["household"]
+    scores = dev_scores(ensure_base_model("tiny-household", BASE_MODELS, silent), ["household"], n_items=200)[
+        "household"
+    ]
     assert 0.01 < scores["score"] < 0.2
     assert scores["missing"] == 0
     assert scores["invalid_share"] < 0.4

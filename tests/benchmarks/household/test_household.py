@@ -2,7 +2,7 @@ import pytest
 
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.household import HOUSEHOLD_PLAYERS, expert, layout_key
-from agent2.contract.measures import number_of, parse_measure
+from agent2.contract.measure_rules import number_of, parse_measure
 from agent2.environments.household.game import TASK_TYPES, Game
 from agent2.environments.household.world import (
     ADMISSIBLE_MARK,

@@ -5,14 +5,16 @@ import json
 
 import pytest
 
+from agent2.arena.spec import SplitSizes
 from agent2.arena.task_check import check_task
-from agent2.arena.tasks import SplitSizes, load_task
+from agent2.arena.tasks import load_task
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.humaneval import mutants, spread_mutants
 from agent2.cards.reader import iter_rollouts, read_summary
 from agent2.errors import ConfigError
 from agent2.evaluation.engine import score_answers
-from agent2.evaluation.runner import EvaluationPlan, evaluate
+from agent2.evaluation.plan import EvaluationPlan
+from agent2.evaluation.runner import evaluate
 from agent2.models.sources import ScriptedSampler
 from agent2.records import Split
 from agent2.stats.attempts import pass_metrics, tally

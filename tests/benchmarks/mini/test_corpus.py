@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from agent2.arena.tasks import BASE_MODELS, ensure_base_model
-from agent2.benchmarks import BENCHMARKS, load_benchmark
+from agent2.benchmarks import BASE_MODELS, BENCHMARKS, load_benchmark
 from agent2.benchmarks.mini.corpus import CorpusPart, MiniCorpusSettings, mini_corpus
 from agent2.errors import ConfigError
+from agent2.models.bases import ensure_base_model
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.models.tiny import WEIGHTS, make, unpack
 from agent2.records import Split
@@ -80,7 +80,7 @@ def test_a_shortened_recipe_makes_a_folder_that_unpacks_to_a_model_that_plays_al
 @pytest.mark.thorough
 @pytest.mark.slow
 def test_the_shipped_model_lies_between_floor_and_ceiling_on_all_six(home):
-    scores = dev_scores(ensure_base_model("tiny-mini", silent), NAMES, n_items=150)
+    scores = dev_scores(ensure_base_model("tiny-mini", BASE_MODELS, silent), NAMES, n_items=150)
     for name in NAMES:
         floor = 0.3 if name == "mini_knowledge" else 0.25
         assert floor < scores[name]["score"] < 0.75, name
@@ -90,7 +90,7 @@ def test_the_shipped_model_lies_between_floor_and_ceiling_on_all_six(home):
 @pytest.mark.thorough
 @pytest.mark.slow
 def test_a_few_steps_of_grpo_on_mini_math_move_its_score(home, tmp_path):
-    base = ensure_base_model("tiny-mini", silent)
+    base = ensure_base_model("tiny-mini", BASE_MODELS, silent)
     items = load_benchmark("mini_math").items(Split.TRAIN, 300, None)
     rows = [{"prompt": item.prompt, "answer": item.reference or ""} for item in items]
     settings = GrpoSettings(steps=10, prompts_per_step=16, max_completion_tokens=40)

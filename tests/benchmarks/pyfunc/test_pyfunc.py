@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from agent2.arena.spec import SplitSizes
 from agent2.arena.task_check import check_task
-from agent2.arena.tasks import SplitSizes, load_task
+from agent2.arena.tasks import load_task
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.pyfunc import (
     FAMILIES,

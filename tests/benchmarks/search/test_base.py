@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from agent2.arena.tasks import BASE_MODELS, ensure_base_model
+from agent2.benchmarks import BASE_MODELS
 from agent2.benchmarks.search import Search
 from agent2.benchmarks.search.base import FIRST_WORLD, corpus_chats, hasty_chats, rash_chats
 from agent2.errors import ConfigError
+from agent2.models.bases import ensure_base_model
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.models.tiny import build_word_tokenizer, make, unpack
 from agent2.records import Split
@@ -92,5 +93,5 @@ def test_a_shortened_recipe_makes_a_folder_that_unpacks_to_a_model_that_plays(tm
 @pytest.mark.slow
 def test_the_shipped_model_answers_some_questions_and_not_most(tmp_path, monkeypatch):
     monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
-    scores = dev_scores(ensure_base_model("tiny-search", silent), ["search"], n_items=150)["search"]
+    scores = dev_scores(ensure_base_model("tiny-search", BASE_MODELS, silent), ["search"], n_items=150)["search"]
     assert 0.02 < scores["score"] < 0.3 and scores["missing"] == 0

@@ -4,10 +4,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from agent2.arena.tasks import ensure_base_model
+from agent2.benchmarks import BASE_MODELS
 from agent2.benchmarks.pyfunc import BASE as OTHER
 from agent2.benchmarks.shop import BASE, Shop, build, careless_action, corpus_chats
 from agent2.errors import ConfigError
+from agent2.models.bases import ensure_base_model
 from agent2.models.tiny import build_word_tokenizer
 from agent2.records import Split
 from agent2.training.visible import dev_scores
@@ -83,7 +84,7 @@ def test_a_shortened_recipe_makes_a_model_that_says_something_in_the_shop(tmp_pa
 @pytest.mark.thorough
 def test_the_base_buys_the_right_thing_now_and_then_and_leaves_room(tmp_path, monkeypatch):
     monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
-    folder = ensure_base_model("tiny-shop")
+    folder = ensure_base_model("tiny-shop", BASE_MODELS)
     assert json.loads((folder / "manifest.json").read_text())["parameters"] < 700_000
     scores = dev_scores(folder, ["shop"], n_items=200)["shop"]
     assert 0.03 < scores["score"] < 0.5

@@ -5,8 +5,8 @@ from dataclasses import replace
 from agent2.arena.analysis.result import analyse
 from agent2.arena.analysis.route import logged_training
 from agent2.arena.analysis.verdicts import Certainty, Verdict
-from agent2.arena.assignment import Mode
 from agent2.arena.evidence import ProcessSample
+from agent2.arena.spec import Mode
 from builders import make_evidence, make_metrics, make_process, make_revision
 from red_team.frame import Outcome
 from red_team.scene import Scene

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from agent2.arena.analysis.published import PublishedBoard
 from agent2.arena.analysis.verdicts import IntegrityState
-from agent2.arena.assignment import Mode
+from agent2.arena.spec import Mode
 from agent2.arena.sweep_records import (
     FINISHED,
     AgentSummary,

@@ -16,7 +16,6 @@ from pydantic import ValidationError
 
 from agent2.arena.agents import load_agent
 from agent2.arena.analysis.result import read_by_type
-from agent2.arena.assignment import Mode
 from agent2.arena.evidence import (
     AgentEnd,
     CommandLine,
@@ -33,7 +32,7 @@ from agent2.arena.evidence import (
 )
 from agent2.arena.recorder import RevisionReader, open_revisions
 from agent2.arena.recording import read_submissions_of
-from agent2.arena.tasks import TaskSpec
+from agent2.arena.spec import Mode, TaskSpec
 from agent2.arena.trial_folder import ActiveTime, Events, TrialPaths, interruptions, read_events
 from agent2.errors import ConfigError
 from agent2.integrity import IntegrityRecord

@@ -55,8 +55,8 @@ from agent2.arena.analysis.verdicts import (
     RouteFinding,
     Verdict,
 )
-from agent2.arena.assignment import UNSANDBOXED
 from agent2.arena.evidence import AgentEnd, LlmRecord, SubmissionRecord, SubmissionState, TrialEvidence, TypeScore
+from agent2.arena.spec import UNSANDBOXED
 from agent2.arena.trial_folder import TrialPaths
 from agent2.cards.aggregate import summarize
 from agent2.cards.folder import card_exists

@@ -45,8 +45,8 @@ from agent2.arena.analysis.verdicts import (
     SubmissionRoute,
     Verdict,
 )
-from agent2.arena.assignment import Mode
 from agent2.arena.evidence import MetricPoint, SubmissionRecord, SubmissionState, TrialEvidence
+from agent2.arena.spec import Mode
 
 _PREFERENCE = re.compile(r"rewards?/(chosen|rejected|margins|accuracies)$|logps/(chosen|rejected)$")
 _RL = re.compile(

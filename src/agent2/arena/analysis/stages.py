@@ -46,7 +46,7 @@ from agent2.arena.analysis.verdicts import (
     Verdict,
 )
 from agent2.arena.evidence import AgentEnd, MetricPoint, SubmissionRecord, SubmissionState, TrialEvidence
-from agent2.arena.tasks import Stage
+from agent2.arena.spec import Stage
 from agent2.records import JsonValue, Split, canonical_json
 
 CONFIDENCE = 0.999

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agent2.arena.assignment import Mode
-from agent2.arena.tasks import Stage
+from agent2.arena.spec import Mode, Stage
 from agent2.integrity import IntegrityCheck, IntegrityFinding
 from agent2.stats.comparisons import Claim
 from agent2.stats.estimates import Estimate

@@ -16,7 +16,8 @@ from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome, answer_job
 from agent2.benchmarks import load_benchmark
 from agent2.cards.card import CardSummary
 from agent2.errors import Agent2Error, Fault
-from agent2.evaluation.runner import EvaluationPlan, evaluate, play_card
+from agent2.evaluation.plan import EvaluationPlan
+from agent2.evaluation.runner import evaluate, play_card
 from agent2.models.adapters import as_played
 from agent2.models.checkpoint import INDEX, CheckpointInfo, inspect_checkpoint
 from agent2.models.hf import HfSampler

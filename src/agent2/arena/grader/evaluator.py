@@ -29,9 +29,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from agent2.arena.agent_phase import Deadline
-from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome, EvaluationStopped, ScoringMachine, outcome_of
+from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome, EvaluationStopped, outcome_of
 from agent2.arena.grader.submission import SnapshotLimits, remove_folder, without_host_paths
+from agent2.arena.spec import Deadline, ScoringMachine
 from agent2.arena.trial_folder import TrialPaths
 from agent2.benchmarks import code_folders, load_benchmark, name_inside
 from agent2.benchmarks.home import world_mounts

@@ -10,10 +10,12 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, Self
+from typing import Self
 
 from pydantic import Field, field_validator, model_validator
 
+from agent2.arena.evidence import AS_ON_CARD
+from agent2.arena.spec import ScoringMachine
 from agent2.cards.card import CardSummary, CountAs
 from agent2.config import StrictModel
 from agent2.errors import Fault
@@ -23,28 +25,6 @@ from agent2.stats.estimates import Estimate
 MAX_COUNT = 2**31
 """No card has so many items or rollouts."""
 MAX_REASON_CHARS = 4_000
-AS_ON_CARD = "over items, as on its card"
-"""Method of a score that is stored without one."""
-
-
-class ScoringMachine(StrictModel):
-    """What checkpoints are played on when they are scored. The precision is part of the protocol."""
-
-    gpu: int | None = Field(default=None, ge=0)
-    """Number of the GPU, as in /dev/nvidia<number>; None: the CPU."""
-    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
-    max_batch: int = Field(default=64, ge=1)
-    """Most prompts that run at once."""
-
-    @property
-    def device(self) -> str:
-        """As torch names it; the process sees no GPU but this one."""
-        return "cpu" if self.gpu is None else "cuda"
-
-    @property
-    def gpus(self) -> tuple[int, ...]:
-        """What the sandbox has to show."""
-        return () if self.gpu is None else (self.gpu,)
 
 
 class EvaluationJob(StrictModel):

@@ -15,8 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent2.arena.evidence import SubmissionRecord, SubmissionState
-from agent2.arena.grader.job import AS_ON_CARD
+from agent2.arena.evidence import AS_ON_CARD, SubmissionRecord, SubmissionState
 from agent2.errors import Agent2Error, ConfigError, Fault
 from agent2.records import Split
 from agent2.stats.estimates import Estimate

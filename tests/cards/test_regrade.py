@@ -4,7 +4,8 @@ import pytest
 
 from agent2.cards.card import CountAs, ReportingRule
 from agent2.cards.folder import load_card, store_card
-from agent2.cards.reader import RegradeChange, read_summary, regrade
+from agent2.cards.reader import read_summary
+from agent2.cards.regrade import RegradeChange, regrade
 from agent2.cards.writer import CardWriter
 from agent2.errors import CardError, Fault
 from agent2.records import RolloutStatus, ScoredRollout

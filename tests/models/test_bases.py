@@ -9,12 +9,13 @@ import pytest
 
 import base_model_fakes
 from agent2 import installation
-from agent2.arena.tasks import BASE_MODELS, BaseModel, cached_path, ensure_base_model
+from agent2.benchmarks import BASE_MODELS
 from agent2.benchmarks.arithmetic import CorpusSettings
 from agent2.errors import ConfigError
+from agent2.models.bases import cached_path, ensure_base_model
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.models.tiny import MADE, corpus_sample_digest, make
-from agent2.models.tiny_recipe import TinyRecipe
+from agent2.models.tiny_recipe import BaseModel, TinyRecipe
 from agent2.training.visible import dev_scores
 
 
@@ -29,8 +30,8 @@ def table(builder="build"):
 
 def test_a_model_is_built_once_with_a_manifest_and_found_in_the_cache_afterwards():
     messages = []
-    folder = ensure_base_model("fake", messages.append, table())
-    assert ensure_base_model("fake", messages.append, table()) == folder
+    folder = ensure_base_model("fake", table(), messages.append)
+    assert ensure_base_model("fake", table(), messages.append) == folder
     assert messages == ["building"]
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["recipe"]["recipe"]["target"] == 0.5
@@ -41,18 +42,19 @@ def test_a_model_is_built_once_with_a_manifest_and_found_in_the_cache_afterwards
 def test_a_changed_recipe_is_another_folder():
     entry = table()["fake"]
     changed = replace(entry, recipe=replace(entry.recipe, seed=1))
-    folders = {ensure_base_model("fake", None, {"fake": recipe}) for recipe in (entry, changed)}
+    folders = {ensure_base_model("fake", {"fake": recipe}) for recipe in (entry, changed)}
     assert len(folders) == 2
 
 
 PROCESS = """
 import os, sys, time
 sys.path.insert(0, sys.argv[1])
-from agent2.arena.tasks import BaseModel, ensure_base_model
+from agent2.models.bases import ensure_base_model
+from agent2.models.tiny_recipe import BaseModel
 from agent2.benchmarks.arithmetic import CorpusSettings
 from agent2.models.tiny_recipe import TinyRecipe
 entry = BaseModel("1", TinyRecipe(target=0.5), CorpusSettings(), "base_model_fakes:build_slowly", ("slow",))
-ensure_base_model("fake", print, {"fake": entry})
+ensure_base_model("fake", {"fake": entry}, print)
 """
 
 
@@ -67,7 +69,7 @@ def test_processes_that_need_a_model_at_once_build_it_once():
 
 
 def test_of_two_builders_the_first_to_finish_wins():
-    folder = ensure_base_model("fake", None, table("lose_the_race"))
+    folder = ensure_base_model("fake", table("lose_the_race"))
     assert json.loads((folder / "manifest.json").read_text()) == {"who": "winner"}
     assert len(list(installation.models_dir().iterdir())) == 1
 
@@ -75,44 +77,44 @@ def test_of_two_builders_the_first_to_finish_wins():
 def test_a_recipe_that_reads_data_is_completed_from_the_folder_that_is_given(tmp_path):
     entry = replace(table()["fake"], from_data="base_model_fakes:with_data")
     (tmp_path / "small").write_text("1")
-    first = ensure_base_model("fake", None, {"fake": entry}, data=tmp_path / "small")
+    first = ensure_base_model("fake", {"fake": entry}, data=tmp_path / "small")
     (tmp_path / "small").write_text("2")
-    assert ensure_base_model("fake", None, {"fake": entry}, data=tmp_path / "small") != first
+    assert ensure_base_model("fake", {"fake": entry}, data=tmp_path / "small") != first
     manifest = json.loads((first / "manifest.json").read_text())
     assert manifest["recipe"]["corpus"] == "1" and manifest["recipe"]["from_data"] == ""
     with pytest.raises(ConfigError, match="no data in None"):
-        ensure_base_model("fake", None, {"fake": entry})
+        ensure_base_model("fake", {"fake": entry})
 
 
 def test_a_build_that_breaks_leaves_nothing_behind():
     with pytest.raises(OSError, match="disk is full"):
-        ensure_base_model("fake", None, table("fail"))
+        ensure_base_model("fake", table("fail"))
     assert list(installation.models_dir().iterdir()) == []
 
 
 def test_a_folder_of_the_users_own_is_taken_as_it_is(tmp_path):
     (tmp_path / "config.json").write_text("{}")
-    assert ensure_base_model(str(tmp_path)) == tmp_path.resolve()
+    assert ensure_base_model(str(tmp_path), BASE_MODELS) == tmp_path.resolve()
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError, match=r"empty: no config\.json in"):
-        ensure_base_model(str(tmp_path / "empty"))
+        ensure_base_model(str(tmp_path / "empty"), BASE_MODELS)
     with pytest.raises(
         ConfigError, match=r"nowhere: there is no such folder, .* hf download OWNER/NAME --local-dir FOLD"
     ):
-        ensure_base_model(str(tmp_path / "nowhere"))
+        ensure_base_model(str(tmp_path / "nowhere"), BASE_MODELS)
 
 
 def test_an_unknown_name_is_refused_with_the_nearest_one():
     with pytest.raises(ConfigError, match=r"did you mean 'tiny-arithmetic'\?"):
-        ensure_base_model("tiny-arithmetics")
+        ensure_base_model("tiny-arithmetics", BASE_MODELS)
     with pytest.raises(ConfigError, match="unknown base model"):
-        cached_path("tiny-arithmetics")
+        cached_path("tiny-arithmetics", BASE_MODELS)
 
 
 def test_a_name_of_a_hub_is_kept_and_answered_with_the_command_that_gets_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError) as caught:
-        ensure_base_model("Qwen/Qwen2.5-1.5B-Instruct")
+        ensure_base_model("Qwen/Qwen2.5-1.5B-Instruct", BASE_MODELS)
     message = str(caught.value)
     assert message.startswith(
         "base model Qwen/Qwen2.5-1.5B-Instruct: there is no such folder, and nothing is downloaded"
@@ -120,11 +122,11 @@ def test_a_name_of_a_hub_is_kept_and_answered_with_the_command_that_gets_it(tmp_
     assert "hf download Qwen/Qwen2.5-1.5B-Instruct --local-dir models/Qwen2.5-1.5B-Instruct" in message
     for path in ("models/Qwen2.5-1.5B-Instruct", str(tmp_path / "Qwen"), "./mine"):
         with pytest.raises(ConfigError, match="hf download OWNER/NAME"):
-            ensure_base_model(path)
+            ensure_base_model(path, BASE_MODELS)
 
 
 def test_nothing_is_cached_before_it_is_built():
-    assert {cached_path(name) for name in BASE_MODELS} == {None}
+    assert {cached_path(name, BASE_MODELS) for name in BASE_MODELS} == {None}
 
 
 SHIPPED = sorted(name for name, entry in BASE_MODELS.items() if entry.shipped)
@@ -162,20 +164,20 @@ def test_a_change_of_the_corpus_changes_the_digest_of_its_sample(name):
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_same_weights_are_unpacked_everywhere_and_the_manifest_says_how_they_were_made(name):
     messages = []
-    folder = ensure_base_model(name, messages.append)
+    folder = ensure_base_model(name, BASE_MODELS, messages.append)
     manifest = json.loads((folder / "manifest.json").read_text())
     assert messages == ["unpacking the weights that the package ships"]
     assert manifest["weights_digest"] == inspect_checkpoint(folder).weights_digest
     assert manifest["weights_sha256"] == made(name)["weights_sha256"]
     assert (manifest["packaged"], manifest["seed"], manifest["threads"]) == (True, 0, 1)
     assert 200_000 < manifest["parameters"] < 1_000_000
-    assert cached_path(name) == folder
+    assert cached_path(name, BASE_MODELS) == folder
 
 
 @pytest.mark.thorough
 @pytest.mark.slow
 def test_the_arithmetic_base_answers_some_items_and_not_most_says_how_it_was_made_and_its_task_is_sound():
-    folder = ensure_base_model("tiny-arithmetic")
+    folder = ensure_base_model("tiny-arithmetic", BASE_MODELS)
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["base_accuracy"]["n_items"] == 800
     score = dev_scores(folder, ["arithmetic"], 800)["arithmetic"]["score"]

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from agent2.cards.card import CountAs, ReportingRule
-from agent2.cards.reader import scenes
+from agent2.cards.replay import scenes
 from agent2.errors import Fault
 from agent2.records import RolloutStatus, StopReason, Turn
 from card_builders import make_record

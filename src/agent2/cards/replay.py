@@ -1,0 +1,62 @@
+"""A rollout as scenes, turn by turn, from its record alone."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from agent2.cards.aggregate import counted_value
+from agent2.cards.card import ReportingRule
+from agent2.records import ScoredRollout, StopReason, canonical_json
+
+PROMPT_TITLE = "prompt"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayScene:
+    """One event of a rollout, as text."""
+
+    title: str
+    """`turn 3 of 7: model`, `turn 3 of 7: environment`, `verdict`."""
+    text: str
+
+
+def scenes(record: ScoredRollout, rule: ReportingRule) -> Iterator[ReplayScene]:
+    """The rollout in order: prompt, each message and its reply, final state, verdict and what counts under the rule."""
+    rollout = record.rollout
+    for message in rollout.prompt:
+        yield ReplayScene(f"{PROMPT_TITLE}: {message.role}", message.content)
+    n_turns = len(rollout.turns)
+    for number, turn in enumerate(rollout.turns, start=1):
+        tokens = f"{turn.prompt_tokens} + {turn.completion_tokens} tokens"
+        cut = ", cut off at the token limit" if turn.stop_reason is StopReason.LENGTH else ""
+        yield ReplayScene(f"turn {number} of {n_turns}: model ({tokens}{cut})", turn.action)
+        if turn.observation is not None:
+            yield ReplayScene(f"turn {number} of {n_turns}: environment", turn.observation)
+    if rollout.state:
+        yield ReplayScene(
+            "final state", "\n".join(f"{key}: {canonical_json(value).decode()}" for key, value in rollout.state.items())
+        )
+    yield ReplayScene("verdict", "\n".join(_verdict(record, rule)))
+
+
+def _verdict(record: ScoredRollout, rule: ReportingRule) -> Iterator[str]:
+    rollout, score = record.rollout, record.score
+    yield f"status: {rollout.status.value}" + (f" ({rollout.reason})" if rollout.reason else "")
+    fault = rollout.fault or score.fault
+    if fault is not None:
+        yield f"fault: {fault.value}"
+    if rollout.retries:
+        yield f"restarted {rollout.retries} times"
+    value = "missing" if score.value is None else f"{score.value:g}"
+    yield f"score: {value}: {score.reason}"
+    counted = counted_value(record, rule)
+    yield "counts as: " + ("missing" if counted is None else f"{counted:g}") + " under the card's rule"
+    if score.views:
+        yield "views: " + ", ".join(f"{name} {_number(view)}" for name, view in sorted(score.views.items()))
+    if score.labels:
+        yield "badcase classes: " + ", ".join(score.labels)
+    usage = rollout.usage
+    yield f"cost: {usage.prompt_tokens} + {usage.completion_tokens} tokens, {usage.seconds:.2f} s"
+
+
+def _number(value: float | None) -> str:
+    return "not known" if value is None else f"{value:g}"
