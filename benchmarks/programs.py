@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agent2.benchmarks.data_files import read_rows
-from agent2.benchmarks.humaneval import HUMANEVAL, HumanEval, spread_mutants
+from agent2.benchmarks.declaration import Portion
+from agent2.benchmarks.humaneval import HumanEval, spread_mutants
 from agent2.evaluation.scoring import ScoringResources, in_batches, sandbox_runner
 from agent2.records import Item, Score, Split
 from agent2.scorers.python_tests import ProgramVerdict, PythonTestsScorer
@@ -72,14 +72,16 @@ def main() -> int:
     parser.add_argument("--items", type=int, default=164, help="the first so many functions")
     parser.add_argument("--mutants", type=int, default=4, help="planted bugs of each function, spread over its places")
     arguments = parser.parse_args()
-    rows = [row.values for row in read_rows(HUMANEVAL.path(arguments.data))][: arguments.items]
-    problems = HumanEval(arguments.data).problems()[: arguments.items]
+    problems = HumanEval(arguments.data).questions_in_file(Portion.TEST)[: arguments.items]
+    rows = [problem.row.values for problem in problems]
     programs: list[tuple[int, str, bool]] = []
     for number, row in enumerate(rows):
         source = row["prompt"] + row["canonical_solution"]
         bugs = spread_mutants(source, arguments.mutants, row["entry_point"]) if arguments.mutants else []
         programs += [(number, row["canonical_solution"], True), *((number, f"\n{bug}", False) for bug in bugs)]
-    items = [Item(problem.id, Split.DEV, problem.prompt, problem.reference, problem.payload) for problem in problems]
+    items = [
+        Item(problem.id or "", Split.DEV, problem.prompt, problem.reference, problem.payload) for problem in problems
+    ]
     judged, seconds = ours([(items[number], code) for number, code, _ in programs])
     verdicts = [verdict.score.value == 1.0 if isinstance(verdict, ProgramVerdict) else None for verdict in judged]
     canonical = [verdict for verdict, (_, _, is_right) in zip(verdicts, programs, strict=True) if is_right]

@@ -39,12 +39,14 @@ from scipy.special import expit
 from scipy.stats import spearmanr
 
 from agent2.arena.analysis.published import read_published
+from agent2.benchmarks import CATALOG
 from agent2.benchmarks.alfworld import AlfworldChat, published_examples
 from agent2.benchmarks.alpacaeval import is_switched, preference
-from agent2.benchmarks.data import DataBenchmark
-from agent2.benchmarks.data_files import PublishedItem
-from agent2.benchmarks.humaneval import TIMEOUT_S, HumanEval, Mbpp, problem_of
-from agent2.benchmarks.ifeval import IfEval
+from agent2.benchmarks.data_files import read_rows
+from agent2.benchmarks.declaration import Portion
+from agent2.benchmarks.declared import DeclaredBenchmark
+from agent2.benchmarks.humaneval import TIMEOUT_S, HumanEval, Mbpp
+from agent2.benchmarks.questions import Question
 from agent2.cards.imports import read_inspect
 from agent2.errors import Agent2Error
 from agent2.evaluation.engine import Attempt, PlaySettings, play
@@ -127,7 +129,7 @@ def gsm8k_from_yaml(data: Path, published: dict[str, int]) -> Iterator[Row]:
         (Path(folder) / "benchmark.yaml").write_text(written, encoding="utf-8")
         for name in ("train.jsonl", "test.jsonl"):
             (Path(folder) / name).symlink_to((data / name).resolve())
-        benchmark = DataBenchmark(Path(folder), ['scorer.marker="A: "'])
+        benchmark = DeclaredBenchmark(Path(folder), ['scorer.marker="A: "'])
         hidden = (Split.TEST_PUBLIC, Split.TEST_PRIVATE)
         parts = [benchmark.items(split, benchmark.count(split, b"published"), b"published") for split in hidden]
     attempts = [Attempt(item, 0, 0) for part in parts for item in part]
@@ -250,7 +252,8 @@ def ifeval(data: Path) -> Iterator[Row]:
     ):
         yield Row(f"{name} followed", expected, counts[name], allowed, notes)
     yield Row("verdicts of 1,664 that differ", 0, len(departures), 10, "; ".join(departures))
-    yield Row("official rows read", 541, len(IfEval(data / "official541").prompts()))
+    official = DeclaredBenchmark(CATALOG / "ifeval.yaml", data=data / "official541")
+    yield Row("official rows read", 541, len(official.questions_in_file(Portion.TEST)))
 
 
 def alpaca_eval(data: Path) -> Iterator[Row]:
@@ -541,12 +544,10 @@ def tracked(work: Sequence[T], label: str) -> Iterable[T]:
     return track(work, label, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
 
 
-def passed(
-    items: Sequence[PublishedItem], programs: Sequence[tuple[int, str]], timeout_s: float = TIMEOUT_S
-) -> list[bool]:
+def passed(items: Sequence[Question], programs: Sequence[tuple[int, str]], timeout_s: float = TIMEOUT_S) -> list[bool]:
     """Whether each program (number of its item, answer) passes; without a verdict it does not."""
     answers = [
-        (Item(problem.id, Split.DEV, problem.prompt, problem.reference, problem.payload), code_of(text))
+        (Item(problem.id or "", Split.DEV, problem.prompt, problem.reference, problem.payload), code_of(text))
         for problem, text in ((items[number], text) for number, text in programs)
     ]
     with sandbox_runner(ScoringResources()) as runner:
@@ -556,17 +557,18 @@ def passed(
 
 def humaneval(folder: Path) -> Iterator[Row]:
     """Canonical solutions, and the example samples of the repository."""
-    problems = HumanEval(folder).problems()
+    benchmark = HumanEval(folder)
+    problems = benchmark.questions_in_file(Portion.TEST)
     right = passed(problems, [(number, problem.reference or "") for number, problem in enumerate(problems)])
     yield Row("canonical solutions that pass", len(problems), sum(right))
-    example = problem_of(lines(folder / "example_problem.jsonl")[0])
+    (example,) = benchmark.questions(read_rows(folder / "example_problem.jsonl"))
     samples = [(0, row["completion"]) for row in lines(folder / "example_samples.jsonl")]
     yield Row("pass@1 of the example samples", 0.5, float(np.mean(passed([example], samples))))
 
 
 def mbpp(folder: Path) -> Iterator[Row]:
     """The published programs."""
-    problems = Mbpp(folder).problems()
+    problems = Mbpp(folder).questions_in_file(Portion.TEST)
     # One of them, problem 123, counts the divisors of 10,000 numbers: longer than a model's program gets.
     right = passed(
         problems, [(number, problem.reference or "") for number, problem in enumerate(problems)], timeout_s=60.0

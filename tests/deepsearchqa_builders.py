@@ -6,8 +6,8 @@ from pathlib import Path
 import yaml
 
 from agent2.benchmarks import load_benchmark
+from agent2.benchmarks.declaration import Portion
 from agent2.environments.search.corpus import Corpus, Document, record_search
-from agent2.records import Split
 
 COLUMNS = ("problem", "problem_category", "answer", "answer_type")
 PAGES = Corpus.of([Document("river", "Rivers", "The Ulm is a river."), Document("town", "Towns", "Norvik is a town.")])
@@ -47,6 +47,7 @@ def write_deepsearchqa(folder: Path) -> Path:
     record_search(PAGES, ["rivers", "norvik"], 3, folder / "all.jsonl")
     (folder / "recorded").mkdir()
     benchmark = load_benchmark("deepsearchqa", folder)
-    for item in (*benchmark.visible(Split.TRAIN), *benchmark.visible(Split.DEV), *benchmark.scored()):
-        (folder / "recorded" / f"{item.id}.jsonl").write_text((folder / "all.jsonl").read_text())
+    for portion in (Portion.TRAIN, Portion.DEV, Portion.TEST):
+        for question in benchmark.read(portion):
+            (folder / "recorded" / f"deepsearchqa-{question.id}.jsonl").write_text((folder / "all.jsonl").read_text())
     return folder

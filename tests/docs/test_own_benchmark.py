@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent2.benchmarks import load_benchmark
-from agent2.benchmarks.data import DataBenchmark
+from agent2.benchmarks.declared import DeclaredBenchmark
 from agent2.environments import ENVIRONMENTS
 from agent2.environments.search.world import document_world
 from agent2.errors import ConfigError
@@ -46,7 +46,7 @@ def test_other_data_than_the_page_pins_are_refused(gsm8k):
 
 def test_published_solutions_with_another_marker_are_counted_over_both_hidden_halves(gsm8k):
     """As `benchmarks/published.py` does with the official files: `A: 18` is the final answer of a solution."""
-    benchmark = DataBenchmark(gsm8k, ['scorer.marker="A: "'])
+    benchmark = DeclaredBenchmark(gsm8k, ['scorer.marker="A: "'])
     items = [
         i for split in sorted(HIDDEN_SPLITS) for i in benchmark.items(split, benchmark.count(split, SECRET), SECRET)
     ]

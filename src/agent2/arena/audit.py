@@ -35,7 +35,7 @@ from agent2.arena.evidence import SubmissionRecord, SubmissionState, TrialEviden
 from agent2.arena.grader.evaluator import evaluation_limits
 from agent2.arena.scoring import LoadedTask
 from agent2.arena.trial_folder import TrialPaths, read_events
-from agent2.benchmarks.data import DataBenchmark
+from agent2.benchmarks.declared import DeclaredBenchmark
 from agent2.errors import Agent2Error, quoted
 from agent2.files import write_json
 from agent2.installation import access_log
@@ -217,7 +217,7 @@ def control_items(task: LoadedTask, hidden: Mapping[Split, Sequence[Item]]) -> l
     (published data, a user's own): another secret gives items of the same file, and an agent that has the file has
     them all.
     """
-    if task.spec.published or isinstance(task.benchmark, DataBenchmark):
+    if task.spec.published or isinstance(task.benchmark, DeclaredBenchmark):
         return []
     control_secret = hmac.new(task.secret, b"integrity control", hashlib.sha256).digest()
     control: list[Item] = []

@@ -31,7 +31,7 @@ from agent2.arena.plan import VISIBLE_SPLITS
 from agent2.arena.scoring import NOISE_REPLICATES, LoadedTask, card_key, fetch_cached, log_task_access, measure_noise
 from agent2.arena.spec import Level, TaskSpec
 from agent2.benchmarks import BASE_MODELS, load_benchmark
-from agent2.benchmarks.data import DataBenchmark
+from agent2.benchmarks.declared import DeclaredBenchmark
 from agent2.benchmarks.home import Player, Players, ProvidesHiddenPreference, ProvidesJudge, players_of, visible_row
 from agent2.cards.reader import read_summary
 from agent2.errors import ConfigError, NotEnoughData
@@ -424,7 +424,7 @@ class _Check:
         else:
             is_refused = False
         share = shared / len(items)
-        if isinstance(self.benchmark, DataBenchmark):
+        if isinstance(self.benchmark, DeclaredBenchmark) and not self.benchmark.is_packaged:
             visible_prompts = {item.prompt for visible in VISIBLE_SPLITS for item in self.items[visible]}
             n_visible = sum(item.prompt in visible_prompts for item in items)
             detail = f"{self.benchmark.item_origin(split)}; {n_visible} of {len(items)} prompts are visible, too"

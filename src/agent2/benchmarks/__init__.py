@@ -2,9 +2,10 @@
 
 Each packaged benchmark has a home (the mini benchmarks share one), a folder with all that is particular to it: items,
 players, expert, recipe and weights of its base model, task files (`tasks/*.yaml`). `home` says what a home may provide.
-Outside the homes, benchmarks are named only in the tables here: `BENCHMARKS` (name -> "module:Class") and `BASES`.
-Wherever a benchmark is named, the name may also be an entry point `agent2.benchmarks` of an installed package, code
-(`./quiz.py:Quiz`), or data alone: a folder with `benchmark.yaml` (`agent2.plugins`, `agent2.benchmarks.data`).
+One that is declared, and needs no program, is a file of `catalog`. Outside the homes, benchmarks are named only in the
+tables here: `BENCHMARKS` (name -> "module:Class", or the file) and `BASES`. Wherever a benchmark is named, the name may
+also be an entry point `agent2.benchmarks` of an installed package, code (`./quiz.py:Quiz`), or data alone: a folder
+with `benchmark.yaml` (`agent2.plugins`, `agent2.benchmarks.declared`).
 
 A packaged benchmark has the variants `NAME-faulty`, `NAME-steady` and `NAME-condensed`. Items, order and scorer are
 those of the benchmark, so a model's two scores can be paired item by item: their difference is the price of faults
@@ -22,7 +23,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
-from agent2.benchmarks.data import DataBenchmark, is_data_file
+from agent2.benchmarks.declaration import is_data_file
+from agent2.benchmarks.declared import DeclaredBenchmark
 from agent2.environments.faults import ALL_FAULTS, SPARE_CALLS, with_faults
 from agent2.environments.tools.world import FaultSettings
 from agent2.errors import Agent2Error, ConfigError
@@ -74,9 +76,9 @@ BENCHMARKS: MappingProxyType[str, str] = MappingProxyType(
         "mini_repo": "agent2.benchmarks.mini.repo:MiniRepo",
         "humaneval": "agent2.benchmarks.humaneval:HumanEval",
         "mbpp": "agent2.benchmarks.humaneval:Mbpp",
-        "gsm8k": "agent2.benchmarks.gsm8k:Gsm8k",
-        "mmlu_pro": "agent2.benchmarks.mmlu_pro:MmluPro",
-        "ifeval": "agent2.benchmarks.ifeval:IfEval",
+        "gsm8k": "agent2.benchmarks.catalog:gsm8k.yaml",
+        "mmlu_pro": "agent2.benchmarks.catalog:mmlu_pro.yaml",
+        "ifeval": "agent2.benchmarks.catalog:ifeval.yaml",
         "pyfunc": "agent2.benchmarks.pyfunc:Pyfunc",
         "arithmetic_pyfunc": "agent2.benchmarks.mixture:ArithmeticPyfunc",
         "pyfunc_hard": "agent2.benchmarks.pyfunc:PyfuncHard",
@@ -112,6 +114,7 @@ READS_FILES = frozenset(
 )
 """Benchmarks whose items come from a folder of the user's; each takes `data`, or looks in the usual place."""
 
+CATALOG = Path(__file__).parent / "catalog"
 ATTRIBUTES = ("name", "version", "primary_metric", "max_turns", "sampling", "attempts")
 METHODS = ("items", "environment", "scorer", "environment_version")
 """What a plug-in's benchmark must have."""
@@ -142,10 +145,12 @@ def load_benchmark(name: str, data: Path | None = None, where: str = "benchmark"
             f"{', '.join(sorted(READS_FILES))}"
         )
     if is_data_name(name, where):
-        benchmark: Benchmark = DataBenchmark(Path(name).expanduser())
+        benchmark: Benchmark = DeclaredBenchmark(Path(name).expanduser())
         _refuse_taken(benchmark.name, f"{where} {name!r}")
         return guarded(benchmark)
     plugin = find("benchmark", name, BENCHMARKS, "" if where == "benchmark" else where)
+    if plugin.is_packaged and plugin.attribute.endswith(".yaml"):
+        return guarded(DeclaredBenchmark(CATALOG / plugin.attribute, data=data))
     if plugin.is_packaged:
         return guarded(cast(Benchmark, build(plugin, {"data": data} if name in READS_FILES else None)))
     benchmark = build(plugin)
@@ -186,7 +191,7 @@ def code_folders(name: str) -> list[Path]:
 
 def hidden_files(name: str) -> tuple[Path, ...]:
     """Files of a user's own data with hidden items, which no sandbox of an agent may show."""
-    return DataBenchmark(Path(name).expanduser()).hidden_files if is_data_name(name) else ()
+    return DeclaredBenchmark(Path(name).expanduser()).hidden_files if is_data_name(name) else ()
 
 
 def name_inside(name: str, scratch: Path, path_inside: Callable[[Path], Path]) -> str:
@@ -202,7 +207,7 @@ def name_inside(name: str, scratch: Path, path_inside: Callable[[Path], Path]) -
         return name if plugin.is_packaged else _inside(plugin, path_inside)
     sealed = scratch / "benchmark.yaml"
     sealed.write_text(
-        DataBenchmark(Path(name).expanduser()).sealed(lambda plugin: _inside(plugin, path_inside)), "utf-8"
+        DeclaredBenchmark(Path(name).expanduser()).sealed(lambda plugin: _inside(plugin, path_inside)), "utf-8"
     )
     return str(path_inside(sealed))
 
@@ -218,7 +223,7 @@ def _code(name: str) -> list[PluginLocation]:
     if _variant_of(name) is not None:
         return []
     if is_data_name(name):
-        data = DataBenchmark(Path(name).expanduser())
+        data = DeclaredBenchmark(Path(name).expanduser())
         plugins = [data.scorer_location, data.environment_location]
     else:
         plugins = [find("benchmark", name, BENCHMARKS)]

@@ -1,34 +1,22 @@
-"""Data files of users: rows of JSONL, CSV and Parquet, and benchmarks of published data that users download.
+"""Data files of users: rows of JSONL, CSV and Parquet, and official files that users download.
 
 Promises: a file is never trusted to be small or sound. A line of JSONL is read up to `MAX_LINE_BYTES`, text must be
-UTF-8, and every refusal names file and line. The digest is that of the bytes that were read.
-
-Of published data (`PublishedBenchmark`) the visible part is divided by position (every nth item is dev), the scored
-part by the installation secret, into test_public and test_private. So an agent that knows the data set still does not
-know which items decide. The hidden items are hidden from its workspace and nothing more: anybody can download them, and
-a base model may have been trained on them. Therefore a trial on such a task compares the agent's data with fixed shares
-and not with control items (which are public, too), and its report warns if the network policy let the agent reach them.
-Does NOT download.
+UTF-8, and every refusal names file and line. The digest is that of the bytes that were read. Does NOT download.
 """
 
 import csv
 import gzip
 import hashlib
-import hmac
 import json
-import math
 import os
 import sys
 import zlib
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from agent2.environments import QUESTION_WORLD, QuestionEnvironment
 from agent2.errors import ConfigError, quoted
-from agent2.records import HIDDEN_SPLITS, Environment, Item, JsonValue, SamplingSettings, Split
 
 MAX_LINE_BYTES = 16 << 20
 FORMATS = (".jsonl", ".jsonl.gz", ".csv", ".parquet")
@@ -205,98 +193,3 @@ class OfficialFile:
                         f"published at {self.source}"
                     )
         return rows
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedItem:
-    """One published problem."""
-
-    id: str
-    where: str
-    """File and line."""
-    prompt: str
-    reference: str | None
-    payload: Mapping[str, JsonValue]
-
-
-class PublishedBenchmark(ABC):
-    """A benchmark of questions from official files."""
-
-    name: str
-    version = "1.0"
-    primary_metric: str
-    max_turns = 1
-    sampling: SamplingSettings
-    attempts = 1
-    public_share = 0.5
-    """Of the scored items, the part that is test_public."""
-
-    def __init__(self, data: Path | None = None) -> None:
-        """data: folder with the official files."""
-        self.data = data
-
-    @abstractmethod
-    def visible(self, split: Split) -> list[PublishedItem]:
-        """The items of train or dev. Raises ConfigError for files that are not there or not as published."""
-
-    @abstractmethod
-    def scored(self) -> list[PublishedItem]:
-        """The items of both hidden splits. Raises ConfigError as `visible`."""
-
-    def items(self, split: Split, n: int, secret: bytes | None) -> list[Item]:
-        """The first n items of a split.
-
-        Raises ConfigError without the secret for a hidden one, if there are fewer, if an id appears twice, and if a
-        file is not there or not as published.
-        """
-        members = self._members(split, secret)
-        if n > len(members):
-            raise ConfigError(
-                f"{self.name}: {n} items of split {split.value!r} were asked for, there are {len(members)}; ask for "
-                "fewer, and check that the file is complete"
-            )
-        return [Item(member.id, split, member.prompt, member.reference, member.payload) for member in members[:n]]
-
-    def count(self, split: Split, secret: bytes | None) -> int:
-        """How many items a split has. Raises ConfigError as `items`."""
-        return len(self._members(split, secret))
-
-    def environment(self) -> Environment:
-        """A fresh question."""
-        return QuestionEnvironment()
-
-    def environment_version(self) -> str:
-        """Name and version of the world."""
-        return QUESTION_WORLD
-
-    def _members(self, split: Split, secret: bytes | None) -> list[PublishedItem]:
-        if split not in HIDDEN_SPLITS:
-            return require_distinct_ids(self.visible(split))
-        if not secret:
-            raise ConfigError(f"split {split.value!r} of {self.name} is hidden; only the grader may ask for it")
-
-        def order_key(member: PublishedItem) -> bytes:
-            return hmac.new(secret, f"{self.name} order\0{member.id}".encode(), hashlib.sha256).digest()
-
-        ordered = sorted(require_distinct_ids(self.scored()), key=order_key)
-        n_public = math.ceil(self.public_share * len(ordered) - 0.5)  # the odd item is private
-        return ordered[:n_public] if split is Split.TEST_PUBLIC else ordered[n_public:]
-
-
-def train_or_dev(visible: Sequence[PublishedItem], split: Split, dev_every: int) -> list[PublishedItem]:
-    """Train or dev, of visible items of which every nth one is dev."""
-    return [
-        item for position, item in enumerate(visible) if (position % dev_every == dev_every - 1) == (split is Split.DEV)
-    ]
-
-
-def require_distinct_ids(items: list[PublishedItem]) -> list[PublishedItem]:
-    """The same items. Raises ConfigError if two have the same id."""
-    places: dict[str, str] = {}
-    for item in items:
-        if item.id in places:
-            raise ConfigError(
-                f"{item.where}: id {item.id} also appears at {places[item.id]}; restore the published file"
-            )
-        places[item.id] = item.where
-    return items

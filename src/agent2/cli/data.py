@@ -531,6 +531,7 @@ def _example_data() -> dict[str, str]:
 
 
 def _first_visible(benchmark: "Benchmark") -> "Item | None":
+    from agent2.benchmarks.declared import DeclaredBenchmark
     from agent2.records import Split
 
     for split in (Split.TRAIN, Split.DEV):
@@ -538,16 +539,16 @@ def _first_visible(benchmark: "Benchmark") -> "Item | None":
             return benchmark.items(split, 1, None)[0]
         except ConfigError as error:
             problem = error
-    if getattr(benchmark, "spec", None) is None:
+    if not isinstance(benchmark, DeclaredBenchmark) or benchmark.is_packaged:
         raise problem
     return None
 
 
 def _pin(benchmark: "Benchmark") -> Path:
-    from agent2.benchmarks.data import DataBenchmark
+    from agent2.benchmarks.declared import DeclaredBenchmark
 
-    if not isinstance(benchmark, DataBenchmark):
-        raise ConfigError(f"--pin: {benchmark.name} is code; only data of a benchmark.yaml can be pinned")
+    if not isinstance(benchmark, DeclaredBenchmark) or benchmark.is_packaged:
+        raise ConfigError(f"--pin: only data of a benchmark.yaml of yours can be pinned, and {benchmark.name} has none")
     if benchmark.spec.sha256:
         raise ConfigError(
             f"--pin: {benchmark.path} is already pinned, and its pins match; remove 'sha256' to pin again"

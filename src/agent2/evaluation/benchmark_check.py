@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from agent2 import installation
-from agent2.benchmarks.data import DataBenchmark
+from agent2.benchmarks.declared import DeclaredBenchmark
 from agent2.benchmarks.home import ProvidesCount, ProvidesRecordings
 from agent2.environments.search.world import ANSWER, UNKNOWN
 from agent2.environments.tools import write_brackets
@@ -146,7 +146,7 @@ def _oracle_of(benchmark: Benchmark, items: list[Item]) -> Answer | None:
     """
     if any(item.reference is None for item in items):
         return None
-    if isinstance(benchmark, DataBenchmark) and hasattr(benchmark.environment(), "ask_expert"):
+    if isinstance(benchmark, DeclaredBenchmark) and hasattr(benchmark.environment(), "ask_expert"):
         return lambda item, world: world.ask_expert()
     if benchmark.max_turns > 1:
         return None
@@ -197,7 +197,7 @@ def _hidden_items(benchmark: Benchmark, items: dict[Split, list[Item]]) -> Bench
             name, False, f"{split.value} is given without it; raise ConfigError where secret is None"
         )
     choices = [
-        f"{split.value}: {benchmark.item_origin(split)}" for split in hidden if isinstance(benchmark, DataBenchmark)
+        f"{split.value}: {benchmark.item_origin(split)}" for split in hidden if isinstance(benchmark, DeclaredBenchmark)
     ]
     return BenchmarkFinding(name, True, "; ".join(choices) or ", ".join(split.value for split in hidden))
 

@@ -21,7 +21,8 @@ import yaml
 
 from agent2 import installation
 from agent2.benchmarks import BENCHMARKS, is_data_name, is_known, load_benchmark
-from agent2.benchmarks.data import DataBenchmark, is_data_file
+from agent2.benchmarks.declaration import is_data_file
+from agent2.benchmarks.declared import DeclaredBenchmark
 from agent2.benchmarks.home import ProvidesCount
 from agent2.cards.card import ReportingRule
 from agent2.config import StrictModel, parse_yaml, read_yaml_text
@@ -455,6 +456,6 @@ def _agent_parts(benchmark: Benchmark, protocol: dict[str, Any]) -> dict[str, An
 
 def _tier(benchmark: Benchmark) -> str:
     """What a benchmark's verdicts rest on, as far as that shows, where no model gives them."""
-    if isinstance(benchmark, DataBenchmark):
+    if isinstance(benchmark, DeclaredBenchmark) and not benchmark.is_packaged:
         return "reference"
     return "state" if getattr(benchmark, "tool_protocol", {}) else "rules"

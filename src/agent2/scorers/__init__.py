@@ -6,11 +6,11 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from agent2.errors import ConfigError
 from agent2.plugins import PluginLocation, build, find, load, require_members, source_digest, with_source_version
-from agent2.records import Scorer, ScorerOutput, declared_output
+from agent2.records import JsonValue, Scorer, ScorerOutput, declared_output
 
 SCORERS: Mapping[str, str] = MappingProxyType(
     {
@@ -44,6 +44,14 @@ SCORERS: Mapping[str, str] = MappingProxyType(
 )
 SCORING_METHODS = ("score", "score_batch", "score_on", "prefer")
 """A scorer has at least one of these (`records.ScoringMode`); `prefer` compares two rollouts."""
+
+
+@runtime_checkable
+class ReadsItems(Protocol):
+    """A scorer that checks an item when it is read from a file, rather than when the first answer is scored."""
+
+    def read_item(self, reference: str | None, payload: Mapping[str, JsonValue], where: str) -> Mapping[str, JsonValue]:
+        """The payload in the scorer's own form. where: file and line. Raises ConfigError for an unusable item."""
 
 
 def load_scorer(name: str | PluginLocation, settings: Mapping[str, Any] | None = None) -> Scorer:

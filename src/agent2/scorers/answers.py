@@ -43,7 +43,7 @@ from rapidfuzz.distance import Levenshtein
 
 from agent2.cards.judgement import EMITS
 from agent2.errors import ConfigError, Fault
-from agent2.records import Item, Preference, Rollout, Score, ScorerOutput
+from agent2.records import Item, JsonValue, Preference, Rollout, Score, ScorerOutput
 
 ARTICLES = frozenset({"a", "an", "the"})
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -588,6 +588,12 @@ class FinalAnswerScorer:
         if not isinstance(marker, str) or not marker.strip():
             raise ConfigError(f"scorer final_answer: marker is {marker!r}; give the text that a final answer follows")
         self._marker = marker
+
+    def read_item(self, reference: str | None, payload: Mapping[str, JsonValue], where: str) -> Mapping[str, JsonValue]:
+        """The payload unchanged. Raises ConfigError for a reference that is no number and has no line with one."""
+        if reference is None or reference_value(reference, self._marker) is None:
+            raise ConfigError(f"{where}: the answer has no line '{self._marker}NUMBER'; correct the row")
+        return payload
 
     def score(self, item: Item, rollout: Rollout) -> Score:
         """The verdict; None with a judge fault only if the item's reference is missing or no number."""

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from agent2.arena.task_check import check_task
 from agent2.arena.tasks import load_task
 from agent2.benchmarks import load_benchmark
+from agent2.benchmarks.declaration import Portion
 from agent2.benchmarks.deepsearchqa import MAX_SEARCHES, first_search
 from agent2.cli import app
 from agent2.environments.search.corpus import read_recorded_rows, tokenize
@@ -201,12 +202,8 @@ class Few:
 
     @property
     def _all(self):
-        questions = (
-            *self._benchmark.scored(),
-            *self._benchmark.visible(Split.TRAIN),
-            *self._benchmark.visible(Split.DEV),
-        )
-        return {question.id for question in questions}
+        portions = (Portion.TRAIN, Portion.DEV, Portion.TEST)
+        return {f"deepsearchqa-{question.id}" for portion in portions for question in self._benchmark.read(portion)}
 
 
 def test_the_questions_of_every_split_are_to_be_recorded_and_those_that_are_recorded_are_not(data):

@@ -4,7 +4,7 @@ The 900 published questions (`DSQA-full.csv`: problem, problem_category, answer,
 folder that holds them. The protocol is that of Agent2 RL-Bench: 100 train and 200 evaluation questions and at most 6
 searches. Which 300 they are was not published; here a public hash of the question decides, the same in every
 installation, and takes 50 more for dev. The 200 are divided among test_public and test_private by the installation
-secret. What follows from the items being published: `agent2.benchmarks.data_files`.
+secret. What follows from the items being published: `agent2.benchmarks.declared`.
 
 Searches go to a back end (`search.yaml`). By default they are replayed: `recorded/ID.jsonl` holds the results for a
 question, and an item carries it, so that a grading process and a workspace need neither network nor data folder. A live
@@ -25,8 +25,11 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from agent2.benchmarks.data_files import OfficialFile, PublishedBenchmark, PublishedItem, Row, require_distinct_ids
+from agent2.benchmarks.data_files import Row
+from agent2.benchmarks.declaration import Portion
+from agent2.benchmarks.declared import DeclaredBenchmark
 from agent2.benchmarks.home import Players, at_random, require_keys
+from agent2.benchmarks.questions import Question
 from agent2.config import StrictModel, load_yaml
 from agent2.environments.search.corpus import (
     RecordingSearch,
@@ -47,7 +50,6 @@ from agent2.records import (
     JudgeIdentity,
     Message,
     Rollout,
-    SamplingSettings,
     Score,
     Scorer,
     Split,
@@ -67,13 +69,6 @@ HEADER = (
     f"search[words] ({MAX_SEARCHES} times at most), open[page] or open[page | 2] for its second part, find[words] in "
     "the page opened last, answer[values | pages that say so].\n"
     "Separate values, and pages, by ; and give every value that is asked for and no other.\n\n"
-)
-QUESTIONS = OfficialFile(
-    "deepsearchqa",
-    ("DSQA-full.csv", "deepsearchqa/eval/0000.parquet"),
-    "huggingface.co/datasets/google/deepsearchqa, with: hf download google/deepsearchqa --repo-type dataset "
-    "--local-dir FOLDER",
-    {"problem": str, "problem_category": str, "answer": str, "answer_type": str},
 )
 ROW_KEYS = ("id", "prompt", "task_type", "category", "recorded")
 
@@ -103,25 +98,33 @@ class JudgeFile(StrictModel):
     """Dollars per million tokens, `prompt` and `completion`."""
 
 
-class DeepSearchQa(PublishedBenchmark):
-    """The published questions; `data` is the folder of the official file."""
+class DeepSearchQa(DeclaredBenchmark):
+    """The published questions."""
 
-    name = "deepsearchqa"
-    primary_metric = "accuracy"
-    max_turns = MAX_CALLS
-    sampling = SamplingSettings(temperature=0.6, top_p=0.95, max_tokens=512)
     settings = SearchSettings(k=5, max_searches=MAX_SEARCHES, max_tool_calls=MAX_CALLS, permission=Permission.READING)
-    prompt_digest = digest_of(HEADER)
 
-    def visible(self, split: Split) -> list[PublishedItem]:
-        """The first questions, by a public hash, after the evaluated ones are train, the next dev."""
-        ordered = self._hash_ordered()
-        start = N_EVALUATION if split is Split.TRAIN else N_EVALUATION + N_TRAIN
-        return ordered[start : start + (N_TRAIN if split is Split.TRAIN else N_DEV)]
+    def __init__(self, data: Path | None = None) -> None:
+        """data: folder of the official file."""
+        super().__init__(Path(__file__).parent / "deepsearchqa.yaml", data=data)
+        self.prompt_digest = digest_of(HEADER)
 
-    def scored(self) -> list[PublishedItem]:
-        """The evaluation questions."""
-        return self._hash_ordered()[:N_EVALUATION]
+    def questions(self, rows: Sequence[Row]) -> list[Question]:
+        """The published questions. Raises ConfigError for a row in another form, and for a file that is not whole."""
+        questions = [self._question(row) for row in rows]
+        if len(questions) < N_PUBLISHED:
+            raise ConfigError(
+                f"{rows[0].file}: has {len(questions)} questions, the published file {N_PUBLISHED}; get it again from "
+                f"{self._source}"
+            )
+        return questions
+
+    def portion_questions(self, portion: Portion, questions: list[Question]) -> list[Question]:
+        """In the order of a public hash the first are evaluated, the next train, then dev."""
+        # an id is a hash of its question, so this order is public and says nothing of the file
+        ordered = sorted(questions, key=lambda question: question.id or "")
+        n_before = {Portion.TEST: 0, Portion.TRAIN: N_EVALUATION, Portion.DEV: N_EVALUATION + N_TRAIN}[portion]
+        size = {Portion.TEST: N_EVALUATION, Portion.TRAIN: N_TRAIN, Portion.DEV: N_DEV}[portion]
+        return ordered[n_before : n_before + size]
 
     def items(self, split: Split, n: int, secret: bytes | None) -> list[Item]:
         """The first n items of a split with their recordings.
@@ -147,10 +150,15 @@ class DeepSearchQa(PublishedBenchmark):
                 f"{path}: names no live back end to record; write 'backend: ./live.py:Live' and 'record: true' "
                 "(docs/search.md)"
             )
-        questions = [*self.scored(), *self.visible(Split.TRAIN), *self.visible(Split.DEV)]
         items = [
-            Item(question.id, Split.TRAIN, question.prompt, payload={**question.payload, "recorded": None})
-            for question in questions
+            Item(
+                f"{self.name}-{question.id}",
+                Split.TRAIN,
+                question.prompt,
+                payload={**question.payload, "recorded": None},
+            )
+            for portion in (Portion.TEST, Portion.TRAIN, Portion.DEV)
+            for question in self.read(portion)
         ]
         return [item for item in items if not self.is_recorded(item)], len(items)
 
@@ -220,7 +228,7 @@ class DeepSearchQa(PublishedBenchmark):
 
     def _folder(self) -> Path | None:
         try:
-            return QUESTIONS.path(self.data).parent
+            return self.official_file(Portion.TEST).path(self.data).parent
         except ConfigError:
             return self.data
 
@@ -229,17 +237,27 @@ class DeepSearchQa(PublishedBenchmark):
         path = (folder or Path()) / SEARCH_FILE
         return (load_yaml(path, SearchFile) if folder is not None and path.is_file() else SearchFile()), path
 
-    def _hash_ordered(self) -> list[PublishedItem]:
-        """All questions by a public hash, in an order that is the same in every installation."""
-        path = QUESTIONS.path(self.data)
-        questions = require_distinct_ids([_question(row) for row in QUESTIONS.rows(self.data)])
-        if len(questions) < N_PUBLISHED:
+    @property
+    def _source(self) -> str:
+        return self.official_file(Portion.TEST).source
+
+    def _question(self, row: Row) -> Question:
+        values = row.values
+        kinds = {SINGLE: "single", SET: "set"}
+        if values["answer_type"] not in kinds or not values["problem"].strip() or not values["answer"].strip():
             raise ConfigError(
-                f"{path}: has {len(questions)} questions, the published file {N_PUBLISHED}; get it again from "
-                f"{QUESTIONS.source}"
+                f"{row.where}: answer_type is {quoted(values['answer_type'])}, and problem and answer must not be "
+                f"empty; expected {' or '.join(map(repr, kinds))}; restore the file as it is published at "
+                f"{self._source}"
             )
-        # an id is a hash of its question, so this order is public and says nothing of the file
-        return sorted(questions, key=lambda question: question.id)
+        payload = {
+            "task_type": kinds[values["answer_type"]],
+            "category": values["problem_category"],
+            "answer": values["answer"],
+            "answer_type": values["answer_type"],
+        }
+        digest = hashlib.sha256(f"{self.name} item\0{values['problem']}".encode()).hexdigest()
+        return Question(HEADER + values["problem"], None, payload, digest[:16], row)
 
     def _backend_of(self, item: Item) -> SearchBackend:
         recorded = item.payload.get("recorded")
@@ -268,24 +286,6 @@ def _search_then_answer(item: Item, chat: Sequence[Message], answer: str) -> str
 def _random_word_answer(item: Item, chat: Sequence[Message], rng: np.random.Generator) -> str:
     words = tokenize(item.prompt.removeprefix(HEADER)) or [UNKNOWN]
     return _search_then_answer(item, chat, words[int(rng.integers(len(words)))])
-
-
-def _question(row: Row) -> PublishedItem:
-    values = row.values
-    kinds = {SINGLE: "single", SET: "set"}
-    if values["answer_type"] not in kinds or not values["problem"].strip() or not values["answer"].strip():
-        raise ConfigError(
-            f"{row.where}: answer_type is {quoted(values['answer_type'])}, and problem and answer must not be empty; "
-            f"expected {' or '.join(map(repr, kinds))}; restore the file as it is published at {QUESTIONS.source}"
-        )
-    digest = hashlib.sha256(f"deepsearchqa item\0{values['problem']}".encode()).hexdigest()
-    payload = {
-        "task_type": kinds[values["answer_type"]],
-        "category": values["problem_category"],
-        "answer": values["answer"],
-        "answer_type": values["answer_type"],
-    }
-    return PublishedItem(f"deepsearchqa-{digest[:16]}", row.where, HEADER + values["problem"], None, payload)
 
 
 def _recordings(item: Item, search_file: Path) -> list[JsonValue]:

@@ -9,7 +9,7 @@ MBPP (Austin et al. 2021, arXiv:2108.07732), in its published split by task id: 
 halved under the secret; 1-10 are the examples of its prompt and are left out.
 
 An answer is the last code block, or all of it; it follows the item's own prompt, so that a body and a whole function
-both count. What follows from the items being published: `agent2.benchmarks.data_files`.
+both count. What follows from the items being published: `agent2.benchmarks.declared`.
 
 `mutants` are programs with one planted bug, which the tests should reject (mutation testing: DeMillo, Lipton and
 Sayward 1978): a constant, an operator, a comparison, a condition or a returned value is changed in one place. Some
@@ -19,21 +19,18 @@ bound.
 
 import ast
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
-from agent2.benchmarks.data_files import (
-    OfficialFile,
-    PublishedBenchmark,
-    PublishedItem,
-    Row,
-    require_distinct_ids,
-    train_or_dev,
-)
+from agent2.benchmarks.data_files import Row
+from agent2.benchmarks.declaration import Portion, fill_template
+from agent2.benchmarks.declared import DeclaredBenchmark
 from agent2.benchmarks.home import Players, foreign_answers, reference_answer
+from agent2.benchmarks.questions import Question
 from agent2.errors import ConfigError
-from agent2.records import Item, JsonValue, SamplingSettings, Scorer, Split, digest_of
+from agent2.records import Item, JsonValue, Scorer
 from agent2.scorers.python_tests import PythonTestsScorer, code_of, read_tests
 from agent2.syntax import parse_python
 
@@ -53,24 +50,9 @@ SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Or: ast.And,
 }
 """What `mutants` replaces an operator or a comparison by."""
-HUMANEVAL = OfficialFile(
-    "humaneval",
-    ("HumanEval.jsonl.gz", "HumanEval.jsonl"),
-    "github.com/openai/human-eval (folder data)",
-    dict.fromkeys(("task_id", "prompt", "canonical_solution", "test", "entry_point"), str),
-)
-MBPP = OfficialFile(
-    "mbpp",
-    ("mbpp.jsonl",),
-    "github.com/google-research/google-research (folder mbpp)",
-    {"task_id": int, "text": str, "code": str, "test_list": list},
-)
-INSTRUCTION = "Complete this Python function. Answer with the whole function in one code block."
-MBPP_INSTRUCTION = (
-    "You are an expert Python programmer, and here is your task: {text} Your code should pass these tests:"
-)
-"""As in the published prompt."""
-DEV_EVERY = 4
+HOME = Path(__file__).parent
+MBPP_SPLITS = {Portion.TRAIN: range(601, 975), Portion.DEV: range(511, 601), Portion.TEST: range(11, 511)}
+"""Portion -> task ids, as published."""
 TIMEOUT_S = 5.0
 N_MUTANTS = 3
 """Of each published solution."""
@@ -123,28 +105,21 @@ def _plant_bug(node: Any) -> None:
         node.test = ast.UnaryOp(ast.Not(), node.test)
 
 
-class HumanEval(PublishedBenchmark):
+class HumanEval(DeclaredBenchmark):
     """The 164 published functions."""
 
-    name = "humaneval"
-    primary_metric = "pass_at_1"
-    sampling = SamplingSettings(temperature=0.2, top_p=0.95, max_tokens=512)
-    prompt_digest = digest_of(INSTRUCTION)
-    public_share = 22 / 82
+    def __init__(self, data: Path | None = None) -> None:
+        """data: folder with the official file."""
+        super().__init__(HOME / "humaneval.yaml", data=data)
 
-    def visible(self, split: Split) -> list[PublishedItem]:
-        """Items of the first half of the file."""
-        problems = self.problems()
-        return train_or_dev(problems[: (len(problems) + 1) // 2], split, DEV_EVERY)
+    def questions(self, rows: Sequence[Row]) -> list[Question]:
+        """The problems."""
+        return [_problem(row, self.spec.template) for row in rows]
 
-    def scored(self) -> list[PublishedItem]:
-        """The second half of the file."""
-        problems = self.problems()
-        return problems[(len(problems) + 1) // 2 :]
-
-    def problems(self) -> list[PublishedItem]:
-        """All problems, in the order of the file. Raises ConfigError as `visible`."""
-        return require_distinct_ids([problem_of(row.values, row.where) for row in HUMANEVAL.rows(self.data)])
+    def portion_questions(self, portion: Portion, questions: list[Question]) -> list[Question]:
+        """The first half of the file is visible, the second is scored."""
+        n_visible = (len(questions) + 1) // 2
+        return questions[:n_visible] if portion is Portion.TRAIN else questions[n_visible:]
 
     def scorer(self) -> Scorer:
         """Runs the tests."""
@@ -155,25 +130,20 @@ class HumanEval(PublishedBenchmark):
         return _players()
 
 
-class Mbpp(PublishedBenchmark):
+class Mbpp(DeclaredBenchmark):
     """The 964 published problems that are not examples of the prompt."""
 
-    name = "mbpp"
-    primary_metric = "pass_at_1"
-    sampling = SamplingSettings(temperature=0.2, top_p=0.95, max_tokens=512)
-    prompt_digest = digest_of(MBPP_INSTRUCTION)
+    def __init__(self, data: Path | None = None) -> None:
+        """data: folder with the official file."""
+        super().__init__(HOME / "mbpp.yaml", data=data)
 
-    def visible(self, split: Split) -> list[PublishedItem]:
-        """Problems of the published validation and training sets."""
-        return self.problems(511, 600) if split is Split.DEV else self.problems(601, 974)
+    def questions(self, rows: Sequence[Row]) -> list[Question]:
+        """The problems. Raises ConfigError for tests that cannot be read."""
+        return [_mbpp_problem(row, self.spec.template) for row in rows]
 
-    def scored(self) -> list[PublishedItem]:
-        """Problems of the published test set."""
-        return self.problems(11, 510)
-
-    def problems(self, first: int = 1, last: int = 974) -> list[PublishedItem]:
-        """The problems with task ids in a range. Raises ConfigError as `visible`."""
-        return [_mbpp_problem(row) for row in MBPP.rows(self.data) if first <= row.values["task_id"] <= last]
+    def portion_questions(self, portion: Portion, questions: list[Question]) -> list[Question]:
+        """Those of the published split."""
+        return [question for question in questions if question.row.values["task_id"] in MBPP_SPLITS[portion]]
 
     def scorer(self) -> Scorer:
         """Runs the tests."""
@@ -203,36 +173,32 @@ def _scorer() -> PythonTestsScorer:
     return PythonTestsScorer(timeout_s=TIMEOUT_S)
 
 
-def problem_of(values: Mapping[str, str], where: str = "") -> PublishedItem:
-    """A problem in the published layout. where: file and line."""
+def _problem(row: Row, template: str) -> Question:
+    values = row.values
     solution = f"{values['prompt']}{values['canonical_solution']}"
-    check = {"test": values["test"], "entry_point": values["entry_point"], "program": solution}
-    return PublishedItem(
-        id=f"humaneval-{values['task_id']}",
-        where=where,
-        prompt=f"{INSTRUCTION}\n\n```python\n{values['prompt'].rstrip()}\n```",
+    return Question(
+        prompt=fill_template(template, {"prompt": values["prompt"].rstrip()}),
         reference=f"```python\n{solution.rstrip()}\n```",
-        payload={"check": check, "prefix": values["prompt"]},
+        payload={
+            "check": {"test": values["test"], "entry_point": values["entry_point"], "program": solution},
+            "prefix": values["prompt"],
+        },
+        id=values["task_id"],
+        row=row,
     )
 
 
-def _mbpp_problem(row: Row) -> PublishedItem:
+def _mbpp_problem(row: Row, template: str) -> Question:
     values = row.values
     tests, code = [str(test) for test in values["test_list"]], values["code"].replace("\r\n", "\n")
     setup = str(values.get("test_setup_code") or "").replace("\r\n", "\n")
     try:
         read_tests(tests)
-        judged: dict[str, JsonValue] = {"tests": tests, "suffix": setup}
+        payload: dict[str, JsonValue] = {"tests": tests, "suffix": setup}
     except ValueError:
-        judged = {"check": _as_check(row, tests, f"{code}\n{setup}\n")}
-    test_lines = "\n".join(tests)
-    return PublishedItem(
-        id=f"mbpp-{values['task_id']}",
-        where=row.where,
-        prompt=f"{MBPP_INSTRUCTION.format(text=values['text'])}\n\n{test_lines}",
-        reference=f"```python\n{code}\n```",
-        payload=judged,
-    )
+        payload = {"check": _as_check(row, tests, f"{code}\n{setup}\n")}
+    prompt = fill_template(template, {"text": values["text"], "test_list": "\n".join(tests)})
+    return Question(prompt, f"```python\n{code}\n```", payload, str(values["task_id"]), row)
 
 
 def _as_check(row: Row, tests: list[str], program: str) -> dict[str, JsonValue]:

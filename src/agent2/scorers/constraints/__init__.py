@@ -127,6 +127,9 @@ def read_instructions(
     names, kwargs: `instruction_id_list` and `kwargs` of the row. where: names the row in messages.
     Raises ConfigError for an unknown name, an argument that does not fit, or lists of different lengths.
     """
+    lists = isinstance(names, list | tuple) and isinstance(kwargs, list | tuple)
+    if not lists or not all(isinstance(name, str) for name in names) or not all(isinstance(a, dict) for a in kwargs):
+        raise ConfigError(f"{where}: instruction_id_list has to hold names and kwargs mappings; correct the row")
     if not names or len(names) != len(kwargs):
         raise ConfigError(
             f"{where}: {len(names)} instructions with {len(kwargs)} sets of arguments; give one set for each"
@@ -182,6 +185,15 @@ class ConstraintScorer:
         ),
         labels=frozenset({MISSING, FORBIDDEN, FREQUENCY, *(default_label(kind) for kind in InstructionClass)}),
     )
+
+    def read_item(self, reference: str | None, payload: Mapping[str, JsonValue], where: str) -> Mapping[str, JsonValue]:
+        """The payload without arguments that are null. Raises ConfigError as `read_instructions`."""
+        instructions = read_instructions(payload.get("instruction_id_list", ()), payload.get("kwargs", ()), where)
+        return {
+            **payload,
+            "instruction_id_list": [instruction.name for instruction in instructions],
+            "kwargs": [dict(instruction.arguments) for instruction in instructions],
+        }
 
     def score(self, item: Item, rollout: Rollout) -> Score:
         """The verdict; None with a judge fault only if the item's instructions cannot be read."""

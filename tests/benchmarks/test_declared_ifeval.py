@@ -5,9 +5,10 @@ import json
 import pytest
 
 from agent2.benchmarks import load_benchmark
+from agent2.benchmarks.declaration import Portion
 from agent2.errors import ConfigError
 from agent2.evaluation.engine import score_messages
-from agent2.records import Split
+from agent2.records import Split, digest_of
 
 SECRET = b"s" * 32
 ROW = {
@@ -23,7 +24,7 @@ def read(folder, *rows):
     folder.mkdir(exist_ok=True)
     lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
     (folder / "input_data.jsonl").write_text("\n".join(lines))
-    return load_benchmark("ifeval", folder).prompts()
+    return load_benchmark("ifeval", folder).questions_in_file(Portion.TEST)
 
 
 def test_a_row_in_the_official_shape_loads_and_scores(tmp_path):
@@ -46,6 +47,16 @@ def test_two_of_five_prompts_are_visible_and_the_secret_divides_the_others(tmp_p
     assert len(set(members)) == 541
     with pytest.raises(ConfigError, match="only the grader"):
         benchmark.count(Split.TEST_PRIVATE, None)
+
+
+def test_items_and_protocol_are_those_of_version_1_0(tmp_path):
+    """Whatever is written otherwise in the file: scores of two releases stay comparable."""
+    read(tmp_path, *(ROW | {"key": key} for key in range(541)))
+    benchmark = load_benchmark("ifeval", tmp_path)
+    items = [item for split in Split for item in benchmark.items(split, benchmark.count(split, SECRET), SECRET)]
+    assert digest_of(items) == "9cefb257fb695d8f716ebd19debd4d8e1230f264b0ac7e1d2efbc3c3424e1733"
+    assert benchmark.version == "1.0"
+    assert benchmark.prompt_digest == ""
 
 
 def test_the_null_arguments_of_the_copy_on_the_hub_are_left_out(tmp_path):
@@ -75,4 +86,4 @@ def test_a_row_that_cannot_be_used_is_refused_with_its_line(tmp_path, row, messa
 
 def test_a_missing_file_says_what_to_get_and_where_it_is_looked_for(tmp_path):
     with pytest.raises(ConfigError, match=r"no input_data.jsonl .* download it from github.com.* set IFEVAL_DATA"):
-        load_benchmark("ifeval", tmp_path).prompts()
+        load_benchmark("ifeval", tmp_path).questions_in_file(Portion.TEST)

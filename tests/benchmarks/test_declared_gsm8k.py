@@ -19,7 +19,7 @@ from agent2.evaluation.engine import score_messages
 from agent2.integrity import Effect
 from agent2.integrity.leaks import leak_check, leak_targets
 from agent2.integrity.texts import TextReading, TextUnit
-from agent2.records import HIDDEN_SPLITS, Split
+from agent2.records import HIDDEN_SPLITS, Split, digest_of
 from builders import make_evidence
 
 SECRET = b"s" * 32
@@ -61,6 +61,17 @@ def test_train_is_divided_by_place_and_test_by_the_secret(gsm8k):
     assert {item.id for item in public} != {item.id for item in hidden_of(gsm8k, b"t" * 32)[Split.TEST_PUBLIC]}
     with pytest.raises(ConfigError, match="only the grader"):
         gsm8k.items(Split.TEST_PRIVATE, 1, None)
+
+
+def test_items_and_protocol_are_those_of_version_1_0(gsm8k):
+    """Whatever is written otherwise in the file: scores of two releases stay comparable."""
+    benchmark = gsm8k
+    items = [item for split in Split for item in benchmark.items(split, benchmark.count(split, SECRET), SECRET)]
+    assert digest_of(items) == "bb875830846d83a9a56178bde5eee56d4c90b580068d2ef6150217f56d28f7f9"
+    assert (benchmark.version, benchmark.prompt_digest) == (
+        "1.0",
+        "54defe79dac4645c4b1db5399badb4a86fb29a332a245133e240cedf23f85119",
+    )
 
 
 def test_only_a_final_answer_that_can_be_read_counts(gsm8k):

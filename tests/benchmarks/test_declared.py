@@ -6,8 +6,8 @@ import pyarrow.parquet
 import pytest
 
 from agent2.benchmarks import load_benchmark, name_inside
-from agent2.benchmarks.data import DataBenchmark
 from agent2.benchmarks.data_files import MAX_LINE_BYTES, file_digest, read_rows
+from agent2.benchmarks.declared import DeclaredBenchmark
 from agent2.errors import ConfigError
 from agent2.records import Rollout, RolloutStatus, Split, Usage
 from plugin_builders import GSM_YAML, worked, write_gsm, write_quiz, write_rows
@@ -336,7 +336,7 @@ def test_a_damaged_parquet_file_is_refused(gsm):
 
 
 def test_more_items_than_there_are_and_a_split_that_no_file_holds_are_refused(gsm):
-    benchmark = DataBenchmark(gsm)
+    benchmark = DeclaredBenchmark(gsm)
     with pytest.raises(ConfigError, match="99 items of split 'test_public' were asked for, there are 21"):
         benchmark.items(Split.TEST_PUBLIC, 99, SECRET)
     change(gsm, ("train: train.jsonl, ", ""))

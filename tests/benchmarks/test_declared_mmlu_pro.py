@@ -11,12 +11,13 @@ import pyarrow.parquet
 import pytest
 
 from agent2.benchmarks import load_benchmark
+from agent2.benchmarks.declaration import Portion
 from agent2.errors import ConfigError
 from agent2.evaluation.engine import score_messages
-from agent2.records import Split
+from agent2.records import Split, digest_of
 
 SECRET = b"s" * 32
-SCRIPT = Path(__file__).parents[3] / "benchmarks" / "mmlu_pro_questions.py"
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "mmlu_pro_questions.py"
 
 
 def row(number, **changes):
@@ -49,6 +50,17 @@ def test_every_tenth_question_is_visible_and_a_repeated_one_is_left_out(tmp_path
     assert [item.id for item in benchmark.items(Split.DEV, 2, None)] == ["mmlu_pro-9", "mmlu_pro-19"]
 
 
+def test_items_and_protocol_are_those_of_version_1_0(tmp_path):
+    """Whatever is written otherwise in the file: scores of two releases stay comparable."""
+    benchmark = write(tmp_path, *map(row, range(40)))
+    items = [item for split in Split for item in benchmark.items(split, benchmark.count(split, SECRET), SECRET)]
+    assert digest_of(items) == "8a8b1eacaa1a7d9a48d8a5ace72f1ba81eae60c553cf5e417ce040fc0e4bae9c"
+    assert (benchmark.version, benchmark.prompt_digest) == (
+        "1.0",
+        "74a22cd68fcb530e480602860f8fe86dd798e3f65249929cde3d71b99f402306",
+    )
+
+
 def test_the_letter_of_the_right_option_scores(tmp_path):
     benchmark = write(tmp_path, *map(row, range(10)))
     (item,) = benchmark.items(Split.DEV, 1, None)
@@ -60,8 +72,11 @@ def test_the_letter_of_the_right_option_scores(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"answer": "B"}, r"test.jsonl:2: answer 'B' and answer_index 0 do not name the same one of 4 options"),
-        ({"answer_index": 4}, "do not name the same"),
+        (
+            {"answer": "B"},
+            r"test.jsonl:2: answer fields 'answer' and 'answer_index' do not name the same option in 1 of 2 rows",
+        ),
+        ({"answer_index": 4}, "do not name the same option.* restore the file as it is published at huggingface"),
         ({"options": "A or B"}, r":2: field 'options' is missing or not list"),
         ({"question_id": 0, "question": "Another?"}, "id mmlu_pro-0 also appears"),
     ],
@@ -81,7 +96,9 @@ def test_the_published_parquet_file_and_converted_outputs_hold_the_same_question
     out = tmp_path / "converted"
     subprocess.run([sys.executable, str(SCRIPT), str(tmp_path / "outputs.zip"), str(out)], check=True)
     assert json.loads((out / "test.jsonl").read_text().splitlines()[3]) == rows[3]
-    hub, converted = (load_benchmark("mmlu_pro", folder).questions() for folder in (tmp_path / "hub", out))
+    hub, converted = (
+        load_benchmark("mmlu_pro", folder).questions_in_file(Portion.TEST) for folder in (tmp_path / "hub", out)
+    )
     assert [(question.id, question.prompt, question.reference) for question in hub] == [
         (question.id, question.prompt, question.reference) for question in converted
     ]

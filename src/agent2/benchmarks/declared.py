@@ -1,0 +1,412 @@
+"""Benchmarks that are declared: a `benchmark.yaml` beside JSONL, CSV or Parquet files, no Python.
+
+    name: capitals
+    version: "1.0"
+    files: {train: train.jsonl, test: test.jsonl}
+    prompt: "{question} Answer with one word."
+    answer: answer
+    scorer: {name: exact}
+
+Splits. `train`, `dev`, `test_public` and `test_private` name files of their own. What is left out is drawn: `dev` is a
+tenth of `train` by a public hash of the prompt; of `test`, one half is `test_public` and the other `test_private`,
+chosen under the installation secret; `all` is divided into 7 parts train, 1 part dev and 4 parts test. Items of a split
+come in the order of a hash (keyed for hidden splits), so that the first n are a fair sample of a file in any order.
+
+The version carries a digest of the file and of all data (`1.0+3f2a9c1b`): scores on other data are never comparable by
+accident. `sha256` pins files. Rows are read when items are first asked for.
+
+`documents` names a folder of text files or a JSONL dump that the world `search` searches. They are indexed once, in
+`installation.worlds_dir()`, and that index alone is shown to agents and graders.
+
+Published data (`published`). Visible items are divided by position (every nth is dev), in the order of the file, and
+the scored ones by the installation secret. So an agent that knows the data set still does not know which items decide.
+The hidden items are hidden from its workspace and nothing more: anybody can download them, and a base model may have
+been trained on them. Therefore a trial on such a task compares the agent's data with fixed shares and not with control
+items (which are public, too), and its report warns if the network policy let the agent reach them. The version of a
+packaged benchmark is the file's alone, and its data come from the user's folder of official files. Does NOT download.
+
+Does NOT hide the data from the operator of the harness, nor a published data set from a model that was trained on it.
+"""
+
+import hashlib
+import hmac
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from agent2.benchmarks.data_files import OfficialFile, Row, file_digest, read_rows
+from agent2.benchmarks.declaration import DOCUMENTS, FIELD_TYPES, FILE, DataSpec, Portion
+from agent2.benchmarks.home import Players, at_random, question_of_row, row_of_question
+from agent2.benchmarks.questions import Question, QuestionReader, distinct
+from agent2.config import YamlText, load_yaml, read_yaml
+from agent2.environments import ENVIRONMENTS
+from agent2.environments.faults import with_faults
+from agent2.environments.search.corpus import Corpus, documents_digest, index_documents, open_corpus
+from agent2.environments.search.world import SearchSettings, follow_reference, random_document_action
+from agent2.environments.tools.world import FaultSettings, ToolFaultKind
+from agent2.errors import ConfigError
+from agent2.plugins import PluginLocation, build, find, relative_to, require_members, source_digest
+from agent2.records import HIDDEN_SPLITS, Environment, Item, SamplingSettings, Scorer, Split, digest_of
+from agent2.scorers import SCORERS, load_scorer
+
+PACKAGED = Path(__file__).resolve().parent
+DEV_SHARE = 10
+"""One in this many rows of `train` is a dev item where no dev file is named."""
+SEALED_FOLDER = "elsewhere"
+"""Folder of the data files in a sealed file; it does not exist where that file is read."""
+
+
+class DeclaredBenchmark:
+    """A benchmark from `benchmark.yaml`, or from a file of the package in the same form.
+
+    A home whose rows become questions by a program overrides `questions` and, where a file holds more than one portion,
+    `portion_questions`.
+    """
+
+    def __init__(self, path: Path, overrides: Sequence[str] = (), data: Path | None = None) -> None:
+        """path: the file, or its folder. overrides: "a.b=value". data: folder of the official files of published data.
+
+        Raises ConfigError for a wrong file, scorer or environment, and data that are not as they were pinned. Data of a
+        packaged benchmark are not looked for before items are requested.
+        """
+        self.path = path / FILE if path.is_dir() else path
+        self.spec: DataSpec = load_yaml(self.path, DataSpec, overrides)
+        self._text: YamlText = read_yaml(self.path, overrides)
+        self.folder = self.path.resolve().parent
+        self.is_packaged = self.folder.is_relative_to(PACKAGED)
+        self.data = data
+        spec = self.spec
+        self.name, self.description = spec.name, spec.description
+        self.primary_metric, self.max_turns, self.attempts = spec.primary_metric, spec.max_turns, spec.attempts
+        self.sampling = SamplingSettings(**spec.sampling.model_dump())
+        self._questions: dict[Portion, list[Question]] = {}
+        self.scorer_location = self._locate("scorer", spec.scorer.name, SCORERS)
+        self.environment_location = self._locate("environment", spec.environment.name, ENVIRONMENTS)
+        if spec.documents is not None:  # an attribute only here: a check asks whether a benchmark brings players
+            self.players = self._search_players
+        if self.is_packaged:
+            self.version, self.source_digest = spec.version, ""
+            self.prompt_digest = "" if spec.instruction is None else digest_of(spec.instruction)
+            return
+        self.scorer(), self.environment_version()  # so that a wrong name or setting is refused now
+        self.source_digest = self._digest()
+        self.version = f"{spec.version}+{self.source_digest[:8]}"
+        self.prompt_digest = digest_of([spec.template, spec.system])
+
+    def _digest(self) -> str:
+        """Digest of all that decides items and verdicts; where files are and what code is called do not change it."""
+        spec = self.spec
+        code = [
+            [source_digest(place) or place.name, place.attribute, choice.settings]
+            for place, choice in ((self.scorer_location, spec.scorer), (self.environment_location, spec.environment))
+        ]
+        return digest_of([spec.digested, code, self.all_digests])
+
+    def items(self, split: Split, n: int, secret: bytes | None) -> list[Item]:
+        """The first n items of a split. Raises ConfigError without the secret for a hidden one, or if it has fewer."""
+        questions = self._members(split, secret)
+        if n > len(questions):
+            origin = f"{self.name}: " if self.is_packaged else f"{self.path}: "
+            raise ConfigError(
+                f"{origin}{n} items of split {split.value!r} were asked for, there are {len(questions)}; ask for "
+                f"fewer, or {'check that the file is complete' if self.is_packaged else 'add data'}"
+            )
+        return [
+            Item(self._item_id(question, split, secret), split, question.prompt, question.reference, question.payload)
+            for question in questions[:n]
+        ]
+
+    def count(self, split: Split, secret: bytes | None) -> int:
+        """How many items a split has; 0 where no file holds any."""
+        if not self._portions_of(split):
+            return 0
+        return len(self._members(split, secret))
+
+    def visible_row(self, item: Item) -> dict[str, Any]:
+        """A visible item as an agent is given it, with the system message if there is one."""
+        return row_of_question(item) | ({} if self.spec.system is None else {"system": self.spec.system})
+
+    def item_of(self, row: Mapping[str, Any]) -> Item:
+        """The item of such a row."""
+        return question_of_row(row, self.name)
+
+    def environment(self) -> Environment:
+        """A fresh world."""
+        settings = self.spec.environment.settings
+        if self.spec.system is not None:
+            settings["system"] = self.spec.system
+        if self.spec.documents is not None:
+            settings[DOCUMENTS] = self._corpus
+        world: Environment = build(self.environment_location, settings)
+        faults = FaultSettings(self.spec.fault_rate, tuple(ToolFaultKind))
+        return with_faults(world, faults) if faults.rate else world
+
+    def scorer(self) -> Scorer:
+        """The scorer that the file names."""
+        return self._scorer
+
+    @cached_property
+    def _scorer(self) -> Scorer:
+        return load_scorer(self.scorer_location, self.spec.scorer.settings)
+
+    def environment_version(self) -> str:
+        """Name and version of the world."""
+        return self._environment_version
+
+    @cached_property
+    def _environment_version(self) -> str:
+        world: Any = self.environment()
+        if not self.environment_location.is_packaged:
+            require_members(self.environment_location, world, ("name", "version"), ("reset", "act", "state"))
+        digest = source_digest(self.environment_location)[:8]
+        faults = f"+faults-{self.spec.fault_rate:g}" if self.spec.fault_rate else ""
+        return f"{world.name}-v{world.version}{f'+{digest}' if digest else ''}{faults}"
+
+    @cached_property
+    def digests(self) -> Mapping[Portion, str]:
+        """Digest of the data of each portion; its pin where the data are not on this machine.
+
+        Raises ConfigError if data differ from their pin.
+        """
+        digests: dict[Portion, str] = {}
+        if self.is_packaged:
+            return digests
+        for portion, name in self.spec.portions.items():
+            pinned = self.spec.sha256.get(portion)
+            if self.spec.files is not None:
+                is_here = self._file(portion).exists() or pinned is None
+                digest = file_digest(self._file(portion)) if is_here else str(pinned)
+            else:
+                digest = pinned or digest_of([row.values for row in self._hub_rows(name)])
+            if pinned is not None and digest != pinned:
+                raise self._changed(portion.value, name, digest, pinned)
+            digests[portion] = digest
+        return digests
+
+    @cached_property
+    def documents_digest(self) -> str | None:
+        """Digest of the documents; its pin where they are not on this machine. None: there are no documents.
+
+        Raises ConfigError for documents that cannot be read, and if they differ from their pin.
+        """
+        if self.spec.documents is None:
+            return None
+        path, pinned = self.folder / self.spec.documents, self.spec.sha256.get(DOCUMENTS)
+        if pinned is not None and not path.exists():
+            return pinned
+        try:
+            digest = documents_digest(path)
+        except ConfigError as error:
+            raise ConfigError(f"{self._spot(DOCUMENTS)}: {error}") from error
+        if pinned is not None and digest != pinned:
+            raise self._changed(DOCUMENTS, self.spec.documents, digest, pinned)
+        return digest
+
+    @property
+    def all_digests(self) -> dict[str, str]:
+        """Of portions and documents, as `sha256` pins them."""
+        documents = {} if self.documents_digest is None else {DOCUMENTS: self.documents_digest}
+        return {portion.value: digest for portion, digest in self.digests.items()} | documents
+
+    def folders(self) -> Sequence[Path]:
+        """The index of the documents, which players and graders read; made on first use, and empty without documents.
+
+        Raises ConfigError, with the file's line, for documents that cannot be indexed.
+        """
+        if self.spec.documents is None or self.documents_digest is None:
+            return []
+        try:
+            return [index_documents(self.folder / self.spec.documents, self.documents_digest)]
+        except ConfigError as error:
+            raise ConfigError(f"{self._spot(DOCUMENTS)}: {error}") from error
+
+    def _search_players(self) -> Players:
+        """Players for questions over documents: the oracle finds the reference in them, the other takes any step."""
+        size = SearchSettings().page_chars
+        return Players(
+            oracle=lambda item, chat: follow_reference(item, chat, self._corpus(), size),
+            random=at_random(lambda item, chat, rng: random_document_action(chat, self._corpus(), rng)),
+        )
+
+    def _corpus(self) -> Corpus:
+        return open_corpus(self.folders()[0])
+
+    @property
+    def hidden_files(self) -> tuple[Path, ...]:
+        """Files with hidden items, which must not be visible in a workspace."""
+        visible = (Portion.TRAIN, Portion.DEV)
+        return tuple(self._file(portion).resolve() for portion in self.spec.files or {} if portion not in visible)
+
+    def item_origin(self, split: Split) -> str:
+        """How the items of a hidden split were chosen, for reports."""
+        portions = self._portions_of(split)
+        names = " and ".join(self.spec.portions[portion] for portion in portions)
+        if portions and portions[0] in (Portion.TEST, Portion.ALL):
+            return f"drawn from {names} under the installation secret"
+        return f"{names} unchanged"
+
+    def sealed(self, rename: Callable[[PluginLocation], str]) -> str:
+        """The file as text for a process that plays given items: pinned, so that it needs none of the data.
+
+        rename: the name of a plug-in's code in that process.
+        """
+        record = self.spec.model_dump(mode="json", exclude_none=True)
+        record["sha256"] = self.all_digests
+        for portion in record.get("files", {}):  # a workspace has another train.jsonl beside it
+            record["files"][portion] = f"{SEALED_FOLDER}/{self._file(Portion(portion)).name}"
+        if DOCUMENTS in record:
+            record[DOCUMENTS] = f"{SEALED_FOLDER}/{Path(record[DOCUMENTS]).name}"
+        record["scorer"]["name"] = rename(self.scorer_location)
+        record["environment"]["name"] = rename(self.environment_location)
+        return yaml.safe_dump(record)
+
+    def _locate(self, kind: str, name: str, packaged: Mapping[str, str]) -> PluginLocation:
+        return find(kind, relative_to(name, self.folder), packaged, self._spot(kind, "name"))
+
+    def _changed(self, key: str, name: str, digest: str, pinned: str) -> ConfigError:
+        return ConfigError(
+            f"{self._spot('sha256', key)}: {name} changed after it was pinned: sha256 is {digest}, pinned {pinned}; "
+            "restore the data, or raise 'version' and pin the new digest"
+        )
+
+    def _spot(self, *location: str) -> str:
+        return self._text.spot(location)
+
+    def _file(self, portion: Portion) -> Path:
+        """The file of a portion: of several names, the first that exists."""
+        names = [] if self.spec.files is None else self.spec.files[portion]
+        candidates = [self.folder / name for name in ([names] if isinstance(names, str) else names)]
+        return next((file for file in candidates if file.is_file()), candidates[0])
+
+    def _portions_of(self, split: Split) -> list[Portion]:
+        """The portion that a split's items come from, alone in a list; empty: there is none."""
+        split_portion, named = Portion(split.value), self.spec.portions
+        fallbacks = [Portion.TEST] if split in HIDDEN_SPLITS else []
+        if split is Split.DEV:
+            fallbacks = [Portion.TRAIN, *([Portion.TEST] if self.spec.dev is not None else [])]
+        return [portion for portion in (split_portion, *fallbacks, Portion.ALL) if portion in named][:1]
+
+    def _members(self, split: Split, secret: bytes | None) -> list[Question]:
+        """All questions of a split in order."""
+        if split in HIDDEN_SPLITS and not secret:
+            raise ConfigError(
+                f"split {split.value!r} of {self.name} is hidden and needs the installation secret; "
+                "only the grader may ask for it"
+            )
+        portions = self._portions_of(split)
+        if not portions and self.is_packaged:
+            return []
+        if not portions:
+            raise ConfigError(f"{self._spot('files')}: no file holds items of split {split.value!r}; name one")
+        key = secret if split in HIDDEN_SPLITS and secret else b""
+        portion = portions[0]
+        pool = "hidden" if split in HIDDEN_SPLITS else split.value
+        members = [
+            question
+            for place, question in enumerate(self.read(portion))
+            if self._pool(question, place, portion) in (None, pool)
+        ]
+        if key or self.spec.published is None:
+            # keyed for hidden splits, so that the order of a file does not say which half of it is private
+            members.sort(key=lambda question: self._hash(key, "order", question))
+        if split in HIDDEN_SPLITS and portion in (Portion.TEST, Portion.ALL):
+            share = self.spec.public_share * len(members)
+            # an odd item is public, of published data private
+            n_public = math.floor(share + 0.5) if self.spec.published is None else math.ceil(share - 0.5)
+            return members[:n_public] if split is Split.TEST_PUBLIC else members[n_public:]
+        return members
+
+    def _pool(self, question: Question, place: int, portion: Portion) -> str | None:
+        """The part of a portion that a question belongs to; None: the portion is one split, or test."""
+        dev = self.spec.dev
+        if dev is not None and [portion] == self._portions_of(Split.DEV) and portion is not Portion.DEV:
+            rest = "hidden" if portion is Portion.TEST else "train"
+            return "dev" if place % dev.of + 1 in dev.rows else rest
+        bucket = int.from_bytes(self._hash(b"", "pools", question)[:4], "big")
+        if portion is Portion.TRAIN and Portion.DEV not in self.spec.portions:
+            return "dev" if bucket % DEV_SHARE == 0 else "train"
+        if portion is Portion.ALL:
+            share = bucket % 12
+            return "hidden" if share < 4 else "dev" if share == 4 else "train"
+        return None
+
+    def _hash(self, key: bytes, use: str, question: Question) -> bytes:
+        """Hash of the prompt, so that equal prompts stay in one split; the id only decides their order.
+
+        Of published data, hash of the id.
+        """
+        if self.spec.published is not None:
+            content, suffix = f"{self.name}-{question.id}", b""
+        else:
+            content, suffix = question.prompt, str(question.id or "").encode()
+        text = f"{self.name} {use}\0{content}".encode()
+        return (hmac.new(key, text, hashlib.sha256).digest() if key else hashlib.sha256(text).digest()) + suffix
+
+    def _item_id(self, question: Question, split: Split, secret: bytes | None) -> str:
+        if question.id is not None:
+            return f"{self.name}-{question.id}"
+        key = secret if split in HIDDEN_SPLITS and secret else b""
+        return f"{self.name}-{self._hash(key, 'item', question).hex()[:16]}"
+
+    def questions(self, rows: Sequence[Row]) -> list[Question]:
+        """Rows as questions. Raises ConfigError for rows that cannot become questions."""
+        return QuestionReader(self.spec, self.scorer(), self._spot).questions(rows)
+
+    def portion_questions(self, portion: Portion, questions: list[Question]) -> list[Question]:
+        """Those questions of a portion's file that belong to the portion: all, unless a file holds several."""
+        return questions
+
+    def read(self, portion: Portion) -> list[Question]:
+        """The questions of a portion, read once. Raises ConfigError for rows that cannot become questions."""
+        if portion not in self._questions:
+            self.folders()  # now, so that documents that cannot be searched are refused before the first game
+            self._questions[portion] = self.portion_questions(portion, self.questions_in_file(portion))
+        return self._questions[portion]
+
+    def questions_in_file(self, portion: Portion) -> list[Question]:
+        """All questions in the file of a portion, in its order. Raises ConfigError as `items` does."""
+        return distinct(self.questions(self._rows(portion)), self.spec)
+
+    def _rows(self, portion: Portion) -> list[Row]:
+        if self.is_packaged:
+            return self.official_file(portion).rows(self.data)
+        if self.spec.files is None:
+            return self._hub_rows(self.spec.portions[portion])
+        file = self._file(portion)
+        rows = read_rows(file)
+        # digests were taken when the benchmark was loaded; items of other data would be under the old version
+        if file_digest(file) != self.digests[portion]:
+            raise ConfigError(f"{file}: changed while it was in use; start again")
+        return rows
+
+    def official_file(self, portion: Portion) -> OfficialFile:
+        """The published file of a portion."""
+        published, names = self.spec.published, (self.spec.files or {})[portion]
+        assert published is not None
+        types = {name: FIELD_TYPES[type_name] for name, type_name in published.fields.items()}
+        return OfficialFile(self.name, [names] if isinstance(names, str) else names, published.source, types)
+
+    def _hub_rows(self, split: str) -> list[Row]:
+        """Rows of a data set that the library `datasets` loads."""
+        hub = self.spec.dataset
+        assert hub is not None
+        where = self._spot("dataset", "name")
+        try:
+            import datasets  # here: it takes seconds, and files need none of it
+        except ImportError as error:
+            raise ConfigError(f"{where}: {error}; install it with: pip install datasets") from error
+        try:
+            hub_rows = datasets.load_dataset(hub.name, hub.config, split=split, revision=hub.revision)
+            rows = [Row(dict(values), Path(f"{hub.name}:{split}"), k) for k, values in enumerate(hub_rows, start=1)]
+        except Exception as error:  # boundary: the library raises whatever its back ends raise
+            reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            raise ConfigError(
+                f"{where}: data set {hub.name!r} cannot be loaded ({reason}); check name and network"
+            ) from error
+        if not rows:
+            raise ConfigError(f"{where}: split {split!r} of {hub.name} holds no rows")
+        return rows
