@@ -15,7 +15,6 @@ from typing import Any, Final, Literal, Self
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from agent2.config import StrictModel, read_yaml
-from agent2.environments.search.world import NAME as SEARCH
 from agent2.errors import ConfigError
 from agent2.plugins import NAME
 
@@ -25,6 +24,8 @@ OPTIONS = "options"
 INSTRUCTION = "instruction"
 """Variable of a prompt that is replaced by the text of that key, variables included."""
 DOCUMENTS: Final = "documents"
+SEARCH = "search"
+"""The world that reads documents."""
 MIN_TURNS = 3
 """Of a search."""
 FIELD_TYPES: Mapping[str, type] = {"str": str, "int": int, "list": list}
