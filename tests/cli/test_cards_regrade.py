@@ -80,6 +80,24 @@ def test_a_number_of_the_report_that_the_cards_do_not_give_is_named(agent2, eval
     assert "every stored number" not in out
 
 
+def without_numbers(value):
+    if isinstance(value, dict):
+        return {key: without_numbers(entry) for key, entry in value.items() if key != "numbers"}
+    return [without_numbers(entry) for entry in value] if isinstance(value, list) else value
+
+
+def test_a_report_from_before_gates_kept_numbers_is_still_reproduced_and_a_wrong_number_is_named(agent2, evaluation):
+    file = evaluation / "report.json"
+    report = json.loads(file.read_text())
+    file.write_text(json.dumps(without_numbers(report)))
+    assert agent2("cards", "regrade", "e")[0] == 0
+    report["decision"]["gates"][0]["numbers"]["limit"] = 0.125
+    file.write_text(json.dumps(report))
+    code, out, _ = agent2("cards", "regrade", "e")
+    assert code == 1
+    assert "decision.gates[0].numbers.limit is 0.125, the cards give" in out
+
+
 def test_one_rule_changes_the_score_of_an_evaluation(agent2, evaluation):
     card = evaluation / "cards" / "checkpoint" / "mini_knowledge-dev"
     summary = read_summary(card)

@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from agent2.contract.decision import REMEDIES, decide
+from agent2.contract.decision import decide
+from agent2.contract.decision_sentences import REMEDIES, decision_text
+from agent2.contract.finding_sentences import finding_text
+from agent2.contract.findings import GateState
 from agent2.contract.gates import (
     EvidenceGate,
     EvidenceNeeds,
-    GateState,
     HistoricalBestGate,
     LoopholeGate,
     RegressionGate,
@@ -29,13 +31,13 @@ def test_nothing_fires_and_the_evidence_is_public_so_it_is_a_candidate():
     assert (decision.release, decision.training_action) == ("candidate", TrainingAction.CONTINUE)
     assert decision.passes
     assert decision.basis == "no item counts: point rule used"
-    assert any("no human spot check" in reason for reason in decision.reasons)
+    assert any("no human spot check" in reason for reason in decision_text(decision).reasons)
 
 
 def test_a_broken_checkpoint_pauses_the_training_even_where_no_gate_fires():
     decision = decided(replace(make_evidence(), broken=("new: 20 of 20 rollouts failed (logits are NaN)",)))
     assert (decision.release, decision.training_action) == ("insufficient", TrainingAction.PAUSE)
-    assert decision.answers.may_continue_training == "not now: pause (a broken checkpoint)"
+    assert decision_text(decision).answers.may_continue_training == "not now: pause (a broken checkpoint)"
 
 
 @pytest.mark.parametrize(
@@ -74,11 +76,12 @@ def test_every_gate_says_inputs_rule_evidence_and_what_would_change_it():
     decision = decided(make_evidence([make_metric("instructions", 0.63, 0.572)]))
     (fired,) = decision.fired
     assert fired.gate == "instructions_hold"
-    assert fired.inputs == ("instructions 63.0% -> 57.2% (-5.8)",)
-    assert fired.rule == "fires when it gets worse by more than 1 point"
-    assert fired.evidence == "no item counts: point rule used"
-    assert fired.would_change == "instructions back to >= 62.0%"
-    assert decision.would_change == ("instructions back to >= 62.0% (gate instructions_hold)",)
+    text = finding_text(fired)
+    assert text.inputs == ("instructions 63.0% -> 57.2% (-5.8)",)
+    assert text.rule == "fires when it gets worse by more than 1 point"
+    assert text.evidence == "no item counts: point rule used"
+    assert text.would_change == "instructions back to >= 62.0%"
+    assert decision_text(decision).would_change == ("instructions back to >= 62.0% (gate instructions_hold)",)
     assert {finding.gate for finding in decision.findings} == {
         "math_holds",
         "instructions_hold",
@@ -127,8 +130,8 @@ def test_bad_evidence_comes_before_any_gate_but_the_pause_still_fires():
 def test_bad_evidence_is_insufficient_never_a_pass(change, sentence):
     decision = decided(make_evidence(**change))
     assert decision.release == "insufficient"
-    assert any(sentence in problem for problem in decision.problems), decision.problems
-    assert decision.would_change
+    assert any(sentence in problem for problem in decision_text(decision).problems), decision.problems
+    assert decision_text(decision).would_change
 
 
 def test_a_judge_that_failed_on_7_of_500_is_tolerated_only_where_the_suite_says_so():
@@ -137,7 +140,7 @@ def test_a_judge_that_failed_on_7_of_500_is_tolerated_only_where_the_suite_says_
     assert decided(failed).release == "insufficient"
     assert decided(failed, tolerant).release == "candidate"
     (math,) = [finding for finding in decided(failed, tolerant).findings if finding.metric == "math"]
-    assert "0 + 7 missing" in math.evidence
+    assert "0 + 7 missing" in finding_text(math).evidence
 
 
 def test_a_suite_may_refuse_reports_without_item_counts():
@@ -150,7 +153,7 @@ def test_too_few_items_to_see_the_effect_that_matters_is_insufficient():
     few = [make_metric(name, old, new, n_items=200) for name, old, new in (("math", 0.7, 0.8),)]
     decision = decided(make_evidence(few), strict)
     assert decision.release == "insufficient"
-    assert "200 items show differences from" in decision.problems[0]
+    assert "200 items show differences from" in decision_text(decision).problems[0]
     many = [make_metric("math", 0.7, 0.8, n_items=2000)]
     assert decided(make_evidence(many), strict).release == "candidate"
 
@@ -159,8 +162,8 @@ def test_an_inconclusive_gate_is_no_pass_and_says_how_many_items_would_do():
     decision = decided(make_evidence([make_paired("instructions", 200, won=20, lost=20)]))
     assert decision.release == "insufficient"
     assert decision.problems == ()
-    assert "inconclusive" in decision.reasons[0]
-    assert "items if the difference stays as it is (200 now)" in decision.would_change[0]
+    assert "inconclusive" in decision_text(decision).reasons[0]
+    assert "items if the difference stays as it is (200 now)" in decision_text(decision).would_change[0]
 
 
 def test_an_inconclusive_gate_does_not_hide_a_block_that_is_shown():
@@ -173,7 +176,7 @@ def test_an_inconclusive_gate_does_not_hide_a_block_that_is_shown():
 def test_release_needs_private_evidence_and_a_human():
     decision = decided(make_releasable())
     assert decision.release == "release"
-    assert decision.would_change == ()
+    assert decision_text(decision).would_change == ()
 
 
 @pytest.mark.parametrize(
@@ -192,7 +195,7 @@ def test_release_needs_private_evidence_and_a_human():
 def test_without_any_of_it_the_checkpoint_is_a_candidate_at_most(change, sentence):
     decision = decided(make_releasable(**change))
     assert decision.release == "candidate"
-    assert any(sentence in reason for reason in decision.would_change)
+    assert any(sentence in reason for reason in decision_text(decision).would_change)
 
 
 def test_a_required_number_that_only_a_report_states_is_no_ground_for_a_release():
@@ -200,7 +203,9 @@ def test_a_required_number_that_only_a_report_states_is_no_ground_for_a_release(
     metrics = {**good.metrics, "instructions": replace(good.metrics["instructions"], source="report")}
     decision = decided(replace(good, metrics=metrics))
     assert decision.release == "candidate"
-    assert any("instructions rests on a report, not on cards" in reason for reason in decision.would_change)
+    assert any(
+        "instructions rests on a report, not on cards" in reason for reason in decision_text(decision).would_change
+    )
 
 
 def test_public_gains_do_not_outweigh_a_private_regression():
@@ -243,7 +248,7 @@ def test_an_absent_historical_best_is_said_and_changes_nothing():
     decision = decided(make_evidence(), [*GATES, HistoricalBestGate()])
     (best,) = [finding for finding in decision.findings if finding.gate == "historical_best"]
     assert best.state is GateState.NOT_EVALUATED
-    assert "historical best absent" in best.evidence
+    assert "historical best absent" in finding_text(best).evidence
     assert decision.release == "candidate"
 
 
@@ -253,13 +258,13 @@ def test_the_loophole_pattern_pauses_and_asks_for_the_right_samples():
     evidence = make_evidence([make_metric("math", 0.70, 0.699)], training=signals)
     decision = decided(evidence, gates)
     assert decision.training_action is TrainingAction.PAUSE
-    assert any("high reward and low benchmark score" in sentence for sentence in decision.next_data)
-    assert decision.answers.reward_distorted.startswith("signs of it: loophole")
+    assert any("high reward and low benchmark score" in sentence for sentence in decision_text(decision).next_data)
+    assert decision_text(decision).answers.reward_distorted.startswith("signs of it: loophole")
     assert decided(make_evidence(training=signals), gates).training_action is TrainingAction.CONTINUE
 
 
 def test_the_questions_are_answered_and_what_is_unknown_is_said():
-    answers = decided(make_evidence(badcases={"keyword_missing": 74})).answers
+    answers = decision_text(decided(make_evidence(badcases={"keyword_missing": 74}))).answers
     assert answers.capabilities_improved.startswith("yes by the numbers alone, not shown: no paired items")
     assert "moved, without paired items: math 70.0% -> 76.0% (+6.0)" in answers.capabilities_improved
     assert answers.preferences_aligned.startswith("not measured")
@@ -270,20 +275,20 @@ def test_the_questions_are_answered_and_what_is_unknown_is_said():
 
 
 def test_a_gain_whose_interval_holds_0_is_not_called_an_improvement():
-    unclear = decided(make_evidence([make_paired("math", 500, 20, 14, 0.70)])).answers
+    unclear = decision_text(decided(make_evidence([make_paired("math", 500, 20, 14, 0.70)]))).answers
     assert unclear.capabilities_improved.startswith(
         "not shown: unclear on paired items (the interval contains 0, p = 0.39)"
     )
     assert "unclear: math 70.0% -> 71.2%" in unclear.capabilities_improved
-    clear = decided(make_evidence([make_paired("math", 1000, 120, 60, 0.70)])).answers
+    clear = decision_text(decided(make_evidence([make_paired("math", 1000, 120, 60, 0.70)]))).answers
     assert clear.capabilities_improved.startswith("yes, shown on paired items, by the primary metric")
-    worse = decided(make_evidence([make_paired("math", 1000, 20, 150, 0.70)])).answers
+    worse = decision_text(decided(make_evidence([make_paired("math", 1000, 20, 150, 0.70)]))).answers
     assert worse.capabilities_improved.startswith("no, by the primary metric")
     assert "worse: math" in worse.capabilities_improved
 
 
 def test_a_no_keeps_the_previous_checkpoint_as_release_candidate():
-    answers = decided(make_evidence([make_metric("math", 0.70, 0.60)])).answers
+    answers = decision_text(decided(make_evidence([make_metric("math", 0.70, 0.60)]))).answers
     assert answers.capabilities_improved.startswith("no")
     assert answers.may_be_deployed == "no; keep sft as release candidate"
 
@@ -296,7 +301,7 @@ def test_a_training_reward_alone_proves_nothing():
 def test_bad_cases_lead_to_data_by_what_the_suite_attributes_them_to():
     evidence = make_evidence(badcases={"keyword_missing": 74, "format_error": 19, "odd": 3, "rare": 1})
     causes = {"keyword_missing": "data", "format_error": "reward"}
-    next_data = decide(METRICS, GATES, evidence, causes).next_data
+    next_data = decision_text(decide(METRICS, GATES, evidence, causes)).next_data
     assert next_data[0].startswith("keyword_missing (74 cases): attributed to data: supplement")
     assert next_data[1].startswith("format_error (19 cases): attributed to the reward")
     assert next_data[2].startswith("odd (3 cases): not in the suite's taxonomy")

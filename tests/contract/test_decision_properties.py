@@ -130,7 +130,7 @@ def test_the_evidence_made_here_leads_to_passes_and_refusals_alike():
 def assert_no_better(before: Evidence, after: Evidence, gates: list[GateSpec]) -> None:
     first, second = decide(SPECS, gates, before), decide(SPECS, gates, after)
     if first.release == INSUFFICIENT:
-        assert second.release not in PASSES, (first.reasons, second.reasons)
+        assert second.release not in PASSES, (first.problems, second.problems)
     else:
         assert release_severity(second.release) >= release_severity(first.release), (first.release, second.release)
 

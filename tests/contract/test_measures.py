@@ -3,6 +3,7 @@ import pytest
 from agent2.cards.folder import load_card
 from agent2.cards.writer import CardWriter
 from agent2.contract.decision import decide
+from agent2.contract.decision_sentences import decision_text
 from agent2.contract.gates import RegressionGate
 from agent2.contract.measures import CardPaths, evidence_from_cards
 from agent2.contract.metrics import Direction, MetricSpec, Role, Unit
@@ -52,7 +53,7 @@ def test_a_judge_that_failed_on_7_of_500_is_counted_and_insufficient(tmp_path):
     assert result.metrics["solved"].n_missing_new == 7
     decision = decide([SCORE], [RegressionGate(name="holds", metrics=["solved"])], result)
     assert decision.release == "insufficient"
-    assert "7 of 500 items have no score for the checkpoint" in decision.problems[0]
+    assert "7 of 500 items have no score for the checkpoint" in decision_text(decision).problems[0]
 
 
 def test_items_missing_on_one_side_are_missing_there(tmp_path):
@@ -189,7 +190,7 @@ def test_cards_of_different_protocols_are_incomparable_and_the_field_is_named(tm
     assert result.incomparable == ("b: sampling.temperature 0.0 against 0.6",)
     decision = decide([SCORE], [RegressionGate(name="holds", metrics=["solved"])], result)
     assert decision.release == "insufficient"
-    assert "sampling.temperature" in decision.problems[0]
+    assert "sampling.temperature" in decision_text(decision).problems[0]
 
 
 def test_private_cards_stand_beside_the_main_ones(tmp_path):

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from agent2.contract.decision import Decision, decide
+from agent2.contract.decision_sentences import decision_text
+from agent2.contract.finding_sentences import finding_text
 from agent2.contract.gates import TrainingAction
 from agent2.contract.report_file import read_history, read_report, with_history
 from agent2.contract.suite_files import load_suite
@@ -47,8 +49,8 @@ def test_gains_in_mathematics_do_not_outweigh_lost_instructions(tmp_path):
     decision = decided(tmp_path, LLM)
     assert decision.release == "block"
     assert fired(decision) == {("regression", "ifeval_prompt_accuracy"), ("length", "response_length_mean")}
-    assert "ifeval_prompt_accuracy 63.0% -> 57.2% (-5.8)" in decision.reasons[0]
-    assert decision.would_change[0].startswith("ifeval_prompt_accuracy back to >= 6")
+    assert "ifeval_prompt_accuracy 63.0% -> 57.2% (-5.8)" in decision_text(decision).reasons[0]
+    assert decision_text(decision).would_change[0].startswith("ifeval_prompt_accuracy back to >= 6")
     assert decision.basis == "no item counts: point rule used"
     assert any("release_decision 'block' of the report was ignored" in note for note in decision.notes)
 
@@ -111,7 +113,7 @@ def test_twenty_items_behind_a_gate_are_insufficient(tmp_path, replaced):
     counted = "evidence:\n  swebench_verified_resolved: {n_items: 20}\n"
     decision = decided(tmp_path, AGENT, replaced, added=counted)
     assert decision.release == "insufficient"
-    assert "swebench_verified_resolved: 20 items, at least 50 are needed" in decision.problems[0]
+    assert "swebench_verified_resolved: 20 items, at least 50 are needed" in decision_text(decision).problems[0]
 
 
 BEST = "gsm8k_exact_match: [70.1%, 79.1%"
@@ -121,7 +123,7 @@ def test_two_evaluations_below_the_best_pause_training(tmp_path):
     decision = decided(tmp_path, LLM, KEPT, history=f"{BEST}, 77.9%]\n")
     assert decision.training_action is TrainingAction.PAUSE
     (best,) = [finding for finding in decision.fired if finding.kind == "historical_best"]
-    assert "best 79.1%" in best.evidence
+    assert "best 79.1%" in finding_text(best).evidence
 
 
 def test_one_evaluation_below_the_best_lets_training_go_on(tmp_path):
@@ -152,7 +154,7 @@ def test_the_round_report_says_what_is_missing(tmp_path):
         "tool_timeout_no_recovery": 8,
     }
     assert decision.release == "insufficient"
-    assert any("only its change is known (-1.8)" in problem for problem in decision.problems)
+    assert any("only its change is known (-1.8)" in problem for problem in decision_text(decision).problems)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 import pytest
 
-from agent2.contract.gates import DangerousActionGate, GateState, HistoricalBestGate, LoopholeGate, RewardPrivateGate
+from agent2.contract.finding_sentences import finding_text
+from agent2.contract.findings import BadcaseInput, BestBefore, GateState, Lack
+from agent2.contract.gates import DangerousActionGate, HistoricalBestGate, LoopholeGate, RewardPrivateGate
 from agent2.contract.metrics import Change, Direction, MetricSpec, Role, TrainingSignals, Unit
 from agent2.contract.rules import evaluate_gates
 from evidence_builders import METRICS, make_evidence, make_metric
@@ -37,11 +39,18 @@ def test_the_best_is_the_lowest_where_lower_is_better():
     assert found(HistoricalBestGate(), perplexity, **numbers).state is FIRED
 
 
+def test_a_finding_keeps_the_best_and_what_would_have_held():
+    numbers = {"metrics": [make_metric("math", 0.5, 0.788)], "history": {"math": (0.75, 0.80, 0.788)}}
+    finding = found(HistoricalBestGate(), **numbers)
+    assert finding.comparison == BestBefore(best=0.80, n_before=2, limit=0.79)
+    assert finding.inputs[0].values == (0.75, 0.80, 0.788, 0.788)
+
+
 def test_without_history_nothing_is_evaluated_and_that_is_said():
     finding = found(HistoricalBestGate())
-    assert finding.state is NOT_EVALUATED
-    assert finding.evidence == "historical best absent: 0 earlier evaluations known, 2 needed"
-    assert "--history" in finding.would_change
+    assert (finding.state, finding.lack) == (NOT_EVALUATED, Lack.NO_HISTORY)
+    assert finding_text(finding).evidence == "historical best absent: 0 earlier evaluations known, 2 needed"
+    assert "--history" in finding_text(finding).would_change
 
 
 @pytest.mark.parametrize(
@@ -99,6 +108,13 @@ def test_the_loophole_needs_all_four_signs(signals, math, state):
 )
 def test_a_dangerous_action_fires_until_a_human_confirmed_it(badcases, confirmed, state):
     assert found(DangerousActionGate(), badcases=badcases, confirmed_actions=confirmed).state is state
+
+
+def test_dangerous_actions_are_counted_class_by_class():
+    finding = found(
+        DangerousActionGate(), badcases={"deleted_files": 2, "odd": 9}, confirmed_actions={"deleted_files": 1}
+    )
+    assert finding.inputs == (BadcaseInput("deleted_files", n=2, n_confirmed=1),)
 
 
 def test_a_gate_that_nobody_can_answer_is_no_pass():

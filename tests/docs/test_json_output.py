@@ -10,14 +10,25 @@ from typer.testing import CliRunner
 
 from agent2.cards.writer import CardWriter
 from agent2.cli import app
+from agent2.contract.decision_record import THRESHOLDS
+from agent2.contract.findings import GateRule
 from card_builders import make_header, make_record
 
-PAGE = (Path(__file__).parents[2] / "docs" / "json-output.md").read_text()
-ROWS = {
-    command: re.findall(r"`(\w+)`", rest)
-    for names, rest in re.findall(r"^\| (`[^|]+`) \| (.+) \|$", PAGE, re.MULTILINE)
-    for command in re.findall(r"`([^`]+)`", names)
-}
+COMMANDS, GATES = (
+    (Path(__file__).parents[2] / "docs" / "json-output.md").read_text().split("\n## Decisions and gates\n")
+)
+
+
+def rows_of(section):
+    return {
+        name: re.findall(r"`(\w+)`", rest)
+        for names, rest in re.findall(r"^\| (`[^|]+`) \| (.+) \|$", section, re.MULTILINE)
+        for name in re.findall(r"`([^`]+)`", names)
+    }
+
+
+ROWS = rows_of(COMMANDS)
+REPORTS = Path(__file__).parents[2] / "examples" / "reports"
 SUITE = "llm_core_regression_mini"
 
 
@@ -38,6 +49,24 @@ def every_command(command=None, name=""):
 def test_the_page_lists_every_command_with_the_option():
     with_json = {name for name, command in every_command() if any("--json" in one.opts for one in command.params)}
     assert with_json == set(ROWS)
+
+
+def test_every_rule_of_a_gate_is_explained_with_its_thresholds():
+    rules = {name: keys for name, keys in rows_of(GATES).items() if name != "evidence_gate" and name != "release_gate"}
+    assert set(rules) == {rule.value for rule in GateRule}
+    for rule, names in THRESHOLDS.items():
+        assert set(names) <= set(rules[rule.value])
+
+
+def test_the_numbers_of_a_decision_have_the_keys_of_the_page():
+    report = str(REPORTS / "agent_tool_regression.yaml")
+    decision = printed("decide", report, "--suite", "agent_tool_regression_v1", code=1)
+    explained = set(re.findall(r"`(\w+)`", GATES))
+    assert set(ROWS["decide"]) <= set(decision)
+    for numbers in (decision["numbers"], *(gate["numbers"] for gate in decision["gates"])):
+        assert set(numbers) <= explained
+        for read in numbers.get("inputs", []):
+            assert set(read) <= explained
 
 
 def test_trial_commands_have_at_most_eight_options():

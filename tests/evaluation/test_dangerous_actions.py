@@ -2,6 +2,7 @@
 
 import pytest
 
+from agent2.contract.finding_sentences import finding_text
 from agent2.contract.suite_files import load_suite
 from agent2.evaluation.outcome import read_outcome, run_suite
 from agent2.evaluation.suite_plan import SuiteRequest
@@ -85,8 +86,8 @@ def test_sixty_rollouts_that_delete_tests_and_edit_ci_are_blocked(decided):
     assert outcome.evidence.badcases["safety_deleted_file"] == outcome.evidence.badcases["safety_modified_ci"] == 60
     assert outcome.evidence.metrics["resolved"].new > 0.5, "most tasks are solved, so nothing else is wrong"
     (finding,) = [finding for finding in outcome.decision.findings if finding.gate == "dangers"]
-    assert finding.fired and "safety_deleted_file: 60 cases, 0 confirmed" in finding.inputs
-    assert outcome.decision.release == "block", outcome.decision.reasons
+    assert finding.fired and "safety_deleted_file: 60 cases, 0 confirmed" in finding_text(finding).inputs
+    assert outcome.decision.release == "block"
     assert outcome.decision.training_action == "pause_human_review"
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent2.cards.reader import iter_rollouts, read_header, validate_card
+from agent2.contract.decision_sentences import decision_text
 from agent2.contract.suite import EvaluationRole
 from agent2.errors import CardError, ConfigError, Fault, SamplerFailed
 from agent2.evaluation.outcome import read_outcome, run_suite
@@ -200,7 +201,7 @@ def test_sides_of_another_protocol_are_incomparable_and_the_field_is_named(reque
     run_suite(replace(request, checkpoint=replace(request.checkpoint, chat_template_digest="another")))
     outcome = read_outcome(request.out)
     assert outcome.decision.release == "insufficient"
-    assert any("chat_template_digest" in problem for problem in outcome.decision.problems)
+    assert any("chat_template_digest" in problem for problem in decision_text(outcome.decision).problems)
     assert outcome.benchmarks[0].lost == ()
 
 
@@ -266,7 +267,7 @@ def test_a_scorer_that_people_contradict_is_not_released_on(request_of, tmp_path
     fill_forms(request.out, tmp_path, ("Ada", "Ben"), lambda row: "wrong" if row["number"] % 5 == 0 else truth(row))
     outcome = read_outcome(request.out)
     assert outcome.decision.release == "candidate"
-    assert any("agreed with the scorer on" in reason for reason in outcome.decision.would_change)
+    assert any("agreed with the scorer on" in reason for reason in decision_text(outcome.decision).would_change)
 
 
 KILLED = """

@@ -1,9 +1,8 @@
-import re
-
 import numpy as np
 import pytest
 
 import monitor_builders
+from agent2.contract.findings import SignalInput
 from agent2.contract.gates import (
     HistoricalBestGate,
     LoopholeGate,
@@ -95,9 +94,9 @@ def test_a_change_is_told_in_values_that_were_seen_and_not_by_the_end_of_a_line_
         **{SCORE: [0.60, 0.55, 0.50, 0.45], "reward": [0.01 * i for i in range(30)], "kl": kl, "entropy": entropy}
     )
     finding = next(finding for finding in verdict(log, [], RULES).findings if finding.gate == "loophole")
+    (change,) = [read.change for read in finding.inputs if isinstance(read, SignalInput) and read.name == "entropy"]
     assert finding.fired
-    old, new = re.search(r"entropy ([-.\d]+) -> ([-.\d]+)", " ".join(finding.inputs)).groups()
-    assert min(entropy) <= float(new) < float(old) <= max(entropy)
+    assert min(entropy) <= change.new < change.old <= max(entropy)
 
 
 def test_a_healthy_run_goes_on_and_the_gates_say_what_they_saw():

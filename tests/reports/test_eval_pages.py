@@ -6,7 +6,8 @@ import pytest
 import yaml
 
 from agent2.contract.decision import decide
-from agent2.contract.gates import GateState
+from agent2.contract.decision_sentences import decision_text
+from agent2.contract.findings import GateState
 from agent2.contract.metrics import Direction, Role, change_kind
 from agent2.contract.report_file import read_report
 from agent2.contract.suite import EvaluationRole
@@ -98,7 +99,7 @@ def test_a_gate_that_was_not_evaluated_is_not_counted_as_one_that_held(evaluated
 
 def test_page_chart_and_answers_say_the_same_of_a_change(evaluated):
     outcome, _ = evaluated(new="one_sided")
-    answers = outcome.decision.answers.capabilities_improved
+    answers = decision_text(outcome.decision).answers.capabilities_improved
     for spec, row in zip(outcome.suite.metrics, eval_view(outcome).metrics.cells(), strict=True):
         evidence = outcome.evidence.metrics.get(spec.name)
         if evidence is None or evidence.paired is None or spec.direction is Direction.NONE:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from agent2.cards.compare import CardSet
     from agent2.contract.compare import ChangedItem, ComparedCard, Comparison
     from agent2.contract.decision import Decision
-    from agent2.contract.gates import Finding
+    from agent2.contract.findings import Finding
     from agent2.contract.metrics import Evidence
     from agent2.contract.suite import Suite
 
@@ -27,27 +27,29 @@ WITHHELD = "(withheld)"
 
 def print_decision(decision: "Decision") -> None:
     """Print the gates as a table, then the three outputs with their reasons."""
+    from agent2.contract.decision_sentences import decision_text
     from agent2.reports.text import clean
 
+    text = decision_text(decision)
     rows = [
         [finding.gate, finding.state.value.upper() if finding.fired else finding.state.value, *_cells(finding)]
         for finding in decision.findings
     ]
     print_table(["gate", "outcome", "on", "inputs", "rule and evidence"], rows)
-    _print_list("problems found by the evidence gate", decision.problems)
+    _print_list("problems found by the evidence gate", text.problems)
     baseline = clean(decision.baseline or "no control group")
     typer.echo(f"checkpoint        {clean(decision.checkpoint)} against {baseline}")
     typer.echo(f"evidence gate     {'fired' if decision.problems else 'passed'}")
-    typer.echo(f"judged by         {decision.basis}")
+    typer.echo(f"judged by         {decision.basis.value}")
     typer.echo(f"training action   {decision.training_action.value}")
     typer.echo(f"release decision  {decision.release}")
     if decision.also_fired:
         typer.echo(f"also fired        {', '.join(decision.also_fired)}")
     if not decision.problems:  # else they were printed as the evidence gate
-        _print_list("because", decision.reasons)
-        _print_list("what would change it", decision.would_change)
-    _print_list("next data", decision.next_data)
-    answers = decision.answers
+        _print_list("because", text.reasons)
+        _print_list("what would change it", text.would_change)
+    _print_list("next data", text.next_data)
+    answers = text.answers
     rows = [
         ["Did capabilities improve?", answers.capabilities_improved],
         ["Are preferences aligned?", answers.preferences_aligned],
@@ -60,10 +62,12 @@ def print_decision(decision: "Decision") -> None:
 
 
 def _cells(finding: "Finding") -> list[str]:
+    from agent2.contract.finding_sentences import finding_text
     from agent2.reports.text import clean
 
-    details = "; ".join((finding.rule, finding.evidence, *finding.problems))
-    return [clean(finding.on), clean(", ".join(finding.inputs), LONG), clean(details, LONG)]
+    text = finding_text(finding)
+    details = "; ".join((text.rule, text.evidence, *text.problems))
+    return [clean(finding.on), clean(", ".join(text.inputs), LONG), clean(details, LONG)]
 
 
 def _print_list(title: str, sentences: tuple[str, ...]) -> None:
@@ -89,7 +93,8 @@ def decide(
     from dataclasses import replace
 
     from agent2.contract.decision import decide as decide_on
-    from agent2.contract.report_file import decision_dict, read_history, report_dict, with_history, write_report
+    from agent2.contract.decision_record import decision_dict
+    from agent2.contract.report_file import read_history, report_dict, with_history, write_report
     from agent2.contract.suite_files import load_suite
 
     contract = load_suite(suite)
@@ -274,6 +279,7 @@ def monitor(
 ) -> None:
     """Look for danger signals and apply the training gates; exit 1 if a danger was raised or a gate fired."""
     from agent2.config import load_yaml
+    from agent2.contract.finding_sentences import finding_text
     from agent2.contract.gates import TrainingAction
     from agent2.contract.suite_files import load_suite
     from agent2.monitor.readers import read_logs
@@ -307,7 +313,8 @@ def monitor(
             typer.echo(f"note: {note}")
         for finding in result.findings:
             if finding.fired:
-                typer.echo(f"gate {finding.gate} fired: {', '.join(finding.inputs)}; {finding.rule}")
+                text = finding_text(finding)
+                typer.echo(f"gate {finding.gate} fired: {', '.join(text.inputs)}; {text.rule}")
         typer.echo(f"training action: {result.action.value}")
         for reason in result.reasons:
             typer.echo(f"  {reason}")

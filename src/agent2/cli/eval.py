@@ -122,12 +122,13 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
 
 def print_outcome(outcome: "SuiteOutcome") -> None:
     """Print the numbers, the reasons and the decision."""
+    from agent2.contract.decision_sentences import decision_text
     from agent2.reports.eval_pages import eval_summary
 
     print_table(["", "baseline -> checkpoint"], [*eval_summary(outcome).lines().items()])
     if len({side.digest for side in outcome.identity.sides.values()}) == 1:
         typer.echo("- both sides are the same checkpoint: differences are sampling noise")
-    for reason in outcome.decision.reasons:
+    for reason in decision_text(outcome.decision).reasons:
         typer.echo(f"- {reason}")
     typer.echo(f"release decision: {outcome.decision.release}")
 

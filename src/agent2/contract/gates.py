@@ -1,4 +1,4 @@
-"""Gates of a suite as data, what each does when it fires, and the findings of their rules.
+"""Gates of a suite as data, and what each does when it fires.
 
 A gate names the metrics it reads, its thresholds (every default is stated here), the evidence it needs, and what
 follows when it fires: training may continue while a release is blocked, and vice versa; where the next data
@@ -9,8 +9,7 @@ Units: thresholds on rates are 0 to 1 (0.01 is one point), thresholds on lengths
 Does NOT know any data: `check_gates` only compares names and roles with the suite's metrics.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Literal, TypeAlias
 
@@ -19,11 +18,8 @@ from pydantic import Field, model_validator
 from agent2.config import StrictModel
 from agent2.contract.metrics import (
     Direction,
-    Evidence,
-    MetricEvidence,
     MetricSpec,
     Role,
-    format_change,
     metric_named,
     metrics_by_name,
     primary_of,
@@ -419,76 +415,6 @@ def check_gates(metrics: Sequence[MetricSpec], gates: Sequence[GateSpec], where:
 def needs_of(gates: Sequence[GateSpec]) -> EvidenceNeeds:
     """What the suite needs of evidence in general."""
     return next((gate.needs for gate in gates if isinstance(gate, EvidenceGate)), EvidenceNeeds())
-
-
-class GateState(StrEnum):
-    """The outcome of a gate."""
-
-    PASSED = "passed"
-    FIRED = "fired"
-    INCONCLUSIVE = "inconclusive"
-    """The items can show neither a regression nor its absence; no pass."""
-    NOT_EVALUATED = "not evaluated"
-    """The rule's inputs are missing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One gate applied to one metric (or to training signals, or to badcases)."""
-
-    gate: str
-    kind: str
-    state: GateState
-    on: str
-    """Which numbers: a split, "training log", "badcases"."""
-    inputs: tuple[str, ...]
-    """What was read, as text: `ifeval_prompt_accuracy 63.0% -> 57.2% (-5.8)`."""
-    rule: str
-    """When the gate fires."""
-    evidence: str
-    """What the inputs rest on, and how the rule was applied."""
-    would_change: str = ""
-    """What would have to be different for another outcome; empty for a pass."""
-    metric: str | None = None
-    effects: Effects = NO_EFFECTS
-    """What follows from this finding; nothing unless it fired."""
-    problems: tuple[str, ...] = ()
-    """Why the evidence is not good enough for a yes; independent of the state."""
-
-    @property
-    def fired(self) -> bool:
-        """Whether the rule found what it looks for."""
-        return self.state is GateState.FIRED
-
-
-@dataclass(frozen=True, slots=True)
-class SplitEvidence:
-    """What rules read: the numbers of one split, beside the suite's metrics and all of the evidence."""
-
-    specs: Sequence[MetricSpec]
-    by_name: Mapping[str, MetricSpec]
-    """Aliases included."""
-    metrics: Mapping[str, MetricEvidence]
-    on: str
-    """Name of the split."""
-    is_main: bool
-    """False: the private numbers beside the main ones; rules skip metrics that were not played there."""
-    evidence: Evidence
-    needs: EvidenceNeeds
-
-    def spec(self, name: str) -> MetricSpec:
-        """The metric of that name or alias."""
-        return self.by_name[name]
-
-    def numbers(self, name: str) -> MetricEvidence | None:
-        """The numbers of the metric of that name or alias; None: neither side has any."""
-        return self.metrics.get(self.by_name[name].name)
-
-
-def describe_change(spec: MetricSpec, numbers: MetricEvidence | None) -> str:
-    """`name old -> new (change)`."""
-    old, new = (None, None) if numbers is None else (numbers.old, numbers.new)
-    return f"{spec.name} {format_change(old, new, spec.unit)}"
 
 
 def scoped(effects: Effects, spec: MetricSpec) -> Effects:

@@ -22,7 +22,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from agent2.config import StrictModel, YamlText, first_problem, read_yaml
 from agent2.contract.decision import Decision
-from agent2.contract.gates import Finding, describe_change
+from agent2.contract.decision_record import decision_dict
+from agent2.contract.decision_sentences import decision_text
+from agent2.contract.finding_sentences import describe_change
 from agent2.contract.metrics import (
     Change,
     Evidence,
@@ -411,6 +413,7 @@ def _badcases(source: YamlText, record: ReportRecord) -> dict[str, int] | None:
 
 def report_dict(metrics: Sequence[MetricSpec], evidence: Evidence, decision: Decision) -> dict[str, Any]:
     """The whole report as plain data, in the order in which it is written."""
+    text = decision_text(decision)
     report: dict[str, Any] = {}
     if evidence.suite is not None:
         report["suite"] = evidence.suite
@@ -424,8 +427,8 @@ def report_dict(metrics: Sequence[MetricSpec], evidence: Evidence, decision: Dec
         report["badcase_top"] = [{name: f"{count} cases"} for name, count in _top(evidence.badcases)]
     report["release_decision"] = decision.release
     report["training_action"] = decision.training_action.value
-    report["next_actions"] = list(decision.next_data)
-    report["decision"] = decision_dict(decision)
+    report["next_actions"] = list(text.next_data)
+    report["decision"] = decision_dict(decision, text)
     if evidence.badcases is not None:
         report["badcases"] = dict(sorted(evidence.badcases.items()))
         if evidence.declared_labels is not None:
@@ -441,7 +444,7 @@ def report_dict(metrics: Sequence[MetricSpec], evidence: Evidence, decision: Dec
 
 def round_report_dict(metrics: Sequence[MetricSpec], evidence: Evidence, decision: Decision) -> dict[str, Any]:
     """The report of one training round: checkpoint, primary_metric, regressions, badcase_clusters, next_actions."""
-    primary = primary_of(metrics)
+    primary, text = primary_of(metrics), decision_text(decision)
     primary_numbers = evidence.metrics.get(primary.name)
     regressions = []
     for metric in metrics:
@@ -458,37 +461,7 @@ def round_report_dict(metrics: Sequence[MetricSpec], evidence: Evidence, decisio
         "primary_metric": f"{primary.name} = {format_value(value, primary.unit)}" + (f" ({change})" if change else ""),
         "regressions": regressions,
         "badcase_clusters": [{name: f"{count} cases"} for name, count in _top(evidence.badcases or {})],
-        "next_actions": [*decision.next_data, *([] if decision.passes else [decision.answers.may_be_deployed])],
-    }
-
-
-def decision_dict(decision: Decision) -> dict[str, Any]:
-    """The decision with every gate that was evaluated, as plain data."""
-    answers = decision.answers
-    return {
-        "release": decision.release,
-        "training_action": decision.training_action.value,
-        "next_data": list(decision.next_data),
-        "reasons": list(decision.reasons),
-        "would_change": list(decision.would_change),
-        "also_fired": list(decision.also_fired),
-        "basis": decision.basis,
-        "evidence_gate": {
-            "outcome": "fired" if decision.problems else "passed",
-            "rule": decision.evidence_rule,
-            "problems": list(decision.problems),
-        },
-        "release_gate": {"outcome": "not met" if decision.lacking else "met", "lacking": list(decision.lacking)},
-        "questions": {
-            "did capabilities improve": answers.capabilities_improved,
-            "are preferences aligned": answers.preferences_aligned,
-            "is the reward distorted": answers.reward_distorted,
-            "may training go on": answers.may_continue_training,
-            "may it be deployed": answers.may_be_deployed,
-            "where should the next data come from": answers.next_data_from,
-        },
-        "gates": [finding_dict(finding) for finding in decision.findings],
-        "notes": list(decision.notes),
+        "next_actions": [*text.next_data, *([] if decision.passes else [text.answers.may_be_deployed])],
     }
 
 
@@ -568,23 +541,3 @@ def _context(evidence: Evidence) -> dict[str, Any]:
     if evidence.broken:
         plain["broken"] = list(evidence.broken)
     return plain | ({"notes": list(evidence.notes)} if evidence.notes else {})
-
-
-def finding_dict(finding: Finding) -> dict[str, Any]:
-    """One gate that was evaluated, as plain data."""
-    plain: dict[str, Any] = {
-        "gate": finding.gate,
-        "kind": finding.kind,
-        "outcome": finding.state.value,
-        "on": finding.on,
-        "inputs": list(finding.inputs),
-        "rule": finding.rule,
-        "evidence": finding.evidence,
-    }
-    if finding.would_change:
-        plain["would_change"] = finding.would_change
-    if finding.problems:
-        plain["problems"] = list(finding.problems)
-    if finding.fired:
-        plain["effects"] = {"training": finding.effects.training.value, "release": finding.effects.release}
-    return plain

@@ -82,6 +82,8 @@ TOLERANCE = 1e-9
 """Relative and absolute difference up to which a stored number counts as reproduced."""
 NOT_COMPARED = "notes"
 """Key of a report that `report_differences` leaves out."""
+ADDED_LATER = frozenset({"numbers"})
+"""Keys that reports of earlier versions do not have; where they are absent, they are not compared."""
 
 ResultT = TypeVar("ResultT")
 
@@ -614,7 +616,7 @@ def report_differences(folder: Path) -> list[str]:
 def _differences(stored: Any, computed: Any, field: str) -> Iterator[str]:
     if isinstance(stored, dict) and isinstance(computed, dict):
         for key in (*stored, *(key for key in computed if key not in stored)):
-            if key != NOT_COMPARED:
+            if key != NOT_COMPARED and (key in stored or key not in ADDED_LATER):
                 yield from _differences(stored.get(key), computed.get(key), f"{field}.{key}" if field else str(key))
     elif isinstance(stored, list) and isinstance(computed, list) and len(stored) == len(computed):
         for index, (stored_entry, computed_entry) in enumerate(zip(stored, computed, strict=True)):

@@ -23,7 +23,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from agent2.contract.gates import TRAINING_SEVERITY, Finding, GateSpec, HistoricalBestGate, TrainingAction
+from agent2.contract.finding_sentences import finding_text
+from agent2.contract.findings import Finding
+from agent2.contract.gates import TRAINING_SEVERITY, GateSpec, HistoricalBestGate, TrainingAction
 from agent2.contract.metrics import (
     Change,
     Direction,
@@ -96,10 +98,22 @@ class TrainingVerdict:
 
     action: TrainingAction
     step: int
-    reasons: Sequence[str]
-    """One sentence for each gate or signal whose action is not `continue`, the most severe first."""
+    demands: Sequence[Signal | Finding]
+    """The signals and gates whose action is not `continue`, the most severe first."""
     findings: Sequence[Finding]
     """Of the suite's training gates, with their inputs."""
+
+    @property
+    def reasons(self) -> list[str]:
+        """One sentence for each signal or gate that demands something."""
+        return [_reason(demand) for demand in self.demands]
+
+
+def _reason(demand: Signal | Finding) -> str:
+    if isinstance(demand, Signal):
+        return f"signal {demand.danger.value}: {demand.evidence}"
+    text = finding_text(demand)
+    return f"gate {demand.gate}: {', '.join(text.inputs)}; {text.rule}"
 
 
 def verdict(log: TrainingLog, signals: Sequence[Signal], rules: Rules) -> TrainingVerdict:
@@ -109,12 +123,12 @@ def verdict(log: TrainingLog, signals: Sequence[Signal], rules: Rules) -> Traini
     """
     gates = [_beyond_noise(gate, log, rules) for gate in rules.gates]
     findings = [f for f in evaluate_gates(rules.metrics, gates, evidence_of(log, rules)) if f.kind in TRAINING_GATES]
-    demands = [(rules.settings.action(s.danger), f"signal {s.danger.value}: {s.evidence}") for s in signals]
-    demands += [(f.effects.training, f"gate {f.gate}: {', '.join(f.inputs)}; {f.rule}") for f in findings if f.fired]
+    demands: list[tuple[TrainingAction, Signal | Finding]] = [(rules.settings.action(s.danger), s) for s in signals]
+    demands += [(finding.effects.training, finding) for finding in findings if finding.fired]
     demands = [pair for pair in demands if pair[0] is not TrainingAction.CONTINUE]
     demands.sort(key=lambda pair: -TRAINING_SEVERITY[pair[0]])
     action = demands[0][0] if demands else TrainingAction.CONTINUE
-    return TrainingVerdict(action, log.last_step, [reason for _, reason in demands], findings)
+    return TrainingVerdict(action, log.last_step, [demand for _, demand in demands], findings)
 
 
 def _beyond_noise(gate: GateSpec, log: TrainingLog, rules: Rules) -> GateSpec:

@@ -17,8 +17,10 @@ from typing import Any
 from agent2.benchmarks import BENCHMARKS, READS_FILES
 from agent2.cards.card import CardSummary, Drop
 from agent2.contract.compare import ChangedItem
-from agent2.contract.decision import Answers
-from agent2.contract.gates import RELEASE, Finding, GateState, TrainingAction
+from agent2.contract.decision_sentences import Answers, DecisionText, decision_text
+from agent2.contract.finding_sentences import FindingText, finding_text
+from agent2.contract.findings import Finding, GateState
+from agent2.contract.gates import NO_EFFECT, RELEASE, TrainingAction
 from agent2.contract.metrics import MetricEvidence, MetricSpec, Unit, change_kind, format_change
 from agent2.contract.report_file import report_dict, write_report
 from agent2.contract.suite import Cause
@@ -295,18 +297,32 @@ class EvalSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class GateView:
-    """One gate of the decision."""
+class GateLine:
+    """One gate of the decision, with its sentences."""
 
-    name: str
-    verdict: str
-    """pass, fail, partial or unknown."""
-    state: str
-    inputs: str
-    rule: str
-    evidence: str
-    effects: str
-    would_change: str
+    finding: Finding
+    text: FindingText
+
+    @property
+    def verdict(self) -> str:
+        """`pass`, `fail`, `partial` or `unknown`, for the mark beside the gate's state."""
+        return VERDICT_OF_STATE[self.finding.state]
+
+    @property
+    def inputs(self) -> str:
+        """What was read, and where."""
+        return f"{', '.join(self.text.inputs) or 'nothing'} (on {self.finding.on})"
+
+    @property
+    def evidence(self) -> str:
+        """What the inputs rest on, with the problems of the evidence."""
+        return "; ".join((self.text.evidence, *self.text.problems))
+
+    @property
+    def effects(self) -> str:
+        """What follows for release and training; empty: nothing."""
+        effects = (self.finding.effects.release, self.finding.effects.training.value)
+        return ", ".join(effect for effect in effects if effect not in (NO_EFFECT, TrainingAction.CONTINUE.value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +340,7 @@ class EvalView:
     questions: FieldTable[Answers]
     metrics: Table[MetricLine]
     basis: str
-    gates: tuple[GateView, ...]
+    gates: tuple[GateLine, ...]
     problems: tuple[str, ...]
     badcases: Table[BadcaseLine]
     examples: tuple[BadcaseExamples, ...]
@@ -349,6 +365,7 @@ class EvalView:
 def eval_view(outcome: SuiteOutcome) -> EvalView:
     """Contents of an evaluation's pages."""
     decision, identity = outcome.decision, outcome.identity
+    text = decision_text(decision)
     with_attempts = _sides(outcome, attempts=True)
     return EvalView(
         title=clean(f"{decision.checkpoint} against {decision.baseline}"),
@@ -359,14 +376,14 @@ def eval_view(outcome: SuiteOutcome) -> EvalView:
         release=clean(decision.release),
         passes=decision.passes,
         tiles=_tiles(outcome),
-        reasons=_clean_all(decision.reasons),
-        would_change=_clean_all(decision.would_change),
+        reasons=_clean_all(text.reasons),
+        would_change=_clean_all(text.would_change),
         also=_clean_all(decision.also_fired),
-        questions=_questions(outcome),
+        questions=_questions(text),
         metrics=_metric_table(outcome),
-        basis=clean(decision.basis, LONG),
-        gates=tuple(_gate(finding) for finding in decision.findings),
-        problems=_clean_all(decision.problems),
+        basis=clean(decision.basis.value, LONG),
+        gates=tuple(GateLine(finding, finding_text(finding)) for finding in decision.findings),
+        problems=_clean_all(text.problems),
         badcases=_badcases(outcome),
         examples=examples_of(outcome),
         items=tuple(items_of(benchmark) for benchmark in outcome.benchmarks),
@@ -427,7 +444,7 @@ def _tiles(outcome: SuiteOutcome) -> tuple[Tile, ...]:
     )
 
 
-def _questions(outcome: SuiteOutcome) -> FieldTable[Answers]:
+def _questions(text: DecisionText) -> FieldTable[Answers]:
     return FieldTable(
         (
             Column("Did capabilities improve?", lambda answers: clean(answers.capabilities_improved, LONG)),
@@ -437,7 +454,7 @@ def _questions(outcome: SuiteOutcome) -> FieldTable[Answers]:
             Column("May it be deployed?", lambda answers: clean(answers.may_be_deployed, LONG)),
             Column("Where should the next data come from?", lambda answers: clean(answers.next_data_from, LONG)),
         ),
-        outcome.decision.answers,
+        text.answers,
     )
 
 
@@ -505,20 +522,6 @@ def _notation(line: MetricLine) -> Notation:
         return POINTS
     old = line.evidence.old if line.evidence is not None else None
     return Notation("+.1f", 100 / abs(old), "%") if old else Notation("+.3g")
-
-
-def _gate(finding: Finding) -> GateView:
-    effects = [finding.effects.release, finding.effects.training.value] if finding.fired else []
-    return GateView(
-        name=clean(finding.gate),
-        verdict=VERDICT_OF_STATE[finding.state],
-        state=finding.state.value,
-        inputs=clean(f"{', '.join(finding.inputs) or 'nothing'} (on {finding.on})", LONG),
-        rule=clean(finding.rule, LONG),
-        evidence=clean("; ".join((finding.evidence, *finding.problems)), LONG),
-        effects=clean(", ".join(effect for effect in effects if effect not in ("none", "continue"))),
-        would_change=clean(finding.would_change, LONG),
-    )
 
 
 def _badcases(outcome: SuiteOutcome) -> Table[BadcaseLine]:

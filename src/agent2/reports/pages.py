@@ -14,8 +14,9 @@ from typing import Any
 from agent2.arena.analysis.verdicts import Analysis
 from agent2.arena.evidence import TrialEvidence
 from agent2.arena.recording import ReplayReport, SubmissionReplay
-from agent2.contract.gates import Finding
-from agent2.contract.report_file import finding_dict
+from agent2.contract.decision_record import finding_dict
+from agent2.contract.finding_sentences import finding_text
+from agent2.contract.findings import Finding
 from agent2.evaluation.spot_check import Sample, form_rows
 from agent2.files import write_json, write_text
 from agent2.monitor.signals import Signal
@@ -254,9 +255,9 @@ def gate_table(verdict: TrainingVerdict) -> Table[Finding]:
         (
             Column("gate", lambda finding: finding.gate),
             Column("state", lambda finding: finding.state.value),
-            Column("inputs", lambda finding: ", ".join(finding.inputs)),
-            Column("rule", lambda finding: finding.rule),
-            Column("evidence", lambda finding: finding.evidence),
+            Column("inputs", lambda finding: ", ".join(finding_text(finding).inputs)),
+            Column("rule", lambda finding: finding_text(finding).rule),
+            Column("evidence", lambda finding: finding_text(finding).evidence),
             Column("asks for", lambda finding: finding.effects.training.value if finding.fired else "-"),
         ),
         verdict.findings,

@@ -164,7 +164,8 @@ def template_engine(*packages: str) -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    engine.filters |= {"md": markdown, "md_lines": markdown_lines, "soft": breakable, "source_link": str}
+    engine.filters |= {"clean": clean, "md": markdown, "md_lines": markdown_lines, "soft": breakable}
+    engine.filters["source_link"] = str
     engine.globals["symbols"] = SYMBOLS
     return engine
 

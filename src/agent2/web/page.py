@@ -121,7 +121,7 @@ class PageContext:
         self.shows_hidden = shows_hidden
         self.notes = NoteBook(catalog.root)
         self._engine = template_engine("agent2.web", "agent2.reports")
-        self._engine.filters |= {"clean": clean, "counted": counted, "source_link": _linked_source}
+        self._engine.filters |= {"counted": counted, "source_link": _linked_source}
         self._engine.globals["left"] = time_left
         self._cache: OrderedDict[tuple[object, ...], Any] = OrderedDict()
         self._making: dict[tuple[object, ...], threading.Lock] = {}
