@@ -1,8 +1,19 @@
 import pytest
 from pydantic import ValidationError
 
-from agent2.contract.metrics import Direction, MetricSpec, Role, metric_named, metrics_by_name, primary_of
+from agent2.contract.metrics import (
+    Direction,
+    MetricSpec,
+    Role,
+    Unit,
+    metric_named,
+    metrics_by_name,
+    primary_of,
+    relative_rise,
+    worsening,
+)
 from agent2.errors import ConfigError
+from evidence_builders import make_metric
 
 
 def test_worsening_knows_which_way_is_better():
@@ -45,3 +56,12 @@ def test_an_alias_finds_its_metric_and_belongs_to_one_only():
 def test_a_metric_that_contradicts_itself_is_refused(fields):
     with pytest.raises(ValidationError):
         MetricSpec.model_validate({"name": "m", **fields})
+
+
+def test_lengths_and_counts_worsen_relative_to_the_old_value_and_rates_in_points():
+    calls = MetricSpec(name="calls", unit=Unit.COUNT, direction=Direction.LOWER)
+    resolved = MetricSpec(name="resolved", role=Role.PRIMARY)
+    assert worsening(calls, make_metric("calls", 20, 25)) == pytest.approx(0.25)
+    assert worsening(resolved, make_metric("resolved", 0.5, 0.25)) == pytest.approx(0.25)
+    assert worsening(calls, make_metric("calls", 0, 1)) == float("inf")
+    assert relative_rise(make_metric("calls", 0, 0)) == 0.0

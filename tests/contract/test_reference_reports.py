@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from agent2.contract.decision import Decision, decide
+from agent2.contract.decision import decide
 from agent2.contract.decision_sentences import decision_text
 from agent2.contract.finding_sentences import finding_text
+from agent2.contract.findings import Decision
 from agent2.contract.gates import TrainingAction
 from agent2.contract.report_file import read_history, read_report, with_history
 from agent2.contract.suite_files import load_suite

@@ -13,8 +13,7 @@ from agent2.errors import ConfigError
 if TYPE_CHECKING:
     from agent2.cards.compare import CardSet
     from agent2.contract.compare import ChangedItem, ComparedCard, Comparison
-    from agent2.contract.decision import Decision
-    from agent2.contract.findings import Finding
+    from agent2.contract.findings import Decision, Finding
     from agent2.contract.metrics import Evidence
     from agent2.contract.suite import Suite
 

@@ -23,21 +23,27 @@ A decision holds numbers and codes; `contract.decision_sentences` makes the sent
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from types import MappingProxyType
 
-from agent2.contract.findings import Basis, EvidenceProblem, Finding, GateState, ProblemKind, without_repeats
+from agent2.contract.findings import (
+    Basis,
+    CountedBadcase,
+    Decision,
+    EvidenceProblem,
+    Finding,
+    GateState,
+    Improvement,
+    ProblemKind,
+    without_repeats,
+)
 from agent2.contract.gates import (
     BLOCK_FOR,
     CANDIDATE,
     INSUFFICIENT,
     NO_EFFECT,
-    PASSES,
     RELEASE,
     SLACK,
     TRAINING_SEVERITY,
-    EvidenceNeeds,
     GateSpec,
     ReleaseEvidenceGate,
     TrainingAction,
@@ -45,23 +51,13 @@ from agent2.contract.gates import (
     needs_of,
     release_severity,
 )
-from agent2.contract.metrics import Direction, Evidence, MetricEvidence, MetricSpec, Unit, primary_of
-from agent2.contract.rules import evaluate_gates, problems_of, worsening
+from agent2.contract.metrics import Direction, Evidence, MetricEvidence, MetricSpec, Unit, primary_of, worsening
+from agent2.contract.rules import evaluate_gates, problems_of
 from agent2.stats.comparisons import Claim, judge
 
 TOP_BADCASES = 3
 """Classes of bad cases that say where the next data should come from."""
 NO_CAUSES: Mapping[str, str] = MappingProxyType({})
-
-
-class Improvement(StrEnum):
-    """How far a metric is known to be better than the control group's."""
-
-    SHOWN = "yes, shown on paired items"
-    SEEN = "yes by the numbers alone, not shown: no paired items"
-    NOT_SHOWN = "not shown: unclear on paired items"
-    NONE = "no"
-    UNKNOWN = "unknown"
 
 
 def improvement(metric: MetricSpec, numbers: MetricEvidence | None) -> Improvement:
@@ -77,80 +73,6 @@ def improvement(metric: MetricSpec, numbers: MetricEvidence | None) -> Improveme
     return Improvement.SHOWN if claim is Claim.BETTER else Improvement.NONE
 
 
-@dataclass(frozen=True, slots=True)
-class CountedBadcase:
-    """A class of bad cases of the checkpoint, for the next round's data."""
-
-    label: str
-    n: int
-    cause: str | None
-    """What the suite's taxonomy attributes it to; None: it has no such class."""
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """The three outputs, apart from each other, and everything that led to them."""
-
-    metrics: tuple[MetricSpec, ...]
-    evidence: Evidence
-    needs: EvidenceNeeds
-    """What the evidence gate requires."""
-    release: str
-    """`release`, `candidate`, `research_only`, `block_for_<scope>`, `block` or `insufficient`."""
-    training_action: TrainingAction
-    findings: tuple[Finding, ...]
-    """Of every gate that was evaluated, in the suite's order."""
-    problems: tuple[EvidenceProblem, ...]
-    """Of the evidence, as the evidence gate judges it; any makes the decision `insufficient`."""
-    lacking: tuple[EvidenceProblem, ...]
-    """What `release` needs beyond `candidate` and is missing."""
-    also_fired: tuple[str, ...]
-    """Release effects of other severity that fired as well and that the decision does not show."""
-    basis: Basis
-    badcases: tuple[CountedBadcase, ...]
-    """The most frequent ones."""
-
-    @property
-    def checkpoint(self) -> str:
-        """Name of the checkpoint."""
-        return self.evidence.checkpoint
-
-    @property
-    def baseline(self) -> str | None:
-        """Name of the control group; None: there is none."""
-        return self.evidence.baseline
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What the reader should know: ignored fields, skipped benchmarks."""
-        return self.evidence.notes
-
-    @property
-    def passes(self) -> bool:
-        """`release` or `candidate`."""
-        return self.release in PASSES
-
-    @property
-    def fired(self) -> tuple[Finding, ...]:
-        """The findings of gates that fired."""
-        return tuple(finding for finding in self.findings if finding.fired)
-
-    @property
-    def blocking(self) -> tuple[Finding, ...]:
-        """The findings of gates that fired and have an effect on the release."""
-        return tuple(finding for finding in self.fired if finding.effects.release != NO_EFFECT)
-
-    @property
-    def deciding(self) -> tuple[Finding, ...]:
-        """The findings that the release decision follows from; empty where problems or what is lacking decided."""
-        if self.problems:
-            return ()
-        if self.release == INSUFFICIENT:
-            return tuple(finding for finding in self.findings if finding.state is GateState.INCONCLUSIVE)
-        severities = {release_severity(finding.effects.release) for finding in self.blocking}
-        return tuple(f for f in self.blocking if release_severity(f.effects.release) == max(severities))
-
-
 def decide(
     metrics: Sequence[MetricSpec],
     gates: Sequence[GateSpec],
@@ -164,6 +86,7 @@ def decide(
     `insufficient`.
     """
     check_gates(metrics, gates)
+    primary = primary_of(metrics)
     findings = evaluate_gates(metrics, gates, evidence)
     problems = without_repeats(
         [
@@ -173,7 +96,7 @@ def decide(
     )
     lacking = _lacking_for_release(metrics, gates, evidence)
     # Kept apart from `problems`: a gate that fired is still believed where nothing is solved.
-    floor = _at_the_floor(primary_of(metrics), evidence)
+    floor = _at_the_floor(primary, evidence)
     release = _release(findings, problems, floor, lacking)
     if release == INSUFFICIENT:
         problems = without_repeats([*problems, *floor])
@@ -193,6 +116,7 @@ def decide(
         lacking=lacking,
         also_fired=tuple(effect for effect in effects if release_severity(effect) != release_severity(release)),
         basis=_basis(evidence),
+        improvement=improvement(primary, evidence.metrics.get(primary.name)),
         badcases=_top_badcases(evidence, causes),
     )
 

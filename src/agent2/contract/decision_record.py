@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
-from agent2.contract.decision import Decision, improvement
 from agent2.contract.decision_sentences import DecisionText, decision_text
 from agent2.contract.finding_sentences import finding_text
 from agent2.contract.findings import (
     BadcaseInput,
+    Decision,
     EvidenceProblem,
     Finding,
     GateInput,
@@ -23,7 +23,6 @@ from agent2.contract.findings import (
     MetricInput,
     SignalInput,
 )
-from agent2.contract.metrics import primary_of
 
 THRESHOLDS: dict[GateRule, tuple[str, ...]] = {
     GateRule.WORSENING: ("tolerance",),
@@ -43,7 +42,6 @@ THRESHOLDS: dict[GateRule, tuple[str, ...]] = {
 def decision_dict(decision: Decision, text: DecisionText | None = None) -> dict[str, Any]:
     """The decision with every gate that was evaluated; text: of the decision, where it was made already."""
     text = text if text is not None else decision_text(decision)
-    primary = primary_of(decision.metrics)
     return {
         "release": decision.release,
         "training_action": decision.training_action.value,
@@ -53,7 +51,7 @@ def decision_dict(decision: Decision, text: DecisionText | None = None) -> dict[
         "also_fired": list(decision.also_fired),
         "basis": decision.basis.value,
         "numbers": {
-            "improvement": improvement(primary, decision.evidence.metrics.get(primary.name)).name.lower(),
+            "improvement": decision.improvement.name.lower(),
             "badcases": [msgspec.to_builtins(badcase) for badcase in decision.badcases],
         },
         "evidence_gate": {

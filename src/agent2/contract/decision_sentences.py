@@ -8,12 +8,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from agent2.contract.decision import Decision, Improvement, improvement
 from agent2.contract.finding_sentences import evidence_rule, finding_text, problem_texts
-from agent2.contract.findings import GateState
+from agent2.contract.findings import Decision, GateState, Improvement
 from agent2.contract.gates import BLOCK_FOR, CANDIDATE, INSUFFICIENT, RELEASE, RESEARCH_ONLY, SLACK, TrainingAction
-from agent2.contract.metrics import Direction, Evidence, MetricEvidence, MetricSpec, Role, format_change, primary_of
-from agent2.contract.rules import worsening
+from agent2.contract.metrics import (
+    Direction,
+    Evidence,
+    MetricEvidence,
+    MetricSpec,
+    Role,
+    format_change,
+    primary_of,
+    worsening,
+)
 from agent2.stats.comparisons import judge
 
 REWARD_KINDS = frozenset({"reward_private", "loophole", "length"})
@@ -118,7 +125,7 @@ def _next_data(decision: Decision) -> tuple[str, ...]:
 
 def _answers(decision: Decision, next_data: Sequence[str]) -> Answers:
     return Answers(
-        capabilities_improved=_capabilities(decision.metrics, decision.evidence),
+        capabilities_improved=_capabilities(decision),
         preferences_aligned=_preferences(decision.metrics, decision.evidence),
         reward_distorted=_distortion(decision),
         may_continue_training=_training(decision),
@@ -143,16 +150,16 @@ def _training(decision: Decision) -> str:
     return f"{may_continue} ({', '.join(dict.fromkeys(acting))})"
 
 
-def _improvement_text(metric: MetricSpec, numbers: MetricEvidence | None) -> str:
+def _improvement_text(state: Improvement, numbers: MetricEvidence | None) -> str:
     """A clause such as `not shown: unclear on paired items (p = 0.07), by the primary metric`."""
-    state = improvement(metric, numbers)
     reason = ""
     if state is Improvement.NOT_SHOWN and numbers is not None and numbers.paired is not None:
         reason = f" ({judge(numbers.paired, numbers.noise).why})"
     return f"{state.value}{reason}, by the primary metric"
 
 
-def _capabilities(metrics: Sequence[MetricSpec], evidence: Evidence) -> str:
+def _capabilities(decision: Decision) -> str:
+    metrics, evidence = decision.metrics, decision.evidence
     changes: dict[str, list[str]] = {"better": [], "worse": [], "unclear": [], "moved, without paired items": []}
     unknown = []
     for metric in metrics:
@@ -171,7 +178,7 @@ def _capabilities(metrics: Sequence[MetricSpec], evidence: Evidence) -> str:
             claim = judge(numbers.paired, numbers.noise, is_higher_better=is_higher_better).claim
         changes[claim].append(f"{metric.name} {format_change(numbers.old, numbers.new, metric.unit)}")
     primary = primary_of(metrics)
-    parts = [_improvement_text(primary, evidence.metrics.get(primary.name))]
+    parts = [_improvement_text(decision.improvement, evidence.metrics.get(primary.name))]
     parts += [f"{claim}: {', '.join(moved)}" for claim, moved in changes.items() if moved]
     parts += [f"not known: {', '.join(unknown)}"] if unknown else []
     return "; ".join(parts)

@@ -48,7 +48,6 @@ from agent2.contract.metrics import (
     format_change,
     format_value,
 )
-from agent2.contract.rules import drop_unit
 from agent2.stats.estimates import Notation
 
 
@@ -263,7 +262,7 @@ def _rule_text(finding: Finding) -> str:
                 "that passed before are lost"
             )
         case GateRule.HISTORICAL_BEST, HistoricalBestGate() as gate:
-            unit = drop_unit(gate, _spec_of(finding))
+            unit = gate.drop_unit(_spec_of(finding))
             drop = format_amount(gate.drop, unit) + ("" if unit is Unit.RATE else " of the best")
             if gate.evaluations > 1:
                 return (

@@ -1,4 +1,4 @@
-"""What gates found, as numbers: a finding for each gate that was applied, and the problems of the evidence.
+"""What gates found and what was decided, as numbers: findings, problems of the evidence, and the decision.
 
 Nothing here is a sentence: `contract.finding_sentences` makes them, for reports, pages and the terminal,
 and `contract.decision_record` writes the numbers beside them. A number that a rule does not have is None.
@@ -9,8 +9,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from agent2.contract.gates import NO_EFFECTS, Effects, RuledGate
-from agent2.contract.metrics import Change, MetricEvidence, MetricSpec
+from agent2.contract.gates import (
+    INSUFFICIENT,
+    NO_EFFECT,
+    NO_EFFECTS,
+    PASSES,
+    Effects,
+    EvidenceNeeds,
+    RuledGate,
+    TrainingAction,
+    release_severity,
+)
+from agent2.contract.metrics import Change, Evidence, MetricEvidence, MetricSpec
 from agent2.stats.estimates import PairedDifference
 
 
@@ -69,6 +79,16 @@ class Basis(StrEnum):
     PAIRS = "paired items where both sides have them; point thresholds elsewhere"
     COUNTS = "item counts but no pairs: point rule used"
     POINTS = "no item counts: point rule used"
+
+
+class Improvement(StrEnum):
+    """How far a metric is known to be better than the control group's."""
+
+    SHOWN = "yes, shown on paired items"
+    SEEN = "yes by the numbers alone, not shown: no paired items"
+    NOT_SHOWN = "not shown: unclear on paired items"
+    NONE = "no"
+    UNKNOWN = "unknown"
 
 
 class ProblemKind(StrEnum):
@@ -253,6 +273,82 @@ class Finding:
     def fired(self) -> bool:
         """Whether the rule found what it looks for."""
         return self.state is GateState.FIRED
+
+
+@dataclass(frozen=True, slots=True)
+class CountedBadcase:
+    """A class of bad cases of the checkpoint, for the next round's data."""
+
+    label: str
+    n: int
+    cause: str | None
+    """What the suite's taxonomy attributes it to; None: it has no such class."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The three outputs, apart from each other, and everything that led to them."""
+
+    metrics: tuple[MetricSpec, ...]
+    evidence: Evidence
+    needs: EvidenceNeeds
+    """What the evidence gate requires."""
+    release: str
+    """`release`, `candidate`, `research_only`, `block_for_<scope>`, `block` or `insufficient`."""
+    training_action: TrainingAction
+    findings: tuple[Finding, ...]
+    """Of every gate that was evaluated, in the suite's order."""
+    problems: tuple[EvidenceProblem, ...]
+    """Of the evidence, as the evidence gate judges it; any makes the decision `insufficient`."""
+    lacking: tuple[EvidenceProblem, ...]
+    """What `release` needs beyond `candidate` and is missing."""
+    also_fired: tuple[str, ...]
+    """Release effects of other severity that fired as well and that the decision does not show."""
+    basis: Basis
+    improvement: Improvement
+    """Of the primary metric."""
+    badcases: tuple[CountedBadcase, ...]
+    """The most frequent ones."""
+
+    @property
+    def checkpoint(self) -> str:
+        """Name of the checkpoint."""
+        return self.evidence.checkpoint
+
+    @property
+    def baseline(self) -> str | None:
+        """Name of the control group; None: there is none."""
+        return self.evidence.baseline
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the reader should know: ignored fields, skipped benchmarks."""
+        return self.evidence.notes
+
+    @property
+    def passes(self) -> bool:
+        """`release` or `candidate`."""
+        return self.release in PASSES
+
+    @property
+    def fired(self) -> tuple[Finding, ...]:
+        """The findings of gates that fired."""
+        return tuple(finding for finding in self.findings if finding.fired)
+
+    @property
+    def blocking(self) -> tuple[Finding, ...]:
+        """The findings of gates that fired and have an effect on the release."""
+        return tuple(finding for finding in self.fired if finding.effects.release != NO_EFFECT)
+
+    @property
+    def deciding(self) -> tuple[Finding, ...]:
+        """The findings that the release decision follows from; empty where problems or what is lacking decided."""
+        if self.problems:
+            return ()
+        if self.release == INSUFFICIENT:
+            return tuple(finding for finding in self.findings if finding.state is GateState.INCONCLUSIVE)
+        severities = {release_severity(finding.effects.release) for finding in self.blocking}
+        return tuple(f for f in self.blocking if release_severity(f.effects.release) == max(severities))
 
 
 def without_repeats(problems: Iterable[EvidenceProblem]) -> tuple[EvidenceProblem, ...]:

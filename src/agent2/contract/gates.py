@@ -20,6 +20,7 @@ from agent2.contract.metrics import (
     Direction,
     MetricSpec,
     Role,
+    Unit,
     metric_named,
     metrics_by_name,
     primary_of,
@@ -129,6 +130,10 @@ class HistoricalBestGate(_Gate):
     on_fire: Effects = Effects(
         training=TrainingAction.PAUSE, next_data=["compare the badcases of the best checkpoint with this one's"]
     )
+
+    def drop_unit(self, primary: MetricSpec) -> Unit:
+        """What `drop` is in: points (`RATE`), or a share of the best (`NUMBER`)."""
+        return Unit.RATE if self.unit == "points" and primary.unit is Unit.RATE else Unit.NUMBER
 
 
 class SafetyGate(_Gate):

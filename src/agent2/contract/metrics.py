@@ -316,6 +316,30 @@ class MetricEvidence:
         return self.old, self.new
 
 
+def worsening(spec: MetricSpec, numbers: MetricEvidence) -> float:
+    """How much worse the new value is, in points of a rate, else as a share of the old value; above 0 is worse.
+
+    From an old value of 0 any rise of a length or count is an infinite share.
+    """
+    old, new = numbers.values()
+    raw = spec.worsening(old, new)
+    if spec.unit is Unit.RATE:
+        return raw
+    return _share(raw, old)
+
+
+def relative_rise(numbers: MetricEvidence) -> float:
+    """(new - old) / old, of lengths and costs; infinite for a rise from 0."""
+    old, new = numbers.values()
+    return _share(new - old, old)
+
+
+def _share(raw: float, old: float) -> float:
+    if old != 0.0:
+        return raw / abs(old)
+    return 0.0 if raw == 0.0 else float("inf") if raw > 0.0 else float("-inf")
+
+
 def change_kind(spec: MetricSpec, numbers: MetricEvidence) -> str:
     """Better, worse or unclear as `judge` says; "neither" for a metric without direction."""
     if spec.direction is Direction.NONE:

@@ -21,10 +21,10 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from agent2.config import StrictModel, YamlText, first_problem, read_yaml
-from agent2.contract.decision import Decision
 from agent2.contract.decision_record import decision_dict
 from agent2.contract.decision_sentences import decision_text
 from agent2.contract.finding_sentences import describe_change
+from agent2.contract.findings import Decision
 from agent2.contract.metrics import (
     Change,
     Evidence,
@@ -40,8 +40,8 @@ from agent2.contract.metrics import (
     metrics_by_name,
     primary_of,
     read_change,
+    worsening,
 )
-from agent2.contract.rules import worsening
 from agent2.errors import ConfigError, quoted, unknown_name
 from agent2.files import atomic_write
 from agent2.stats.comparisons import verdict_difference

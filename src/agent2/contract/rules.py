@@ -69,6 +69,8 @@ from agent2.contract.metrics import (
     Unit,
     metrics_by_name,
     primary_of,
+    relative_rise,
+    worsening,
 )
 from agent2.errors import NotEnoughData
 from agent2.stats.comparisons import SIGNIFICANCE, detectable_difference
@@ -263,24 +265,6 @@ class _Case:
         )
 
 
-def worsening(spec: MetricSpec, numbers: MetricEvidence) -> float:
-    """How much worse the new value is, in points of a rate, else as a share of the old value; above 0 is worse.
-
-    From an old value of 0 any rise of a length or count is an infinite share.
-    """
-    old, new = numbers.values()
-    raw = spec.worsening(old, new)
-    if spec.unit is Unit.RATE:
-        return raw
-    return _share(raw, old)
-
-
-def relative_rise(numbers: MetricEvidence) -> float:
-    """(new - old) / old, of lengths and costs; infinite for a rise from 0."""
-    old, new = numbers.values()
-    return _share(new - old, old)
-
-
 def safety(gate: SafetyGate, name: str, split: SplitEvidence) -> Finding | None:
     """Fires when a safety metric is worse by more than the tolerance, significant or not."""
     case = _Case(gate, name, split)
@@ -428,12 +412,6 @@ def value_within(spec: MetricSpec, old: float, tolerance: float) -> float:
     return max(0.0, old - amount) if spec.direction is Direction.HIGHER else old + amount
 
 
-def _share(raw: float, old: float) -> float:
-    if old != 0.0:
-        return raw / abs(old)
-    return 0.0 if raw == 0.0 else float("inf") if raw > 0.0 else float("-inf")
-
-
 def historical_best(gate: HistoricalBestGate, split: SplitEvidence) -> Finding:
     """Fires when the last values, this one included, are all below the best before them by more than `drop`."""
     primary = primary_of(split.specs)
@@ -448,15 +426,10 @@ def historical_best(gate: HistoricalBestGate, split: SplitEvidence) -> Finding:
         return _not_evaluated(gate, rule, split.on, inputs, Lack.NO_HISTORY)
     before, latest = values[: -gate.evaluations], values[-gate.evaluations :]
     best = max(before) if primary.direction is Direction.HIGHER else min(before)
-    room = gate.drop * (1.0 if drop_unit(gate, primary) is Unit.RATE else abs(best))
+    room = gate.drop * (1.0 if gate.drop_unit(primary) is Unit.RATE else abs(best))
     fired = all(primary.worsening(best, value) > room + SLACK for value in latest)
     limit = best - room if primary.direction is Direction.HIGHER else best + room
     return _outcome(gate, rule, split.on, fired, inputs, BestBefore(best, len(before), limit))
-
-
-def drop_unit(gate: HistoricalBestGate, primary: MetricSpec) -> Unit:
-    """What `drop` is in: points (`RATE`), or a share of the best (`NUMBER`)."""
-    return Unit.RATE if gate.unit == "points" and primary.unit is Unit.RATE else Unit.NUMBER
 
 
 def reward_private(gate: RewardPrivateGate, split: SplitEvidence) -> Finding:

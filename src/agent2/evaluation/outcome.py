@@ -34,7 +34,8 @@ from agent2.cards.folder import card_exists, is_finished
 from agent2.cards.reader import iter_rollouts, read_header, read_summary, validate_card
 from agent2.config import first_problem
 from agent2.contract.compare import ChangedItem, final_answer, regress
-from agent2.contract.decision import Decision, decide
+from agent2.contract.decision import decide
+from agent2.contract.findings import Decision
 from agent2.contract.measures import CardPaths, evidence_from_cards
 from agent2.contract.metrics import Evidence, metric_named
 from agent2.contract.report_file import read_report, report_dict
