@@ -1,14 +1,18 @@
 import csv
 import io
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import agent2
-from agent2.files import atomic_write, numbered_lines, write_json, write_text
+from agent2.files import atomic_write, lock_file, numbered_lines, write_json, write_text
 
 SOURCE = Path(agent2.__file__).parent
 
@@ -86,3 +90,25 @@ def test_only_one_function_of_the_package_writes_a_draft_beside_a_file():
         if re.search(r"with_name\([^\n]*(\.tmp|\.draft)", path.read_text())
     }
     assert writers == {"files.py", *streams, *folders}
+
+
+KILLED_WHILE_IT_STARTS_A_PROGRAM = """
+import os, signal, sys, time
+from agent2.files import lock_file
+lock_file(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT))
+if os.fork() == 0:
+    os.dup2(os.open(os.devnull, os.O_RDWR), 1)
+    time.sleep(0.5)
+    os._exit(0)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_lock_of_a_killed_process_is_had_once_the_program_that_it_was_starting_has_let_go_of_it(tmp_path):
+    command = [sys.executable, "-c", KILLED_WHILE_IT_STARTS_A_PROGRAM, str(tmp_path / "lock")]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    descriptor = os.open(tmp_path / "lock", os.O_RDWR)
+    with pytest.raises(BlockingIOError):
+        lock_file(descriptor, wait_s=0.0)
+    lock_file(descriptor)
+    os.close(descriptor)

@@ -6,13 +6,18 @@ model's answer would break its own row.
 """
 
 import contextlib
+import fcntl
 import os
 import secrets
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import AnyStr
 
 import msgspec
+
+LOCK_WAIT_S = 5.0
+_LOCK_RETRY_S = 0.05
 
 
 def atomic_write(path: Path, data: bytes | Iterable[bytes], *, durable: bool = False) -> None:
@@ -56,6 +61,23 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, value: object) -> None:
     """Write indented JSON of a record, or of lists and mappings of them; numbers that are not finite become null."""
     atomic_write(path, msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+
+
+def lock_file(descriptor: int, wait_s: float = LOCK_WAIT_S) -> None:
+    """Take the exclusive flock of an open file, for as long as it stays open in this process.
+
+    Raises BlockingIOError if others hold it all of this time, OSError where the file system has no locks. A lock that
+    can be had is not always free at once: a process that was killed while it started another leaves its lock to that
+    one until it has loaded its program, and a reader that looks whether somebody holds the lock holds it meanwhile.
+    """
+    ends_at = time.monotonic() + wait_s
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= ends_at:
+                raise
+            time.sleep(_LOCK_RETRY_S)
 
 
 def numbered_lines(data: AnyStr) -> Iterator[tuple[int, AnyStr]]:

@@ -269,16 +269,6 @@ def wait_until(holds, timeout_s):
         time.sleep(0.1)
 
 
-def test_two_harnesses_at_one_trial_are_refused(task, tmp_path):
-    import fcntl
-
-    root = new_trial(task, "nop", 0, tmp_path / "trials")
-    with (root / "harness.lock").open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        with pytest.raises(ConfigError, match="another harness is running this trial"):
-            run_trial(root, quiet)
-
-
 def test_a_trial_folder_is_never_used_twice(task, tmp_path):
     new_trial(task, "nop", 0, tmp_path / "trials", trial_id="one")
     with pytest.raises(ConfigError, match=r"already exists; choose another trial_id, or resume it"):

@@ -11,7 +11,6 @@ closed as interrupted; what was accepted before is evaluated, once. Time between
 Does NOT write the report: it is computed from the folder (see `agent2.reports`).
 """
 
-import fcntl
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -68,7 +67,7 @@ from agent2.benchmarks import BASE_MODELS, load_benchmark
 from agent2.benchmarks.home import ProvidesJudge, world_mounts
 from agent2.cards.folder import file_digest
 from agent2.errors import Agent2Error, ConfigError, Fault
-from agent2.files import write_json
+from agent2.files import lock_file, write_json
 from agent2.installation import ARENA_ROLE
 from agent2.integrity.exposure import honey_file_for, write_honey_file
 from agent2.models.bases import ensure_base_model
@@ -182,7 +181,7 @@ def _harness_lock(paths: TrialPaths) -> Iterator[None]:
     with paths.harness_lock.open("w") as handle:
         try:
             # the kernel releases it when the process dies, so a killed harness leaves no stale lock
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(handle.fileno())
         except BlockingIOError as error:
             raise ConfigError(f"{paths.root}: another harness is running this trial; wait for it to end") from error
         yield

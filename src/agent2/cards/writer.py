@@ -13,35 +13,29 @@ Does NOT cover: network file systems that lie about O_APPEND, locks or fsync.
 """
 
 import contextlib
-import fcntl
 import os
 import time
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from agent2.cards import folder
 from agent2.cards.aggregate import Tally
 from agent2.cards.card import FORMAT, CardFile, CardHeader, CardSummary, Frame
 from agent2.cards.folder import LINE_SUMS, MOST_BYTES, checksum_bytes, line_checksum, read_checksums
 from agent2.errors import CardError
+from agent2.files import lock_file
 from agent2.records import JsonValue, ScoredRollout, digest_of
 
 FSYNC_EVERY_S = 1.0
 FRAME_ROLLOUTS = 4096
 FRAME_BYTES = 1 << 22
 """Most bytes of lines in a frame, unless one line alone has more: finding a rollout reads one frame."""
-
-WHOLE_BYTES = 1 << 25
-"""Most bytes of an open file that is read at once for closing; of a larger one only the frame that is written is in
-memory."""
 
 _encoder = msgspec.json.Encoder()
 
@@ -249,9 +243,8 @@ class CardWriter:
         aside = target.with_name(target.name + ".tmp")
         try:
             with TableWriter(aside, self._card.header.reporting) as table:
-                marks = self._tally.marks()
                 for lines, positions in self._frames():
-                    table.add(lines, positions.tolist(), marks[positions])
+                    table.add(lines, positions)
                 frames = table.close()
             digest = folder.file_digest(aside)
             aside.replace(target)
@@ -259,41 +252,26 @@ class CardWriter:
             raise folder.disk_error(target, self._n_bytes, error) from error
         return frames, {folder.TABLE: digest}
 
-    def _frames(self) -> Iterator[tuple[list[bytes], NDArray[np.intp]]]:
+    def _frames(self) -> Iterator[tuple[list[bytes], list[int]]]:
         """The lines of the open file, by item and attempt, with their positions there; newlines are left out."""
-        whole = os.pread(self._descriptor, self._n_bytes, 0) if self._n_bytes <= WHOLE_BYTES else None
-        order = self._tally.in_order()
-        ends = np.array(self._ends, dtype=np.int64)
-        starts = np.concatenate(([0], ends))[order]
-        ends = ends[order]
-        for first, last in _frame_bounds((ends - starts).tolist()):
-            frame = slice(first, last)
-            yield self._lines_at(starts[frame], ends[frame], whole), order[frame]
-
-    def _lines_at(self, starts: NDArray[np.int64], ends: NDArray[np.int64], whole: bytes | None) -> list[bytes]:
-        """Lines without their newlines. whole: the open file, if it is in memory."""
-        origin, span = (0, self._n_bytes) if whole else (int(starts.min()), int(ends.max() - starts.min()))
-        ranges = zip((starts - origin).tolist(), (ends - origin - 1).tolist(), strict=True)
-        if whole is None and span > 2 * int((ends - starts).sum()):
-            return [os.pread(self._descriptor, end - start, origin + start) for start, end in ranges]
-        content = whole or os.pread(self._descriptor, span, origin)
-        return [content[start:end] for start, end in ranges]
+        lines: list[bytes] = []
+        positions: list[int] = []
+        n_bytes = 0
+        for position in self._tally.in_order().tolist():
+            start = self._ends[position - 1] if position else 0
+            size = self._ends[position] - start
+            if lines and (len(lines) == FRAME_ROLLOUTS or n_bytes + size > FRAME_BYTES):
+                yield lines, positions
+                lines, positions, n_bytes = [], [], 0
+            lines.append(os.pread(self._descriptor, size - 1, start))
+            positions.append(position)
+            n_bytes += size
+        if lines:
+            yield lines, positions
 
     def _close_descriptor(self) -> None:
         os.close(self._descriptor)
         self._descriptor = -1
-
-
-def _frame_bounds(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """First line of each frame and the one after its last. sizes: bytes of the lines, in order."""
-    first = n_bytes = 0
-    for position, size in enumerate(sizes):
-        if position > first and (position - first == FRAME_ROLLOUTS or n_bytes + size > FRAME_BYTES):
-            yield first, position
-            first, n_bytes = position, 0
-        n_bytes += size
-    if sizes:
-        yield first, len(sizes)
 
 
 def require_same_evaluation(path: Path, stored: CardHeader, requested: CardHeader) -> None:
@@ -321,7 +299,7 @@ def _open_locked(file: Path) -> int:
         raise CardError(f"{file}: cannot be opened ({error.strerror}); the card lost its rollouts") from error
     try:
         # the kernel drops the lock with the process, so that a kill leaves none behind
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_file(descriptor)
     except OSError as error:
         os.close(descriptor)
         raise CardError(f"{file}: another process writes this card; wait for it or end it") from error

@@ -11,7 +11,6 @@ Promises: a folder that holds anything else, or another evaluation, is left exac
 one gets the folder and the other an error. The lock is the kernel's: it ends with its process, even a killed one.
 """
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -23,6 +22,7 @@ from typing import Any
 import msgspec
 
 from agent2.errors import ConfigError
+from agent2.files import lock_file
 
 IDENTITY_FILE = "evaluation.json"
 SUITE_FILE = "suite.json"
@@ -99,7 +99,7 @@ def owned_folder(out: Path, identity: Identity) -> Iterator[None]:
     handle = os.open(out / IDENTITY_FILE, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(handle)
         except OSError as error:
             raise ConfigError(
                 f"{out}: another process is writing this evaluation; wait for it, or give another --out"
