@@ -47,11 +47,6 @@ class Message:
     role: str
     content: str
 
-    @property
-    def text(self) -> str:
-        """Its text. Who does not sample, store or show messages reads this, whatever a content may hold one day."""
-        return self.content
-
 
 @dataclass(frozen=True, slots=True)
 class Item:
@@ -488,5 +483,5 @@ def digest_of(value: object) -> str:
 
 def derive_seed(*parts: str | int) -> int:
     """A 63-bit seed from names and numbers; the same parts give the same seed on every machine."""
-    joined = "\x1f".join(map(str, parts)).encode()
+    joined = "\x1f".join(str(part) for part in parts).encode()
     return int.from_bytes(hashlib.sha256(joined).digest()[:8], "big") >> 1

@@ -42,6 +42,7 @@ def test_every_benchmark_has_its_row():
     assert rows == {name for name in BENCHMARKS if name.startswith("household")}
 
 
+@pytest.mark.engine
 def test_the_suite_of_the_page_measures_recovery_and_its_card_can_be_played_again(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)

@@ -6,32 +6,31 @@ frame whose offset `card.json` names, so that records are read without a Parquet
 than most cards take to read.
 
 Promises: memory does not grow with the rollouts; what was written is read back before the file counts; a missing score
-is NULL, never 0. All columns except `finished` are derived from `record`, and `ColumnCheck` derives them again.
+is NULL, never 0. All columns except `finished` are derived from `record`, and `table_problems` derives them again.
 """
 
 import contextlib
 import hashlib
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from agent2 import installation
 from agent2.cards import folder
-from agent2.cards.aggregate import KINDS, Tally, counted_values, kinds_of, marks_of
-from agent2.cards.card import CardFile, Frame, ReportingRule
-from agent2.cards.folder import ZSTD_MAGIC, closed_lines, content_digest, decode_lines, frame_lines
+from agent2.cards.aggregate import KINDS, Tally, counted_value, kinds_of, marks_of
+from agent2.cards.card import FORMAT, CardFile, Frame, ReportingRule
+from agent2.cards.folder import ZSTD_MAGIC, closed_lines, content_digest, frame_lines
 from agent2.errors import CardError, Fault
-from agent2.records import RolloutStatus, StopReason
 
 RECORD = "record"
 COLUMNS = pa.schema(
@@ -62,7 +61,6 @@ _WITH_STATISTICS = ["item_id", "attempt", "value", "counted", "fault", "completi
 """Columns with minima and maxima in the footer; those of long texts would fill it."""
 ONE_PAGE = 1 << 30
 """Larger than any row group, so that a column of one has a single page."""
-_KINDS_OF_MARKS = [tuple(kinds_of(marks)) for marks in range(1 << len(KINDS))]
 
 
 class TableWriter:
@@ -83,13 +81,12 @@ class TableWriter:
         )
         self._written: list[tuple[str, str]] = []
 
-    def add(self, lines: Sequence[bytes], finished: Sequence[int], marks: NDArray[np.uint8]) -> None:
-        """Add the lines of one frame.
+    def add(self, lines: Sequence[bytes], finished: Sequence[int]) -> None:
+        """Add the lines of one frame; finished: the position of each in the order in which rollouts finished.
 
-        finished: the position of each in the order in which rollouts finished; marks: as `marks_of` gives them. Raises
-        OSError if the disk is full, CardError for a line that is not a rollout.
+        Raises OSError if the disk is full.
         """
-        batch = _batch(lines, finished, marks, self._rule)
+        batch = _batch(lines, finished, self._rule)
         self._out.write_batch(batch)
         self._written.append((content_digest(lines), batch["item_id"][0].as_py()))
 
@@ -131,151 +128,87 @@ class TableWriter:
                 self._file.unlink(missing_ok=True)
 
 
-class _TurnCells(msgspec.Struct, gc=False):
-    """What a row needs of a turn."""
-
-    stop_reason: StopReason
-
-
-class _UsageCells(msgspec.Struct, gc=False):
-    """What a row needs of a rollout's usage."""
-
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    seconds: float = 0.0
+def _batch(lines: Sequence[bytes], finished: Sequence[int], rule: ReportingRule) -> pa.RecordBatch:
+    """The rows of some lines."""
+    rows = [_row(line, position, rule) for line, position in zip(lines, finished, strict=True)]
+    columns = zip(zip(*rows, strict=True), COLUMNS.types, strict=True)
+    return pa.record_batch([_array(values, kind) for values, kind in columns], schema=COLUMNS)
 
 
-class _RolloutCells(msgspec.Struct, gc=False):
-    """What a row needs of a rollout."""
-
-    item_id: str
-    attempt: int
-    status: RolloutStatus
-    turns: list[_TurnCells]
-    answer: str | None
-    usage: _UsageCells
-    fault: Fault | None = None
-    retries: int = 0
-
-
-class _ScoreCells(msgspec.Struct, gc=False):
-    """What a row needs of a score."""
-
-    value: float | None
-    reason: str
-    fault: Fault | None = None
-    views: dict[str, float | None] = {}
-    labels: tuple[str, ...] = ()
-    extracted: str | None = None
+def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """The same as `pa.array`, which would load pandas: longer than it takes to close a small card."""
+    if pa.types.is_string(kind):
+        texts = [value.encode() if isinstance(value, str) else value or b"" for value in values]
+        buffers = [_valid(values), _offsets(texts), pa.py_buffer(b"".join(texts))]
+        return pa.Array.from_buffers(kind, len(values), buffers)
+    if pa.types.is_map(kind):
+        pairs = list(chain.from_iterable(values))
+        parts = [
+            _array([key for key, _ in pairs], kind.key_type),
+            _array([value for _, value in pairs], kind.item_type),
+        ]
+        child = pa.StructArray.from_arrays(parts, fields=[kind.key_field, kind.item_field])
+        return pa.Array.from_buffers(kind, len(values), [None, _offsets(values)], children=[child])
+    if pa.types.is_list(kind):
+        child = _array(list(chain.from_iterable(values)), kind.value_type)
+        return pa.Array.from_buffers(kind, len(values), [None, _offsets(values)], children=[child])
+    numbers = np.array([value or 0 for value in values], dtype=kind.to_pandas_dtype())
+    return pa.Array.from_buffers(kind, len(values), [_valid(values), pa.py_buffer(numbers)])
 
 
-class _Cells(msgspec.Struct, gc=False):
-    """What a row needs of a `ScoredRollout`, with its names and defaults; decoded in a fourth of its time."""
-
-    rollout: _RolloutCells
-    score: _ScoreCells
+def _valid(values: Sequence[Any]) -> pa.Buffer:
+    """A bit for each value: whether it is not None."""
+    return pa.py_buffer(np.packbits(np.array([value is not None for value in values], dtype=bool), bitorder="little"))
 
 
-_decode_cells = msgspec.json.Decoder(_Cells).decode
-
-
-def _cells_of(lines: Sequence[bytes]) -> list[_Cells]:
-    """One for each line. Raises CardError for a line that is not a rollout."""
-    try:
-        return list(map(_decode_cells, lines))
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        for number, line in enumerate(lines, start=1):
-            folder.decode_line(line, f"line {number} of a frame")
-        raise
-
-
-def _batch(
-    lines: Sequence[bytes], finished: Sequence[int], marks: NDArray[np.uint8], rule: ReportingRule
-) -> pa.RecordBatch:
-    """The rows of some lines. Raises CardError for a line that is not a rollout.
-
-    Arrays are built from buffers: `pa.array` of a list would load pandas, which takes longer than closing a small card.
-    """
-    cells = _cells_of(lines)
-    rollouts, scores = [record.rollout for record in cells], [record.score for record in cells]
-    usages, views = [rollout.usage for rollout in rollouts], [score.views for score in scores]
-    values = np.array([score.value for score in scores], dtype=np.float64)  # None becomes NaN
-    columns = [
-        _texts([rollout.item_id for rollout in rollouts]),
-        _integers([rollout.attempt for rollout in rollouts]),
-        _texts([rollout.status for rollout in rollouts]),
-        _floats(values),
-        _floats(counted_values(values, marks, rule)),
-        _text_lists([_KINDS_OF_MARKS[mark] for mark in marks.tolist()]),
-        _texts([rollout.fault or score.fault for rollout, score in zip(rollouts, scores, strict=True)]),
-        _texts([score.reason for score in scores]),
-        _integers([len(rollout.turns) for rollout in rollouts]),
-        _integers([usage.prompt_tokens for usage in usages]),
-        _integers([usage.completion_tokens for usage in usages]),
-        _floats(np.array([usage.seconds for usage in usages], dtype=np.float64)),
-        _integers([rollout.retries for rollout in rollouts]),
-        _texts([rollout.turns[-1].stop_reason if rollout.turns else None for rollout in rollouts]),
-        _text_lists([score.labels for score in scores]),
-        _views(views),
-        _texts([rollout.answer for rollout in rollouts]),
-        _texts([score.extracted for score in scores]),
-        _integers(finished),
-        _records(lines),
-    ]
-    return pa.record_batch(columns, schema=COLUMNS)
-
-
-def _integers(values: Sequence[int]) -> pa.Array:
-    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.array(values, dtype=np.int64))])
-
-
-def _floats(values: NDArray[np.float64]) -> pa.Array:
-    """NaN is a missing one."""
-    return pa.Array.from_buffers(pa.float64(), len(values), [_validity(~np.isnan(values)), pa.py_buffer(values)])
-
-
-def _texts(values: Sequence[str | None]) -> pa.Array:
-    """None is a missing one."""
-    joined = "".join(filter(None, values))
-    texts: Sequence[str | bytes | None] = values
-    if not joined.isascii():  # characters and bytes are not the same number
-        texts = [value and value.encode() for value in values]
-    validity = _validity(np.array([value is not None for value in values], dtype=bool)) if None in values else None
-    lengths = [len(text) if text else 0 for text in texts]
-    buffers = [validity, _offsets(lengths), pa.py_buffer(joined.encode())]
-    return pa.Array.from_buffers(pa.string(), len(values), buffers)
-
-
-def _records(lines: Sequence[bytes]) -> pa.Array:
-    buffers = [None, _offsets(list(map(len, lines))), pa.py_buffer(b"".join(lines))]
-    return pa.Array.from_buffers(pa.string(), len(lines), buffers)
-
-
-def _text_lists(values: Sequence[Sequence[str]]) -> pa.Array:
-    buffers = [None, _offsets(list(map(len, values)))]
-    child = _texts(list(chain.from_iterable(values)))
-    return pa.Array.from_buffers(pa.list_(pa.string()), len(values), buffers, children=[child])
-
-
-def _views(values: Sequence[Mapping[str, float | None]]) -> pa.Array:
-    kind = pa.map_(pa.string(), pa.float64())
-    numbers = np.array(list(chain.from_iterable(views.values() for views in values)), dtype=np.float64)
-    parts = [_texts(list(chain.from_iterable(values))), _floats(numbers)]
-    child = pa.StructArray.from_arrays(parts, fields=[kind.key_field, kind.item_field])
-    buffers = [None, _offsets(list(map(len, values)))]
-    return pa.Array.from_buffers(kind, len(values), buffers, children=[child])
-
-
-def _validity(is_valid: NDArray[np.bool_]) -> pa.Buffer | None:
-    """A bit for each value; None: all are valid."""
-    return None if is_valid.all() else pa.py_buffer(np.packbits(is_valid, bitorder="little"))
-
-
-def _offsets(lengths: Sequence[int]) -> pa.Buffer:
+def _offsets(values: Sequence[Any]) -> pa.Buffer:
     """Where each value begins, and the end."""
-    offsets = np.zeros(len(lengths) + 1, dtype=np.int32)
-    np.cumsum(np.array(lengths, dtype=np.int32), out=offsets[1:])
-    return pa.py_buffer(offsets)
+    return pa.py_buffer(np.cumsum([0, *map(len, values)]).astype(np.int32))
+
+
+def _row(line: bytes, finished: int, rule: ReportingRule) -> tuple[Any, ...]:
+    record = folder.decode_line(line, "the line of a rollout")
+    rollout, score, usage = record.rollout, record.score, record.rollout.usage
+    fault = rollout.fault or score.fault
+    return (
+        rollout.item_id,
+        rollout.attempt,
+        rollout.status.value,
+        score.value,
+        counted_value(record, rule),
+        kinds_of(marks_of(rollout)),
+        None if fault is None else fault.value,
+        score.reason,
+        len(rollout.turns),
+        usage.prompt_tokens,
+        usage.completion_tokens,
+        usage.seconds,
+        rollout.retries,
+        rollout.turns[-1].stop_reason.value if rollout.turns else None,
+        score.labels,
+        list(score.views.items()),
+        rollout.answer,
+        score.extracted,
+        finished,
+        line,
+    )
+
+
+def table_of(path: Path) -> Path:
+    """The table of a closed card: its own, or for a card of an older format the cached one, written on first use.
+
+    Raises CardError for an open or damaged card and for a table that is not the one that the card names.
+    """
+    card = folder.load_card(path)
+    if card.state == "open":
+        raise CardError(f"{path}: the card is not finished; resume its evaluation, then query it")
+    if folder.TABLE in card.parts:
+        return folder.require_part(path, card, folder.TABLE)
+    key = hashlib.sha256((path / folder.CARD_JSON).read_bytes()).hexdigest()
+    file = installation.facts_dir() / f"{key[:32]}-v{FORMAT}.parquet"
+    if not file.is_file():
+        make_table(path, card, file)
+    return file
 
 
 def make_table(path: Path, card: CardFile, file: Path) -> None:
@@ -286,7 +219,8 @@ def make_table(path: Path, card: CardFile, file: Path) -> None:
     with tempfile.TemporaryDirectory(dir=file.parent, prefix=".making-") as draft:
         aside = Path(draft) / file.name
         with TableWriter(aside, card.header.reporting) as table:
-            _copy_lines(path, card, table)
+            for first, lines in closed_lines(path, card):
+                table.add(lines, range(first, first + len(lines)))
             table.close()
         aside.replace(file)
 
@@ -304,7 +238,8 @@ def write_anew(path: Path, target: Path) -> None:
     table_file = target / folder.TABLE
     try:
         with TableWriter(table_file, card.header.reporting) as table:
-            _copy_lines(path, card, table)
+            for first, lines in closed_lines(path, card):
+                table.add(lines, range(first, first + len(lines)))
             frames = table.close()
         parts = {folder.TABLE: folder.file_digest(table_file)}
     except OSError as error:
@@ -312,54 +247,27 @@ def write_anew(path: Path, target: Path) -> None:
     folder.store_card(target, replace(card, frames=frames, parts=parts))
 
 
-def _copy_lines(path: Path, card: CardFile, table: TableWriter) -> None:
-    """Add the lines of a closed card, in its order. Raises CardError for a damaged line."""
-    for first, lines in closed_lines(path, card):
-        marks = [marks_of(record.rollout) for record in decode_lines(path, lines, first)]
-        table.add(lines, range(first, first + len(lines)), np.array(marks, dtype=np.uint8))
-
-
-class ColumnCheck:
-    """Compares the columns of a closed card with what its records give, frame by frame."""
-
-    def __init__(self, path: Path, card: CardFile) -> None:
-        self.problems: list[str] = []
-        """One at most: what follows the first would say the same."""
-        self._file = path / folder.TABLE
-        self._rule = card.header.reporting
-        try:
-            self._table = pq.ParquetFile(self._file, page_checksum_verification=True)
-            groups = map(self._table.metadata.row_group, range(self._table.num_row_groups))
-            sizes = [group.num_rows for group in groups]
-            if self._table.schema_arrow != COLUMNS:
-                self.problems.append(
-                    f"{self._file}: has other columns than this version writes; restore the file from a copy"
-                )
-            elif sizes != [frame.n_rollouts for frame in card.frames]:
-                self.problems.append(
-                    f"{self._file}: has other row groups than {folder.CARD_JSON} names; restore the file from a copy"
-                )
-        except (OSError, pa.ArrowException) as error:
-            self._report_unreadable(error)
-
-    def add(self, number: int, first: int, lines: Sequence[bytes], marks: NDArray[np.uint8]) -> None:
-        """Check a frame, whose lines are sound. first: rollouts before it; marks: as `marks_of` gives them."""
-        if self.problems:
-            return
-        try:
-            stored = self._table.read_row_group(number)
-        except (OSError, pa.ArrowException) as error:
-            self._report_unreadable(error)
-            return
-        expected = _batch(lines, stored["finished"].to_pylist(), marks, self._rule)
-        if not stored.equals(pa.Table.from_batches([expected])):
-            row = first + _first_difference(stored, expected) + 1
-            self.problems.append(
-                f"{self._file}: the row of rollout {row} is not what its record gives; restore the file"
-            )
-
-    def _report_unreadable(self, error: Exception) -> None:
-        self.problems.append(f"{self._file}: cannot be read ({error}); restore it from a copy")
+def table_problems(path: Path, card: CardFile) -> list[str]:
+    """Problems of the columns of a closed card whose records are sound: they must be those that the records give."""
+    file = path / folder.TABLE
+    try:
+        with pq.ParquetFile(file, page_checksum_verification=True) as table:
+            sizes = [table.metadata.row_group(number).num_rows for number in range(table.num_row_groups)]
+            if table.schema_arrow != COLUMNS:
+                return [f"{file}: has other columns than this version writes; restore the file from a copy"]
+            if sizes != [frame.n_rollouts for frame in card.frames]:
+                return [f"{file}: has other row groups than {folder.CARD_JSON} names; restore the file from a copy"]
+            for number, (first, lines) in enumerate(closed_lines(path, card)):
+                stored = table.read_row_group(number)
+                expected = _batch(lines, stored["finished"].to_pylist(), card.header.reporting)
+                if not stored.equals(pa.Table.from_batches([expected])):
+                    row = _first_difference(stored, expected)
+                    return [
+                        f"{file}: the row of rollout {first + row + 1} is not what its record gives; restore the file"
+                    ]
+    except (OSError, pa.ArrowException) as error:
+        return [f"{file}: cannot be read ({error}); restore it from a copy"]
+    return []
 
 
 def tally_of_columns(path: Path, card: CardFile) -> Tally:

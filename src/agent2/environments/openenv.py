@@ -68,7 +68,7 @@ class OpenEnvWorld:
         """url: of the server, http or https; None: `$AGENT2_OPENENV_URL`, which is then in no digest.
 
         action: field of the action that takes the model's message; None: the message is a JSON object, the action.
-        observation: field of the observation that the model reads, `board.text` for one inside another; None: all of it
+        observation: field of the observation that the model reads, `state.text` for one inside another; None: all of it
         as JSON. serves: the `name` and `version` that `/metadata` must report. timeout_s: for one answer. system: a
         system message before the first observation. Raises ConfigError for settings that cannot work, and without the
         extra.

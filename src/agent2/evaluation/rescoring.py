@@ -2,7 +2,7 @@
 
 Promises: the card that is judged again is never changed; the new one names the card that it comes from, the scorer
 and its settings; so does its protocol, so that it is comparable only with cards judged the same way. To count the same
-verdicts otherwise, see `cards.reader.regrade`. `play_again` compares observations and final state with the world as it
+verdicts otherwise, see `cards.regrade`. `play_again` compares observations and final state with the world as it
 is now; it does NOT compare what the model was sent under a context policy.
 
 `judge_cards` compares the rollouts of two finished cards side by side. Promises: each pair is shown in both orders, so
