@@ -8,7 +8,10 @@ BIN := $(VENV)/bin
 TEST_PROCESSES ?= 6
 PYTEST := $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo levels12 level3 test test-fast test-thorough test-agents chaos red-team check format wheel clean
+# Revision whose changes `make test-near` tests: the last commit, or for a branch: make test-near SINCE=main
+SINCE ?= HEAD
+
+.PHONY: demo levels12 level3 test test-near test-fast test-thorough test-agents chaos red-team check format wheel clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/agent2 demo
@@ -22,10 +25,15 @@ level3: $(VENV)/.installed-test
 	$(BIN)/agent2 sweep examples/sweep-level3.yaml
 
 test: $(VENV)/.installed-test
-	$(PYTEST)
+	$(PYTEST) $(PYTEST_OPTIONS)
 
-test-fast: $(VENV)/.installed-test
-	$(PYTEST) -m "not slow"
+# After each change: the fast tests of the test files near what changed; usually under a minute.
+test-near: $(VENV)/.installed-dev
+	$(BIN)/python scripts/near_tests.py --since $(SINCE) --run
+
+# Before a push: every test that neither trains a model nor starts a server.
+test-fast: $(VENV)/.installed-dev
+	$(PYTEST) -m "not slow" $(PYTEST_OPTIONS)
 
 # Repeats slow tests for every reference agent, back end and shipped base; about half an hour more.
 test-thorough: $(VENV)/.installed-test
@@ -43,23 +51,27 @@ red-team: $(VENV)/.installed-test
 chaos: $(VENV)/.installed-test
 	PYTHONPATH=tests $(BIN)/python -m chaos.run --kills 100
 
-check: $(VENV)/.installed-test
+check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: $(VENV)/.installed-test
+format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-wheel: $(VENV)/.installed-test
+wheel: $(VENV)/.installed-dev
 	$(BIN)/python -m build --wheel
 
-# Two stamps: the demo needs neither a compiler nor development tools. Rebuilt when a requirement changes.
+# Three stamps: demo (the package), dev (with tools and test libraries), test (with the ALFWorld engine, which needs a
+# compiler); each includes those before it. Installed again when a requirement changes.
+STAMPS_demo := demo
+STAMPS_dev := demo dev
+STAMPS_test := demo dev test
 $(VENV)/.installed-%: pyproject.toml constraints.txt scripts/install-sandbox.sh scripts/install.py
 	sh scripts/install-sandbox.sh
 	$(PYTHON) scripts/install.py $* --venv $(VENV) --torch-index "$(TORCH_INDEX)"
-	touch $@
+	touch $(STAMPS_$*:%=$(VENV)/.installed-%)
 
 clean:
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache

@@ -87,7 +87,11 @@ def config(text: str) -> Callable[[Path], None]:
 
 def file(name: str, text: str | bytes) -> Callable[[Path], None]:
     """One file of the folder replaced."""
-    return lambda folder: _write(folder / name, text) and None
+
+    def change(folder: Path) -> None:
+        _write(folder / name, text)
+
+    return change
 
 
 def deep_and_wide() -> str:

@@ -53,7 +53,7 @@ from agent2.evaluation.engine import Attempt, PlaySettings, play
 from agent2.evaluation.judge_check import check_judge, read_pairs, read_verdicts
 from agent2.evaluation.scoring import ScoringResources, sandbox_runner
 from agent2.files import numbered_lines
-from agent2.llm.served import read_answer
+from agent2.llm.served import WireProblem, read_answer
 from agent2.models.sources import ScriptedSampler
 from agent2.records import Item, Message, Rollout, RolloutStatus, Split, Usage
 from agent2.scorers.answers import ChoiceScorer, ExactScorer, FinalAnswerScorer, last_letter, reference_value
@@ -286,6 +286,8 @@ def annotator(data: Path) -> Iterator[Row]:
             if row["raw_completion"] is None:
                 continue  # two of claude-2.1's, whose calls failed
             completion = read_answer(200, {}, json.dumps({"choices": [row["raw_completion"]]}).encode())
+            if isinstance(completion, WireProblem):
+                raise Agent2Error(f"{file}: a stored completion cannot be read: {completion}")
             value = preference(completion, switched=is_switched(row["instruction"]))
             worst = max(worst, math.inf if value is None else abs(1 + value - float(row["preference"])))
             n_read += 1
@@ -306,7 +308,9 @@ def length_controlled_rates(data: Path, board: dict[str, dict[str, str]]) -> Ite
     preferred, lengths = np.array([on_all_items(rows[name], items) for name in names]).swapaxes(0, 1)
     slopes = [standardised(lengths_of_model, items) for lengths_of_model in lengths]
     with (data / "lc_weights_baseline_gpt4_1106_preview.csv").open(encoding="utf-8") as file:
-        weights = {row.pop(""): tuple(map(float, row.values())) for row in csv.DictReader(file)}
+        weights: dict[str, tuple[float, float, float]] = {
+            row.pop(""): tuple(map(float, row.values())) for row in csv.DictReader(file)
+        }
     published = [float(board[name]["length_controlled_winrate"]) for name in names]
     coefficients = [weights[name] for name in names]
     jointly = estimate_difficulty(preferred, slopes)
@@ -492,8 +496,8 @@ def inspect_logs(data: Path) -> Iterator[Row]:
             mean = stated.get("accuracy", stated.get("mean", math.nan))
             yield Row(f"{path.name}: {log.scorer}", mean, float(np.mean(values)), 1e-6)
             if stated.get("stderr"):
-                error = float(np.std(values, ddof=1)) / math.sqrt(len(values))
-                yield Row(f"{path.name}: standard error", stated["stderr"], error, 1e-6)
+                standard_error = float(np.std(values, ddof=1)) / math.sqrt(len(values))
+                yield Row(f"{path.name}: standard error", stated["stderr"], standard_error, 1e-6)
     yield Row("logs read", n_logs, n_read, 0, why)
 
 

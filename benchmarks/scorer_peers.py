@@ -28,7 +28,7 @@ def task_file(name):
         pass
 
     Loader.add_multi_constructor("!", lambda loader, suffix, node: str(node.value))
-    folder = Path(importlib.util.find_spec("lm_eval").origin).parent / "tasks"
+    folder = Path(str(importlib.util.find_spec("lm_eval").origin)).parent / "tasks"
     return yaml.load((folder / name).read_text(), Loader)
 
 

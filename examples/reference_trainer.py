@@ -6,6 +6,7 @@ the trainer sees prompts and rewards only.
 """
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -48,10 +49,10 @@ class Player:
     def __init__(self, policy: CausalPolicy) -> None:
         self.policy = policy
 
-    def generate(self, inputs: list[str]) -> list[str]:
+    def generate(self, inputs: Sequence[str]) -> list[str]:
         """One drawn answer to each input."""
         with torch.no_grad():
-            return [group[0].text for group in self.policy.generate(inputs, 1)]
+            return [group[0].text for group in self.policy.generate(list(inputs), 1)]
 
 
 def main() -> tuple[float, float]:

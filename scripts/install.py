@@ -1,4 +1,4 @@
-"""Installs this checkout: `python3 scripts/install.py demo` the package, `test` all that its tests need, too.
+"""Installs this checkout: `install.py demo` the package, `dev` also the tools and libraries of its tests, `test` all.
 
 `make` runs it. It needs only the standard library, and starts under any Python 3.7 or newer so that it can say what is
 missing. It says how much disk and time the installation takes before anything is installed.
@@ -40,16 +40,22 @@ class Part:
     """The same, into the folder `APART`: what only the tests that ask for it may see."""
 
 
+# `openenv` asks for much that its tests don't need; transformers loads scikit-learn wherever it is installed.
+_BARE = ("openenv",)
+_APART = ("scikit-learn", "joblib", "cloudpickle", "narwhals", "threadpoolctl")
 PARTS = {
     "demo": Part("the package", ".", 1.8, "2 to 5"),
+    "dev": Part(
+        "the package, development tools and the libraries of its tests", ".[dev]", 2.4, "4 to 10", (), _BARE, _APART
+    ),
     "test": Part(
         "the package, the libraries of its tests and the ALFWorld engine (compiled here)",
-        ".[dev]",
+        ".[dev,household]",
         2.5,
         "5 to 15",
         ("cc", "c++", "make", "cmake"),
-        ("openenv",),
-        ("scikit-learn", "joblib", "cloudpickle", "narwhals", "threadpoolctl"),
+        _BARE,
+        _APART,
     ),
 }
 

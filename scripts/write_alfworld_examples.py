@@ -57,7 +57,12 @@ def example(task_type: str, seed: int) -> dict[str, object] | None:
         n_placed += command.startswith("move")
         if position.won:
             n_actions = sum(not action.startswith("think:") for action, _ in lines)
-            record = {"task_type": task_type, "game": game.as_payload(), "opening": opening, "lines": lines}
+            record: dict[str, object] = {
+                "task_type": task_type,
+                "game": game.as_payload(),
+                "opening": opening,
+                "lines": lines,
+            }
             return record if n_actions >= FEWEST else None
     return None
 

@@ -66,6 +66,7 @@ def test_without_its_log_nothing_may_be_shown(tmp_path):
         log_access(access())
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("name", ["arithmetic", "household_small", "mini_math", "mini_repo"])
 def test_private_items_that_a_program_reads_through_the_library_leave_an_entry(name):
     benchmark = load_benchmark(name)

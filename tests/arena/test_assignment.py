@@ -2,6 +2,8 @@ import json
 import re
 from dataclasses import replace
 
+import pytest
+
 from agent2.arena.assignment import InsidePaths, assignment_text
 from agent2.arena.plan import clear_unstarted, create_workspace
 from agent2.arena.spec import SplitSizes, TrialConfig
@@ -40,6 +42,7 @@ def config_of(name: str, **sizes: int) -> TrialConfig:
     )
 
 
+@pytest.mark.engine
 def test_a_workspace_of_games_holds_what_is_needed_to_play_and_says_how(tmp_path):
     config = config_of("household", train=3, dev=2, test_public=1, test_private=1)
     benchmark = load_benchmark("household")
@@ -67,6 +70,7 @@ def test_gpu_hours_are_told_where_a_task_has_them():
         assert ("GPU-hours" in text) == (sentence is not None) and (sentence or "") in text
 
 
+@pytest.mark.engine
 def test_the_program_in_the_assignment_runs_as_it_stands(tmp_path):
     config = config_of("household", train=3, dev=2, test_public=1, test_private=1)
     inside = replace(INSIDE, workspace=str(tmp_path / "w"))

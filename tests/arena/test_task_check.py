@@ -39,6 +39,7 @@ def test_arithmetic_passes_every_check():
     assert [finding.name for finding in findings if not finding.ok] == []
 
 
+@pytest.mark.engine
 def test_household_passes_every_check_and_each_says_how_long_it_took():
     calls = []
     findings = check_task(small("household"), None, lambda *progress: calls.append(progress))
@@ -68,12 +69,14 @@ class PlayedLittle(Household):
         return replace(super().players(), n_played=2)
 
 
+@pytest.mark.engine
 def test_rows_that_nobody_played_are_not_counted_as_searched_for_winning_actions():
     findings = check_task(small("household"), PlayedLittle())
     (structural,) = [finding for finding in findings if finding.name.startswith("structural")]
     assert structural.ok and structural.detail.startswith("9 visible rows hold no answer, the 4 of games")
 
 
+@pytest.mark.engine
 def test_the_published_games_are_checked_without_a_claim_of_secrecy(tmp_path):
     write_official(tmp_path, n_train=40, n_seen=3, n_unseen=3)
     task = small("alfworld", train=6, dev=1, test_public=3, test_private=3)
@@ -100,6 +103,7 @@ def test_splits_that_share_a_prompt_are_found():
     }
 
 
+@pytest.mark.engine
 def test_splits_that_share_a_layout_with_another_place_for_things_are_found():
     class Leaky(Household):
         """Its public games are train games with something moved."""
@@ -275,6 +279,7 @@ class _SameText:
         return Score(float(rollout.answer == item.reference), "compared letter by letter")
 
 
+@pytest.mark.engine
 def test_a_world_that_forgets_what_it_said_is_no_task():
     class Moody(HouseholdWorld):
         """Says something else in every new process, here: in every new world."""
@@ -293,6 +298,7 @@ def test_a_world_that_forgets_what_it_said_is_no_task():
     assert failed(small("household"), Drifting()) >= {"determinism"}
 
 
+@pytest.mark.engine
 def test_visible_games_that_tell_how_they_are_won_are_found():
     class Talkative(Household):
         """Puts a way to win into the visible rows."""
@@ -306,6 +312,7 @@ def test_visible_games_that_tell_how_they_are_won_are_found():
     assert failed(small("household"), Talkative()) == {"structural requirement"}
 
 
+@pytest.mark.engine
 def test_visible_items_with_an_answer_need_no_trajectories():
     class Answered(Household):
         def items(self, split, n, secret):
@@ -317,6 +324,7 @@ def test_visible_items_with_an_answer_need_no_trajectories():
     assert failed(small("household"), Answered()) == {"structural requirement"}
 
 
+@pytest.mark.engine
 def test_games_that_begin_almost_won_are_found():
     class Short(Household):
         """Ends every game after one turn, as won."""

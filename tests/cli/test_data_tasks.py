@@ -49,6 +49,7 @@ def test_alone_it_counts_every_packaged_task_once_by_kind_and_level():
     assert sorted(counted) == task_names()
 
 
+@pytest.mark.engine
 def test_a_check_prints_every_verdict_with_its_seconds_and_ends_with_0(tmp_path):
     task = write_small(tmp_path, "household", train=4, dev=2, test_public=3, test_private=3)
     result = run("tasks", "check", task, "--model", "none")
@@ -131,6 +132,7 @@ def test_one_task_or_all_of_them(arguments):
     assert "give the name of one task, or --all" in str(run("tasks", "check", *arguments).exception)
 
 
+@pytest.mark.engine
 def test_a_check_of_the_published_task_says_what_is_not_checked(tmp_path):
     data = write_official(tmp_path / "data", n_train=40, n_seen=2, n_unseen=2)
     task = write_small(tmp_path, "alfworld", train=4, dev=1, test_public=2, test_private=2)
@@ -143,6 +145,7 @@ def test_a_check_of_the_published_task_says_what_is_not_checked(tmp_path):
 SMALL = {"train": 4, "dev": 1, "test_public": 2, "test_private": 2}
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("prefix", ["", "task."])
 def test_sizes_may_be_set_where_the_data_are_smaller_than_published(tmp_path, prefix):
     data = write_official(tmp_path / "data", n_train=40, n_seen=2, n_unseen=2)

@@ -138,9 +138,9 @@ class Halves:
         return self.world.act(self.action)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("n_deaths", [0, 1])
 def test_games_elsewhere_are_the_same_and_one_that_dies_is_begun_anew_visibly(n_deaths):
-    pytest.importorskip("alfworld")
     benchmark = Household()
     items = benchmark.items(Split.DEV, 10, None)
     here = play_household(benchmark.environment, items)

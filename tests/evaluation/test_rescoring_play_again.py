@@ -11,6 +11,8 @@ from agent2.evaluation.rescoring import play_again
 from agent2.records import RolloutStatus
 from household_games import game_item, games
 
+pytestmark = pytest.mark.engine
+
 SETTINGS = HouseholdSettings(faults=HouseholdFaults(rate=0.3), max_turns=12)
 
 

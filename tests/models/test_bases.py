@@ -145,6 +145,7 @@ def test_every_base_that_needs_no_official_data_is_shipped():
     assert sorted(name for name in BASE_MODELS if not BASE_MODELS[name].from_data) == SHIPPED
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_base_is_small_and_was_made_by_the_recipe_and_corpus_of_today(name):
     again = f"run: python benchmarks/tiny_bases.py make {name}"
@@ -153,6 +154,7 @@ def test_a_shipped_base_is_small_and_was_made_by_the_recipe_and_corpus_of_today(
     assert made(name)["corpus_sample_digest"] == corpus_sample_digest(BASE_MODELS[name]), again
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_change_of_the_corpus_changes_the_digest_of_its_sample(name):
     entry, corpus = BASE_MODELS[name], BASE_MODELS[name].corpus

@@ -5,6 +5,8 @@ from agent2.records import RolloutStatus, StopReason
 from agent2.scorers.household import HouseholdScorer
 from household_builders import household_item, lost_rollout
 
+pytestmark = pytest.mark.engine
+
 ITEM = household_item()
 
 

@@ -93,6 +93,7 @@ def test_every_dangerous_action_of_the_repository_is_declared_and_happens():
     assert emitted == declared_dangers == {f"{DANGER_PREFIX}{kind}" for kind in DANGERS}
 
 
+@pytest.mark.engine
 def test_lost_and_won_household_games_emit_what_is_declared():
     item = household_item()
     scores = [

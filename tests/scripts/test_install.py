@@ -169,13 +169,41 @@ def test_the_script_starts_under_pythons_that_are_too_old_so_that_it_can_say_so(
     ast.parse(SCRIPT.read_text(), feature_version=(3, 7))
 
 
-@pytest.mark.parametrize(("goal", "part"), [("demo", "demo"), ("test", "test"), ("check", "test")])
-def test_make_installs_for_the_demo_only_what_it_needs_and_passes_the_index_on(tmp_path, goal, part):
+@pytest.mark.parametrize(
+    ("goal", "part"),
+    [
+        ("demo", "demo"),
+        ("check", "dev"),
+        ("format", "dev"),
+        ("test-near", "dev"),
+        ("test-fast", "dev"),
+        ("test", "test"),
+    ],
+)
+def test_make_installs_for_each_goal_only_what_it_needs_and_passes_the_index_on(tmp_path, goal, part):
     command = ["make", "--dry-run", goal, f"VENV={tmp_path}", "TORCH_INDEX=https://mirror/cu128"]
     plain = {name: value for name, value in os.environ.items() if name not in {"MAKEFLAGS", "MAKEOVERRIDES", "PYTHON"}}
     told = subprocess.run(command, cwd=ROOT, env=plain, capture_output=True, text=True, check=True).stdout
     scripts = [line for line in told.splitlines() if "install.py" in line]
     assert scripts == [f'python3 scripts/install.py {part} --venv {tmp_path} --torch-index "https://mirror/cu128"']
+
+
+@pytest.mark.parametrize(
+    ("part", "stamps"), [("demo", {"demo"}), ("dev", {"demo", "dev"}), ("test", {"demo", "dev", "test"})]
+)
+def test_an_installation_counts_for_every_smaller_one(tmp_path, part, stamps):
+    command = ["make", f"VENV={tmp_path}", "PYTHON=true", f"{tmp_path}/.installed-{part}"]
+    plain = {name: value for name, value in os.environ.items() if name not in {"MAKEFLAGS", "MAKEOVERRIDES"}}
+    subprocess.run(command, cwd=ROOT, env=plain, capture_output=True, check=True)
+    assert {path.name for path in tmp_path.iterdir()} == {f".installed-{stamp}" for stamp in stamps}
+
+
+def test_only_what_is_installed_for_all_tests_needs_a_compiler():
+    assert [name for name, part in install.PARTS.items() if part.programs] == ["test"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    engine = set(project["optional-dependencies"]["household"])
+    assert not engine & set(project["optional-dependencies"]["dev"])
+    assert not [one for one in project["optional-dependencies"]["dev"] if "[household]" in one]
 
 
 def test_what_is_installed_bare_comes_last_pinned_and_without_its_requirements(tmp_path):

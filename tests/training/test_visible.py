@@ -45,6 +45,7 @@ def rows(n, name="household"):
     return [visible_row(benchmark, item) for item in benchmark.items(Split.TRAIN, n, None)]
 
 
+@pytest.mark.engine
 def test_rows_become_items_that_can_be_played_and_the_design_says_how_they_are(participate):
     task = read_visible(participate("household", rows(3)))
     assert task.is_interactive and task.participant.max_turns == 12
@@ -74,6 +75,7 @@ def test_questions_bring_answers_to_imitate_that_the_benchmarks_own_scorer_pays_
     ]
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("name", PLAYED)
 def test_episodes_bring_traces_of_an_expert_that_the_benchmarks_own_scorer_pays_for(participate, name):
     task = read_visible(participate(name, rows(8, name)))
@@ -122,6 +124,7 @@ def test_a_row_without_a_prompt_and_a_completion_that_cannot_be_judged_are_refus
         VisibleTask(Silent(), [item], [], None).reward(["B"], ["a"])
 
 
+@pytest.mark.engine
 def test_openings_alone_can_be_imitated_where_the_home_says_with_what(participate):
     task = read_visible(participate("household", rows(6)))
     demonstrations = task.static_rows(3).rows
@@ -167,6 +170,7 @@ def test_a_line_of_the_log_is_told_in_words(capsys):
     assert capsys.readouterr().out == "grpo step 4: loss 0.500, success 0.250\n"
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("text", ["a lot", "0", "-1", "nan", "inf"])
 def test_an_effort_that_is_no_number_above_zero_is_refused(participate, monkeypatch, text):
     monkeypatch.setenv("AGENT2_EFFORT", text)
@@ -197,6 +201,7 @@ def test_no_more_items_are_attempted_than_judgements_allow(participate, judgemen
     assert read_visible(me).n_attempted(AttemptSettings(rounds=2, attempts=4)) == n_items  # 3 x 12 are for measuring
 
 
+@pytest.mark.engine
 def test_attempts_that_cannot_be_paid_and_pairs_of_episodes_are_refused(participate):
     me = participate("household", rows(2))
     with pytest.raises(ConfigError, match="preference pairs compare single answers; use an agent that plays"):

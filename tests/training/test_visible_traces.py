@@ -9,6 +9,8 @@ from agent2.errors import ConfigError
 from agent2.records import Split
 from agent2.training.visible import TraceSettings, collect_traces
 
+pytestmark = pytest.mark.engine
+
 HOUSEHOLD = load_benchmark("household")
 GAMES = HOUSEHOLD.items(Split.TRAIN, 12, None)
 CLUMSY = TraceSettings(episodes_per_item=3, clumsy_share=1.0, clumsy_rate=0.5, impossible_rate=0.5)

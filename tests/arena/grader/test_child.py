@@ -284,8 +284,8 @@ def test_the_child_sees_its_job_and_nothing_else_and_without_a_sandbox_it_would(
                 assert set(others.values()) == {"no"}, others
 
 
+@pytest.mark.engine
 def test_household_items_are_played_in_the_contained_child(make_job, base, tmp_path):
-    pytest.importorskip("alfworld")
     items = load_benchmark("household").items(Split.TEST_PUBLIC, 2, SECRET)
     script = Path(scripted_child.__file__)
     program = EvaluatorProgram(("python", "-P", "/child.py"), (Mount(script, "/child.py"),))

@@ -14,6 +14,8 @@ from agent2.models.sources import ScriptedSampler
 from agent2.records import Split
 from household_builders import SECRET, write_official
 
+pytestmark = pytest.mark.engine
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):

@@ -6,6 +6,8 @@ from agent2.benchmarks.alfworld import OfficialData, data_root, is_dev, task_fol
 from agent2.errors import ConfigError
 from household_builders import draw, write_official, write_trial
 
+pytestmark = pytest.mark.engine
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):

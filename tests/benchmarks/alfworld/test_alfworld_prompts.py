@@ -16,6 +16,8 @@ from agent2.environments.household.game import TASK_TYPES, Game
 from agent2.environments.household.world import OBSERVATION_SLOT
 from agent2.errors import ConfigError
 
+pytestmark = pytest.mark.engine
+
 OLD = """You are in the middle of a room. Looking quickly around you, you see a shelf 1.
 Your task is to: put a hot mug in shelf.
 > think: I need to put mug 1 in/on shelf 1.

@@ -25,6 +25,8 @@ from agent2.records import Item, Split
 from agent2.training.visible import play_once
 from household_builders import draw, write_official, write_trial
 
+pytestmark = pytest.mark.engine
+
 ENTRY = BASE_MODELS["tiny-alfworld"]
 
 

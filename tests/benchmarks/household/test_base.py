@@ -12,6 +12,8 @@ from agent2.models.checkpoint import inspect_checkpoint
 from agent2.models.tiny import build_model, build_word_tokenizer, make, unpack
 from agent2.training.visible import dev_scores
 
+pytestmark = pytest.mark.engine
+
 ENTRY = BASE_MODELS["tiny-household"]
 CHATS = household_corpus(replace(ENTRY.corpus, n_chats=200))
 

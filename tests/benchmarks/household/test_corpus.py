@@ -1,8 +1,12 @@
 from dataclasses import replace
 
+import pytest
+
 from agent2.benchmarks.household.corpus import NOTHING, HouseholdCorpusSettings, household_corpus, single_tokens
 from agent2.benchmarks.household.generate import SIZES, opening, source_of
 from agent2.records import Split
+
+pytestmark = pytest.mark.engine
 
 SETTINGS = HouseholdCorpusSettings(n_chats=300)
 CHATS = household_corpus(SETTINGS)

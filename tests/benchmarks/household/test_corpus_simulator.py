@@ -57,6 +57,7 @@ def test_cooling_and_bringing_two_are_those_of_the_engine_too():
     assert sum(compare(layout, rng) for layout in layouts[:8]) > 2
 
 
+@pytest.mark.engine
 def test_a_layout_with_a_knife_is_refused():
     layout = draw_layout(np.random.default_rng(0), SIZES["tiny"])
     knife = WorldObject("Knife_bar_00", "Knife", layout.receptacles[0].id)

@@ -6,6 +6,8 @@ from agent2.environments.household.engine import shared_engine
 from agent2.errors import ConfigError
 from agent2.records import Split
 
+pytestmark = pytest.mark.engine
+
 BANNER = "-= Welcome to TextWorld, ALFRED! =-"
 """What the stock engine says before every opening; players are not shown it."""
 

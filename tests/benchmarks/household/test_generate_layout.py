@@ -18,6 +18,8 @@ from agent2.benchmarks.household.generate import (
 )
 from agent2.errors import ConfigError
 
+pytestmark = pytest.mark.engine
+
 
 def layouts(name, n, seed=0):
     rng = np.random.default_rng(seed)

@@ -17,6 +17,8 @@ from agent2.models.sources import ScriptedSampler
 from agent2.records import HIDDEN_SPLITS, Message, RolloutStatus, Split
 from household_builders import SECRET
 
+pytestmark = pytest.mark.engine
+
 
 def items_of(name, split, n):
     return load_benchmark(name).items(split, n, SECRET if split in HIDDEN_SPLITS else None)

@@ -3,10 +3,14 @@ import random
 import subprocess
 import sys
 
+import pytest
+
 from agent2.environments.household.engine import NOTHING_HAPPENS, Engine, shared_engine
 from agent2.environments.household.game import engine_parts
 from agent2.environments.household.world import HouseholdSettings, HouseholdWorld
 from household_games import game_item, games, stock_engine
+
+pytestmark = pytest.mark.engine
 
 
 def random_walk(engine, game, n, seed):

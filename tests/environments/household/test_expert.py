@@ -55,6 +55,7 @@ def is_won_by_expert_on_engine(layout, max_turns):
     return False
 
 
+@pytest.mark.engine
 def test_it_wins_nearly_every_tiny_game_within_the_turns_and_chance_nearly_none():
     rng = np.random.default_rng(0)
     games = layouts("tiny", 300, seed=1)
@@ -117,6 +118,7 @@ def test_openings_that_it_does_not_understand_are_refused():
         SearchExpert(seed=0).next_command()
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("name", SIZES)
 def test_every_goal_sentence_of_the_generated_games_is_understood(name):
     for layout in layouts(name, 60, seed=4):

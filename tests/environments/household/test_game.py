@@ -7,6 +7,8 @@ from agent2.environments.household.game import Game, GameBroken
 from agent2.errors import EnvironmentFailed
 from household_games import games, stock_engine
 
+pytestmark = pytest.mark.engine
+
 
 def broken(game, **changes):
     return Game(**{"task_type": game.task_type, "goal": game.goal, "problem": game.problem, **changes})

@@ -6,6 +6,8 @@ from agent2.environments.household.game import engine_parts, quiet_import
 from agent2.environments.household.grounding import Translator, translator
 from household_games import games
 
+pytestmark = pytest.mark.engine
+
 
 def blocks_of(sas):
     """The sections of a SAS file by their names."""

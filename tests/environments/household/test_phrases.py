@@ -13,6 +13,8 @@ from agent2.environments.household.phrases import (
     read_grammar,
 )
 
+pytestmark = pytest.mark.engine
+
 GRAMMAR = '''
 grammar :: """
     {

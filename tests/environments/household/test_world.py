@@ -17,6 +17,8 @@ from agent2.errors import ConfigError, EnvironmentFailed
 from agent2.records import Message
 from household_games import game_item, games
 
+pytestmark = pytest.mark.engine
+
 CHAT = HouseholdSettings()
 REACT = HouseholdSettings(protocol=ActionProtocol.REACT)
 

@@ -13,6 +13,8 @@ from agent2.environments.household.world import (
 from agent2.errors import ConfigError
 from household_games import game_item, games
 
+pytestmark = pytest.mark.engine
+
 
 def broken_world(kind):
     """A world whose first possible command is broken."""
