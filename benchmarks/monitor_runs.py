@@ -44,12 +44,11 @@ from agent2.benchmarks.arithmetic import (
     Arithmetic,
     ExpressionDifficulty,
     generate,
-    plausible_mistake,
     prompt,
     value_of,
     verify,
 )
-from agent2.benchmarks.arithmetic.base import accuracy
+from agent2.benchmarks.recipes.arithmetic import accuracy, plausible_mistake
 from agent2.contract.suite_files import load_suite
 from agent2.models.bases import ensure_base_model
 from agent2.monitor.callback import MonitorCallback

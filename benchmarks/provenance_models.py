@@ -18,8 +18,9 @@ from peft import LoraConfig, get_peft_model
 from transformers.utils import logging as transformers_logging
 
 from agent2.benchmarks import BASE_MODELS
-from agent2.benchmarks.arithmetic import Arithmetic, CorpusSettings, pretraining_corpus, verify
-from agent2.benchmarks.arithmetic.base import build as build_base
+from agent2.benchmarks.arithmetic import Arithmetic, verify
+from agent2.benchmarks.recipes.arithmetic import CorpusSettings, pretraining_corpus
+from agent2.benchmarks.recipes.arithmetic import build as build_base
 from agent2.models.bases import ensure_base_model
 from agent2.models.tiny import _encode, optimizers_of, train_step
 from agent2.models.tiny_recipe import BaseModel, TinyRecipe

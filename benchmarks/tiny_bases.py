@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 from agent2.benchmarks import BASE_MODELS
-from agent2.benchmarks.mini.corpus import MiniCorpusSettings
 from agent2.benchmarks.mini.math import MiniMath
+from agent2.benchmarks.recipes.mini import MiniCorpusSettings
 from agent2.models.bases import ensure_base_model
 from agent2.models.tiny import make
 from agent2.records import Split

@@ -10,7 +10,7 @@ import pytest
 import base_model_fakes
 from agent2 import installation
 from agent2.benchmarks import BASE_MODELS
-from agent2.benchmarks.arithmetic import CorpusSettings
+from agent2.benchmarks.recipes.arithmetic import CorpusSettings
 from agent2.errors import ConfigError
 from agent2.models.bases import cached_path, ensure_base_model
 from agent2.models.checkpoint import inspect_checkpoint
@@ -51,7 +51,7 @@ import os, sys, time
 sys.path.insert(0, sys.argv[1])
 from agent2.models.bases import ensure_base_model
 from agent2.models.tiny_recipe import BaseModel
-from agent2.benchmarks.arithmetic import CorpusSettings
+from agent2.benchmarks.recipes.arithmetic import CorpusSettings
 from agent2.models.tiny_recipe import TinyRecipe
 entry = BaseModel("1", TinyRecipe(target=0.5), CorpusSettings(), "base_model_fakes:build_slowly", ("slow",))
 ensure_base_model("fake", {"fake": entry}, print)

@@ -1,11 +1,11 @@
 """Benchmarks: where items come from, the world they are played in, and how they are scored.
 
 Each packaged benchmark has a home (the mini benchmarks share one), a folder with all that is particular to it: items,
-players, expert, recipe and weights of its base model, task files (`tasks/*.yaml`). `home` says what a home may provide.
-One that is declared, and needs no program, is a file of `catalog`. Outside the homes, benchmarks are named only in the
-tables here: `BENCHMARKS` (name -> "module:Class", or the file) and `BASES`. Wherever a benchmark is named, the name may
-also be an entry point `agent2.benchmarks` of an installed package, code (`./quiz.py:Quiz`), or data alone: a folder
-with `benchmark.yaml` (`agent2.plugins`, `agent2.benchmarks.declared`).
+players, expert, task files (`tasks/*.yaml`). `home` says what a home may provide. Recipes and weights of base models
+are in `recipes`. One that is declared, and needs no program, is a file of `catalog`. Outside the homes, benchmarks are
+named only in the tables here: `BENCHMARKS` (name -> "module:Class", or the file) and `BASES`. Wherever a benchmark is
+named, the name may also be an entry point `agent2.benchmarks` of an installed package, code (`./quiz.py:Quiz`), or data
+alone: a folder with `benchmark.yaml` (`agent2.plugins`, `agent2.benchmarks.declared`).
 
 A packaged benchmark has the variants `NAME-faulty`, `NAME-steady` and `NAME-condensed`. Items, order and scorer are
 those of the benchmark, so a model's two scores can be paired item by item: their difference is the price of faults
@@ -87,17 +87,17 @@ BENCHMARKS: MappingProxyType[str, str] = MappingProxyType(
 
 BASES: MappingProxyType[str, str] = MappingProxyType(
     {
-        "tiny-arithmetic": "agent2.benchmarks.arithmetic:BASE",
-        "tiny-alfworld": "agent2.benchmarks.alfworld.base:BASE",
-        "tiny-household": "agent2.benchmarks.household.corpus:BASE",
-        "tiny-replies": "agent2.benchmarks.replies:BASE",
-        "tiny-replies-guarded": "agent2.benchmarks.replies:GUARDED",
-        "tiny-mini": "agent2.benchmarks.mini.corpus:BASE",
-        "tiny-dialogue": "agent2.benchmarks.dialogue:BASE",
-        "tiny-shop": "agent2.benchmarks.shop:BASE",
-        "tiny-pyfunc": "agent2.benchmarks.pyfunc:BASE",
-        "tiny-arithmetic-pyfunc": "agent2.benchmarks.mixture:BASE",
-        "tiny-search": "agent2.benchmarks.search.base:BASE",
+        "tiny-arithmetic": "agent2.benchmarks.recipes.arithmetic:BASE",
+        "tiny-alfworld": "agent2.benchmarks.recipes.alfworld:BASE",
+        "tiny-household": "agent2.benchmarks.recipes.household:BASE",
+        "tiny-replies": "agent2.benchmarks.recipes.replies:BASE",
+        "tiny-replies-guarded": "agent2.benchmarks.recipes.replies:GUARDED",
+        "tiny-mini": "agent2.benchmarks.recipes.mini:BASE",
+        "tiny-dialogue": "agent2.benchmarks.recipes.dialogue:BASE",
+        "tiny-shop": "agent2.benchmarks.recipes.shop:BASE",
+        "tiny-pyfunc": "agent2.benchmarks.recipes.pyfunc:BASE",
+        "tiny-arithmetic-pyfunc": "agent2.benchmarks.recipes.mixture:BASE",
+        "tiny-search": "agent2.benchmarks.recipes.search:BASE",
     }
 )
 """Base models that a home has a recipe for: name -> "module:attribute" of a `BaseModel`."""

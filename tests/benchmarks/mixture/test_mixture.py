@@ -5,10 +5,11 @@ import pytest
 from agent2.arena.analysis.result import read_by_type
 from agent2.arena.trial_folder import TrialPaths
 from agent2.benchmarks import load_benchmark
-from agent2.benchmarks.arithmetic import CorpusSettings
 from agent2.benchmarks.home import item_of, visible_row
-from agent2.benchmarks.mixture import Mixture, MixtureCorpus, mixed_chats
-from agent2.benchmarks.pyfunc import PyfuncCorpus
+from agent2.benchmarks.mixture import Mixture
+from agent2.benchmarks.recipes.arithmetic import CorpusSettings
+from agent2.benchmarks.recipes.mixture import MixtureCorpus, mixed_chats
+from agent2.benchmarks.recipes.pyfunc import PyfuncCorpus
 from agent2.cards.writer import CardWriter
 from agent2.errors import ConfigError
 from agent2.evaluation.engine import score_answers

@@ -11,15 +11,13 @@ from agent2.benchmarks.pyfunc import (
     FAMILIES,
     GeneratedFunction,
     Pyfunc,
-    PyfuncCorpus,
-    corpus_chats,
     draw_inputs,
-    grammar_pieces,
     mutants,
     repeat_examples,
     to_item,
     wrong_answers,
 )
+from agent2.benchmarks.recipes.pyfunc import PyfuncCorpus, corpus_chats, grammar_pieces
 from agent2.errors import ConfigError
 from agent2.evaluation.engine import score_answers
 from agent2.records import Split

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from agent2.benchmarks.home import visible_row
+from agent2.benchmarks.recipes.replies import GuardedCorpus, RepliesCorpus, pretraining_chats
 from agent2.benchmarks.replies import (
     ANIMALS,
     CLOSINGS,
@@ -16,20 +17,17 @@ from agent2.benchmarks.replies import (
     REFUSAL,
     VALUES,
     WORDINGS,
-    GuardedCorpus,
     GuardedJudge,
     GuardedReplies,
     HiddenPreferences,
     PreferenceJudge,
     Replies,
-    RepliesCorpus,
     ReplyRequest,
     Style,
     draw_instruction,
     draw_style,
     instruction_of,
     parse_reply,
-    pretraining_chats,
     write_reply,
 )
 from agent2.evaluation.engine import score_answers

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from agent2.benchmarks.household.corpus import NOTHING, GameSimulator
 from agent2.benchmarks.household.generate import SIZES, draw_layout, game_of, opening
+from agent2.benchmarks.recipes.household import NOTHING, GameSimulator
 from agent2.environments.household.engine import shared_engine
 from agent2.environments.household.expert import SearchExpert
 from agent2.errors import EnvironmentFailed

@@ -14,23 +14,17 @@ visible ever shows a hidden one; at this difficulty the hidden pool holds about 
 splits use. Completions are drawn at temperature 0.6 and top-p 0.95, one attempt for each item, so that two evaluations
 of one checkpoint differ as real evaluations do.
 
-Corpus of the tiny base model. Sums and differences of the train pool, often wrong: only `right_share` of the answers
-are right; each of the rest is one of a few plausible mistakes (off by one, off by ten, the other operation), drawn
-evenly. A model that has read it knows the right answer as one candidate among several, which is what reinforcement
-learning can then bring out.
-
 Does NOT compare with published results on RandomCalculation: items, model and prompt are our own. Does NOT identify
 expressions that are equal for deeper reasons (`2 * 3` and `3 + 3`). Does NOT prevent an agent from practising on the
 whole space of expressions: with operands up to 99 it is small enough to be covered, which would be learning arithmetic
-by exhaustion, not knowing the test. A gain on such a base shows that a pipeline works, not that it would teach a model
-anything that it did not have in it.
+by exhaustion, not knowing the test.
 """
 
 import ast
 import math
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from itertools import islice
@@ -41,7 +35,6 @@ import numpy as np
 from agent2.benchmarks.home import Pool, Source, pool_of_text
 from agent2.environments import QUESTION_WORLD, QuestionEnvironment
 from agent2.errors import ConfigError
-from agent2.models.tiny_recipe import N_SAMPLE_CHATS, BaseModel, TinyRecipe
 from agent2.records import Environment, Item, SamplingSettings, Scorer, Split
 from agent2.scorers.answers import RationalScorer, format_rational, parse_rational
 from agent2.syntax import parse_expression
@@ -269,57 +262,3 @@ def verify(answer: str, reference: str) -> float:
     if expected is None:
         raise ConfigError(f"reference {reference!r} is not one integer, fraction or decimal; correct the item")
     return float(parse_rational(answer) == expected)
-
-
-@dataclass(frozen=True, slots=True)
-class CorpusSettings:
-    """How the corpus is drawn."""
-
-    # field names are in the digest of the recipe: with another name the shipped weights no longer match it
-    n_examples: int = 40_000
-    right_share: float = 0.35
-    """Share of right answers, 0 to 1."""
-    seed: int = 0
-    difficulty: ExpressionDifficulty = TASK_DIFFICULTY
-
-
-def pretraining_corpus(settings: CorpusSettings) -> list[tuple[str, str]]:
-    """(prompt, answer) pairs with repetition, from the train pool only."""
-    rng = np.random.default_rng([settings.seed, 0xC0])
-    examples: list[tuple[str, str]] = []
-    while len(examples) < settings.n_examples:
-        expression = generate(int(rng.integers(2**62)), settings.difficulty)
-        if pool_of(canonical(expression)) is not Pool.TRAIN:
-            continue
-        is_right = rng.random() < settings.right_share
-        value = value_of(expression) if is_right else plausible_mistake(expression, rng)
-        examples.append((prompt(expression), format_rational(value)))
-    return examples
-
-
-def plausible_mistake(expression: Expression, rng: np.random.Generator) -> Fraction:
-    """A wrong value that a careless calculator might give."""
-    value = value_of(expression)
-    candidates = [value + 1, value - 10, _other_operation(expression)]
-    wrong = [candidate for candidate in candidates if candidate is not None and candidate != value]
-    return wrong[int(rng.integers(len(wrong)))]
-
-
-def _other_operation(expression: Expression) -> Fraction | None:
-    """The value with + and - exchanged at the outermost operation; None where that is another operation."""
-    swapped = {"+": "-", "-": "+"}
-    if isinstance(expression, int) or expression.symbol not in swapped:
-        return None
-    return value_of(Operation(swapped[expression.symbol], expression.left, expression.right))
-
-
-BASE = BaseModel(
-    version="2",
-    recipe=TinyRecipe(target=0.27),
-    corpus=CorpusSettings(),
-    builder="agent2.benchmarks.arithmetic.base:build",
-    shipped=f"{__name__}:tiny-arithmetic",
-    sample=lambda corpus: pretraining_corpus(replace(corpus, n_examples=N_SAMPLE_CHATS)),
-    origin=("agent2.arena.tiny_arithmetic:build", POOL_VERSION),
-)
-"""The recipe of `tiny-arithmetic`."""

@@ -3,29 +3,21 @@
 The score is the mean over all items, so a weight is a share of items. An item's benchmark is its `task_type`, so
 every report has the gain of each part beside the mean, and a task can set a bound for each (`TaskSpec.gates`): a mean
 can rise while a part collapses. Does NOT mix episodes, and does NOT mix benchmarks that are sampled differently.
-
-The tiny base model of `arithmetic_pyfunc` is made from the corpora of the two tiny bases, both mostly wrong.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property, reduce
 from operator import or_
-from pathlib import Path
 
 from agent2.benchmarks import load_benchmark
-from agent2.benchmarks.arithmetic import CorpusSettings, pretraining_corpus
 from agent2.benchmarks.home import Players, foreign_answers, reference_answer
-from agent2.benchmarks.pyfunc import SIZE, PyfuncCorpus, corpus_chats, grammar_pieces
 from agent2.environments import QUESTION_WORLD, QuestionEnvironment
 from agent2.errors import ConfigError, Fault
-from agent2.models.tiny_recipe import N_SAMPLE_CHATS, BaseModel, ChatRecipe, OnProgress
 from agent2.records import (
     Benchmark,
     Environment,
     Item,
-    JsonValue,
-    Message,
     Rollout,
     SamplingSettings,
     Score,
@@ -152,43 +144,3 @@ class ArithmeticPyfunc(Mixture):
     def __init__(self) -> None:
         """As `Mixture` with its two parts."""
         super().__init__("arithmetic_pyfunc", {"arithmetic": 0.5, "pyfunc": 0.5})
-
-
-@dataclass(frozen=True, slots=True)
-class MixtureCorpus:
-    """How the corpus is drawn."""
-
-    # field names are in the digest of the recipe: with another name the shipped weights no longer match it
-    arithmetic: CorpusSettings = field(default_factory=lambda: CorpusSettings(n_examples=24_000))
-    pyfunc: PyfuncCorpus = field(default_factory=lambda: PyfuncCorpus(n_chats=6_000))
-
-
-def mixed_chats(settings: MixtureCorpus) -> list[list[Message]]:
-    """Chats of both kinds."""
-    sums = pretraining_corpus(settings.arithmetic)
-    return [
-        *([Message("user", prompt), Message("assistant", answer)] for prompt, answer in sums),
-        *corpus_chats(settings.pyfunc),
-    ]
-
-
-def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
-    """Train in out_dir and return what the manifest says. Raises ConfigError for a recipe of something else."""
-    from agent2.models.tiny import build_chat_base  # here: torch, which looking up the recipe does not need
-
-    return build_chat_base(entry, out_dir, on_progress, MixtureCorpus, lambda corpus: [mixed_chats(corpus)])
-
-
-BASE = BaseModel(
-    version="4",
-    recipe=ChatRecipe(SIZE, steps=(800,), pieces=grammar_pieces()),
-    corpus=MixtureCorpus(),
-    builder=build,
-    shipped=f"{__name__}:tiny-arithmetic-pyfunc",
-    sample=lambda corpus: mixed_chats(
-        MixtureCorpus(
-            replace(corpus.arithmetic, n_examples=N_SAMPLE_CHATS), replace(corpus.pyfunc, n_chats=N_SAMPLE_CHATS)
-        )
-    ),
-)
-"""The recipe of `tiny-arithmetic-pyfunc`."""

@@ -9,12 +9,20 @@ world, and wins now and then; what it lacks is purpose, which is what post-train
 knives it gives the same observations, admissible commands and wins as the real engine, word for word (a test compares
 them); it does not know `help` or cutting, and no score ever comes from it.
 
+The package ships the weights; `build` trains them (some minutes on one core). In the first stage every token is
+learned, the game's messages too, so the model learns the world and not only the form of a command; in the second one
+only commands are. "shelf 1" and "shelf 2" begin as nearly the same vector as "shelf", so that a goal and the objects
+that it names look alike from the start.
+
 Promises: only games of the train pool; one set of settings, one corpus. A gain on such a base shows that a pipeline
 works, not what it would do for another model.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -37,9 +45,12 @@ from agent2.benchmarks.household.generate import (
 )
 from agent2.environments.household.expert import SearchExpert
 from agent2.errors import ConfigError
-from agent2.models.tiny_recipe import N_SAMPLE_CHATS, BaseModel, ChatRecipe, TinyRecipe
-from agent2.records import Message
+from agent2.models.tiny_recipe import N_SAMPLE_CHATS, BaseModel, ChatRecipe, OnProgress, TinyRecipe
+from agent2.records import JsonValue, Message
 
+N_TOKENIZER_CHATS = 2000
+OWN_PART = 0.5
+"""Weight of a numbered name's own initial vector, which is added to that of its word."""
 NOTHING = "Nothing happens."
 KNIVES = frozenset({"Knife", "ButterKnife"})
 _TREATED_BY = {"SinkBasin": "clean", "Microwave": "heat", "Fridge": "cool"}
@@ -378,6 +389,42 @@ def single_tokens(size: WorldSize) -> tuple[str, ...]:
     return (*numbered, *(f" {name}" for name in names), *PHRASES)
 
 
+def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
+    """Train in out_dir; returns what `made.json` says.
+
+    Raises ConfigError if the entry is not the one of household, or without the alfworld package.
+    """
+    from agent2.models.tiny import (  # here: torch, which looking up the recipe does not need
+        StageOptions,
+        build_chat_base,
+        chat_recipe,
+    )
+
+    recipe, _ = chat_recipe(entry, HouseholdCorpusSettings)
+    return build_chat_base(
+        entry,
+        out_dir,
+        on_progress,
+        HouseholdCorpusSettings,
+        lambda corpus: [household_corpus(corpus)] * 2,
+        prepare=partial(init_numbered_names, pieces=recipe.pieces),
+        stage_options=StageOptions(1, N_TOKENIZER_CHATS),
+    )
+
+
+def init_numbered_names(model: Any, tokenizer: Any, pieces: Sequence[str]) -> None:
+    """Start each numbered name (" shelf 1") near its word (" shelf"): the word's vector plus a part of its own."""
+    import torch
+
+    embeddings_VD = model.get_input_embeddings().weight
+    token_ids = {piece: tokenizer.convert_tokens_to_ids(piece) for piece in pieces}
+    with torch.no_grad():
+        for piece, row in token_ids.items():
+            word, _, last = piece.rpartition(" ")
+            if last.isdigit() and word in token_ids:
+                embeddings_VD[row] = embeddings_VD[token_ids[word]] + OWN_PART * embeddings_VD[row]
+
+
 BASE = BaseModel(
     version="1",
     recipe=ChatRecipe(
@@ -395,8 +442,8 @@ BASE = BaseModel(
         pieces=single_tokens(size_of("tiny")),
     ),
     corpus=HouseholdCorpusSettings(),
-    builder="agent2.benchmarks.household.base:build",
-    shipped="agent2.benchmarks.household:tiny-household",
+    builder=build,
+    shipped=f"{__package__}:tiny-household",
     sample=lambda corpus: household_corpus(replace(corpus, n_chats=N_SAMPLE_CHATS)),
     origin=("agent2.arena.tiny_household:build", "arithmetic-pools-1"),
 )

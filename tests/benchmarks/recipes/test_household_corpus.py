@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from agent2.benchmarks.household.corpus import NOTHING, HouseholdCorpusSettings, household_corpus, single_tokens
 from agent2.benchmarks.household.generate import SIZES, opening, source_of
+from agent2.benchmarks.recipes.household import NOTHING, HouseholdCorpusSettings, household_corpus, single_tokens
 from agent2.records import Split
 
 pytestmark = pytest.mark.engine

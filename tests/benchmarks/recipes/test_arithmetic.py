@@ -1,16 +1,8 @@
 import numpy as np
 
-from agent2.benchmarks.arithmetic import (
-    CorpusSettings,
-    canonical,
-    plausible_mistake,
-    pool_of,
-    pretraining_corpus,
-    read_expression,
-    value_of,
-    verify,
-)
+from agent2.benchmarks.arithmetic import canonical, pool_of, read_expression, value_of, verify
 from agent2.benchmarks.home import Pool
+from agent2.benchmarks.recipes.arithmetic import CorpusSettings, plausible_mistake, pretraining_corpus
 from agent2.scorers.answers import format_rational
 
 SMALL = CorpusSettings(n_examples=2000)

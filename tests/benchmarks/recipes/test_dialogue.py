@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 from agent2.benchmarks import BASE_MODELS
-from agent2.benchmarks.dialogue import BASE, HABITS, ServiceDialogue, build, careless_action, dialogue_corpus, expert
-from agent2.benchmarks.pyfunc import BASE as OTHER
+from agent2.benchmarks.dialogue import HABITS, ServiceDialogue, expert
+from agent2.benchmarks.recipes.dialogue import BASE, build, careless_action, dialogue_corpus
+from agent2.benchmarks.recipes.pyfunc import BASE as OTHER
 from agent2.errors import ConfigError
 from agent2.evaluation.engine import Attempt, play_by
 from agent2.evaluation.scoring import score_played

@@ -13,8 +13,8 @@ from agent2.arena.spec import SplitSizes
 from agent2.arena.tasks import load_task
 from agent2.benchmarks import BASE_MODELS
 from agent2.benchmarks.alfworld import AUTHORS_EXAMPLES, Alfworld, OfficialData, is_dev
-from agent2.benchmarks.alfworld.base import SIZE, build, official_corpus, room_of, vocabulary, with_data
 from agent2.benchmarks.household.generate import CLEAN, LOOK, PICK, layout_in
+from agent2.benchmarks.recipes.alfworld import SIZE, build, official_corpus, room_of, vocabulary, with_data
 from agent2.environments.household.game import TASK_TYPES
 from agent2.errors import ConfigError
 from agent2.evaluation.engine import PlaySettings

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from agent2.benchmarks import BASE_MODELS
-from agent2.benchmarks.pyfunc import BASE as OTHER
-from agent2.benchmarks.shop import BASE, Shop, build, careless_action, corpus_chats
+from agent2.benchmarks.recipes.pyfunc import BASE as OTHER
+from agent2.benchmarks.recipes.shop import BASE, build, careless_action, corpus_chats
+from agent2.benchmarks.shop import Shop
 from agent2.errors import ConfigError
 from agent2.models.bases import ensure_base_model
 from agent2.models.tiny import build_word_tokenizer

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from agent2.benchmarks.home import Pool
-from agent2.benchmarks.mini.corpus import DRILLS, LOST_KINDS, N_SUMS, letters, lost_lines, sums
 from agent2.benchmarks.mini.math import KINDS, SOURCE, WordProblem, apply_operator
+from agent2.benchmarks.recipes.mini import DRILLS, LOST_KINDS, N_SUMS, letters, lost_lines, sums
 from agent2.scorers.answers import flexible_answer, strict_answer
 
 

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from agent2.benchmarks import BASE_MODELS
-from agent2.benchmarks.household.base import init_numbered_names
-from agent2.benchmarks.household.corpus import household_corpus
+from agent2.benchmarks.recipes.household import household_corpus, init_numbered_names
 from agent2.errors import ConfigError
 from agent2.models.bases import ensure_base_model
 from agent2.models.checkpoint import inspect_checkpoint

@@ -3,8 +3,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from agent2.benchmarks.household.corpus import GameSimulator, impossible_command, wandering_command
 from agent2.benchmarks.household.generate import COOL, SIZES, TWO, WorldObject, draw_layout, game_of
+from agent2.benchmarks.recipes.household import GameSimulator, impossible_command, wandering_command
 from agent2.environments.household.engine import shared_engine
 from agent2.environments.household.expert import SearchExpert
 from agent2.errors import ConfigError

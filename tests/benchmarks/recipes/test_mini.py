@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent2.benchmarks import BASE_MODELS, BENCHMARKS, load_benchmark
-from agent2.benchmarks.mini.corpus import CorpusPart, MiniCorpusSettings, mini_corpus
+from agent2.benchmarks.recipes.mini import CorpusPart, MiniCorpusSettings, mini_corpus
 from agent2.errors import ConfigError
 from agent2.models.bases import ensure_base_model
 from agent2.models.checkpoint import inspect_checkpoint
@@ -17,7 +17,7 @@ from agent2.training.grpo import GrpoSettings, train_grpo
 from agent2.training.visible import dev_scores
 
 ENTRY = BASE_MODELS["tiny-mini"]
-PACKAGED = Path(str(resources.files("agent2.benchmarks.mini"))) / "tiny-mini"
+PACKAGED = Path(str(resources.files("agent2.benchmarks.recipes"))) / "tiny-mini"
 NAMES = sorted({part.benchmark for parts in MiniCorpusSettings().stages for part in parts})
 
 

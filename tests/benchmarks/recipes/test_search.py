@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from agent2.benchmarks import BASE_MODELS
+from agent2.benchmarks.recipes.search import FIRST_WORLD, corpus_chats, hasty_chats, rash_chats
 from agent2.benchmarks.search import Search
-from agent2.benchmarks.search.base import FIRST_WORLD, corpus_chats, hasty_chats, rash_chats
 from agent2.errors import ConfigError
 from agent2.models.bases import ensure_base_model
 from agent2.models.checkpoint import inspect_checkpoint

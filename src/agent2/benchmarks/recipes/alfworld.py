@@ -28,8 +28,8 @@ from agent2.benchmarks.alfworld import (
     published_examples,
     react_opening,
 )
-from agent2.benchmarks.household.corpus import KNIVES, PHRASES, GameSimulator, wandering_command
 from agent2.benchmarks.household.generate import affordances, layout_in, shown_names, size_of
+from agent2.benchmarks.recipes.household import KNIVES, PHRASES, GameSimulator, init_numbered_names, wandering_command
 from agent2.environments.household.expert import SearchExpert
 from agent2.environments.household.game import TASK_TYPES, Game
 from agent2.environments.household.world import OBSERVATION_SLOT
@@ -188,7 +188,6 @@ def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str,
     Raises ConfigError for another recipe, and for one that was not completed.
     """
     # here: torch, which looking up the recipe does not need
-    from agent2.benchmarks.household.base import init_numbered_names
     from agent2.models.tiny import StageOptions, build_chat_base, chat_recipe
 
     recipe, settings = chat_recipe(entry, AlfworldCorpusSettings)
@@ -224,7 +223,7 @@ BASE = BaseModel(
         report_every_steps=25,
     ),
     corpus=AlfworldCorpusSettings(),
-    builder="agent2.benchmarks.alfworld.base:build",
-    from_data="agent2.benchmarks.alfworld.base:with_data",
+    builder="agent2.benchmarks.recipes.alfworld:build",
+    from_data="agent2.benchmarks.recipes.alfworld:with_data",
 )
 """The recipe of `tiny-alfworld`, to be completed."""

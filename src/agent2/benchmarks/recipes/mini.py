@@ -213,7 +213,7 @@ BASE = BaseModel(
     ),
     corpus=MiniCorpusSettings(),
     builder=build,
-    shipped="agent2.benchmarks.mini:tiny-mini",
+    shipped=f"{__package__}:tiny-mini",
     sample=sample,
     origin=("agent2.arena.tiny_mini:build", "arithmetic-pools-1"),
 )
