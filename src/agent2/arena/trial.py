@@ -27,7 +27,14 @@ from agent2.arena.assignment import InsidePaths, assignment_json
 from agent2.arena.audit import AuditedTrial, audit_trial, is_unfinished
 from agent2.arena.driver import LLM_PORT, open_gateway, require_driver
 from agent2.arena.evidence import AgentEnd, stored_gain, stored_score
-from agent2.arena.grader.evaluator import ChildEvaluator, EvaluationFailed, EvaluatorProgram, GraderSettings
+from agent2.arena.grader.evaluator import (
+    PACKAGED,
+    ChildEvaluator,
+    EvaluationFailed,
+    EvaluatorProgram,
+    GraderSettings,
+    server_for,
+)
 from agent2.arena.grader.server import ApiInfo, make_app, serve_on_socket
 from agent2.arena.grader.service import Grader
 from agent2.arena.grader.store import count_judgements
@@ -74,13 +81,13 @@ from agent2.models.bases import ensure_base_model
 from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint, require_template
 from agent2.records import HIDDEN_SPLITS, Benchmark, Item, JsonValue, Scorer, Split
 from agent2.sandbox.backends import Sandbox, find_sandbox, free_port
+from agent2.sandbox.fork_server import ForkServer
 from agent2.stats.estimates import Estimate, PairedDifference
 
 DRAIN_S = 24 * 3600.0
 """Longest wait for the evaluations of what was accepted; each has its own, shorter deadline."""
 GRADING_PORT = 8000
 """Loopback port of the grading API inside a sandbox."""
-EVALUATION = EvaluatorProgram()
 
 
 class Steps(Protocol):
@@ -90,13 +97,13 @@ class Steps(Protocol):
         """The present phase; done and total where it can be counted."""
 
 
-def run_trial(root: Path, steps: Steps, evaluation: EvaluatorProgram = EVALUATION) -> None:
+def run_trial(root: Path, steps: Steps, evaluation: EvaluatorProgram = PACKAGED) -> None:
     """Run a new trial to its final score. evaluation: the program that plays checkpoints."""
     _run(TrialPaths(root.resolve()), steps, evaluation)
 
 
 def resume_trial(
-    root: Path, steps: Steps, evaluation: EvaluatorProgram = EVALUATION, *, restarts_agent: bool = True
+    root: Path, steps: Steps, evaluation: EvaluatorProgram = PACKAGED, *, restarts_agent: bool = True
 ) -> None:
     """Resume a trial whose harness died; of a finished trial, repeat an audit that was cut short.
 
@@ -134,6 +141,8 @@ class _Trial:
     log: EventLog
     steps: Steps
     evaluation: EvaluatorProgram
+    server: ForkServer | None
+    """Forks the evaluating children."""
     restarts_agent: bool
 
     def note_unrecorded(self, reason: str) -> None:
@@ -221,11 +230,15 @@ def _open_trial(
     log = EventLog(paths.trial_log)
     if events.rows:
         log.append("resumed")
+    server = server_for(evaluation, base, config.threads)
     try:
         yield _Trial(
-            config, paths, agent, task, base, sandbox, inside, revisions, log, steps, evaluation, restarts_agent
-        )
+            config, paths, agent, task, base, sandbox, inside, revisions, log, steps, evaluation, server,
+            restarts_agent,
+        )  # fmt: skip
     finally:
+        if server is not None:
+            server.close()
         revisions.close()
         log.close()
 
@@ -273,7 +286,9 @@ def _grading(trial: _Trial, deadline: Deadline | None = None) -> Iterator[Grader
     )
     # never mounted in a child of the grader, which loads what the agent submitted
     hidden = (installation.home() / "secret", trial.paths.grader_db, trial.paths.events, trial.paths.llm)
-    evaluate = ChildEvaluator(config.evaluation_timeout_s, trial.sandbox, hidden, trial.evaluation, benchmark)
+    evaluate = ChildEvaluator(
+        config.evaluation_timeout_s, trial.sandbox, hidden, trial.evaluation, benchmark, trial.server
+    )
     grader = Grader(settings, evaluate, trial.revisions.capture, ContainedAdmission(trial.sandbox, hidden))
     grader.start()
     try:

@@ -43,6 +43,7 @@ following links, and bound its size.
 """
 
 import importlib
+import logging
 import math
 import os
 import random
@@ -51,13 +52,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
 from agent2.errors import SandboxError, unknown_name
 from agent2.sandbox import host as toolkit
+from agent2.sandbox.fork_server import ForkRefused, ForkServer
 from agent2.sandbox.forward import Plan
 from agent2.sandbox.host import (
     FORWARDER,
@@ -85,7 +87,7 @@ from agent2.sandbox.limits import (
     tasks_of_user,
 )
 from agent2.sandbox.network import ProxyProcess, with_network
-from agent2.sandbox.process import SandboxProcess
+from agent2.sandbox.process import Fork, SandboxProcess
 from agent2.sandbox.spec import (
     BASE_ENVIRONMENT,
     GIB,
@@ -102,6 +104,8 @@ from agent2.sandbox.spec import (
     check_spec,
     common_rows,
 )
+
+logger = logging.getLogger(__name__)
 
 SANDBOXES: dict[str, str] = {
     "bubblewrap": "agent2.sandbox.backends:Bubblewrap",
@@ -266,16 +270,18 @@ def run_contained(
     timeout_s: float,
     silence_s: float | None = None,
     stop: threading.Event | None = None,
+    server: ForkServer | None = None,
 ) -> ContainedEnd:
     """Run the program until it ends, its time is over or `stop` is set; it is gone when this returns.
 
     timeout_s: seconds, start included. silence_s: most seconds without further output once it has printed something,
-    for a program that prints as it works; None: only timeout_s counts. Raises SandboxError if the program cannot be
-    contained as asked.
+    for a program that prints as it works; None: only timeout_s counts. server: forks the program where sandbox and
+    request allow it; else it is started. Raises SandboxError if the program cannot be contained as asked.
     """
     ends_at = time.monotonic() + timeout_s
     silent_until, n_printed = math.inf, 0
-    process = sandbox.start(contained_spec(request, sandbox))
+    spec = contained_spec(request, sandbox)
+    process = _start_fork(spec, sandbox, server, ends_at, stop) or sandbox.start(spec)
     ended_by = EndedBy.ITSELF
     try:
         ended = process.wait(0)
@@ -293,6 +299,22 @@ def run_contained(
         process.stop(0)  # after an exception; does nothing to a program that has ended
     reason = "the program was killed because its time was over" if ended_by is EndedBy.TIMEOUT else ended.reason
     return ContainedEnd(ended_by, ended.code, process.captured.data, process.captured.dropped, ended.broke, reason)
+
+
+def _start_fork(
+    spec: SandboxSpec, sandbox: Sandbox, server: ForkServer | None, ends_at: float, stop: threading.Event | None
+) -> SandboxProcess | None:
+    """The program, forked from the server; None where it has to be started."""
+    if server is None or not isinstance(sandbox, Bubblewrap) or not server.runs(spec):
+        return None
+    while not server.has_settled(POLL_S):
+        if time.monotonic() >= ends_at or (stop is not None and stop.is_set()):
+            return None  # the program is started, to be ended at once
+    try:
+        return sandbox.start_fork(spec, server)
+    except ForkRefused as error:
+        logger.warning("%s", error)
+        return None
 
 
 def contained_spec(request: Contained, sandbox: Sandbox) -> SandboxSpec:
@@ -371,6 +393,7 @@ class Unsandboxed:
             die_with_parent=True,
             leash=False,
             calls=None,
+            joined=False,
         )
         return SandboxProcess(
             Launch(
@@ -435,6 +458,13 @@ class Bubblewrap(OwnUserSandbox):
 
         Raises SandboxError if the spec cannot be run as asked or the host cannot contain it.
         """
+        return self._start(spec, None)
+
+    def start_fork(self, spec: SandboxSpec, server: ForkServer) -> SandboxProcess:
+        """Like `start`, for a program that is forked from a server. Raises ForkRefused if that cannot be done."""
+        return self._start(spec, server)
+
+    def _start(self, spec: SandboxSpec, server: ForkServer | None) -> SandboxProcess:
         check_spec(spec)
         self.require()
         devices = gpu_devices(spec.gpus, self._devices)
@@ -449,12 +479,21 @@ class Bubblewrap(OwnUserSandbox):
             self._isolate(options, spec)
             _add_view(options, spec, binds, uid, devices)
             launch = self._launch(spec, options, uid, proxy)
+            fork = None if server is None else self._fork(launch, server)
         except BaseException:
             options.close()
             if proxy is not None:
                 proxy.close()
             raise
-        return SandboxProcess(launch)
+        return SandboxProcess(launch if fork is None else replace(launch, plan={**launch.plan, "joined": True}), fork)
+
+    def _fork(self, launch: Launch, server: ForkServer) -> Fork:
+        """The plan with the filter that bubblewrap sets for what it starts itself."""
+        calls = self._call_filter(launch.spec)
+        return Fork(server, {**launch.plan, "calls": None if calls is None else calls.hex()})
+
+    def _call_filter(self, spec: SandboxSpec) -> bytes | None:
+        return call_filter(memory_files="memory" in enforced_by(self._as_root) or bool(spec.gpus))
 
     def require(self) -> tuple[int, ...]:
         """The version of bubblewrap, after checking once that this host lets it work.
@@ -497,7 +536,7 @@ class Bubblewrap(OwnUserSandbox):
     def _isolate(self, options: "_BwrapOptions", spec: SandboxSpec) -> None:
         options.add(*NAMESPACES, "--hostname", "agent2", "--die-with-parent", "--new-session", "--clearenv")
         options.add("--cap-drop", "ALL")
-        calls = call_filter(memory_files="memory" in enforced_by(self._as_root) or bool(spec.gpus))
+        calls = self._call_filter(spec)
         if calls is not None:
             options.add("--seccomp", str(options.descriptor_of(calls)))
         if self._as_root:  # forward.py needs these to change the user, and drops them with it

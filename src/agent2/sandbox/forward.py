@@ -4,8 +4,9 @@
 
 LINK is the number of an inherited socket, or the path of a unix socket to connect to. Over it comes one JSON object
 (`Plan`, after its length in 8 bytes); it answers "ready", waits for "go", and only then starts the command. It
-exits with the command's status (128 + n for signal n) and passes SIGTERM on to the command's process group. Bound
-read-only as a single file, so it imports the standard library only.
+exits with the command's status (128 + n for signal n) and passes SIGTERM on to the command's process group. Where
+another process joins the namespaces and runs the command there (`fork_server`), it starts nothing, and exits with the
+status that comes over LINK. Bound read-only as a single file, so it imports the standard library only.
 
 Does not contain anything by itself beyond the resource limits: the namespaces are the caller's work.
 """
@@ -55,6 +56,8 @@ class Plan(TypedDict):
     """Where the harness is not an ancestor: end with everything when the other side of the link closes."""
     calls: str | None
     """System call filter in hexadecimal, where it is not set yet; None: none is set here."""
+    joined: bool
+    """The command is run by a process that joins the namespaces of this one."""
 
 
 def main(arguments: list[str]) -> int:
@@ -63,17 +66,20 @@ def main(arguments: list[str]) -> int:
     size = int.from_bytes(_receive(link, 8), "big")
     plan: Plan = json.loads(_receive(link, size))
     if plan["die_with_parent"]:
-        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        _prctl(PR_SET_CHILD_SUBREAPER, 1)
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
     listeners = [(_listen(int(port)), path) for port, path in plan["ports"].items()]
     if plan["uid"] is not None:
         become(plan["uid"])
-    _prctl(PR_SET_NO_NEW_PRIVS, 1)
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
     if plan["calls"] is not None:
-        _filter_calls(bytes.fromhex(plan["calls"]))  # before the first fork: a process without it could be traced
+        filter_calls(bytes.fromhex(plan["calls"]))  # before the first fork: a process without it could be traced
     link.sendall(b"ready")
     if link.recv(2) != b"go":  # by now the harness has put this process into its control group
         return 125
+    if plan["joined"]:
+        status_byte = link.recv(1)
+        return status_byte[0] if status_byte else 128 + signal.SIGKILL  # the process that joined was killed
     if not plan["leash"]:
         link.close()
     for name, value in plan["rlimits"].items():
@@ -83,7 +89,7 @@ def main(arguments: list[str]) -> int:
     for listener, _ in listeners:
         listener.close()
     if plan["leash"]:
-        _prctl(PR_SET_DUMPABLE, 0)  # the command has the same user and could take the leash off with ptrace
+        prctl(PR_SET_DUMPABLE, 0)  # the command has the same user and could take the leash off with ptrace
     command = _fork_command(plan)
     signal.signal(signal.SIGTERM, lambda *_: _terminate_group(command))
     if plan["leash"]:
@@ -149,14 +155,28 @@ def become(uid: int) -> None:
 
     The kernel ignores the limit on processes for root and for holders of CAP_SYS_RESOURCE.
     """
-    for capability in range(LAST_CAPABILITY + 1):
-        if _libc().prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0:
-            break  # past the last one that this kernel knows
+    _limit_capabilities()
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
+    _drop_capabilities()  # the inheritable ones outlive the change of user
+
+
+def stay() -> None:
+    """Keep user and group, give up all capabilities, and with them any way to get some again."""
+    _limit_capabilities()
+    _drop_capabilities()
+
+
+def _limit_capabilities() -> None:
+    for capability in range(LAST_CAPABILITY + 1):
+        if _libc().prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0:
+            break  # past the last one that this kernel knows
+
+
+def _drop_capabilities() -> None:
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
-    if _libc().capset(header, (ctypes.c_uint32 * 6)()) != 0:  # the inheritable ones outlive the change of user
+    if _libc().capset(header, (ctypes.c_uint32 * 6)()) != 0:
         raise OSError(ctypes.get_errno(), "capset was refused")
 
 
@@ -166,7 +186,8 @@ class _CallFilter(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("code", ctypes.c_char_p))
 
 
-def _filter_calls(code: bytes) -> None:
+def filter_calls(code: bytes) -> None:
+    """Refuse system calls in this process and all that it starts; ends the process if the kernel does not take it."""
     program = _CallFilter(len(code) // 8, code)
     if _libc().prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0) != 0:
         _quit(125, f"the system call filter was refused: {os.strerror(ctypes.get_errno())}")
@@ -191,7 +212,7 @@ def _fork_command(plan: Plan) -> int:
     try:
         os.setsid()
         if plan["die_with_parent"]:
-            _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and what is ignored is inherited
             signal.signal(number, signal.SIG_DFL)
         os.chdir(plan["directory"])
@@ -282,7 +303,8 @@ def _terminate_group(command: int) -> None:
         os.killpg(command, signal.SIGTERM)
 
 
-def _prctl(option: int, value: int) -> None:
+def prctl(option: int, value: int) -> None:
+    """Change a property of this process. Raises OSError if the kernel refuses."""
     if _libc().prctl(option, value, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), f"prctl({option}, {value}) was refused")
 

@@ -107,6 +107,10 @@ class LimitEnforcer(ABC):
     def adopt(self, pids: list[int]) -> None:  # noqa: B027
         """Take in the processes of a sandbox that is about to start its command. Raises SandboxError."""
 
+    def adopt_fork(self, pid: int) -> None:
+        """Take in a process that was started outside and joined the sandbox. Raises SandboxError."""
+        self.adopt([pid])
+
     def look(self) -> None:  # noqa: B027
         """Called about as often as the watchdog looks; for enforcers whose counters are gone when the program ends."""
 
@@ -174,6 +178,7 @@ def contained_plan(
         die_with_parent=False,
         leash=leash,
         calls=calls,
+        joined=False,
     )
 
 
@@ -406,6 +411,15 @@ class SystemdScope(LimitEnforcer):
             path = line.split(":", 2)[2]
             if self._unit in path and line.startswith("0::"):
                 self._folder = Path("/sys/fs/cgroup") / path.strip("/")
+
+    def adopt_fork(self, pid: int) -> None:
+        """Move it into the scope, which root may and other users often may not."""
+        try:
+            if self._folder is None:
+                raise SandboxError(f"{self._unit}: where this scope keeps its processes is not known")
+            (self._folder / "cgroup.procs").write_text(str(pid))
+        except OSError as error:
+            raise SandboxError(f"process {pid} cannot be moved into {self._unit} ({error.strerror})") from error
 
     def look(self) -> None:
         """Read the counters while they are there."""

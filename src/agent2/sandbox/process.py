@@ -18,12 +18,15 @@ import subprocess
 import threading
 import time
 from collections import deque
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 import psutil
 
 from agent2.errors import SandboxError
+from agent2.sandbox.fork_server import ForkRefused, ForkServer, JoiningProcess, Streams
+from agent2.sandbox.forward import Plan
 from agent2.sandbox.limits import OWN_PROCESSES, Launch, in_memory
 from agent2.sandbox.spec import MIB, SandboxExit
 from agent2.sandbox.watchdog import Breach, Watchdog, process_tree
@@ -121,12 +124,26 @@ class CapturedOutput:
         self.dropped += len(data) - len(fitting)
 
 
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """A program that is forked from a server instead of started."""
+
+    server: ForkServer
+    plan: Plan
+    """As in `Launch`, with the user, limits and filter that the sandbox itself would have set."""
+
+
 class SandboxProcess:
     """One running program; made by `Sandbox.start`."""
 
-    def __init__(self, launch: Launch) -> None:
-        """Start it. Raises SandboxError if it does not come as far as the command."""
+    def __init__(self, launch: Launch, fork: Fork | None = None) -> None:
+        """Start it. fork: what runs the command instead of a process that the sandbox starts.
+
+        Raises SandboxError if it does not come as far as the command, ForkRefused if that is up to the fork alone.
+        """
         self._launch = launch
+        self._fork = fork
+        self._streams: Streams | None = None
         try:
             self._log = CappedLog(launch.spec.log, int(launch.spec.limits.log_mib * MIB))
         except SandboxError:
@@ -142,6 +159,8 @@ class SandboxProcess:
         self._stop_sentence: str | None = None
         self._exit: SandboxExit | None = None
         self._processes: list[psutil.Process] = []
+        self._joined: psutil.Process | None = None
+        """The process that joined the sandbox and waits there for the program; not a descendant of the outermost."""
         self._popen: subprocess.Popen[bytes] | None = None
         self._start_error: Exception | None = None
         self._link: socket.socket | None = None
@@ -196,16 +215,18 @@ class SandboxProcess:
     def _run_to_end(self, link: socket.socket | None) -> None:
         """Start the program, wait for it, and record how it ended. link: forward.py's end, closed here."""
         launch = self._launch
-        handed_over = list(launch.pass_fds)
         links = [] if link is None else [link.fileno()]
+        streams: Streams | None = None
+        outputs: list[IO[bytes]] = []
         try:
-            stdin_fd = in_memory("stdin", launch.spec.stdin)
-            handed_over.append(stdin_fd)
+            pipes = [os.pipe() for _ in range(1 if self._captured is None else 2)]
+            outputs = [os.fdopen(reading, "rb", buffering=0) for reading, _ in pipes]
+            streams = Streams(in_memory("stdin", launch.spec.stdin), pipes[0][1], pipes[-1][1])
             popen = subprocess.Popen(
                 [*launch.argv, *map(str, links)],
-                stdin=stdin_fd,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT if self._captured is None else subprocess.PIPE,
+                stdin=streams.stdin,
+                stdout=streams.stdout,
+                stderr=streams.stderr,
                 env={name: os.environ[name] for name in PASSED_ON if name in os.environ},
                 pass_fds=(*links, *launch.pass_fds),
                 start_new_session=True,
@@ -215,26 +236,26 @@ class SandboxProcess:
             self._popen = popen
         except Exception as error:  # boundary: `__init__` waits for this thread and raises the error there
             self._start_error = error
+            for output in outputs:
+                output.close()
             return
         finally:
             if link is not None:
                 link.close()
-            for descriptor in handed_over:
+            for descriptor in launch.pass_fds:
                 os.close(descriptor)
+            if self._fork is not None and self._popen is not None:
+                self._streams = streams  # the fork gets them once the sandbox is ready
+            elif streams is not None:
+                streams.close()
             self._started.set()
-        self._start_pumps(popen)
+        self._start_pumps(outputs)
         self._finish(popen.wait())
 
-    def _start_pumps(self, popen: subprocess.Popen[bytes]) -> None:
-        assert popen.stdout is not None
-        if self._captured is None:
-            pumps = [threading.Thread(target=self._pump, args=(popen.stdout,), name="sandbox-log", daemon=True)]
-        else:
-            assert popen.stderr is not None
-            pumps = [
-                threading.Thread(target=self._pump, args=(popen.stderr,), name="sandbox-log", daemon=True),
-                threading.Thread(target=self._capture, args=(popen.stdout, self._captured), daemon=True),
-            ]
+    def _start_pumps(self, outputs: list[IO[bytes]]) -> None:
+        pumps = [threading.Thread(target=self._pump, args=(outputs[-1],), name="sandbox-log", daemon=True)]
+        if self._captured is not None:
+            pumps.append(threading.Thread(target=self._capture, args=(outputs[0], self._captured), daemon=True))
         for pump in pumps:
             pump.start()
         self._pumps = pumps
@@ -263,6 +284,9 @@ class SandboxProcess:
             raise
         except OSError as error:
             logger.warning("the sandbox is not ready: %s", error)
+        finally:
+            if self._streams is not None:  # else the program's output would never end
+                self._streams.close()
         self._abort()
         message = self._first_output.decode(errors="replace").strip() or f"no output for {READY_TIMEOUT_S:g} s"
         advice = "`agent2 doctor` shows what is missing" if self._launch.watched else "free what it names"
@@ -293,12 +317,30 @@ class SandboxProcess:
         if self._launch.listener is not None:
             self._identify_forwarder(link)
         self._processes = process_tree(self._root)
-        if self._launch.watched:
-            _prefer_for_oom_kill(self._processes)
         if self._launch.enforcer is not None:
             self._launch.enforcer.adopt([process.pid for process in self._processes])
+        joining = self._join(self._fork, link) if self._fork is not None else None
+        if self._launch.watched:
+            _prefer_for_oom_kill(self._processes)
         link.sendall(b"go")  # last: the command must not run before its limits hold
+        if joining is not None:
+            joining.go()
         return True
+
+    def _join(self, fork: Fork, link: socket.socket) -> JoiningProcess:
+        """Have a process forked that joined the sandbox and its limits; it waits. Raises ForkRefused."""
+        assert self._streams is not None
+        joining = fork.server.join(fork.plan, self._processes[-1].pid, link, self._streams)
+        try:
+            self._joined = psutil.Process(joining.pid)
+            self._processes.append(self._joined)
+            if self._launch.enforcer is not None:
+                self._launch.enforcer.adopt_fork(joining.pid)
+        except (SandboxError, psutil.Error) as error:
+            joining.channel.close()  # ends it
+            fork.server.give_up(str(error))
+            raise ForkRefused(str(error)) from error
+        return joining
 
     def _identify_forwarder(self, link: socket.socket) -> None:
         """Find forward.py, which connected; if an engine started it, it is not a descendant of our process."""
@@ -331,7 +373,8 @@ class SandboxProcess:
             try:
                 if self._launch.enforcer is not None:
                     self._launch.enforcer.look()
-                breach = self._watchdog.look(self._root, time.monotonic())
+                joined = () if self._joined is None else (self._joined.pid,)
+                breach = self._watchdog.look(self._root, time.monotonic(), joined)
             except Exception as error:  # boundary: without its watch a program has no soft limits, so it is stopped
                 if self._over.is_set():  # its folders may be gone by now
                     return
@@ -400,7 +443,8 @@ class SandboxProcess:
             if self._launch.enforcer is not None:
                 self._launch.enforcer.kill()
             if self._launch.depth and self._processes:
-                _kill_all([*self._processes[1:2], self._root])  # the first process of the namespace takes all with it
+                # the first process of the namespace takes all with it
+                _kill_all([*self._processes[1:2], *self._processes[self._launch.depth + 1 :], self._root])
             else:
                 _kill_all([*process_tree(self._root)[::-1], self._root])
 

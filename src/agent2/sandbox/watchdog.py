@@ -63,11 +63,14 @@ class Watchdog:
         self.peak_processes = 0
         """Most processes and threads seen at one look."""
 
-    def look(self, root: psutil.Process, now: float) -> Breach | None:
-        """Measure what is due; returns the limit that is passed, if any. `root`: the sandbox's outermost process."""
+    def look(self, root: psutil.Process, now: float, joined: tuple[int, ...] = ()) -> Breach | None:
+        """Measure what is due; returns the limit that is passed, if any.
+
+        root: the sandbox's outermost process. joined: processes that entered the sandbox from outside.
+        """
         if now >= self._next_memory_look:
             started = time.monotonic()
-            breach = self._look_at_processes(root.pid)
+            breach = self._look_at_processes([root.pid, *descendants(root.pid, *joined), *joined])
             spent = time.monotonic() - started
             self._next_memory_look = now + max(MIN_MEMORY_INTERVAL_S, spent / SHARE)
             if breach is not None:
@@ -76,13 +79,12 @@ class Watchdog:
         if now < self._next_disk_look and not self._may_be_full():
             return None
         started = time.monotonic()
-        breach = self._look_at_disk([root.pid, *descendants(root.pid)])
+        breach = self._look_at_disk([root.pid, *descendants(root.pid, *joined), *joined])
         spent = time.monotonic() - started
         self._next_disk_look = now + max(MIN_DISK_INTERVAL_S, spent / SHARE)
         return breach
 
-    def _look_at_processes(self, root: int) -> Breach | None:
-        pids = [root, *descendants(root)]
+    def _look_at_processes(self, pids: list[int]) -> Breach | None:
         self.peak_processes = max(self.peak_processes, _n_tasks(pids))
         if self._memory_is_hard:
             return None
@@ -189,8 +191,8 @@ def disk_use(folder: Path) -> int | str:
     return total
 
 
-def descendants(root: int) -> list[int]:
-    """Process ids of all descendants; one pass over /proc, so that it can be asked often."""
+def descendants(*roots: int) -> list[int]:
+    """Process ids of all descendants, of the first root first; one pass over /proc, so that it can be asked often."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -200,11 +202,13 @@ def descendants(root: int) -> list[int]:
             except (FileNotFoundError, ProcessLookupError):
                 continue  # it ended meanwhile
             children.setdefault(parent, []).append(int(name))
-    pids, pending = [], [root]
-    while pending:
-        below = children.get(pending.pop(), [])
-        pids += below
-        pending += below
+    pids = []
+    for root in roots:
+        pending = [root]
+        while pending:
+            below = children.get(pending.pop(), [])
+            pids += below
+            pending += below
     return pids
 
 

@@ -40,9 +40,11 @@ from agent2.cards.reader import read_header, read_summary, validate_card
 from agent2.errors import FAULT_POLICY, Agent2Error, CardError, Fault, SandboxError
 from agent2.evaluation.runner import played_beside, score_beside
 from agent2.evaluation.scoring import ScoringFailed, ScoringResources, ScoringStopped, Until
+from agent2.models.checkpoint import CheckpointInfo
 from agent2.records import Benchmark, Item, Scorer, ScoringMode, Split, digest_of, work_of
 from agent2.sandbox.backends import Contained, ContainedEnd, EndedBy, Sandbox, find_sandbox, inside, run_contained
-from agent2.sandbox.spec import GIB, HOST_DISK, Limits, Mount
+from agent2.sandbox.fork_server import ForkServer
+from agent2.sandbox.spec import GIB, HOST_DISK, WORKSPACE, Limits, Mount
 from agent2.stats.estimates import Estimate
 
 logger = logging.getLogger(__name__)
@@ -210,6 +212,39 @@ class EvaluatorProgram:
     command: tuple[str, ...] = ("python", "-P", "-m", "agent2.arena.grader.child")
     mounts: tuple[Mount, ...] = ()
     """What it needs besides the toolkit."""
+    imports: tuple[str, ...] = ()
+    """Modules that a fork server imports once for all evaluations; none: each evaluation imports what it needs."""
+
+
+PACKAGED = EvaluatorProgram(imports=("agent2.arena.grader.child",))
+"""Plays a checkpoint with transformers."""
+
+
+def server_for(program: EvaluatorProgram, base: CheckpointInfo, threads: int) -> ForkServer | None:
+    """What forks the evaluations of submissions to this base model; None for a program that imports nothing early."""
+    if not program.imports:
+        return None
+    kind = str(base.config.get("model_type", "")).replace("-", "_")
+    # transformers loads the code of a model, and half of torch with it, only when such a model is loaded
+    model = (f"transformers.models.{kind}.modeling_{kind}",) if kind.isidentifier() else ()
+    return ForkServer((*program.imports, *model), _environment(WORKSPACE, threads))
+
+
+def _environment(scratch: str, threads: int) -> dict[str, str]:
+    """What libraries read when they are imported. scratch: as the child sees it."""
+    return {
+        "HOME": scratch,
+        "TMPDIR": scratch,
+        "HF_HOME": scratch,
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "AGENT2_THREADS": str(threads),
+        "OMP_NUM_THREADS": str(threads),
+        "MKL_NUM_THREADS": str(threads),
+        "OPENBLAS_NUM_THREADS": "1",  # numpy's: it starts its threads when it is imported, and a fork would lose them
+        "PYTHONUNBUFFERED": "1",
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +259,8 @@ class ChildEvaluator:
     program: EvaluatorProgram = field(default_factory=EvaluatorProgram)
     benchmark: Benchmark | None = None
     """What gives the verdicts that are not given by the child; None: loaded by its name, without a data folder."""
+    server: ForkServer | None = None
+    """Forks the child where the sandbox allows it; None: each is a process of its own."""
 
     def __call__(self, job: EvaluationJob, stop: threading.Event) -> EvaluationOutcome:
         """Run the child to its end. Raises EvaluationStopped if `stop` was set meanwhile; the child is gone then."""
@@ -273,7 +310,7 @@ class ChildEvaluator:
         }
         request = replace(request, stdin=job.model_copy(update=inside_paths).model_dump_json().encode())
         try:
-            end = run_contained(request, self.sandbox, timeout_s=timeout_s, stop=stop)
+            end = run_contained(request, self.sandbox, timeout_s=timeout_s, stop=stop, server=self.server)
         finally:
             _keep_log(request.log, log)
         if end.ended_by is EndedBy.STOP:
@@ -293,7 +330,6 @@ class ChildEvaluator:
 
     def _request(self, job: EvaluationJob, draft: Path) -> Contained:
         """The command of the child, and all that it may see."""
-        threads = str(job.threads)
         worlds = [Mount(host, f"{INSIDE}/worlds/{name}") for host, name in world_mounts(self.benchmark).items()]
         code = [Mount(folder, f"{INSIDE}/code-{k}") for k, folder in enumerate(code_folders(job.benchmark))]
         request = Contained(
@@ -312,19 +348,7 @@ class ChildEvaluator:
             gpus=job.machine.gpus,
             hidden=self.hidden,
         )
-        scratch = str(inside(request, self.sandbox, job.scratch))
-        environment = {
-            "HOME": scratch,
-            "TMPDIR": scratch,
-            "HF_HOME": scratch,
-            "HF_HUB_OFFLINE": "1",
-            "TRANSFORMERS_OFFLINE": "1",
-            "TOKENIZERS_PARALLELISM": "false",
-            "AGENT2_THREADS": threads,
-            "OMP_NUM_THREADS": threads,
-            "MKL_NUM_THREADS": threads,
-            "PYTHONUNBUFFERED": "1",
-        }
+        environment = _environment(str(inside(request, self.sandbox, job.scratch)), job.threads)
         if code:
             environment["PYTHONPATH"] = ":".join(str(inside(request, self.sandbox, mount.host)) for mount in code)
         if worlds:
