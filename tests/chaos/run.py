@@ -3,8 +3,9 @@
     python -m chaos.run [--kills 100] [--first-seed 0] [--jobs 2] [--keep FOLDER]
 
 Everything is real except the model: sandboxes, the agent, the grading API, snapshots, database, cards, the recorder
-and the audit; checkpoints are played by a rule (`scripted_child`). Harness, grader, evaluation child and recorder are
-killed in turn. After a harness's death its trial is resumed; after a child's death it must continue by itself.
+and the audit; checkpoints are played by a rule (`scripted_child`). Harness, grader, evaluation child, recorder and the
+server that forks the children are killed in turn. After a harness's death its trial is resumed; after the death of a
+child or of the server it must continue by itself.
 
 A submission counts as accepted once the agent got this answer. Lost: it has no score. Twice: more than one score, or
 an item played twice. Other result: final submission, private scores or gain differ from what an undisturbed trial
@@ -52,7 +53,8 @@ from trial_builders import quiet, write_task
 
 HERE = Path(__file__).parent
 SCRIPT = "/chaos/scripted_child.py"
-PROGRAM = EvaluatorProgram(("python", "-P", SCRIPT), (Mount(HERE / "scripted_child.py", SCRIPT),))
+IMPORTS = ("agent2.arena.grader.job", "agent2.benchmarks", "agent2.evaluation.runner", "agent2.models.checkpoint")
+PROGRAM = EvaluatorProgram(("python", "-P", SCRIPT), (Mount(HERE / "scripted_child.py", SCRIPT),), IMPORTS)
 N_CHILDREN = N_SUBMISSIONS + 4
 """Evaluations of a whole trial: submissions, base on both splits, noise, final."""
 LONGEST_S = 300.0
@@ -231,8 +233,8 @@ def _disturb(victim: Victim, rng: random.Random, seed: int, attempt: int, stage:
     paths = TrialPaths(root)
     leftovers: list[str] = []
     with _harness(lambda: run_trial(root, quiet, PROGRAM)) as harness:
-        if victim is Victim.CHILD:
-            was_killed, phase = kill_child(harness.pid, SCRIPT, nth, moment, harness.is_alive), phase_of(paths)
+        if victim.is_replaced:
+            was_killed, phase = kill_child(harness.pid, victim, SCRIPT, nth, moment, harness.is_alive), phase_of(paths)
             code = harness.wait()
         else:
             processes = kill_harness(harness.pid, paths, moment, harness.is_alive)
@@ -241,17 +243,17 @@ def _disturb(victim: Victim, rng: random.Random, seed: int, attempt: int, stage:
     is_over = read_events(paths.trial_log).last("finished") is not None
     if not was_killed and code != 0:
         raise RuntimeError(f"{root.name}: the trial ended with {code} before a process was killed")
-    if not was_killed or (victim is not Victim.CHILD and is_over):
+    if not was_killed or (not victim.is_replaced and is_over):
         shutil.rmtree(root)
         return None
     acknowledged = accepted(root)
-    if victim is not Victim.CHILD:
+    if not victim.is_replaced:
         with _harness(lambda: resume_trial(root, quiet, PROGRAM, restarts_agent=False)) as harness:
             code = harness.wait()
     problems = (
         look(root, stage, acknowledged) if code == 0 else {"lost": (f"{root.name}: the trial ended with {code}",)}
     )
-    name = moment.name if victim is not Victim.CHILD else f"child {nth}"
+    name = f"child {nth}" if victim.is_replaced else moment.name
     seconds = time.monotonic() - began
     if not problems and not leftovers:
         shutil.rmtree(root)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 import psutil
 
@@ -27,6 +28,12 @@ class Victim(StrEnum):
     GRADER = "grader"
     CHILD = "evaluation child"
     RECORDER = "recorder"
+    SERVER = "fork server"
+
+    @property
+    def is_replaced(self) -> bool:
+        """The harness lives on and starts another one."""
+        return self in (Victim.CHILD, Victim.SERVER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +50,7 @@ def choose(victim: Victim, rng: random.Random, trial_s: float) -> Moment:
     """A moment for a victim. trial_s: how long an undisturbed trial takes."""
     if victim is Victim.HARNESS:
         return Moment("any time", lambda paths: True, rng.uniform(0.05, 0.95 * trial_s))
-    if victim is Victim.CHILD:
+    if victim.is_replaced:
         return Moment("any time of its life", lambda paths: True, rng.uniform(0.0, 0.8))
     name, has_come, longest_s = rng.choice(_grader(rng) if victim is Victim.GRADER else _recorder(rng))
     return Moment(name, has_come, rng.uniform(0, longest_s))
@@ -106,8 +113,11 @@ def kill_harness(pid: int, paths: TrialPaths, moment: Moment, is_alive: Callable
     return []
 
 
-def kill_child(pid: int, script: str, nth: int, moment: Moment, is_alive: Callable[[], bool]) -> bool:
-    """Kill the nth evaluating child of a harness, some time after it began; false if it did not live that long."""
+def kill_child(pid: int, victim: Victim, script: str, nth: int, moment: Moment, is_alive: Callable[[], bool]) -> bool:
+    """Kill the nth evaluating child of a harness, some time after it began; false if it did not live that long.
+
+    victim: the child, or the server that forked it.
+    """
     seen_pids: list[int] = []
     while is_alive():
         for process in _evaluating(pid, script):
@@ -116,6 +126,8 @@ def kill_child(pid: int, script: str, nth: int, moment: Moment, is_alive: Callab
                 if len(seen_pids) == nth:
                     time.sleep(moment.delay_s)
                     with contextlib.suppress(psutil.NoSuchProcess):
+                        if process.is_running() and victim is Victim.SERVER:
+                            process = process.parent().parent()  # between them is the one that waits
                         process.kill()
                         return True
                     return False
@@ -129,7 +141,8 @@ def _evaluating(pid: int, script: str) -> list[psutil.Process]:
     with contextlib.suppress(psutil.NoSuchProcess):
         for process in psutil.Process(pid).children(recursive=True):
             with contextlib.suppress(psutil.Error):
-                if script in process.cmdline() and process.name().startswith("python"):
+                started = script in process.cmdline() and process.name().startswith("python")
+                if started or process.name() == Path(script).stem:  # the name of one that was forked
                     evaluating.append(process)
     return evaluating
 

@@ -203,6 +203,7 @@ class ForkServer:
         if self._why_not is None:
             logger.warning("programs are not forked but started, each with its own imports: %s", reason)
             self._why_not = reason
+        self.close()
 
 
 @contextlib.contextmanager

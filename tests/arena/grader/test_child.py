@@ -22,7 +22,15 @@ from safetensors.numpy import load_file, save_file
 
 from agent2.arena.evidence import SubmissionState
 from agent2.arena.grader import child
-from agent2.arena.grader.evaluator import INSIDE_DRAFT, ChildEvaluator, EvaluatorProgram, draft_of, log_of, take_up
+from agent2.arena.grader.evaluator import (
+    INSIDE_DRAFT,
+    ChildEvaluator,
+    EvaluatorProgram,
+    draft_of,
+    evaluation_environment,
+    log_of,
+    take_up,
+)
 from agent2.arena.grader.job import EvaluationJob, EvaluationStopped
 from agent2.arena.spec import ScoringMachine
 from agent2.benchmarks import load_benchmark
@@ -31,6 +39,7 @@ from agent2.errors import Fault, SandboxError
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.records import Split
 from agent2.sandbox.backends import ContainedEnd, EndedBy, Unsandboxed, find_sandbox
+from agent2.sandbox.fork_server import ForkServer
 from agent2.sandbox.spec import Mount
 from chaos import scripted_child
 from grading_builders import SECRET, write_checkpoint
@@ -243,6 +252,7 @@ def snoop(job):
     told = json.loads(Path(sys.argv[1]).read_text())
     found = {
         "job": len(job.items),
+        "forked": "done" if "fork_server" in Path("/proc/self/cmdline").read_text() else "no",
         "secret": tried(lambda: Path(told["secret"]).read_text()),
         "trial": tried(lambda: Path(told["trial"]).read_text()),
         "loopback": tried(lambda: connect(told["port"])),
@@ -269,11 +279,16 @@ def test_the_child_sees_its_job_and_nothing_else_and_without_a_sandbox_it_would(
         facts = {"secret": str(secret), "trial": str(record), "port": listener.getsockname()[1], "harness": os.getpid()}
         facts_file.write_text(json.dumps(facts))
         (tmp_path / "snoop.py").write_text(SNOOP)
-        for sandbox, where in ((find_sandbox(), "/told.json"), (Unsandboxed(), str(facts_file))):
+        forked = ForkServer(("agent2.arena.grader.job",), evaluation_environment("/workspace", threads=1))
+        for sandbox, where, server in (
+            (find_sandbox(), "/told.json", None),
+            (find_sandbox(), "/told.json", forked),
+            (Unsandboxed(), str(facts_file), None),
+        ):
             script = "/snoop.py" if where == "/told.json" else str(tmp_path / "snoop.py")
             mounts = (Mount(facts_file, "/told.json"), Mount(tmp_path / "snoop.py", "/snoop.py"))
             program = EvaluatorProgram(("python", "-P", script, where), mounts)
-            evaluate = ChildEvaluator(60.0, sandbox, (secret, record), program)
+            evaluate = ChildEvaluator(60.0, sandbox, (secret, record), program, server=server)
             results = json.loads(evaluate(make_job(model, base=folder), threading.Event()).reason)
             assert (results["job"], results["scratch"], results["draft"]) == (8, "done", "done")
             others = {name: results[name] for name in ("secret", "trial", "loopback", "harness", "base", "checkpoint")}
@@ -282,6 +297,8 @@ def test_the_child_sees_its_job_and_nothing_else_and_without_a_sandbox_it_would(
                 assert others == control | {"base": "done", "checkpoint": "done"}
             else:
                 assert set(others.values()) == {"no"}, others
+            assert results["forked"] == ("done" if server is not None else "no")
+        forked.close()
 
 
 @pytest.mark.engine

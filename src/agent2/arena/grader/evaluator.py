@@ -227,10 +227,10 @@ def server_for(program: EvaluatorProgram, base: CheckpointInfo, threads: int) ->
     kind = str(base.config.get("model_type", "")).replace("-", "_")
     # transformers loads the code of a model, and half of torch with it, only when such a model is loaded
     model = (f"transformers.models.{kind}.modeling_{kind}",) if kind.isidentifier() else ()
-    return ForkServer((*program.imports, *model), _environment(WORKSPACE, threads))
+    return ForkServer((*program.imports, *model), evaluation_environment(WORKSPACE, threads))
 
 
-def _environment(scratch: str, threads: int) -> dict[str, str]:
+def evaluation_environment(scratch: str, threads: int) -> dict[str, str]:
     """What libraries read when they are imported. scratch: as the child sees it."""
     return {
         "HOME": scratch,
@@ -348,7 +348,7 @@ class ChildEvaluator:
             gpus=job.machine.gpus,
             hidden=self.hidden,
         )
-        environment = _environment(str(inside(request, self.sandbox, job.scratch)), job.threads)
+        environment = evaluation_environment(str(inside(request, self.sandbox, job.scratch)), job.threads)
         if code:
             environment["PYTHONPATH"] = ":".join(str(inside(request, self.sandbox, mount.host)) for mount in code)
         if worlds:
