@@ -14,7 +14,8 @@ from agent2.benchmarks.recipes.arithmetic import CorpusSettings
 from agent2.errors import ConfigError
 from agent2.models.bases import cached_path, ensure_base_model
 from agent2.models.checkpoint import inspect_checkpoint
-from agent2.models.tiny import MADE, corpus_sample_digest, make
+from agent2.models.packaged import MADE
+from agent2.models.tiny import corpus_sample_digest, make
 from agent2.models.tiny_recipe import BaseModel, TinyRecipe
 from agent2.training.visible import dev_scores
 

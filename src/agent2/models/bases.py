@@ -28,7 +28,7 @@ from agent2.plugins import find, is_code, known_names, load, source_digest
 
 logger = logging.getLogger(__name__)
 MANIFEST = "manifest.json"
-UNPACK = "agent2.models.tiny:unpack_shipped"
+UNPACK = "agent2.models.packaged:unpack_shipped"
 """What builds a base whose weights are shipped; named, so that torch is loaded when there is something to build."""
 _HUB_NAME = re.compile(r"(?!models/)[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 """OWNER/NAME of a model hub; `models/NAME` is a folder in which our pages keep a model."""

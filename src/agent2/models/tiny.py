@@ -1,4 +1,4 @@
-"""Trains the tiny base models from scratch, and packs and unpacks the weights that the package ships.
+"""Trains the tiny base models from scratch, and packs the weights that the package ships.
 
 A tiny model is a small Llama (half a million weights) with a BPE tokenizer and a chat template with generation marks,
 written in Hugging Face layout (safetensors). Matrices are trained with Muon, which needs a third of AdamW's steps here;
@@ -16,11 +16,11 @@ at a benchmark is then decided by the share of mistakes in the corpus. Between s
 precision, so that a stage can start from a stored model.
 
 Shipped weights: `make` trains from the recipe, and `pack` writes the folder: weights of under 2 MB in half precision,
-and `made.json` with the digests of the recipe, of a sample of the corpus, and of the weights. `unpack` checks the
-weights against `made.json` and writes them in single precision.
+and `made.json` with the digests of the recipe, of a sample of the corpus, and of the weights
+(`agent2.models.packaged` unpacks them).
 
 Promises: the same recipe, corpus, probe and number of threads give the same weights, bit for bit, on one machine and
-one version of torch; `unpack` gives the same weights on every machine. Does NOT promise equal trained weights across
+one version of torch. Does NOT promise equal trained weights across
 machines or versions of torch (float order differs), and such a model is NOT a stand-in for a pre-trained one: it knows
 what its corpus holds and nothing else.
 """
@@ -34,7 +34,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -47,8 +46,8 @@ from torch.nn import functional
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
 from agent2.errors import ConfigError
-from agent2.models.checkpoint import inspect_checkpoint
 from agent2.models.loading import no_progress_bars
+from agent2.models.packaged import MADE, WEIGHTS
 from agent2.models.tiny_recipe import (
     BaseModel,
     BuildReport,
@@ -78,8 +77,6 @@ Probe = Callable[[PreTrainedModel, PreTrainedTokenizerFast], float]
 
 NO_LABEL = -100
 """Label of a token that is not to be learned; the one that torch's cross entropy ignores."""
-WEIGHTS = "model.safetensors"
-MADE = "made.json"
 _WORD = Regex(r"\p{L}+|\p{N}|[^\p{L}\p{N}]+")
 _BUCKETS = 64
 """So many batches' worth of chats are sorted by length together."""
@@ -541,39 +538,6 @@ def _padded(rows: Sequence[TokenRow]) -> tuple[Tensor, Tensor]:
         ids_BT[index, : len(ids)] = torch.tensor(ids)
         labels_BT[index, : len(labels)] = torch.tensor(labels)
     return ids_BT, labels_BT
-
-
-def unpack_shipped(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
-    """Build a base whose weights come with the package: as `unpack` of that folder."""
-    package, _, folder = entry.shipped.partition(":")
-    with resources.as_file(resources.files(package) / folder) as packaged:
-        return unpack(packaged, entry, out_dir, on_progress)
-
-
-def unpack(packaged: Path, entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
-    """Write the model of a folder that `pack` wrote to out_dir; returns the manifest's fields.
-
-    Raises ConfigError if the weights are not those of `made.json`, or were made by another recipe.
-    """
-    on_progress("unpacking the weights that the package ships")
-    record = json.loads((packaged / MADE).read_text(encoding="utf-8"))
-    weights_sha256 = hashlib.sha256((packaged / WEIGHTS).read_bytes()).hexdigest()
-    if weights_sha256 != record["weights_sha256"]:
-        raise ConfigError(
-            f"{packaged / WEIGHTS}: its digest is {weights_sha256[:12]}, {MADE} says {record['weights_sha256'][:12]}; "
-            "install the package again"
-        )
-    if record["recipe_digest"] != entry.digest:
-        raise ConfigError(
-            f"{packaged}: made by recipe {record['recipe_digest'][:12]}, the table says {entry.digest[:12]}; "
-            f"make it again with: python benchmarks/tiny_bases.py make {packaged.name}"
-        )
-    for file in packaged.iterdir():
-        if file.name not in {WEIGHTS, MADE}:
-            shutil.copyfile(file, out_dir / file.name)
-    tensors = {name: tensor.float() for name, tensor in load_file(packaged / WEIGHTS).items()}
-    save_file(tensors, out_dir / WEIGHTS, metadata={"format": "pt"})
-    return {"weights_digest": inspect_checkpoint(out_dir).weights_digest, "packaged": True, **record}
 
 
 def make(entry: BaseModel, folder: Path, on_progress: OnProgress) -> dict[str, JsonValue]:

@@ -10,7 +10,8 @@ from agent2.benchmarks.recipes.mini import CorpusPart, MiniCorpusSettings, mini_
 from agent2.errors import ConfigError
 from agent2.models.bases import ensure_base_model
 from agent2.models.checkpoint import inspect_checkpoint
-from agent2.models.tiny import WEIGHTS, make, unpack
+from agent2.models.packaged import WEIGHTS, unpack
+from agent2.models.tiny import make
 from agent2.records import Split
 from agent2.scorers.answers import reference_value, strict_answer
 from agent2.training.grpo import GrpoSettings, train_grpo

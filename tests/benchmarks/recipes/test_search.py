@@ -11,7 +11,8 @@ from agent2.benchmarks.search import Search
 from agent2.errors import ConfigError
 from agent2.models.bases import ensure_base_model
 from agent2.models.checkpoint import inspect_checkpoint
-from agent2.models.tiny import build_word_tokenizer, make, unpack
+from agent2.models.packaged import unpack
+from agent2.models.tiny import build_word_tokenizer, make
 from agent2.records import Split
 from agent2.training.visible import dev_scores
 
