@@ -1,12 +1,14 @@
 """Hosts that refuse to contain anything: one sentence that says what to do."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
 from agent2.errors import SandboxError
 from agent2.sandbox.backends import Bubblewrap
-from agent2.sandbox.host import bwrap_version, explain_refusal, probe, uid_for
+from agent2.sandbox.host import bwrap_version, explain_refusal, in_memory, probe, uid_for
 from agent2.sandbox.spec import SandboxSpec
 
 NO_NAMESPACES = (
@@ -79,3 +81,14 @@ def test_each_setting_has_its_own_advice(tmp_path):
 def test_a_workspace_keeps_its_user_and_others_have_another(tmp_path):
     assert uid_for(tmp_path / "a") == uid_for(tmp_path / "." / "a")
     assert uid_for(tmp_path / "a") != uid_for(tmp_path / "b")
+
+
+def test_input_is_given_where_files_in_memory_are_refused(monkeypatch):
+    def refused(*_):
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(os, "memfd_create", refused)
+    descriptor = in_memory("stdin", b"job" * 100_000)
+    assert os.lseek(descriptor, 0, os.SEEK_CUR) == 0
+    assert os.read(descriptor, 400_000) == b"job" * 100_000
+    os.close(descriptor)

@@ -1,13 +1,12 @@
 """Programs that take too much are contained, and the end says which limit they met."""
 
-import errno
 import os
 import time
 from pathlib import Path
 
 import pytest
 
-from agent2.sandbox.limits import OWN_PROCESSES, Cgroup, Hierarchy, hierarchies, in_memory, rlimits, sweep
+from agent2.sandbox.limits import OWN_PROCESSES, Cgroup, Hierarchy, hierarchies, rlimits, sweep
 from agent2.sandbox.spec import GIB, Limits, SandboxExit
 
 FORK_BOMB = """
@@ -205,14 +204,3 @@ def _fake_version_1(root: Path) -> None:
     for controller in ("memory", "pids"):
         (root / controller).mkdir()
         (root / controller / "cgroup.procs").touch()
-
-
-def test_input_is_given_where_files_in_memory_are_refused(monkeypatch):
-    def refused(*_):
-        raise OSError(errno.ENOSYS, "Function not implemented")
-
-    monkeypatch.setattr(os, "memfd_create", refused)
-    descriptor = in_memory("stdin", b"job" * 100_000)
-    assert os.lseek(descriptor, 0, os.SEEK_CUR) == 0
-    assert os.read(descriptor, 400_000) == b"job" * 100_000
-    os.close(descriptor)

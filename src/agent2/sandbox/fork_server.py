@@ -55,8 +55,7 @@ from agent2.sandbox.forward import (
     prctl,
     stay,
 )
-from agent2.sandbox.host import interpreter, toolkit_path
-from agent2.sandbox.limits import in_memory
+from agent2.sandbox.host import in_memory, interpreter, toolkit_path
 from agent2.sandbox.spec import BASE_ENVIRONMENT, Network, SandboxSpec
 
 logger = logging.getLogger(__name__)

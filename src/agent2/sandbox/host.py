@@ -15,6 +15,7 @@ not start without /sys, so parts of it are shown read-only, the list of all PCI 
 slices, other vendors, or limits on GPU memory and time.
 """
 
+import fcntl
 import hashlib
 import os
 import re
@@ -22,6 +23,7 @@ import stat
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -234,6 +236,26 @@ def chown_tree(path: Path, uid: int) -> None:
         for name in (*names, *files):
             os.chown(os.path.join(folder, name), uid, uid, follow_symlinks=False)
         os.chown(folder, uid, uid)
+
+
+def in_memory(name: str, content: bytes) -> int:
+    """A descriptor at the start of a file that exists in memory only and can no longer be changed.
+
+    Inside a sandbox of ours, whose filter refuses such files, it is a nameless temporary file.
+    """
+    try:
+        descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    except OSError:
+        with tempfile.TemporaryFile() as file:
+            file.write(content)
+            file.seek(0)
+            return os.dup(file.fileno())
+    view = memoryview(content)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
 
 
 def bwrap_version(binary: str) -> tuple[int, ...]:

@@ -29,7 +29,6 @@ The filter is for x86-64 and 64-bit ARM; elsewhere there is none. Format: classi
 """
 
 import errno
-import fcntl
 import itertools
 import logging
 import os
@@ -37,7 +36,6 @@ import platform
 import shutil
 import socket
 import struct
-import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -180,26 +178,6 @@ def contained_plan(
         calls=calls,
         joined=False,
     )
-
-
-def in_memory(name: str, content: bytes) -> int:
-    """A descriptor at the start of a file that exists in memory only and can no longer be changed.
-
-    Inside a sandbox of ours, whose filter refuses such files, it is a nameless temporary file.
-    """
-    try:
-        descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    except OSError:
-        with tempfile.TemporaryFile() as file:
-            file.write(content)
-            file.seek(0)
-            return os.dup(file.fileno())
-    view = memoryview(content)
-    while view:
-        view = view[os.write(descriptor, view) :]
-    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    return descriptor
 
 
 def rlimits(limits: Limits, process_limit: int | None) -> dict[str, int]:

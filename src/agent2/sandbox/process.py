@@ -27,7 +27,8 @@ import psutil
 from agent2.errors import SandboxError
 from agent2.sandbox.fork_server import ForkRefused, ForkServer, JoiningProcess, Streams
 from agent2.sandbox.forward import Plan
-from agent2.sandbox.limits import OWN_PROCESSES, Launch, in_memory
+from agent2.sandbox.host import in_memory
+from agent2.sandbox.limits import OWN_PROCESSES, Launch
 from agent2.sandbox.spec import MIB, SandboxExit
 from agent2.sandbox.watchdog import Breach, Watchdog, process_tree
 
