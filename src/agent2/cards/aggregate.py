@@ -43,7 +43,10 @@ def marks_of(rollout: Rollout) -> int:
         return _OF_FAULT.get(rollout.fault, 0)
     marks = _OF_STATUS.get(rollout.status, 0)
     turns = rollout.turns
-    if all(not turn.action or turn.action.isspace() for turn in turns):
+    for turn in turns:  # a loop, since `all` over a generator takes three times as long and this runs once a rollout
+        if turn.action and not turn.action.isspace():
+            break
+    else:
         marks |= EMPTY
     if turns and turns[-1].stop_reason is StopReason.LENGTH:
         marks |= TRUNCATED
@@ -115,6 +118,7 @@ class Tally:
         self.n_rollouts = 0
         self._rule = rule
         self._numbers: dict[str, int] = {}
+        self._sorted: tuple[list[str], NDArray[np.intp]] = [], np.empty(0, dtype=np.intp)
         self._seen: set[int] = set()
         self._items, self._attempts, self._values = array("q"), array("q"), array("d")
         self._marks, self._seconds = array("B"), array("d")
@@ -218,11 +222,21 @@ class Tally:
 
     def in_order(self) -> NDArray[np.intp]:
         """Positions of the rollouts, in the order added, that sort them by item id and attempt."""
-        ids = list(self._numbers)
-        ranks = np.empty(len(ids), dtype=np.int64)
-        ranks[sorted(range(len(ids)), key=ids.__getitem__)] = np.arange(len(ids))
+        numbers = self._by_id()[1]
+        if len(numbers) == self.n_rollouts:  # one attempt each: items are numbered in the order added
+            return numbers
+        ranks = np.empty_like(numbers)
+        ranks[numbers] = np.arange(len(numbers))
         items, attempts = _column(self._items, np.int64), _column(self._attempts, np.int64)
-        return np.lexsort((attempts, ranks[items])) if ids else np.empty(0, dtype=np.intp)
+        return np.lexsort((attempts, ranks[items]))
+
+    def _by_id(self) -> tuple[list[str], NDArray[np.intp]]:
+        """The ids of the items, sorted, and the number of each."""
+        if len(self._sorted[0]) != len(self._numbers):
+            ids = sorted(self._numbers)
+            numbers = np.fromiter(map(self._numbers.__getitem__, ids), dtype=np.intp, count=len(ids))
+            self._sorted = ids, numbers
+        return self._sorted
 
     def with_lists(self, totals: CardSummary) -> CardSummary:
         """The given totals, with the lists of a summary under the tally's own rule."""
@@ -267,7 +281,8 @@ class Tally:
             starts = np.flatnonzero(np.diff(items[order], prepend=-1)).tolist()
             values = counted[order].tolist()
             scores = [_item_score(values[low:high], rule) for low, high in pairwise([*starts, len(values)])]
-        return {item_id: scores[self._numbers[item_id]] for item_id in sorted(self._numbers)}
+        ids, numbers = self._by_id()
+        return dict(zip(ids, map(scores.__getitem__, numbers.tolist()), strict=True))
 
     def _drops(self, counted: NDArray[np.float64], rule: ReportingRule) -> list[Drop]:
         """Rollouts with a fault, and those without a score, in order of item and attempt."""

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
 from itertools import accumulate
 from pathlib import Path
+from struct import Struct
 from typing import BinaryIO
 
 import msgspec
@@ -43,6 +44,7 @@ MOST_BYTES = 1 << 28
 """Most bytes of an unpacked frame, and of a line, since a line is in one frame."""
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 LINE_SUMS = "lines.crc32"
+_LENGTH = Struct("<I")
 
 
 def card_exists(path: Path) -> bool:
@@ -218,12 +220,14 @@ def _is_inside(stream: BinaryIO, frame: Frame) -> bool:
 
 def _texts(page: bytes) -> list[bytes]:
     """The texts of a PLAIN page; what goes beyond the end of a damaged page is cut."""
-    texts, position = [], 0
-    while position < len(page):
+    texts, position, last = [], 0, len(page) - _LENGTH.size
+    length_at = _LENGTH.unpack_from
+    while position <= last:
+        (n_bytes,) = length_at(page, position)
         start = position + 4
-        position = start + int.from_bytes(page[position:start], "little")
+        position = start + n_bytes
         texts.append(page[start:position])
-    return texts
+    return [*texts, b""] if position < len(page) else texts
 
 
 def decode_lines(path: Path, lines: Sequence[bytes], first: int) -> Iterator[ScoredRollout]:

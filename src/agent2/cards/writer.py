@@ -16,13 +16,15 @@ import contextlib
 import os
 import time
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from agent2.cards import folder
 from agent2.cards.aggregate import Tally
@@ -36,6 +38,10 @@ FSYNC_EVERY_S = 1.0
 FRAME_ROLLOUTS = 4096
 FRAME_BYTES = 1 << 22
 """Most bytes of lines in a frame, unless one line alone has more: finding a rollout reads one frame."""
+
+WHOLE_BYTES = 1 << 26
+"""Most bytes of an open file that is read at once for closing; of a larger one only the frame that is written is in
+memory."""
 
 _encoder = msgspec.json.Encoder()
 
@@ -254,24 +260,39 @@ class CardWriter:
 
     def _frames(self) -> Iterator[tuple[list[bytes], list[int]]]:
         """The lines of the open file, by item and attempt, with their positions there; newlines are left out."""
-        lines: list[bytes] = []
-        positions: list[int] = []
-        n_bytes = 0
-        for position in self._tally.in_order().tolist():
-            start = self._ends[position - 1] if position else 0
-            size = self._ends[position] - start
-            if lines and (len(lines) == FRAME_ROLLOUTS or n_bytes + size > FRAME_BYTES):
-                yield lines, positions
-                lines, positions, n_bytes = [], [], 0
-            lines.append(os.pread(self._descriptor, size - 1, start))
-            positions.append(position)
-            n_bytes += size
-        if lines:
-            yield lines, positions
+        whole = os.pread(self._descriptor, self._n_bytes, 0) if self._n_bytes <= WHOLE_BYTES else None
+        order = self._tally.in_order()
+        ends = np.array(self._ends, dtype=np.int64)
+        starts = np.concatenate(([0], ends))[order]
+        ends = ends[order]
+        for first, last in _frame_bounds((ends - starts).tolist()):
+            frame = slice(first, last)
+            yield self._lines_at(starts[frame], ends[frame], whole), order[frame].tolist()
+
+    def _lines_at(self, starts: NDArray[np.int64], ends: NDArray[np.int64], whole: bytes | None) -> list[bytes]:
+        """Lines without their newlines. whole: the open file, if it is in memory."""
+        origin, span = (0, self._n_bytes) if whole else (int(starts.min()), int(ends.max() - starts.min()))
+        ranges = zip((starts - origin).tolist(), (ends - origin - 1).tolist(), strict=True)
+        if whole is None and span > 2 * int((ends - starts).sum()):
+            return [os.pread(self._descriptor, end - start, origin + start) for start, end in ranges]
+        content = whole or os.pread(self._descriptor, span, origin)
+        return [content[start:end] for start, end in ranges]
 
     def _close_descriptor(self) -> None:
         os.close(self._descriptor)
         self._descriptor = -1
+
+
+def _frame_bounds(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """First line of each frame and the one after its last. sizes: bytes of the lines, in order."""
+    first = n_bytes = 0
+    for position, size in enumerate(sizes):
+        if position > first and (position - first == FRAME_ROLLOUTS or n_bytes + size > FRAME_BYTES):
+            yield first, position
+            first, n_bytes = position, 0
+        n_bytes += size
+    if sizes:
+        yield first, len(sizes)
 
 
 def require_same_evaluation(path: Path, stored: CardHeader, requested: CardHeader) -> None:
