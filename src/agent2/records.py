@@ -483,5 +483,5 @@ def digest_of(value: object) -> str:
 
 def derive_seed(*parts: str | int) -> int:
     """A 63-bit seed from names and numbers; the same parts give the same seed on every machine."""
-    joined = "\x1f".join(str(part) for part in parts).encode()
+    joined = "\x1f".join(map(str, parts)).encode()
     return int.from_bytes(hashlib.sha256(joined).digest()[:8], "big") >> 1

@@ -70,7 +70,7 @@ def validate_card(path: Path, *, columns: bool = True) -> list[str]:
         if columns and folder.TABLE in card.parts:
             from agent2.cards.tables import table_problems  # loads pyarrow
 
-            problems += table_problems(path, card)
+            problems += table_problems(path, card, tally.marks())
         if header_digest == card.header_digest:
             problems += _summary_problems(path, card, tally.summary())
     return problems

@@ -30,7 +30,7 @@ from agent2 import installation
 from agent2.cards import folder
 from agent2.cards.aggregate import KINDS, Tally, counted_values, kinds_of, marks_of
 from agent2.cards.card import FORMAT, CardFile, Frame, ReportingRule
-from agent2.cards.folder import ZSTD_MAGIC, closed_lines, content_digest, frame_lines
+from agent2.cards.folder import ZSTD_MAGIC, closed_lines, content_digest, decode_lines, frame_lines
 from agent2.errors import CardError, Fault
 from agent2.records import RolloutStatus, StopReason
 
@@ -84,12 +84,13 @@ class TableWriter:
         )
         self._written: list[tuple[str, str]] = []
 
-    def add(self, lines: Sequence[bytes], finished: Sequence[int]) -> None:
-        """Add the lines of one frame; finished: the position of each in the order in which rollouts finished.
+    def add(self, lines: Sequence[bytes], finished: Sequence[int], marks: NDArray[np.uint8]) -> None:
+        """Add the lines of one frame.
 
-        Raises OSError if the disk is full.
+        finished: the position of each in the order in which rollouts finished; marks: as `marks_of` gives them. Raises
+        OSError if the disk is full, CardError for a line that is not a rollout.
         """
-        batch = _batch(lines, finished, self._rule)
+        batch = _batch(lines, finished, marks, self._rule)
         self._out.write_batch(batch)
         self._written.append((content_digest(lines), batch["item_id"][0].as_py()))
 
@@ -134,7 +135,6 @@ class TableWriter:
 class _TurnCells(msgspec.Struct, gc=False):
     """What a row needs of a turn."""
 
-    action: str
     stop_reason: StopReason
 
 
@@ -193,7 +193,9 @@ def _cells_of(lines: Sequence[bytes]) -> list[_Cells]:
     return cells
 
 
-def _batch(lines: Sequence[bytes], finished: Sequence[int], rule: ReportingRule) -> pa.RecordBatch:
+def _batch(
+    lines: Sequence[bytes], finished: Sequence[int], marks: NDArray[np.uint8], rule: ReportingRule
+) -> pa.RecordBatch:
     """The rows of some lines. Raises CardError for a line that is not a rollout.
 
     Arrays are built from buffers: `pa.array` of a list would load pandas, which takes longer than closing a small card.
@@ -201,15 +203,14 @@ def _batch(lines: Sequence[bytes], finished: Sequence[int], rule: ReportingRule)
     cells = _cells_of(lines)
     rollouts, scores = [record.rollout for record in cells], [record.score for record in cells]
     usages, views = [rollout.usage for rollout in rollouts], [score.views for score in scores]
-    marks = [marks_of(rollout) for rollout in rollouts]
     values = np.array([score.value for score in scores], dtype=np.float64)  # None becomes NaN
     columns = [
         _texts([rollout.item_id for rollout in rollouts]),
         _integers([rollout.attempt for rollout in rollouts]),
         _texts([rollout.status for rollout in rollouts]),
         _floats(values),
-        _floats(counted_values(values, np.array(marks, dtype=np.uint8), rule)),
-        _text_lists([_KINDS_OF_MARKS[mark] for mark in marks]),
+        _floats(counted_values(values, marks, rule)),
+        _text_lists([_KINDS_OF_MARKS[mark] for mark in marks.tolist()]),
         _texts([rollout.fault or score.fault for rollout, score in zip(rollouts, scores, strict=True)]),
         _texts([score.reason for score in scores]),
         _integers([len(rollout.turns) for rollout in rollouts]),
@@ -306,8 +307,7 @@ def make_table(path: Path, card: CardFile, file: Path) -> None:
     with tempfile.TemporaryDirectory(dir=file.parent, prefix=".making-") as draft:
         aside = Path(draft) / file.name
         with TableWriter(aside, card.header.reporting) as table:
-            for first, lines in closed_lines(path, card):
-                table.add(lines, range(first, first + len(lines)))
+            _copy_lines(path, card, table)
             table.close()
         aside.replace(file)
 
@@ -325,8 +325,7 @@ def write_anew(path: Path, target: Path) -> None:
     table_file = target / folder.TABLE
     try:
         with TableWriter(table_file, card.header.reporting) as table:
-            for first, lines in closed_lines(path, card):
-                table.add(lines, range(first, first + len(lines)))
+            _copy_lines(path, card, table)
             frames = table.close()
         parts = {folder.TABLE: folder.file_digest(table_file)}
     except OSError as error:
@@ -334,8 +333,18 @@ def write_anew(path: Path, target: Path) -> None:
     folder.store_card(target, replace(card, frames=frames, parts=parts))
 
 
-def table_problems(path: Path, card: CardFile) -> list[str]:
-    """Problems of the columns of a closed card whose records are sound: they must be those that the records give."""
+def _copy_lines(path: Path, card: CardFile, table: TableWriter) -> None:
+    """Add the lines of a closed card, in its order. Raises CardError for a damaged line."""
+    for first, lines in closed_lines(path, card):
+        marks = [marks_of(record.rollout) for record in decode_lines(path, lines, first)]
+        table.add(lines, range(first, first + len(lines)), np.array(marks, dtype=np.uint8))
+
+
+def table_problems(path: Path, card: CardFile, marks: NDArray[np.uint8]) -> list[str]:
+    """Problems of the columns of a closed card whose records are sound: they must be those that the records give.
+
+    marks: of every rollout in the order of the card, as `marks_of` gives them.
+    """
     file = path / folder.TABLE
     try:
         with pq.ParquetFile(file, page_checksum_verification=True) as table:
@@ -346,7 +355,8 @@ def table_problems(path: Path, card: CardFile) -> list[str]:
                 return [f"{file}: has other row groups than {folder.CARD_JSON} names; restore the file from a copy"]
             for number, (first, lines) in enumerate(closed_lines(path, card)):
                 stored = table.read_row_group(number)
-                expected = _batch(lines, stored["finished"].to_pylist(), card.header.reporting)
+                frame_marks = marks[first : first + len(lines)]
+                expected = _batch(lines, stored["finished"].to_pylist(), frame_marks, card.header.reporting)
                 if not stored.equals(pa.Table.from_batches([expected])):
                     row = _first_difference(stored, expected)
                     return [

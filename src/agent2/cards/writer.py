@@ -39,7 +39,7 @@ FRAME_ROLLOUTS = 4096
 FRAME_BYTES = 1 << 22
 """Most bytes of lines in a frame, unless one line alone has more: finding a rollout reads one frame."""
 
-WHOLE_BYTES = 1 << 26
+WHOLE_BYTES = 1 << 25
 """Most bytes of an open file that is read at once for closing; of a larger one only the frame that is written is in
 memory."""
 
@@ -249,8 +249,9 @@ class CardWriter:
         aside = target.with_name(target.name + ".tmp")
         try:
             with TableWriter(aside, self._card.header.reporting) as table:
+                marks = self._tally.marks()
                 for lines, positions in self._frames():
-                    table.add(lines, positions)
+                    table.add(lines, positions.tolist(), marks[positions])
                 frames = table.close()
             digest = folder.file_digest(aside)
             aside.replace(target)
@@ -258,7 +259,7 @@ class CardWriter:
             raise folder.disk_error(target, self._n_bytes, error) from error
         return frames, {folder.TABLE: digest}
 
-    def _frames(self) -> Iterator[tuple[list[bytes], list[int]]]:
+    def _frames(self) -> Iterator[tuple[list[bytes], NDArray[np.intp]]]:
         """The lines of the open file, by item and attempt, with their positions there; newlines are left out."""
         whole = os.pread(self._descriptor, self._n_bytes, 0) if self._n_bytes <= WHOLE_BYTES else None
         order = self._tally.in_order()
@@ -267,7 +268,7 @@ class CardWriter:
         ends = ends[order]
         for first, last in _frame_bounds((ends - starts).tolist()):
             frame = slice(first, last)
-            yield self._lines_at(starts[frame], ends[frame], whole), order[frame].tolist()
+            yield self._lines_at(starts[frame], ends[frame], whole), order[frame]
 
     def _lines_at(self, starts: NDArray[np.int64], ends: NDArray[np.int64], whole: bytes | None) -> list[bytes]:
         """Lines without their newlines. whole: the open file, if it is in memory."""

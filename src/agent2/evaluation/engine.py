@@ -24,9 +24,8 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Protocol, cast
 
 import msgspec
 
@@ -61,8 +60,6 @@ logger = logging.getLogger(__name__)
 
 AHEAD = 32
 """Worlds that act before the first answer is collected; a channel that they share has to keep so many answers."""
-
-AnswerT = TypeVar("AnswerT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +328,7 @@ class _Loop:
     ) -> None:
         self.in_flight: dict[int, _Episode] = {}
         self._sampler = sampler
+        self._player = sampler if isinstance(sampler, _PlayerSampler) else None
         self._offers_tools = isinstance(sampler, ToolSampler) and sampler.takes_tools
         self._make_environment = make_environment
         self._converse = converse
@@ -405,11 +403,11 @@ class _Loop:
         )  # fmt: skip
         # A message that comes too late is kept and scored; how the rollout counts is up to the reporting rule.
         is_late = self._is_late(episode)
-        is_spent = self._tokens_left(episode) == 0
-        is_capped = len(episode.turns) >= turn_cap(episode.environment, self._settings.max_turns)
+        is_spent = not step.done and self._tokens_left(episode) == 0
+        is_capped = not step.done and len(episode.turns) >= turn_cap(episode.environment, self._settings.max_turns)
         if step.done or is_late or is_spent or is_capped:
             episode.dialogue.add(completion, None)
-            if is_spent and not step.done:
+            if is_spent:
                 episode.note = f"ended: the budget of {self._settings.max_episode_tokens} tokens is spent"
             ended = RolloutStatus.COMPLETED if step.done else RolloutStatus.TURN_CAP
             return self._finish(episode, RolloutStatus.TIME_CAP if is_late else ended)
@@ -443,9 +441,9 @@ class _Loop:
         # Constructed, since `dataclasses.replace` takes four times as long and this runs once a message.
         sampling = SamplingSettings(settings.temperature, settings.top_p, max_tokens, seed)
         try:
-            if isinstance(self._sampler, _PlayerSampler):
+            if self._player is not None:
                 chat = cast(Sequence[Message], prompt)  # `play_by` plays through chats only
-                self._sampler.answer(request_id, episode.attempt, episode.environment, chat)
+                self._player.answer(request_id, episode.attempt, episode.environment, chat)
             elif self._offers_tools:
                 tools = _offered_tools(episode.environment)
                 cast(ToolSampler, self._sampler).submit(request_id, prompt, sampling, tools)
@@ -539,15 +537,6 @@ class RemoteEnvironment(Environment, Protocol):
         """Second half of `act`."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Call(Generic[AnswerT]):
-    """One call in two halves."""
-
-    begin: Callable[[], None] | None
-    """None: there is no first half."""
-    finish: Callable[[], AnswerT]
-
-
 def turn_cap(world: Environment, max_turns: int) -> int:
     """The lower of `max_turns` and the world's own `max_turns`, for worlds that have one and refuse to go beyond it."""
     cap: int | None = getattr(world, "max_turns", None)
@@ -564,60 +553,69 @@ def reset_all(
 ) -> list[tuple[Environment | None, Sequence[Message] | EnvironmentFailed]]:
     """Make a world for each (item, seed) and begin it; returns worlds and openings.
 
-    No world where making it failed.
+    No world where making it failed. `AHEAD` worlds are begun before the first is waited for.
     """
-    worlds: list[Environment | None] = []
-
-    def calls() -> Iterator[_Call[Sequence[Message]]]:
-        for item, seed in starts:
-            # Before it is made, so that worlds and openings stay in step where making one fails.
-            worlds.append(None)
-            try:
-                world = worlds[-1] = make_environment()
-            except EnvironmentFailed as error:
-                yield _Call(None, partial(_raise, error))
-                continue
-            if is_remote(world):
-                remote = cast(RemoteEnvironment, world)
-                yield _Call(partial(remote.begin, item, seed), remote.begun)
+    resets: list[tuple[Environment | None, Sequence[Message] | EnvironmentFailed]] = []
+    remaining = iter(starts)
+    while batch := list(islice(remaining, AHEAD)):
+        begun = [_begin(make_environment, item, seed) for item, seed in batch]
+        for (world, failure), (item, seed) in zip(begun, batch, strict=True):
+            opening: Sequence[Message] | EnvironmentFailed
+            # A call that could not be begun has no answer on its way: to wait for one would take another world's.
+            if world is None or failure is not None:
+                opening = failure or EnvironmentFailed("no world was made")
             else:
-                yield _Call(None, partial(world.reset, item, seed))
+                try:
+                    remote = cast(RemoteEnvironment, world)
+                    opening = remote.begun() if is_remote(world) else world.reset(item, seed)
+                except EnvironmentFailed as error:
+                    opening = error
+            resets.append((world, opening))
+    return resets
 
-    openings = _run(calls())
-    return list(zip(worlds, openings, strict=True))
+
+def _begin(
+    make_environment: Callable[[], Environment], item: Item, seed: int
+) -> tuple[Environment | None, EnvironmentFailed | None]:
+    """A world, and what went wrong; one that works elsewhere has begun."""
+    world = None
+    try:
+        world = make_environment()
+        if is_remote(world):
+            cast(RemoteEnvironment, world).begin(item, seed)
+    except EnvironmentFailed as error:
+        return world, error
+    return world, None
 
 
 def act_all(actions: Iterable[tuple[Environment, str]]) -> list[Step | EnvironmentFailed]:
-    """One action in each of several worlds, which must all be different."""
-    return _run(
-        _Call(partial(cast(RemoteEnvironment, world).begin_act, action), cast(RemoteEnvironment, world).acted)
-        if is_remote(world)
-        else _Call(None, partial(world.act, action))
-        for world, action in actions
-    )
+    """One action in each of several worlds, which must all be different; steps and failures in their order.
 
-
-def _run(calls: Iterable[_Call[AnswerT]]) -> list[AnswerT | EnvironmentFailed]:
-    """Answers and failures in the order of the calls; `AHEAD` calls are begun before the first is finished."""
-    answers: list[AnswerT | EnvironmentFailed] = []
-    remaining = iter(calls)
+    `AHEAD` worlds have been asked to act before the first is asked for its answer.
+    """
+    steps: list[Step | EnvironmentFailed] = []
+    remaining = iter(actions)
     while batch := list(islice(remaining, AHEAD)):
-        failures: list[EnvironmentFailed | None] = []
-        for call in batch:
+        failures = [_begin_act(world, action) for world, action in batch]
+        for (world, action), failure in zip(batch, failures, strict=True):
             try:
-                if call.begin is not None:
-                    call.begin()
-                failures.append(None)
+                if failure is not None:
+                    steps.append(failure)
+                elif is_remote(world):
+                    steps.append(cast(RemoteEnvironment, world).acted())
+                else:
+                    steps.append(world.act(action))
             except EnvironmentFailed as error:
-                failures.append(error)
-        # A call that could not be begun has no answer on its way: to wait for one would take another world's.
-        for call, failure in zip(batch, failures, strict=True):
-            try:
-                answers.append(call.finish() if failure is None else failure)
-            except EnvironmentFailed as error:
-                answers.append(error)
-    return answers
+                steps.append(error)
+    return steps
 
 
-def _raise(error: EnvironmentFailed) -> Sequence[Message]:
-    raise error
+def _begin_act(world: Environment, action: str) -> EnvironmentFailed | None:
+    """Ask a world that works elsewhere to act; returns what went wrong."""
+    if not is_remote(world):
+        return None
+    try:
+        cast(RemoteEnvironment, world).begin_act(action)
+    except EnvironmentFailed as error:
+        return error
+    return None

@@ -243,9 +243,13 @@ def _load_function(path: Path, function: str) -> Reply:
 
 
 class ScriptedSampler:
-    """Answers each request with `reply(messages)`, as soon as it is submitted."""
+    """Answers each request with `reply(messages)`, as soon as it is submitted.
 
-    def __init__(self, reply: Reply, capacity: int = 1024) -> None:
+    More in flight would gain nothing: 64 worlds are enough to work side by side, and what is in flight for long costs
+    the garbage collector time.
+    """
+
+    def __init__(self, reply: Reply, capacity: int = 64) -> None:
         self.capacity = capacity
         self._reply = reply
         self._done: dict[int, Completion] = {}

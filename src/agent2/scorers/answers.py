@@ -392,10 +392,11 @@ def parse_rational(text: str) -> Fraction | None:
     stripped = text.strip()
     if len(stripped) > MAX_ANSWER_CHARACTERS or _NUMBER.fullmatch(stripped) is None:
         return None
-    numerator, _, denominator = stripped.replace(" ", "").partition("/")
-    if not denominator:
-        return Fraction(numerator)
-    return Fraction(int(numerator), int(denominator)) if int(denominator) else None
+    numerator, _, denominator = stripped.partition("/")
+    if not denominator:  # `Fraction` of a text is four times as slow as of a number
+        return Fraction(numerator if "." in numerator else int(numerator))
+    divisor = int(denominator)
+    return Fraction(int(numerator), divisor) if divisor else None
 
 
 def format_rational(value: Fraction) -> str:
