@@ -15,9 +15,10 @@ import pytest
 from agent2.cards import writer as writer_module
 from agent2.cards.card import CountAs
 from agent2.cards.folder import file_digest, load_card, store_card
+from agent2.cards.query import table_of
 from agent2.cards.reader import iter_rollouts, read_summary, validate_card
 from agent2.cards.regrade import regrade
-from agent2.cards.tables import COLUMNS, table_of
+from agent2.cards.tables import COLUMNS
 from agent2.cards.writer import CardWriter
 from agent2.errors import CardError, Fault
 from agent2.records import RolloutStatus

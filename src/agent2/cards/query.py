@@ -9,6 +9,7 @@ extension, environment variable or setting; where the statement allows it, the f
 memory is bounded. Only closed cards are included; unfinished ones are listed in `skipped`.
 """
 
+import hashlib
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -22,9 +23,9 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
+from agent2 import installation
 from agent2.cards import folder
-from agent2.cards.card import CardFile
-from agent2.cards.tables import table_of
+from agent2.cards.card import FORMAT, CardFile
 from agent2.errors import CardError, ConfigError
 
 MEMORY = "600MB"
@@ -84,6 +85,8 @@ class CardQueries:
         cards = self._find(folders)
         files = [str(table_of(path).resolve()) for path, _ in cards]
         self._connection = duckdb.connect(":memory:", config=SETTINGS)
+        # else a footer is read for the view, for each statement and for its result; cannot be set while connecting
+        self._connection.execute("set parquet_metadata_cache = true")
         self._register(cards, files)
         self._lock(files)
 
@@ -153,10 +156,11 @@ class CardQueries:
     def _relation(self, sql: str, parameters: Sequence[str | int | float]) -> Iterator[duckdb.DuckDBPyRelation]:
         """The result of one SELECT statement; it is computed when it is fetched."""
         try:
-            statements = duckdb.extract_statements(sql)
+            cursor = self._connection.cursor()
+            statements = cursor.extract_statements(sql)  # `duckdb.extract_statements` would start a second database
             if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
                 raise ConfigError(f"{sql!r}: one SELECT statement is needed, over the tables rollouts and cards")
-            yield self._connection.cursor().sql(sql, params=list(parameters) or None)
+            yield cursor.sql(sql, params=list(parameters) or None)
         except duckdb.Error as error:
             raise ConfigError(f"{sql!r}: {' '.join(str(error).split())}") from error
 
@@ -171,6 +175,25 @@ class CardQueries:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def table_of(path: Path) -> Path:
+    """The table of a closed card: its own, or for a card of an older format the cached one, written on first use.
+
+    Raises CardError for an open or damaged card and for a table that is not the one that the card names.
+    """
+    card = folder.load_card(path)
+    if card.state == "open":
+        raise CardError(f"{path}: the card is not finished; resume its evaluation, then query it")
+    if folder.TABLE in card.parts:
+        return folder.require_part(path, card, folder.TABLE)
+    key = hashlib.sha256((path / folder.CARD_JSON).read_bytes()).hexdigest()
+    file = installation.facts_dir() / f"{key[:32]}-v{FORMAT}.parquet"
+    if not file.is_file():
+        from agent2.cards.tables import make_table  # loads pyarrow, which queries of current cards do without
+
+        make_table(path, card, file)
+    return file
 
 
 def _card_row(path: Path, card: CardFile) -> list[Any]:

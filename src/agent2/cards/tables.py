@@ -26,10 +26,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from agent2 import installation
 from agent2.cards import folder
 from agent2.cards.aggregate import KINDS, Tally, counted_values, kinds_of, marks_of
-from agent2.cards.card import FORMAT, CardFile, Frame, ReportingRule
+from agent2.cards.card import CardFile, Frame, ReportingRule
 from agent2.cards.folder import ZSTD_MAGIC, closed_lines, content_digest, decode_lines, frame_lines
 from agent2.errors import CardError, Fault
 from agent2.records import RolloutStatus, StopReason
@@ -280,23 +279,6 @@ def _offsets(lengths: Sequence[int]) -> pa.Buffer:
     offsets = np.zeros(len(lengths) + 1, dtype=np.int32)
     np.cumsum(np.array(lengths, dtype=np.int32), out=offsets[1:])
     return pa.py_buffer(offsets)
-
-
-def table_of(path: Path) -> Path:
-    """The table of a closed card: its own, or for a card of an older format the cached one, written on first use.
-
-    Raises CardError for an open or damaged card and for a table that is not the one that the card names.
-    """
-    card = folder.load_card(path)
-    if card.state == "open":
-        raise CardError(f"{path}: the card is not finished; resume its evaluation, then query it")
-    if folder.TABLE in card.parts:
-        return folder.require_part(path, card, folder.TABLE)
-    key = hashlib.sha256((path / folder.CARD_JSON).read_bytes()).hexdigest()
-    file = installation.facts_dir() / f"{key[:32]}-v{FORMAT}.parquet"
-    if not file.is_file():
-        make_table(path, card, file)
-    return file
 
 
 def make_table(path: Path, card: CardFile, file: Path) -> None:
