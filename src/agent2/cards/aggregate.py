@@ -211,9 +211,9 @@ class Tally:
         """What each rollout contributes under a rule, in the order added; NaN: missing."""
         return counted_values(_column(self._values, np.float64), self.marks(), rule)
 
-    def marks(self) -> NDArray[np.uint8]:
-        """The kinds that apply to each rollout, in the order added."""
-        return _column(self._marks, np.uint8)
+    def marks(self, first: int = 0) -> NDArray[np.uint8]:
+        """The kinds that apply to each rollout, in the order added, from the given one on."""
+        return _column(self._marks[first:], np.uint8)
 
     def attempts_at(self, rows: Iterable[int]) -> list[tuple[str, int]]:
         """(item id, attempt) of rollouts, by their position in the order added."""

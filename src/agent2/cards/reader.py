@@ -16,6 +16,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -34,6 +35,9 @@ from agent2.cards.folder import (
 )
 from agent2.errors import CardError
 from agent2.records import ScoredRollout
+
+if TYPE_CHECKING:
+    from agent2.cards.tables import ColumnCheck
 
 TOLERANCE = 1e-9
 COLUMNS_FROM = 50_000
@@ -61,16 +65,18 @@ def validate_card(path: Path, *, columns: bool = True) -> list[str]:
     if protocol_digest != card.protocol_digest:
         problems.append(f"{path / folder.CARD_JSON}: the protocol was changed: it does not match protocol_digest")
     tally = Tally(card.header.reporting)
-    damage = _open_damage(path, tally) if card.state == "open" else _closed_damage(path, card, tally)
+    check = None
+    if columns and folder.TABLE in card.parts:
+        from agent2.cards.tables import ColumnCheck  # loads pyarrow
+
+        check = ColumnCheck(path, card)
+    damage = _open_damage(path, tally) if card.state == "open" else _closed_damage(path, card, tally, check)
     problems += damage
     planned = card.header.planned_rollouts
     if not damage and card.state == "closed":
         if planned is not None and planned != tally.n_rollouts:
             problems.append(f"{path}: contains {tally.n_rollouts} of {planned} planned rollouts")
-        if columns and folder.TABLE in card.parts:
-            from agent2.cards.tables import table_problems  # loads pyarrow
-
-            problems += table_problems(path, card, tally.marks())
+        problems += check.problems if check is not None else []
         if header_digest == card.header_digest:
             problems += _summary_problems(path, card, tally.summary())
     return problems
@@ -111,13 +117,14 @@ def _open_damage(path: Path, tally: Tally) -> list[str]:
     return problems
 
 
-def _closed_damage(path: Path, card: CardFile, tally: Tally) -> list[str]:
+def _closed_damage(path: Path, card: CardFile, tally: Tally, check: "ColumnCheck | None") -> list[str]:
+    """Problems of the records, which are counted; the columns of sound frames are shown to `check`."""
     problems: list[str] = []
     try:
         file, stream = closed_file(path, card)
     except CardError as error:
         return [str(error)]
-    is_sorted = folder.TABLE in card.parts
+    name, is_sorted = str(file), folder.TABLE in card.parts
     last: tuple[str, int] = ("", -1)
     with stream:
         for number, (first, frame) in enumerate(zip(first_lines(card), card.frames, strict=True)):
@@ -129,7 +136,7 @@ def _closed_damage(path: Path, card: CardFile, tally: Tally) -> list[str]:
             if is_sorted and folder.content_digest(lines) != frame.content:
                 problems.append(str(folder.damaged(file, number, frame, "does not match the digest of its content")))
             for offset, line in enumerate(lines):
-                where = f"{file}: rollout {first + offset + 1}"
+                where = f"{name}: rollout {first + offset + 1}"
                 record, line_problems = _add(tally, line, where)
                 problems += line_problems
                 if record is not None and is_sorted:
@@ -139,9 +146,11 @@ def _closed_damage(path: Path, card: CardFile, tally: Tally) -> list[str]:
                             f"{where}: is not in the order of items and attempts that {folder.CARD_JSON} names"
                         )
                     last = here
-    for name in () if problems else card.parts:  # a damaged frame says more than the digest of the file
+            if check is not None and not problems:
+                check.add(number, first, lines, tally.marks(first))
+    for part in () if problems else card.parts:  # a damaged frame says more than the digest of the file
         try:
-            folder.require_part(path, card, name)
+            folder.require_part(path, card, part)
         except CardError as error:
             problems.append(str(error))
     return problems

@@ -6,7 +6,7 @@ frame whose offset `card.json` names, so that records are read without a Parquet
 than most cards take to read.
 
 Promises: memory does not grow with the rollouts; what was written is read back before the file counts; a missing score
-is NULL, never 0. All columns except `finished` are derived from `record`, and `table_problems` derives them again.
+is NULL, never 0. All columns except `finished` are derived from `record`, and `ColumnCheck` derives them again.
 """
 
 import contextlib
@@ -176,20 +176,17 @@ class _Cells(msgspec.Struct, gc=False):
     score: _ScoreCells
 
 
-_decode_cells = msgspec.json.Decoder(list[_Cells]).decode
+_decode_cells = msgspec.json.Decoder(_Cells).decode
 
 
 def _cells_of(lines: Sequence[bytes]) -> list[_Cells]:
     """One for each line. Raises CardError for a line that is not a rollout."""
     try:
-        cells = _decode_cells(b"[%b]" % b",".join(lines))
+        return list(map(_decode_cells, lines))
     except (msgspec.DecodeError, UnicodeDecodeError):
-        cells = []
-    if len(cells) != len(lines):
         for number, line in enumerate(lines, start=1):
             folder.decode_line(line, f"line {number} of a frame")
-        raise CardError("a line of a frame holds several rollouts; restore the file from a copy or evaluate again")
-    return cells
+        raise
 
 
 def _batch(
@@ -322,31 +319,47 @@ def _copy_lines(path: Path, card: CardFile, table: TableWriter) -> None:
         table.add(lines, range(first, first + len(lines)), np.array(marks, dtype=np.uint8))
 
 
-def table_problems(path: Path, card: CardFile, marks: NDArray[np.uint8]) -> list[str]:
-    """Problems of the columns of a closed card whose records are sound: they must be those that the records give.
+class ColumnCheck:
+    """Compares the columns of a closed card with what its records give, frame by frame."""
 
-    marks: of every rollout in the order of the card, as `marks_of` gives them.
-    """
-    file = path / folder.TABLE
-    try:
-        with pq.ParquetFile(file, page_checksum_verification=True) as table:
-            sizes = [table.metadata.row_group(number).num_rows for number in range(table.num_row_groups)]
-            if table.schema_arrow != COLUMNS:
-                return [f"{file}: has other columns than this version writes; restore the file from a copy"]
-            if sizes != [frame.n_rollouts for frame in card.frames]:
-                return [f"{file}: has other row groups than {folder.CARD_JSON} names; restore the file from a copy"]
-            for number, (first, lines) in enumerate(closed_lines(path, card)):
-                stored = table.read_row_group(number)
-                frame_marks = marks[first : first + len(lines)]
-                expected = _batch(lines, stored["finished"].to_pylist(), frame_marks, card.header.reporting)
-                if not stored.equals(pa.Table.from_batches([expected])):
-                    row = _first_difference(stored, expected)
-                    return [
-                        f"{file}: the row of rollout {first + row + 1} is not what its record gives; restore the file"
-                    ]
-    except (OSError, pa.ArrowException) as error:
-        return [f"{file}: cannot be read ({error}); restore it from a copy"]
-    return []
+    def __init__(self, path: Path, card: CardFile) -> None:
+        self.problems: list[str] = []
+        """One at most: what follows the first would say the same."""
+        self._file = path / folder.TABLE
+        self._rule = card.header.reporting
+        try:
+            self._table = pq.ParquetFile(self._file, page_checksum_verification=True)
+            groups = map(self._table.metadata.row_group, range(self._table.num_row_groups))
+            sizes = [group.num_rows for group in groups]
+            if self._table.schema_arrow != COLUMNS:
+                self.problems.append(
+                    f"{self._file}: has other columns than this version writes; restore the file from a copy"
+                )
+            elif sizes != [frame.n_rollouts for frame in card.frames]:
+                self.problems.append(
+                    f"{self._file}: has other row groups than {folder.CARD_JSON} names; restore the file from a copy"
+                )
+        except (OSError, pa.ArrowException) as error:
+            self._report_unreadable(error)
+
+    def add(self, number: int, first: int, lines: Sequence[bytes], marks: NDArray[np.uint8]) -> None:
+        """Check a frame, whose lines are sound. first: rollouts before it; marks: as `marks_of` gives them."""
+        if self.problems:
+            return
+        try:
+            stored = self._table.read_row_group(number)
+        except (OSError, pa.ArrowException) as error:
+            self._report_unreadable(error)
+            return
+        expected = _batch(lines, stored["finished"].to_pylist(), marks, self._rule)
+        if not stored.equals(pa.Table.from_batches([expected])):
+            row = first + _first_difference(stored, expected) + 1
+            self.problems.append(
+                f"{self._file}: the row of rollout {row} is not what its record gives; restore the file"
+            )
+
+    def _report_unreadable(self, error: Exception) -> None:
+        self.problems.append(f"{self._file}: cannot be read ({error}); restore it from a copy")
 
 
 def tally_of_columns(path: Path, card: CardFile) -> Tally:
