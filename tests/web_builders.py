@@ -64,28 +64,31 @@ def write_trial(path: Path, *events: dict, task: str = "arithmetic") -> Path:
     return path
 
 
+def write_exchange(folder: Path, protocol: WireProtocol, request: object, answer: bytes, number: int = 1) -> None:
+    """One more recorded call of an LLM."""
+    recorder, none = ExchangeRecorder(folder, Scrubber([]), 1.0), TokenCounts()
+    body = json.dumps(request).encode()
+    recorder.append(
+        CallStarted(number, float(number), protocol, "generate", "/v1", "m", "m", False, len(body), none, None)
+    )
+    recorder.write_request(number, body)
+    end = CallEnded(number, 2.0 + number, "ok", 200, none, None, True, none, None, 1.0, None, 0, "", "json", 1)
+    recorder.end(end, answer)
+    recorder.close()
+
+
 def write_exchanges(folder: Path) -> None:
     """Two recorded calls of an LLM: the first message of the user is hostile, and the model calls a tool."""
-    recorder = ExchangeRecorder(folder, Scrubber([]), 1.0)
     messages: list[dict[str, object]] = [
         {"role": "system", "content": "You train."},
         {"role": "user", "content": HOSTILE},
     ]
-    none = TokenCounts()
     for number, answer_text in ((1, "first answer"), (2, "second answer")):
-        body = json.dumps({"messages": messages}).encode()
-        protocol = WireProtocol.OPENAI_CHAT
-        recorder.append(
-            CallStarted(number, float(number), protocol, "generate", "/v1", "m", "m", False, len(body), none, None)
-        )
-        recorder.write_request(number, body)
         calls = [{"function": {"name": "bash", "arguments": "{}"}}]
         message = {"role": "assistant", "content": answer_text, "tool_calls": calls}
         answer = json.dumps({"choices": [{"message": message}]}).encode()
-        end = CallEnded(number, 2.0 + number, "ok", 200, none, None, True, none, None, 1.0, None, 0, "", "json", 1)
-        recorder.end(end, answer)
+        write_exchange(folder, WireProtocol.OPENAI_CHAT, {"messages": messages}, answer, number)
         messages = [*messages, message, {"role": "tool", "content": f"output {number}"}]
-    recorder.close()
 
 
 def write_evaluation(folder: Path, out: Path) -> Path:

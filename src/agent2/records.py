@@ -47,6 +47,11 @@ class Message:
     role: str
     content: str
 
+    @property
+    def text(self) -> str:
+        """Its text. Who does not sample, store or show messages reads this, whatever a content may hold one day."""
+        return self.content
+
 
 @dataclass(frozen=True, slots=True)
 class Item:

@@ -7,7 +7,7 @@ import pytest
 
 from agent2.config import parse_yaml
 from agent2.llm.gateway.answers import VOLATILE_TEXT
-from agent2.llm.gateway.protocols import find_route
+from agent2.llm.gateway.routes import find_route
 from agent2.llm.gateway.settings import PROVIDERS, GatewaySettings, PriceFile
 from agent2.llm.records import Driver, WireProtocol
 

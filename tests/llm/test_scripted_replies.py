@@ -1,7 +1,10 @@
 import pytest
 
 from agent2.errors import ConfigError
-from agent2.llm.scripted_replies import Conversation, Script, Tool, decide, load_script, pieces, text_of
+from agent2.llm.messages import ChatMessage, ChatRequest, ResultPart, ToolOffer, readable
+from agent2.llm.protocols import FORMATS
+from agent2.llm.records import WireProtocol
+from agent2.llm.scripted_replies import Script, decide, load_script
 
 SCRIPT = Script.model_validate(
     {
@@ -13,11 +16,17 @@ SCRIPT = Script.model_validate(
         "aside": {"say": "a title", "usage": {"input": 5, "output": 1}},
     }
 )
-BASH = Tool("bash", {"command": {"type": "string"}})
+BASH = ToolOffer("bash", {"command": {"type": "string"}})
 
 
 def conversation(results=(), tools=(BASH,), text=""):
-    return Conversation(tools=tuple(tools), results=tuple(results), instructions=text)
+    turns = (ChatMessage("tool", (ResultPart(result),)) for result in results)
+    return ChatRequest((ChatMessage("user", text), *turns), tuple(tools))
+
+
+def call_of(reply):
+    (call,) = reply.answer.calls
+    return call
 
 
 @pytest.mark.parametrize(("results", "step"), [([], 0), (["a"], 1), (["a", "b"], 2), (["a", "b", "c"], 2)])
@@ -30,22 +39,22 @@ def test_the_same_request_gets_the_same_answer():
 
 
 def test_a_request_without_a_shell_is_an_aside():
-    reply = decide(SCRIPT, conversation(tools=[Tool("read_file", {})]))
-    assert (reply.step, reply.call, reply.say, reply.usage.input) == (None, None, "a title", 5)
+    reply = decide(SCRIPT, conversation(tools=[ToolOffer("read_file", {})]))
+    assert (reply.step, reply.answer.calls, reply.answer.text, reply.answer.tokens.input) == (None, [], "a title", 5)
 
 
 def test_the_last_step_calls_nothing():
-    assert decide(SCRIPT, conversation(["a", "b"])).call is None
+    assert decide(SCRIPT, conversation(["a", "b"])).answer.calls == []
 
 
 def test_an_agent_with_a_tool_to_finish_is_ended_by_it():
-    call = decide(SCRIPT, conversation(["a", "b"], tools=[BASH, Tool("finish", {"message": {}})])).call
-    assert (call.tool.name, call.arguments) == ("finish", {"message": "over"})
+    call = call_of(decide(SCRIPT, conversation(["a", "b"], tools=[BASH, ToolOffer("finish", {"message": {}})])))
+    assert (call.name, call.arguments) == ("finish", {"message": "over"})
 
 
 def test_an_agent_that_was_told_of_an_ending_command_is_ended_by_it():
     word = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
-    call = decide(SCRIPT, conversation(["a", "b"], text=f"end with echo {word}")).call
+    call = call_of(decide(SCRIPT, conversation(["a", "b"], text=f"end with echo {word}")))
     assert call.arguments == {"command": f"echo {word}"}
 
 
@@ -68,30 +77,36 @@ def test_an_agent_that_was_told_of_an_ending_command_is_ended_by_it():
     ],
 )
 def test_the_shell_is_called_with_the_parameters_that_it_has(name, properties, arguments):
-    call = decide(SCRIPT, conversation(tools=[Tool("other", {}), Tool(name, properties)])).call
-    assert (call.tool.name, dict(call.arguments)) == (name, arguments)
+    call = call_of(decide(SCRIPT, conversation(tools=[ToolOffer("other", {}), ToolOffer(name, properties)])))
+    assert (call.name, dict(call.arguments)) == (name, arguments)
 
 
 def test_a_freeform_shell_gets_program_text():
-    call = decide(SCRIPT, conversation(tools=[Tool("exec", {}, freeform=True)])).call
-    assert '"cmd": "ls -la"' in call.text
+    call = call_of(decide(SCRIPT, conversation(tools=[ToolOffer("exec", {}, is_freeform=True)])))
+    assert call.is_freeform and '"cmd": "ls -la"' in call.arguments
 
 
 def test_a_command_that_still_runs_is_waited_for_and_counts_for_no_step():
-    wait = Tool("write_stdin", {"session_id": {}, "chars": {}})
+    wait = ToolOffer("write_stdin", {"session_id": {}, "chars": {}})
     running = ["a", "Process running with session ID 7\nOutput:"]
     reply = decide(SCRIPT, conversation(running, tools=[BASH, wait]))
-    assert (reply.step, dict(reply.call.arguments)) == (None, {"session_id": 7, "chars": ""})
+    assert (reply.step, dict(call_of(reply).arguments)) == (None, {"session_id": 7, "chars": ""})
     assert decide(SCRIPT, conversation([*running, "done"], tools=[BASH, wait])).step == 2
 
 
-def test_text_is_found_in_whatever_holds_it():
-    assert text_of([{"type": "text", "text": "a"}, "b", {"output": {"stdout": "c"}}, 3, None]) == "a\nb\nc"
+@pytest.mark.parametrize("protocol", list(WireProtocol))
+def test_a_thought_of_the_script_is_sent_apart_from_the_answer(protocol):
+    step = {"think": "hm", "say": "over", "usage": {"input": 3, "output": 3, "reasoning": 2}}
+    answer = decide(Script.model_validate({"steps": [step]}), conversation()).answer
+    wire_format = FORMATS[protocol]
+    sent = wire_format.parse_answer(wire_format.build_answer({}, answer))
+    assert (sent.text, readable(sent.parts)) == ("over", "hm\nover")
 
 
-@pytest.mark.parametrize("text", ["", "a", "abcdefghij"])
-def test_pieces_add_up_to_the_text(text):
-    assert "".join(pieces(text)) == text
+def test_where_a_schema_is_asked_for_the_answer_follows_it():
+    properties = {"title": {"type": "STRING"}, "done": {"type": "boolean"}, "n": {"type": "integer"}}
+    request = ChatRequest((), answer_schema={"properties": properties})
+    assert decide(SCRIPT, request).answer.text == '{"title": "a title", "done": true, "n": 0}'
 
 
 USAGE = "usage: {input: 10, output: 2}"

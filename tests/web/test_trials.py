@@ -6,6 +6,9 @@ import shutil
 import pytest
 
 from agent2.arena.trial_folder import TrialPaths
+from agent2.llm.messages import CallPart, ChatAnswer, TextPart, ThoughtPart
+from agent2.llm.protocols import FORMATS
+from agent2.llm.records import WireProtocol
 from agent2.web.catalog import Catalog, EntryKind
 from agent2.web.page import LiveLinks, PageAddress
 from agent2.web.site import Site
@@ -19,8 +22,10 @@ from agent2.web.trials import (
     timeline_of,
     transcript_of,
 )
+from gateway_fakes import sse
 from web_builders import (
     HOSTILE,
+    write_exchange,
     write_exchanges,
     write_trial,
 )
@@ -129,14 +134,27 @@ def test_evidence_leads_to_the_page_that_shows_it(where, place):
 
 
 def test_a_transcript_has_each_message_once(tmp_path):
-    from agent2.arena.trial_folder import TrialPaths
-
     paths = TrialPaths(tmp_path)
     write_exchanges(paths.llm)
     transcript = transcript_of(paths)
     turns = [(turn.role, turn.text) for turn in transcript.turns]
     assert [role for role, _ in turns] == ["system", "user", "assistant", "tool", "assistant"]
     assert turns[2][1] == "first answer\nbash({})" and "second answer" in turns[-1][1] and "\x1b" not in turns[1][1]
+
+
+@pytest.mark.parametrize("protocol", list(WireProtocol))
+def test_a_streamed_answer_reads_like_a_whole_one(tmp_path, protocol):
+    wire_format = FORMATS[protocol]
+    answer = ChatAnswer((ThoughtPart("Which?"), TextPart("I look around."), CallPart("bash", {"n": 1})))
+    whole = json.dumps(wire_format.build_answer({}, answer)).encode()
+    texts = []
+    for body in (whole, sse(*wire_format.build_events({}, answer), done=wire_format.ends_with_done), b"<html>busy"):
+        folder = TrialPaths(tmp_path / str(len(texts)))
+        write_exchange(folder.llm, protocol, {"messages": "not a list"}, body)
+        sent, received = transcript_of(folder).turns
+        assert (sent.role, sent.text) == ("user", '{"messages": "not a list"}')
+        texts.append(received.text.replace(": ", ":"))
+    assert texts == [*['Which?\nI look around.\nbash({"n":1})'] * 2, "<html>busy"]
 
 
 def test_of_a_log_that_grows_every_line_is_read_once(tmp_path):

@@ -26,32 +26,16 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from agent2.errors import Agent2Error
-from agent2.llm.scripted_replies import (
-    Script,
-    ScriptedAnthropic,
-    ScriptedGemini,
-    ScriptedOpenAiChat,
-    ScriptedOpenAiResponses,
-    ScriptedReply,
-    ScriptedWire,
-    decide,
-    load_script,
-)
+from agent2.llm.gateway.routes import RequestKind, find_route, models_body, request_key
+from agent2.llm.protocols import FORMATS, WireFormat
+from agent2.llm.records import WireProtocol
+from agent2.llm.scripted_replies import Script, ScriptedReply, decide, load_script
 
 COUNTED_TOKENS = 123
 """The answer of the paths that count tokens; nothing is billed for them."""
 MAX_BODY = 64 * 2**20
 KEY_VARIABLE = "SCRIPTED_LLM_KEY"
 """If set, requests must carry this key."""
-
-PROTOCOLS: dict[str, ScriptedWire] = {
-    "/chat/completions": ScriptedOpenAiChat(),
-    "/responses": ScriptedOpenAiResponses(),
-    "/messages": ScriptedAnthropic(),
-    ":generateContent": ScriptedGemini(),
-    ":streamGenerateContent": ScriptedGemini(),
-}
-"""How a path ends -> its protocol."""
 
 
 def make_app(script: Script, log: Path | None = None, key: str | None = None) -> FastAPI:
@@ -63,61 +47,61 @@ def make_app(script: Script, log: Path | None = None, key: str | None = None) ->
 
     @app.get("/{path:path}")
     async def get(path: str) -> Response:
-        if path.endswith("models"):
-            model = {"id": script.model, "object": "model", "owned_by": "script"}
-            return JSONResponse({"object": "list", "data": [model]})
+        route = find_route("GET", f"/{path}", {})
+        if route is not None:
+            return JSONResponse(models_body(route.protocol, script.model, is_one=False))
         if path in {"", "health"}:
             return JSONResponse({"ok": True})
         return _error(404, f"/{path} is not served")
 
     @app.post("/{path:path}")
     async def post(path: str, request: Request) -> Response:
-        if key is not None and not secrets.compare_digest(_key_of(request), key):
+        if key is not None and not secrets.compare_digest(request_key(request.headers, request.query_params), key):
             _note(log, {"path": f"/{path}", "status": 401})
             return _error(401, "wrong key")
-        if path.endswith("/count_tokens"):
-            return JSONResponse({"input_tokens": COUNTED_TOKENS})
-        if path.endswith(":countTokens"):
-            return JSONResponse({"totalTokens": COUNTED_TOKENS})
-        protocol = next((p for ending, p in PROTOCOLS.items() if f"/{path}".endswith(ending)), None)
-        if protocol is None:
+        route = find_route("POST", f"/{path}", request.headers)
+        if route is None:
             return _error(404, f"/{path} is not served")
+        if route.kind is RequestKind.COUNT:
+            name = "totalTokens" if route.protocol is WireProtocol.GEMINI else "input_tokens"
+            return JSONResponse({name: COUNTED_TOKENS})
         try:
             body = _decoded(await request.body(), request.headers.get("content-encoding", ""))
         except (ValueError, OSError, zstandard.ZstdError) as error:
             return _error(400, f"the body is not a JSON object: {error}")
-        reply = decide(script, protocol.read(body))
-        is_streamed = path.endswith(":streamGenerateContent") or bool(body.get("stream"))
-        _note(log, _line(path, protocol, body, reply, is_streamed))
+        wire_format = FORMATS[route.protocol]
+        reply = decide(script, wire_format.parse_request(body))
+        is_streamed = bool(body.get("stream") if route.stream is None else route.stream)
+        _note(log, _line(path, route.protocol, body, reply, is_streamed))
         await asyncio.sleep(reply.delay_s)
         if not is_streamed:
-            return JSONResponse(protocol.answer(body, reply))
-        lines = _event_lines(protocol, protocol.events(body, reply))
+            return JSONResponse(wire_format.build_answer(body, reply.answer))
+        lines = _event_lines(wire_format, wire_format.build_events(body, reply.answer))
         return StreamingResponse(_paced(lines), media_type="text/event-stream")
 
     return app
 
 
 def _line(
-    path: str, protocol: ScriptedWire, body: Mapping[str, Any], reply: ScriptedReply, is_streamed: bool
+    path: str, protocol: WireProtocol, body: Mapping[str, Any], reply: ScriptedReply, is_streamed: bool
 ) -> dict[str, Any]:
     return {
         "path": f"/{path}",
-        "protocol": protocol.name,
+        "protocol": protocol.value,
         "status": 200,
         "step": reply.step,
         "model": body.get("model"),
         "stream": is_streamed,
-        "tools": 0 if reply.call is None else 1,
+        "tools": len(reply.answer.calls),
         "usage": reply.usage.model_dump(),
     }
 
 
-def _event_lines(protocol: ScriptedWire, events: Iterator[dict[str, Any]]) -> Iterator[str]:
+def _event_lines(wire_format: WireFormat, events: Iterator[dict[str, Any]]) -> Iterator[str]:
     for event in events:
-        head = f"event: {event['type']}\n" if protocol.named_events else ""
+        head = f"event: {event['type']}\n" if wire_format.has_named_events else ""
         yield f"{head}data: {json.dumps(event)}\n\n"
-    if protocol.ends_with_done:
+    if wire_format.ends_with_done:
         yield "data: [DONE]\n\n"
 
 
@@ -126,13 +110,6 @@ async def _paced(lines: Iterator[str]) -> AsyncIterator[str]:
     for line in lines:
         yield line
         await asyncio.sleep(0)
-
-
-def _key_of(request: Request) -> str:
-    """The key of a request, in whichever header or parameter its protocol carries it."""
-    bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
-    headers = (request.headers.get(name, "") for name in ("x-api-key", "x-goog-api-key"))
-    return next(filter(None, (bearer, *headers, request.query_params.get("key", ""))), "")
 
 
 def _decoded(raw: bytes, encoding: str) -> dict[str, Any]:

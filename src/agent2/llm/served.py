@@ -37,10 +37,14 @@ from pydantic import Field, field_validator
 
 from agent2.config import StrictModel, parse_yaml
 from agent2.errors import FAULT_POLICY, ConfigError, EndpointFailed, Fault, SamplerFailed, quoted
+from agent2.llm.messages import CallPart, ChatMessage, ResultPart
+from agent2.llm.openai_chat import OpenAiChat, build_messages, likeliest_tokens, logprobs_of
+from agent2.llm.untrusted import decode
 from agent2.records import Completion, JsonValue, Message, Prompt, SamplingSettings, StopReason
 
 logger = logging.getLogger(__name__)
 
+OPENAI_CHAT = OpenAiChat()
 PASSING_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529})
 """HTTP codes of a state that may pass: busy, restarting, overloaded."""
 SEED_BITS = 31
@@ -121,10 +125,10 @@ def request_body(
     tools: Sequence[Mapping[str, JsonValue]] = (),
 ) -> dict[str, JsonValue]:
     """The JSON body of one request. tools: what is offered natively; earlier calls are then sent natively too."""
-    plain = [{"role": message.role, "content": message.content} for message in messages]
+    chat = _with_native_calls(messages) if tools else [ChatMessage(sent.role, sent.text) for sent in messages]
     body: dict[str, JsonValue] = {
         "model": model,
-        "messages": _with_native_calls(messages) if tools else plain,
+        "messages": build_messages(chat),
         "temperature": settings.temperature,
         "top_p": settings.top_p,
         dialect.limit_name: settings.max_tokens,
@@ -138,29 +142,24 @@ def request_body(
     return body
 
 
-def _with_native_calls(messages: Sequence[Message]) -> list[dict[str, JsonValue]]:
-    """The messages with our calls and their results in the protocol's own form."""
-    sent: list[dict[str, JsonValue]] = []
+def _with_native_calls(messages: Sequence[Message]) -> list[ChatMessage]:
+    """The messages with our calls and their results as parts of their own."""
+    chat: list[ChatMessage] = []
     pending_ids: list[str] = []
     for number, message in enumerate(messages):
-        calls = _calls_in(message.content) if message.role == "assistant" else []
+        calls = _calls_in(message.text) if message.role == "assistant" else []
         if calls:
             pending_ids = [f"call_{number}_{index}" for index in range(len(calls))]
-            native = [
-                {"id": name, "type": "function", "function": {**call, "arguments": json.dumps(call["arguments"])}}
-                for name, call in zip(pending_ids, calls, strict=True)
-            ]
-            sent.append({"role": "assistant", "content": None, "tool_calls": native})
+            named = zip(pending_ids, calls, strict=True)
+            parts = tuple(CallPart(call["name"], json.dumps(call["arguments"]), name) for name, call in named)
+            chat.append(ChatMessage("assistant", parts))
         elif pending_ids and message.role == "user":
-            results = _results_in(message.content, len(pending_ids))
-            sent += [
-                {"role": "tool", "tool_call_id": name, "content": result}
-                for name, result in zip(pending_ids, results, strict=True)
-            ]
+            results = zip(_results_in(message.text, len(pending_ids)), pending_ids, strict=True)
+            chat.append(ChatMessage("tool", tuple(ResultPart(result, name) for result, name in results)))
             pending_ids = []
         else:
-            sent.append({"role": message.role, "content": message.content})
-    return sent
+            chat.append(ChatMessage(message.role, message.text))
+    return chat
 
 
 def _calls_in(text: str) -> list[dict[str, Any]]:
@@ -186,14 +185,9 @@ def _results_in(text: str, n: int) -> list[str]:
     return [text, *[""] * (n - 1)]
 
 
-def _render_calls(calls: Sequence[Any]) -> str:
+def _render_calls(calls: Sequence[CallPart]) -> str:
     """Native calls as the text that worlds read; arguments that are not JSON stay as they are, a malformed call."""
-    texts = []
-    for call in calls:
-        function = call["function"]
-        name, arguments = function["name"], function.get("arguments") or "{}"
-        written = arguments if isinstance(arguments, str) else json.dumps(arguments)
-        texts.append(f'{{"name": {json.dumps(name)}, "arguments": {written}}}')
+    texts = [f'{{"name": {json.dumps(call.name)}, "arguments": {call.arguments_text or "{}"}}}' for call in calls]
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 
@@ -221,72 +215,40 @@ def read_answer(
     if status != 200:
         return _refusal(status, headers, content, now or datetime.now(UTC))
     try:
-        answer = json.loads(content)
-        choice = answer["choices"][0]
-        message = choice["message"]
-        text, finish, calls = message.get("content"), choice.get("finish_reason"), message.get("tool_calls")
-        if calls and takes_calls:
-            text = _render_calls(calls)
+        body = decode(content)
+        answer = OPENAI_CHAT.parse_answer(body)
+        if not all(call.name for call in answer.calls) and takes_calls:
+            raise ValueError("a call without a name")
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         return _malformed(f"{type(error).__name__} in {quoted(content[:200])}")
-    if calls and not takes_calls:
+    if answer.calls and not takes_calls:
         return WireProblem(
             "the server took a tool call out of the text; start it without a tool-call parser, or offer tools natively "
             "where the benchmark has some (--endpoint native_tools=true)",
             Fault.INFRASTRUCTURE,
             may_pass=False,
         )
-    if finish == "content_filter":
+    if answer.stop == "content_filter":
         return WireProblem("the endpoint's content filter withheld the answer", Fault.INFRASTRUCTURE, may_pass=False)
-    stops = {**STOP_REASONS, **_TOOL_CALL_STOPS} if calls else STOP_REASONS
-    if text is None and finish in STOP_REASONS:
-        # No words: reasoning that is not part of the answer took all, the model ended at once, or it refused.
-        text = message.get("refusal") or ""
-    if not isinstance(text, str) or finish not in stops:
-        return _malformed(f"content {quoted(text)}, finish_reason {quoted(finish)}")
-    completion = Completion(
-        text, stop_reason=stops[finish], logprobs=_logprobs(choice), alternatives=_alternatives(choice)
-    )
-    return _with_usage(completion, answer.get("usage"))
-
-
-def _with_usage(completion: Completion, usage: Any) -> Completion:
-    """The completion with token counts, where the server reports them; a missing count is no fault."""
-    if not isinstance(usage, dict):
-        return completion
-    prompt, new = usage.get("prompt_tokens"), usage.get("completion_tokens")
-    return replace(
-        completion,
-        prompt_tokens=prompt if isinstance(prompt, int) and prompt >= 0 else 0,
-        n_tokens=new if isinstance(new, int) and new >= 0 else None,
+    stops = {**STOP_REASONS, **_TOOL_CALL_STOPS} if answer.calls else STOP_REASONS
+    if answer.stop not in stops:
+        return _malformed(f"content {quoted(answer.text)}, finish_reason {quoted(answer.stop)}")
+    # Without a text: thoughts, which are not part of the answer, took all, or the model ended at once.
+    choice, usage = body["choices"][0], OPENAI_CHAT.usage_in(body)
+    return Completion(
+        _render_calls(answer.calls) if answer.calls else answer.text,
+        stop_reason=stops[answer.stop],
+        logprobs=logprobs_of(choice),
+        alternatives=likeliest_tokens(choice),
+        prompt_tokens=_count(usage, "prompt_tokens") or 0,
+        n_tokens=_count(usage, "completion_tokens"),
     )
 
 
-def _logprobs(choice: Any) -> tuple[float, ...] | None:
-    """One number for each new token; None if the server sent none, or something else."""
-    block = choice.get("logprobs")
-    entries = block.get("content") if isinstance(block, dict) else None
-    if not isinstance(entries, list):
-        return None
-    values = [entry.get("logprob") if isinstance(entry, dict) else None for entry in entries]
-    if not all(isinstance(value, int | float) and not math.isnan(value) for value in values):
-        return None
-    return tuple(float(value) for value in values if value is not None)
-
-
-def _alternatives(choice: Any) -> tuple[tuple[str, dict[str, float]], ...] | None:
-    """The likeliest tokens at each position; None if the server sent none, or something else."""
-    try:
-        alternatives = tuple(
-            (
-                str(entry["token"]),
-                {str(candidate["token"]): float(candidate["logprob"]) for candidate in entry["top_logprobs"]},
-            )
-            for entry in choice["logprobs"]["content"]
-        )
-    except (LookupError, TypeError, ValueError):
-        return None
-    return alternatives if any(others for _, others in alternatives) else None
+def _count(usage: Mapping[str, JsonValue], name: str) -> int | None:
+    """A token count of the server; None where it reports none, which is no fault."""
+    value = usage.get(name)
+    return value if isinstance(value, int) and value >= 0 else None
 
 
 def _malformed(problem: str) -> WireProblem:

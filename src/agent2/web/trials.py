@@ -12,9 +12,8 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-import msgspec
 import numpy as np
 
 from agent2.arena.evidence import SubmissionRecord
@@ -22,8 +21,11 @@ from agent2.arena.recorder import RevisionReader, open_revisions
 from agent2.arena.recording import read_submissions_of
 from agent2.arena.trial_folder import TrialPaths, read_events
 from agent2.errors import Agent2Error
-from agent2.llm.gateway.protocols import SseSplitter
 from agent2.llm.gateway.recording import Exchange, read_body, read_exchanges
+from agent2.llm.messages import readable
+from agent2.llm.protocols import FORMATS
+from agent2.llm.streams import parse_body
+from agent2.llm.untrusted import as_object, decode_or_none, error_message
 from agent2.records import JsonValue
 from agent2.reports.text import clean, clean_lines, dollars, duration, score_words, size
 
@@ -49,11 +51,6 @@ PHASE_ENDS = (
     ("audited", "integrity audit"),
 )
 """Event with which a phase ends -> the phase."""
-_PARTS = (
-    "choices", "candidates", "message", "delta", "output", "content", "parts", "text", "reasoning_content", "thinking",
-    "summary", "tool_calls", "partial_json", "refusal", "error",
-)  # fmt: skip
-"""Fields in which the protocols have the text of a message, outermost first."""
 _EVIDENCE = (
     (re.compile(r"process (\d+)"), "timeline", "process-{}"),
     (re.compile(r"submission (\d+)"), "timeline", "submission-{}"),
@@ -365,72 +362,27 @@ def _body(exchange: Exchange, path: Path | None, side: str, problems: list[str])
 
 
 def _messages(exchange: Exchange, problems: list[str]) -> list[tuple[str, str]]:
-    """(role, text) of the messages sent, in any of the protocols."""
-    body = _decoded(_body(exchange, exchange.request, "request", problems))
-    if not isinstance(body, dict):
-        return []
-    messages = [
-        ("system", _text(body[key])) for key in ("system", "instructions", "systemInstruction") if body.get(key)
-    ]
-    listed: Any = next((body[key] for key in ("messages", "input", "contents") if body.get(key)), [])
-    for message in listed if isinstance(listed, list) else [{"role": "user", "content": listed}]:
-        if isinstance(message, dict):
-            role = str(message.get("role") or ("tool" if "output" in message else "assistant"))
-            messages.append((role, _text(message)))
-    return messages
+    """(role, text) of the messages sent; a request that holds none that can be read is shown as it is."""
+    body = _body(exchange, exchange.request, "request", problems)
+    try:
+        request = FORMATS[exchange.protocol].parse_request(as_object(decode_or_none(body)))
+        messages = [(message.role, readable(message.content)) for message in request.messages]
+    except RecursionError:
+        messages = []
+    return messages or [("user", body.decode(errors="replace"))] * bool(body)
 
 
 def _answer(exchange: Exchange, problems: list[str]) -> str:
-    """The answer as text; a stream's deltas are joined."""
+    """The answer, or what came of it, as text; an error, and what is no answer, as it is."""
     data = _body(exchange, exchange.response, "answer", problems)
     if not data:
         return f"({exchange.outcome.value}: {exchange.fault or 'no answer'})"
-    whole = _decoded(data)
-    if whole is None:  # not one JSON document, so a stream of events
-        # with an end of event, should the stream have been cut off
-        events = [_decoded(event.data) for event in SseSplitter().feed(data + b"\n\n")]
-        last = next(
-            (event["response"] for event in reversed(events) if isinstance(event, dict) and event.get("response")), None
-        )
-        final_text = _text(last.get("output")) if isinstance(last, dict) else ""
-        text = final_text or "".join(_delta_text(event) for event in events)
-        return text or data.decode(errors="replace")
-    return _text(whole) or data.decode(errors="replace")
-
-
-def _delta_text(event: JsonValue) -> str:
-    """The text that one event of a stream adds."""
-    if not isinstance(event, dict):
-        return ""
-    if isinstance(event.get("delta"), str):
-        return str(event["delta"]) if str(event.get("type")).endswith(".delta") else ""
-    return _text(event.get("delta") or event.get("content_block") or event.get("choices") or event.get("candidates"))
-
-
-def _text(value: JsonValue, depth: int = 0) -> str:
-    """The text in a message of any of the protocols; calls of tools as `name(arguments)`."""
-    if isinstance(value, str) or depth > 12:
-        return value if isinstance(value, str) else ""
-    if isinstance(value, list):
-        return "\n".join(text for element in value if (text := _text(element, depth + 1)))
-    if not isinstance(value, dict):
-        return ""
-    call: dict[str, Any] = value["function"] if isinstance(value.get("function"), dict) else value
-    call = value["functionCall"] if isinstance(value.get("functionCall"), dict) else call
-    if isinstance(call.get("name"), str) and ({"arguments", "input", "args"} & call.keys()):
-        arguments = next(call[key] for key in ("arguments", "input", "args") if key in call)
-        arguments_text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
-        return f"{call['name']}({arguments_text})"
-    if isinstance(value.get("functionResponse"), dict):
-        return msgspec.json.encode(value["functionResponse"].get("response")).decode()
-    return "\n".join(text for key in _PARTS if key in value and (text := _text(value[key], depth + 1)))
-
-
-def _decoded(data: bytes) -> Any:
     try:
-        return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+        answer = parse_body(exchange.protocol, data)
+        texts = [readable(parts) for parts in (answer.parts, *answer.alternatives)]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        texts = [error_message(data)]
+    return "\n".join(filter(None, texts)) or data.decode(errors="replace")
 
 
 @dataclass(frozen=True, slots=True)

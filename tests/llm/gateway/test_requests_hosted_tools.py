@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from agent2.llm.gateway.protocols import RequestKind, WireRoute
 from agent2.llm.gateway.requests import BadRequest, prepare, refuse_addresses
+from agent2.llm.gateway.routes import RequestKind, WireRoute
 from agent2.llm.records import WireProtocol
 
 CHAT, RESPONSES, ANTHROPIC, GEMINI = WireProtocol

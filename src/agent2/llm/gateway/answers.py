@@ -38,7 +38,6 @@ import msgspec
 from aiohttp import web
 
 from agent2.errors import ConfigError
-from agent2.llm.gateway.protocols import SseSplitter, StreamMeter, WireRoute, tokens_of_answer, written_bytes
 from agent2.llm.gateway.recording import (
     Exchange,
     ExchangeOutcome,
@@ -49,8 +48,11 @@ from agent2.llm.gateway.recording import (
     read_exchanges,
 )
 from agent2.llm.gateway.requests import BadRequest, PreparedRequest, read_object
+from agent2.llm.gateway.routes import WireRoute
 from agent2.llm.gateway.settings import GatewaySettings, ReplaySettings
+from agent2.llm.protocols import FORMATS
 from agent2.llm.records import TokenCounts, WireProtocol
+from agent2.llm.streams import SseSplitter, StreamMeter, tokens_of_answer, written_bytes
 from agent2.records import JsonValue, digest_of
 
 logger = logging.getLogger(__name__)
@@ -74,15 +76,6 @@ _PASSED_ON = re.compile(
 """Headers of an answer that are passed on; clients pace themselves by those about rate limits."""
 NO_USAGE = "the provider reported no usable token counts; tokens are estimated"
 _BROKEN = (aiohttp.ClientError, TimeoutError, OSError)
-VOLATILE_FIELDS: dict[WireProtocol, frozenset[str]] = {
-    WireProtocol.OPENAI_CHAT: frozenset({"user", "prompt_cache_key", "safety_identifier", "metadata"}),
-    WireProtocol.OPENAI_RESPONSES: frozenset(
-        {"user", "prompt_cache_key", "safety_identifier", "metadata", "client_metadata", "previous_response_id"}
-    ),
-    WireProtocol.ANTHROPIC: frozenset({"metadata"}),
-    WireProtocol.GEMINI: frozenset({"labels"}),
-}
-"""Fields of the top level that identify a session, by protocol; left out."""
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*"
 _DAY = r"(?:Mon|Tues?|Wed(?:nes)?|Thu(?:rs)?|Fri|Sat(?:ur)?|Sun)(?:day)?"
 VOLATILE_TEXT: tuple[tuple[str, str], ...] = (
@@ -451,7 +444,7 @@ class Masker:
             value = read_object(body)
         except BadRequest:
             return self.masked(body.decode("utf-8", "replace"))  # a gateway would not have passed it on
-        fields = {name: inner for name, inner in value.items() if name not in VOLATILE_FIELDS[protocol]}
+        fields = {name: inner for name, inner in value.items() if name not in FORMATS[protocol].session_fields}
         return self.masked(_format_json(fields))
 
     def masked(self, text: str) -> str:

@@ -49,7 +49,18 @@ from agent2.llm.gateway.answers import (
     relay_stream,
     relay_whole,
 )
-from agent2.llm.gateway.protocols import (
+from agent2.llm.gateway.recording import (
+    CallEnded,
+    CallLost,
+    CallStarted,
+    ExchangeOutcome,
+    ExchangeRecorder,
+    RecordingError,
+    Scrubber,
+    ScrubbingFormatter,
+)
+from agent2.llm.gateway.requests import BadRequest, BodyMemory, PreparedRequest, RequestDeclined, prepare, storable
+from agent2.llm.gateway.routes import (
     ApiProblem,
     RequestKind,
     WireRoute,
@@ -62,17 +73,6 @@ from agent2.llm.gateway.protocols import (
     upstream_headers,
     upstream_url,
 )
-from agent2.llm.gateway.recording import (
-    CallEnded,
-    CallLost,
-    CallStarted,
-    ExchangeOutcome,
-    ExchangeRecorder,
-    RecordingError,
-    Scrubber,
-    ScrubbingFormatter,
-)
-from agent2.llm.gateway.requests import BadRequest, BodyMemory, PreparedRequest, RequestDeclined, prepare, storable
 from agent2.llm.gateway.settings import GatewaySettings, PriceTable, load_prices
 from agent2.llm.records import TokenCounts, WireProtocol
 from agent2.records import digest_of

@@ -28,7 +28,8 @@ import zstandard
 from aiohttp import web
 
 from agent2.errors import Agent2Error, quoted
-from agent2.llm.gateway.protocols import ApiProblem, RequestKind, WireRoute
+from agent2.llm.gateway.routes import ApiProblem, RequestKind, WireRoute
+from agent2.llm.protocols import FORMATS
 from agent2.llm.records import WireProtocol
 from agent2.records import JsonValue
 
@@ -66,12 +67,6 @@ MAX_HELD = 256 * 2**20
 """Bytes of bodies that are held at the same time: the gateway's memory is not the sandbox's."""
 _REPRICING = frozenset({"servicetier", "speed", "inferencegeo", "models", "route", "provider", "fallbacks", "preset"})
 """Fields by which a request would be answered at another price, or by another model: left out."""
-_OUTPUT_LIMITS = {
-    WireProtocol.OPENAI_CHAT: ("max_completion_tokens", "max_tokens"),
-    WireProtocol.OPENAI_RESPONSES: ("max_output_tokens",),
-    WireProtocol.ANTHROPIC: ("max_tokens",),
-    WireProtocol.GEMINI: ("maxOutputTokens", "max_output_tokens"),
-}
 MAX_OUTPUT = 100_000_000
 """Tokens; a request that allows more is taken to allow these."""
 MAX_NAME = 200
@@ -413,7 +408,7 @@ def _prepare_gemini(fields: dict[str, JsonValue], route: WireRoute) -> PreparedR
     fields.pop("model", None)
     # both spellings are read by the provider, so the larger number counts
     configs = [_mapping(fields, name) for name in ("generationConfig", "generation_config")]
-    limit = max(_largest_limit(config, _OUTPUT_LIMITS[WireProtocol.GEMINI]) or 0 for config in configs) or None
+    limit = max(_largest_limit(config, FORMATS[WireProtocol.GEMINI].limit_fields) or 0 for config in configs) or None
     n_alternatives = max(
         _positive_count(config.get(name)) or 1 for config in configs for name in ("candidateCount", "candidate_count")
     )
@@ -437,7 +432,7 @@ def _prepare_openai_or_anthropic(fields: dict[str, JsonValue], route: WireRoute,
         options = _mapping(fields, "stream_options")
         hides_usage = options.get("include_usage") is not True
         fields["stream_options"] = {**options, "include_usage": True}
-    limit = _largest_limit(fields, _OUTPUT_LIMITS[route.protocol])
+    limit = _largest_limit(fields, FORMATS[route.protocol].limit_fields)
     n_alternatives = _positive_count(fields.get("n")) or 1
     return PreparedRequest(
         body=_to_json(fields),

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from agent2.llm.gateway.protocols import SseSplitter, StreamMeter, tokens_of_answer, written_bytes
 from agent2.llm.records import TokenCounts, WireProtocol
+from agent2.llm.streams import SseSplitter, StreamMeter, tokens_of_answer, written_bytes
 from gateway_fakes import answer_stream, answer_whole, sse
 
 

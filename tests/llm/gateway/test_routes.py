@@ -3,8 +3,8 @@ import json
 import pytest
 from pydantic import SecretStr
 
-from agent2.llm.gateway.protocols import RequestKind, WireRoute, find_route, upstream_url
 from agent2.llm.gateway.requests import BadRequest, prepare
+from agent2.llm.gateway.routes import RequestKind, WireRoute, find_route, upstream_url
 from agent2.llm.records import ProviderEndpoint, WireProtocol
 
 GEMINI = "/v1beta/models/gemini-x:streamGenerateContent"
