@@ -558,8 +558,8 @@ def reset_all(
     resets: list[tuple[Environment | None, Sequence[Message] | EnvironmentFailed]] = []
     remaining = iter(starts)
     while batch := list(islice(remaining, AHEAD)):
-        begun = [_begin(make_environment, item, seed) for item, seed in batch]
-        for (world, failure), (item, seed) in zip(begun, batch, strict=True):
+        worlds = [_begin(make_environment, item, seed) for item, seed in batch]
+        for (world, failure), (item, seed) in zip(worlds, batch, strict=True):
             opening: Sequence[Message] | EnvironmentFailed
             # A call that could not be begun has no answer on its way: to wait for one would take another world's.
             if world is None or failure is not None:

@@ -144,9 +144,9 @@ def _parse_blocks(blocks: JsonValue) -> tuple[Part, ...]:
 
 def _parse_block(block: Mapping[str, JsonValue]) -> Part | None:
     """None for a kind of block that is not read: documents, citations."""
-    kind, name, given = as_text(block.get("type")), as_text(block.get("name")), block.get("input")
-    if name and isinstance(given, str | dict):  # text: of a stream, whose pieces were joined
-        return CallPart(name, given, as_text(block.get("id")))
+    kind, name, arguments = as_text(block.get("type")), as_text(block.get("name")), block.get("input")
+    if name and isinstance(arguments, str | dict):  # text: of a stream, whose pieces were joined
+        return CallPart(name, arguments, as_text(block.get("id")))
     if kind.endswith("tool_result"):
         return ResultPart(_parse_content(block.get("content")), as_text(block.get("tool_use_id")))
     if kind in ("thinking", "redacted_thinking"):

@@ -58,7 +58,7 @@ class GeminiContent:
     def parse_answer(self, body: JsonValue) -> ChatAnswer:
         """A whole answer. Raises ValueError, LookupError or TypeError for what is none."""
         first, *others = as_objects(body["candidates"])
-        alternatives = tuple(_parse_parts(as_object(other.get("content"))) for other in others)
+        alternatives = tuple(_parse_parts(as_object(candidate.get("content"))) for candidate in others)
         stop = as_text(first.get("finishReason")) or None
         return ChatAnswer(_parse_parts(as_object(first.get("content"))), stop, alternatives)
 
