@@ -180,37 +180,6 @@ def test_a_system_message_comes_first(gsm):
     ]
 
 
-CHOICE = """\
-name: colours
-version: "1"
-files: {train: rows.jsonl}
-prompt: "{question}\\n{options}\\nAnswer with a letter."
-options: choices
-answer: answer
-scorer: choice
-"""
-
-
-@pytest.mark.parametrize("answer", [1, "B", "b", "green"])
-def test_options_are_lettered_and_the_answer_is_a_letter_a_place_or_a_text(tmp_path, answer):
-    (tmp_path / "benchmark.yaml").write_text(CHOICE)
-    write_rows(tmp_path / "rows.jsonl", [{"question": "Grass?", "choices": ["red", "green"], "answer": answer}])
-    benchmark = load_benchmark(str(tmp_path / "benchmark.yaml"))
-    (item,) = [item for split in (Split.TRAIN, Split.DEV) for item in everything(benchmark, split)]
-    assert item.prompt == "Grass?\nA. red\nB. green\nAnswer with a letter." and item.reference == "B"
-    assert (verdict(benchmark, item, "B"), verdict(benchmark, item, "A")) == (1.0, 0.0)
-
-
-@pytest.mark.parametrize("answer", [2, -1, "C", "blue", True])
-def test_an_answer_that_is_no_option_is_refused(tmp_path, answer):
-    (tmp_path / "benchmark.yaml").write_text(CHOICE)
-    write_rows(tmp_path / "rows.jsonl", [{"question": "Grass?", "choices": ["red", "green"], "answer": answer}])
-    assert (
-        "rows.jsonl:1: answer field 'answer' is neither a letter, a number from 0 nor the text of an option"
-        in refusal(tmp_path)
-    )
-
-
 def test_the_reference_can_be_cut_out_of_a_field_and_written_as_the_scorer_wants_it(gsm):
     change(gsm, ("answer: answer", 'answer: {field: answer, after: "#### ", form: "A: {answer}"}'))
     change(gsm, ("{name: final_answer}", '{name: final_answer, marker: "A: "}'))

@@ -29,7 +29,7 @@ SEARCH = "search"
 MIN_TURNS = 3
 """Of a search."""
 FIELD_TYPES: Mapping[str, type] = {"str": str, "int": int, "list": list}
-LATER_KEYS = ("fault_rate", "published", "dev", "public_share", "repeats", "instruction", "min_options")
+LATER_KEYS = ("fault_rate", "published", "dev", "public_share", "repeats", "instruction", "min_options", "shuffle")
 """Keys that are digested only where a file sets them, so that a file without them keeps its version."""
 
 
@@ -44,6 +44,18 @@ class Portion(StrEnum):
     ALL = "all"
 
 
+class OptionBy(StrEnum):
+    """How an answer names the right one of several options."""
+
+    LETTER = "letter"
+    """A, B, C in the order of the file."""
+    LABEL = "label"
+    """The label beside the option, or the name of its field."""
+    TEXT = "text"
+    PLACE_FROM_0 = "place_from_0"
+    PLACE_FROM_1 = "place_from_1"
+
+
 class AnswerRule(StrictModel):
     """How the reference answer is read from a row."""
 
@@ -54,6 +66,8 @@ class AnswerRule(StrictModel):
     """Regular expression with one group; the reference is the group of its last match."""
     form: str = "{answer}"
     """How a right answer is written for the scorer: `#### {answer}`."""
+    option_by: OptionBy | None = None
+    """How the answer names an option; None: by letter, label or text, whichever it is, and never by a number."""
     agrees_with: str | None = None
     """Another field, with the place from 0 of the same option; a row where the two differ is refused."""
 
@@ -157,7 +171,7 @@ class DataSpec(StrictModel):
     public_share: float = Field(default=0.5, gt=0, lt=1)
     """Of the hidden items, the part that is test_public, where the secret divides them."""
     repeats: Literal["refuse", "drop"] = "refuse"
-    """What happens to a row whose prompt an earlier one has."""
+    """What happens to a row whose prompt and answer an earlier one has; one with another answer is always refused."""
     prompt: str
     instruction: str | None = None
     """Replaces `{instruction}` in the prompt."""
@@ -167,8 +181,12 @@ class DataSpec(StrictModel):
     id: str | HashedId | None = None
     """Field with an id of its own for each row; default: a hash of the prompt."""
     options: str | list[str] | None = None
-    """Field with a list of options, or the fields of the options in order; `{options}` in the prompt shows them."""
+    """Field with a list of options (or a record of the lists `text` and `label`), or the fields of the options in
+    order; `{options}` in the prompt shows them."""
     min_options: int = Field(default=2, ge=1)
+    shuffle: bool | None = None
+    """Whether options are shown in the order of a hash; None: only where each is a field, which often puts the right
+    one first."""
     payload: list[str] = Field(default_factory=list)
     """Further fields that the scorer needs."""
     scorer: PluginSpec
@@ -207,6 +225,8 @@ class DataSpec(StrictModel):
             double = sorted((portions & parts) - {whole})
             if whole in portions and double:
                 raise ValueError(f"'{whole}' is divided into splits, so '{double[0]}' cannot be named beside it")
+        if self.shuffle and (self.options is None or self._shows_options_itself):
+            raise ValueError("'shuffle' needs 'options', shown by {options} and not by their fields")
         if self.answer is None and self.environment.name == "question" and not self.payload:
             raise ValueError("name 'answer', the field with the reference: the world 'question' gives no verdict")
         if DOCUMENTS in self.environment.settings:
@@ -248,9 +268,23 @@ class DataSpec(StrictModel):
         for key in LATER_KEYS:
             if getattr(self, key) == type(self).model_fields[key].default:
                 del fields[key]
-        if self.answer is not None and self.answer.agrees_with is None:
-            del fields["answer"]["agrees_with"]
+        fields |= {"shuffle": True} if self.is_shuffled else {}
+        for key in ("agrees_with", "option_by"):
+            if self.answer is not None and getattr(self.answer, key) is None:
+                del fields["answer"][key]
         return fields
+
+    @property
+    def is_shuffled(self) -> bool:
+        """Whether options are shown in the order of a hash."""
+        if self.shuffle is not None:
+            return self.shuffle
+        return isinstance(self.options, list) and not self._shows_options_itself
+
+    @property
+    def _shows_options_itself(self) -> bool:
+        """Whether the prompt names the fields of the options one by one, so that their order is the prompt's."""
+        return isinstance(self.options, list) and bool({*self.options} & {*template_fields(self.template)})
 
 
 def template_fields(text: str) -> list[str]:

@@ -324,8 +324,8 @@ class DeclaredBenchmark:
         """The part of a portion that a question belongs to; None: the portion is one split, or test."""
         dev = self.spec.dev
         if dev is not None and [portion] == self._portions_of(Split.DEV) and portion is not Portion.DEV:
-            rest = "hidden" if portion is Portion.TEST else "train"
-            return "dev" if place % dev.of + 1 in dev.rows else rest
+            other_pool = "hidden" if portion is Portion.TEST else "train"
+            return "dev" if place % dev.of + 1 in dev.rows else other_pool
         bucket = int.from_bytes(self._hash(b"", "pools", question)[:4], "big")
         if portion is Portion.TRAIN and Portion.DEV not in self.spec.portions:
             return "dev" if bucket % DEV_SHARE == 0 else "train"

@@ -6,6 +6,7 @@ know splits: `declared` does.
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,10 +14,29 @@ from string import ascii_uppercase
 from typing import Any
 
 from agent2.benchmarks.data_files import Row
-from agent2.benchmarks.declaration import OPTIONS, AnswerRule, DataSpec, HashedId, fill_template, template_fields
+from agent2.benchmarks.declaration import (
+    OPTIONS,
+    AnswerRule,
+    DataSpec,
+    HashedId,
+    OptionBy,
+    fill_template,
+    template_fields,
+)
 from agent2.errors import ConfigError, unknown_name
 from agent2.records import Scorer
 from agent2.scorers import ReadsItems
+
+ACCEPTED = "accepted"
+"""Payload key of further right answers, which scorers of texts read."""
+N_LINES_SHOWN = 5
+"""Of the lines with a problem."""
+_LETTER = re.compile(r"\(?([A-Za-z])[).:]?")
+_SPEAKS_OF_OTHERS = re.compile(
+    r"\b(?:all|any|both|either|neither|none|each) of (?:the )?(?:above|below|these|those|options|answers)\b"
+    r"|\b(?:both|either|neither) \(?[A-H]\)?,? (?:and|or|nor) \(?[A-H]\)?\b|^\(?[A-H]\)? (?:and|or|&) \(?[A-H]\)?\.?$",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +51,24 @@ class Question:
     row: Row
 
 
+@dataclass(frozen=True, slots=True)
+class _Option:
+    """One option of a question, as the file has it."""
+
+    letter: str
+    """By its place in the file."""
+    label: str | None
+    text: str
+
+
 @dataclass
 class _RowProblems:
-    """Rows that cannot become questions, by problem, for one message about all of them."""
+    """Rows that cannot become questions, by problem and advice, for one message about all of them."""
 
-    rows: dict[str, list[Row]] = field(default_factory=dict)
+    rows: dict[tuple[str, str], list[Row]] = field(default_factory=dict)
 
-    def note(self, problem: str, row: Row) -> None:
-        self.rows.setdefault(problem, []).append(row)
+    def note(self, problem: str, row: Row, advice: str = "") -> None:
+        self.rows.setdefault((problem, advice), []).append(row)
 
 
 class QuestionReader:
@@ -64,9 +94,12 @@ class QuestionReader:
             if name != OPTIONS or self._spec.options is None:
                 self._require_field(name, rows, "prompt")
         questions = [question for row in rows if (question := self._question(row, missing)) is not None]
-        for problem, affected in missing.rows.items():
+        for (problem, advice), affected in missing.rows.items():
+            lines = ", ".join(str(row.number) for row in affected[:N_LINES_SHOWN])
+            more = ", ..." if len(affected) > N_LINES_SHOWN else ""
             raise ConfigError(
-                f"{affected[0].where}: {problem} in {len(affected)} of {len(rows)} rows, this one first; {self._advice}"
+                f"{affected[0].where}: {problem} in {len(affected)} of {len(rows)} rows, this one first "
+                f"(lines {lines}{more}); {advice or self._advice}"
             )
         return questions
 
@@ -78,28 +111,36 @@ class QuestionReader:
             raise unknown_name("field", name, fields, where)
 
     def _question(self, row: Row, missing: _RowProblems) -> Question | None:
-        options = self._options(row, missing)
         values: dict[str, str] = {}
         for name in self._variables:
-            if name == OPTIONS and options is not None:
-                values[name] = "\n".join(
-                    f"{letter}. {text}" for letter, text in zip(ascii_uppercase, options, strict=False)
-                )
-            elif (text := _text(row.values.get(name))) is not None:
+            if name == OPTIONS and self._spec.options is not None:
+                continue
+            if (text := _text(row.values.get(name))) is not None:
                 values[name] = text
             else:
                 missing.note(f"variable {{{name}}} of the prompt is missing, or neither text nor a number,", row)
+        payload: Mapping[str, Any] = {}
+        options: list[_Option] = []
+        if self._spec.options is not None:
+            options = self._options(row, missing)
+            if self._spec.is_shuffled:
+                options = shuffled(options, f"{self._spec.name} option\0{chr(0).join(values.values())}")
+            payload = {OPTIONS: [option.text for option in options]}
+            lettered = zip(ascii_uppercase, options, strict=False)
+            values[OPTIONS] = "\n".join(f"{letter}. {option.text}" for letter, option in lettered)
         rule = self._spec.answer
-        reference = None if rule is None else self._reference(rule, row, options, missing)
-        payload: Mapping[str, Any] = {} if options is None else {OPTIONS: options}
+        references = [] if rule is None else self._references(rule, row, options, missing)
         for name in self._spec.payload:
             if name not in row.values:
                 missing.note(f"payload field {name!r} is missing", row)
             payload = {**payload, name: row.values.get(name)}
+        if len(references) > 1:
+            payload = {**payload, ACCEPTED: references[1:]}
         own_id = self._own_id(row, missing)
-        if (rule is not None and reference is None) or len(values) < len(self._variables):
+        if missing.rows or (rule is not None and not references):
             return None
-        if isinstance(self._scorer, ReadsItems) and not missing.rows:
+        reference = references[0] if references else None
+        if isinstance(self._scorer, ReadsItems):
             payload = self._scorer.read_item(reference, payload, row.where)
         return Question(fill_template(self._spec.template, values), reference, payload, own_id, row)
 
@@ -116,91 +157,214 @@ class QuestionReader:
             return hashlib.sha256(f"{self._spec.name} item\0{value}".encode()).hexdigest()[:16]
         return value
 
-    def _options(self, row: Row, missing: _RowProblems) -> list[str] | None:
-        fields = self._spec.options
-        if fields is None:
-            return None
-        values = row.values.get(fields) if isinstance(fields, str) else [row.values.get(name) for name in fields]
-        texts = (
-            [_text(value) for value in values] if isinstance(values, Sequence) and not isinstance(values, str) else []
-        )
-        least = self._spec.min_options
-        if not least <= len(texts) <= len(ascii_uppercase) or None in texts:
+    def _options(self, row: Row, missing: _RowProblems) -> list[_Option]:
+        """The options in the order of the file; none where they cannot be read."""
+        fields = self._spec.options or []
+        if isinstance(fields, list):
+            names: Sequence[object] = fields
+            # a question may have fewer options than others: its last fields are empty
+            texts = [_text(row.values.get(name)) or None for name in fields]
+        else:
+            value = row.values.get(fields)
+            names = value.get("label") or [] if isinstance(value, Mapping) else []
+            value = value.get("text") if isinstance(value, Mapping) else value
+            listed = value if isinstance(value, Sequence) and not isinstance(value, str) else []
+            texts = [_text(text) for text in listed]
+        labels = [str(name) for name in names] if len(names) == len(texts) else [None] * len(texts)
+        options = [
+            _Option(letter, label, text)
+            for letter, label, text in zip(ascii_uppercase, labels, texts, strict=False)
+            if text is not None
+        ]
+        fewest, n_unread = self._spec.min_options, len(texts) - len(options)
+        if len(options) < fewest or (n_unread and isinstance(fields, str)):
             name = fields if isinstance(fields, str) else ", ".join(fields)
-            missing.note(f"options ({name}) are not a list of {least} to 26 texts", row)
+            missing.note(f"options ({name}) are not a list of {fewest} to 26 texts", row)
             return []
-        return [text for text in texts if text is not None]
+        return options
 
-    def _reference(self, rule: AnswerRule, row: Row, options: list[str] | None, missing: _RowProblems) -> str | None:
-        """The reference in the scorer's form; where there are options, the letter of the right one."""
+    def _references(self, rule: AnswerRule, row: Row, options: Sequence[_Option], missing: _RowProblems) -> list[str]:
+        """The accepted answers in the scorer's form, the reference first; of options, the letter of the right one."""
         value = row.values.get(rule.field)
-        text = _text(value)
-        if text is None or not text.strip():
-            missing.note(f"answer field {rule.field!r} is missing or empty", row)
-            return None
+        is_whole = rule.after is None and rule.pattern is None
+        if self._spec.options is not None and isinstance(value, int | float) and is_whole and _text(value) is not None:
+            answers: list[Any] = [value]
+        else:
+            texts = accepted_answers(value)
+            if not texts:
+                missing.note(f"answer field {rule.field!r} is missing or empty", row)
+            answers = [part for text in texts for part in self._part(rule, text, row, missing)]
+        if self._spec.options is not None and options and answers:
+            letter = self._right_letter(rule, answers, row, options, missing)
+            answers = [] if letter is None else [letter]
+        return [fill_template(rule.form, {"answer": str(answer)}) for answer in answers]
+
+    @staticmethod
+    def _part(rule: AnswerRule, text: str, row: Row, missing: _RowProblems) -> list[str]:
+        """The part of an answer's text that the rule names, alone in a list; empty: there is none."""
         if rule.after is not None:
             _, separator, text = text.rpartition(rule.after)
             if not separator or not text.strip():
                 missing.note(f"answer field {rule.field!r} has nothing after {rule.after!r}", row)
-                return None
+                return []
+            text = text.strip()
         if rule.pattern is not None:
             matches = re.findall(rule.pattern, text)
             if not matches:
                 missing.note(f"answer field {rule.field!r} does not match {rule.pattern!r}", row)
-                return None
-            text = str(matches[-1])
-        text = text if rule.after is None and rule.pattern is None else text.strip()
-        if options:
-            letter = _letter(value if rule.after is None and rule.pattern is None else text, options)
-            if letter is None:
-                missing.note(
-                    f"answer field {rule.field!r} is neither a letter, a number from 0 nor the text of an option", row
-                )
-                return None
-            if rule.agrees_with is not None and letter != _letter(row.values.get(rule.agrees_with), options):
+                return []
+            text = str(matches[-1]).strip()
+        return [text]
+
+    def _right_letter(
+        self, rule: AnswerRule, answers: Sequence[Any], row: Row, options: Sequence[_Option], missing: _RowProblems
+    ) -> str | None:
+        """The letter under which the right option is shown."""
+        fields = self._spec.options
+        if isinstance(fields, list) and rule.field in fields and rule.option_by is None:
+            right = [option for option in options if option.label == rule.field]
+        else:
+            right = self._named_options(rule, answers[0], row, options, missing) if len(answers) == 1 else []
+            if len(answers) > 1:
+                missing.note(f"answer field {rule.field!r} is a list, and one option is right,", row)
+        if len(right) != 1:
+            return None
+        is_repeated = sum(option.text.strip() == right[0].text.strip() for option in options) > 1
+        if is_repeated and self._spec.published is None:  # what is published is played as it is
+            missing.note("the right option comes twice among the options", row)
+            return None
+        if rule.agrees_with is not None:
+            place = _whole_number(row.values.get(rule.agrees_with))
+            if place is None or ascii_uppercase[place % 26] != right[0].letter or not 0 <= place < 26:
                 missing.note(f"answer fields {rule.field!r} and {rule.agrees_with!r} do not name the same option", row)
                 return None
-            text = letter
-        return fill_template(rule.form, {"answer": text})
+        return ascii_uppercase[options.index(right[0])]
+
+    @staticmethod
+    def _named_options(
+        rule: AnswerRule, answer: object, row: Row, options: Sequence[_Option], missing: _RowProblems
+    ) -> list[_Option]:
+        """The option that an answer names, alone in a list."""
+        text = str(answer).strip()
+        letter = _LETTER.fullmatch(text)
+        place = _whole_number(answer)
+        by_place = {option.letter: option for option in options}
+        readings = {
+            OptionBy.LABEL: [option for option in options if option.label is not None and option.label == text],
+            OptionBy.LETTER: [o for o in options if letter is not None and o.letter == letter[1].upper()],
+            OptionBy.TEXT: [option for option in options if option.text.strip() == text],
+        }
+        if rule.option_by in (OptionBy.PLACE_FROM_0, OptionBy.PLACE_FROM_1):
+            first = int(rule.option_by is OptionBy.PLACE_FROM_1)
+            index = -1 if place is None else place - first
+            named = [by_place[ascii_uppercase[index]]] if 0 <= index < 26 and ascii_uppercase[index] in by_place else []
+        elif rule.option_by is not None:
+            named = readings[rule.option_by]
+        elif isinstance(answer, int | float) and not isinstance(answer, bool):
+            named = []
+        else:
+            # a label was written to be named; a letter that is also another option's text could be either
+            named = readings[OptionBy.LABEL] or [
+                option for option in options if any(option in readings[by] for by in (OptionBy.LETTER, OptionBy.TEXT))
+            ]
+        if len(named) == 1:
+            return named
+        name = rule.field
+        if rule.option_by is not None:
+            missing.note(f"answer field {name!r} names no option by {rule.option_by.value}", row)
+        elif place is not None and not named:
+            missing.note(
+                f"answer field {name!r} is a number, which may be a place or an option's text,",
+                row,
+                f"write answer: {{field: {name}, option_by: place_from_0}} or, counted from 1, option_by: place_from_1 "
+                "(option_by: text where it is what the right option says)",
+            )
+        elif len(readings[OptionBy.TEXT]) > 1:
+            missing.note("the right option comes twice among the options", row)
+        elif named:
+            missing.note(
+                f"answer field {name!r} is the letter of one option and the text of another",
+                row,
+                f"write answer: {{field: {name}, option_by: letter}} or option_by: text",
+            )
+        else:
+            missing.note(f"answer field {name!r} is neither the letter, the label nor the text of an option", row)
+        return []
+
+
+def shuffled(options: Sequence[_Option], key: str) -> list[_Option]:
+    """The options in an order that depends on the item and their texts alone, not on their places in the file.
+
+    Options that speak of each other ("both A and B", "none of the above") stay as they are.
+    """
+    if any(_SPEAKS_OF_OTHERS.search(option.text) for option in options):
+        return list(options)
+    return sorted(options, key=lambda option: hashlib.sha256(f"{key}\0{option.text}".encode()).digest())
+
+
+def accepted_answers(value: object) -> list[str]:
+    """The answers that a field accepts, without empty ones: its text, a list, or a record as TriviaQA and SQuAD have.
+
+    A record holds `value` and `aliases`, or `text`.
+    """
+    if isinstance(value, Mapping):
+        aliases = value.get("aliases")
+        value = [value.get("value", value.get("text")), *(aliases if isinstance(aliases, list | tuple) else [])]
+        value = value[0] if len(value) == 1 else value
+    values = value if isinstance(value, list | tuple) else [value]
+    texts = [_text(part) for part in values]
+    return list(dict.fromkeys(text for text in texts if text is not None and text.strip()))
 
 
 def distinct(questions: Sequence[Question], spec: DataSpec) -> list[Question]:
     """The questions, without repeats where the file says so. Raises ConfigError for two that are not distinct."""
-    if spec.repeats == "drop":
-        first: dict[str, Question] = {}
-        for question in questions:
-            first.setdefault(question.prompt, question)
-        questions = list(first.values())
-    questions_by_key: dict[str, Question] = {}
+    earlier_by_key: dict[str, Question] = {}
+    firsts: list[Question] = []
+    repeats: list[Question] = []
     for question in questions:
-        key = question.prompt if question.id is None else question.id
-        earlier = questions_by_key.setdefault(key, question)
-        if earlier is question:
-            continue
+        key = question.prompt if question.id is None or spec.repeats == "drop" else question.id
+        earlier = earlier_by_key.setdefault(key, question)
+        (firsts if earlier is question else repeats).append(question)
+    if spec.repeats == "drop":
+        if spec.published is None:
+            for question in repeats:
+                earlier = earlier_by_key[question.prompt]
+                if question.reference != earlier.reference:
+                    raise ConfigError(
+                        f"{question.row.where}: asks the same as line {earlier.row.number} and has another answer; "
+                        "correct or remove one"
+                    )
+        return firsts if spec.id is None else distinct(firsts, spec.model_copy(update={"repeats": "refuse"}))
+    for question in repeats[:1]:
+        earlier = earlier_by_key[question.prompt if question.id is None else question.id]
         if spec.published is not None:
             problem = f"id {spec.name}-{question.id} also appears at {earlier.row.where}; restore the published file"
         elif question.id is not None:
             problem = f"id {question.id!r} also appears in line {earlier.row.number}; give each row a unique id"
         else:
-            problem = f"asks the same as line {earlier.row.number}; remove one, or name an 'id' field"
+            n = f"{len(repeats)} such rows" if len(repeats) > 1 else "one such row"
+            answers = "" if question.reference == earlier.reference else " with another answer"
+            problem = (
+                f"asks the same as line {earlier.row.number}{answers}; remove one, or name an 'id' field ({n}; "
+                "repeats: drop leaves out those with the same answer)"
+            )
         raise ConfigError(f"{question.row.where}: {problem}")
-    return list(questions)
+    return firsts
 
 
 def _text(value: object) -> str | None:
-    """A value as text; None if it is missing, or a list or record, which has no single form as text."""
+    """A value as text; None if it is missing (NaN too), or a list or record, which has no single form as text."""
     if isinstance(value, str):
         return value
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     return json.dumps(value) if isinstance(value, bool | int | float) else None
 
 
-def _letter(value: object, options: Sequence[str]) -> str | None:
-    """The letter of an answer, which is the letter itself, an index from 0, or the text of an option."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return ascii_uppercase[value] if 0 <= value < len(options) else None
-    text = str(value).strip()
-    letters = ascii_uppercase[: len(options)]
-    if len(text) == 1 and text.upper() in letters:
-        return text.upper()
-    matching = [letter for letter, option in zip(letters, options, strict=True) if option.strip() == text]
-    return matching[0] if len(matching) == 1 else None
+def _whole_number(value: object) -> int | None:
+    """A whole number, also as text or with a fraction of 0, as tables write it where a column has gaps."""
+    if isinstance(value, str) and re.fullmatch(r"\s*-?\d{1,9}\s*", value):
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not float(value).is_integer():
+        return None
+    return int(value)

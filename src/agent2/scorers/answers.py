@@ -268,7 +268,10 @@ def _unit(word: str | None) -> str | None:
 
 
 class ExactScorer:
-    """1.0 if the stripped answer equals the stripped reference, else 0.0 (`exact_match` of task sets)."""
+    """1.0 if the stripped answer equals the stripped reference, else 0.0 (`exact_match` of task sets).
+
+    Further right answers may be in the item's payload `accepted`.
+    """
 
     name = "exact"
     version = "1.0"
@@ -280,10 +283,13 @@ class ExactScorer:
             return Score(None, f"item {item.id} has no reference to compare with; correct the benchmark", Fault.JUDGE)
         if rollout.answer is None:
             return Score(0.0, "there is no answer")
-        if rollout.answer.strip() == item.reference.strip():
-            return Score(1.0, "the answer is the reference", extracted=rollout.answer.strip())
+        answer = rollout.answer.strip()
+        if answer == item.reference.strip():
+            return Score(1.0, "the answer is the reference", extracted=answer)
+        if answer in (str(text).strip() for text in item.payload.get("accepted") or ()):
+            return Score(1.0, "the answer is one of those that are accepted", extracted=answer)
         reason = f"the answer {brief(rollout.answer)} is not the reference {brief(item.reference)}"
-        return Score(0.0, reason, extracted=rollout.answer.strip())
+        return Score(0.0, reason, extracted=answer)
 
 
 class TokenF1Scorer:
