@@ -143,7 +143,18 @@ def test_batches_give_the_verdicts_of_one_at_a_time():
     assert sorted(map(len, scorer.asked)) == [3, 3, 4]
 
 
-@pytest.mark.parametrize("fails", [raises, leaves, lambda: Score(None, "cannot", Fault.JUDGE), lambda: Score(7.0, "?")])
+@pytest.mark.parametrize(
+    "fails",
+    [
+        raises,
+        leaves,
+        lambda: Score(None, "cannot", Fault.JUDGE),
+        lambda: Score(7.0, "?"),
+        lambda: 0.5,
+        lambda: None,
+        lambda: Score("high", "?"),
+    ],
+)
 def test_one_rollout_that_breaks_the_judge_is_missing_and_the_others_keep_their_scores(fails):
     scores = by_item(score_played(played(), Slowly({"n5": fails})))
     expected = by_item(score_played(played(), Exact()))
@@ -151,6 +162,13 @@ def test_one_rollout_that_breaks_the_judge_is_missing_and_the_others_keep_their_
     assert (broken.value, broken.fault) == (None, Fault.JUDGE)
     assert "judged twice" in broken.reason
     assert scores == {key: score for key, score in expected.items() if key != "n5"}
+
+
+def test_a_verdict_that_is_no_score_costs_its_rollout_and_no_other_verdict_is_asked_for_again():
+    scorer = Slowly({"n5": lambda: 0.5})
+    broken = by_item(score_played(played(), scorer))["n5"]
+    assert "scorer slowly raised AttributeError" in broken.reason
+    assert sorted(len(batch) for batch in scorer.asked) == [1, 3, 3, 4], "n5 alone is judged twice"
 
 
 def test_a_judge_that_answers_too_few_or_nothing_is_asked_one_by_one():

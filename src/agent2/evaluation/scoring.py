@@ -211,9 +211,10 @@ def score_rollout(scorer: Scorer, item: Item, rollout: Rollout) -> Score:
 
 def _score_once(scorer: Scorer, item: Item, rollout: Rollout) -> Score:
     try:
-        return _valid(scorer.name, scorer.score(item, rollout))  # inside: a plug-in may return anything
+        score = scorer.score(item, rollout)
     except Exception as error:  # recorded as a fault on the card
         return _score_of_error(scorer.name, item, error)
+    return _valid(scorer.name, item, score)
 
 
 def in_batches(
@@ -374,7 +375,7 @@ def _judge_batch(name: str, judge: JudgeBatch, batch: Sequence[PlayedItem]) -> l
         if len(batch) > 1:
             return [score for played_item in batch for score in _judge_batch(name, judge, [played_item])]
         return [_score_of_error(name, batch[0][0], error)]
-    return [_valid(name, score) for score in scores]
+    return [_valid(name, item, score) for (item, _), score in zip(batch, scores, strict=True)]
 
 
 def _score_of_error(name: str, item: Item, error: BaseException) -> Score:
@@ -384,13 +385,16 @@ def _score_of_error(name: str, item: Item, error: BaseException) -> Score:
     return Score(None, f"scorer {name} raised {type(error).__name__}: {error}", fault)
 
 
-def _valid(name: str, score: Score) -> Score:
+def _valid(name: str, item: Item, score: Score) -> Score:
     """The score, or a missing one with a judge fault where it may not be put on a card."""
-    value = score.value
-    if (value is None) != (score.fault is not None):
-        return Score(None, f"scorer {name} gave score {value} with fault {score.fault}", Fault.JUDGE)
-    if value is not None and not 0.0 <= value <= 1.0:  # NaN included
-        return Score(None, f"scorer {name} gave {value}, scores lie between 0 and 1", Fault.JUDGE)
+    try:  # a plug-in may return anything: a number, None, a score whose value is a word
+        value = score.value
+        if (value is None) != (score.fault is not None):
+            return Score(None, f"scorer {name} gave score {value} with fault {score.fault}", Fault.JUDGE)
+        if value is not None and not 0.0 <= value <= 1.0:  # NaN included
+            return Score(None, f"scorer {name} gave {value}, scores lie between 0 and 1", Fault.JUDGE)
+    except Exception as error:  # recorded as a fault on the card
+        return _score_of_error(name, item, error)
     return score
 
 
