@@ -38,6 +38,7 @@ from rich.progress import track
 from scipy.special import expit
 from scipy.stats import spearmanr
 
+from agent2.analysis.judge_check import check_judge, read_pairs, read_verdicts
 from agent2.arena.analysis.published import read_published
 from agent2.benchmarks import CATALOG
 from agent2.benchmarks.alfworld import AlfworldChat, published_examples
@@ -50,7 +51,6 @@ from agent2.benchmarks.questions import Question
 from agent2.cards.imports import read_inspect
 from agent2.errors import Agent2Error
 from agent2.evaluation.engine import Attempt, PlaySettings, play
-from agent2.evaluation.judge_check import check_judge, read_pairs, read_verdicts
 from agent2.evaluation.scoring import ScoringResources, sandbox_runner
 from agent2.files import numbered_lines
 from agent2.llm.served import WireProblem, read_answer

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from agent2.evaluation.spot_check import draw_sample, form_text, record_form
+from agent2.analysis.spot_check import draw_sample, form_text, record_form
 
 
 def truth(row: Mapping[str, Any]) -> str:

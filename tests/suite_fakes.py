@@ -1,10 +1,14 @@
 """A suite of two small benchmarks and players for it, for tests of suite evaluations: no model, no time."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from agent2.contract.suite import Suite
 from agent2.contract.suite_files import load_suite
 from agent2.environments import QuestionEnvironment
+from agent2.evaluation.suite_plan import SuiteRequest
+from agent2.models.sources import find_checkpoint
 from agent2.records import Item, SamplingSettings, Score, Split, digest_of
 
 SUITE = """
@@ -151,3 +155,12 @@ def write_players(folder: Path) -> Path:
     path = folder / "players.py"
     path.write_text(PLAYERS)
     return path
+
+
+def make_request(
+    folder: Path, *changes: tuple[str, str], old: str = "weak", new: str = "strong", out: str = "e", **fields: Any
+) -> SuiteRequest:
+    """The evaluation of two players of `write_players`, to be played into `folder / out`; changes: of the suite."""
+    sides = [find_checkpoint(f"scripted:{folder / 'players.py'}:{name}") for name in (old, new)]
+    request = SuiteRequest(make_suite(folder, *changes), *sides, folder / out, find_benchmark=find_benchmark)
+    return replace(request, **fields)

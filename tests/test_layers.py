@@ -19,6 +19,7 @@ LAYERS: list[set[str]] = [
     {"scorers"},
     {"contract", "benchmarks"},
     {"evaluation"},
+    {"analysis"},
     {"monitor", "integrity", "training"},
     {"arena"},
     {"reports"},

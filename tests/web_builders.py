@@ -8,9 +8,10 @@ from pathlib import Path
 
 from fastapi.testclient import TestClient
 
+from agent2.analysis.outcome import read_outcome
 from agent2.cards.writer import CardWriter
-from agent2.evaluation.outcome import read_outcome, run_suite
 from agent2.evaluation.suite_plan import SuiteRequest
+from agent2.evaluation.suite_run import run_suite
 from agent2.llm.gateway.recording import CallEnded, CallStarted, ExchangeRecorder, Scrubber
 from agent2.llm.records import TokenCounts, WireProtocol
 from agent2.models.sources import find_checkpoint

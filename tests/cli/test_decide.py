@@ -9,12 +9,13 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from agent2.analysis.outcome import read_outcome
 from agent2.cli import app
 from agent2.contract.report_file import read_report
 from agent2.contract.suite_files import freeze, load_suite
 from agent2.errors import Agent2Error
-from agent2.evaluation.outcome import read_outcome, run_suite
 from agent2.evaluation.suite_plan import SuiteRequest
+from agent2.evaluation.suite_run import run_suite
 from agent2.models.sources import find_checkpoint
 from agent2.reports.eval_pages import write_eval_report
 from contract_card_builders import verdicts, write_card

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from agent2.analysis.outcome import read_outcome
 from agent2.benchmarks import BENCHMARKS
 from agent2.cli import main
 from agent2.contract.suite_files import load_suite
-from agent2.evaluation.outcome import read_outcome, run_suite
 from agent2.evaluation.suite_plan import SuiteRequest
+from agent2.evaluation.suite_run import run_suite
 from agent2.models.sources import find_checkpoint
 
 PAGE = (Path(__file__).parents[2] / "docs" / "household.md").read_text(encoding="utf-8")

@@ -2,10 +2,11 @@
 
 import pytest
 
+from agent2.analysis.outcome import read_outcome
 from agent2.contract.finding_sentences import finding_text
 from agent2.contract.suite_files import load_suite
-from agent2.evaluation.outcome import read_outcome, run_suite
 from agent2.evaluation.suite_plan import SuiteRequest
+from agent2.evaluation.suite_run import run_suite
 from agent2.models.sources import find_checkpoint
 
 SUITE = """

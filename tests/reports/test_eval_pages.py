@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
+from agent2.analysis.outcome import read_outcome
 from agent2.contract.decision import decide
 from agent2.contract.decision_sentences import decision_text
 from agent2.contract.findings import GateState
@@ -12,8 +13,8 @@ from agent2.contract.metrics import Direction, Role, change_kind
 from agent2.contract.report_file import read_report
 from agent2.contract.suite import EvaluationRole
 from agent2.errors import ConfigError, Fault
-from agent2.evaluation.outcome import read_outcome, run_suite
 from agent2.evaluation.suite_plan import SuiteRequest
+from agent2.evaluation.suite_run import run_suite
 from agent2.models.sources import ScriptedSampler, find_checkpoint
 from agent2.records import Item, Score, Split
 from agent2.reports.charts import change_svg

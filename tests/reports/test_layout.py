@@ -11,11 +11,12 @@ import pytest
 from typer.testing import CliRunner
 
 import monitor_builders
+from agent2.analysis.outcome import read_outcome
 from agent2.arena.analysis.result import analyse
 from agent2.arena.sweep_records import row_of
 from agent2.cli import app
-from agent2.evaluation.outcome import read_outcome, run_suite
 from agent2.evaluation.suite_plan import SuiteRequest
+from agent2.evaluation.suite_run import run_suite
 from agent2.models.sources import find_checkpoint
 from agent2.reports.comparison_pages import sweep_report, write_sweep_report
 from agent2.reports.eval_pages import write_eval_report

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
+from agent2.analysis.outcome import read_outcome
 from agent2.cards.writer import CardWriter
 from agent2.cli import app
 from agent2.errors import ConfigError
-from agent2.evaluation.outcome import read_outcome
 from agent2.records import Split
 from agent2.reports.radar import read_radar, scaled
 from card_builders import make_header, make_record

@@ -10,10 +10,11 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForSequenceClassification
 
+from agent2.analysis.judge_check import check_contrasts, check_judge, read_contrasts
 from agent2.cards.judgement import read_judgement
 from agent2.cards.reader import iter_rollouts, read_summary
 from agent2.errors import CheckpointError, ConfigError, Fault
-from agent2.evaluation.judge_check import LabelledPair, check_contrasts, check_judge, judge_pairs, read_contrasts
+from agent2.evaluation.judging import LabelledPair, judge_pairs, score_contrasts
 from agent2.evaluation.plan import EvaluationLimits, EvaluationPlan
 from agent2.evaluation.rescoring import judge_cards, rescore
 from agent2.evaluation.runner import evaluate
@@ -618,7 +619,7 @@ def test_contrast_pairs_tell_a_scorer_that_reads_the_instruction_from_one_that_d
         def score(self, item, rollout):
             return Score(int(rollout.answer) / 100, "")
 
-    careful, blind = check_contrasts(pairs, Reads()), check_contrasts(pairs, Blind())
+    careful, blind = (check_contrasts(score_contrasts(pairs, scorer)) for scorer in (Reads(), Blind()))
     assert careful.response.value == careful.instruction.value == 1.0
     assert blind.response.value == blind.instruction.value == 0.5
     (tmp_path / "bad.jsonl").write_text('{"instruction_1": "a", "answer_1": 3}')

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
+from agent2.analysis.spot_check import agreement, draw_sample
 from agent2.cards.writer import CardWriter
-from agent2.evaluation.spot_check import agreement, draw_sample
 from agent2.records import Split
 from agent2.web.catalog import Catalog
 from card_builders import make_header, make_record

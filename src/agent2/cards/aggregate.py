@@ -280,7 +280,7 @@ class Tally:
             order = np.lexsort((attempts, items))
             starts = np.flatnonzero(np.diff(items[order], prepend=-1)).tolist()
             values = counted[order].tolist()
-            scores = [_item_score(values[low:high], rule) for low, high in pairwise([*starts, len(values)])]
+            scores = [item_score(values[low:high], rule) for low, high in pairwise([*starts, len(values)])]
         ids, numbers = self._by_id()
         return dict(zip(ids, map(scores.__getitem__, numbers.tolist()), strict=True))
 
@@ -308,7 +308,7 @@ def _column(values: "array[Any]", dtype: type[np.generic]) -> NDArray[Any]:
     return np.array(values, dtype=dtype)
 
 
-def _item_score(attempts: Sequence[float], rule: ReportingRule) -> float | None:
+def item_score(attempts: Sequence[float], rule: ReportingRule) -> float | None:
     """One item's score from its attempts in order of their numbers; NaN: missing."""
     if rule.over_attempts == "first":
         return None if math.isnan(attempts[0]) else attempts[0]

@@ -87,7 +87,7 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Explain a difference of two scores: learned or avoided failures, success or cost, process or changed rules."""
-    from agent2.cards.compare import compare_cards
+    from agent2.analysis.compare import compare_cards
 
     comparison = compare_cards(old, new)
     if as_json:
@@ -183,7 +183,7 @@ def ground(
     as_json: AsJson = False,
 ) -> None:
     """Check what agents said against what their tools returned: invented values, false claims, citations, cascades."""
-    from agent2.evaluation.tool_use import ground_card
+    from agent2.analysis.tool_use import ground_card
     from agent2.reports.text import clean
     from agent2.scorers.grounding import GroundingJudge
 
@@ -244,7 +244,7 @@ def recovery(
     as_json: AsJson = False,
 ) -> None:
     """Show whether the model recovered from faults that the environment injected, how fast, and what they cost."""
-    from agent2.evaluation.tool_use import recovery_of
+    from agent2.analysis.tool_use import recovery_of
     from agent2.stats.estimates import RAW
 
     report = recovery_of(card, against)
@@ -308,7 +308,7 @@ def regrade(  # noqa: PLR0913 - one option of the command line each
     as_json: AsJson = False,
 ) -> None:
     """Recompute a card under another reporting rule; without options under its own, exit 1 if a number differs."""
-    from agent2.cards.compare import is_evaluation
+    from agent2.cards.comparability import is_evaluation
     from agent2.cards.folder import cards_below
     from agent2.cards.reader import read_header
     from agent2.cards.regrade import regrade as regrade_card
@@ -340,7 +340,7 @@ def regrade(  # noqa: PLR0913 - one option of the command line each
         for name in regraded.differs_from_stored
     ]
     if not changes and is_evaluation(card):
-        from agent2.evaluation.outcome import report_differences
+        from agent2.analysis.outcome import report_differences
 
         wrong += [f"{card / 'report.json'}: {place}" for place in report_differences(card)]
     if out is not None:
@@ -513,8 +513,8 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show a card's summary and one page of its rollouts, or one item's rollouts."""
+    from agent2.analysis.spot_check import spot_check_evidence
     from agent2.cards.reader import find_rollouts, read_header, read_page, read_totals
-    from agent2.evaluation.spot_check import spot_check_evidence
     from agent2.stats.estimates import RAW
 
     if start < 0 or n < 0:

@@ -11,8 +11,9 @@ from agent2.cli.show import AsJson, print_json, print_path, print_table
 from agent2.errors import ConfigError
 
 if TYPE_CHECKING:
-    from agent2.cards.compare import CardSet
-    from agent2.contract.compare import ChangedItem, ComparedCard, Comparison
+    from agent2.analysis.compare import ComparedCard, Comparison
+    from agent2.analysis.regress import ChangedItem
+    from agent2.cards.comparability import CardSet
     from agent2.contract.findings import Decision, Finding
     from agent2.contract.metrics import Evidence
     from agent2.contract.suite import Suite
@@ -125,7 +126,7 @@ def _read_evidence(report: Path, contract: "Suite") -> "Evidence":
 
     if not report.is_dir():
         return hold_prerequisites(contract, read_report(report, contract.metrics, contract.baseline))
-    from agent2.evaluation.outcome import read_outcome  # not needed for a report: keeps that fast
+    from agent2.analysis.outcome import read_outcome  # not needed for a report: keeps that fast
 
     file = report / "report.yaml"
     context = read_report(file, contract.metrics) if file.exists() else None
@@ -147,7 +148,7 @@ def compare(
     """Compare candidates with one baseline: paired by item, corrected for multiple comparisons, with noise and cost."""
     import msgspec
 
-    from agent2.contract.compare import compare as compare_sets
+    from agent2.analysis.compare import compare as compare_sets
 
     old, new = _sides(baseline, candidates or [])
     comparison = compare_sets(old, new)
@@ -160,7 +161,7 @@ def compare(
 
 
 def _sides(baseline: Path, candidates: list[Path]) -> tuple["CardSet", list["CardSet"]]:
-    from agent2.cards.compare import BASELINE, find_cards, is_evaluation
+    from agent2.cards.comparability import BASELINE, find_cards, is_evaluation
 
     if candidates:
         return find_cards(baseline), [find_cards(path) for path in candidates]
@@ -220,8 +221,8 @@ def regress(
     """
     import msgspec
 
-    from agent2.cards.compare import BASELINE, find_cards, is_evaluation
-    from agent2.contract.compare import regress as regress_sets
+    from agent2.analysis.regress import regress as regress_sets
+    from agent2.cards.comparability import BASELINE, find_cards, is_evaluation
 
     if new is None and not is_evaluation(old):
         find_cards(old)  # a folder without cards is the mistake to name first

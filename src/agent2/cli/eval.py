@@ -11,9 +11,9 @@ from agent2.cli.show import AsJson, print_file, print_json, print_path, print_ta
 from agent2.errors import ConfigError, nearest_name, unknown_name
 
 if TYPE_CHECKING:
+    from agent2.analysis.outcome import SuiteOutcome
     from agent2.cli.show import StepBars
     from agent2.contract.suite import Suite
-    from agent2.evaluation.outcome import SuiteOutcome
     from agent2.evaluation.suite_plan import SuiteRequest
     from agent2.models.sources import CheckpointSource, LoadSettings
 
@@ -65,10 +65,11 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
     Every other decision gives exit code 1. It is 4 if an endpoint cannot be reached or stops responding; the same
     command resumes the evaluation.
     """
+    from agent2.analysis.outcome import read_outcome, require_same_checkpoint
     from agent2.contract.report_file import read_report
     from agent2.contract.suite import EvaluationRole
-    from agent2.evaluation.outcome import read_outcome, require_same_checkpoint, run_suite
     from agent2.evaluation.suite_plan import SuiteRequest, open_contract, read_run_settings
+    from agent2.evaluation.suite_run import run_suite
     from agent2.llm.served import read_endpoint_options
     from agent2.models.sources import DTYPES, LoadSettings, SourceKind, with_distinct_names
     from agent2.reports.eval_pages import write_eval_report
@@ -257,7 +258,7 @@ def freeze_named(
 @suite_app.command("diff")
 def diff_named(left: SuiteArgument, right: SuiteArgument, as_json: AsJson = False) -> None:
     """List the fields in which two suites differ; exit 1 if scores under them are not comparable."""
-    from agent2.contract.compare import diff_suites
+    from agent2.contract.suite_diff import diff_suites
     from agent2.contract.suite_files import load_suite
 
     suite_diff = diff_suites(load_suite(left), load_suite(right))

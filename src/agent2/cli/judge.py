@@ -11,8 +11,8 @@ from agent2.cli.show import AsJson, print_json, print_path, print_table, progres
 from agent2.errors import ConfigError
 
 if TYPE_CHECKING:
-    from agent2.evaluation.judge_check import JudgeComparison, JudgeReport
-    from agent2.evaluation.spot_check import RaterAgreement, SpotCheckReport
+    from agent2.analysis.judge_check import JudgeComparison, JudgeReport
+    from agent2.analysis.spot_check import RaterAgreement, SpotCheckReport
     from agent2.stats.estimates import Estimate
 
 ScorerSettings = Annotated[
@@ -55,16 +55,16 @@ def check_judge(  # noqa: PLR0913 - one option of the command line each
     """
     from dataclasses import asdict, replace
 
-    from agent2.evaluation.judge_check import (
+    from agent2.analysis.judge_check import (
         check_judge,
         compare_judges,
         is_contrast,
-        judge_pairs,
-        measure_sway,
         read_pairs,
         read_verdicts,
+        sway,
         write_verdicts,
     )
+    from agent2.evaluation.judging import judge_pairs, judge_with_phrases
     from agent2.scorers import load_scorer
 
     if is_contrast(data):
@@ -93,7 +93,7 @@ def check_judge(  # noqa: PLR0913 - one option of the command line each
             judged = judge_pairs(pairs[:limit], referee, lambda done, total: steps("judging pairs", done, total))
         reports[name] = check_judge(judged, model)
         if added_words:
-            reports[name] = replace(reports[name], swayed=measure_sway(judged, referee))
+            reports[name] = replace(reports[name], swayed=sway(judged, judge_with_phrases(pairs[:limit], referee)))
         comparisons = {path: compare_judges(judged, old) for path, old in kept_verdicts.items()}
         if out is not None:
             write_verdicts(out, judged)
@@ -151,14 +151,15 @@ def audit(
 
 def _check_contrasts(data: Path, scorer: Any, limit: int | None, *, as_json: bool) -> None:
     """Score contrast pairs with a scorer of single answers, and print its consistency."""
-    from agent2.evaluation.judge_check import check_contrasts, read_contrasts
+    from agent2.analysis.judge_check import check_contrasts, read_contrasts
+    from agent2.evaluation.judging import score_contrasts
 
     if not hasattr(scorer, "score"):
         raise ConfigError(
             f"scorer {scorer.name}: compares two answers; contrast pairs need one that scores single answers"
         )
     pairs = read_contrasts(data)
-    report = check_contrasts(pairs[:limit], scorer)
+    report = check_contrasts(score_contrasts(pairs[:limit], scorer))
     name = f"{scorer.name}-v{scorer.version}"
     if as_json:
         print_json({"pairs": len(pairs), "judges": {name: report}, "compared_with": {}})
@@ -227,7 +228,7 @@ def draw(
     seed: Annotated[int, typer.Option(help="Seed of the draw; another one draws other rollouts.")] = 0,
 ) -> None:
     """Draw rollouts, stratified by card and verdict, and write the form that each rater fills in."""
-    from agent2.evaluation.spot_check import draw_sample, form_text
+    from agent2.analysis.spot_check import draw_sample, form_text
     from agent2.files import write_text
     from agent2.reports.pages import spot_check_page
 
@@ -251,7 +252,7 @@ def record(
     folder: JudgedFolder,
 ) -> None:
     """Check a filled-in form and store it with the cards that it covers."""
-    from agent2.evaluation.spot_check import record_form
+    from agent2.analysis.spot_check import record_form
 
     print_path("recorded", record_form(form, folder))
 
@@ -265,7 +266,7 @@ def show_agreement(
     as_json: AsJson = False,
 ) -> None:
     """Compare people with the scorer and with each other; for graded scores, find the threshold that people use."""
-    from agent2.evaluation.spot_check import agreement, labelled_pairs
+    from agent2.analysis.spot_check import agreement, labelled_pairs
 
     report = agreement(folder)
     _write_pairs(pairs, lambda: labelled_pairs(folder))
@@ -285,7 +286,7 @@ def compare_notes(
     Only notes on a whole rollout with the label right or wrong (on a judgement card: new, old or tie) count; of several
     by one person, only the last.
     """
-    from agent2.evaluation.spot_check import NOTE_VERDICTS, agreement_of_notes, cards_to_rate
+    from agent2.analysis.spot_check import NOTE_VERDICTS, agreement_of_notes, cards_to_rate
     from agent2.web.notes import find_notes, noted_verdicts
 
     verdicts = noted_verdicts(find_notes(folder), cards_to_rate(folder), NOTE_VERDICTS)

@@ -265,8 +265,8 @@ def _show_sweep_report(file: Path, *, as_json: bool) -> None:
 
 
 def _show_evaluation(path: Path, *, as_json: bool) -> None:
+    from agent2.analysis.outcome import read_outcome
     from agent2.cli.eval import print_outcome
-    from agent2.evaluation.outcome import read_outcome
 
     if as_json:
         print_file(path / "report.json")

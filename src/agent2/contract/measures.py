@@ -21,7 +21,7 @@ import numpy as np
 from agent2.cards import folder
 from agent2.cards.aggregate import counted_value
 from agent2.cards.card import CardHeader
-from agent2.cards.compare import field_differences, protocol_differences
+from agent2.cards.comparability import field_differences, protocol_differences
 from agent2.cards.reader import iter_rollouts
 from agent2.contract.measure_rules import (
     MeasureRule,
@@ -31,7 +31,8 @@ from agent2.contract.measure_rules import (
     number_of,
     parse_measure,
 )
-from agent2.contract.metrics import Evidence, MetricEvidence, MetricSpec, Unit
+from agent2.contract.metrics import Evidence, MetricEvidence, MetricSpec, Unit, metric_named
+from agent2.contract.suite import Suite
 from agent2.errors import CardError, ConfigError, Fault
 from agent2.records import ScoredRollout
 from agent2.scorers import declared
@@ -175,6 +176,15 @@ def evidence_from_cards(
         incomparable=tuple(incomparable),
         broken=tuple(dict.fromkeys(broken)),
     )
+
+
+def primary_score(suite: Suite, benchmark: str, card: Path) -> float | None:
+    """The value of a benchmark's own metric on one card, 0 to 1; None: it could not be scored."""
+    name = suite.benchmark(benchmark).metric
+    spec = metric_named(suite.metrics, name)
+    cards = {benchmark: card}
+    evidence = evidence_from_cards([spec], CardPaths(cards, cards)).metrics.get(spec.name)
+    return evidence.new if evidence is not None else None
 
 
 def evidence_between(metric: MetricSpec, old: CardRows, new: CardRows) -> MetricEvidence:

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agent2.analysis.outcome import AttemptMetrics, BadcaseExample, BenchmarkOutcome, SuiteOutcome, evaluation_section
+from agent2.analysis.regress import ChangedItem
 from agent2.benchmarks import BENCHMARKS, READS_FILES
 from agent2.cards.card import CardSummary, Drop
-from agent2.contract.compare import ChangedItem
 from agent2.contract.decision_sentences import Answers, DecisionText, decision_text
 from agent2.contract.finding_sentences import FindingText, finding_text
 from agent2.contract.findings import Finding, GateState
@@ -24,7 +25,6 @@ from agent2.contract.gates import NO_EFFECT, RELEASE, TrainingAction
 from agent2.contract.metrics import MetricEvidence, MetricSpec, Unit, change_kind, format_change
 from agent2.contract.report_file import report_dict, write_report
 from agent2.contract.suite import Cause
-from agent2.evaluation.outcome import AttemptMetrics, BadcaseExample, BenchmarkOutcome, SuiteOutcome, evaluation_section
 from agent2.evaluation.suite_folder import BASELINE, CHECKPOINT, SIDES
 from agent2.files import write_text
 from agent2.records import HIDDEN_SPLITS, EvaluationProtocol, Split

@@ -11,13 +11,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from agent2.analysis.spot_check import Sample, form_rows
 from agent2.arena.analysis.verdicts import Analysis
 from agent2.arena.evidence import TrialEvidence
 from agent2.arena.recording import ReplayReport, SubmissionReplay
 from agent2.contract.decision_record import finding_dict
 from agent2.contract.finding_sentences import finding_text
 from agent2.contract.findings import Finding
-from agent2.evaluation.spot_check import Sample, form_rows
 from agent2.files import write_json, write_text
 from agent2.monitor.signals import Signal
 from agent2.monitor.suspicious import RewardedRollout, SuspiciousRollouts

@@ -28,6 +28,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
+from agent2.analysis.outcome import SuiteOutcome, read_outcome
 from agent2.arena.analysis.result import NO_KIND, kinds_of
 from agent2.cards.aggregate import summarize
 from agent2.cards.folder import card_exists
@@ -35,7 +36,6 @@ from agent2.cards.reader import iter_rollouts, read_header, validate_card
 from agent2.config import StrictModel, first_problem, parse_yaml, read_yaml_text
 from agent2.contract.metrics import Direction, MetricSpec, Unit
 from agent2.errors import ConfigError, quoted
-from agent2.evaluation.outcome import SuiteOutcome, read_outcome
 from agent2.evaluation.suite_folder import IDENTITY_FILE
 from agent2.records import EvaluationProtocol
 from agent2.reports.text import csv_cell, markdown

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from agent2.cards.card import CardFile
-from agent2.cards.compare import CHECKPOINT
+from agent2.cards.comparability import CHECKPOINT
 from agent2.contract.metrics import Unit
 from agent2.errors import Agent2Error, CardError, ConfigError
 from agent2.reports.text import clean
@@ -193,8 +193,9 @@ def history_panels(runs: Sequence[HistoryRun]) -> tuple[list[PlotPanel], list[Pl
 
 def latest_changes(old: HistoryRun, new: HistoryRun) -> list[LatestChange]:
     """Changes by benchmark from the run before to the newest one; reads the rollouts of both."""
-    from agent2.cards.compare import find_cards
-    from agent2.contract.compare import compare, regress
+    from agent2.analysis.compare import compare
+    from agent2.analysis.regress import regress
+    from agent2.cards.comparability import find_cards
 
     changes = []
     for name in new.cards.keys() & old.cards.keys():

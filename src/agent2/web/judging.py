@@ -1,6 +1,6 @@
 """Judges and raters: what a judgement card shows of its judge, other judges of the same answers, and spot checks.
 
-A spot check here follows the rules of `evaluation.spot_check` and writes the same records: the sample is drawn from the
+A spot check here follows the rules of `analysis.spot_check` and writes the same records: the sample is drawn from the
 cards, all raters get one sample, and a rater sees neither verdicts nor which model gave which of two answers.
 """
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agent2.analysis.regress import PASSES_AT
 from agent2.cards.card import CardFile
 from agent2.cards.judgement import BASELINE, JUDGEMENT, PairwiseJudgement, read_judgement
-from agent2.contract.compare import PASSES_AT
 from agent2.errors import Agent2Error, ConfigError, NotEnoughData
 from agent2.reports.text import UNCUT, clean, clean_lines
 from agent2.stats.estimates import Notation
@@ -128,7 +128,7 @@ def sample_of(folder: Path, parameters: Mapping[str, str]) -> tuple[Any, list[st
     parameters: `n` and `seed`, for the first rater; later raters get the same sample. Raises ConfigError for a folder
     whose cards give none, CardError for a card that is not finished or damaged.
     """
-    from agent2.evaluation.spot_check import sample_to_rate
+    from agent2.analysis.spot_check import sample_to_rate
 
     n = _number(parameters, "n", DEFAULT_N)
     if n > MOST_N:
@@ -147,8 +147,8 @@ def _number(parameters: Mapping[str, str], name: str, default: int) -> int:
 
 
 def record_ratings(folder: Path, form: Mapping[str, str]) -> Path:
-    """Store the form that a rater sent; returns its file. Raises as `evaluation.spot_check.record_verdicts`."""
-    from agent2.evaluation.spot_check import RecordedForm, record_verdicts
+    """Store the form that a rater sent; returns its file. Raises as `analysis.spot_check.record_verdicts`."""
+    from agent2.analysis.spot_check import RecordedForm, record_verdicts
 
     verdicts = {name[1:]: value for name, value in form.items() if name[:1] == "v" and name[1:].isdigit() and value}
     notes = {
@@ -170,7 +170,7 @@ def agreement_fields(folder: Path) -> tuple[list[str], Any, list[Sequence[str]]]
 
     Raises ConfigError for forms about other rollouts than those now on the cards.
     """
-    from agent2.evaluation.spot_check import MIN_RATERS, agreement, recorded_forms
+    from agent2.analysis.spot_check import MIN_RATERS, agreement, recorded_forms
 
     raters = [clean(form.rater, 80) for form in recorded_forms(folder)]
     if len(raters) < MIN_RATERS:
@@ -193,7 +193,7 @@ def spot_check_page(
     context: PageContext, route: PageAddress, links: Links, form: Mapping[str, str] | None = None, problem: str = ""
 ) -> str:
     """The form of a spot check, or its results. form, problem: what a rater sent, and why it was not saved."""
-    from agent2.evaluation.spot_check import form_rows
+    from agent2.analysis.spot_check import form_rows
 
     entry = _rated_entry(context, route)
     if links.is_static:

@@ -4,12 +4,11 @@ Items are paired by id and attempt. The claim (better, worse, unclear) is that o
 the reason, where the cards' protocols differ or there are too many rollouts to compute it for a page.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from agent2.cards.card import CardFile
-from agent2.contract.compare import PASSES_AT
 from agent2.errors import Agent2Error
 from agent2.reports.text import clean
 from agent2.stats.estimates import POINTS
@@ -17,24 +16,12 @@ from agent2.web.catalog import CatalogEntry, EntryKind
 from agent2.web.page import Links, NoSuchPageError, PageAddress, PageContext
 from agent2.web.rollouts import PAGE_ROWS, CardFilter, is_hidden_card, verdict_of
 
+if TYPE_CHECKING:
+    from agent2.analysis.pairs import RolloutPairs
+
 MOST_PAIRED = 50_000
 """Rollouts of both cards up to which the difference is computed with its interval."""
 MOST_CHOICES = 60
-
-KINDS = {
-    "lost": f"old >= {PASSES_AT} and new < {PASSES_AT}",
-    "won": f"old < {PASSES_AT} and new >= {PASSES_AT}",
-    "both failed": f"old < {PASSES_AT} and new < {PASSES_AT}",
-    "both passed": f"old >= {PASSES_AT} and new >= {PASSES_AT}",
-    "no score": "old is null or new is null",
-}
-"""What can be listed -> the condition. A rollout that one card lacks has no score there."""
-PAIRED = (
-    "select coalesce(a.item_id, b.item_id) item_id, coalesce(a.attempt, b.attempt) attempt, a.line line, "
-    "a.counted new, b.counted old, a.answer new_answer, b.answer old_answer "
-    "from (select * from rollouts where card = ?) a "
-    "full join (select * from rollouts where card = ?) b on a.item_id = b.item_id and a.attempt = b.attempt"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +57,8 @@ def _item_source(card: CardFile) -> tuple[str, str]:
 
 def compare_page(context: PageContext, route: PageAddress, links: Links) -> str:
     """Every item of one card with its verdict here and on another card; `with` in the address names that one."""
+    from agent2.analysis.pairs import ALL, KINDS, PairedRollouts, PairFilter  # loads duckdb
+
     new = context.entry(route, EntryKind.CARD)
     old = context.catalog.get(route.query.get("with", ""), EntryKind.CARD)
     if old is None:
@@ -83,40 +72,32 @@ def compare_page(context: PageContext, route: PageAddress, links: Links) -> str:
     names = [clean(card.header.checkpoint_name, 80) for card in cards]
     card_filter = CardFilter.of(route.query)
     kind = route.query.get("kind", "")
-    kind = kind if kind in KINDS else ""
+    kind = kind if kind in KINDS else ALL
     hides = [is_hidden_card(card) and not context.shows_hidden for card in cards]
-    counts = _counts(context, new, old)
-    conditions, values = ([f"({KINDS[kind]})"] if kind else []), []
-    if card_filter.search:
-        columns = ["item_id", *(() if hides[0] else ("new_answer",)), *(() if hides[1] else ("old_answer",))]
-        if card_filter.search == card_filter.search.lower():
-            columns = [f"lower({column})" for column in columns]
-        conditions.append(f"({' or '.join(f'contains({column}, ?)' for column in columns)})")
-        values = [card_filter.search] * len(columns)
-    where = f"where {' and '.join(conditions)}" if conditions else ""
-    n_found = _rows(context, new, old, f"select count(*) from ({PAIRED}) {where}", values)[0][0]
+    pairs = _pairs(context, new, old)
+    counts = context.cached(("pair counts", new.id, new.changed, old.id, old.changed), pairs.counts)
+    pair_filter = PairFilter(kind, card_filter.search, in_new_answers=not hides[0], in_old_answers=not hides[1])
+    n_found = pairs.count(pair_filter)
     n_pages = max(1, -(-n_found // PAGE_ROWS))
     page = min(card_filter.page, n_pages)
-    columns_sql = "item_id, attempt, line, new, old, new_answer, old_answer"
-    sql = f"select {columns_sql} from ({PAIRED}) {where} order by line nulls last, item_id, attempt"
-    rows = _rows(context, new, old, sql, values, (page - 1) * PAGE_ROWS)
 
-    def line(row: Sequence[Any]) -> PairedLine:
-        item_id, attempt, number, *scored = row
-        scores, answers = scored[:2], scored[2:]
+    def line(pair: PairedRollouts) -> PairedLine:
         return PairedLine(
-            clean(item_id, 120),
-            int(attempt),
-            "" if number is None else links.to("rollout", new.id, int(number), beside=old.id),
-            (verdict_of(scores[0]), verdict_of(scores[1])),
-            tuple("no score" if score is None else f"{score:g}" for score in scores),  # type: ignore[arg-type]
-            tuple("" if hidden else clean(answer or "", 120) for answer, hidden in zip(answers, hides, strict=True)),  # type: ignore[arg-type]
+            clean(pair.item_id, 120),
+            pair.attempt,
+            "" if pair.line is None else links.to("rollout", new.id, pair.line, beside=old.id),
+            (verdict_of(pair.scores[0]), verdict_of(pair.scores[1])),
+            tuple("no score" if score is None else f"{score:g}" for score in pair.scores),  # type: ignore[arg-type]
+            tuple(
+                "" if hidden else clean(answer or "", 120) for answer, hidden in zip(pair.answers, hides, strict=True)
+            ),  # type: ignore[arg-type]
         )
 
+    lines = [line(pair) for pair in pairs.page(pair_filter, (page - 1) * PAGE_ROWS, PAGE_ROWS)]
     query = {"with": old.id, "kind": kind, "q": card_filter.search}
     return context.render(
         "compare.html.j2", links, new=new, old=old, names=names, cards=cards, counts=counts, kind=kind,
-        card_filter=card_filter, lines=[line(row) for row in rows], n_found=n_found, page=page, n_pages=n_pages,
+        card_filter=card_filter, lines=lines, n_found=n_found, page=page, n_pages=n_pages,
         hides=any(hides),
         claim=_claim(context, new, old, cards), breadcrumbs=context.breadcrumbs(new, links),
         at=lambda **changes: links.to("compare", new.id, **(query | changes)),
@@ -124,24 +105,12 @@ def compare_page(context: PageContext, route: PageAddress, links: Links) -> str:
     )  # fmt: skip
 
 
-def _rows(
-    context: PageContext, new: CatalogEntry, old: CatalogEntry, sql: str, values: Sequence[str], start: int = 0
-) -> tuple[tuple[Any, ...], ...]:
-    from agent2.cards.query import CardQueries  # loads duckdb
+def _pairs(context: PageContext, new: CatalogEntry, old: CatalogEntry) -> "RolloutPairs":
+    from agent2.analysis.pairs import RolloutPairs  # loads duckdb
 
     key = ("pair tables", new.id, new.changed, old.id, old.changed)
-    tables = context.cached(key, lambda: CardQueries([new.path, old.path]))
-    rows: tuple[tuple[Any, ...], ...] = tables.page(sql, start, PAGE_ROWS, [str(new.path), str(old.path), *values]).rows
-    return rows
-
-
-def _counts(context: PageContext, new: CatalogEntry, old: CatalogEntry) -> Mapping[str, int]:
-    """How many rollouts are of each kind, and of all."""
-    parts = ", ".join(f"count(*) filter (where {condition})" for condition in KINDS.values())
-    sql = f"select {parts}, count(*) from ({PAIRED})"
-    key = ("pair counts", new.id, new.changed, old.id, old.changed)
-    row = context.cached(key, lambda: _rows(context, new, old, sql, ())[0])
-    return dict(zip((*KINDS, ""), row, strict=True))
+    pairs: RolloutPairs = context.cached(key, lambda: RolloutPairs(new.path, old.path))
+    return pairs
 
 
 def _claim(context: PageContext, new: CatalogEntry, old: CatalogEntry, cards: Sequence[CardFile]) -> tuple[str, str]:
@@ -151,8 +120,8 @@ def _claim(context: PageContext, new: CatalogEntry, old: CatalogEntry, cards: Se
         return "", f"{n:,} rollouts are too many to compute the interval here; `agent2 compare` does"
 
     def compare_cards() -> tuple[str, str]:
-        from agent2.cards.compare import find_cards
-        from agent2.contract.compare import compare
+        from agent2.analysis.compare import compare
+        from agent2.cards.comparability import find_cards
 
         try:
             row = compare(find_cards(old.path), [find_cards(new.path)]).rows[0]

@@ -20,12 +20,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from agent2.analysis.regress import PASSES_AT
 from agent2.cards import folder as card_folder
 from agent2.cards.aggregate import counted_value, kinds_of, marks_of
 from agent2.cards.card import CardFile
 from agent2.cards.reader import TOLERANCE, CardPages, read_page
 from agent2.cards.regrade import regrade
-from agent2.contract.compare import PASSES_AT
 from agent2.environments.tools import parse_message
 from agent2.errors import CardError
 from agent2.records import HIDDEN_SPLITS, ScoredRollout, StopReason, Turn, canonical_json

@@ -1,7 +1,7 @@
 import pytest
 
-from agent2.cards.compare import BASELINE, IncomparableError, find_cards
-from agent2.contract.compare import Outcome, compare
+from agent2.analysis.compare import Outcome, compare
+from agent2.cards.comparability import BASELINE, IncomparableError, find_cards
 from agent2.errors import ConfigError
 from agent2.stats.comparisons import holm
 from contract_card_builders import make_scored, verdicts, write_card

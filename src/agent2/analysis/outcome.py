@@ -1,15 +1,9 @@
-"""Evaluates a checkpoint and its control group on a suite, and reads the outcome from the cards.
+"""The outcome of an evaluation, read from its cards: evidence, decision, and what a report shows of the items.
 
-The checkpoint is played first, benchmark by benchmark in the order of prerequisites: where it falls short of one, the
-benchmarks that depend on it are skipped on both sides. Then the baseline is played on the same items. One model is in
-memory at a time. A run that was killed resumes from its cards, and its report is the same as that of an uninterrupted
-one (for a sampler whose answers do not depend on the batch); a finished evaluation is not played again; a folder of
-another evaluation is left alone; two processes never write one folder.
-
-The outcome (evidence, decision, notes) is computed from the cards, the recorded spot check, the suite and a report file
-with what cards cannot hold (history, training log), so it can be computed again on a machine without torch. It contains
-no time and no path of this machine, so equal cards give equal reports. `report_differences` compares a stored report
-with its cards, number by number.
+It is computed from the cards, the recorded spot check, the suite and a report file with what cards cannot hold
+(history, training log), so it can be computed again on a machine without torch. It contains no time and no path of this
+machine, so equal cards give equal reports. `report_differences` compares a stored report with its cards, number by
+number.
 
 Several attempts at each item give pass@1, pass@k, pass^k, majority@k and best-of-n, kept apart (`attempt_metrics`);
 pass@k never appears without pass@1 and the cost of the search per point. What cannot be computed says why. A majority
@@ -18,48 +12,40 @@ is one of extracted answers (`Score.extracted`), never of whole completions: two
 
 import json
 import math
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from pydantic import ValidationError
 
+from agent2.analysis.card_scores import final_answer
+from agent2.analysis.regress import ChangedItem, regress
+from agent2.analysis.spot_check import spot_check_evidence
 from agent2.cards.card import CardSummary
-from agent2.cards.compare import find_cards
+from agent2.cards.comparability import find_cards
 from agent2.cards.folder import card_exists, is_finished
 from agent2.cards.reader import iter_rollouts, read_header, read_summary, validate_card
 from agent2.config import first_problem
-from agent2.contract.compare import ChangedItem, final_answer, regress
 from agent2.contract.decision import decide
 from agent2.contract.findings import Decision
-from agent2.contract.measures import CardPaths, evidence_from_cards
-from agent2.contract.metrics import Evidence, metric_named
+from agent2.contract.measures import CardPaths, evidence_from_cards, primary_score
+from agent2.contract.metrics import Evidence
 from agent2.contract.report_file import read_report, report_dict
 from agent2.contract.suite import Suite, SuiteBenchmark, unmet_prerequisite
 from agent2.errors import CardError, ConfigError, NotEnoughData
-from agent2.evaluation.runner import evaluate, finished_summary, software_lock
-from agent2.evaluation.spot_check import spot_check_evidence
 from agent2.evaluation.suite_folder import (
     BASELINE,
     CHECKPOINT,
-    LOCK_FILE,
-    REFERENCES_FILE,
     SIDES,
     SUITE_FILE,
     Identity,
     card_path,
-    owned_folder,
     read_identity,
     read_references,
 )
-from agent2.evaluation.suite_plan import BenchmarkPlan, SuitePlan, SuiteRequest, plan_suite
-from agent2.files import write_json
-from agent2.models.sources import CheckpointSource
-from agent2.records import HIDDEN_SPLITS, EvaluationProtocol, JsonValue, Sampler, ScoredRollout, Split
+from agent2.records import HIDDEN_SPLITS, EvaluationProtocol, ScoredRollout, Split
 from agent2.stats.attempts import (
     BestOfN,
     CostPerPoint,
@@ -72,8 +58,6 @@ from agent2.stats.attempts import (
 )
 from agent2.stats.estimates import Estimate
 
-GIVE_UP_AFTER = 50
-"""Rollouts in a row lost to the infrastructure: a model or endpoint that is gone is an error, not a card of faults."""
 SELECTOR_VIEWS = ("reward", "verifier")
 """Views of a score that may choose among attempts; the score itself may not: it is the truth."""
 EXAMPLES = 3
@@ -87,137 +71,6 @@ ADDED_LATER = frozenset({"numbers"})
 """Keys that reports of earlier versions do not have; where they are absent, they are not compared."""
 
 ResultT = TypeVar("ResultT")
-
-
-class SuiteProgress(Protocol):
-    """Called with the progress of an evaluation."""
-
-    def __call__(self, message: str, done: int | None = None, total: int | None = None) -> None:
-        """The present phase; done and total in rollouts."""
-
-
-def run_suite(request: SuiteRequest, on_progress: SuiteProgress | None = None) -> SuitePlan:
-    """Play what is not played yet; the cards are under `request.out` when this returns.
-
-    Raises ConfigError for a request that cannot be played (see `plan_suite`) or a folder of something
-    else, CheckpointError for a checkpoint that cannot be loaded, SamplerFailed when a model is lost in the middle: what
-    was played is kept, call again.
-    """
-    plan = plan_suite(request)
-    progress = on_progress or _quiet
-    with owned_folder(request.out, plan.identity):
-        write_json(request.out / SUITE_FILE, request.suite.model_dump(mode="json"))
-        # References of hidden items stay out of the folder, which is shown and passed on.
-        if request.played_split not in HIDDEN_SPLITS:
-            write_json(request.out / REFERENCES_FILE, _references(plan))
-        started = time.time()
-        opened: dict[str, JsonValue] = {}
-        skipped = _play_checkpoint(request, plan, progress, opened)
-        _play_baseline(request, plan, skipped, progress, opened)
-        write_json(request.out / LOCK_FILE, _lock(request, opened, started))
-    return plan
-
-
-def _play_checkpoint(
-    request: SuiteRequest, plan: SuitePlan, progress: SuiteProgress, opened: dict[str, JsonValue]
-) -> set[str]:
-    """Play the checkpoint's side; returns the benchmarks that were skipped for a prerequisite."""
-    scores: dict[str, float | None] = {}
-    skipped = set()
-    with _lazy_sampler(request.checkpoint, opened, CHECKPOINT) as sampler:
-        for benchmark in plan.benchmarks:
-            if unmet_prerequisite(benchmark.entry, scores) is not None:
-                skipped.add(benchmark.entry.name)
-                continue
-            card = _play(request.out, CHECKPOINT, benchmark, sampler, progress)
-            scores[benchmark.entry.name] = primary_score(request.suite, benchmark.entry.name, card)
-    return skipped
-
-
-def _play_baseline(
-    request: SuiteRequest, plan: SuitePlan, skipped: set[str], progress: SuiteProgress, opened: dict[str, JsonValue]
-) -> None:
-    with _lazy_sampler(request.baseline, opened, BASELINE) as sampler:
-        for benchmark in plan.benchmarks:
-            if benchmark.entry.name not in skipped:
-                _play(request.out, BASELINE, benchmark, sampler, progress)
-
-
-def _play(out: Path, side: str, benchmark: BenchmarkPlan, sampler: "_LazySampler", progress: SuiteProgress) -> Path:
-    plan = benchmark.sides[side]
-    card = card_path(out, side, benchmark.entry.name, plan.split.value)
-    message = f"{plan.checkpoint_name} ({side}) on {benchmark.entry.name}"
-    if finished_summary(plan, card) is None:
-        progress(message)
-        evaluate(
-            plan, sampler.get(), card, lambda done, total: progress(message, done, total), give_up_after=GIVE_UP_AFTER
-        )
-    else:
-        n_rollouts = len(plan.items) * plan.protocol().attempts
-        progress(message, n_rollouts, n_rollouts)
-    return card
-
-
-def _references(plan: SuitePlan) -> dict[str, dict[str, str]]:
-    """Benchmark -> item -> reference answer, of the items that have one."""
-    return {
-        benchmark.entry.name: {
-            item.id: item.reference for item in benchmark.sides[CHECKPOINT].items if item.reference is not None
-        }
-        for benchmark in plan.benchmarks
-    }
-
-
-def primary_score(suite: Suite, benchmark: str, card: Path) -> float | None:
-    """The value of a benchmark's own metric on one card, 0 to 1; None: it could not be scored."""
-    name = suite.benchmark(benchmark).metric
-    spec = metric_named(suite.metrics, name)
-    cards = {benchmark: card}
-    evidence = evidence_from_cards([spec], CardPaths(cards, cards)).metrics.get(spec.name)
-    return evidence.new if evidence is not None else None
-
-
-class _LazySampler:
-    """A sampler that is opened when it is first needed, so that a finished side loads no model."""
-
-    def __init__(self, source: CheckpointSource) -> None:
-        self._source = source
-        self.sampler: Sampler | None = None
-
-    def get(self) -> Sampler:
-        if self.sampler is None:
-            self.sampler = self._source.open()
-        return self.sampler
-
-
-@contextmanager
-def _lazy_sampler(source: CheckpointSource, opened: dict[str, JsonValue], side: str) -> Iterator[_LazySampler]:
-    """A lazy sampler that is closed at the end; its description goes to `opened`."""
-    lazy = _LazySampler(source)
-    try:
-        yield lazy
-    finally:
-        if lazy.sampler is not None:
-            opened[side] = lazy.sampler.describe()
-            lazy.sampler.close()
-
-
-def _lock(request: SuiteRequest, opened: Mapping[str, JsonValue], started: float) -> dict[str, JsonValue]:
-    """What this session ran on; a side that was finished before has no sampler here, but in its cards."""
-    return {
-        "software": software_lock(),
-        "suite": request.suite.id,
-        "suite_digest": request.suite.digest,
-        "checkpoints": {side: {"spec": source.spec, "digest": source.digest} for side, source in request.sides.items()},
-        "samplers": dict(opened),
-        "seed": request.seed,
-        "started_at": started,
-        "finished_at": time.time(),
-    }
-
-
-def _quiet(message: str, done: int | None = None, total: int | None = None) -> None:
-    """Ignore progress: the default when no callback is given."""
 
 
 @dataclass(frozen=True, slots=True)

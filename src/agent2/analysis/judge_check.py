@@ -1,10 +1,10 @@
 """Checks of a judge: pairwise verdicts beside people's labels, in both orders, with the biases that they show.
 
 `read_pairs` reads answers with labels (LLMBar, JudgeBench, RewardBench, human judgements of MT-Bench, our own layout);
-`judge_pairs` has a pairwise scorer judge them; `check_judge` says how good the verdicts are; `measure_sway` has the
-pairs judged again with polite, confident or empty phrases added to the worse answer; `compare_judges` puts two sets of
-verdicts beside each other (another judge, the same judge again, or recorded anchor verdicts: drift). `check_contrasts`
-has a scorer of single answers, such as a reward model, score similar instructions with different answers.
+`check_judge` says how good the verdicts on them are; `sway` how far polite, confident or empty phrases move them;
+`compare_judges` puts two sets of verdicts beside each other (another judge, the same judge again, or recorded anchor
+verdicts: drift). `check_contrasts` says how far a scorer of single answers, such as a reward model, keeps similar
+instructions apart. The judge is asked by `evaluation.judging`.
 
 A verdict that is missing is in no rate and is counted. The labels are taken as given: where people disagree, the label
 is the decision of the data set's authors.
@@ -13,75 +13,19 @@ is the decision of the data set's authors.
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from agent2.errors import ConfigError, EndpointFailed, Fault, NotEnoughData
+from agent2.errors import ConfigError, NotEnoughData
+from agent2.evaluation.judging import TIE, ContrastPair, JudgedPair, LabelledPair
 from agent2.files import numbered_lines
-from agent2.records import (
-    Item,
-    Message,
-    PairScorer,
-    Preference,
-    Rollout,
-    RolloutStatus,
-    Split,
-    Usage,
-)
 from agent2.stats.estimates import UNIT, Estimate, measure
 from agent2.stats.quality import SharedErrors, cohens_kappa, krippendorff_alpha, preference_tau, shared_errors
 
 FOLDS = 5
 """Of the pairs, for the length-normalised verdicts."""
-ADDED_PHRASES: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "polite": (
-            "Thank you for this kind question! It is a pleasure to help.",
-            "I hope that this helps you. Please ask me anything else, whenever you like.",
-        ),
-        "confident": (
-            "I am an expert in this, and I am absolutely certain of the following.",
-            "There is no doubt whatsoever that this is correct.",
-        ),
-        "empty": (
-            "Before anything else is said, it is worth pointing out that what follows is an answer, and that it "
-            "addresses what was asked, in the order in which it does so.",
-            "All in all, what was written above is what there is to say about this, and nothing that was said above "
-            "has been left out here.",
-        ),
-    }
-)
-"""Manner -> phrases before and after an answer, which say nothing about the question."""
-BATCH = 64
-"""Pairs that a scorer is given at once, each in both orders."""
-
-
-@dataclass(frozen=True, slots=True)
-class LabelledPair:
-    """Two answers to one instruction, and which one people prefer."""
-
-    id: str
-    instruction: str
-    answers: tuple[str, str]
-    label: float
-    """Points of the first answer: 1, 0, or 0.5 for a tie."""
-    subset: str = ""
-    models: tuple[str, str] | None = None
-    """Which models wrote the answers, where the data say so."""
-
-
-@dataclass(frozen=True, slots=True)
-class JudgedPair:
-    """A pair with the verdicts of one judge, both as points of the first answer."""
-
-    pair: LabelledPair
-    shown_first: float | None
-    """With the first answer shown first; None: no verdict."""
-    shown_second: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +60,7 @@ class JudgeReport:
     by_subset: Mapping[str, Estimate]
     """Accuracy for each subset."""
     swayed: Mapping[str, Estimate | None] = field(default_factory=dict)
-    """Of `measure_sway`; empty: not measured."""
+    """Of `sway`; empty: not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,65 +176,20 @@ def _conversation(turns: object, where: str) -> tuple[str, str]:
     return "\n\n".join(questions), "\n\n".join(answers)
 
 
-def judge_pairs(
-    pairs: Sequence[LabelledPair], scorer: PairScorer, on_progress: Callable[[int, int], None] | None = None
-) -> list[JudgedPair]:
-    """The verdicts of a pairwise scorer, each pair in both orders.
-
-    Raises EndpointFailed if none of the first pairs got a verdict because the scorer's model cannot be reached.
-    """
-    prefer_batch = getattr(scorer, "prefer_batch", None)
-    judged: list[JudgedPair] = []
-    remaining = iter(pairs)
-    while batch := list(islice(remaining, BATCH)):
-        orders = [order for pair in batch for order in _orders(pair)]
-        preferences: Sequence[Preference] = (
-            prefer_batch(orders) if prefer_batch else [scorer.prefer(*order) for order in orders]
-        )
-        if not judged and all(preference.fault is Fault.INFRASTRUCTURE for preference in preferences):
-            raise EndpointFailed(f"no verdict on the first {len(batch)} pairs: {preferences[-1].reason}")
-        for pair, first, second in zip(batch, preferences[::2], preferences[1::2], strict=True):
-            judged.append(JudgedPair(pair, first.first, None if second.first is None else 1.0 - second.first))
-        if on_progress is not None:
-            on_progress(len(judged), len(pairs))
-    return judged
-
-
-def _orders(pair: LabelledPair) -> list[tuple[Item, Rollout, Rollout]]:
-    item = Item(pair.id, Split.DEV, pair.instruction)
-    first, second = (_finished(pair.id, n, pair.instruction, answer) for n, answer in enumerate(pair.answers))
-    return [(item, first, second), (item, second, first)]
-
-
-def _finished(item_id: str, attempt: int, instruction: str, answer: str) -> Rollout:
-    prompt = [Message("user", instruction)]
-    return Rollout(item_id, attempt, 0, RolloutStatus.COMPLETED, prompt, (), answer, {}, Usage())
-
-
-def measure_sway(judged: Sequence[JudgedPair], scorer: PairScorer) -> dict[str, Estimate | None]:
+def sway(judged: Sequence[JudgedPair], again: Mapping[str, Sequence[JudgedPair]]) -> dict[str, Estimate | None]:
     """Points that the worse answer of a pair gains if polite, confident or empty phrases are added to it; by manner.
 
-    judged: verdicts of the same scorer on the pairs as they are; those whose label is a tie are left out. Each pair is
-    judged again in both orders, once for each manner.
+    judged: verdicts on the pairs as they are; again: those of the same judge on the same pairs with phrases, as
+    `evaluation.judging.judge_with_phrases` gives them.
     """
     decided = _decided(judged)
     estimates = {}
-    for manner, phrases in ADDED_PHRASES.items():
-        again = judge_pairs([_with_phrases(judged_pair.pair, phrases) for judged_pair in decided], scorer)
-        points = [(_points_of_worse(old), _points_of_worse(new)) for old, new in zip(decided, again, strict=True)]
+    for manner, with_phrases in again.items():
+        verdicts = zip(decided, with_phrases, strict=True)
+        points = [(_points_of_worse(old), _points_of_worse(new)) for old, new in verdicts]
         gains = [None if before is None or after is None else after - before for before, after in points]
         estimates[manner] = _measure(f"{manner} words", gains, (-1.0, 1.0))
     return estimates
-
-
-def _with_phrases(pair: LabelledPair, phrases: tuple[str, str]) -> LabelledPair:
-    """The pair with phrases before and after its worse answer."""
-    before, after = phrases
-    first, second = (
-        f"{before}\n\n{answer}\n\n{after}" if is_worse else answer
-        for answer, is_worse in zip(pair.answers, (pair.label < 0.5, pair.label > 0.5), strict=True)
-    )
-    return replace(pair, answers=(first, second))
 
 
 def _points_of_worse(judged_pair: JudgedPair) -> float | None:
@@ -419,15 +318,6 @@ def length_normalised(judged: Sequence[JudgedPair]) -> list[JudgedPair]:
 
 
 @dataclass(frozen=True, slots=True)
-class ContrastPair:
-    """Two similar instructions, each with its own right answer."""
-
-    id: str
-    instructions: tuple[str, str]
-    answers: tuple[str, str]
-
-
-@dataclass(frozen=True, slots=True)
 class ContrastReport:
     """How far a scorer of single answers keeps similar instructions apart; chance is 0.5.
 
@@ -460,20 +350,8 @@ def read_contrasts(path: Path) -> list[ContrastPair]:
     return pairs
 
 
-def check_contrasts(pairs: Sequence[ContrastPair], scorer: Any) -> ContrastReport:
-    """Score both answers under both instructions. scorer: one of single answers, `score` or `score_batch`."""
-    cells = [
-        (
-            Item(f"{pair.id}-{i}", Split.DEV, pair.instructions[i]),
-            _finished(f"{pair.id}-{i}", j, pair.instructions[i], pair.answers[j]),
-        )
-        for pair in pairs
-        for i in (0, 1)
-        for j in (0, 1)
-    ]
-    score_batch = getattr(scorer, "score_batch", None)
-    scores = score_batch(cells) if score_batch else [scorer.score(item, rollout) for item, rollout in cells]
-    values = [score.value for score in scores]
+def check_contrasts(values: Sequence[float | None]) -> ContrastReport:
+    """How far similar instructions are kept apart. values: as `evaluation.judging.score_contrasts` gives them."""
     response, instruction = [], []
     for start in range(0, len(values), 4):
         # Instruction 1 with answers 1 and 2, then instruction 2 with both: the first and the last are right.
@@ -481,7 +359,7 @@ def check_contrasts(pairs: Sequence[ContrastPair], scorer: Any) -> ContrastRepor
         response.append(_mean_if_all(_points(right_1, wrong_1), _points(right_2, wrong_2)))
         instruction.append(_mean_if_all(_points(right_1, wrong_2), _points(right_2, wrong_1)))
     return ContrastReport(
-        n_pairs=len(pairs),
+        n_pairs=len(values) // 4,
         response=_measure("response consistency", response),
         instruction=_measure("instruction consistency", instruction),
     )
@@ -531,7 +409,7 @@ def compare_judges(new: Sequence[JudgedPair], old: Sequence[JudgedPair]) -> Judg
 
 def _decided(judged: Sequence[JudgedPair]) -> list[JudgedPair]:
     """Those whose label is no tie."""
-    return [judged_pair for judged_pair in judged if judged_pair.pair.label != 0.5]
+    return [judged_pair for judged_pair in judged if judged_pair.pair.label != TIE]
 
 
 def _by_order(judged: Sequence[JudgedPair]) -> tuple[list[float | None], list[float | None]]:
@@ -555,7 +433,7 @@ def _correctness(points: float | None, label: float) -> float | None:
 def _accuracy(judged_pair: JudgedPair) -> float | None:
     """Mean over the verdicts that are there; None: no verdict, or the label is a tie."""
     label = judged_pair.pair.label
-    if label == 0.5:
+    if label == TIE:
         return None
     return _mean(_correctness(judged_pair.shown_first, label), _correctness(judged_pair.shown_second, label))
 

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from agent2.analysis.outcome import read_outcome
 from agent2.cards.reader import iter_rollouts
-from agent2.evaluation.outcome import read_outcome, run_suite
 from agent2.evaluation.suite_plan import SuiteRequest
+from agent2.evaluation.suite_run import run_suite
 from agent2.models.sources import LoadSettings, find_checkpoint
 from agent2.records import Item
 from model_builders import make_model

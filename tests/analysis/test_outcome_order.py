@@ -4,8 +4,8 @@ import random
 
 import msgspec
 
-from agent2.cards.compare import find_cards
-from agent2.contract.compare import regress
+from agent2.analysis.regress import regress
+from agent2.cards.comparability import find_cards
 from agent2.contract.measures import CardPaths, evidence_from_cards
 from agent2.contract.metrics import MetricSpec, Role, Unit
 from contract_card_builders import make_scored, write_card

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
+from agent2.analysis.tool_use import recovery_of
 from agent2.cards.writer import CardWriter
 from agent2.cli import app
 from agent2.errors import ConfigError, Fault
-from agent2.evaluation.tool_use import recovery_of
 from agent2.records import Score, ScoredRollout, Split, StopReason, Turn
 from card_builders import make_header, make_record
 

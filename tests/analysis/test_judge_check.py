@@ -7,18 +7,17 @@ import sys
 
 import pytest
 
-from agent2.cli import main
-from agent2.errors import ConfigError, Fault
-from agent2.evaluation.judge_check import (
-    LabelledPair,
+from agent2.analysis.judge_check import (
     check_judge,
     compare_judges,
-    judge_pairs,
-    measure_sway,
     read_pairs,
     read_verdicts,
+    sway,
     write_verdicts,
 )
+from agent2.cli import main
+from agent2.errors import ConfigError, Fault
+from agent2.evaluation.judging import LabelledPair, judge_pairs, judge_with_phrases
 from agent2.records import Preference
 
 N = 600
@@ -83,6 +82,10 @@ class Right:
         return Preference(0.5 if right[0] is right[1] else float(right[0]), "who is right")
 
 
+def swayed(pairs, judge):
+    return sway(judge_pairs(pairs, judge), judge_with_phrases(pairs, judge))
+
+
 def inside(measured, value):
     return measured.low <= value <= measured.high
 
@@ -91,8 +94,8 @@ def test_a_judge_that_is_always_right_is_seen_as_such():
     report = check_judge(judge_pairs(labelled(), Judge()))
     assert report.accuracy.value == report.both_right.value == report.order_agreement.value == 1.0
     assert report.kappa.value == report.kappa_orders.value == report.tau.value == 1.0
-    assert set(measure_sway(judge_pairs(labelled(60), Right()), Right())) == {"polite", "confident", "empty"}
-    assert all(estimate.value == 0.0 for estimate in measure_sway(judge_pairs(labelled(60), Right()), Right()).values())
+    assert set(swayed(labelled(60), Right())) == {"polite", "confident", "empty"}
+    assert all(estimate.value == 0.0 for estimate in swayed(labelled(60), Right()).values())
     assert report.position_bias.value == report.length_bias.value == 0.0
     assert report.n_missing == 0
 
@@ -170,14 +173,14 @@ def test_a_planted_self_preference_is_found():
 )
 def test_a_judge_that_falls_for_a_manner_is_found_with_its_size_and_by_no_other_manner(manner, sign):
     judge = Right(sign, 0.3)
-    sway = measure_sway(judge_pairs(labelled(), judge), judge)
-    assert inside(sway[manner], 0.3) and sway[manner].low > 0.2
-    assert all(estimate.value == 0.0 for name, estimate in sway.items() if name != manner)
+    gains = swayed(labelled(), judge)
+    assert inside(gains[manner], 0.3) and gains[manner].low > 0.2
+    assert all(estimate.value == 0.0 for name, estimate in gains.items() if name != manner)
 
 
 def test_added_words_show_what_length_alone_gains():
     judge = Judge(longer_one, 1.0)
-    assert measure_sway(judge_pairs(labelled(), judge), judge)["empty"].low > 0.4
+    assert swayed(labelled(), judge)["empty"].low > 0.4
 
 
 def test_missing_verdicts_are_counted_and_in_no_rate():

@@ -9,15 +9,15 @@ import sys
 import pytest
 import yaml
 
+from agent2.analysis.judge_check import read_pairs
+from agent2.analysis.spot_check import agreement, draw_sample, form_text, record_form, spot_check_evidence
 from agent2.cards.reader import iter_rollouts
 from agent2.cards.writer import CardWriter
 from agent2.cli import main
 from agent2.errors import ConfigError
-from agent2.evaluation.judge_check import read_pairs
-from agent2.evaluation.outcome import run_suite
 from agent2.evaluation.rescoring import judge_cards
-from agent2.evaluation.spot_check import agreement, draw_sample, form_text, record_form, spot_check_evidence
 from agent2.evaluation.suite_plan import SuiteRequest
+from agent2.evaluation.suite_run import run_suite
 from agent2.models.sources import find_checkpoint
 from agent2.reports.pages import spot_check_page
 from agent2.scorers import load_scorer

@@ -3,9 +3,9 @@ import re
 import msgspec
 import pytest
 
-from agent2.cards.compare import IncomparableError, find_cards
+from agent2.analysis.regress import regress
+from agent2.cards.comparability import IncomparableError, find_cards
 from agent2.cards.writer import CardWriter
-from agent2.contract.compare import regress
 from agent2.errors import CardError
 from agent2.records import Split
 from card_builders import make_header, make_record

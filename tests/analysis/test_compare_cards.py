@@ -3,10 +3,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from agent2.analysis.compare import compare, compare_cards
 from agent2.cards.card import CountAs, ReportingRule
-from agent2.cards.compare import compare_cards, find_cards
+from agent2.cards.comparability import find_cards
 from agent2.cards.writer import CardWriter
-from agent2.contract.compare import compare
 from agent2.errors import NotEnoughData
 from agent2.records import Usage
 from card_builders import make_header, make_record

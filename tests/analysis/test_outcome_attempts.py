@@ -1,7 +1,7 @@
 import pytest
 
+from agent2.analysis.outcome import attempt_metrics
 from agent2.errors import Fault
-from agent2.evaluation.outcome import attempt_metrics
 from agent2.records import Item, Rollout, RolloutStatus, Score, ScoredRollout, Split, Usage
 from agent2.scorers.answers import ChoiceScorer, FinalAnswerScorer, RationalScorer
 

@@ -1,7 +1,7 @@
 import pytest
 
-from agent2.contract.compare import Impact, diff_suites
 from agent2.contract.suite import Suite
+from agent2.contract.suite_diff import Impact, diff_suites
 from agent2.contract.suite_files import load_suite
 
 

@@ -1,24 +1,18 @@
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 
 import pytest
 
-from agent2.cards.reader import iter_rollouts, read_header, validate_card
+from agent2.analysis.outcome import read_outcome
+from agent2.cards.reader import iter_rollouts, validate_card
 from agent2.contract.decision_sentences import decision_text
 from agent2.contract.suite import EvaluationRole
-from agent2.errors import CardError, ConfigError, Fault, SamplerFailed
-from agent2.evaluation.outcome import read_outcome, run_suite
+from agent2.errors import CardError, ConfigError
 from agent2.evaluation.suite_folder import card_path
-from agent2.evaluation.suite_plan import SuiteRequest
-from agent2.models.sources import ScriptedSampler, find_checkpoint
-from agent2.records import Completion, StopReason
-from agent2.reports.eval_pages import write_eval_report
+from agent2.evaluation.suite_run import run_suite
 from spot_check_builders import fill_forms, truth
-from suite_fakes import find_benchmark, make_suite, write_players
+from suite_fakes import find_benchmark, make_request, write_players
 
 REPORT_FILES = ("report.yaml", "report.json", "report.md", "report.html", "change.svg")
 THREE_ATTEMPTS = ("n: 1, max_tokens: 16", "n: 3, max_tokens: 16")
@@ -31,18 +25,8 @@ def home(tmp_path, monkeypatch):
 
 @pytest.fixture
 def request_of(tmp_path):
-    players = write_players(tmp_path)
-
-    def make(*changes, old="weak", new="strong", out="e", **fields):
-        sides = [find_checkpoint(f"scripted:{players}:{name}") for name in (old, new)]
-        request = SuiteRequest(make_suite(tmp_path, *changes), *sides, tmp_path / out, find_benchmark=find_benchmark)
-        return replace(request, **fields)
-
-    return make
-
-
-def never():
-    raise AssertionError("nothing is left to play")
+    write_players(tmp_path)
+    return partial(make_request, tmp_path)
 
 
 def test_both_sides_leave_valid_cards_and_a_decision(request_of):
@@ -61,18 +45,6 @@ def test_both_sides_leave_valid_cards_and_a_decision(request_of):
         for benchmark in outcome.benchmarks
         for record in iter_rollouts(request.out / benchmark.cards["checkpoint"])
     )
-
-
-def test_the_lock_names_what_the_session_ran_on(request_of):
-    request = request_of()
-    run_suite(request)
-    lock = json.loads((request.out / "lock.json").read_text())
-    assert {side: sampler["kind"] for side, sampler in lock["samplers"].items()} == {
-        "baseline": "scripted",
-        "checkpoint": "scripted",
-    }
-    assert lock["suite_digest"] == request.suite.digest
-    assert lock["started_at"] <= lock["finished_at"]
 
 
 @pytest.mark.parametrize("damage", ["rollouts", "summary", "truncated"])
@@ -148,24 +120,6 @@ def test_a_regression_on_the_second_benchmark_blocks(request_of):
     assert [finding.gate for finding in outcome.decision.fired] == ["doubles_hold"]
 
 
-def test_a_finished_evaluation_is_not_played_again(request_of):
-    request = request_of()
-    run_suite(request)
-    progress = []
-    sides = {name: replace(getattr(request, name), opener=never) for name in ("baseline", "checkpoint")}
-    run_suite(replace(request, **sides), lambda message, done=None, total=None: progress.append((message, done, total)))
-    assert ("strong (checkpoint) on sums", 60, 60) in progress
-
-
-def test_another_evaluation_leaves_the_folder_alone(request_of):
-    request = request_of()
-    run_suite(request)
-    before = {path: path.read_bytes() for path in request.out.rglob("*") if path.is_file()}
-    with pytest.raises(ConfigError, match="contains another evaluation"):
-        run_suite(request_of(new="one_sided"))
-    assert {path: path.read_bytes() for path in request.out.rglob("*") if path.is_file()} == before
-
-
 def test_an_unfinished_evaluation_has_no_outcome(request_of):
     request = request_of()
 
@@ -177,23 +131,6 @@ def test_an_unfinished_evaluation_has_no_outcome(request_of):
         run_suite(request, stop)
     with pytest.raises(ConfigError, match="is not finished; resume it with the same command"):
         read_outcome(request.out)
-
-
-def test_a_model_that_goes_away_in_the_middle_leaves_what_was_played(request_of):
-    request = request_of()
-    requests = iter(range(10_000))
-
-    def reply(messages):
-        if next(requests) >= 70:
-            return Completion("", stop_reason=StopReason.FAULT, fault=Fault.INFRASTRUCTURE, reason="gone")
-        first, _, right = messages[-1].content.split()
-        return str(int(first) + int(right))
-
-    with pytest.raises(SamplerFailed, match="run the same command again"):
-        run_suite(replace(request, checkpoint=replace(request.checkpoint, opener=lambda: ScriptedSampler(reply, 1))))
-    assert read_header(card_path(request.out, "checkpoint", "sums", "dev")).checkpoint_name == "strong"
-    run_suite(request)
-    assert {benchmark.summaries["checkpoint"].n_missing for benchmark in read_outcome(request.out).benchmarks} == {0}
 
 
 def test_sides_of_another_protocol_are_incomparable_and_the_field_is_named(request_of):
@@ -268,47 +205,3 @@ def test_a_scorer_that_people_contradict_is_not_released_on(request_of, tmp_path
     outcome = read_outcome(request.out)
     assert outcome.decision.release == "candidate"
     assert any("agreed with the scorer on" in reason for reason in decision_text(outcome.decision).would_change)
-
-
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-sys.path.insert(0, {tests!r})
-from agent2.evaluation.suite_plan import SuiteRequest
-from agent2.evaluation.outcome import run_suite
-from suite_fakes import find_benchmark
-from agent2.contract.suite_files import load_suite
-from agent2.models.sources import find_checkpoint
-
-def progress(message, done=None, total=None):
-    if message == {message!r} and done == {done}:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-sides = [find_checkpoint("scripted:{players}:" + name) for name in ("weak", "strong")]
-run_suite(SuiteRequest(load_suite({suite!r}), *sides, Path({out!r}), find_benchmark=find_benchmark), progress)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("message", "done", "changes"),
-    [
-        ("strong (checkpoint) on sums", 25, []),
-        ("weak (baseline) on doubles", 59, []),
-        ("strong (checkpoint) on doubles", 100, [THREE_ATTEMPTS]),
-    ],
-)
-def test_killed_with_9_and_resumed_the_report_is_byte_identical(request_of, tmp_path, message, done, changes):
-    whole, cut = request_of(*changes, out="whole"), request_of(*changes, out="cut")
-    fields = {"tests": str(Path(__file__).parents[1]), "players": str(tmp_path / "players.py"), "message": message}
-    suite = str(tmp_path / "quiz_regression.yaml")
-    program = KILLED.format(**fields, done=done, suite=suite, out=str(cut.out))
-    killed = subprocess.run([sys.executable, "-c", program], env={**os.environ}, capture_output=True, text=True)
-    assert killed.returncode == -9, killed.stderr
-    with pytest.raises(ConfigError, match="not finished"):
-        read_outcome(cut.out)
-    for request in (whole, cut):
-        run_suite(request)
-        write_eval_report(read_outcome(request.out), request.out)
-    for name in REPORT_FILES:
-        assert (whole.out / name).read_bytes() == (cut.out / name).read_bytes(), name

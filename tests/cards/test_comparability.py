@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from agent2.cards.compare import (
+from agent2.cards.comparability import (
     ABSENT,
     IncomparableError,
     field_differences,

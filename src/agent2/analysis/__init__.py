@@ -1,0 +1,1 @@
+"""Looks at finished cards and evaluations, and plays nothing."""
