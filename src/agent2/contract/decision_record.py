@@ -109,7 +109,7 @@ def finding_numbers(finding: Finding) -> dict[str, Any]:
     numbers: dict[str, Any] = {
         "rule": finding.rule.value,
         "thresholds": {name: value for name, value in thresholds.items() if value not in (None, [])},
-        "inputs": [_input(read) for read in finding.inputs],
+        "inputs": [_input(gate_input) for gate_input in finding.inputs],
     }
     if finding.comparison is not None:
         numbers |= msgspec.to_builtins(finding.comparison)
@@ -123,8 +123,8 @@ def finding_numbers(finding: Finding) -> dict[str, Any]:
     return finite
 
 
-def _input(read: GateInput) -> dict[str, Any]:
-    match read:
+def _input(gate_input: GateInput) -> dict[str, Any]:
+    match gate_input:
         case MetricInput(spec, numbers):
             plain: dict[str, Any] = {"metric": spec.name, "unit": spec.unit.value, "old": None, "new": None}
             if numbers is not None:

@@ -71,7 +71,7 @@ def finding_text(finding: Finding) -> FindingText:
     """A finding in words."""
     prefix = "test_private: " if finding.rule is GateRule.REWARD_PRIVATE else ""
     return FindingText(
-        inputs=tuple(_input_text(read, prefix) for read in finding.inputs),
+        inputs=tuple(_input_text(gate_input, prefix) for gate_input in finding.inputs),
         rule=_rule_text(finding),
         evidence=_evidence_text(finding),
         would_change=_change_text(finding),
@@ -203,8 +203,8 @@ def problem_texts(problems: Iterable[EvidenceProblem]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(problem_text, problems)))
 
 
-def _input_text(read: GateInput, prefix: str) -> str:
-    match read:
+def _input_text(gate_input: GateInput, prefix: str) -> str:
+    match gate_input:
         case MetricInput(spec, numbers):
             return f"{prefix}{describe_change(spec, numbers)}"
         case SignalInput(name, change):
@@ -217,14 +217,14 @@ def _input_text(read: GateInput, prefix: str) -> str:
 
 def _spec_of(finding: Finding) -> MetricSpec:
     """The metric that the gate judges. Raises ValueError for a finding about no metric."""
-    for read in finding.inputs:
-        if isinstance(read, MetricInput | HistoryInput):
-            return read.spec
+    for gate_input in finding.inputs:
+        if isinstance(gate_input, MetricInput | HistoryInput):
+            return gate_input.spec
     raise ValueError(f"gate {finding.gate}: no metric among its inputs")
 
 
 def _numbers_of(finding: Finding) -> MetricEvidence | None:
-    return next((read.numbers for read in finding.inputs if isinstance(read, MetricInput)), None)
+    return next((gate_input.numbers for gate_input in finding.inputs if isinstance(gate_input, MetricInput)), None)
 
 
 def _rule_text(finding: Finding) -> str:
@@ -329,7 +329,9 @@ def _lack_text(finding: Finding) -> str:
         case Lack.NO_NEW_VALUE:
             return "no new value"
         case Lack.NO_HISTORY if isinstance(finding.spec, HistoricalBestGate):
-            n_earlier = sum(len(read.values) - 1 for read in finding.inputs if isinstance(read, HistoryInput))
+            n_earlier = sum(
+                len(gate_input.values) - 1 for gate_input in finding.inputs if isinstance(gate_input, HistoryInput)
+            )
             needed = finding.spec.evaluations
             return f"historical best absent: {n_earlier} earlier evaluations known, {needed} needed"
         case Lack.NO_REWARD:
@@ -353,7 +355,7 @@ def _change_text(finding: Finding) -> str:
         return _remedy_text(finding)
     match finding.rule, finding.comparison:
         case GateRule.DANGEROUS_ACTION, _:
-            cases = [read for read in finding.inputs if isinstance(read, BadcaseInput)]
+            cases = [gate_input for gate_input in finding.inputs if isinstance(gate_input, BadcaseInput)]
             return f"no unconfirmed {', '.join(case.label for case in cases if case.n > case.n_confirmed)}"
         case GateRule.HISTORICAL_BEST, BestBefore(limit=limit) if isinstance(finding.spec, HistoricalBestGate):
             spec = _spec_of(finding)
