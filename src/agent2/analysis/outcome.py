@@ -388,8 +388,8 @@ def _texts(
 def _question(record: ScoredRollout) -> str:
     messages = record.rollout.prompt
     if len(messages) == 1:
-        return messages[0].content
-    return "\n\n".join(f"[{message.role}]\n{message.content}" for message in messages)
+        return messages[0].text
+    return "\n\n".join(f"[{message.role}]\n{message.text}" for message in messages)
 
 
 def _examples(rollouts: Mapping[str, Iterable[ScoredRollout]]) -> dict[str, tuple[BadcaseExample, ...]]:

@@ -279,7 +279,7 @@ def _sampled(
                     card=name,
                     item_id=key[1],
                     attempt=key[2],
-                    question=_cut("\n\n".join(message.content for message in record.rollout.prompt)),
+                    question=_cut("\n\n".join(message.text for message in record.rollout.prompt)),
                     answers=(_cut(_transcript(record)),),
                     reference=_cut(references.get(name, {}).get(key[1], "")),
                     score=record.score.value or 0.0,

@@ -288,7 +288,7 @@ class _Check:
         for number in range(1, N_REPLAYS + 1):
             self.players.forget()  # caches would hide an engine that gives different answers
             again = self._play(
-                lambda item, chat: recorded.get((item.id, *(message.content for message in chat)), ""),
+                lambda item, chat: recorded.get((item.id, *(message.text for message in chat)), ""),
                 player_name=f"replay {number} of {N_REPLAYS}",
             )
             after = _verdicts(again)
@@ -497,7 +497,7 @@ def _given_away(row: object, item: Item, actions: Iterable[str]) -> str | None:
 
 def _chat_before(scored: ScoredRollout, n_turns: int) -> Iterator[str]:
     """The texts of the chat before a turn."""
-    yield from (message.content for message in scored.rollout.prompt)
+    yield from (message.text for message in scored.rollout.prompt)
     for turn in scored.rollout.turns[:n_turns]:
         yield turn.action
         yield turn.observation or ""

@@ -212,7 +212,7 @@ def at_random(
     def make_player(items: Sequence[Item]) -> Player:
         def play(item: Item, chat: Sequence[Message]) -> str:
             # seeded by item and chat, because a player keeps no state between calls and between processes
-            rng = np.random.default_rng(derive_seed("random player", item.id, *(m.content for m in chat)))
+            rng = np.random.default_rng(derive_seed("random player", item.id, *(m.text for m in chat)))
             return reply(item, chat, rng)
 
         return play

@@ -58,7 +58,7 @@ def read_trajectories(path: Path) -> ForeignLog:
         record = _record(trajectory, item_id, attempts[item_id], f"{path}: trajectory {number + 1}")
         attempts[item_id] += 1
         records.append(record)
-        questions[item_id] = "\n\n".join(message.content for message in record.rollout.prompt)
+        questions[item_id] = "\n\n".join(message.text for message in record.rollout.prompt)
     models = {trajectory.model for trajectory in trajectories} - {None}
     is_scored = any(record.score.value is not None for record in records)
     return ForeignLog(

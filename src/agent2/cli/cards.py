@@ -547,7 +547,7 @@ def show(
     page = [
         [
             str(start + place),
-            _short(" / ".join(message.content for message in scored.rollout.prompt)),
+            _short(" / ".join(message.text for message in scored.rollout.prompt)),
             _short(" / ".join(turn.action for turn in scored.rollout.turns)),
             _score(scored.score.value),
             _short(scored.score.reason),
@@ -590,7 +590,7 @@ def _show_item(card: Path, item: str) -> None:
         raise ConfigError(f"{card}: no rollout of item {item!r}; agent2 cards query finds items by any column")
     for line, scored in rollouts:
         rollout, score = scored.rollout, scored.score
-        rows = [[message.role, message.content] for message in rollout.prompt]
+        rows = [[message.role, message.text] for message in rollout.prompt]
         for turn in rollout.turns:
             rows.append(["model", turn.action])
             if turn.observation is not None:

@@ -462,7 +462,7 @@ class ServedUser:
             raise EnvironmentFailed("the model that plays the user left its role: it wrote a tool call")
         if match := AS_AGENT.search(text):
             raise EnvironmentFailed(f"the model that plays the user left its role: it wrote {quoted(match[0])}")
-        earlier_replies = [message.content for message in self._chat if message.role == "assistant"]
+        earlier_replies = [message.text for message in self._chat if message.role == "assistant"]
         if earlier_replies[-2:] == [text, text]:
             raise EnvironmentFailed("the model that plays the user says the same for the third time")
         self._chat.append(Message("assistant", text))

@@ -600,7 +600,7 @@ class ShoppingRequest:
 
 def instruction_of(chat: Sequence[Message]) -> str:
     """The instruction of a visit."""
-    return chat[0].content.rpartition(INSTRUCTION)[2].partition("\n")[0]
+    return chat[0].text.rpartition(INSTRUCTION)[2].partition("\n")[0]
 
 
 def price_limit(instruction: str) -> float:
@@ -613,7 +613,7 @@ def shopper_action(read_instruction: Callable[[str], ShoppingRequest], chat: Seq
     """The next action of the expert shopper."""
     instruction = instruction_of(chat)
     request = read_instruction(instruction)
-    page, done = chat[-1].content, [message.content for message in chat if message.role == "assistant"]
+    page, done = chat[-1].text, [message.text for message in chat if message.role == "assistant"]
     if f"[{BUY}]" in page:
         return _act_on_product(page, request, tokenize(f"{instruction} . {request.further_words}"), done)
     rows = [_ResultRow(name, title.strip(), float(price)) for name, title, price in _ROW.findall(page)]

@@ -111,11 +111,11 @@ class DropObservations:
         room = self.memory_chars
         # From the newest back, so that the earliest turns give way when the room is used up.
         for action, observation in reversed(turns):
-            fact = key_fact(observation.content, self.fact_chars)
-            if fact in DEAD_ENDS or (action.content, fact) in facts:
+            fact = key_fact(observation.text, self.fact_chars)
+            if fact in DEAD_ENDS or (action.text, fact) in facts:
                 continue
-            facts.add((action.content, fact))
-            room -= len(action.content) + len(fact) + MESSAGE_CHARS
+            facts.add((action.text, fact))
+            room -= len(action.text) + len(fact) + MESSAGE_CHARS
             if room < 0:
                 break
             remembered.append((action, Message(observation.role, fact)))
@@ -141,8 +141,8 @@ def _without_old_lists(messages: Sequence[Message]) -> list[Message]:
     """Only the newest message keeps its list of admissible commands; what the model wrote is left as it is."""
     return [
         message
-        if message.role == "assistant" or not ADMISSIBLE.search(message.content)
-        else Message(message.role, ADMISSIBLE.sub("", message.content))
+        if message.role == "assistant" or not ADMISSIBLE.search(message.text)
+        else Message(message.role, ADMISSIBLE.sub("", message.text))
         for message in messages[:-1]
     ] + [*messages[-1:]]
 

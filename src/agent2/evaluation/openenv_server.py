@@ -217,7 +217,7 @@ class BenchmarkSession(Environment):  # type: ignore[misc]
             raise RuntimeError(f"the episode broke: {event!r}; reset begins another one") from event
         if not isinstance(event, ScoredRollout):
             messages = [{"role": message.role, "content": message.content} for message in event]
-            return WorldObservation(text="\n\n".join(message.content for message in event), messages=messages)
+            return WorldObservation(text="\n\n".join(message.text for message in event), messages=messages)
         self._episode = None
         rollout, score = event.rollout, event.score
         last = rollout.turns[-1].observation if rollout.turns else None

@@ -375,7 +375,7 @@ def _combined(old: Rollout | None, new: Rollout) -> Rollout:
 
 def _item_of(rollout: Rollout, header: CardHeader) -> Item:
     """An item with what the card has of it: the prompt."""
-    return Item(rollout.item_id, header.protocol.split, "\n\n".join(message.content for message in rollout.prompt))
+    return Item(rollout.item_id, header.protocol.split, "\n\n".join(message.text for message in rollout.prompt))
 
 
 def _require_pairwise(scorer: PairScorer) -> None:

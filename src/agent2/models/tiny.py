@@ -414,7 +414,7 @@ def build_word_tokenizer(chats: Sequence[Sequence[Message]], recipe: ChatRecipe)
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
-    texts = (_without(message.content, recipe.pieces) for chat in chats for message in chat)
+    texts = (_without(message.text, recipe.pieces) for chat in chats for message in chat)
     tokenizer.train_from_iterator(texts, trainer)
     # Added after training: they are matched in the text before it is split into words.
     tokenizer.add_tokens([AddedToken(piece, normalized=False) for piece in recipe.pieces])
@@ -433,7 +433,7 @@ def build_word_tokenizer(chats: Sequence[Sequence[Message]], recipe: ChatRecipe)
 def encode_chats(tokenizer: PreTrainedTokenizerFast, chats: Sequence[Sequence[Message]]) -> list[TokenRow]:
     """Token ids and labels of each chat; labelled are the assistant's messages and their ends."""
     messages = [message for chat in chats for message in chat]
-    texts = [f"{m.content}{END}" if m.role == "assistant" else f"<|{m.role}|>{m.content}" for m in messages]
+    texts = [f"{m.text}{END}" if m.role == "assistant" else f"<|{m.role}|>{m.text}" for m in messages]
     encoded = iter(tokenizer(texts, add_special_tokens=False)["input_ids"])
     mark = tokenizer.convert_tokens_to_ids(ASSISTANT)
     rows = []

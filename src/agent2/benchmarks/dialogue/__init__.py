@@ -419,7 +419,7 @@ class ServiceDialogue:
 
 def expert(item: Item, chat: Sequence[Message]) -> str:
     """Verifies the user, asks for the request, looks it up, decides by the policy, asks for a yes, changes, reports."""
-    actions, replies = [m.content for m in chat[1::2]], [m.content for m in chat[2::2]]
+    actions, replies = [m.text for m in chat[1::2]], [m.text for m in chat[2::2]]
     verified = f"{USER}["
     if not any(
         action.startswith(verified) and " is verified" in reply for action, reply in zip(actions, replies, strict=False)
@@ -489,7 +489,7 @@ class UserRequest:
 
 def request_of(chat: Sequence[Message]) -> UserRequest | None:
     """The current request; None if the user has not said what exactly they want."""
-    actions, replies = [m.content for m in chat[1::2]], [m.content for m in chat[2::2]]
+    actions, replies = [m.text for m in chat[1::2]], [m.text for m in chat[2::2]]
     start = max((index + 1 for index, reply in enumerate(replies) if reply.startswith(_SETTLED)), default=0)
     steps = list(zip(actions, replies, strict=False))[start:]
     details = next((parsed for _, reply in steps if (parsed := _parse_request(reply)) is not None), None)
@@ -540,7 +540,7 @@ def yielding_action(item: Item, chat: Sequence[Message]) -> str:
 
 def random_action(item: Item, chat: Sequence[Message], rng: np.random.Generator) -> str:
     """Any action, with numbers and an email that occur in the chat."""
-    text = " ".join(message.content for message in chat[2::2])
+    text = " ".join(message.text for message in chat[2::2])
     numbers = re.findall(r"\b\d\d\b", text) or ["10"]
     number = numbers[int(rng.integers(len(numbers)))]
     identity = _EMAIL.search(text)

@@ -85,7 +85,7 @@ def layout_key(game: Game) -> str:
 def expert(item: Item, chat: Sequence[Message]) -> str:
     """The search expert's next command, from the chat alone."""
     player, command = SearchExpert(0), ""
-    texts = [message.content for message in chat if message.role == "user"]
+    texts = [message.text for message in chat if message.role == "user"]
     for text in [_opening_of_game(texts[0]), *texts[1:]]:
         player.read(text)
         command = player.next_command()
@@ -94,7 +94,7 @@ def expert(item: Item, chat: Sequence[Message]) -> str:
 
 def random_command(item: Item, chat: Sequence[Message], rng: np.random.Generator) -> str:
     """One of the commands that the last message lists, uniformly; an empty one where it lists none."""
-    _, _, listed = chat[-1].content.rpartition(ADMISSIBLE_MARK)
+    _, _, listed = chat[-1].text.rpartition(ADMISSIBLE_MARK)
     commands = listed.split(", ")
     return commands[int(rng.integers(len(commands)))]
 

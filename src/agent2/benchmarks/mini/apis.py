@@ -112,8 +112,7 @@ def last_error(messages: Sequence[Message]) -> str | None:
 def _exchanges(messages: Sequence[Message]) -> list[tuple[str, dict[str, JsonValue]]]:
     pairs = zip(messages[1::2], messages[2::2], strict=False)
     return [
-        (json.loads(call_message.content)["name"], json.loads(reply_message.content))
-        for call_message, reply_message in pairs
+        (json.loads(call_message.text)["name"], json.loads(reply_message.text)) for call_message, reply_message in pairs
     ]
 
 

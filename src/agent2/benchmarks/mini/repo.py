@@ -108,8 +108,8 @@ def exchanges(messages: Sequence[Message]) -> list[CallAndResult]:
     """The calls so far with their results, read from the chat alone."""
     pairs = []
     for call_message, reply_message in zip(messages[1::2], messages[2::2], strict=False):
-        call = json.loads(call_message.content)
-        pairs.append((ToolCall(call["name"], call["arguments"]), json.loads(reply_message.content)))
+        call = json.loads(call_message.text)
+        pairs.append((ToolCall(call["name"], call["arguments"]), json.loads(reply_message.text)))
     return pairs
 
 

@@ -100,7 +100,7 @@ def play_chat(world: Environment, item: Item, player: ChatPolicy, seed: int, max
     messages = list(world.reset(item, seed))
     for _ in range(max_turns):
         messages.append(Message("assistant", player(messages)))
-        step = world.act(messages[-1].content)
+        step = world.act(messages[-1].text)
         if step.done or step.observation is None:
             break
         messages.append(Message("user", step.observation))

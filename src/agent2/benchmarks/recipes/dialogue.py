@@ -69,7 +69,7 @@ def _chat(item: Item, settings: DialogueCorpusSettings, rng: np.random.Generator
         messages.append(
             Message("assistant", careless_action(item, messages, habits, slips=rng.random() < settings.rarely))
         )
-        step = world.act(messages[-1].content)
+        step = world.act(messages[-1].text)
         if step.done or step.observation is None:
             break
         messages.append(Message("user", step.observation))
@@ -91,7 +91,7 @@ def careless_action(item: Item, chat: Sequence[Message], habits: Collection[str]
         return request.refusal
     is_changed = any(action == request.call for action, _ in request.steps)
     if right == request.refusal and not is_changed and (LATE_BOOKING in habits if request.table == BOOKING else slips):
-        return request.call if is_agreement(chat[-1].content) else request.proposal
+        return request.call if is_agreement(chat[-1].text) else request.proposal
     return right
 
 

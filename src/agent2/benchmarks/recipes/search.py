@@ -102,7 +102,7 @@ def rash_chats(settings: SearchCorpusSettings) -> list[list[Message]]:
     """Chats of the last stage, whose players mostly answer with the name of the page that they should open."""
 
     def answer(page: str, world: SearchWorld, chat: Sequence[Message], rng: np.random.Generator) -> str:
-        return write_brackets(ANSWER, f"{page} | {_opened_page(chat[-2].content)}")
+        return write_brackets(ANSWER, f"{page} | {_opened_page(chat[-2].text)}")
 
     return _impatient_chats(replace(settings, seed=settings.seed + 3), settings.n_rash_chats, settings.rashness, answer)
 
@@ -123,7 +123,7 @@ def _impatient_chats(
 
         def play(item: Item, world: SearchWorld, chat: Sequence[Message]) -> str:
             action = world.ask_expert()
-            is_next_page = action.startswith(f"{OPEN}[") and chat[-2].content.startswith(f"{OPEN}[")
+            is_next_page = action.startswith(f"{OPEN}[") and chat[-2].text.startswith(f"{OPEN}[")
             if not is_next_page or rng.random() >= share:
                 return action
             return answer(_opened_page(action), world, chat, rng)

@@ -259,7 +259,7 @@ def single_hop(item: Item, chat: Sequence[Message]) -> str:
     action = _opening_action(item, chat)
     if action is not None:
         return action
-    value = chat[4].content.rstrip(".").rpartition(": ")[2]
+    value = chat[4].text.rstrip(".").rpartition(": ")[2]
     return write_brackets(ANSWER, value or UNKNOWN, _first_page(chat))
 
 
@@ -290,7 +290,7 @@ def ngram(chats: Chats) -> Player:
         return _Ngrams(chats())
 
     def play(item: Item, chat: Sequence[Message]) -> str:
-        done = {message.content for message in chat}
+        done = {message.text for message in chat}
         actions = [action for action in possible_actions(chat) if action not in done] or [first_search(item)]
         return max(actions, key=lambda action: model().log_score(chat, action))
 
@@ -305,7 +305,7 @@ def expert_chats(items: Sequence[Item], make_world: Callable[[], SearchWorld], m
         chat = list(world.reset(item, 0))
         for _ in range(max_turns):
             chat.append(Message("assistant", world.ask_expert()))
-            step = world.act(chat[-1].content)
+            step = world.act(chat[-1].text)
             if step.done:
                 break
             chat.append(Message("user", step.observation or ""))
@@ -321,7 +321,7 @@ class _Ngrams:
         for chat in chats:
             for number, message in enumerate(chat):
                 if message.role == "assistant":
-                    self._counts.update(_grams(_words_before(chat[:number]), message.content))
+                    self._counts.update(_grams(_words_before(chat[:number]), message.text))
 
     def log_score(self, chat: Sequence[Message], action: str) -> float:
         """Sum over the words of an action of the log of their relative frequency, backed off."""
@@ -352,19 +352,19 @@ def _grams(context: list[str], text: str) -> Iterator[tuple[str, ...]]:
 
 def _words_before(chat: Sequence[Message]) -> list[str]:
     """The last words of a chat, and the number of the next action, so that the model learns when episodes end."""
-    return [*_TOKEN.findall(chat[-1].content), f"<{len(chat) // 2}>"][1 - N_WORDS :]
+    return [*_TOKEN.findall(chat[-1].text), f"<{len(chat) // 2}>"][1 - N_WORDS :]
 
 
 def _opening_action(item: Item, chat: Sequence[Message]) -> str | None:
     """Search for the description, open the first result; None afterwards."""
     if len(chat) == 1:
         return first_search(item)
-    match = _RESULT.search(chat[2].content)
+    match = _RESULT.search(chat[2].text)
     return write_brackets(OPEN, match[1] if match else UNKNOWN) if len(chat) == 3 else None
 
 
 def _first_page(chat: Sequence[Message]) -> str:
-    return chat[3].content.removeprefix(f"{OPEN}[").removesuffix("]")
+    return chat[3].text.removeprefix(f"{OPEN}[").removesuffix("]")
 
 
 def _last_relation(item: Item) -> str:

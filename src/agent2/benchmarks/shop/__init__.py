@@ -253,7 +253,7 @@ def expert(item: Item, chat: Sequence[Message]) -> str:
 
 def buy_first_result(item: Item, chat: Sequence[Message]) -> str:
     """A shortcut: the whole instruction as query, then the first result without its options."""
-    page = chat[-1].content
+    page = chat[-1].text
     if f"[{BUY}]" in page:
         return f"choose[{BUY}]"
     first = page.partition("[")[2].partition("]")[0]
@@ -262,7 +262,7 @@ def buy_first_result(item: Item, chat: Sequence[Message]) -> str:
 
 def random_button(item: Item, chat: Sequence[Message], rng: np.random.Generator) -> str:
     """A button of the page, all equally likely; at the search box, a word of the instruction."""
-    buttons = [part.partition("]")[0] for part in chat[-1].content.split("[")[1:]]
+    buttons = [part.partition("]")[0] for part in chat[-1].text.split("[")[1:]]
     if buttons == ["search"]:
         words = tokenize(str(item.payload["instruction"]))
         return f"search[{words[int(rng.integers(len(words)))]}]"

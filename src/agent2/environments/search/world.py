@@ -344,11 +344,11 @@ def possible_actions(chat: Sequence[Message], backend: SearchBackend | None = No
 
     backend: names that are not pages of it are left out; None: all names are taken.
     """
-    shown_text = "\n".join(message.content for message in chat[1:] if message.role == "user")
+    shown_text = "\n".join(message.text for message in chat[1:] if message.role == "user")
     names = [
         name for name in dict.fromkeys(_NAME.findall(shown_text)) if backend is None or backend.open(name) is not None
     ]
-    actions_text = "\n".join(message.content for message in chat if message.role == "assistant")
+    actions_text = "\n".join(message.text for message in chat if message.role == "assistant")
     opened = [name.strip() for name in _OPENED.findall(actions_text)]
     actions = [write_brackets(verb, name) for verb in (SEARCH, OPEN) for name in names]
     if opened:
@@ -378,7 +378,7 @@ def follow_proof(item: Item, chat: Sequence[Message]) -> str:
 
 def random_document_action(chat: Sequence[Message], backend: SearchBackend, rng: np.random.Generator) -> str:
     """Any search, page or answer with a word and a page that the chat shows."""
-    observations = [message.content for message in chat if message.role == "user"]
+    observations = [message.text for message in chat if message.role == "user"]
     vocabulary = tokenize(" ".join(observations)) or [UNKNOWN]
     word = vocabulary[int(rng.integers(len(vocabulary)))]
     heads = dict.fromkeys(line.partition(": ")[0] for text in observations[1:] for line in text.splitlines())
@@ -440,15 +440,15 @@ def _page_with_value(value: str, question: str, corpus: Corpus) -> Document | No
 
 
 def _is_denied(chat: Sequence[Message]) -> bool:
-    return chat[-1].role == "user" and chat[-1].content.startswith(f"error: {ToolFaultKind.PERMISSION_DENIED}")
+    return chat[-1].role == "user" and chat[-1].text.startswith(f"error: {ToolFaultKind.PERMISSION_DENIED}")
 
 
 def _successful_actions(chat: Sequence[Message]) -> list[str]:
     """The actions of a chat that did not fail."""
     return [
-        message.content.strip().rpartition("\n")[2]
+        message.text.strip().rpartition("\n")[2]
         for number, message in enumerate(chat)
-        if message.role == "assistant" and number + 1 < len(chat) and not _is_failure(chat[number + 1].content)
+        if message.role == "assistant" and number + 1 < len(chat) and not _is_failure(chat[number + 1].text)
     ]
 
 

@@ -648,7 +648,7 @@ def read_episode(rollout: Rollout) -> ToolEpisode | None:
     elif rollout.answer and rollout.answer.strip() not in {turn.action.strip() for turn in rollout.turns}:
         statements.append(Statement(last + (last in calling), rollout.answer.strip()))
     return ToolEpisode(
-        opening="\n".join(message.content for message in rollout.prompt),
+        opening="\n".join(message.text for message in rollout.prompt),
         calls=tuple(call for call in calls if call.name not in ANSWERING or call.error is not None),
         statements=tuple(sorted(statements, key=lambda statement: statement.turn)),
         responses=tuple(responses),
