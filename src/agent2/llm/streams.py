@@ -4,6 +4,7 @@ Usage that says 0 for a text that is there is as good as none: `written_bytes` i
 an estimate that says that it is one.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from agent2.records import JsonValue
 
 MAX_EVENT = 32 * 1024 * 1024
 """Bytes of one event; more is not an event stream."""
+_EVENT_END = re.compile(rb"\n\n|\r\n\r\n")
 _DONE = b"[DONE]"
 _NO_TEXT = frozenset({"role", "type", "id", "index", "finish_reason", "finishReason", "stop_reason", "status"}) | {
     "call_id", "signature", "thoughtSignature", "encrypted_content", "logprobs", "data", "annotations",
@@ -49,24 +51,13 @@ class SseSplitter:
         buffer = self._rest + chunk if self._rest else chunk
         events = []
         start = 0
-        while (end := _end_of_event(buffer, start)) != -1:
-            events.append(_parse_event(buffer[start:end]))
-            start = end
+        for empty_line in _EVENT_END.finditer(buffer):  # one pass: a whole stream may come at once
+            events.append(_parse_event(buffer[start : empty_line.end()]))
+            start = empty_line.end()
         self._rest = buffer[start:] if start else buffer
         if len(self._rest) > MAX_EVENT:
             raise ValueError(f"an event of more than {MAX_EVENT} bytes")
         return events
-
-
-def _end_of_event(buffer: bytes, start: int) -> int:
-    """Where the event that begins at `start` ends, or -1."""
-    lf = buffer.find(b"\n\n", start)
-    crlf = buffer.find(b"\r\n\r\n", start)
-    if lf == -1 and crlf == -1:
-        return -1
-    if crlf == -1 or (lf != -1 and lf < crlf):
-        return lf + 2
-    return crlf + 4
 
 
 def _parse_event(raw: bytes) -> SseEvent:
