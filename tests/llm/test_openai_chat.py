@@ -61,6 +61,12 @@ def test_thoughts_in_pieces_are_joined_apart_from_the_answer():
     assert CHAT.parse_answer(joined).parts == (ThoughtPart("hm"), TextPart("42"))
 
 
+def test_a_call_in_pieces_is_one_call_also_where_each_piece_repeats_its_name():
+    pieces = [{"index": 0, "id": "x", "function": {"name": "bash", "arguments": text}} for text in ('{"n"', ": 1}")]
+    joined = CHAT.join_events({"choices": [{"index": 0, "delta": {"tool_calls": [piece]}}]} for piece in pieces)
+    assert CHAT.parse_answer(joined).parts == (CallPart("bash", '{"n": 1}', "x"),)
+
+
 def test_further_answers_are_kept():
     answer = CHAT.parse_answer({"choices": [{"message": {"content": "a"}}, {"message": {"content": "b"}}]})
     assert (answer.parts, answer.alternatives) == ((TextPart("a"),), ((TextPart("b"),),))

@@ -71,8 +71,8 @@ class OpenAiChat:
             for call_piece in as_objects(delta.get("tool_calls")):
                 call = message["tool_calls"].setdefault(index_of(call_piece), {"id": "", "name": "", "arguments": ""})
                 function = as_object(call_piece.get("function"))
-                call["id"] += as_text(call_piece.get("id"))
-                call["name"] += as_text(function.get("name"))
+                call["id"] = call["id"] or as_text(call_piece.get("id"))  # some servers repeat both in each piece
+                call["name"] = call["name"] or as_text(function.get("name"))
                 call["arguments"] += as_text(function.get("arguments"))
         for choice in choices.values():
             calls = choice["message"]["tool_calls"].values()
