@@ -35,7 +35,7 @@ def test_the_page_needs_at_most_twenty_lines_and_no_python(gsm8k):
     assert len(WRITTEN.splitlines()) <= 20
     found = check_benchmark(load_benchmark(str(gsm8k)))
     assert found.is_sound and sum(found.counts.values()) == 141
-    assert [check.name for check in found.checks if check.is_ok is not True] == []
+    assert [check.name for check in found.checks if check.is_ok is not True and not check.warning] == []
 
 
 def test_other_data_than_the_page_pins_are_refused(gsm8k):
@@ -74,7 +74,9 @@ def test_the_documents_of_the_page_are_searched(tmp_path, monkeypatch):
     for name, number in (("train", 1), ("test", 2)):
         (folder / f"{name}.jsonl").write_text(questions.replace("archive", f"archive {number}"))
     found = check_benchmark(load_benchmark(str(folder)))
-    assert found.is_sound and [check.name for check in found.checks if check.is_ok is not True] == []
+    assert (
+        found.is_sound and [check.name for check in found.checks if check.is_ok is not True and not check.warning] == []
+    )
     (folder / "pages" / "archive.md").write_text("The librarian may open the archive.")
     assert not check_benchmark(load_benchmark(str(folder))).is_sound
 

@@ -408,7 +408,11 @@ def check_named(
     else:
         labels = {True: "ok", False: "FAILED", None: "not checked"}
         print_table(
-            ["check", "verdict", "detail"], [[check.name, labels[check.is_ok], check.detail] for check in report.checks]
+            ["check", "verdict", "detail"],
+            [
+                [check.name, "warning" if check.warning else labels[check.is_ok], check.detail]
+                for check in report.checks
+            ],
         )
         typer.echo(f"items: {', '.join(f'{split} {count}' for split, count in report.counts.items())}")
         typer.echo(f"--- first prompt\n{report.example}\n---")
@@ -531,15 +535,19 @@ def _example_data() -> dict[str, str]:
 
 
 def _first_visible(benchmark: "Benchmark") -> "Item | None":
+    """The first item of train, else of dev; None: both are empty. Raises ConfigError where items cannot be read."""
     from agent2.benchmarks.declared import DeclaredBenchmark
     from agent2.records import Split
 
+    problem = None
     for split in (Split.TRAIN, Split.DEV):
+        if isinstance(benchmark, DeclaredBenchmark) and not benchmark.count(split, None):
+            continue
         try:
             return benchmark.items(split, 1, None)[0]
         except ConfigError as error:
-            problem = error
-    if not isinstance(benchmark, DeclaredBenchmark) or benchmark.is_packaged:
+            problem = problem or error
+    if problem is not None:
         raise problem
     return None
 

@@ -21,13 +21,18 @@ from pathlib import Path
 from typing import Any
 
 from agent2 import installation
+from agent2.benchmarks.declaration import Portion
 from agent2.benchmarks.declared import DeclaredBenchmark
 from agent2.benchmarks.home import ProvidesCount, ProvidesRecordings
+from agent2.benchmarks.questions import ACCEPTED
+from agent2.contract.gates import EvidenceNeeds
 from agent2.environments.search.world import ANSWER, UNKNOWN
 from agent2.environments.tools import write_brackets
-from agent2.errors import ConfigError
-from agent2.evaluation.engine import Attempt, PlaySettings, play_by, play_rollouts
+from agent2.errors import ConfigError, quoted
+from agent2.evaluation.engine import Attempt, PlaySettings, play_by, play_rollouts, score_answers
+from agent2.evaluation.item_checks import guesses, items_to_decide, smallest_difference
 from agent2.evaluation.scoring import score_played
+from agent2.evaluation.suite_plan import MARGIN
 from agent2.models.sources import CheckpointSource
 from agent2.plugins import copy_source, is_code, is_located
 from agent2.records import HIDDEN_SPLITS, Benchmark, Item, Message, Rollout, RolloutStatus, ScoredRollout, Split
@@ -52,6 +57,8 @@ class BenchmarkFinding:
     is_ok: bool | None
     """None: not checked; the detail says why."""
     detail: str
+    warning: bool = False
+    """The benchmark is sound, and of little use for what the detail says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +129,12 @@ def _checks(benchmark: Benchmark, items: dict[Split, list[Item]], all_items: lis
     )
     yield _hidden_items(benchmark, items)
     yield _reference_answers(benchmark, all_items)
+    yield from _accepted_answers(benchmark, all_items)
     yield _empty_answers(benchmark, all_items)
+    if benchmark.max_turns == 1:
+        yield _blind_guesses(benchmark, all_items)
+    if isinstance(benchmark, ProvidesCount):
+        yield _sizes(benchmark, items)
 
 
 def _reference_answers(benchmark: Benchmark, items: list[Item]) -> BenchmarkFinding:
@@ -135,8 +147,76 @@ def _reference_answers(benchmark: Benchmark, items: list[Item]) -> BenchmarkFind
     wrong = [record for record in records if record.score.value != 1.0]
     detail = f"{len(records) - len(wrong)} of {len(records)}"
     if wrong:
-        detail += f"; {wrong[0].rollout.item_id}: {wrong[0].score.reason}"
+        detail += f"; {wrong[0].rollout.item_id}: {wrong[0].score.reason}{_form_hint(benchmark, items)}"
     return BenchmarkFinding(name, not wrong, detail)
+
+
+def _form_hint(benchmark: Benchmark, items: list[Item]) -> str:
+    """How the references have to be written where the scorer reads them only in its own form; empty: no such reason."""
+    form = getattr(benchmark.scorer(), "answer_form", None)
+    if not isinstance(form, str) or not isinstance(benchmark, DeclaredBenchmark) or benchmark.spec.answer is None:
+        return ""
+    written = _play(benchmark, items, lambda item, world: form.format(answer=item.reference))
+    if any(record.score.value != 1.0 for record in written):
+        return ""
+    return f"; write answer: {{field: {benchmark.spec.answer.field}, form: '{form}'}}"
+
+
+def _accepted_answers(benchmark: Benchmark, items: list[Item]) -> Iterator[BenchmarkFinding]:
+    """Whether each answer that an item accepts beside its reference scores; nothing where no item has any."""
+    answers = [(item, [str(text)]) for item in items for text in item.payload.get(ACCEPTED) or ()][:MAX_PLAYED]
+    if not answers or benchmark.max_turns > 1:
+        return
+    scores = score_answers(benchmark, answers)
+    wrong = [(item, text, score) for (item, (text,)), score in zip(answers, scores, strict=True) if score.value != 1.0]
+    detail = f"{len(scores) - len(wrong)} of {len(scores)}"
+    if wrong:
+        item, text, score = wrong[0]
+        detail += f"; {item.id}, {quoted(text)}: {score.reason}; take a scorer that reads several (exact, token_f1)"
+    yield BenchmarkFinding("further accepted answers score 1.0", not wrong, detail)
+
+
+def _blind_guesses(benchmark: Benchmark, items: list[Item]) -> BenchmarkFinding:
+    name = "players that read no question do not win"
+    blind = guesses(benchmark, items)
+    if not blind:
+        return BenchmarkFinding(name, None, "no item has a reference")
+    chance = "" if blind[0].chance is None else f"; blind guessing {100 * blind[0].chance:.0f}%"
+    winners = [guess for guess in blind if guess.wins]
+    advice = (
+        f"; {winners[0].player} wins without the question: shuffle the options (shuffle: true), or balance the answers"
+        if winners
+        else ""
+    )
+    return BenchmarkFinding(name, not winners, f"{', '.join(map(str, blind))}{chance}{advice}")
+
+
+def _sizes(benchmark: Benchmark, items: dict[Split, list[Item]]) -> BenchmarkFinding:
+    """Whether the splits that decide have enough items for the gate of `agent2 eval`."""
+    name, needs = "splits are large enough to decide", EvidenceNeeds()
+    n_needed = items_to_decide(MARGIN, needs)
+    counts = {split: len(items[split]) for split in (Split.TEST_PUBLIC, Split.TEST_PRIVATE)}
+    sizes = ", ".join(
+        f"{split.value} {n}"
+        + (f" (shows a difference of {100 * smallest_difference(n, needs):.0f} points)" if n else "")
+        for split, n in counts.items()
+    )
+    detail = f"a decision needs about {n_needed} items, {needs.min_items} at least: {sizes}"
+    if counts[Split.TEST_PUBLIC] >= n_needed:
+        return BenchmarkFinding(name, True, detail)
+    return BenchmarkFinding(name, None, f"{detail}{_larger_splits(benchmark, items)}", warning=True)
+
+
+def _larger_splits(benchmark: Benchmark, items: dict[Split, list[Item]]) -> str:
+    """How one file that is divided could be used so that it decides."""
+    if not isinstance(benchmark, DeclaredBenchmark) or Portion.ALL not in benchmark.spec.portions:
+        return "; add rows"
+    file, n_rows = benchmark.spec.portions[Portion.ALL], sum(map(len, items.values()))
+    key = "files" if benchmark.spec.files is not None else "splits"
+    return (
+        f"; write {key}: {{test: {file}}} for {(n_rows + 1) // 2} and {n_rows // 2}, or {key}: {{test_public: {file}}} "
+        f"for {n_rows} in nightly decisions, or add rows"
+    )
 
 
 def _oracle_of(benchmark: Benchmark, items: list[Item]) -> Answer | None:

@@ -595,6 +595,8 @@ class FinalAnswerScorer:
         if not isinstance(marker, str) or not marker.strip():
             raise ConfigError(f"scorer final_answer: marker is {marker!r}; give the text that a final answer follows")
         self._marker = marker
+        self.answer_form = f"{marker}{{answer}}"
+        """How an answer is written that this scorer reads."""
 
     def read_item(self, reference: str | None, payload: Mapping[str, JsonValue], where: str) -> Mapping[str, JsonValue]:
         """The payload unchanged. Raises ConfigError for a reference that is no number and has no line with one."""
