@@ -1,11 +1,10 @@
 """Nothing outside a benchmark's home names it: the table of what ships is the one place that does."""
 
 import ast
-from pathlib import Path
 
 from agent2.benchmarks import BASES, BENCHMARKS, task_files
+from package_source import SOURCE, trees
 
-SOURCE = Path(__file__).parent.parent / "src" / "agent2"
 HOMES = SOURCE / "benchmarks"
 ORDINARY = {"dialogue", "search"}
 """Benchmarks whose name is an ordinary word (`re.search`, a dialogue) are looked for among imports alone."""
@@ -23,10 +22,10 @@ EXCEPTIONS = {
 """What names a benchmark besides, all of it: the last one lists well-known names, published ones beside ours."""
 
 
-def named(source: str) -> set[str]:
+def named(source: ast.AST) -> set[str]:
     """Benchmarks, tasks and base models that code names: identifiers, parts of modules, and strings that are a name."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(source):
         parts: list[str] = []
         if isinstance(node, ast.Import):
             parts = [part for alias in node.names for part in alias.name.split(".")]
@@ -53,12 +52,12 @@ def homes() -> set[str]:
 
 def test_no_module_outside_the_homes_names_a_benchmark_but_the_table_and_three_more():
     strangers = {}
-    for path in SOURCE.rglob("*.py"):
+    for path, tree in trees().items():
         place = path.relative_to(SOURCE).as_posix()
         is_home = HOMES in path.parents and path.relative_to(HOMES).parts[0] in homes()
         if is_home or place == TABLE or place.startswith(SHARED):
             continue
-        if names := named(path.read_text(encoding="utf-8")):
+        if names := named(tree):
             strangers[place] = names
     assert strangers == EXCEPTIONS
 
@@ -70,10 +69,14 @@ def test_reference_agents_name_no_task_in_any_file():
             assert [name for name in NAMES if name in text and not name.startswith("mini_swe")] == [], path
 
 
+def named_in(text: str) -> set[str]:
+    return named(ast.parse(text))
+
+
 def test_a_name_in_an_import_an_identifier_or_a_string_is_noticed():
-    assert named("from agent2.benchmarks.household import expert") == {"household"}
-    assert named("import agent2.benchmarks.alfworld") == {"alfworld"}
-    assert named("task = 'arithmetic'") == named("arithmetic = 1") == {"arithmetic"}
-    assert named("model = 'tiny-household'") == {"tiny_household"}
-    assert named("'agent2.benchmarks.alfworld:Alfworld'") == {"alfworld"}
-    assert named("'one household game'") == set()
+    assert named_in("from agent2.benchmarks.household import expert") == {"household"}
+    assert named_in("import agent2.benchmarks.alfworld") == {"alfworld"}
+    assert named_in("task = 'arithmetic'") == named_in("arithmetic = 1") == {"arithmetic"}
+    assert named_in("model = 'tiny-household'") == {"tiny_household"}
+    assert named_in("'agent2.benchmarks.alfworld:Alfworld'") == {"alfworld"}
+    assert named_in("'one household game'") == set()

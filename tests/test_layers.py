@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parent.parent / "src" / "agent2"
+from package_source import SOURCE, module_name, sources, trees
 
 LAYERS: list[set[str]] = [
     {"errors"},
@@ -35,10 +35,10 @@ def room_of(path: Path) -> str:
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
-def imported_rooms(source: str) -> set[str]:
+def imported_rooms(source: ast.AST) -> set[str]:
     """Rooms of agent2 named by any import statement, those inside functions included."""
     rooms = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(source):
         names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -48,7 +48,7 @@ def imported_rooms(source: str) -> set[str]:
     return rooms - {"__version__"}
 
 
-def violations(room: str, source: str) -> list[str]:
+def violations(room: str, source: ast.AST) -> list[str]:
     return [
         imported
         for imported in sorted(imported_rooms(source))
@@ -56,14 +56,14 @@ def violations(room: str, source: str) -> list[str]:
     ]
 
 
-MODULES = sorted(path for path in SOURCE.rglob("*.py") if room_of(path) not in STANDALONE)
+MODULES = sorted(path for path in sources() if room_of(path) not in STANDALONE)
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_module_imports_only_downwards(path: Path):
     if AGENT_PROGRAMS in path.parents and path.parent != AGENT_PROGRAMS:
         return  # programs of agents are strangers: they use the installed package like anybody
-    assert violations(room_of(path), path.read_text()) == []
+    assert violations(room_of(path), trees()[path]) == []
 
 
 def test_every_room_has_a_place_in_the_order():
@@ -71,25 +71,25 @@ def test_every_room_has_a_place_in_the_order():
 
 
 def test_an_upward_import_is_noticed():
-    assert violations("cards", "from agent2.arena.trial_folder import TrialPaths") == ["arena"]
+    assert violations("cards", ast.parse("from agent2.arena.trial_folder import TrialPaths")) == ["arena"]
 
 
 def test_a_sibling_import_is_noticed_also_inside_a_function():
-    assert violations("models", "def f():\n    import agent2.cards.writer") == ["cards"]
+    assert violations("models", ast.parse("def f():\n    import agent2.cards.writer")) == ["cards"]
 
 
 def test_modules_load_without_the_heavy_libraries_that_they_do_not_need():
     heavy = {"torch", "transformers", "trl", "matplotlib", "scipy"}
     for room in ("errors", "records", "config", "installation"):
-        tree = ast.parse((SOURCE / f"{room}.py").read_text())
+        tree = trees()[SOURCE / f"{room}.py"]
         imported = {alias.name.split(".")[0] for n in ast.walk(tree) if isinstance(n, ast.Import) for alias in n.names}
         assert not imported & heavy, room
 
 
 def test_a_class_name_exists_once_in_the_package():
     places: dict[str, list[str]] = {}
-    for path in SOURCE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path, tree in trees().items():
+        for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
     assert {name: modules for name, modules in places.items() if len(modules) > 1} == {}
@@ -114,18 +114,18 @@ def test_records_load_little_but_records(module: str, at_most: int):
     assert not {name.split(".")[1] for name in modules if "." in name} & {"benchmarks", "cards", "evaluation", "models"}
 
 
-def import_graph(sources: dict[str, str]) -> dict[str, set[str]]:
-    """Module -> modules of ours that it imports anywhere, inside functions too. sources: text by dotted name."""
+def import_graph(modules: dict[str, ast.Module]) -> dict[str, set[str]]:
+    """Module -> modules of ours that it imports anywhere, inside functions too. modules: trees by dotted name."""
     graph: dict[str, set[str]] = {}
-    for module, source in sources.items():
+    for module, tree in modules.items():
         imports: set[str] = set()
-        for node in ast.walk(ast.parse(source)):
+        for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 imports |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module:
-                submodules = {f"{node.module}.{alias.name}" for alias in node.names} & sources.keys()
+                submodules = {f"{node.module}.{alias.name}" for alias in node.names} & modules.keys()
                 imports |= submodules or {node.module}
-        graph[module] = imports & sources.keys() - {module}
+        graph[module] = imports & modules.keys() - {module}
     return graph
 
 
@@ -139,25 +139,20 @@ def longest_chain(graph: dict[str, set[str]]) -> list[str]:
 
 
 def test_no_chain_of_imports_is_long():
-    sources = {
-        ".".join(("agent2", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(
-            ".__init__"
-        ): path.read_text()
-        for path in SOURCE.rglob("*.py")
-    }
-    chain = longest_chain(import_graph(sources))
+    chain = longest_chain(import_graph({module_name(path): tree for path, tree in trees().items()}))
     assert len(chain) <= 18, " -> ".join(chain)
 
 
 def test_a_chain_counts_imports_of_submodules_and_inside_functions():
-    sources = {
+    texts = {
         "agent2.cli": "def main():\n    from agent2.arena import trial\n",
         "agent2.arena": "",
         "agent2.arena.trial": "import agent2.records\nfrom agent2.errors import Fault\n",
         "agent2.records": "from agent2.errors import Fault\n",
         "agent2.errors": "",
     }
-    assert longest_chain(import_graph(sources)) == [
+    modules = {module: ast.parse(text) for module, text in texts.items()}
+    assert longest_chain(import_graph(modules)) == [
         "agent2.cli",
         "agent2.arena.trial",
         "agent2.records",

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from agent2.environments.search.corpus import KIND
 from agent2.plugins import group
+from package_source import SOURCE, module_name, trees
 
-SOURCE = Path(__file__).parent.parent / "src" / "agent2"
 ALLOWED = Path(__file__).parent / "vague_names.txt"
 VAGUE = frozenset(
     re.findall(
@@ -32,13 +32,8 @@ FLOATS = re.compile(r"\b(?:F|I|U|BF)(?:16|32|64)\b")
 
 @functools.cache
 def modules() -> dict[str, tuple[Path, ast.Module]]:
-    """Every module of the package by its dotted name; programs of agents have none."""
-    parsed = {}
-    for path in sorted(SOURCE.rglob("*.py")):
-        parts = path.relative_to(SOURCE.parent).with_suffix("").parts
-        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        parsed[name] = path, ast.parse(path.read_text("utf-8"))
-    return parsed
+    """Every module of the package by its dotted name."""
+    return {module_name(path): (path, tree) for path, tree in trees().items()}
 
 
 def bindings(node: ast.AST, function: str = "-") -> Iterator[tuple[str, str]]:

@@ -1,6 +1,7 @@
 """Whatever commands, options, modules and benchmarks docs, help and errors name has to be there."""
 
 import ast
+import functools
 import importlib
 import importlib.util
 import re
@@ -11,10 +12,10 @@ import typer
 from agent2.benchmarks import BENCHMARKS
 from agent2.cli import app
 from agent2.records import Split
+from package_source import sources, trees
 
 REPO = Path(__file__).parents[2]
 DOCS = [REPO / "README.md", REPO / "CONTRIBUTING.md", *sorted(REPO.glob("docs/**/*.md"))]
-SOURCES = sorted((REPO / "src" / "agent2").rglob("*.py"))
 NO_MODULES = {"agent2.header", "agent2.agents", "agent2.bases", "agent2.search_backends", "agent2.suites"} | {
     f"agent2.arena.tiny_{name}" for name in ("arithmetic", "household", "mini")
 }
@@ -27,7 +28,7 @@ def unknown(text: str, *, is_code: bool) -> list[str]:
     """What a text names of the command line that is not there; is_code: any word behind `agent2` is a command."""
     found = []
     for match in CALL.finditer(text.replace("\\\n", " ")):
-        command, name, words = typer.main.get_command(app), "agent2", match[1].split()
+        command, name, words = program(), "agent2", match[1].split()
         while words and words[0].strip(".,;:") in getattr(command, "commands", {}):
             word = words.pop(0).strip(".,;:")
             command, name = command.commands[word], f"{name} {word}"
@@ -41,15 +42,23 @@ def unknown(text: str, *, is_code: bool) -> list[str]:
     return found
 
 
-def strings(path: Path) -> list[str]:
+@functools.cache
+def strings() -> list[tuple[Path, str]]:
     """Every text that a module may print, docstrings included."""
-    found = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.JoinedStr):
-            found.append("".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values))
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            found.append(node.value)
-    return found
+    texts = []
+    for path, tree in trees().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.JoinedStr):
+                parts = (str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)
+                texts.append((path, "".join(parts)))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                texts.append((path, node.value))
+    return texts
+
+
+@functools.cache
+def program() -> typer.core.TyperGroup:
+    return typer.main.get_command(app)
 
 
 def test_commands_and_options_in_the_docs_exist():
@@ -58,9 +67,8 @@ def test_commands_and_options_in_the_docs_exist():
 
 
 def test_commands_and_options_in_help_and_errors_exist():
-    for path in SOURCES:
-        for text in strings(path):
-            assert unknown(text, is_code=False) == [], f"{path}: {text[:200]}"
+    for path, text in strings():
+        assert unknown(text, is_code=False) == [], f"{path}: {text[:200]}"
 
 
 def test_what_is_not_there_is_found():
@@ -71,7 +79,7 @@ def test_what_is_not_there_is_found():
 
 
 def test_modules_and_names_of_the_package_that_texts_point_at_exist():
-    for path in [*DOCS, *SOURCES]:
+    for path in [*DOCS, *sources()]:
         for match in re.finditer(r"\bagent2(?:\.[A-Za-z_]\w*)+", path.read_text(encoding="utf-8")):
             if match[0] not in NO_MODULES:
                 assert _exists(match[0].split(".")), f"{path}: {match[0]}"
@@ -96,10 +104,9 @@ def _exists(parts: list[str]) -> bool:
 
 def test_benchmarks_in_help_texts_are_installed():
     splits = "|".join(Split)
-    for path in SOURCES:
-        for text in strings(path):
-            for name in re.findall(rf"\b([a-z][a-z0-9_]+):(?:{splits})\b", text):
-                assert name in BENCHMARKS or name == "benchmark", f"{path}: {name}"
+    for path, text in strings():
+        for name in re.findall(rf"\b([a-z][a-z0-9_]+):(?:{splits})\b", text):
+            assert name in BENCHMARKS or name == "benchmark", f"{path}: {name}"
 
 
 def test_the_walks_through_the_code_name_at_most_eight_files_each_and_all_are_there():

@@ -1,12 +1,10 @@
 import ast
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-import agent2
 from agent2.errors import NotEnoughData
 from agent2.stats import estimates
 from agent2.stats.estimates import (
@@ -20,8 +18,7 @@ from agent2.stats.estimates import (
     resampled_means,
     wilson,
 )
-
-SOURCE = Path(agent2.__file__).parent
+from package_source import trees
 
 
 def test_wilson_matches_the_hand_computed_interval_for_8_of_10():
@@ -178,8 +175,8 @@ def test_no_other_record_of_the_package_has_the_ends_of_an_interval_as_fields():
     """Files keep theirs: a card's totals, a report's pairs, the answer of the grader's child."""
     records = {
         record.name
-        for path in SOURCE.rglob("*.py")
-        for record in ast.walk(ast.parse(path.read_text()))
+        for tree in trees().values()
+        for record in ast.walk(tree)
         if isinstance(record, ast.ClassDef)
         for field in record.body
         if isinstance(field, ast.AnnAssign)
