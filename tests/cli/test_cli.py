@@ -1,7 +1,6 @@
 """The command line as a user meets it: one line for an error, the path last, the exit codes of `EXIT_CODES`."""
 
 import errno
-import io
 import json
 import os
 import re
@@ -10,7 +9,6 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -22,22 +20,10 @@ from agent2.cli import app, main
 from agent2.cli.show import resumed_by_repeating
 from agent2.errors import ConfigError, SandboxError
 from card_builders import make_header, make_record
+from cli_builders import run_agent2 as agent2
 from gateway_fakes import wait_for
 from grading_builders import write_checkpoint
 from trial_builders import write_agent, write_task
-
-
-def agent2(*arguments, home, installation=None):
-    """The command in this process, as from a shell in `home`."""
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        patch.chdir(home)
-        patch.setenv("HOME", str(home))
-        patch.setenv("AGENT2_HOME", str(installation or home / "agent2"))
-        patch.setattr(sys, "argv", ["agent2", *arguments])
-        with pytest.raises(SystemExit) as exit_info:
-            main()
-    return subprocess.CompletedProcess(arguments, exit_info.value.code or 0, out.getvalue(), err.getvalue())
 
 
 @pytest.mark.parametrize(

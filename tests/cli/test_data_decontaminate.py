@@ -1,8 +1,8 @@
 import json
-import subprocess
-import sys
 
 import pytest
+
+from cli_builders import run_agent2
 
 QUESTION = "Tom has two red apples and buys two more green apples at the market today so how many"
 
@@ -16,10 +16,7 @@ def data(tmp_path):
 
 
 def run(*arguments, home):
-    command = [sys.executable, "-m", "agent2", "decontaminate", *map(str, arguments)]
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, env={"AGENT2_HOME": str(home), "PATH": "/usr/bin:/bin"}
-    )
+    return run_agent2("decontaminate", *arguments, home=home)
 
 
 def test_shared_rows_are_listed_left_out_and_give_exit_code_one(data, tmp_path):

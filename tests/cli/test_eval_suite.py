@@ -1,20 +1,8 @@
 """`agent2 suite` as a user meets it."""
 
-import subprocess
-import sys
-
 import pytest
 
-
-def agent2(*arguments, home):
-    return subprocess.run(
-        [sys.executable, "-m", "agent2", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"PATH": "/usr/bin:/bin:/usr/sbin", "HOME": str(home), "AGENT2_HOME": str(home / "agent2")},
-        cwd=home,
-    )
+from cli_builders import run_agent2 as agent2
 
 
 def test_the_packaged_suites_are_listed_with_their_primary_metric(tmp_path):

@@ -1,18 +1,13 @@
 """`agent2 agents` as a user meets it."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
+from cli_builders import run_agent2
 from system_builders import write_npm, write_npm_agent
 
 
 def agents(*arguments, home):
-    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "AGENT2_HOME": str(home / "agent2"), "COLUMNS": "200"}
-    command = [sys.executable, "-m", "agent2", "agents", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=home)
+    return run_agent2("agents", *arguments, home=home, COLUMNS="200")
 
 
 def test_the_list_tells_protocol_pin_and_what_is_installed(tmp_path):
