@@ -309,15 +309,15 @@ def main(arguments: Sequence[str]) -> None:
             importlib.import_module(name)
     gc.collect()
     gc.freeze()  # the collector writes into what it looks at, and a page that is written is no longer shared
-    own = {0, 1, 2, control.fileno()}
-    control.send((_why_not_to_fork(own) or "ready").encode())
+    own_descriptors = {0, 1, 2, control.fileno()}
+    control.send((_why_not_to_fork(own_descriptors) or "ready").encode())
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks
     while True:
         message, descriptors, _, _ = socket.recv_fds(control, 16, 1)
         if not message or not descriptors:
             return
         with socket.socket(fileno=descriptors[0]) as channel:
-            problem = _why_not_to_fork(own | {channel.fileno()})
+            problem = _why_not_to_fork(own_descriptors | {channel.fileno()})
             if problem is not None:
                 channel.sendall(json.dumps({"refused": problem}).encode())
             elif os.fork() == 0:
@@ -429,8 +429,8 @@ def _run_command(command: Sequence[str]) -> int:
     """Run `-m MODULE ARGUMENTS` or `SCRIPT ARGUMENTS` as the main module; returns the exit status."""
     is_module = command[0] == "-m"
     name, *arguments = command[1:] if is_module else command
-    shown = name.removeprefix("agent2.").removeprefix("arena.") if is_module else Path(name).stem
-    ctypes.CDLL(None).prctl(PR_SET_NAME, shown[-MAX_NAME_CHARS:].encode(), 0, 0, 0)
+    process_name = name.removeprefix("agent2.").removeprefix("arena.") if is_module else Path(name).stem
+    ctypes.CDLL(None).prctl(PR_SET_NAME, process_name[-MAX_NAME_CHARS:].encode(), 0, 0, 0)
     sys.argv = [name, *arguments]
     try:
         if is_module:
