@@ -70,7 +70,12 @@ CLASSES: dict[str, Difference] = {
         "inspect's prompt asks for a line ANSWER: B; by MMLU-Pro's published pattern 'the answer is B' is right.",
     ),
     "lower-case letter": Difference(
-        "departure", "b is B; MMLU-Pro's chain knows capitals only, inspect takes either behind ANSWER:."
+        "ours", "MMLU-Pro's chain knows capitals only; inspect takes either behind ANSWER:."
+    ),
+    "last capital that stands alone": Difference(
+        "ours",
+        "'I would choose B', '\\boxed{B}' and 'Die Antwort ist B' say B by the third step of the published chain, that "
+        "both peers leave out. It takes the last capital whatever is said of it: 'B is right, since A is wrong' is A.",
     ),
     "first letter of a word": Difference(
         "departure",
@@ -176,9 +181,11 @@ def _choice_class(case: Case, peer: str, ours: float | None) -> str | None:
     if not ours:
         if several and peer == "inspect":
             return "first or last of several"
+        if re.fullmatch(r"ANSWER: [a-d]", text):
+            return "lower-case letter"
         return "first letter of a word" if re.search(r"answer is [A-D](?:\w|-\w)", text) else None
-    if re.fullmatch(r"(?:ANSWER: )?[a-d]", text):
-        return "lower-case letter"
+    if re.search(r"answer is [A-D]\w", text) and not published_choice(text, case.reference):
+        return "first letter of a word"
     if re.fullmatch(r"[(*`\s]*[A-D](?:[)*`.\s]*|\) .*)", text):
         return "bare or marked letter"
     if several and peer == "inspect":
@@ -187,7 +194,7 @@ def _choice_class(case: Case, peer: str, ours: float | None) -> str | None:
         return "letter behind Answer:"
     if peer == "inspect" and re.search(r"answer is \(?[A-D]", text):
         return "no ANSWER: line"
-    return "letter behind 'answer is', marked" if re.search(r"answer is", text) else None
+    return "letter behind 'answer is', marked" if re.search(r"answer is", text) else "last capital that stands alone"
 
 
 def _instruction_class(case: Case, peer_verdict: Any) -> str | None:

@@ -22,14 +22,15 @@ from pathlib import Path
 from typing import Any
 
 from agent2.records import Item, Rollout, RolloutStatus, Scorer, Split, Usage
-from agent2.scorers.answers import ChoiceScorer, FinalAnswerScorer
+from agent2.scorers.answers import FinalAnswerScorer
+from agent2.scorers.choice import ChoiceScorer
 from agent2.scorers.constraints import ConstraintScorer
 from scorer_answers import Case, all_cases
 from scorer_differences import CLASSES, class_of, published
 
 SCORERS: dict[str, Scorer] = {
     "number": FinalAnswerScorer(),
-    "choice": ChoiceScorer(),
+    "choice": ChoiceScorer("three_steps"),
     "instruction": ConstraintScorer(),
 }
 GOLDEN = Path(__file__).parent.parent / "tests" / "scorers" / "peer_verdicts.json"

@@ -3,7 +3,8 @@ import pytest
 from agent2.analysis.outcome import attempt_metrics
 from agent2.errors import Fault
 from agent2.records import Item, Rollout, RolloutStatus, Score, ScoredRollout, Split, Usage
-from agent2.scorers.answers import ChoiceScorer, FinalAnswerScorer, RationalScorer
+from agent2.scorers.answers import FinalAnswerScorer, RationalScorer
+from agent2.scorers.choice import ChoiceScorer
 
 
 def rollout(item, attempt, value, answer="x", **views):

@@ -17,7 +17,7 @@ SCORERS: Mapping[str, str] = MappingProxyType(
         "anls": "agent2.scorers.answers:AnlsScorer",
         "answer_parts": "agent2.scorers.answer_parts:AnswerPartsJudge",
         "api_calls": "agent2.scorers.tool_calls:ApiCallScorer",
-        "choice": "agent2.scorers.answers:ChoiceScorer",
+        "choice": "agent2.scorers.choice:ChoiceScorer",
         "cited_answer": "agent2.scorers.search:CitedAnswerScorer",
         "constraints": "agent2.scorers.constraints:ConstraintScorer",
         "dialogue_state": "agent2.scorers.tool_calls:DialogueScorer",

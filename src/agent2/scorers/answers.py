@@ -4,12 +4,6 @@ exact         the answer is the reference, except for white space at the ends; c
 rational      the whole answer is one number: an integer (`-12`), a fraction (`7/3`, spaces around the bar allowed) or a
               decimal (`2.5`), compared by value. Words, two numbers, exponents, thousands separators and `inf` are no
               number, and an answer without one is wrong. No partial credit, no search inside a sentence
-choice        the letter of an option, read in this order: the whole answer is a letter (`B`, `(b)`, `**B**`, `B.`); the
-              first "answer is (B)", the pattern that MMLU-Pro publishes; the first "Answer: B", its second step; a
-              letter and the text of its option at the beginning (`B) blue`). Any other letter at the beginning numbers
-              a part of the working. Where the letter of a pattern is no option, nothing was chosen. The view
-              `flexible_match` also accepts the last isolated letter; views for every option show a preference
-              for one position. A letter counts only if it begins no word: "the answer is Apples" chooses nothing
 final_answer  the number of a worked solution, in two readings. Strict, which decides the score, is the one that GSM8K
               publishes: the number behind the first `#### ` (one space), an optional minus sign, digits, commas and a
               point. Flexible is the last number of the text, with a currency sign, a typographic minus or other digits.
@@ -37,7 +31,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from string import ascii_lowercase, ascii_uppercase
 
 from rapidfuzz.distance import Levenshtein
 
@@ -109,14 +102,6 @@ MAX_ANSWER_CHARACTERS = 400
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:[ ]*/[ ]*[0-9]+)?|[0-9]+\.[0-9]+|\.[0-9]+)")
 
 MAX_CHARACTERS = 100_000
-MAX_OPTION = 2_000
-"""Characters of an option's text that are compared."""
-_OPEN, _CLOSE = r"[(\[{*_`$\\\s\"']*", r"(?![\w+#]|[-'’]\w)"
-_WHOLE = re.compile(rf"{_OPEN}(?P<letter>[A-Za-z])[)\]}}*_`$\\\"'.:\s]*$")
-_WITH_TEXT = re.compile(rf"{_OPEN}(?P<letter>[A-Za-z])[)\]}}*_`]*[).:]?[*_`]*\s+(?P<text>\S.*)", re.DOTALL)
-_ANSWER_IS = re.compile(rf"answer is:?{_OPEN}(?:(?:option|choice)\s{_OPEN})?(?P<letter>[A-Z]){_CLOSE}")
-_ANSWER_COLON = re.compile(rf"answer\*{{0,2}}\s*:{_OPEN}(?P<letter>[A-Za-z]){_CLOSE}", re.IGNORECASE)
-_ALONE = re.compile(rf"(?<![\w'’-])(?P<letter>[A-Z]){_CLOSE}")
 
 MAX_DIGITS = 300
 MARKER = "#### "
@@ -435,99 +420,6 @@ class RationalScorer:
             return Score(1.0, f"{format_rational(value)} is the reference", extracted=format_rational(value))
         reason = f"{format_rational(value)} is not the reference {format_rational(expected)}"
         return Score(0.0, reason, extracted=format_rational(value))
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The letter that was read, upper case; None if there is none among the options."""
-
-    letter: str | None
-    reason: str
-
-
-def chosen_letter(text: str, options: Sequence[str]) -> Choice:
-    """The choice of an answer.
-
-    options: 1 to 26 texts; letters beyond are not options.
-    Source: extraction of MMLU-Pro (Wang et al. 2024, arXiv:2406.01574); departures in the module's docstring.
-    """
-    letters = ascii_uppercase[: len(options)]
-    text = text[-MAX_CHARACTERS:]
-    whole = _WHOLE.match(text)
-    if whole and whole["letter"].upper() in letters:
-        return Choice(whole["letter"].upper(), "the answer is a letter")
-    for pattern, phrase in ((_ANSWER_IS, "'answer is'"), (_ANSWER_COLON, "'Answer:'")):
-        stated = pattern.search(text)
-        if stated is not None:
-            letter = stated["letter"].upper()
-            if letter not in letters:
-                return Choice(None, f"{letter}, read after {phrase}, is none of the options A to {letters[-1]}")
-            return Choice(letter, f"read after {phrase}")
-    with_text = _WITH_TEXT.match(text)
-    if with_text and with_text["letter"].upper() in letters:
-        option = _plain(options[ascii_uppercase.index(with_text["letter"].upper())])
-        if option and re.match(rf"{re.escape(option)}(?!\w)", _plain(with_text["text"])):
-            return Choice(with_text["letter"].upper(), "a letter and the text of its option")
-    return Choice(None, f"no letter from A to {letters[-1]} in {brief(text, 40)}")
-
-
-def _plain(text: str) -> str:
-    return " ".join(text[:MAX_OPTION].casefold().split())
-
-
-def last_letter(text: str, n_options: int) -> str | None:
-    """The last isolated capital letter that names an option; None if there is none."""
-    options = ascii_uppercase[:n_options]
-    letters = [match["letter"] for match in _ALONE.finditer(text[-MAX_CHARACTERS:]) if match["letter"] in options]
-    return letters[-1] if letters else None
-
-
-class ChoiceScorer:
-    """1.0 if the chosen letter is the reference.
-
-    The item's payload has the `options`. Views: `answer_parsed`, `flexible_match`, and `chose_a`,
-    `chose_b` ... one of which is 1. Labels: `mmlu_answer_parse_fail` or `mmlu_wrong_choice`.
-    """
-
-    name = "choice"
-    version = "1.1"
-    emits = ScorerOutput(
-        views=frozenset({"answer_parsed", "flexible_match", *(f"chose_{letter}" for letter in ascii_lowercase)}),
-        labels=frozenset({"mmlu_answer_parse_fail", "mmlu_wrong_choice"}),
-    )
-
-    def score(self, item: Item, rollout: Rollout) -> Score:
-        """The verdict; None with a judge fault only if the item's reference or options are unusable."""
-        options = _options(item.payload)
-        n_options = None if options is None else len(options)
-        expected = (item.reference or "").strip().upper()
-        if options is None or n_options is None or len(expected) != 1 or expected not in ascii_uppercase[:n_options]:
-            return Score(
-                None,
-                f"item {item.id}: reference {item.reference!r} names none of {n_options} options; correct it",
-                Fault.JUDGE,
-            )
-        text = rollout.answer or ""
-        choice = chosen_letter(text, options)
-        flexible = choice.letter or last_letter(text, n_options)
-        views: dict[str, float | None] = {
-            "answer_parsed": float(choice.letter is not None),
-            "flexible_match": float(flexible == expected),
-        }
-        for letter in ascii_uppercase[:n_options]:
-            views[f"chose_{letter.lower()}"] = float(choice.letter == letter)
-        if choice.letter == expected:
-            return Score(1.0, f"{expected} is the reference", views=views, extracted=expected)
-        if choice.letter is None:
-            return Score(0.0, choice.reason, views=views, labels=("mmlu_answer_parse_fail",))
-        reason = f"{choice.letter} is not the reference {expected}"
-        return Score(0.0, reason, views=views, labels=("mmlu_wrong_choice",), extracted=choice.letter)
-
-
-def _options(payload: Mapping[str, object]) -> list[str] | None:
-    options = payload.get("options")
-    texts = list(map(str, options)) if isinstance(options, list | tuple) else []
-    return texts if 1 <= len(texts) <= len(ascii_uppercase) else None  # MMLU-Pro has five questions with one
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from agent2.benchmarks.home import Source
 from agent2.benchmarks.mini.tool_questions import right_share
 from agent2.environments import QUESTION_WORLD, QuestionEnvironment
 from agent2.records import Environment, Item, Message, SamplingSettings, Scorer, Split
-from agent2.scorers.answers import ChoiceScorer
+from agent2.scorers.choice import ChoiceScorer
 
 BEINGS = (
     "arlo", "bexa", "cori", "dunu", "elmi", "fola", "giso", "hara", "ilpo", "joka", "kemi", "lusa",
