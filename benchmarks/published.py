@@ -58,8 +58,9 @@ from agent2.models.sources import ScriptedSampler
 from agent2.records import Item, Message, Rollout, RolloutStatus, Split, Usage
 from agent2.scorers.answers import ExactScorer, FinalAnswerScorer, reference_value
 from agent2.scorers.choice import RULES, chosen_letter
+from agent2.scorers.code_blocks import code_of
 from agent2.scorers.constraints import followed_loosely, read_instructions
-from agent2.scorers.python_tests import ProgramVerdict, PythonTestsScorer, code_of
+from agent2.scorers.python_tests import ProgramVerdict, PythonTestsScorer
 from agent2.scorers.reward import PurchaseReward
 from agent2.stats.aggregates import mean_over_tasks, median_over_tasks
 from agent2.stats.attempts import best_of_n, majority_at_k, pass_hat_k, pass_metrics, tally

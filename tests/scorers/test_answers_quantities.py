@@ -46,6 +46,24 @@ from agent2.scorers.answers import parse_quantity, same_number
         ("20 °C", "20", "°c"),
         ("about 42 dogs", "42", None),
         ("１２．５", "12.5", None),
+        ("**42**", "42", None),
+        ("`42`", "42", None),
+        ("*42*", "42", None),
+        ("__42__ apples", "42", None),
+        (r"\boxed{42}", "42", None),
+        (r"$\boxed{\text{42}}$", "42", None),
+        (r"The answer is **$5**.", "5", "$"),
+        (r"\$5", "5", "$"),
+        (r"45\%", "45", "%"),
+        ("$42$", "42", None),
+        ("<b>42</b>", "42", None),
+        ("1/2", "1/2", None),
+        ("-3 / 4", "-3/4", None),
+        ("2 1/2", "5/2", None),
+        ("2½", "5/2", None),
+        ("½", "1/2", None),
+        (r"$\frac{1}{2}$", "1/2", None),
+        ("about 1/2 of it", "1/2", None),
     ],
 )
 def test_a_number_is_read_however_it_is_written(text, value, unit):
@@ -56,7 +74,8 @@ def test_a_number_is_read_however_it_is_written(text, value, unit):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "yes", "nan", "inf", "1e999", "3 apples and 4 pears", "2019-2020", "10:30", "1/2", "Q3", "COVID-19",
+    ["", "yes", "nan", "inf", "1e999", "3 apples and 4 pears", "2019-2020", "10:30", "1/2/2020", "1/0", "1/2 or 3",
+     "5*3", "Q3", "COVID-19",
      "4th", "3D", "5G", "a1", "1,234,56", "1.2.3", "1" * 201, "²"],
 )  # fmt: skip
 def test_what_is_not_one_number_is_not_read(text):

@@ -41,11 +41,43 @@ def test_anls_forgives_small_slips_and_nothing_from_half_on():
         ("106", "100", 0.0, 0.0),
         ("about ten", "10", 0.0, 0.0),
         ("YES ", "yes", 1.0, 1.0),
+        ("2008", "2010", 0.0, 0.0),
+        ("**2010**", "2010", 1.0, 1.0),
+        ("in 1996", "2010", 0.0, 0.0),
+        ("2,008", "2,010", 1.0, 0.0),  # not how a year is written
+        ("2008.5", "2010", 1.0, 0.0),
+        ("1/2", "0.5", 1.0, 1.0),
     ],
 )
 def test_the_two_layers_of_numbers_are_apart(answer, reference, relaxed, exact):
     verdict = score("relaxed_numeric", answer, reference)
     assert (verdict.value, verdict.views["exact_match"]) == (relaxed, exact)
+
+
+def test_years_are_numbers_like_others_where_the_setting_says_so():
+    assert score("relaxed_numeric", "2008", "2010", years="relaxed").value == 1.0
+    assert load_scorer("relaxed_numeric", {"years": "relaxed"}).version != load_scorer("relaxed_numeric").version
+    with pytest.raises(ConfigError, match="years='never' is unknown"):
+        load_scorer("relaxed_numeric", {"years": "never"})
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference"),
+    [("5", "-5"), ("314", "3.14"), ("15", "1.5"), ("C++", "C"), ("C#", "C"), ("1/2", "12"), ("5", ".5"), 
+     ("9-11", "911"), ("10:30", "1030"), ("-$5", "$5")],
+)  # fmt: skip
+def test_marks_that_make_another_number_or_name_are_no_punctuation(answer, reference):
+    verdict = score("token_f1", answer, reference)
+    assert (verdict.value, verdict.views["exact_match"]) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference"),
+    [("1,234", "1234"), ("5.", "5"), ("(5)", "5"), ("$5", "5"), ("U.S.", "us"), ("\u22125", "-5"), ("C++!", "c++"),
+     ("don't", "dont"), ("Eiffel-Tower", "eiffeltower"), ("5%", "5")],
+)  # fmt: skip
+def test_other_punctuation_does_not_count(answer, reference):
+    assert score("token_f1", answer, reference).views["exact_match"] == 1.0
 
 
 def test_an_answer_without_the_number_that_is_asked_for_is_not_parsed():

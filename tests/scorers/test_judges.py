@@ -21,9 +21,9 @@ from agent2.evaluation.runner import evaluate
 from agent2.evaluation.scoring import score_played
 from agent2.models.sources import ScriptedSampler
 from agent2.models.tiny import build_tiny
-from agent2.records import Completion, Item, Message, Rollout, RolloutStatus, Score, Split, Usage
+from agent2.records import Completion, Item, Message, Rollout, RolloutStatus, Score, Split, StopReason, Usage
 from agent2.scorers import load_scorer
-from agent2.scorers.judge_model import COSTS, LOCAL_START
+from agent2.scorers.judge_model import COSTS, LOCAL_START, UnreadableVerdict, read_verdict
 from agent2.scorers.judges import (
     PAIR_POINTS,
     QUOTE_MISSING,
@@ -652,3 +652,22 @@ def forgetful(messages):
 def test_an_address_in_place_of_the_options_of_an_endpoint_is_refused():
     with pytest.raises(ConfigError, match="the address as model: http://HOST/v1#NAME"):
         PairJudge(model="http://127.0.0.1:9/v1#m", endpoint="http://127.0.0.1:9/v1")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<think>maybe {"verdict": 2}</think>\n{"verdict": 4}',
+        '{"reason": "two\nlines", "verdict": 4}',
+        '{"verdict": 4,}',
+        'He wrote "no, so:\n```json\n{"reason": "commas, }", "verdict": 4,\n}\n```',
+    ],
+)
+def test_a_verdict_is_read_as_models_write_it(text):
+    assert read_verdict(Completion(text, None, StopReason.END, 1, 1))["verdict"] == 4
+
+
+@pytest.mark.parametrize("text", ['<think>{"verdict": 4}</think>', '{"verdict": 4,} or {"verdict": 2,}', '{"verdict"}'])
+def test_a_thought_and_two_verdicts_are_none(text):
+    with pytest.raises(UnreadableVerdict):
+        read_verdict(Completion(text, None, StopReason.END, 1, 1))

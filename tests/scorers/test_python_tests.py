@@ -31,7 +31,7 @@ from agent2.records import (
 )
 from agent2.sandbox.backends import find_sandbox
 from agent2.scorers import load_scorer
-from agent2.scorers.python_tests import CallPlan, PythonTestsScorer, code_of, read_tests
+from agent2.scorers.python_tests import CallPlan, PythonTestsScorer, called_names, read_tests
 from agent2.scorers.sandboxed import SandboxRunner
 
 TESTS = ("assert add(1, 2) == 3", "assert add(-4, 4) == 0", "assert add([1], (2, 'x')[:1]) == [1, 2]")
@@ -57,11 +57,11 @@ def judged(answer, on=None, **settings):
     return record.score
 
 
-def test_code_is_the_last_block_of_python_or_the_whole_answer():
-    assert code_of("x = 1") == "x = 1"
-    assert code_of("First:\n```python\nx = 1\n```\nthen\n```py\nx = 2\n```\nout:\n```text\n3\n```") == "x = 2\n"
-    assert code_of("```\nx = 1\n") == "x = 1\n"
-    assert code_of("```text\nno code\n```") == ""
+def test_names_that_the_tests_call_find_the_program_among_the_blocks():
+    answer = "```python\ndef add(a, b):\n    return a + b\n```\nUsed so:\n```python\ntotal = add(1, 2)\n```"
+    assert judged(answer, item(["assert add(1, 2) == 3"])).value == 1.0
+    assert called_names(item(["assert add(n, abs(1)) == 4"], setup="import math\nn = 3")) == {"add"}
+    assert called_names(item(tests=["print(1)"])) == frozenset()
 
 
 def test_tests_are_read_as_calls_and_values_and_nothing_else():

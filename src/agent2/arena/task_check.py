@@ -43,8 +43,9 @@ from agent2.files import write_json
 from agent2.models.bases import ensure_base_model
 from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint, require_template
 from agent2.records import HIDDEN_SPLITS, Benchmark, Environment, Item, Score, ScoredRollout, Split, digest_of
+from agent2.scorers.code_blocks import code_of
 from agent2.scorers.judge_model import COSTS
-from agent2.scorers.python_tests import ProgramVerdict, PythonTestsScorer, code_of
+from agent2.scorers.python_tests import ProgramVerdict, PythonTestsScorer
 from agent2.stats.estimates import ITEMS, RAW
 from agent2.stats.quality import AuditedProblem, audit_verifier
 

@@ -15,8 +15,8 @@ token_f1      words in common with the nearest accepted answer (SQuAD), `anls` l
               whether the answer is one of them, ignoring case (of numbers by value), `answer_parsed` whether a number
               was read. `relaxed_numeric` reads numbers in any notation: `1,234.50`, `1.234,5`, `1 234.5`, `$1,234.5`,
               `1234.5 dollars` and `(1,234.5)` for a negative one; arithmetic is exact (fractions, no float at the edge
-              of the tolerance). A text is a number only if it contains exactly one, with words or a known unit around
-              it. Two known units that differ are never equal
+              of the tolerance). A text is a number only if it contains exactly one, with words, marks or a known unit
+              around it. Two known units that differ are never equal, and two years only if they are the same
 longer_answer the smallest pairwise scorer, as an example and for tests
 
 Promises: only an item that cannot be judged at all has a missing score. Does NOT check the working, evaluate
@@ -37,9 +37,14 @@ from rapidfuzz.distance import Levenshtein
 from agent2.cards.judgement import EMITS
 from agent2.errors import ConfigError, Fault
 from agent2.records import Item, JsonValue, Preference, Rollout, Score, ScorerOutput
+from agent2.scorers.markup import without_marks
 
 ARTICLES = frozenset({"a", "an", "the"})
-_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_PUNCTUATION = re.compile(
+    r"(?P<kept>(?<=\d)[./:,-](?=\d)|(?<!\w)-(?=[$€£]?\.?\d)|(?<!\w)\.(?=\d)|(?<=[^\W\d_])[+#]{1,2}(?!\w))"
+    rf"|[{re.escape(string.punctuation)}]"
+)
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 
 MAX_QUANTITY_CHARACTERS = 200
 """Longer texts are not read as numbers."""
@@ -54,6 +59,13 @@ _QUANTITY = re.compile(
     r"(?:e(?P<exponent>[+-]?\d{1,3}))?(?![\d.,:/-]?\d)",
     re.IGNORECASE,
 )
+_FRACTION = re.compile(
+    r"(?<![\d./⁄-])(?P<sign>-?)(?:(?P<whole>\d{1,9})\s)?(?P<top>\d{1,9})\s?[/⁄]\s?(?P<bottom>[1-9]\d{0,8})(?![\d/⁄]|\.\d)"
+)
+_LATEX_FRACTION = re.compile(r"\\[dt]?frac\s?\{?(\d{1,9})\}?\s?\{?(\d{1,9})\}?")
+_ESCAPED = re.compile(r"\\([$%&#_])")
+_EMPHASIS = re.compile(r"(?<![\w*_`])([*_`]{1,3})(?=\S)([^*_`\n]{1,200}?)(?<=\S)\1(?![\w*_`])")
+_YEAR = re.compile(r"(?:1[6-9]|20)\d\d|2100")
 _AFTER = re.compile(r"\s?(?P<word>%|°?[^\W\d_]+[²³]?(?:/[^\W\d_]+)?|[$€£¥])?")
 _SCALES = {
     "k": 10**3, "thousand": 10**3, "mn": 10**6, "mio": 10**6, "million": 10**6, "millions": 10**6,
@@ -125,9 +137,11 @@ _LOOK_ALIKES: dict[int, str] = {
 def plain_words(text: str) -> str:
     """Lower case, without punctuation, English articles and repeated white space.
 
-    Source: SQuAD 1.1 evaluation (Rajpurkar et al. 2016), as generally known; not checked against the script.
+    Source: SQuAD 1.1 evaluation (Rajpurkar et al. 2016), as generally known; not checked against the script. Departure:
+    what makes a number or a name another one stays: signs, points and bars of numbers (`-5`, `3.14`, `1/2`), and `C++`.
     """
-    words = text.lower().translate(_NO_PUNCTUATION).split()
+    plain = _THOUSANDS.sub("", text.lower().replace("\u2212", "-"))
+    words = _PUNCTUATION.sub(lambda mark: mark["kept"] or "", plain).split()
     return " ".join(word for word in words if word not in ARTICLES)
 
 
@@ -172,11 +186,15 @@ def parse_quantity(text: str) -> Quantity | None:
     """The one number in a text, or None if there is none, more than one, or one joined to letters.
 
     `1,234` is grouped by thousands and `1,5` has a decimal comma; one point is always a decimal point;
-    `1.234,5` is read as 1234.5. Scale words count (`3.5 million`, `2k`, `$5m`, `5M`; a bare `5m` is metres).
+    `1.234,5` is read as 1234.5. Scale words count (`3.5 million`, `2k`, `$5m`, `5M`; a bare `5m` is metres), and
+    fractions (`1/2`, `2 1/2`, `½`). Markdown, LaTeX and a box around the number do not count.
     """
     if len(text) > MAX_QUANTITY_CHARACTERS:
         return None
-    plain = text.translate(_MARKS).strip()
+    plain = _without_marks(text).translate(_MARKS).strip()
+    fractions = list(_FRACTION.finditer(plain))
+    if len(fractions) == 1 and _n_digits(plain) == _n_digits(fractions[0].group()):
+        return Quantity(_fraction(fractions[0]), None)
     matches = list(_QUANTITY.finditer(plain))
     if len(matches) != 1 or _n_digits(plain) != _n_digits(matches[0].group()):
         return None
@@ -215,6 +233,20 @@ def same_number(answer: Quantity, reference: Quantity, tolerance: float = 0.0) -
     if reference.unit == "%" and answer.unit is None:
         return abs(answer.value * 100 - reference.value) <= largest_error
     return False
+
+
+def _without_marks(text: str) -> str:
+    if not any(mark in text for mark in "\\*_`$<½¼¾⅓⅔⅛"):
+        return text
+    for fraction in "½¼¾⅓⅔⅛":
+        text = text.replace(fraction, " " + unicodedata.normalize("NFKC", fraction))
+    text = _LATEX_FRACTION.sub(r" \1/\2", _ESCAPED.sub(r"\1", text))
+    return _EMPHASIS.sub(r"\2", without_marks(text, "NFC")).translate({ord("⟦"): " ", ord("⟧"): " "})
+
+
+def _fraction(match: re.Match[str]) -> Fraction:
+    value = int(match["whole"] or 0) + Fraction(int(match["top"]), int(match["bottom"]))
+    return -value if match["sign"] else value
 
 
 def _n_digits(text: str) -> int:
@@ -281,7 +313,7 @@ class TokenF1Scorer:
     """Token F1 with the nearest accepted answer (`token_f1`); base class of the two scorers below."""
 
     name = "token_f1"
-    version = "1.0"
+    version = "1.1"
     emits = ScorerOutput(views=frozenset({"exact_match", "answer_parsed"}))
 
     def score(self, item: Item, rollout: Rollout) -> Score:
@@ -329,6 +361,7 @@ class AnlsScorer(TokenF1Scorer):
     """
 
     name = "anls"
+    version = "1.0"
 
     def similarity(self, answer: str, reference: str) -> float:
         """From 0 to 1; 0 where half of the letters or more differ."""
@@ -342,18 +375,24 @@ class AnlsScorer(TokenF1Scorer):
 class RelaxedNumericScorer(TokenF1Scorer):
     """1 if a number is within `tolerance` of the reference's, or the texts are the same; the exact layer is a view.
 
+    years: "exact": where both are years (1600 to 2100, four digits and nothing else), they must be the same, as 5% of a
+    year is a century; "relaxed": they are numbers like others, as in ChartQA.
     Source: ChartQA's relaxed accuracy, 5% (Masry et al. 2022), as generally known; not checked against the paper.
-    Does NOT protect from what a 5% tolerance accepts: wrong years, counts, identifiers.
+    Does NOT protect from what else a 5% tolerance accepts: wrong counts, identifiers.
     """
 
     name = "relaxed_numeric"
+    version = "1.1"
 
-    def __init__(self, tolerance: float = 0.05) -> None:
+    def __init__(self, tolerance: float = 0.05, years: str = "exact") -> None:
         """tolerance: share of the reference, from 0 to below 1."""
+        if years not in ("exact", "relaxed"):
+            raise ConfigError(f"scorer relaxed_numeric: years={years!r} is unknown; it is exact or relaxed")
         if not 0.0 <= tolerance < 1.0:
             raise ConfigError(f"tolerance={tolerance} must be a share of the reference from 0 to below 1, such as 0.05")
-        self._tolerance = tolerance
-        self.version = "1.0" if tolerance == 0.05 else f"1.0-{tolerance:g}"
+        self._tolerance, self._years = tolerance, years
+        settings = [f"-{tolerance:g}"] if tolerance != 0.05 else []
+        self.version = "".join(["1.1", *settings, *(["-years"] if years == "relaxed" else [])])
 
     def similarity(self, answer: str, reference: str) -> float:
         """0 or 1."""
@@ -369,6 +408,13 @@ class RelaxedNumericScorer(TokenF1Scorer):
 
     def _within(self, answer: str, reference: str, tolerance: float) -> bool:
         value, expected = parse_quantity(answer), parse_quantity(reference)
+        if (
+            self._years == "exact"
+            and _YEAR.fullmatch(reference.strip())
+            and value
+            and _YEAR.fullmatch(str(value.value))
+        ):
+            tolerance = 0.0
         is_near = value is not None and expected is not None and same_number(value, expected, tolerance)
         return is_near or answer.strip().casefold() == reference.strip().casefold()
 

@@ -20,7 +20,6 @@ Does NOT understand a sentence: "one might think that the answer is B" is read a
 """
 
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from string import ascii_lowercase, ascii_uppercase
@@ -28,6 +27,7 @@ from string import ascii_lowercase, ascii_uppercase
 from agent2.errors import ConfigError, Fault
 from agent2.records import Item, Rollout, Score, ScorerOutput
 from agent2.scorers.answers import brief
+from agent2.scorers.markup import without_marks
 
 RULES = ("last", "three_steps")
 MAX_CHARACTERS = 100_000
@@ -148,23 +148,6 @@ _WITH_REASON = re.compile(
     rf"{_SPACE}{_OPEN}(?P<letter>[A-HJ-Z]){_AFTER_LETTER}(?:,\s|\s[-–—]\s|\s(?:because|since|as|for)\b)"
 )
 _ALONE = re.compile(rf"(?<![\w'’-])(?P<letter>[A-Z]){_CLOSE}")
-
-_SPECIAL_TOKEN = re.compile(
-    r"<[|｜][^<>|｜\n]{1,40}[|｜]>|</?s>|<(?:eos|bos|pad|end_of_turn|start_of_turn)>|\[/?INST\]"
-)
-_STYLE_TAG = re.compile(
-    r"</?(?:b|i|u|em|strong|span|p|div|code|mark|big|small|font|sup|sub|center)\b[^<>\n]{0,100}>|<br\s*/?>", re.I
-)
-_ANSWER_TAG = re.compile(
-    r"<(answer|final_answer|choice|option|final)>((?:(?!<\1>).){0,2000}?)</\1>", re.DOTALL | re.IGNORECASE
-)
-_LATEX_STYLE = re.compile(
-    r"\\(?:text(?:bf|it|rm|sf|tt|normal|up)?|math(?:bf|rm|it|sf|tt|bb|cal|normal)|emph|underline|bm|boldsymbol|mbox|hbox)"
-    r"\s*\{([^{}]{0,300})\}"
-)
-_LATEX_BOX = re.compile(r"\\(?:boxed|fbox|framebox)\s*(?:\{([^{}]{0,2000})\}|([A-Za-z])(?![A-Za-z]))")
-_LATEX_MARK = re.compile(r"\\[()\[\]]|\\(?:left|right|displaystyle|quad|qquad|bf|rm|it|,|;|!|:|\s)(?![A-Za-z])|\$\$?|~")
-_INVISIBLE = re.compile("[\u200b-\u200f\u2060\ufeff\u00ad]")
 
 _NEXT_QUESTION = re.compile(
     r"\n[ \t#*]{0,6}(?:Question|Q|Frage|Pregunta|Domanda|Вопрос|问题)[ \t]{0,3}\d{0,4}[*_]{0,2}[ \t]?[:：]"
@@ -311,18 +294,6 @@ def last_letter(text: str, n_options: int) -> str | None:
     options = ascii_uppercase[:n_options]
     letters = [match["letter"] for match in _ALONE.finditer(text[-MAX_CHARACTERS:]) if match["letter"] in options]
     return letters[-1] if letters else None
-
-
-def without_marks(text: str) -> str:
-    """The text without what only marks it up; what is boxed, or tagged as the answer, is between ⟦ and ⟧."""
-    text = _INVISIBLE.sub("", unicodedata.normalize("NFKC", text.replace("⟦", "[").replace("⟧", "]")))
-    text = _STYLE_TAG.sub("", _SPECIAL_TOKEN.sub("", text))
-    for _ in range(4):  # \boxed{\textbf{(\text{B})}}: from the inside out
-        text, n_unwrapped = _LATEX_STYLE.subn(r"\1", text)
-        if not n_unwrapped:
-            break
-    text = _LATEX_BOX.sub(lambda box: f"⟦{box[1] if box[1] is not None else box[2]}⟧", text)
-    return _ANSWER_TAG.sub(r"⟦\2⟧", _LATEX_MARK.sub("", text))
 
 
 def _comparable(text: str) -> str:

@@ -7,6 +7,7 @@ a verdict, cut off, or with two verdicts that differ raises UnreadableVerdict. D
 import importlib
 import json
 import math
+import re
 import sqlite3
 import threading
 import time
@@ -40,6 +41,8 @@ MIN_LOST = 3
 """An endpoint fails if at least this many of the prompts of one batch, and at least half of them, are lost."""
 LOCAL_START = '{"verdict": "'
 """The beginning of an answer that is given to a local checkpoint whose probabilities are read."""
+
+_LAST_COMMA = re.compile(r"(?P<quoted>\"(?:[^\"\\]|\\.)*\")|,\s{0,200}(?P<bracket>[}\]])", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +264,8 @@ def read_verdict(completion: Completion) -> Mapping[str, Any]:
     if completion.fault is not None:
         fault = Fault.JUDGE if completion.fault is Fault.MODEL else completion.fault
         raise UnreadableVerdict(f"the judge gave no answer: {completion.reason}", fault)
-    verdicts = list(_verdict_objects(completion.text))
+    answer = completion.text.rpartition("</think>")[2]  # what a judge thinks is no verdict
+    verdicts = list(_verdict_objects(answer)) or list(_verdict_objects(_without_last_commas(answer)))
     if not verdicts:
         cut = ", cut off at its token limit" if completion.stop_reason is StopReason.LENGTH else ""
         raise UnreadableVerdict(f"the judge's answer has no verdict{cut}: {quoted(completion.text[-200:])}")
@@ -279,9 +283,17 @@ def has_verdict(completion: Completion) -> bool:
     return True
 
 
+def _without_last_commas(text: str) -> str:
+    """The text without commas before a closing bracket, which JSON forbids; those in quoted texts stay."""
+    return _LAST_COMMA.sub(lambda match: match["quoted"] or match["bracket"], text)
+
+
 def _verdict_objects(text: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects in a text that have the key `verdict` or an object inside, outermost ones only."""
-    decoder, start = json.JSONDecoder(), 0
+    """The JSON objects in a text that have the key `verdict` or an object inside, outermost ones only.
+
+    Line breaks within quoted texts, which models write and JSON forbids, are read.
+    """
+    decoder, start = json.JSONDecoder(strict=False), 0
     while (start := text.find("{", start)) >= 0:
         try:
             value, end = decoder.raw_decode(text, start)

@@ -9,22 +9,23 @@
                         "program": "def add(a, b): ..."},      # a right program, as the tests may use its helpers
               "prefix": ...}
 
-A program gets calls (`add(1, 2)`) and never the expected values: what a call returned leaves its sandbox as data and
-is compared elsewhere, here or, for a `check` function, in another sandbox that has tests and values and no program. So
-there is nothing to read, to patch or to print that would turn a wrong value into a right one; a program that ends
-early, hangs, floods its output or breaks the harness has merely not returned its values, and its tests fail. Programs
-of one batch share a sandbox, one after the other, each gone with all that it started before the next begins; one that
-ends the sandbox is run again alone, and so harms only itself. A score is missing only where a sandbox did not get as
-far as the program, or where the tests are unusable.
+The program is the block of an answer that defines what the tests call (`code_blocks.code_of`). It gets calls
+(`add(1, 2)`) and never the expected values: what a call returned leaves its sandbox as data and is compared elsewhere,
+here or, for a `check` function, in another sandbox that has tests and values and no program. So there is nothing to
+read, to patch or to print that would turn a wrong value into a right one; a program that ends early, hangs, floods its
+output or breaks the harness has merely not returned its values, and its tests fail. Programs of one batch share a
+sandbox, one after the other, each gone with all that it started before the next begins; one that ends the sandbox is
+run again alone, and so harms only itself. A score is missing only where a sandbox did not get as far as the program, or
+where the tests are unusable.
 
 Does NOT support tests of other forms (a judge fault); return values other than None, bool, numbers, str, bytes, range,
 iterators, list, tuple, set, frozenset, dict and subclasses of these; or checks of what a call does to its arguments.
 """
 
 import ast
+import builtins
 import json
 import math
-import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ from agent2.errors import ConfigError, Fault
 from agent2.records import Item, JsonValue, Rollout, Score, ScorerOutput, ScoringMode, ScoringWork, digest_of
 from agent2.sandbox.backends import ContainedEnd, EndedBy
 from agent2.sandbox.spec import HOST_DISK, MIB
+from agent2.scorers.code_blocks import code_of, defined_in
 from agent2.scorers.program_runner import PATIENCE, decode_value
 from agent2.scorers.sandboxed import SandboxRunner
 from agent2.syntax import parse_python
@@ -56,9 +58,6 @@ MIN_RECORDED = 32
 READY = "ready"
 GROUPS = {"sample_tests": "sample", "tests": "hidden", "variant_tests": "variant"}
 """Key of the payload -> group in the names of views: shown to the model, not shown, not shown and of other inputs."""
-
-_FENCE = re.compile(r"^[ \t]*```[ \t]*([\w+-]*)[^\n]*\n(.*?)(?:^[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
-_PYTHON = ("python", "py", "python3", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +126,7 @@ class PythonTestsScorer:
     """
 
     name = "python_tests"
-    version = "3.0"
+    version = "3.1"
     emits = ScorerOutput(
         views=frozenset({"tests_passed", *(f"{group}_passed" for group in GROUPS.values())}),
         labels=frozenset(
@@ -177,7 +176,9 @@ class PythonTestsScorer:
     def score_batch_on(self, runner: SandboxRunner, batch: Sequence[tuple[Item, Rollout]]) -> list[Score]:
         """A verdict on each; a judge fault for an item whose tests cannot be read. Raises SandboxError."""
         answers = [rollout.answer if rollout.answer is not None else _last_action(rollout) for _, rollout in batch]
-        programs = [(item, code_of(answer)) for (item, _), answer in zip(batch, answers, strict=True)]
+        programs = [
+            (item, code_of(answer, called_names(item))) for (item, _), answer in zip(batch, answers, strict=True)
+        ]
         scores = {index: _without_code(code) for index, (_, code) in enumerate(programs)}
         # A group of attempts often writes one program several times: it is run once.
         first = {(programs[index][0].id, programs[index][1]): index for index, score in scores.items() if score is None}
@@ -367,10 +368,17 @@ def program_of(item: Item, code: str) -> str:
     return f"{setup}\n{prefix}{code}\n{suffix}\n"
 
 
-def code_of(answer: str) -> str:
-    """The last fenced block of Python, or of no language; an answer without fences is a program as a whole."""
-    blocks = [block for language, block in _FENCE.findall(answer) if language.lower() in _PYTHON]
-    return blocks[-1] if blocks else "" if "```" in answer else answer
+def called_names(item: Item) -> frozenset[str]:
+    """The names that the tests of an item call, those of Python itself and of its setup aside; empty: unreadable."""
+    check = item.payload.get("check")
+    if isinstance(check, Mapping):
+        return frozenset({str(check.get("entry_point"))})
+    try:
+        calls = [parse_python(test.call) for test in read_tests(item.payload.get("tests") or ())]
+    except (ValueError, TypeError, SyntaxError):
+        return frozenset()
+    names = {node.id for call in calls for node in ast.walk(call) if isinstance(node, ast.Name)}
+    return frozenset(names - set(dir(builtins)) - defined_in(str(item.payload.get("setup") or "")))
 
 
 def read_tests(sources: Sequence[str]) -> list[CallTest]:

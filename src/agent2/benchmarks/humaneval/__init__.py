@@ -31,7 +31,8 @@ from agent2.benchmarks.home import Players, foreign_answers, reference_answer
 from agent2.benchmarks.questions import Question
 from agent2.errors import ConfigError
 from agent2.records import Item, JsonValue, Scorer
-from agent2.scorers.python_tests import PythonTestsScorer, code_of, read_tests
+from agent2.scorers.code_blocks import code_of
+from agent2.scorers.python_tests import PythonTestsScorer, read_tests
 from agent2.syntax import parse_python
 
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
