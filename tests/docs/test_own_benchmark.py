@@ -20,7 +20,9 @@ from agent2.scorers import SCORERS
 from plugin_builders import write_gsm
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "own-benchmark.md").read_text(encoding="utf-8")
-WRITTEN, SEARCHED = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[:2]
+FILES = {text.split()[1]: text for text in re.findall(r"```yaml\n(name: .*?)```", PAGE, re.DOTALL)}
+WRITTEN, SEARCHED, CHATS = (FILES[name] for name in ("my_gsm8k", "handbook", "desk_calls"))
+ROWS = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
 SECRET = b"s" * 32
 
 
@@ -70,7 +72,7 @@ def test_the_documents_of_the_page_are_searched(tmp_path, monkeypatch):
     (folder / "pages").mkdir(parents=True)
     (folder / "benchmark.yaml").write_text(SEARCHED)
     (folder / "pages" / "archive.md").write_text("The librarian and the night guard may open the archive.")
-    questions = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)[0]
+    (questions,) = (rows for rows in ROWS if "archive" in rows)
     for name, number in (("train", 1), ("test", 2)):
         (folder / f"{name}.jsonl").write_text(questions.replace("archive", f"archive {number}"))
     found = check_benchmark(load_benchmark(str(folder)))
@@ -81,8 +83,17 @@ def test_the_documents_of_the_page_are_searched(tmp_path, monkeypatch):
     assert not check_benchmark(load_benchmark(str(folder))).is_sound
 
 
+def test_the_chat_of_the_page_is_asked_and_its_call_is_right(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+    (tmp_path / "benchmark.yaml").write_text(CHATS)
+    (row,) = (rows for rows in ROWS if "messages" in rows)
+    (tmp_path / "chats.jsonl").write_text("".join(row.replace("Paris", f"Paris {k}") for k in range(40)))
+    found = check_benchmark(load_benchmark(str(tmp_path)))
+    assert found.is_sound and sum(found.counts.values()) == 40
+
+
 def test_what_the_page_names_is_there():
-    for name in ("final_answer", "exact", "rational", "choice", "cited_answer"):
+    for name in ("final_answer", "exact", "rational", "choice", "cited_answer", "chat_calls"):
         assert name in SCORERS and f"`{name}`" in PAGE
     assert {"question", "search"} <= set(ENVIRONMENTS)
     for name in set(signature(document_world).parameters) - {"documents", "system"}:

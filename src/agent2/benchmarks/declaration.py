@@ -26,10 +26,22 @@ INSTRUCTION = "instruction"
 DOCUMENTS: Final = "documents"
 SEARCH = "search"
 """The world that reads documents."""
+QUESTION, CHAT = "question", "chat"
 MIN_TURNS = 3
 """Of a search."""
 FIELD_TYPES: Mapping[str, type] = {"str": str, "int": int, "list": list}
-LATER_KEYS = ("fault_rate", "published", "dev", "public_share", "repeats", "instruction", "min_options", "shuffle")
+LATER_KEYS = (
+    "fault_rate",
+    "published",
+    "dev",
+    "public_share",
+    "repeats",
+    "instruction",
+    "min_options",
+    "shuffle",
+    "chat",
+    "few_shot",
+)
 """Keys that are digested only where a file sets them, so that a file without them keeps its version."""
 
 
@@ -152,6 +164,30 @@ class HashedId(StrictModel):
     hash: str
 
 
+class ChatFields(StrictModel):
+    """Fields with a chat in place of a prompt."""
+
+    messages: str
+    tools: str | None = None
+    """The functions that the model may call."""
+    ask: Literal["last", "last_call"] = "last"
+    """Which message of the assistant is asked for: the last, or the last with calls."""
+
+
+class FewShot(StrictModel):
+    """Solved examples before every item."""
+
+    n: int = Field(ge=1)
+    examples: list[tuple[str, str]] = Field(default_factory=list)
+    """Prompt and answer of each, as a sealed file has them; empty: they are taken from `train`."""
+
+    @model_validator(mode="after")
+    def _as_many(self) -> Self:
+        if self.examples and len(self.examples) != self.n:
+            raise ValueError(f"n is {self.n}, and there are {len(self.examples)} examples")
+        return self
+
+
 class DataSpec(StrictModel):
     """The contents of `benchmark.yaml`."""
 
@@ -172,7 +208,11 @@ class DataSpec(StrictModel):
     """Of the hidden items, the part that is test_public, where the secret divides them."""
     repeats: Literal["refuse", "drop"] = "refuse"
     """What happens to a row whose prompt and answer an earlier one has; one with another answer is always refused."""
-    prompt: str
+    prompt: str | None = None
+    chat: ChatFields | None = None
+    """In place of a prompt: the chat in a field, up to the message of the assistant that is the reference."""
+    few_shot: FewShot | None = None
+    """Examples from `train`, the same for all items."""
     instruction: str | None = None
     """Replaces `{instruction}` in the prompt."""
     system: str | None = None
@@ -190,7 +230,7 @@ class DataSpec(StrictModel):
     payload: list[str] = Field(default_factory=list)
     """Further fields that the scorer needs."""
     scorer: PluginSpec
-    environment: PluginSpec = PluginSpec(name="question")
+    environment: PluginSpec = PluginSpec(name=QUESTION)
     fault_rate: float = Field(default=0.0, ge=0, le=1)
     """Share of episodes in which a tool fails once."""
     sampling: SamplingSpec = SamplingSpec()
@@ -207,6 +247,16 @@ class DataSpec(StrictModel):
     @classmethod
     def _field_alone(cls, value: object) -> object:
         return {"field": value} if isinstance(value, str) else value
+
+    @field_validator("chat", mode="before")
+    @classmethod
+    def _messages_alone(cls, value: object) -> object:
+        return {"messages": value} if isinstance(value, str) else value
+
+    @field_validator("few_shot", mode="before")
+    @classmethod
+    def _number_alone(cls, value: object) -> object:
+        return {"n": value} if isinstance(value, int) else value
 
     @field_validator("prompt", "instruction")
     @classmethod
@@ -227,7 +277,15 @@ class DataSpec(StrictModel):
                 raise ValueError(f"'{whole}' is divided into splits, so '{double[0]}' cannot be named beside it")
         if self.shuffle and (self.options is None or self._shows_options_itself):
             raise ValueError("'shuffle' needs 'options', shown by {options} and not by their fields")
-        if self.answer is None and self.environment.name == "question" and not self.payload:
+        if (self.prompt is None) == (self.chat is None):
+            raise ValueError("name either 'prompt' or 'chat'")
+        if self.chat is not None and (self.options, self.few_shot, self.world) != (None, None, CHAT):
+            raise ValueError("'chat' is asked as it is: leave out 'options', 'few_shot' and 'environment'")
+        if self.world == CHAT and self.chat is None:
+            raise ValueError("environment 'chat' needs 'chat', the field with the messages, in place of 'prompt'")
+        if self.few_shot is not None and self.world != QUESTION:
+            raise ValueError(f"'few_shot' is for questions, and the world is '{self.world}'; leave it out")
+        if self.answer is None and self.world == QUESTION and not self.payload:
             raise ValueError("name 'answer', the field with the reference: the world 'question' gives no verdict")
         if DOCUMENTS in self.environment.settings:
             raise ValueError(f"write '{DOCUMENTS}' beside 'files', not among the settings of 'environment'")
@@ -253,11 +311,15 @@ class DataSpec(StrictModel):
         return self.dataset.splits if self.dataset is not None else {}
 
     @property
+    def world(self) -> str:
+        """The name of the world that items are played in."""
+        return CHAT if self.chat is not None and self.environment.name == QUESTION else self.environment.name
+
+    @property
     def template(self) -> str:
-        """The prompt with its instruction."""
-        if self.instruction is None:
-            return self.prompt
-        return self.prompt.replace(f"{{{INSTRUCTION}}}", self.instruction)
+        """The prompt with its instruction; empty where items are chats."""
+        prompt = self.prompt or ""
+        return prompt if self.instruction is None else prompt.replace(f"{{{INSTRUCTION}}}", self.instruction)
 
     @property
     def digested(self) -> dict[str, Any]:
@@ -269,6 +331,7 @@ class DataSpec(StrictModel):
             if getattr(self, key) == type(self).model_fields[key].default:
                 del fields[key]
         fields |= {"shuffle": True} if self.is_shuffled else {}
+        fields |= {"few_shot": self.few_shot.n} if self.few_shot is not None else {}
         for key in ("agrees_with", "option_by"):
             if self.answer is not None and getattr(self.answer, key) is None:
                 del fields["answer"][key]
@@ -316,6 +379,7 @@ def is_data_file(path: Path) -> bool:
     if path.suffix not in (".yaml", ".yml") or not path.is_file():
         return False
     try:
-        return {"prompt", "answer", "scorer"} <= set(read_yaml(path).data)
+        keys = set(read_yaml(path).data)
+        return {"name", "scorer"} <= keys and bool({"prompt", "chat"} & keys)
     except ConfigError:
         return False

@@ -85,7 +85,7 @@ class DeclaredBenchmark:
         self.sampling = SamplingSettings(**spec.sampling.model_dump())
         self._questions: dict[Portion, list[Question]] = {}
         self.scorer_location = self._locate("scorer", spec.scorer.name, SCORERS)
-        self.environment_location = self._locate("environment", spec.environment.name, ENVIRONMENTS)
+        self.environment_location = self._locate("environment", spec.world, ENVIRONMENTS)
         if spec.documents is not None:  # an attribute only here: a check asks whether a benchmark brings players
             self.players = self._search_players
         if self.is_packaged:
@@ -95,7 +95,7 @@ class DeclaredBenchmark:
         self.scorer(), self.environment_version()  # so that a wrong name or setting is refused now
         self.source_digest = self._digest()
         self.version = f"{spec.version}+{self.source_digest[:8]}"
-        self.prompt_digest = digest_of([spec.template, spec.system])
+        self.prompt_digest = digest_of([spec.template, spec.system, *self._digested_examples()])
 
     def _digest(self) -> str:
         """Digest of all that decides items and verdicts; where files are and what code is called do not change it."""
@@ -104,7 +104,11 @@ class DeclaredBenchmark:
             [source_digest(place) or place.name, place.attribute, choice.settings]
             for place, choice in ((self.scorer_location, spec.scorer), (self.environment_location, spec.environment))
         ]
-        return digest_of([spec.digested, code, self.all_digests])
+        return digest_of([spec.digested, code, self.all_digests, *self._digested_examples()])
+
+    def _digested_examples(self) -> list[Any]:
+        """The examples, alone in a list; nothing without any, so that a file without them keeps its version."""
+        return [] if self.spec.few_shot is None else [self.examples]
 
     def items(self, split: Split, n: int, secret: bytes | None) -> list[Item]:
         """The first n items of a split. Raises ConfigError without the secret for a hidden one, or if it has fewer."""
@@ -139,6 +143,8 @@ class DeclaredBenchmark:
         settings = self.spec.environment.settings
         if self.spec.system is not None:
             settings["system"] = self.spec.system
+        if self.spec.few_shot is not None:
+            settings["examples"] = self.examples
         if self.spec.documents is not None:
             settings[DOCUMENTS] = self._corpus
         world: Environment = build(self.environment_location, settings)
@@ -260,8 +266,11 @@ class DeclaredBenchmark:
             record["files"][portion] = f"{SEALED_FOLDER}/{self._file(Portion(portion)).name}"
         if DOCUMENTS in record:
             record[DOCUMENTS] = f"{SEALED_FOLDER}/{Path(record[DOCUMENTS]).name}"
+        if self.spec.few_shot is not None:
+            record["few_shot"]["examples"] = [list(example) for example in self.examples]
         record["scorer"]["name"] = rename(self.scorer_location)
-        record["environment"]["name"] = rename(self.environment_location)
+        if self.spec.chat is None:
+            record["environment"]["name"] = rename(self.environment_location)
         return yaml.safe_dump(record)
 
     def _locate(self, kind: str, name: str, packaged: Mapping[str, str]) -> PluginLocation:
@@ -310,6 +319,9 @@ class DeclaredBenchmark:
             for place, question in enumerate(self.read(portion))
             if self._pool(question, place, portion) in (None, pool)
         ]
+        if self.spec.few_shot is not None and split is Split.TRAIN:
+            prompts = {prompt for prompt, _ in self.examples}
+            members = [question for question in members if question.prompt not in prompts]
         if key or self.spec.published is None:
             # keyed for hidden splits, so that the order of a file does not say which half of it is private
             members.sort(key=lambda question: self._hash(key, "order", question))
@@ -319,6 +331,36 @@ class DeclaredBenchmark:
             n_public = math.floor(share + 0.5) if self.spec.published is None else math.ceil(share - 0.5)
             return members[:n_public] if split is Split.TEST_PUBLIC else members[n_public:]
         return members
+
+    def _examples_portion(self) -> Portion:
+        """The portion of the examples. Raises ConfigError where there are no train items."""
+        portions = self._portions_of(Split.TRAIN)
+        if not portions:
+            raise ConfigError(f"{self._spot('few_shot')}: examples come from 'train', and no file holds any; name one")
+        return portions[0]
+
+    @cached_property
+    def examples(self) -> list[tuple[str, str]]:
+        """Prompt and answer of the solved examples: of the train items, the first by a public hash; no train item.
+
+        Raises ConfigError if there are fewer.
+        """
+        rule = self.spec.few_shot
+        if rule is None or rule.examples:
+            return [] if rule is None else rule.examples
+        portion = self._examples_portion()
+        candidates = [
+            question
+            for place, question in enumerate(self.read(portion))
+            if self._pool(question, place, portion) in (None, Split.TRAIN.value) and question.reference is not None
+        ]
+        if len(candidates) < rule.n:
+            raise ConfigError(
+                f"{self._spot('few_shot')}: {rule.n} examples are asked for, train has {len(candidates)} items with an "
+                "answer; ask for fewer, or add rows to train"
+            )
+        candidates.sort(key=lambda question: self._hash(b"", "examples", question))
+        return [(question.prompt, question.reference or "") for question in candidates[: rule.n]]
 
     def _pool(self, question: Question, place: int, portion: Portion) -> str | None:
         """The part of a portion that a question belongs to; None: the portion is one split, or test."""

@@ -13,20 +13,28 @@ from dataclasses import dataclass, field
 from string import ascii_uppercase
 from typing import Any
 
+from agent2.benchmarks.chats import read_chat, read_tools
 from agent2.benchmarks.data_files import Row
 from agent2.benchmarks.declaration import (
     OPTIONS,
     AnswerRule,
+    ChatFields,
     DataSpec,
     HashedId,
     OptionBy,
     fill_template,
     template_fields,
 )
+from agent2.environments.tools import ToolCall, write_calls
+from agent2.environments.tools.calls import read_answer
 from agent2.errors import ConfigError, unknown_name
 from agent2.records import Scorer
 from agent2.scorers import ReadsItems
 
+MESSAGES = "messages"
+"""Payload key of a chat that is shown in place of the prompt."""
+REFERENCE_CALLS = "reference_calls"
+"""Payload key of the calls that are right; empty where words are."""
 ACCEPTED = "accepted"
 """Payload key of further right answers, which scorers of texts read."""
 N_LINES_SHOWN = 5
@@ -90,6 +98,9 @@ class QuestionReader:
         missing = _RowProblems()
         if self._spec.answer is not None:
             self._require_field(self._spec.answer.field, rows, "answer")
+        if self._spec.chat is not None:
+            for name in filter(None, (self._spec.chat.messages, self._spec.chat.tools)):
+                self._require_field(name, rows, "chat")
         for name in self._variables:
             if name != OPTIONS or self._spec.options is None:
                 self._require_field(name, rows, "prompt")
@@ -129,7 +140,12 @@ class QuestionReader:
             lettered = zip(ascii_uppercase, options, strict=False)
             values[OPTIONS] = "\n".join(f"{letter}. {option.text}" for letter, option in lettered)
         rule = self._spec.answer
-        references = [] if rule is None else self._references(rule, row, options, missing)
+        references: list[str] = []
+        prompt = fill_template(self._spec.template, values) if not missing.rows else ""
+        if self._spec.chat is not None:
+            prompt, references, payload = self._chat(self._spec.chat, row, missing)
+        if rule is not None and not payload.get(REFERENCE_CALLS):
+            references = self._references(rule, row, options, missing)
         for name in self._spec.payload:
             if name not in row.values:
                 missing.note(f"payload field {name!r} is missing", row)
@@ -137,12 +153,41 @@ class QuestionReader:
         if len(references) > 1:
             payload = {**payload, ACCEPTED: references[1:]}
         own_id = self._own_id(row, missing)
-        if missing.rows or (rule is not None and not references):
+        if missing.rows:
             return None
         reference = references[0] if references else None
         if isinstance(self._scorer, ReadsItems):
             payload = self._scorer.read_item(reference, payload, row.where)
-        return Question(fill_template(self._spec.template, values), reference, payload, own_id, row)
+        return Question(prompt, reference, payload, own_id, row)
+
+    def _chat(self, fields: ChatFields, row: Row, missing: _RowProblems) -> tuple[str, list[str], Mapping[str, Any]]:
+        """Prompt, reference and payload of a chat."""
+        rule, name = self._spec.answer, fields.messages
+        try:
+            chat = read_chat(row.values.get(name), is_answered=rule is not None, asks_call=fields.ask == "last_call")
+        except ValueError as error:
+            missing.note(f"chat field {name!r} {error}", row)
+            return "", [], {}
+        if chat.answer is None and rule is None:
+            advice = "add the message that is right, or name the field that has it: answer: FIELD"
+            missing.note(f"chat field {name!r} ends with the user", row, advice)
+        payload: dict[str, Any] = {MESSAGES: chat.messages}
+        calls, name = chat.calls, fields.tools or ""
+        if fields.tools is not None:
+            try:
+                payload["tools"] = read_tools(row.values.get(name))
+                if rule is not None:
+                    calls = _calls_in(row.values.get(rule.field))
+            except ValueError as error:
+                missing.note(f"tools field {name!r} {error}", row)
+                return "", [], {}
+            offered = {tool["function"]["name"] for tool in payload["tools"]}
+            for call in calls:
+                if call.name not in offered:
+                    missing.note(f"the answer calls {call.name!r}, which tools field {name!r} does not offer,", row)
+            payload[REFERENCE_CALLS] = [{"name": call.name, "arguments": dict(call.arguments)} for call in calls]
+        reference = write_calls(calls) if rule is not None and calls else chat.answer
+        return chat.text, [] if reference is None else [reference], payload
 
     def _own_id(self, row: Row, missing: _RowProblems) -> str | None:
         rule = self._spec.id
@@ -350,6 +395,11 @@ def distinct(questions: Sequence[Question], spec: DataSpec) -> list[Question]:
             )
         raise ConfigError(f"{question.row.where}: {problem}")
     return firsts
+
+
+def _calls_in(value: object) -> list[ToolCall]:
+    """The calls that an answer consists of, as text or data; none where it is words."""
+    return list(read_answer(value if isinstance(value, str) else json.dumps(value)).calls)
 
 
 def _text(value: object) -> str | None:

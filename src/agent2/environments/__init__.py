@@ -16,6 +16,7 @@ from agent2.records import Item, JsonValue, Message, Step
 
 ENVIRONMENTS: Mapping[str, str] = MappingProxyType(
     {
+        "chat": "agent2.environments.chat:ChatEnvironment",
         "openenv": "agent2.environments.openenv:OpenEnvWorld",
         "question": "agent2.environments:QuestionEnvironment",
         "search": "agent2.environments.search.world:document_world",
@@ -24,12 +25,13 @@ ENVIRONMENTS: Mapping[str, str] = MappingProxyType(
 
 
 class QuestionEnvironment:
-    """Asks one question, after a system message if there is one, and takes one answer."""
+    """Asks one question, after a system message and solved examples if there are any, and takes one answer."""
 
     name, version = "question", "1.0"
 
-    def __init__(self, system: str | None = None) -> None:
-        self._system = system
+    def __init__(self, system: str | None = None, examples: Sequence[tuple[str, str]] = ()) -> None:
+        """examples: question and answer of each."""
+        self._system, self._examples = system, examples
         self._item_id: str | None = None
         self._answer: str | None = None
         self._task_type: Mapping[str, JsonValue] = {}
@@ -44,6 +46,8 @@ class QuestionEnvironment:
         self._item_id = item.id
         self._task_type = {"task_type": item.payload["task_type"]} if "task_type" in item.payload else {}
         opening = [] if self._system is None else [Message("system", self._system)]
+        for question, answer in self._examples:
+            opening += [Message("user", question), Message("assistant", answer)]
         return [*opening, Message("user", item.prompt)]
 
     def act(self, action: str) -> Step:

@@ -181,7 +181,7 @@ def _results_in(text: str, n: int) -> list[str]:
         except (ValueError, RecursionError):
             parts = None
         if isinstance(parts, list) and len(parts) == n:
-            return [json.dumps(part) for part in parts]
+            return [part if isinstance(part, str) else json.dumps(part) for part in parts]
     return [text, *[""] * (n - 1)]
 
 

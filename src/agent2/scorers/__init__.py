@@ -17,6 +17,7 @@ SCORERS: Mapping[str, str] = MappingProxyType(
         "anls": "agent2.scorers.answers:AnlsScorer",
         "answer_parts": "agent2.scorers.answer_parts:AnswerPartsJudge",
         "api_calls": "agent2.scorers.tool_calls:ApiCallScorer",
+        "chat_calls": "agent2.scorers.tool_calls:ChatCallScorer",
         "choice": "agent2.scorers.choice:ChoiceScorer",
         "cited_answer": "agent2.scorers.search:CitedAnswerScorer",
         "constraints": "agent2.scorers.constraints:ConstraintScorer",

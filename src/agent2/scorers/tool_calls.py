@@ -6,7 +6,7 @@ API, found by a search before it was called, and the state it should leave. `Res
 the final files of a repository: its value is 1.0 only if all pass, those of the broken function and those of all
 others; whether the model submitted, and the result of the visible tests, are views and labels. A dangerous action does
 not change the value; it is counted (`safety_violations`), so that a gate can refuse it. `TrajectoryMatchScorer`
-compares the calls with a reference trajectory.
+compares the calls with a reference trajectory, `ChatCallScorer` those of one message with the message of a data set.
 
 These read only the state of the world: an answer that claims something earns nothing for it.
 
@@ -24,7 +24,7 @@ from agent2.environments.dialogue import DANGERS as DIALOGUE_DANGERS
 from agent2.environments.dialogue import GAVE_UP, SERVED, states_fact
 from agent2.environments.tools.toolboxes import DANGERS, SEARCH, ProgramCheck, failures, source_text
 from agent2.environments.tools.world import EMITS, LOGIN, ErrorKind, answer_of, danger_labels, trace_labels, trace_views
-from agent2.errors import Fault, unknown_name
+from agent2.errors import ConfigError, Fault, unknown_name
 from agent2.records import Item, JsonValue, Rollout, Score, ScorerOutput
 from agent2.stats.agent_metrics import AgentRun
 
@@ -117,6 +117,90 @@ class TrajectoryMatchScorer:
         return [
             json.dumps([call["name"], call["arguments"] if self._arguments else None], sort_keys=True) for call in calls
         ]
+
+
+class ChatCallScorer:
+    """1.0 if a message makes the calls of the reference, in any order, and no others.
+
+    Arguments are equal by value: 2 and 2.0 are, blanks around a text do not count, an argument that is null or has the
+    default of its schema may be left out. Where the reference is words, the message must call nothing and say
+    something; what it says is not compared.
+    """
+
+    name = "chat_calls"
+    version = "1.0"
+    needs_state = frozenset({"tool_calls"})
+    emits = ScorerOutput(
+        views=frozenset({"functions_match", "calls_matched", "calls_wanted", "calls_made"}),
+        labels=frozenset(
+            {"called_without_need", "no_answer", "no_call", "malformed_call", "missing_call", "extra_call"}
+            | {"wrong_arguments", "wrong_function"}
+        ),
+    )
+
+    def read_item(self, reference: str | None, payload: Mapping[str, JsonValue], where: str) -> Mapping[str, JsonValue]:
+        """The payload as it is. Raises ConfigError for an item without calls or tools."""
+        if payload.get("reference_calls") is None:
+            raise ConfigError(
+                f"{where}: scorer {self.name} compares calls, and the item has no functions; name their field: "
+                "chat: {messages: FIELD, tools: FIELD}"
+            )
+        return payload
+
+    def score(self, item: Item, rollout: Rollout) -> Score:
+        """The verdict; a judge fault if there is no reference."""
+        expected = item.payload.get("reference_calls")
+        if expected is None:
+            return _no_target(item, "reference_calls")
+        calls = rollout.state["tool_calls"]
+        defaults = {tool["function"]["name"]: _defaults(tool["function"]) for tool in item.payload.get("tools", ())}
+        n_matched = (_call_keys(calls, defaults) & _call_keys(expected, defaults)).total()
+        if expected:
+            is_right = n_matched == len(expected) == len(calls)
+            label = "" if is_right else _failure_label(calls, expected)
+        else:
+            is_right = not calls and bool((answer_of(rollout.state) or "").strip())
+            label = "" if is_right else "called_without_need" if calls else "no_answer"
+        views = {
+            "functions_match": float(_sorted_names(calls) == _sorted_names(expected)),
+            "calls_matched": float(n_matched),
+            "calls_wanted": float(len(expected)),
+            "calls_made": float(len(calls)),
+        }
+        reason = f"asked for: {_names(expected)}, called: {_names(calls)}; {n_matched} calls with the right arguments"
+        return Score(float(is_right), reason, views=views, labels=(label,) if label else ())
+
+
+def _defaults(function: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """The arguments of a function that have a default."""
+    properties = (function.get("parameters") or {}).get("properties") or {}
+    return {name: part["default"] for name, part in properties.items() if isinstance(part, dict) and "default" in part}
+
+
+def _call_keys(calls: Sequence[CallData], defaults: Mapping[str, Mapping[str, JsonValue]]) -> Counter[str]:
+    """Each call as one text, the same for calls that are equal by value."""
+    return Counter(
+        json.dumps(
+            [call["name"], _by_value({**defaults.get(call["name"], {}), **_without_nulls(call["arguments"])})],
+            sort_keys=True,
+        )
+        for call in calls
+    )
+
+
+def _without_nulls(arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    return {name: value for name, value in arguments.items() if value is not None}
+
+
+def _by_value(value: JsonValue) -> JsonValue:
+    """A value in the form that all equal ones share."""
+    if isinstance(value, dict):
+        return {name: _by_value(part) for name, part in _without_nulls(value).items()}
+    if isinstance(value, list):
+        return [_by_value(part) for part in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value.strip() if isinstance(value, str) else value
 
 
 class ApiCallScorer:

@@ -231,7 +231,7 @@ def _parse_calls(text: str) -> list[ToolCall]:
     if len(text) > MAX_CHARACTERS:
         raise _MalformedCall(f"{len(text)} characters, at most {MAX_CHARACTERS} are read")
     value = json.loads(text, object_pairs_hook=_reject_duplicate_keys, parse_constant=_reject_constant)
-    _require_plain(value, MAX_DEPTH)
+    require_plain(value, MAX_DEPTH)
     entries = value if isinstance(value, list) else [value]
     if not 1 <= len(entries) <= MAX_CALLS:
         raise _MalformedCall(f"{len(entries)} calls in one message, 1 to {MAX_CALLS} are read")
@@ -247,17 +247,24 @@ def _parse_call(entry: JsonValue) -> ToolCall:
     return ToolCall(name, arguments)
 
 
-def _require_plain(value: JsonValue, depth: int) -> None:
-    """Raises _MalformedCall for what a card cannot hold: deep nesting, numbers out of range, lone surrogates."""
+def require_plain(value: JsonValue, max_depth: int) -> None:
+    """Raises ValueError for what a card cannot hold: deep nesting, numbers out of range, lone surrogates."""
+    level = [value]
+    for depth in range(max_depth + 1):
+        if depth == max_depth and any(isinstance(part, dict | list) for part in level):
+            raise _MalformedCall(f"nested deeper than {max_depth}")
+        level = [part for outer in level for part in _checked_parts(outer)]
+
+
+def _checked_parts(value: JsonValue) -> list[JsonValue]:
+    """What a list or an object holds, keys too; nothing for a plain value. Raises _MalformedCall as above."""
     if isinstance(value, dict | list):
-        if depth == 0:
-            raise _MalformedCall(f"nested deeper than {MAX_DEPTH}")
-        for part in [*value, *value.values()] if isinstance(value, dict) else value:
-            _require_plain(part, depth - 1)
-    elif isinstance(value, int | float) and not abs(value) <= MAX_NUMBER:
+        return [*value, *value.values()] if isinstance(value, dict) else value
+    if isinstance(value, int | float) and not abs(value) <= MAX_NUMBER:
         raise _MalformedCall("a number is too large")
-    elif isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
+    if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
         raise _MalformedCall("a string holds half a character")
+    return []
 
 
 def _reject_duplicate_keys(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
