@@ -14,12 +14,8 @@ SHARED = ("environments/household/", "scorers/household.py", "environments/shop.
 """What household and alfworld share, and shop and webshop, bears the first one's name."""
 EXCEPTIONS = {
     "scorers/__init__.py": {"household"},  # the table of scorers: the module of a shared one
-    "contract/selection.py": {
-        *("arithmetic", "gsm8k", "humaneval", "ifeval", "mbpp", "mmlu_pro"),
-        *("mini_ifeval", "mini_knowledge", "mini_math", "mini_repo"),
-    },
 }
-"""What names a benchmark besides, all of it: the last one lists well-known names, published ones beside ours."""
+"""What names a benchmark besides, all of it."""
 
 
 def named(source: ast.AST) -> set[str]:
@@ -50,7 +46,7 @@ def homes() -> set[str]:
     return {target.partition(":")[0].split(".")[2] for target in (*BENCHMARKS.values(), *BASES.values())}
 
 
-def test_no_module_outside_the_homes_names_a_benchmark_but_the_table_and_three_more():
+def test_no_module_outside_the_homes_names_a_benchmark_but_two_tables_and_what_two_share():
     strangers = {}
     for path, tree in trees().items():
         place = path.relative_to(SOURCE).as_posix()

@@ -1,7 +1,6 @@
 import pytest
 
 from agent2.config import read_yaml_text
-from agent2.contract.selection import CAPABILITY_LINES, covered_lines
 from agent2.contract.suite_files import FOLDER, expand, load_suite
 from agent2.contract.suite_rules import remarks
 from agent2.errors import ConfigError
@@ -67,15 +66,6 @@ def test_what_nothing_would_hold_is_refused_with_its_line(tmp_path, change, mess
 
 def test_a_control_group_that_is_named_later_is_remarked_on():
     assert any("--baseline" in sentence for sentence in remarks(load_suite("llm_core_regression_mini")))
-
-
-def test_a_suite_says_which_of_five_lines_it_looks_at():
-    assert len(CAPABILITY_LINES) == 5
-    covered = covered_lines(load_suite("llm_core_regression_mini"))
-    assert covered["instruction following"] == ("mini_ifeval",)
-    assert covered["math and verifiable reasoning"] == ("mini_math",)
-    assert covered["reward model"] == ()
-    assert covered_lines(load_suite("post_training_protocol"))["reward model"] == ("reward_bench",)
 
 
 @pytest.mark.parametrize(

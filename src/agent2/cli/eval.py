@@ -207,7 +207,7 @@ def check_suite(
     as_json: AsJson = False,
 ) -> None:
     """Check a suite and print the parts filled in from its template; exit 2 if it is unsound."""
-    from agent2.contract.selection import CAPABILITY_LINES, covered_lines
+    from agent2.analysis.selection import covered_lines, selection_table
     from agent2.contract.suite_files import frozen_text, open_suite
     from agent2.contract.suite_rules import remarks
 
@@ -223,7 +223,9 @@ def check_suite(
     if full:
         typer.echo(frozen_text(checked))
     covered = covered_lines(checked)
-    lines = [[line.name, ", ".join(covered[line.name]) or "-", line.risk] for line in CAPABILITY_LINES]
+    lines = [
+        [line.name, ", ".join(covered[line.name]) or "-", line.risk] for line in selection_table().capability_lines
+    ]
     print_table(["capability", "benchmarks here", "risk of a good score"], lines, "coverage")
     for sentence in remarks(checked):
         typer.echo(f"note: {sentence}")
@@ -292,15 +294,17 @@ def choose(
     as_json: AsJson = False,
 ) -> None:
     """Recommend benchmarks, in order, for a kind of failure; interpret results across benchmarks."""
-    from agent2.contract.selection import FAILURES, choose_benchmarks, diagnose, read_scores
+    from agent2.analysis.selection import choose_benchmarks, diagnose, read_scores, selection_table
 
+    failures = selection_table().failures
     steps = choose_benchmarks(failure, read_scores(score or [])) if failure is not None else None
     if as_json:
         findings = list(diagnose(read_scores(score or [])))
-        print_json({"failures": FAILURES if steps is None else None, "steps": steps, "findings": findings})
+        kinds = [kind.model_dump() for kind in failures] if steps is None else None
+        print_json({"failures": kinds, "steps": steps, "findings": findings})
         return
     if steps is None:
-        print_table(["failure", "what", "benchmarks"], [[f.name, f.what, ", ".join(f.benchmarks)] for f in FAILURES])
+        print_table(["failure", "what", "benchmarks"], [[f.name, f.what, ", ".join(f.benchmarks)] for f in failures])
     else:
         print_table(["step", "benchmark", "state", "why"], [[str(s.step), s.benchmark, s.state, s.why] for s in steps])
     for finding in diagnose(read_scores(score or [])):

@@ -1,8 +1,11 @@
 import pytest
 
-from agent2.contract.selection import FAILURES, FIRST, FLOORS, choose_benchmarks, diagnose, read_scores
+from agent2.analysis.selection import choose_benchmarks, covered_lines, diagnose, read_scores, selection_table
 from agent2.contract.suite_files import load_suite
 from agent2.errors import ConfigError
+
+FIRST = "bfcl_v3"
+TABLE = selection_table()
 
 
 @pytest.mark.parametrize(
@@ -73,12 +76,21 @@ def test_a_score_of_an_unknown_benchmark_is_refused():
 
 
 def test_every_benchmark_named_anywhere_has_a_floor():
-    named = {name for kind in FAILURES for name in kind.benchmarks} - {FIRST}
-    assert named == set(FLOORS)
+    named = {name for kind in TABLE.failures for name in kind.benchmarks} - {FIRST}
+    assert named == set(TABLE.floors)
 
 
 def test_the_packaged_agent_suite_asks_for_the_same_floors():
     for entry in load_suite("agent_tool_regression_v1").benchmarks:
         assert {need.benchmark: need.at_least for need in entry.requires} == (
-            {FIRST: FLOORS[entry.name]} if entry.name in FLOORS else {}
+            {FIRST: TABLE.floors[entry.name]} if entry.name in TABLE.floors else {}
         )
+
+
+def test_a_suite_says_which_of_five_lines_it_looks_at():
+    assert len(TABLE.capability_lines) == 5
+    covered = covered_lines(load_suite("llm_core_regression_mini"))
+    assert covered["instruction following"] == ("mini_ifeval",)
+    assert covered["math and verifiable reasoning"] == ("mini_math",)
+    assert covered["reward model"] == ()
+    assert covered_lines(load_suite("post_training_protocol"))["reward model"] == ("reward_bench",)
