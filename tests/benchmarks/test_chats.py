@@ -9,7 +9,7 @@ import pytest
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.chats import read_chat, read_tools
 from agent2.errors import ConfigError
-from agent2.evaluation.benchmark_check import check_benchmark
+from agent2.evaluation.check import check_benchmark
 from agent2.evaluation.engine import score_messages
 from agent2.records import Split
 from plugin_builders import write_rows

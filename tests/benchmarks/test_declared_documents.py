@@ -9,7 +9,7 @@ from agent2.benchmarks.home import players_of, world_mounts
 from agent2.environments.faults import FaultOutcome, fault_events
 from agent2.environments.search.corpus import documents_digest
 from agent2.errors import ConfigError
-from agent2.evaluation.benchmark_check import check_benchmark
+from agent2.evaluation.check import check_benchmark
 from agent2.evaluation.engine import Attempt, play_by
 from agent2.evaluation.scoring import score_played
 from agent2.records import Split
@@ -97,7 +97,7 @@ def test_a_reference_that_no_document_says_any_more_fails_the_check(handbook):
     page.write_text(page.read_text().replace("12 keys", "many keys, 112 or so"))
     report = check_benchmark(load_benchmark(str(handbook)))
     (check,) = [check for check in report.checks if check.name == "reference answers score 1.0"]
-    assert check.is_ok is False and check.detail.startswith("3 of 4") and "0 of 1 values are said there" in check.detail
+    assert check.ok is False and check.detail.startswith("3 of 4") and "0 of 1 values are said there" in check.detail
 
 
 @pytest.mark.parametrize(

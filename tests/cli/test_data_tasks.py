@@ -5,11 +5,8 @@ import yaml
 from typer.testing import CliRunner
 
 from agent2.arena.task_check import (
-    CEILING,
     HEADROOM_OF_BASE,
     NOISE_OF_BASE,
-    RANDOM_FLOOR,
-    TaskFinding,
     check_task,
     last_check,
     store_check,
@@ -19,6 +16,7 @@ from agent2.benchmarks import load_benchmark
 from agent2.cli import app
 from agent2.cli.run import input_overrides
 from agent2.errors import ConfigError
+from agent2.evaluation.check import CEILING, RANDOM_FLOOR, CheckFinding
 from household_builders import write_official
 
 
@@ -63,10 +61,10 @@ def test_what_the_last_check_measured_is_listed_until_the_task_changes(tmp_path,
     assert "agent2 tasks check TASK (or --all)" in run("tasks", "list").output
     task = load_task("arithmetic")
     findings = [
-        TaskFinding(RANDOM_FLOOR, True, "", 2.0, value=0.004),
-        TaskFinding(CEILING, True, "", 1.0, value=1.0),
-        TaskFinding(HEADROOM_OF_BASE, False, "", 30.0, value=0.316),
-        TaskFinding(NOISE_OF_BASE, True, "", value=0.045),
+        CheckFinding(RANDOM_FLOOR, True, "", 2.0, value=0.004),
+        CheckFinding(CEILING, True, "", 1.0, value=1.0),
+        CheckFinding(HEADROOM_OF_BASE, False, "", 30.0, value=0.316),
+        CheckFinding(NOISE_OF_BASE, True, "", value=0.045),
     ]
     store_check(task, findings)
     line = next(line for line in run("tasks", "list").output.splitlines() if line.strip().startswith("arithmetic "))
@@ -80,7 +78,7 @@ def test_what_the_last_check_measured_is_listed_until_the_task_changes(tmp_path,
 def test_all_tasks_are_checked_and_those_without_data_say_so(tmp_path, monkeypatch):
     monkeypatch.setattr("agent2.arena.tasks.task_names", lambda: ["arithmetic", "alfworld", "gsm8k"])
     monkeypatch.setattr(
-        "agent2.arena.task_check.check_task", lambda spec, benchmark, on: [TaskFinding(CEILING, True, "ok")]
+        "agent2.arena.task_check.check_task", lambda spec, benchmark, on: [CheckFinding(CEILING, True, "ok")]
     )
     (tmp_path / "data" / "gsm8k").mkdir(parents=True)
     result = run("tasks", "check", "--all", "--data", str(tmp_path / "data"), "--model", "none")
@@ -92,7 +90,7 @@ def test_all_tasks_are_checked_and_those_without_data_say_so(tmp_path, monkeypat
 
 def test_a_task_that_cannot_be_checked_does_not_keep_the_others_from_it(tmp_path, monkeypatch):
     monkeypatch.setattr("agent2.arena.tasks.task_names", lambda: ["alfworld", "humaneval", "arithmetic"])
-    real, checked = check_task, [TaskFinding(CEILING, True, "ok")]
+    real, checked = check_task, [CheckFinding(CEILING, True, "ok")]
     monkeypatch.setattr(
         "agent2.arena.task_check.check_task",
         lambda spec, *arguments: list(checked) if spec.name == "arithmetic" else real(spec, *arguments),
@@ -110,17 +108,17 @@ def test_a_task_that_cannot_be_checked_does_not_keep_the_others_from_it(tmp_path
 
 def test_what_was_measured_of_the_tasks_own_base_stays_when_another_model_or_none_is_checked():
     task = load_task("arithmetic")
-    own_findings = [TaskFinding(CEILING, True, "", value=1.0), TaskFinding(HEADROOM_OF_BASE, True, "", value=0.31)]
+    own_findings = [CheckFinding(CEILING, True, "", value=1.0), CheckFinding(HEADROOM_OF_BASE, True, "", value=0.31)]
     store_check(task, own_findings)
-    store_check(task, [TaskFinding(CEILING, True, "", value=0.9)])
+    store_check(task, [CheckFinding(CEILING, True, "", value=0.9)])
     assert last_check(task).value(HEADROOM_OF_BASE) == 0.31 and last_check(task).value(CEILING) == 0.9
-    other_findings = [TaskFinding(CEILING, True, "", value=1.0), TaskFinding(HEADROOM_OF_BASE, True, "", value=0.97)]
+    other_findings = [CheckFinding(CEILING, True, "", value=1.0), CheckFinding(HEADROOM_OF_BASE, True, "", value=0.97)]
     store_check(task, other_findings, is_own_base=False)
     assert last_check(task).value(HEADROOM_OF_BASE) == 0.31
 
 
 def test_findings_are_shown_though_they_cannot_be_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr("agent2.arena.task_check.check_task", lambda *arguments: [TaskFinding(CEILING, True, "ok")])
+    monkeypatch.setattr("agent2.arena.task_check.check_task", lambda *arguments: [CheckFinding(CEILING, True, "ok")])
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "task-checks").write_text("a file is in the way")
     result = run("tasks", "check", "arithmetic", "--model", "none")
@@ -163,9 +161,9 @@ def test_sizes_may_be_set_where_the_data_are_smaller_than_published(tmp_path, pr
 
 def test_what_was_measured_of_the_base_on_other_sizes_is_forgotten():
     task = load_task("arithmetic")
-    store_check(task, [TaskFinding(HEADROOM_OF_BASE, True, "", value=0.31)])
+    store_check(task, [CheckFinding(HEADROOM_OF_BASE, True, "", value=0.31)])
     smaller = task.n_items.model_copy(update={"test_private": 7})
-    store_check(task.model_copy(update={"n_items": smaller}), [TaskFinding(CEILING, True, "", value=1.0)])
+    store_check(task.model_copy(update={"n_items": smaller}), [CheckFinding(CEILING, True, "", value=1.0)])
     assert last_check(task).value(HEADROOM_OF_BASE) is None and last_check(task).n_items["test_private"] == 7
 
 
@@ -175,7 +173,7 @@ def test_with_all_a_value_is_set_for_the_task_that_it_names(monkeypatch):
     monkeypatch.setattr(
         "agent2.arena.task_check.check_task",
         lambda spec, benchmark, on: (
-            overrides_by_task.update({spec.name: spec.n_items.dev}) or [TaskFinding(CEILING, True, "ok")]
+            overrides_by_task.update({spec.name: spec.n_items.dev}) or [CheckFinding(CEILING, True, "ok")]
         ),
     )
     arguments = ("tasks", "check", "--all", "--model", "none", "--set")
@@ -190,7 +188,7 @@ def test_with_all_a_value_is_set_for_the_task_that_it_names(monkeypatch):
 def test_with_all_the_data_of_a_task_may_be_in_a_folder_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setattr("agent2.arena.tasks.task_names", lambda: ["arithmetic", "gsm8k", "alfworld-chat", "mbpp"])
     monkeypatch.setattr(
-        "agent2.arena.task_check.check_task", lambda spec, *arguments: [TaskFinding(CEILING, True, "ok")]
+        "agent2.arena.task_check.check_task", lambda spec, *arguments: [CheckFinding(CEILING, True, "ok")]
     )
     data_by_benchmark = {}
 

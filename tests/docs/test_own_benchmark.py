@@ -11,7 +11,7 @@ from agent2.benchmarks.declared import DeclaredBenchmark
 from agent2.environments import ENVIRONMENTS
 from agent2.environments.search.world import document_world
 from agent2.errors import ConfigError
-from agent2.evaluation.benchmark_check import check_benchmark
+from agent2.evaluation.check import check_benchmark
 from agent2.evaluation.engine import Attempt, PlaySettings, play
 from agent2.models.sources import ScriptedSampler
 from agent2.plugins import group
@@ -37,7 +37,7 @@ def test_the_page_needs_at_most_twenty_lines_and_no_python(gsm8k):
     assert len(WRITTEN.splitlines()) <= 20
     found = check_benchmark(load_benchmark(str(gsm8k)))
     assert found.is_sound and sum(found.counts.values()) == 141
-    assert [check.name for check in found.checks if check.is_ok is not True and not check.warning] == []
+    assert [check.name for check in found.checks if check.ok is not True and not check.warning] == []
 
 
 def test_other_data_than_the_page_pins_are_refused(gsm8k):
@@ -76,9 +76,7 @@ def test_the_documents_of_the_page_are_searched(tmp_path, monkeypatch):
     for name, number in (("train", 1), ("test", 2)):
         (folder / f"{name}.jsonl").write_text(questions.replace("archive", f"archive {number}"))
     found = check_benchmark(load_benchmark(str(folder)))
-    assert (
-        found.is_sound and [check.name for check in found.checks if check.is_ok is not True and not check.warning] == []
-    )
+    assert found.is_sound and [check.name for check in found.checks if check.ok is not True and not check.warning] == []
     (folder / "pages" / "archive.md").write_text("The librarian may open the archive.")
     assert not check_benchmark(load_benchmark(str(folder))).is_sound
 

@@ -6,7 +6,7 @@ import pytest
 
 from agent2.benchmarks import load_benchmark
 from agent2.contract.gates import EvidenceNeeds
-from agent2.evaluation.benchmark_check import check_benchmark
+from agent2.evaluation.check import check_benchmark
 from agent2.evaluation.item_checks import Guess, guesses, items_to_decide, smallest_difference
 from agent2.records import Split
 from plugin_builders import write_rows
@@ -53,7 +53,7 @@ def choice(k, right, longest=None):
 
 def test_a_balanced_set_passes_and_the_players_are_named(tmp_path):
     report, by_name = findings(tmp_path, CHOICE, [choice(k, k % 4, (k // 4) % 4) for k in range(200)])
-    assert report.is_sound and by_name[BLIND].is_ok
+    assert report.is_sound and by_name[BLIND].ok
     for player in ("the first option 25%", "the last option 25%", "the longest option 25%", "any option 2"):
         assert player in by_name[BLIND].detail
     assert "blind guessing 25%" in by_name[BLIND].detail
@@ -77,7 +77,7 @@ def test_a_balanced_set_passes_and_the_players_are_named(tmp_path):
 )
 def test_a_player_that_wins_without_the_question_fails_the_check(tmp_path, rows, winner):
     report, by_name = findings(tmp_path, CHOICE, rows)
-    assert not report.is_sound and by_name[BLIND].is_ok is False and winner in by_name[BLIND].detail
+    assert not report.is_sound and by_name[BLIND].ok is False and winner in by_name[BLIND].detail
 
 
 def test_classes_may_be_unbalanced_a_little_and_one_answer_for_all_fails(tmp_path):
@@ -85,10 +85,10 @@ def test_classes_may_be_unbalanced_a_little_and_one_answer_for_all_fails(tmp_pat
     report, by_name = findings(tmp_path, TEXTS, rows)
     assert report.is_sound and "always 'yes' 60%" in by_name[BLIND].detail and "guessing 50%" in by_name[BLIND].detail
     rows = [{"question": f"{k}?", "answer": "yes" if k % 5 < 4 else "no"} for k in range(300)]
-    assert findings(tmp_path, TEXTS, rows)[1][BLIND].is_ok is False
+    assert findings(tmp_path, TEXTS, rows)[1][BLIND].ok is False
     rows = [{"question": f"{k}?", "answer": f"answer {k}" if k % 5 < 2 else "unknown"} for k in range(300)]
     assert "always 'unknown' 60%" in findings(tmp_path, TEXTS, rows)[1][BLIND].detail
-    assert findings(tmp_path, TEXTS, rows)[1][BLIND].is_ok is False
+    assert findings(tmp_path, TEXTS, rows)[1][BLIND].ok is False
 
 
 def test_luck_in_a_small_set_is_no_fault():
@@ -117,11 +117,11 @@ def test_two_hundred_rows_in_one_file_for_all_are_warned_about_with_two_ways_out
     rows = [{"question": f"{k}?", "answer": f"a{k}"} for k in range(200)]
     report, by_name = findings(tmp_path, TEXTS.replace("test:", "all:"), rows)
     finding = by_name[LARGE]
-    assert report.is_sound and finding.warning and finding.is_ok is None
+    assert report.is_sound and finding.warning and finding.ok is None
     assert "needs about 110 items, 50 at least" in finding.detail
     assert "{test: rows.jsonl} for 100 and 100, or files: {test_public: rows.jsonl} for 200" in finding.detail
     _, by_name = findings(tmp_path, TEXTS.replace("test:", "test_public:"), rows)
-    assert by_name[LARGE].is_ok is True and "test_public 200 (shows a difference of 9 points)" in by_name[LARGE].detail
+    assert by_name[LARGE].ok is True and "test_public 200 (shows a difference of 9 points)" in by_name[LARGE].detail
 
 
 def test_plain_numbers_for_a_scorer_that_reads_a_marked_one_name_the_way(tmp_path):

@@ -13,7 +13,7 @@ from agent2.errors import Agent2Error, ConfigError, unknown_name
 
 if TYPE_CHECKING:
     from agent2.arena.spec import TaskSpec
-    from agent2.arena.task_check import TaskFinding
+    from agent2.evaluation.check import CheckFinding
     from agent2.integrity.decontaminate import Contamination
     from agent2.records import Benchmark, Item
 
@@ -76,7 +76,8 @@ def list_tasks(as_json: AsJson = False) -> None:
 
 def _measurements(task: "TaskSpec") -> dict[str, Any] | None:
     """The results of the last check on this installation; None: not checked here, or the task has changed since."""
-    from agent2.arena.task_check import CEILING, HEADROOM_OF_BASE, NOISE_OF_BASE, RANDOM_FLOOR, last_check
+    from agent2.arena.task_check import HEADROOM_OF_BASE, NOISE_OF_BASE, last_check
+    from agent2.evaluation.check import CEILING, RANDOM_FLOOR
 
     check = last_check(task)
     if check is None:
@@ -196,7 +197,7 @@ def check_task_file(
         raise typer.Exit(1)
 
 
-def _summary_row(name: str, findings: "list[TaskFinding]") -> list[str]:
+def _summary_row(name: str, findings: "list[CheckFinding]") -> list[str]:
     """One task of many as a row."""
     counts = [str(sum(finding.ok is verdict for finding in findings)) for verdict in (False, None)]
     return [name, str(len(findings)), *counts, f"{sum(finding.seconds for finding in findings):.1f}"]
@@ -247,7 +248,7 @@ def _overrides_by_task(overrides: Sequence[str], names: Sequence[str]) -> dict[s
 
 def _check_task(
     task: str, data: Path | None, model: str, overrides: Sequence[str], *, as_json: bool, shows: bool = True
-) -> "list[TaskFinding]":
+) -> "list[CheckFinding]":
     """The findings on one task: printed, and kept for `tasks list` if nothing but sizes was overridden."""
     from agent2.arena.tasks import load_task
     from agent2.benchmarks import load_benchmark
@@ -273,7 +274,7 @@ def _check_task(
     return findings
 
 
-def _save_check(spec: "TaskSpec", findings: "list[TaskFinding]", model: str, overrides: Sequence[str]) -> None:
+def _save_check(spec: "TaskSpec", findings: "list[CheckFinding]", model: str, overrides: Sequence[str]) -> None:
     """Keep the findings for `tasks list`; a disk that refuses them costs a warning, not the printed result."""
     from agent2.arena.task_check import store_check
 
@@ -287,11 +288,11 @@ def _save_check(spec: "TaskSpec", findings: "list[TaskFinding]", model: str, ove
 
 def _check_or_explain(
     name: str, data: Path | None, model: str, overrides: Sequence[str], *, as_json: bool
-) -> "list[TaskFinding]":
+) -> "list[CheckFinding]":
     """As `_check_task`; a task that cannot be checked becomes a finding, so that later ones are still checked."""
-    from agent2.arena.task_check import TaskFinding
     from agent2.arena.tasks import load_task
     from agent2.benchmarks import READS_FILES
+    from agent2.evaluation.check import CheckFinding
 
     try:
         return _check_task(name, data, model, overrides, as_json=as_json, shows=False)
@@ -299,25 +300,27 @@ def _check_or_explain(
         if not as_json:
             typer.echo(f"could not be checked: {error}")
         is_absent = data is None and load_task(name).benchmark in READS_FILES
-        return [TaskFinding("can be checked", None if is_absent else False, str(error))]
+        return [CheckFinding("can be checked", None if is_absent else False, str(error))]
 
 
-def _verdict(finding: "TaskFinding") -> str:
-    if finding.ok is None:
-        return "not checked"
-    return "FAILED" if not finding.ok else "warning" if finding.warning else "ok"
+def _verdict(finding: "CheckFinding") -> str:
+    if finding.ok is False:
+        return "FAILED"
+    if finding.warning:
+        return "warning"
+    return "not checked" if finding.ok is None else "ok"
 
 
-def _base_findings(spec: "TaskSpec", benchmark: "Benchmark", model: str, data: Path | None) -> "list[TaskFinding]":
+def _base_findings(spec: "TaskSpec", benchmark: "Benchmark", model: str, data: Path | None) -> "list[CheckFinding]":
     """The findings on the base model; not checked if the model is not on this machine and none was given."""
-    from agent2.arena.task_check import TaskFinding
     from agent2.benchmarks import BASE_MODELS
+    from agent2.evaluation.check import CheckFinding
 
     name = "headroom and noise band of the base model"
     if model == NO_MODEL:
-        return [TaskFinding(name, None, "skipped by --model none")]
+        return [CheckFinding(name, None, "skipped by --model none")]
     if not model and spec.base_model not in BASE_MODELS and not Path(spec.base_model).is_dir():
-        return [TaskFinding(name, None, f"{spec.base_model} is not on this machine; choose a model with --model")]
+        return [CheckFinding(name, None, f"{spec.base_model} is not on this machine; choose a model with --model")]
     from agent2.arena.task_check import check_base
 
     folder = str(Path(model).expanduser().resolve()) if model and Path(model).expanduser().is_dir() else model
@@ -399,20 +402,19 @@ def check_named(
 ) -> None:
     """Read every split, play reference answers and an empty one; exit 1 if a check failed."""
     from agent2.benchmarks import load_benchmark
-    from agent2.evaluation.benchmark_check import check_benchmark
+    from agent2.evaluation.check import check_benchmark
 
     source = load_benchmark(benchmark)
     report = check_benchmark(source, benchmark)
     if as_json:
-        print_json({**asdict(report), "is_sound": report.is_sound})
+        checks = [
+            {"name": check.name, "is_ok": check.ok, "detail": check.detail, "warning": bool(check.warning)}
+            for check in report.checks
+        ]
+        print_json({**asdict(report), "checks": checks, "is_sound": report.is_sound})
     else:
-        labels = {True: "ok", False: "FAILED", None: "not checked"}
         print_table(
-            ["check", "verdict", "detail"],
-            [
-                [check.name, "warning" if check.warning else labels[check.is_ok], check.detail]
-                for check in report.checks
-            ],
+            ["check", "verdict", "detail"], [[check.name, _verdict(check), check.detail] for check in report.checks]
         )
         typer.echo(f"items: {', '.join(f'{split} {count}' for split, count in report.counts.items())}")
         typer.echo(f"--- first prompt\n{report.example}\n---")
@@ -472,7 +474,7 @@ def record_benchmark(
     """
     from agent2.benchmarks import load_benchmark
     from agent2.benchmarks.home import ProvidesRecordings
-    from agent2.evaluation.benchmark_check import record_questions
+    from agent2.evaluation.search_recording import record_questions
     from agent2.models.sources import find_checkpoint
 
     loaded = load_benchmark(benchmark, check_data(data))

@@ -15,9 +15,9 @@ from agent2.benchmarks.deepsearchqa import MAX_SEARCHES, first_search
 from agent2.cli import app
 from agent2.environments.search.corpus import read_recorded_rows, tokenize
 from agent2.errors import ConfigError, Fault
-from agent2.evaluation.benchmark_check import record_questions
 from agent2.evaluation.engine import Attempt, play_by
 from agent2.evaluation.scoring import score_played
+from agent2.evaluation.search_recording import record_questions
 from agent2.models.sources import find_checkpoint
 from agent2.records import Split
 from deepsearchqa_builders import COLUMNS, write_deepsearchqa, write_questions

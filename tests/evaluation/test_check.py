@@ -4,7 +4,7 @@ import pytest
 
 from agent2.benchmarks import load_benchmark
 from agent2.errors import ConfigError
-from agent2.evaluation.benchmark_check import check_benchmark
+from agent2.evaluation.check import check_benchmark
 from agent2.records import Split
 from suite_fakes import Sums
 
@@ -58,26 +58,26 @@ def test_references_are_played_on_the_visible_items_that_there_are():
     checked = check_benchmark(Small())
     assert checked.is_sound and checked.counts["train"] == checked.counts["dev"] == 6
     by_name = {finding.name: finding for finding in checked.checks}
-    assert (by_name[REFERENCES].is_ok, by_name[REFERENCES].detail) == (True, "12 of 12")
+    assert (by_name[REFERENCES].ok, by_name[REFERENCES].detail) == (True, "12 of 12")
     assert by_name["an empty answer scores at most 0.05"].detail == "mean 0.00 of 12, 0 missing"
-    assert by_name["hidden items need the installation secret"].is_ok is None
+    assert by_name["hidden items need the installation secret"].ok is None
 
 
 @pytest.mark.parametrize("benchmark", [Episodes(), WithoutReferences()])
 def test_episodes_and_items_without_references_are_not_checked_and_that_is_said(benchmark):
     finding = findings(benchmark)[REFERENCES]
-    assert finding.is_ok is None and "agent2 tasks check plays them" in finding.detail
+    assert finding.ok is None and "agent2 tasks check plays them" in finding.detail
 
 
 def test_a_reference_that_the_scorer_refuses_is_named_with_its_reason():
     finding = findings(WrongReferences())[REFERENCES]
-    assert finding.is_ok is False
+    assert finding.ok is False
     assert finding.detail == "10 of 12; train-3: compared"
 
 
 def test_a_prompt_in_two_splits_is_named_with_both():
     finding = findings(Repeating())["no two items ask the same"]
-    assert finding.is_ok is False
+    assert finding.ok is False
     assert finding.detail == "11 prompts come more than once, that of train-1 (train) in train"
 
 
@@ -124,4 +124,4 @@ def test_the_expert_of_a_data_benchmarks_world_answers_where_there_is_one(tmp_pa
     )
     finding = findings(load_benchmark(str(tmp_path)))[REFERENCES]
     assert finding.detail.startswith(detail)
-    assert finding.is_ok is (True if expert else None)
+    assert finding.ok is (True if expert else None)
