@@ -28,7 +28,7 @@ from agent2.arena.agent_phase import sandbox_spec
 from agent2.arena.agents import load_agent
 from agent2.arena.assignment import InsidePaths, assignment_json
 from agent2.arena.evidence import SubmissionRecord, SubmissionState
-from agent2.arena.grader.evaluator import ChildEvaluator, GraderSettings
+from agent2.arena.grader.evaluator import PACKAGED, ChildEvaluator, GraderSettings, server_for
 from agent2.arena.grader.server import ApiInfo, make_app, serve_on_socket
 from agent2.arena.grader.service import Grader
 from agent2.arena.grader.submission import ContainedAdmission, snapshot_limits
@@ -37,8 +37,10 @@ from agent2.arena.scoring import LoadedTask
 from agent2.arena.spec import Deadline, TrialConfig
 from agent2.arena.trial_folder import TrialPaths, read_config
 from agent2.benchmarks import load_benchmark
+from agent2.models.checkpoint import inspect_checkpoint
 from agent2.records import HIDDEN_SPLITS, Item
 from agent2.sandbox.backends import Sandbox, Unsandboxed, find_sandbox, free_port
+from agent2.sandbox.fork_server import ForkServer
 from agent2.sandbox.spec import Limits, SandboxExit, SandboxSpec
 from trial_builders import write_agent, write_task
 
@@ -71,6 +73,8 @@ class Scene:
     base: Path
     inside: InsidePaths
     grader: Grader
+    fork_server: ForkServer | None
+    """What forks the evaluations, as in a trial."""
     secret: bytes
     marker: str = field(default_factory=lambda: f"marker-{secrets.token_hex(8)}")
     """Is in places that the attacker must not read."""
@@ -184,7 +188,7 @@ class Scene:
         """Another trial's grader and API, for attacks that use it up; a function that makes a client of it."""
         paths = TrialPaths(new_trial(str(self.root / "task" / "task.yaml"), self.config.agent, 0, self.root / "spent"))
         create_workspace(paths.workspace, self.config, self.task.benchmark, self.inside)
-        grader = _grader(self.config, paths, self.task, self.base, self.config.budget.submissions)
+        grader = _grader(self.config, paths, self.task, self.base, self.fork_server, self.config.budget.submissions)
         grader.start()
         server = serve_on_socket(make_app(grader, ApiInfo("arithmetic", "/workspace", {})), paths.grader_socket)
 
@@ -241,8 +245,9 @@ def set_scene(root: Path) -> Iterator[Scene]:
     inside = InsidePaths(workspace="/workspace", base_model="/model", agent="/agent", grading_port=port)
     create_workspace(paths.workspace, config, loaded.benchmark, inside)
     find_sandbox().prepare_workspace(paths.workspace)
-    grader = _grader(config, paths, loaded, base)
-    scene = Scene(root, config, paths, other_trial, loaded, base, inside, grader, loaded.secret)
+    fork_server = server_for(PACKAGED, inspect_checkpoint(base), threads=1)
+    grader = _grader(config, paths, loaded, base, fork_server)
+    scene = Scene(root, config, paths, other_trial, loaded, base, inside, grader, fork_server, loaded.secret)
     _hide(scene)
     grader.start()
     info = ApiInfo(config.task.name, "/workspace", assignment_json(config, inside, loaded.benchmark.sampling))
@@ -257,10 +262,17 @@ def set_scene(root: Path) -> Iterator[Scene]:
     finally:
         server.stop()
         grader.stop()
+        if fork_server is not None:
+            fork_server.close()
 
 
 def _grader(
-    config: TrialConfig, paths: TrialPaths, loaded: LoadedTask, base: Path, max_submissions: int | None = None
+    config: TrialConfig,
+    paths: TrialPaths,
+    loaded: LoadedTask,
+    base: Path,
+    server: ForkServer | None,
+    max_submissions: int | None = None,
 ) -> Grader:
     settings = GraderSettings(
         paths=paths,
@@ -272,7 +284,7 @@ def _grader(
         limits=snapshot_limits(base),
         threads=1,
     )
-    return Grader(settings, ChildEvaluator(120.0), check=ContainedAdmission())
+    return Grader(settings, ChildEvaluator(120.0, server=server), check=ContainedAdmission())
 
 
 def _hide(scene: Scene) -> None:

@@ -226,6 +226,23 @@ def test_the_file_that_it_runs_cannot_be_written_through_its_process(sandbox, se
     )  # fmt: skip
 
 
+def test_the_libraries_that_it_shares_with_the_server_cannot_be_written_through_its_mappings(sandbox, server, tmp_path):
+    """They were opened where the server is; the kernel's links to them do not lead through the sandbox's mounts."""
+    program = """
+    import os
+    files = os.listdir("/proc/self/map_files")
+    opened = []
+    for name in files:
+        try:
+            os.close(os.open(f"/proc/self/map_files/{name}", os.O_RDWR))
+            opened.append(os.readlink(f"/proc/self/map_files/{name}"))
+        except OSError:
+            pass
+    print(len(files) > 10, opened)
+    """
+    assert run(tmp_path, sandbox, server, program).stdout == b"True []\n"
+
+
 @pytest.mark.parametrize(
     ("program", "limits", "broke"),
     [
