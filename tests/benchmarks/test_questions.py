@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections import Counter
 
 import pyarrow
@@ -119,6 +120,59 @@ def test_labels_beside_the_texts_name_the_options_as_arc_has_them(tmp_path):
         item.prompt[0]: (item.reference, item.payload["options"]) for item in items_of(tmp_path, CHOICE, rows)
     }
     assert references == {"a": ("B", ["red", "green"]), "b": ("C", ["red", "green", "blue"])}
+
+
+def test_arc_as_it_was_published_has_question_and_options_in_one_record(tmp_path):
+    text = CHOICE.replace("choices", "question.choices").replace("{question}", "{question.stem}")
+    text = text.replace("answer: answer", "answer: answerKey")
+    choices = [{"text": "red", "label": "A"}, {"text": "green", "label": "B"}]
+    rows = [{"id": "1", "question": {"stem": "Grass?", "choices": choices}, "answerKey": "B"}]
+    (item,) = items_of(tmp_path, text, rows)
+    assert item.prompt == "Grass?\nA. red\nB. green\nAnswer with a letter." and item.reference == "B"
+    assert "no row of" in refusal(tmp_path, text.replace("stem", "sten"), rows)
+
+
+def test_options_in_a_table_may_be_json_text_and_more_than_26_are_refused(tmp_path):
+    (item,) = items_of(tmp_path, CHOICE, [GRASS | {"choices": '["red", "green"]', "answer": "B"}])
+    assert item.payload["options"] == ["red", "green"]
+    many = GRASS | {"choices": [f"c{k}" for k in range(27)], "answer": "c3"}
+    assert "are not a list of 2 to 26 texts" in refusal(tmp_path, CHOICE, [many])
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("rows.json", json.dumps([GRASS | {"answer": "B"}])),
+        ("rows.json", json.dumps({"version": 1, "data": [GRASS | {"answer": "B"}]})),
+        (
+            "rows.json",
+            json.dumps(GRASS | {"answer": "B"}) + "\n" + json.dumps(GRASS | {"question": "b", "answer": "B"}),
+        ),
+        ("rows.tsv", 'question\tchoices\tanswer\nGrass?\t"[""red"", ""green""]"\tB\n'),
+    ],
+)
+def test_arrays_of_json_and_tables_with_tabs_are_read(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    (tmp_path / "benchmark.yaml").write_text(CHOICE.replace("rows.jsonl", name))
+    items = load_benchmark(str(tmp_path)).items(Split.DEV, 1, None)
+    assert items[0].reference == "B" and items[0].payload["options"] == ["red", "green"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[1, 2]", "rows.json:1: 1 is not a JSON object"),
+        ("3", "3 is not an array of objects"),
+        ("[]", "holds no rows"),
+        ('[{"question": ', "rows.json:1: not valid JSON"),
+        (b"\xff\xfe", "not UTF-8 text"),
+    ],
+)
+def test_json_that_is_no_array_of_rows_is_refused(tmp_path, text, message):
+    (tmp_path / "rows.json").write_bytes(text if isinstance(text, bytes) else text.encode())
+    (tmp_path / "benchmark.yaml").write_text(CHOICE.replace("rows.jsonl", "rows.json"))
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        load_benchmark(str(tmp_path)).items(Split.DEV, 1, None)
 
 
 GPQA = """\

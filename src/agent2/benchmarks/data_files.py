@@ -1,4 +1,4 @@
-"""Data files of users: rows of JSONL, CSV and Parquet, and official files that users download.
+"""Data files of users: rows of JSONL, JSON, CSV, TSV and Parquet, and official files that users download.
 
 Promises: a file is never trusted to be small or sound. A line of JSONL is read up to `MAX_LINE_BYTES`, text must be
 UTF-8, and every refusal names file and line. The digest is that of the bytes that were read. Does NOT download.
@@ -19,7 +19,9 @@ from typing import Any, BinaryIO
 from agent2.errors import ConfigError, quoted
 
 MAX_LINE_BYTES = 16 << 20
-FORMATS = (".jsonl", ".jsonl.gz", ".csv", ".parquet")
+MAX_ARRAY_BYTES = 512 << 20
+"""Of a .json file, which is read as a whole."""
+FORMATS = (".jsonl", ".jsonl.gz", ".json", ".csv", ".tsv", ".parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,16 @@ class Row:
     values: dict[str, Any]
     file: Path
     number: int
-    """Line from 1 in JSONL and CSV, row from 1 in Parquet."""
+    """Line from 1 in JSONL and CSV, row from 1 in Parquet and JSON."""
+
+    def get(self, name: str) -> Any:
+        """A field, or one inside a record (`question.stem`); None where there is none."""
+        value: Any = self.values.get(name)
+        if value is None and "." in name and name not in self.values:
+            value = self.values
+            for key in name.split("."):
+                value = value.get(key) if isinstance(value, Mapping) else None
+        return value
 
     @property
     def where(self) -> str:
@@ -52,7 +63,14 @@ def read_rows(path: Path) -> list[Row]:
     Raises ConfigError for a format that is not read, a file without rows, and with file and line for text that is not
     UTF-8, a line that is too long or no JSON object, and a CSV row with more or fewer fields than the header.
     """
-    readers = {".jsonl": _jsonl, ".jsonl.gz": _jsonl, ".csv": _csv, ".parquet": _parquet}
+    readers = {
+        ".jsonl": _jsonl,
+        ".jsonl.gz": _jsonl,
+        ".json": _json,
+        ".csv": _csv,
+        ".tsv": _csv,
+        ".parquet": _parquet,
+    }
     reader = next(
         (reader_of_suffix for ending, reader_of_suffix in readers.items() if path.name.lower().endswith(ending)), None
     )
@@ -85,6 +103,30 @@ def _jsonl(path: Path) -> Iterator[Row]:
             yield Row(values, path, number)
 
 
+def _json(path: Path) -> Iterator[Row]:
+    """Rows of an array of objects, of an object with one such array, or of JSON lines under that suffix."""
+    if path.stat().st_size > MAX_ARRAY_BYTES:
+        raise ConfigError(f"{path}: is larger than {MAX_ARRAY_BYTES >> 20} MiB; convert it to .jsonl")
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start}); save it as UTF-8") from error
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        yield from _jsonl(path)  # which names the line
+        return
+    if isinstance(value, dict):
+        arrays = [part for part in value.values() if isinstance(part, list) and part and isinstance(part[0], dict)]
+        value = arrays[0] if len(arrays) == 1 else [value]
+    if not isinstance(value, list):
+        raise ConfigError(f"{path}: {quoted(value)} is not an array of objects; write one object for each row")
+    for number, values in enumerate(value, 1):
+        if not isinstance(values, dict):
+            raise ConfigError(f"{path}:{number}: {quoted(values)} is not a JSON object; each row has to be one")
+        yield Row(values, path, number)
+
+
 def _lines(file: BinaryIO | gzip.GzipFile, path: Path) -> Iterator[tuple[int, bytes]]:
     """(number, line); at most `MAX_LINE_BYTES` of a line are read."""
     number = 0
@@ -115,7 +157,7 @@ def _csv(path: Path) -> Iterator[Row]:
         # a setting of the whole process, so it is put back below
         before = csv.field_size_limit(min(MAX_LINE_BYTES, sys.maxsize))
         try:
-            reader = csv.reader(lines, strict=True)
+            reader = csv.reader(lines, strict=True, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
             header = next(reader, [])
             if len(set(header)) < len(header):
                 raise ConfigError(f"{path}:1: two columns have the same name; give each a different name")

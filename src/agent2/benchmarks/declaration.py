@@ -221,8 +221,8 @@ class DataSpec(StrictModel):
     id: str | HashedId | None = None
     """Field with an id of its own for each row; default: a hash of the prompt."""
     options: str | list[str] | None = None
-    """Field with a list of options (or a record of the lists `text` and `label`), or the fields of the options in
-    order; `{options}` in the prompt shows them."""
+    """Field with a list of options (or a record of the lists `text` and `label`, or a list of such records), or the
+    fields of the options in order; `{options}` in the prompt shows them."""
     min_options: int = Field(default=2, ge=1)
     shuffle: bool | None = None
     """Whether options are shown in the order of a hash; None: only where each is a field, which often puts the right
@@ -357,8 +357,8 @@ def template_fields(text: str) -> list[str]:
         for _, name, spec, conversion in Formatter().parse(text):
             if name is None:
                 continue
-            if not name or spec or conversion or re.search(r"[.\[\]]", name):
-                raise ValueError(f"{{{name}}}: only plain names of fields, as in {{question}}, can be variables")
+            if not all(name.split(".")) or spec or conversion or re.search(r"[\[\]]", name):
+                raise ValueError(f"{{{name}}}: only names of fields, as in {{question}}, can be variables")
             names.append(name)
     except ValueError as error:
         raise ValueError(f"{error}; write {{{{ and }}}} for braces that are meant as such") from error

@@ -116,7 +116,7 @@ class QuestionReader:
 
     def _require_field(self, name: str, rows: Sequence[Row], key: str) -> None:
         """Raises ConfigError for a field that is in no row, as a misspelt one is."""
-        if not any(name in row.values for row in rows):
+        if not any(name in row.values or row.get(name) is not None for row in rows):
             fields = {field_name for row in rows[:100] for field_name in row.values}
             where = f"{self._spot(key)}: no row of {rows[0].file} has it"
             raise unknown_name("field", name, fields, where)
@@ -126,7 +126,7 @@ class QuestionReader:
         for name in self._variables:
             if name == OPTIONS and self._spec.options is not None:
                 continue
-            if (text := _text(row.values.get(name))) is not None:
+            if (text := _text(row.get(name))) is not None:
                 values[name] = text
             else:
                 missing.note(f"variable {{{name}}} of the prompt is missing, or neither text nor a number,", row)
@@ -147,9 +147,9 @@ class QuestionReader:
         if rule is not None and not payload.get(REFERENCE_CALLS):
             references = self._references(rule, row, options, missing)
         for name in self._spec.payload:
-            if name not in row.values:
+            if name not in row.values and row.get(name) is None:
                 missing.note(f"payload field {name!r} is missing", row)
-            payload = {**payload, name: row.values.get(name)}
+            payload = {**payload, name: row.get(name)}
         if len(references) > 1:
             payload = {**payload, ACCEPTED: references[1:]}
         own_id = self._own_id(row, missing)
@@ -164,7 +164,7 @@ class QuestionReader:
         """Prompt, reference and payload of a chat."""
         rule, name = self._spec.answer, fields.messages
         try:
-            chat = read_chat(row.values.get(name), is_answered=rule is not None, asks_call=fields.ask == "last_call")
+            chat = read_chat(row.get(name), is_answered=rule is not None, asks_call=fields.ask == "last_call")
         except ValueError as error:
             missing.note(f"chat field {name!r} {error}", row)
             return "", [], {}
@@ -175,9 +175,9 @@ class QuestionReader:
         calls, name = chat.calls, fields.tools or ""
         if fields.tools is not None:
             try:
-                payload["tools"] = read_tools(row.values.get(name))
+                payload["tools"] = read_tools(row.get(name))
                 if rule is not None:
-                    calls = _calls_in(row.values.get(rule.field))
+                    calls = _calls_in(row.get(rule.field))
             except ValueError as error:
                 missing.note(f"tools field {name!r} {error}", row)
                 return "", [], {}
@@ -194,7 +194,7 @@ class QuestionReader:
         if rule is None:
             return None
         name = rule.hash if isinstance(rule, HashedId) else rule
-        value = _text(row.values.get(name))
+        value = _text(row.get(name))
         if not value:
             missing.note(f"id field {name!r} is missing", row)
             return None
@@ -208,12 +208,9 @@ class QuestionReader:
         if isinstance(fields, list):
             names: Sequence[object] = fields
             # a question may have fewer options than others: its last fields are empty
-            texts = [_text(row.values.get(name)) or None for name in fields]
+            texts = [_text(row.get(name)) or None for name in fields]
         else:
-            value = row.values.get(fields)
-            names = value.get("label") or [] if isinstance(value, Mapping) else []
-            value = value.get("text") if isinstance(value, Mapping) else value
-            listed = value if isinstance(value, Sequence) and not isinstance(value, str) else []
+            names, listed = _listed_options(row.get(fields))
             texts = [_text(text) for text in listed]
         labels = [str(name) for name in names] if len(names) == len(texts) else [None] * len(texts)
         options = [
@@ -222,7 +219,11 @@ class QuestionReader:
             if text is not None
         ]
         fewest, n_unread = self._spec.min_options, len(texts) - len(options)
-        if len(options) < fewest or (n_unread and isinstance(fields, str)):
+        if (
+            not fewest <= len(texts) <= len(ascii_uppercase)
+            or len(options) < fewest
+            or (n_unread and names is not fields)
+        ):
             name = fields if isinstance(fields, str) else ", ".join(fields)
             missing.note(f"options ({name}) are not a list of {fewest} to 26 texts", row)
             return []
@@ -230,7 +231,7 @@ class QuestionReader:
 
     def _references(self, rule: AnswerRule, row: Row, options: Sequence[_Option], missing: _RowProblems) -> list[str]:
         """The accepted answers in the scorer's form, the reference first; of options, the letter of the right one."""
-        value = row.values.get(rule.field)
+        value = row.get(rule.field)
         is_whole = rule.after is None and rule.pattern is None
         if self._spec.options is not None and isinstance(value, int | float) and is_whole and _text(value) is not None:
             answers: list[Any] = [value]
@@ -279,7 +280,7 @@ class QuestionReader:
             missing.note("the right option comes twice among the options", row)
             return None
         if rule.agrees_with is not None:
-            place = _whole_number(row.values.get(rule.agrees_with))
+            place = _whole_number(row.get(rule.agrees_with))
             if place is None or ascii_uppercase[place % 26] != right[0].letter or not 0 <= place < 26:
                 missing.note(f"answer fields {rule.field!r} and {rule.agrees_with!r} do not name the same option", row)
                 return None
@@ -345,6 +346,23 @@ def shuffled(options: Sequence[_Option], key: str) -> list[_Option]:
     if any(_SPEAKS_OF_OTHERS.search(option.text) for option in options):
         return list(options)
     return sorted(options, key=lambda option: hashlib.sha256(f"{key}\0{option.text}".encode()).digest())
+
+
+def _listed_options(value: object) -> tuple[Sequence[object], Sequence[object]]:
+    """Labels, if there are any, and texts of options: a list, a record of lists, a list of records, or JSON text."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return [], []
+    if isinstance(value, Mapping):
+        labels, texts = value.get("label"), value.get("text")
+        return (labels if isinstance(labels, list) else []), (texts if isinstance(texts, list) else [])
+    options = value if isinstance(value, list | tuple) else []
+    if options and all(isinstance(option, Mapping) for option in options):
+        labels = [option.get("label") for option in options]
+        return ([] if None in labels else labels), [option.get("text") for option in options]
+    return [], options
 
 
 def accepted_answers(value: object) -> list[str]:
