@@ -95,7 +95,11 @@ from trial_builders import write_agent, write_task
             ["judge", "check", "pairs.jsonl", "--scorer", "longer_answer", "--out", "nowhere/verdicts.jsonl"],
             "the folder nowhere does not exist",
         ),
-        (["benchmarks", "new", "file"], "is a file; pass a folder"),
+        (
+            ["benchmarks", "new", "file"],
+            "file: is not one of .jsonl, .jsonl.gz, .json, .csv, .tsv, .parquet; convert it",
+        ),
+        (["benchmarks", "new", "gone.csv", "--answer", "a"], "gone.csv is not a file; check the path"),
         (["benchmarks", "new", "no-command"], "no-command/test.jsonl: already exists; choose another folder"),
     ],
 )

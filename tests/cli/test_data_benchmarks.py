@@ -58,6 +58,50 @@ def test_a_new_benchmark_is_sound_as_it_is_written_and_its_pins_hold(agent2, wor
     assert agent2("benchmarks", "new", "mine")[0] == 2  # never over what is there
 
 
+CITIES = ["Paris", "Rome", "Oslo", "Bern", "Lima", "Cairo", "Delhi", "Tokyo", "Quito", "Accra"]
+
+
+def test_from_a_file_to_a_decision_with_the_commands_alone(agent2, workplace):
+    """200 rows: the draft keeps them together, so that they decide."""
+    rows = [{"Question": f"Capital of land {k}?", "Answer": f"{CITIES[k % 10]}{k}"} for k in range(200)]
+    write_rows(workplace / "capitals.jsonl", rows)
+    code, out, _ = agent2("benchmarks", "new", "capitals.jsonl")
+    assert code == 0 and out.strip().endswith("benchmark: capitals/benchmark.yaml")
+    assert "200 items: test_public 200; a decision needs about 110 in test_public" in out
+    assert (
+        "next: agent2 benchmarks check ./capitals" in out
+        and len((workplace / "capitals" / "benchmark.yaml").read_text().splitlines()) <= 10
+    )
+    assert agent2("benchmarks", "check", "./capitals")[0] == 0
+    (workplace / "players.py").write_text(
+        f"CITIES = {CITIES}\n\n\ndef answer(chat, n_known):\n    k = int(chat[-1].text.split('?')[0].split()[-1])\n"
+        "    return f'{CITIES[k % 10]}{k}.' if k % 10 < n_known else 'unknown'\n\n\n"
+        "def before(chat):\n    return answer(chat, 4)\n\n\ndef after(chat):\n    return answer(chat, 7)\n"
+    )
+    sides = ("--checkpoint", "scripted:players.py:after", "--baseline", "scripted:players.py:before")
+    code, out, _ = agent2("eval", "./capitals", "--role", "nightly", *sides)
+    assert code == 0 and "40.0% -> 70.0%" in out and "release decision: candidate" in out
+
+
+def test_a_file_that_is_not_understood_leaves_nothing_behind(agent2, workplace):
+    write_rows(workplace / "odd.jsonl", [{"left": "x", "right": "y"}])
+    code, _, err = agent2("benchmarks", "new", "odd.jsonl")
+    assert code == 2 and "no column is the question (columns: left, right)" in err and len(err.splitlines()) == 1
+    assert not (workplace / "odd").exists()
+    code, out, _ = agent2("benchmarks", "new", "odd.jsonl", "--prompt", "left", "--answer", "right", "--out", "even")
+    assert code == 0 and (workplace / "even" / "benchmark.yaml").exists() and "a decision needs about 110" in out
+    code, _, err = agent2("benchmarks", "new", "odd.jsonl", "--prompt", "left", "--answer", "right", "--out", "even")
+    assert code == 2 and "even/benchmark.yaml: already exists; choose another folder with --out" in err
+    code, _, err = agent2("benchmarks", "new", "odd.jsonl", "--option-by", "place")
+    assert code == 2 and "unknown reading 'place'" in err
+
+
+def test_a_name_that_is_packaged_gets_another(agent2, workplace):
+    write_rows(workplace / "gsm8k.jsonl", [worked(k) for k in range(60)])
+    assert agent2("benchmarks", "new", "gsm8k.jsonl")[0] == 0
+    assert (workplace / "gsm8k" / "benchmark.yaml").read_text().startswith("name: my_gsm8k\n")
+
+
 def test_a_new_python_file_is_sound_as_it_is_written(agent2):
     assert agent2("benchmarks", "new", "mine", "--python")[0] == 0
     code, out, _ = agent2("benchmarks", "check", "mine/mine.py:Products", "--json")

@@ -34,7 +34,7 @@ class Row:
     """Line from 1 in JSONL and CSV, row from 1 in Parquet and JSON."""
 
     def get(self, name: str) -> Any:
-        """A field, or one inside a record (`question.stem`); None where there is none."""
+        """A field, or one inside a record ("question.stem"); None where there is none."""
         value: Any = self.values.get(name)
         if value is None and "." in name and name not in self.values:
             value = self.values

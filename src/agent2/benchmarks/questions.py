@@ -208,7 +208,7 @@ class QuestionReader:
         if isinstance(fields, list):
             names: Sequence[object] = fields
             # a question may have fewer options than others: its last fields are empty
-            texts = [_text(row.get(name)) or None for name in fields]
+            texts = [(_text(row.get(name)) or "").strip() or None for name in fields]
         else:
             names, listed = _listed_options(row.get(fields))
             texts = [_text(text) for text in listed]

@@ -1,5 +1,6 @@
 """`agent2 tasks`, `benchmarks` and `decontaminate`: sources of items, and whether training data contain them."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +14,7 @@ from agent2.errors import Agent2Error, ConfigError, unknown_name
 
 if TYPE_CHECKING:
     from agent2.arena.spec import TaskSpec
+    from agent2.benchmarks.detection import ColumnHints
     from agent2.evaluation.check import CheckFinding
     from agent2.integrity.decontaminate import Contamination
     from agent2.records import Benchmark, Item
@@ -429,13 +431,95 @@ def check_named(
 
 @benchmarks_app.command("new")
 def new_benchmark(
-    folder: Annotated[Path, typer.Argument(help="Folder to create.")],
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE... | FOLDER", help="Data files to describe, or a folder to create an example in."),
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="With data files: folder to create; default: named like the first.")
+    ] = None,
+    prompt: Annotated[
+        str | None, typer.Option(help="Column of the question, or the prompt as text with {COLUMN}.")
+    ] = None,
+    answer: Annotated[str | None, typer.Option(help="Column of the right answer.")] = None,
+    option_by: Annotated[
+        str | None,
+        typer.Option(help="What an answer says of an option: letter, label, text, place_from_0 or place_from_1."),
+    ] = None,
     python: Annotated[bool, typer.Option("--python", help="Write a Python class instead of data files.")] = False,
 ) -> None:
-    """Write a small working benchmark to start from: benchmark.yaml with data, or a Python file."""
+    """Write benchmark.yaml for data files, whose columns are detected; for a folder, a small example that works."""
+    from agent2.benchmarks.declaration import OptionBy
+    from agent2.benchmarks.detection import ColumnHints
+
+    if not any(path.is_file() for path in paths):
+        if len(paths) > 1 or out is not None or prompt or answer or option_by:
+            missing = next((path for path in paths if not path.exists()), paths[0])
+            raise ConfigError(f"agent2 benchmarks new: {missing} is not a file; check the path")
+        _write_example(paths[0], python=python)
+        return
+    if python:
+        raise ConfigError("agent2 benchmarks new: --python writes an example of a class, and reads no files; leave one")
+    if option_by is not None and option_by not in list(OptionBy):
+        raise unknown_name("reading", option_by, list(OptionBy), "--option-by")
+    _write_draft(paths, out, ColumnHints(prompt, answer, OptionBy(option_by) if option_by is not None else None))
+
+
+def _write_draft(files: Sequence[Path], out: Path | None, hints: "ColumnHints") -> None:
+    """A benchmark.yaml for data files, checked by loading it, and what was detected."""
+    from agent2 import installation
+    from agent2.benchmarks import is_known, load_benchmark
+    from agent2.benchmarks.declared import DeclaredBenchmark
+    from agent2.benchmarks.detection import draft_benchmark
+    from agent2.contract.gates import EvidenceNeeds
+    from agent2.evaluation.item_checks import items_to_decide
+    from agent2.evaluation.suite_plan import MARGIN
+    from agent2.records import Split
+    from agent2.reports.text import clean, clean_lines
+
+    if missing := [path for path in files if not path.is_file()]:
+        raise ConfigError(f"agent2 benchmarks new: {missing[0]} is not a file; check the path")
+    folder = out or Path(files[0].name.partition(".")[0])
+    target = folder / "benchmark.yaml"
+    if target.exists():
+        raise ConfigError(f"{target}: already exists; choose another folder with --out")
+    name = _plain_name(folder)
+    n_needed = items_to_decide(MARGIN, EvidenceNeeds())
+    draft = draft_benchmark(files, folder, f"my_{name}" if is_known(name) else name, n_needed, hints)
+    location = str(folder) if folder.is_absolute() else f"./{folder}"
+    check_is_folder("agent2 benchmarks new", folder)
+    is_new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    target.write_text(draft.text, encoding="utf-8")
+    try:
+        load_benchmark(location)
+        benchmark = DeclaredBenchmark(folder)
+    except ConfigError:  # a file that cannot be loaded is not left behind
+        target.unlink()
+        if is_new:
+            folder.rmdir()
+        raise
+    print_table(["part", "detected"], [[part, clean(text, 200)] for part, text in draft.detected.items()])
+    typer.echo(f"--- first prompt\n{clean_lines(draft.example.prompt, 2000)}")
+    typer.echo(f"--- reference\n{clean_lines(draft.example.reference, 2000)}\n---")
+    secret = installation.secret()
+    counts = {split.value: benchmark.count(split, secret) for split in Split}
+    sizes = ", ".join(f"{split} {n}" for split, n in counts.items() if n)
+    typer.echo(f"{draft.n_rows} items: {sizes}; a decision needs about {n_needed} in {Split.TEST_PUBLIC.value}")
+    typer.echo(f"next: agent2 benchmarks check {location}")
+    typer.echo(f"then: agent2 eval {location} --role nightly --checkpoint FOLDER --baseline FOLDER")
+    print_path("benchmark", target)
+
+
+def _plain_name(folder: Path) -> str:
+    """A name for the benchmark in a folder."""
+    return re.sub(r"[^A-Za-z0-9_]+", "_", folder.resolve().name).strip("_") or "mine"
+
+
+def _write_example(folder: Path, *, python: bool) -> None:
     from importlib import resources
 
-    name = "".join(letter if letter.isalnum() else "_" for letter in folder.resolve().name).strip("_") or "mine"
+    name = _plain_name(folder)
     templates = resources.files("agent2.benchmarks") / "templates"
     if python:
         texts = {f"{name}.py": (templates / "benchmark.py.txt").read_text(encoding="utf-8")}

@@ -1,6 +1,7 @@
 """Scorers that judge a final answer by a rule, against the item's reference.
 
-exact         the answer is the reference, except for white space at the ends; case and punctuation count
+exact         the answer is the reference, except for white space at the ends; case and punctuation count, unless the
+              setting `plain` says otherwise
 rational      the whole answer is one number: an integer (`-12`), a fraction (`7/3`, spaces around the bar allowed) or a
               decimal (`2.5`), compared by value. Words, two numbers, exponents, thousands separators and `inf` are no
               number, and an answer without one is wrong. No partial credit, no search inside a sentence
@@ -287,12 +288,18 @@ def _unit(word: str | None) -> str | None:
 class ExactScorer:
     """1.0 if the stripped answer equals the stripped reference, else 0.0 (`exact_match` of task sets).
 
-    Further right answers may be in the item's payload `accepted`.
+    Further right answers may be in the item's payload `accepted`. With `plain`, case, punctuation and articles do not
+    count (`plain_words`); an answer of nothing else is compared as it is.
     """
 
     name = "exact"
     version = "1.0"
     emits = ScorerOutput()
+
+    def __init__(self, *, plain: bool = False) -> None:
+        """plain: compare words only."""
+        self._is_plain = plain
+        self.version += "+plain" if plain else ""  # another measure: cards of the two are not comparable
 
     def score(self, item: Item, rollout: Rollout) -> Score:
         """The verdict; None with a judge fault only if the item has no reference."""
@@ -300,13 +307,16 @@ class ExactScorer:
             return Score(None, f"item {item.id} has no reference to compare with; correct the benchmark", Fault.JUDGE)
         if rollout.answer is None:
             return Score(0.0, "there is no answer")
-        answer = rollout.answer.strip()
-        if answer == item.reference.strip():
-            return Score(1.0, "the answer is the reference", extracted=answer)
-        if answer in (str(text).strip() for text in item.payload.get("accepted") or ()):
-            return Score(1.0, "the answer is one of those that are accepted", extracted=answer)
+        extracted, answer = rollout.answer.strip(), self._compared(rollout.answer)
+        if answer == self._compared(item.reference):
+            return Score(1.0, "the answer is the reference", extracted=extracted)
+        if answer in (self._compared(str(text)) for text in item.payload.get("accepted") or ()):
+            return Score(1.0, "the answer is one of those that are accepted", extracted=extracted)
         reason = f"the answer {brief(rollout.answer)} is not the reference {brief(item.reference)}"
-        return Score(0.0, reason, extracted=answer)
+        return Score(0.0, reason, extracted=extracted)
+
+    def _compared(self, text: str) -> str:
+        return (plain_words(text) if self._is_plain else "") or text.strip()
 
 
 class TokenF1Scorer:
