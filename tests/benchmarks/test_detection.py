@@ -13,7 +13,7 @@ from agent2.benchmarks.declaration import OptionBy, Portion
 from agent2.benchmarks.declared import DeclaredBenchmark
 from agent2.benchmarks.detection import ColumnHints, draft_benchmark
 from agent2.errors import ConfigError
-from agent2.evaluation.benchmark_check import check_benchmark
+from agent2.evaluation.check import check_benchmark
 from plugin_builders import worked, write_rows
 
 N_NEEDED = 110

@@ -1,5 +1,6 @@
 """Players that read no question, and splits that can decide, on data of the kinds that people have."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -89,6 +90,21 @@ def test_classes_may_be_unbalanced_a_little_and_one_answer_for_all_fails(tmp_pat
     rows = [{"question": f"{k}?", "answer": f"answer {k}" if k % 5 < 2 else "unknown"} for k in range(300)]
     assert "always 'unknown' 60%" in findings(tmp_path, TEXTS, rows)[1][BLIND].detail
     assert findings(tmp_path, TEXTS, rows)[1][BLIND].ok is False
+
+
+def test_words_that_all_answers_share_are_named_with_a_stricter_scorer(tmp_path):
+    rows = [{"question": f"{k}?", "answer": f"the new city of {k}"} for k in range(200)]
+    report, by_name = findings(tmp_path, TEXTS.replace("exact", "token_f1"), rows)
+    assert not report.is_sound and "take a scorer that gives nothing for words" in by_name[BLIND].detail
+    assert findings(tmp_path, TEXTS, rows)[0].is_sound
+
+
+def test_chats_that_mostly_ask_for_words_are_won_by_a_player_that_never_calls(tmp_path):
+    call = [{"name": "look", "arguments": {}}]
+    rows = [{"query": f"{k}?", "tools": call, "answers": "No." if k % 5 else json.dumps(call)} for k in range(200)]
+    text = TEXTS.replace('prompt: "{question}"', "chat: {messages: query, tools: tools}").replace("exact", "chat_calls")
+    report, by_name = findings(tmp_path, text.replace("answer: answer", "answer: answers"), rows)
+    assert not report.is_sound and "words in place of calls 80%" in by_name[BLIND].detail
 
 
 def test_luck_in_a_small_set_is_no_fault():

@@ -25,14 +25,14 @@ from typing import Any
 import numpy as np
 
 from agent2 import installation
-from agent2.benchmarks.declaration import Portion
+from agent2.benchmarks.declaration import OPTIONS, Portion
 from agent2.benchmarks.declared import DeclaredBenchmark
 from agent2.benchmarks.home import Player, Players, ProvidesCount
 from agent2.benchmarks.questions import ACCEPTED
 from agent2.contract.gates import EvidenceNeeds
 from agent2.errors import ConfigError, quoted
 from agent2.evaluation.engine import Attempt, play_by, score_answers
-from agent2.evaluation.item_checks import guesses, items_to_decide, smallest_difference
+from agent2.evaluation.item_checks import Guess, guesses, items_to_decide, smallest_difference
 from agent2.evaluation.scoring import ScoringResources, in_batches, sandbox_runner, score_played
 from agent2.evaluation.suite_plan import MARGIN
 from agent2.plugins import copy_source, is_code, is_located
@@ -492,12 +492,16 @@ def _blind_guesses(benchmark: Benchmark, items: list[Item]) -> CheckFinding:
         return CheckFinding(name, None, "no item has a reference")
     chance = "" if blind[0].chance is None else f"; blind guessing {100 * blind[0].chance:.0f}%"
     winners = [guess for guess in blind if guess.wins]
-    advice = (
-        f"; {winners[0].player} wins without the question: shuffle the options (shuffle: true), or balance the answers"
-        if winners
-        else ""
-    )
+    advice = f"; {winners[0].player} wins without the question: {_way_out(items[0], winners[0])}" if winners else ""
     return CheckFinding(name, not winners, f"{', '.join(map(str, blind))}{chance}{advice}")
+
+
+def _way_out(item: Item, winner: Guess) -> str:
+    if item.payload.get(OPTIONS):
+        return "shuffle the options (shuffle: true), or balance the answers"
+    if winner.chance is None:
+        return "take a scorer that gives nothing for words that many answers share (exact), or vary the answers"
+    return "balance the answers"
 
 
 def _sizes(benchmark: Benchmark, items: dict[Split, list[Item]]) -> CheckFinding:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from string import ascii_uppercase
 
+from agent2.benchmarks.questions import REFERENCE_CALLS
 from agent2.contract.gates import EvidenceNeeds
 from agent2.evaluation.engine import score_answers
 from agent2.records import Benchmark, Item
@@ -80,6 +81,8 @@ def guesses(benchmark: Benchmark, items: Sequence[Item]) -> list[Guess]:
                 item.id: questions[_number(item.id) % len(questions)].reference or "" for item in questions
             },
         }
+        if any(REFERENCE_CALLS in item.payload for item in questions):
+            players = {**players, "words in place of calls": {item.id: "I cannot do that." for item in questions}}
     n = len(questions)
     return [Guess(name, _mean_score(benchmark, questions, answers), n, chance) for name, answers in players.items()]
 
