@@ -29,6 +29,7 @@ SCORERS: Mapping[str, str] = MappingProxyType(
         "household_won": "agent2.scorers.household:HouseholdScorer",
         "llm_judge": "agent2.scorers.judges:LlmJudge",
         "longer_answer": "agent2.scorers.answers:LongerAnswerScorer",
+        "math_answer": "agent2.scorers.math_answer:MathAnswerScorer",
         "pair_judge": "agent2.scorers.judges:PairJudge",
         "panel_judge": "agent2.scorers.judges:PanelJudge",
         "purchase": "agent2.scorers.reward:PurchaseScorer",
