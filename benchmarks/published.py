@@ -14,6 +14,7 @@ The data are never part of the project; nothing here trains on or prompts with t
 import argparse
 import csv
 import json
+import lzma
 import math
 import random
 import re
@@ -60,6 +61,7 @@ from agent2.scorers.answers import ExactScorer, FinalAnswerScorer, reference_val
 from agent2.scorers.choice import RULES, chosen_letter
 from agent2.scorers.code_blocks import code_of
 from agent2.scorers.constraints import followed_loosely, read_instructions
+from agent2.scorers.constraints.languages import detect_language
 from agent2.scorers.math_answer import MathAnswerScorer
 from agent2.scorers.python_tests import ProgramVerdict, PythonTestsScorer
 from agent2.scorers.reward import PurchaseReward
@@ -238,39 +240,77 @@ def mmlu_pro(data: Path) -> Iterator[Row]:
 
 def ifeval(data: Path) -> Iterator[Row]:
     """Against the official checker's verdict on each instruction of GPT-4's answers."""
-    folder, departures = data / "podtech", []
+    folder = data / "podtech"
     rows = {row["prompt"]: row for row in lines(folder / "input_data.jsonl")}
-    counts: dict[str, int] = defaultdict(int)
-    kinds = {"strict": lines(folder / "eval_results_strict.jsonl"), "loose": lines(folder / "eval_results_loose.jsonl")}
-    for strict, loose in zip(*kinds.values(), strict=True):
-        row = rows[strict["prompt"]]
-        instructions = read_instructions(row["instruction_id_list"], row["kwargs"], "row")
-        findings = [instruction.check(strict["response"]) for instruction in instructions]
-        ours = {
-            "strict": [finding.followed for finding in findings],
-            "loose": followed_loosely(instructions, findings, strict["response"]),
-        }
-        for kind, theirs in (("strict", strict), ("loose", loose)):
-            counts[f"{kind} prompts"] += all(ours[kind])
-            counts[f"{kind} instructions"] += sum(ours[kind])
-            for instruction, here, theirs_followed in zip(
-                instructions, ours[kind], theirs["follow_instruction_list"], strict=True
-            ):
-                if here != theirs_followed:
-                    departures.append(
-                        f"{kind} {row['key']} {instruction.name}: ours {here}, published {theirs_followed}"
-                    )
+    kinds = zip(lines(folder / "eval_results_strict.jsonl"), lines(folder / "eval_results_loose.jsonl"), strict=True)
+    counts, departures = followed_instructions(
+        (
+            rows[strict["prompt"]],
+            strict["response"],
+            {"strict": strict["follow_instruction_list"], "loose": loose["follow_instruction_list"]},
+        )
+        for strict, loose in kinds
+    )
     notes = "explained in docs/mini-benchmarks.md"
     for name, expected, allowed in (
-        ("strict prompts", 417, 4),
-        ("strict instructions", 697, 4),
+        ("strict prompts", 417, 5),
+        ("strict instructions", 697, 5),
         ("loose prompts", 430, 6),
-        ("loose instructions", 712, 6),
+        ("loose instructions", 712, 7),
     ):
         yield Row(f"{name} followed", expected, counts[name], allowed, notes)
-    yield Row("verdicts of 1,664 that differ", 0, len(departures), 10, "; ".join(departures))
+    yield Row("verdicts of 1,664 that differ", 0, len(departures), 12, "; ".join(departures))
     official = DeclaredBenchmark(CATALOG / "ifeval.yaml", data=data / "official541")
     yield Row("official rows read", 541, len(official.questions_in_file(Portion.TEST)))
+    yield from m_ifeval(data / "m_ifeval")
+
+
+def m_ifeval(data: Path) -> Iterator[Row]:
+    """Against the verdicts of M-IFEval's checker on a small model's answers to the English prompts."""
+    archives = sorted(data.glob("mifeval_en_*.jsonl.xz"))
+    if not archives:
+        return
+    questions = {row["prompt"]: row for row in lines(data / "en_input_data.jsonl")}
+    with lzma.open(archives[0], "rt", encoding="utf-8") as opened:
+        rows = [json.loads(line) for line in opened]
+    counts, departures = followed_instructions(
+        (questions[row["prompt"]], row["response"], {kind: row[kind] for kind in ("strict", "loose")}) for row in rows
+    )
+    for name, expected in (("strict prompts", 310), ("strict instructions", 566)):
+        yield Row(f"Qwen2.5-3B: {name} followed", expected, counts[name], 13, "the departures below")
+    yield Row("Qwen2.5-3B: verdicts that differ", 0, len(departures), 30, "; ".join(departures))
+
+
+def followed_instructions(
+    answers: Iterable[tuple[dict[str, Any], str, dict[str, list[bool]]]],
+) -> tuple[dict[str, int], list[str]]:
+    """Of each question, answer and published verdicts by kind: our counts, and each verdict that differs in words."""
+    counts: dict[str, int] = defaultdict(int)
+    departures = []
+    for row, answer, published in answers:
+        names = [name.removeprefix("en:") for name in row["instruction_id_list"]]
+        instructions = read_instructions(names, row["kwargs"], "row")
+        findings = [instruction.check(answer) for instruction in instructions]
+        ours = {
+            "strict": [finding.followed for finding in findings],
+            "loose": followed_loosely(instructions, findings, answer),
+        }
+        for kind, verdicts in published.items():
+            counts[f"{kind} prompts"] += all(ours[kind])
+            counts[f"{kind} instructions"] += sum(ours[kind])
+            for instruction, here, theirs in zip(instructions, ours[kind], verdicts, strict=True):
+                if here != theirs:
+                    departures.append(f"{kind} {row['key']} {instruction.name}: ours {here}, published {theirs}")
+    return counts, departures
+
+
+def language(data: Path) -> Iterator[Row]:
+    """The language of sentences (Leipzig corpora), by the detector of the IFEval scorer."""
+    rows = [line.split("\t", 1) for line in (data / "sentences.tsv").read_text(encoding="utf-8").splitlines()]
+    n_right = sum(detect_language(text) == code for code, text in tracked(rows, "language"))
+    yield Row(
+        "sentences told right, %", 100, 100 * n_right / len(rows), 1.0, "neighbours: Russian, Ukrainian, Bulgarian"
+    )
 
 
 def alpaca_eval(data: Path) -> Iterator[Row]:
@@ -620,6 +660,7 @@ SERVED: dict[str, Callable[[Path], Iterator[Row]]] = {
     "tora": tora,
     "bbh": bbh,
     "mmlu_pro": mmlu_pro,
+    "language": language,
     "ifeval": ifeval,
     "alpaca_eval": alpaca_eval,
     "llmbar": llmbar,
@@ -634,9 +675,8 @@ SERVED: dict[str, Callable[[Path], Iterator[Row]]] = {
 }
 ARCHIVE = "alfworld_official.tar.gz"
 NOT_SERVED = {
-    "math (MATH test, MATH-500, AIME24, AMC23 as questions)": "no outputs are published beside them; `math_answer` reads all references",
+    "math (MATH test, MATH-500, AIME24, AMC23 as questions)": "no outputs are published beside them",
     "bbh (21 tasks)": "their outputs are not published, only the metrics",
-    "ifeval/m_ifeval": "no verdicts are published for these outputs",
     "ifbench": "its instruction types are not IFEval's; no scorer checks them",
     "truthfulqa": "questions without outputs to score; no reader yet",
     "mt_bench": "no reader of its questions, references and single scores yet",
@@ -696,7 +736,9 @@ def main() -> int:
     rows_of: dict[str, list[Row]] = {}
     absent: dict[str, str] = {}
     print(f"{'source':18} {'expected':>12} {'ours':>12} {'difference':>11}  what")
-    sources = [name for name in readme_rows(arguments.data) if not arguments.only or name in arguments.only]
+    there = [name for name in SERVED if (arguments.data / name).exists()]  # some are not in the table
+    names = dict.fromkeys([*readme_rows(arguments.data), *there])
+    sources = [name for name in names if not arguments.only or name in arguments.only]
     for name in sources:
         rows_of[name] = []
         place = arguments.data / (ARCHIVE if name == "alfworld" else name)

@@ -102,8 +102,8 @@ CLASSES: dict[str, Difference] = {
     ),
     "language of a scrap": Difference(
         "departure",
-        "langdetect, the published judge, calls 'Hello' and 'dog' anything but English. One or two words that we do "
-        "not know speak for no language; the instruction then counts as followed, as when langdetect finds nothing.",
+        "langdetect, the published judge, calls 'Hello' and 'dog' anything but English. In up to 30 words "
+        "everyday words have a say, too; a word or two, and a list of names, speak for no language.",
     ),
     "language by luck": Difference(
         "ours", "langdetect draws random numbers: the peer's own verdict changes between askings."

@@ -18,7 +18,7 @@ from types import MappingProxyType
 
 from agent2.errors import ConfigError, Fault, quoted, unknown_name
 from agent2.records import Item, JsonValue, Rollout, Score, ScorerOutput
-from agent2.scorers.constraints import checks
+from agent2.scorers.constraints import checks, languages
 from agent2.scorers.constraints.checks import (
     FORBIDDEN,
     FREQUENCY,
@@ -163,7 +163,7 @@ def _fits(value: JsonValue, kind: str) -> bool:
     if kind == "relation":
         return value in RELATIONS
     if kind == "language":
-        return value in checks.LANGUAGES
+        return value in languages.LANGUAGES
     return isinstance(value, str) and bool(value.strip())
 
 
@@ -176,7 +176,7 @@ class ConstraintScorer:
     """Scores answers to items whose payload holds `instruction_id_list` and `kwargs`, as IFEval writes them."""
 
     name = "constraints"
-    version = "1.0"
+    version = "1.1"
     emits = ScorerOutput(
         views=frozenset(
             ["prompt_level_loose", "instruction_level", "instruction_level_loose", "instructions"]
