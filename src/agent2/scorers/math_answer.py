@@ -210,37 +210,41 @@ class MathAnswerScorer:
         )
         if expected is None or (self._rule == "integer" and _integer_of(expected) is None):
             return unusable
-        given = final_expression(rollout.answer or "", self._rule)
-        outcome = NO_ANSWER if given is None else self._compared(expected, given)
-        is_unclear = given is not None and outcome in (NO_REFERENCE, UNDECIDED, NO_ANSWER)
+        stated_answer = final_expression(rollout.answer or "", self._rule)
+        outcome = NO_ANSWER if stated_answer is None else self._compared(expected, stated_answer)
+        is_unclear = stated_answer is not None and outcome in (NO_REFERENCE, UNDECIDED, NO_ANSWER)
         if is_unclear and self._compared(expected, expected, is_itself=True) != EQUAL:
             return unusable  # a reference that does not even equal itself is the benchmark's fault
         parsed = outcome not in (NO_ANSWER, NO_REFERENCE)
         views: dict[str, float | None] = {"answer_parsed": float(parsed), "decided": float(outcome != UNDECIDED)}
-        if given is None or not parsed:
-            rest = "no answer by rule " + self._rule if given is None else f"{brief(given)} is no expression"
-            return Score(0.0, rest, views=views, labels=("math_no_answer",))
+        if stated_answer is None or not parsed:
+            reason = (
+                "no answer by rule " + self._rule
+                if stated_answer is None
+                else f"{brief(stated_answer)} is no expression"
+            )
+            return Score(0.0, reason, views=views, labels=("math_no_answer",))
         if outcome == EQUAL:
-            return Score(1.0, f"{brief(given)} is the reference", views=views, extracted=given)
+            return Score(1.0, f"{brief(stated_answer)} is the reference", views=views, extracted=stated_answer)
         if outcome == UNDECIDED:
-            reason = f"{brief(given)} cannot be compared with the reference in {math_runner.CPU_S} s"
-            return Score(0.0, reason, views=views, labels=("math_undecided",), extracted=given[:MAX_EXPRESSION])
-        reason = f"{brief(given)} is not the reference {brief(expected)}"
-        return Score(0.0, reason, views=views, labels=("math_wrong_answer",), extracted=given)
+            reason = f"{brief(stated_answer)} cannot be compared with the reference in {math_runner.CPU_S} s"
+            return Score(0.0, reason, views=views, labels=("math_undecided",), extracted=stated_answer[:MAX_EXPRESSION])
+        reason = f"{brief(stated_answer)} is not the reference {brief(expected)}"
+        return Score(0.0, reason, views=views, labels=("math_wrong_answer",), extracted=stated_answer)
 
-    def _compared(self, expected: str, given: str, is_itself: bool = False) -> str:
+    def _compared(self, expected: str, stated_answer: str, is_itself: bool = False) -> str:
         if self._rule == "integer":
-            value = _integer_of(given)
+            value = _integer_of(stated_answer)
             return NO_ANSWER if value is None else EQUAL if value == _integer_of(expected) else DIFFERENT
-        first, second = plain_expression(expected), plain_expression(given)
+        first, second = plain_expression(expected), plain_expression(stated_answer)
         if first == second and not is_itself:
             return EQUAL
         numbers = number_of(first), number_of(second)
         if None not in numbers:
             return EQUAL if numbers[0] == numbers[1] else DIFFERENT
-        if len(given) > MAX_EXPRESSION:
+        if len(stated_answer) > MAX_EXPRESSION:
             return NO_ANSWER
-        return self._comparer.compare(expected, given)
+        return self._comparer.compare(expected, stated_answer)
 
 
 def reference_expression(reference: str) -> str | None:

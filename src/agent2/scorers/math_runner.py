@@ -29,10 +29,10 @@ def compare(reference: str, answer: str) -> str:
     expected = expressions(reference)
     if not expected:
         return NO_REFERENCE
-    given = expressions(answer)
-    if not given:
+    parsed_answer = expressions(answer)
+    if not parsed_answer:
         return NO_ANSWER
-    return EQUAL if verify(expected, given, timeout_seconds=None) else DIFFERENT
+    return EQUAL if verify(expected, parsed_answer, timeout_seconds=None) else DIFFERENT
 
 
 def _reply(line: str) -> None:

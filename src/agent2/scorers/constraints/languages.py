@@ -126,14 +126,14 @@ def language_probabilities(text: str) -> Mapping[str, float]:
 
     Chinese is `zh`, whichever script. The same text always has the same probabilities.
     """
-    words = _WORD.findall(text[:MAX_CHARACTERS])
-    is_latin = not words or _script(words) == "LATIN"
-    if not words or (is_latin and len(words) < MIN_WORDS and not any(map(_VIETNAMESE.search, words))):
+    tokens = _WORD.findall(text[:MAX_CHARACTERS])
+    is_latin = not tokens or _script(tokens) == "LATIN"
+    if not tokens or (is_latin and len(tokens) < MIN_WORDS and not any(map(_VIETNAMESE.search, tokens))):
         return {}
-    if _script(words) == "CJK":
+    if _script(tokens) == "CJK":
         return {"zh": 1.0}  # Japanese has kana among its Chinese characters; the detector guesses without
     detected: dict[str, float] = {}
-    for candidate in _detected(" ".join(words).lower()):
+    for candidate in _detected(" ".join(tokens).lower()):
         code = "zh" if candidate.lang.startswith("zh") else candidate.lang
         detected[code] = detected.get(code, 0.0) + candidate.prob
     likeliest = next(iter(detected), None)
@@ -150,41 +150,41 @@ def detect_language(text: str) -> str | None:
 def is_in(text: str, requested: str) -> bool:
     """Whether a text is in a language; a text that speaks for none is in each that has its letters."""
     requested = "zh" if requested.startswith("zh") else requested
-    words = _WORD.findall(text[:MAX_CHARACTERS])
+    tokens = _WORD.findall(text[:MAX_CHARACTERS])
     probabilities = language_probabilities(text)
     if not probabilities:
-        return not words or (requested not in _NOT_LATIN and _script(words) == "LATIN")
-    if len(words) <= MAX_SHORT:
-        least = MIN_OF_ENGLISH if requested == "en" else MIN_PROBABILITY
-        return probabilities.get(requested, 0.0) >= least or _by_everyday_words(words) == requested
+        return not tokens or (requested not in _NOT_LATIN and _script(tokens) == "LATIN")
+    if len(tokens) <= MAX_SHORT:
+        threshold = MIN_OF_ENGLISH if requested == "en" else MIN_PROBABILITY
+        return probabilities.get(requested, 0.0) >= threshold or _by_everyday_words(tokens) == requested
     return next(iter(probabilities)) == requested
 
 
-def _by_everyday_words(words: list[str]) -> str | None:
+def _by_everyday_words(tokens: list[str]) -> str | None:
     """The language with most everyday words in a text; of ASCII words without any, English; None: of several."""
-    known = {
-        code: sum(word.lower().replace("’", "'") in everyday for word in words)
-        for code, everyday in _WORD_SETS.get(_script(words), {}).items()
+    counts = {
+        code: sum(word.lower().replace("’", "'") in everyday for word in tokens)
+        for code, everyday in _WORD_SETS.get(_script(tokens), {}).items()
     }
-    most = max(known.values(), default=0)
-    likeliest = [code for code, count in known.items() if count == most]
-    if most == 0:
-        return "en" if _script(words) == "LATIN" and all(map(str.isascii, words)) else None
+    highest = max(counts.values(), default=0)
+    likeliest = [code for code, count in counts.items() if count == highest]
+    if highest == 0:
+        return "en" if _script(tokens) == "LATIN" and all(map(str.isascii, tokens)) else None
     return likeliest[0] if len(likeliest) == 1 else None
 
 
 def _is_list_of_names(text: str) -> bool:
     """Whether a text of ASCII letters is a list whose items are short and begin with capitals."""
-    items = [words for words in map(_WORD.findall, _ITEM_END.split(text[:MAX_CHARACTERS])) if words]
-    names = [words for words in items if len(words) <= MAX_NAME and all(word[0].isupper() for word in words)]
+    items = [tokens for tokens in map(_WORD.findall, _ITEM_END.split(text[:MAX_CHARACTERS])) if tokens]
+    names = [tokens for tokens in items if len(tokens) <= MAX_NAME and all(word[0].isupper() for word in tokens)]
     letters = "".join(map("".join, items))
     return len(items) >= 3 and len(names) >= 0.8 * len(items) and letters.isascii()
 
 
-def _script(words: list[str]) -> str:
+def _script(tokens: list[str]) -> str:
     """The script of most letters, by the Unicode name of each word's first; a word with kana is Japanese."""
     scripts = Counter[str]()
-    for word in words:
+    for word in tokens:
         script = "HIRAGANA" if _KANA.search(word) else unicodedata.name(word[0], "UNKNOWN").split()[0]
         scripts[script] += len(word)
     return scripts.most_common(1)[0][0]
