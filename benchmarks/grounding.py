@@ -16,12 +16,13 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
+from msgspec import structs
 
 from agent2.benchmarks import load_benchmark
 from agent2.evaluation.engine import Attempt, PlaySettings, play
@@ -85,7 +86,7 @@ def episode_of(name: str, lines: Sequence[str]) -> tuple[Item, Rollout]:
         elif mark == "- ":
             turns.append(_turn(text, ""))
         elif mark == "< ":
-            turns[-1] = replace(turns[-1], observation=text)
+            turns[-1] = structs.replace(turns[-1], observation=text)
         elif mark == "@ ":
             final["citations"] = [_citation(citation.strip()) for citation in text.split(";")]
         elif line.startswith("value: "):
@@ -193,7 +194,7 @@ def oracle_rollouts(name: str, n: int) -> list[tuple[Item, Rollout]]:
 
 def _with_calls(rollout: Rollout, calls: Sequence[Mapping[str, Any]], **final: Any) -> Rollout:
     state = {**rollout.state, "tool_calls": list(calls), "final": {**rollout.state["final"], **final}}
-    return replace(rollout, state=state)
+    return structs.replace(rollout, state=state)
 
 
 def alterations(item: Item, rollout: Rollout, rng: np.random.Generator) -> Iterator[tuple[str, set[str], Rollout]]:
@@ -233,8 +234,8 @@ def alterations(item: Item, rollout: Rollout, rng: np.random.Generator) -> Itera
     late = calls[-1]["turn"]
     if late and not rollout.turns[late].action.lstrip().startswith(("{", "[")):
         turns = list(rollout.turns)
-        turns[late] = replace(turns[late], action=f"{OTHER_GOAL}\n{turns[late].action}")
-        yield "another task stated beside the last call", {"lost_goal"}, replace(rollout, turns=turns)
+        turns[late] = structs.replace(turns[late], action=f"{OTHER_GOAL}\n{turns[late].action}")
+        yield "another task stated beside the last call", {"lost_goal"}, structs.replace(rollout, turns=turns)
     if final := rollout.state["final"].get("citations"):
         made_up = [{"page": "Zanzibar Depot", "exists": False, "opened": False}, *final[1:]]
         yield (
@@ -251,17 +252,17 @@ def alterations(item: Item, rollout: Rollout, rng: np.random.Generator) -> Itera
         )
     elif rollout.answer is not None:
         sentence = "The total comes to 88417, as Zanzibar Depot confirmed."
-        turns = [*rollout.turns[:-1], replace(rollout.turns[-1], action=sentence)]
+        turns = [*rollout.turns[:-1], structs.replace(rollout.turns[-1], action=sentence)]
         state = {**rollout.state, "answer": sentence}
         yield (
             "answer with a made-up number",
             {"invented_number"},
-            replace(rollout, turns=turns, answer=sentence, state=state),
+            structs.replace(rollout, turns=turns, answer=sentence, state=state),
         )
         yield (
             "answer with a made-up name",
             {"invented_name"},
-            replace(rollout, turns=turns, answer=sentence, state=state),
+            structs.replace(rollout, turns=turns, answer=sentence, state=state),
         )
 
 

@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from agent2.cards.writer import CardWriter
 from agent2.errors import Fault
 from agent2.records import RolloutStatus, Score, ScoredRollout, Usage
@@ -22,7 +24,7 @@ def make_scored(
     """A scored rollout with views, labels and a number of completion tokens."""
     record = make_record(item, value, **fields)
     score = Score(record.score.value, record.score.reason, record.score.fault, dict(views or {}), tuple(labels))
-    return ScoredRollout(replace(record.rollout, usage=Usage(10, tokens, 0.5)), score)
+    return ScoredRollout(structs.replace(record.rollout, usage=Usage(10, tokens, 0.5)), score)
 
 
 def make_lost(item: str, fault: Fault = Fault.INFRASTRUCTURE) -> ScoredRollout:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fastapi.testclient import TestClient
+from msgspec import structs
 
 from agent2.analysis.outcome import read_outcome
 from agent2.cards.writer import CardWriter
@@ -45,11 +46,13 @@ def write_card(
                 Turn(action, f"You see secret-{number} {HOSTILE}", StopReason.END, 10, 5),
                 Turn('{"name": "answer", "arguments": {"value": 1}}', None, StopReason.LENGTH, 20, 6),
             ]
-            rollout = replace(record.rollout, turns=turns, prompt=[Message("user", f"question secret-{number}")])
-            rollout = replace(rollout, state={"goal_reached": not is_bad})
+            rollout = structs.replace(
+                record.rollout, turns=turns, prompt=[Message("user", f"question secret-{number}")]
+            )
+            rollout = structs.replace(rollout, state={"goal_reached": not is_bad})
             labels = ("wrong_place",) if is_bad else ()
-            score = replace(record.score, labels=labels, reason=HOSTILE if is_bad else "as it should be")
-            writer.append(replace(record, rollout=rollout, score=score))
+            score = structs.replace(record.score, labels=labels, reason=HOSTILE if is_bad else "as it should be")
+            writer.append(structs.replace(record, rollout=rollout, score=score))
         if not is_open:
             writer.close()
     return path

@@ -40,8 +40,7 @@ class Split(StrEnum):
 HIDDEN_SPLITS = frozenset({Split.TEST_PUBLIC, Split.TEST_PRIVATE})
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(msgspec.Struct, frozen=True):
     """One chat message."""
 
     role: str
@@ -91,8 +90,7 @@ class StopReason(StrEnum):
     """No usable completion: see the fault."""
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
+class Completion(msgspec.Struct, frozen=True):
     """What a sampler returns for one request."""
 
     text: str
@@ -156,8 +154,7 @@ class ToolSampler(Protocol):
         """Queue one request. tools: as chat-completion servers take them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """An environment's reply to one action."""
 
     observation: str | None
@@ -192,8 +189,7 @@ class SampledToken(msgspec.Struct, frozen=True, array_like=True):
     """As `Completion.logprobs`, to four decimals."""
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(msgspec.Struct, frozen=True):
     """One model message and the environment's reply."""
 
     action: str
@@ -205,8 +201,7 @@ class Turn:
     """Of the model's message, its end token included; unset, and not in the stored line, unless requested."""
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(msgspec.Struct, frozen=True):
     """What one rollout cost."""
 
     prompt_tokens: int = 0
@@ -228,8 +223,7 @@ class RolloutStatus(StrEnum):
     """It could not be played to its end: see the fault."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rollout:
+class Rollout(msgspec.Struct, frozen=True):
     """One attempt of one checkpoint at one item."""
 
     item_id: str
@@ -249,8 +243,7 @@ class Rollout:
     """How often the attempt was restarted after a fault that the fault table allows to retry."""
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
+class Score(msgspec.Struct, frozen=True):
     """A verdict on one rollout."""
 
     value: float | None
@@ -259,7 +252,7 @@ class Score:
     """One sentence that a reader can verify in the card."""
     fault: Fault | None = None
     """Set exactly when `value` is None, except for rollouts that were not judged yet: `PENDING`."""
-    views: Mapping[str, float | None] = field(default_factory=dict)
+    views: Mapping[str, float | None] = msgspec.field(default_factory=dict)
     """Further numbers of the same rollout by name, in their own units (`answer_parsed` 0 or 1, `tool_errors` a count);
     None: requested and not known."""
     labels: tuple[str, ...] = ()
@@ -397,8 +390,7 @@ def declared_output(scorer: object) -> ScorerOutput | None:
     return declared if isinstance(declared, ScorerOutput) else None
 
 
-@dataclass(frozen=True, slots=True)
-class ScoredRollout:
+class ScoredRollout(msgspec.Struct, frozen=True):
     """One line of a card."""
 
     rollout: Rollout

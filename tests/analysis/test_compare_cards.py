@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from agent2.analysis.compare import compare, compare_cards
 from agent2.cards.card import CountAs, ReportingRule
@@ -18,7 +19,9 @@ def write(path, values, tokens=15, **changes):
         for item, scores in values.items():
             for attempt, value in enumerate(scores if isinstance(scores, list) else [scores]):
                 record = make_record(item, value, attempt)
-                writer.append(replace(record, rollout=replace(record.rollout, usage=Usage(tokens - 5, 5, 0.5))))
+                writer.append(
+                    structs.replace(record, rollout=structs.replace(record.rollout, usage=Usage(tokens - 5, 5, 0.5)))
+                )
         writer.close()
     return path
 

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 from typer.testing import CliRunner
 
 from agent2.analysis.tool_use import recovery_of
@@ -30,7 +31,7 @@ OUTCOMES = {
 def record(item, value, calls, n_turns=4):
     scored = make_record(item, value)
     turns = [Turn(f"message {n}", "x", StopReason.END, 0, 0) for n in range(n_turns)]
-    return ScoredRollout(replace(scored.rollout, turns=turns, state={"tool_calls": calls}), scored.score)
+    return ScoredRollout(structs.replace(scored.rollout, turns=turns, state={"tool_calls": calls}), scored.score)
 
 
 def write(path, records, **changes):

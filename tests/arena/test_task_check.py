@@ -2,6 +2,7 @@ import re
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from agent2.arena.spec import KindGate, Level, SplitSizes
 from agent2.arena.task_check import check_task, examples
@@ -225,7 +226,7 @@ class Generous(Replies):
 class AnyStyle(PreferenceJudge):
     def score(self, item, rollout):
         score = super().score(item, rollout)
-        return replace(score, value=float(score.views["content"] == 0.0))
+        return structs.replace(score, value=float(score.views["content"] == 0.0))
 
 
 @pytest.mark.parametrize(

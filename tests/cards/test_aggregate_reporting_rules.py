@@ -3,6 +3,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from agent2.cards.aggregate import KINDS, Tally, counted_value, kinds_of, marks_of, summarize
 from agent2.cards.card import CountAs, ReportingRule, rule_changes
@@ -12,8 +13,8 @@ from card_builders import make_record
 
 
 def with_turn(record, action="an answer", stop=StopReason.END):
-    turn = replace(record.rollout.turns[0], action=action, stop_reason=stop)
-    return ScoredRollout(replace(record.rollout, turns=[turn]), record.score)
+    turn = structs.replace(record.rollout.turns[0], action=action, stop_reason=stop)
+    return ScoredRollout(structs.replace(record.rollout, turns=[turn]), record.score)
 
 
 def every_kind():
@@ -33,7 +34,7 @@ def every_kind():
         make_record("broken model", 0.0, status=failed, fault=Fault.MODEL),
     ]
     silent = make_record("silent", 1.0)
-    return [*records, ScoredRollout(replace(silent.rollout, turns=[]), silent.score)]
+    return [*records, ScoredRollout(structs.replace(silent.rollout, turns=[]), silent.score)]
 
 
 def test_kinds_are_told_by_status_messages_and_fault():

@@ -1,10 +1,10 @@
 import csv
 import json
-from dataclasses import replace
 
 import msgspec
 import pyarrow.parquet as pq
 import pytest
+from msgspec import structs
 
 from agent2.cards import export
 from agent2.cards.export import export_rollouts
@@ -18,7 +18,7 @@ def several_turns(item):
     record = make_scored(item, 1.0, {"parsed": 1.0}, ["label"])
     turns = [Turn("look", "a door", StopReason.END, 5, 2), Turn("öffne", None, StopReason.LENGTH, 9, 3)]
     state = {"door": {"open": True}, "answer": None}
-    return ScoredRollout(replace(record.rollout, turns=turns, state=state, seed=2**63 - 1), record.score)
+    return ScoredRollout(structs.replace(record.rollout, turns=turns, state=state, seed=2**63 - 1), record.score)
 
 
 def test_nothing_of_a_rollout_is_left_out(tmp_path, monkeypatch):

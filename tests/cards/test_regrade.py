@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from agent2.cards.card import CountAs, ReportingRule
 from agent2.cards.folder import load_card, store_card
@@ -13,8 +14,8 @@ from card_builders import make_header, make_record
 
 
 def blank(record):
-    turn = replace(record.rollout.turns[0], action="  ")
-    return ScoredRollout(replace(record.rollout, turns=[turn]), record.score)
+    turn = structs.replace(record.rollout.turns[0], action="  ")
+    return ScoredRollout(structs.replace(record.rollout, turns=[turn]), record.score)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-from dataclasses import replace
+from msgspec import structs
 
 from agent2.cards.card import CountAs, ReportingRule
 from agent2.cards.replay import scenes
@@ -14,7 +14,7 @@ def told(record, rule=None):
 def test_every_turn_and_its_reply_come_in_order():
     record = make_record("i")
     turns = [Turn("look", "a room", StopReason.END, 10, 1), Turn("take key", None, StopReason.LENGTH, 20, 8)]
-    record = replace(record, rollout=replace(record.rollout, turns=turns))
+    record = structs.replace(record, rollout=structs.replace(record.rollout, turns=turns))
     assert [scene.title for scene in scenes(record, ReportingRule())] == [
         "prompt: user",
         "turn 1 of 2: model (10 + 1 tokens)",
@@ -40,6 +40,8 @@ def test_a_missing_score_is_told_with_its_fault_never_as_zero():
 
 def test_views_and_badcase_classes_are_told():
     record = make_record("i")
-    record = replace(record, score=replace(record.score, views={"tool_errors": 2.0, "x": None}, labels=("too_long",)))
+    record = structs.replace(
+        record, score=structs.replace(record.score, views={"tool_errors": 2.0, "x": None}, labels=("too_long",))
+    )
     verdict = told(record)["verdict"]
     assert "views: tool_errors 2, x not known" in verdict and "badcase classes: too_long" in verdict

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from agent2.cards import writer as writer_module
 from agent2.cards.aggregate import summarize
@@ -208,7 +209,7 @@ def test_closing_before_the_plan_is_played_is_refused_and_loses_nothing(tmp_path
 
 def test_a_value_that_json_cannot_hold_is_refused_and_named(tmp_path):
     record = make_record("a")
-    broken = ScoredRollout(replace(record.rollout, state={"answer": "\ud800"}), record.score)
+    broken = ScoredRollout(structs.replace(record.rollout, state={"answer": "\ud800"}), record.score)
     with CardWriter(tmp_path / "card", make_header()) as writer:
         with pytest.raises(CardError, match="item 'a' attempt 0 cannot be written as JSON"):
             writer.append(broken)
@@ -413,7 +414,7 @@ def test_a_state_nested_beyond_all_bounds_is_refused_and_named(tmp_path):
     for _ in range(100_000):
         state = {"inner": state}
     record = make_record("deep")
-    deep = replace(record, rollout=replace(record.rollout, state=state))
+    deep = structs.replace(record, rollout=structs.replace(record.rollout, state=state))
     with CardWriter(tmp_path / "card", make_header()) as writer:
         with pytest.raises(CardError, match="'deep' attempt 0 cannot be written as JSON"):
             writer.append(deep)

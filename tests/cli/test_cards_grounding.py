@@ -2,9 +2,9 @@
 
 import json
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec import structs
 from typer.testing import CliRunner
 
 from agent2.cards.imports import read_tau_bench, write_foreign
@@ -24,9 +24,12 @@ def tool_record(item, value, answer, error=None):
     record = make_record(item, value, text=answer)
     call = {"turn": 0, "name": "stock", "arguments": {"item": "lamp"}, "result": None if error else 17, "error": error}
     state = {"answer": answer, "tool_calls": [call]}
-    turns = [replace(record.rollout.turns[0], action='{"name": "stock"}', observation="17"), *record.rollout.turns]
-    prompt = [replace(record.rollout.prompt[0], content="How many lamps are there?")]
-    return ScoredRollout(replace(record.rollout, state=state, prompt=prompt, turns=turns), record.score)
+    turns = [
+        structs.replace(record.rollout.turns[0], action='{"name": "stock"}', observation="17"),
+        *record.rollout.turns,
+    ]
+    prompt = [structs.replace(record.rollout.prompt[0], content="How many lamps are there?")]
+    return ScoredRollout(structs.replace(record.rollout, state=state, prompt=prompt, turns=turns), record.score)
 
 
 @pytest.fixture

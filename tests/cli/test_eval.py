@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from msgspec import UNSET
+from msgspec import UNSET, structs
 from safetensors.torch import load_file, save_file
 
 from agent2.benchmarks import BASE_MODELS
@@ -288,7 +288,9 @@ def test_tokens_are_on_the_cards_if_asked_for_and_only_then(agent2, tiny, workpl
     assert turns and all(len(turn.tokens) == turn.completion_tokens for turn in turns)
     assert all(turn.action.strip() in "".join(token.text for token in turn.tokens) for turn in turns)
     assert all(token.logprob <= 0.0 for turn in turns for token in turn.tokens)
-    assert [[replace(turn, tokens=UNSET) for turn in turns] for turns in with_tokens] == plain, "nothing else changes"
+    assert [[structs.replace(turn, tokens=UNSET) for turn in turns] for turns in with_tokens] == plain, (
+        "nothing else changes"
+    )
     scripts = ("--checkpoint", "scripted:players.py:new", "--baseline", "scripted:players.py:old")
     code, _, err = agent2("eval", SUITE, *scripts, *SMALL, "--set", "run.tokens=true", "--out", "e")
     assert code == 2 and "neither side is a model that runs in this process" in err

@@ -1,8 +1,7 @@
 """One fault in any world, by seed, and what the records say became of it."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec import structs
 
 from agent2.benchmarks import load_benchmark
 from agent2.environments.faults import (
@@ -225,6 +224,6 @@ def test_any_of_the_denied_actions_serves_the_need_of_a_denial():
 def test_a_state_that_does_not_say_what_recovered_is_not_judged():
     rollout = play(FaultyWorld(Echo(), only(ToolFaultKind.TIMEOUT)), "go", "go", settings=only(ToolFaultKind.TIMEOUT))
     old = {"injected_faults": [{"turn": 0, "kind": "timeout", "command": "go"}]}
-    assert fault_events(replace(rollout, state=old)) is None
-    assert fault_events(replace(rollout, state={"n_faults": 1, "n_recovered": 1})) is None
-    assert fault_events(replace(rollout, state={"n_faults": 0, "n_recovered": 0})) == []
+    assert fault_events(structs.replace(rollout, state=old)) is None
+    assert fault_events(structs.replace(rollout, state={"n_faults": 1, "n_recovered": 1})) is None
+    assert fault_events(structs.replace(rollout, state={"n_faults": 0, "n_recovered": 0})) == []

@@ -2,6 +2,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from agent2.environments.household.engine import Engine
 from agent2.environments.household.world import HouseholdFaults, HouseholdSettings, HouseholdWorld
@@ -31,7 +32,7 @@ def played(item, seed):
         return rng.choice(its_world.admissible()) if choice < 0.4 else its_world.ask_expert()
 
     ((_, rollout),) = play_by(player, [Attempt(item, 0, seed)], world, max_turns=12)
-    return replace(rollout, state={**rollout.state, "n_asked": 0})  # a replay asks nobody
+    return structs.replace(rollout, state={**rollout.state, "n_asked": 0})  # a replay asks nobody
 
 
 def stored(n_games, n_seeds):
@@ -58,18 +59,18 @@ def played_item():
 def test_a_changed_observation_is_found_at_its_turn(played_item):
     item, rollout = played_item
     turns = [*rollout.turns]
-    turns[2] = replace(turns[2], observation="You win.")
-    difference = play_again(item, replace(rollout, turns=turns), world)
+    turns[2] = structs.replace(turns[2], observation="You win.")
+    difference = play_again(item, structs.replace(rollout, turns=turns), world)
     assert difference.startswith("turn 3: the observation was 'You win.', and is ")
 
 
 def test_a_changed_verdict_and_a_changed_end_are_found(played_item):
     item, rollout = played_item
     won = rollout.state["won"]
-    difference = play_again(item, replace(rollout, state={**rollout.state, "won": not won}), world)
+    difference = play_again(item, structs.replace(rollout, state={**rollout.state, "won": not won}), world)
     assert difference == f"the final state's won was {not won}, and is {won} now"
     status = RolloutStatus.TURN_CAP if won else RolloutStatus.COMPLETED
-    assert "the episode ended with status" in play_again(item, replace(rollout, status=status), world)
+    assert "the episode ended with status" in play_again(item, structs.replace(rollout, status=status), world)
 
 
 def test_a_changed_opening_is_found(played_item):
@@ -79,15 +80,17 @@ def test_a_changed_opening_is_found(played_item):
 
 def test_actions_after_the_end_are_found(played_item):
     item, rollout = played_item
-    longer = replace(rollout, turns=[replace(rollout.turns[0], action="dance", observation="Nothing happens.")] * 13)
+    longer = structs.replace(
+        rollout, turns=[structs.replace(rollout.turns[0], action="dance", observation="Nothing happens.")] * 13
+    )
     assert play_again(item, longer, world) == "turn 13: the episode is over before it"
 
 
 def test_a_rollout_that_failed_is_compared_as_far_as_it_went(played_item):
     item, rollout = played_item
-    half = replace(rollout, status=RolloutStatus.FAILED, fault=Fault.MODEL, turns=rollout.turns[:2], state={})
+    half = structs.replace(rollout, status=RolloutStatus.FAILED, fault=Fault.MODEL, turns=rollout.turns[:2], state={})
     assert play_again(item, half, world) == ""
-    assert play_again(item, replace(half, turns=[]), world) == ""
+    assert play_again(item, structs.replace(half, turns=[]), world) == ""
 
 
 def test_other_settings_do_not_replay(played_item):

@@ -2,6 +2,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from agent2.cards.writer import CardWriter
 from agent2.errors import ConfigError, NotEnoughData
@@ -46,7 +47,7 @@ def test_rewards_are_read_from_a_card_where_both_numbers_are_known(tmp_path):
     with CardWriter(tmp_path / "card", make_header()) as writer:
         for i, reward in enumerate((0.9, None, 0.2)):
             record = make_record(f"i{i}", value=None if i == 2 else 1.0)
-            writer.append(replace(record, score=replace(record.score, views={"reward": reward})))
+            writer.append(structs.replace(record, score=structs.replace(record.score, views={"reward": reward})))
         writer.close()
     assert [(r.id, r.reward, r.score) for r in read_rewarded(tmp_path / "card")] == [("i0", 0.9, 1.0)]
     with pytest.raises(ConfigError, match="view 'judge'"):
@@ -68,7 +69,7 @@ def test_what_was_written_on_hidden_items_is_withheld(tmp_path):
     hidden = replace(header, protocol=replace(header.protocol, split=Split.TEST_PRIVATE))
     with CardWriter(tmp_path / "card", hidden) as writer:
         record = make_record("i0", value=0.0, text="the question again")
-        writer.append(replace(record, score=replace(record.score, views={"reward": 1.0})))
+        writer.append(structs.replace(record, score=structs.replace(record.score, views={"reward": 1.0})))
         writer.close()
     (rollout,) = read_rewarded(tmp_path / "card")
     assert (rollout.id, rollout.reward) == ("i0", 1.0) and rollout.text == WITHHELD

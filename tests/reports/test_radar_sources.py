@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 from typer.testing import CliRunner
 
 from agent2.analysis.outcome import read_outcome
@@ -28,7 +29,7 @@ def write_kinds(path, name, solved, benchmark="quiz-v1", kinds=KINDS, **protocol
                 value = None if solved[at] is None else float(item < solved[at])
                 record = make_record(f"{kind}-{item:02}", value)
                 state = {} if kind == "" else {"task_type": kind}
-                writer.append(replace(record, rollout=replace(record.rollout, state=state)))
+                writer.append(structs.replace(record, rollout=structs.replace(record.rollout, state=state)))
         writer.close()
     return str(path)
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from msgspec import structs
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForSequenceClassification
 
 from agent2.analysis.judge_check import check_contrasts, check_judge, read_contrasts
@@ -299,7 +300,7 @@ def test_a_judge_that_gives_nothing_is_not_asked_again_for_each_of_a_batch(bad, 
 
     with endpoint(reply) as served:
         settings = {"model": f"{served.url}#m", "endpoint": {"max_tries": 1}}
-        batch = [(ITEM, replace(rollout(f"answer {number}"), attempt=number)) for number in range(5)]
+        batch = [(ITEM, structs.replace(rollout(f"answer {number}"), attempt=number)) for number in range(5)]
         scored = list(score_played(batch, load_scorer("llm_judge", settings)))
     assert [record.score.fault for record in scored].count(Fault.INFRASTRUCTURE) == 5 - max(0, n_good - 1)
     assert len(served.bodies) == (1 + 5 if n_good else 1)
@@ -312,7 +313,7 @@ def test_one_question_that_fails_costs_the_others_nothing():
 
     with endpoint(reply) as served:
         settings = {"model": f"{served.url}#m", "endpoint": {"max_tries": 1}}
-        batch = [(ITEM, replace(rollout(f"answer {number}"), attempt=number)) for number in range(3)]
+        batch = [(ITEM, structs.replace(rollout(f"answer {number}"), attempt=number)) for number in range(3)]
         scored = list(score_played(batch, load_scorer("llm_judge", settings)))
     assert {record.rollout.attempt: record.score.value for record in scored} == {0: None, 1: 1.0, 2: 1.0}
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from msgspec import structs
 
 from agent2.cards.reader import find_rollouts, read_summary, validate_card
 from agent2.errors import ConfigError, Fault
@@ -124,7 +125,9 @@ def test_forty_hostile_programs_pass_nothing_escape_nowhere_and_harm_no_other(tm
             batch.append((name, program))
             if number % 4 == 0:
                 batch.append((f"honest {number}", f"{honest}  # {number}"))
-        attempts = [(replace(template, id=name), replace(rollout(program), item_id=name)) for name, program in batch]
+        attempts = [
+            (replace(template, id=name), structs.replace(rollout(program), item_id=name)) for name, program in batch
+        ]
         scores = {
             record.rollout.item_id: record.score for record in score_played(attempts, PythonTestsScorer(timeout_s=1))
         }

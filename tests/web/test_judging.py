@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from agent2.analysis.spot_check import agreement, draw_sample
 from agent2.cards.writer import CardWriter
@@ -138,10 +139,10 @@ def test_a_judge_is_held_against_another_one_and_its_position_bias_is_said(tmp_p
         with CardWriter(path, replace(head, protocol=protocol)) as writer:
             for number, value in enumerate(values):
                 record = make_record(f"item-{number}", value)
-                score = replace(
+                score = structs.replace(
                     record.score, views={"first_shown_points": 1.0}, labels=("position_flip",) * (number < 2)
                 )
-                writer.append(replace(record, score=score))
+                writer.append(structs.replace(record, score=score))
             writer.close()
 
     judged(tmp_path / "strict", "strict-v1", [1.0, 0.0, 0.5, 1.0])

@@ -1,10 +1,10 @@
 """Two cards compared item by item."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from agent2.cards.writer import CardWriter
 from agent2.records import Split
@@ -25,7 +25,9 @@ def write_answers(path: Path, scores: dict[str, float | None], checkpoint: str, 
     with CardWriter(path, make_header(checkpoint_name=checkpoint, seed=seed)) as writer:
         for item, value in scores.items():
             record = make_record(item, value)
-            writer.append(replace(record, rollout=replace(record.rollout, answer=f"{checkpoint} says {item}")))
+            writer.append(
+                structs.replace(record, rollout=structs.replace(record.rollout, answer=f"{checkpoint} says {item}"))
+            )
         writer.close()
     return path
 

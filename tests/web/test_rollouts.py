@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from fastapi.testclient import TestClient
+from msgspec import structs
 
 from agent2.cards.card import ReportingRule
 from agent2.cards.query import CardQueries
@@ -79,8 +80,8 @@ def test_kept_tokens_are_shown_by_their_probability_and_never_those_of_hidden_it
         protocol = replace(header.protocol, split=split, attempts=1)
         with CardWriter(tmp_path / split.value, replace(header, protocol=protocol)) as writer:
             record = make_record("item-1")
-            turn = replace(record.rollout.turns[0], tokens=tokens)
-            writer.append(replace(record, rollout=replace(record.rollout, turns=[turn])))
+            turn = structs.replace(record.rollout.turns[0], tokens=tokens)
+            writer.append(structs.replace(record, rollout=structs.replace(record.rollout, turns=[turn])))
             writer.append(make_record("item-2"))
             writer.close()
     catalog = Catalog(tmp_path)

@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 from fastapi.testclient import TestClient
+from msgspec import structs
 
 from agent2.cards.writer import CardWriter
 from agent2.records import Split, StopReason, Turn
@@ -247,7 +248,7 @@ def test_a_hidden_rollout_beside_another_tells_nothing_of_what_was_said(tmp_path
     ) as writer:
         record = make_record("item-001")
         call = Turn('{"name": "peek_at_vault", "arguments": {}}', "secret-1", StopReason.END, 10, 5)
-        writer.append(replace(record, rollout=replace(record.rollout, turns=[call])))
+        writer.append(structs.replace(record, rollout=structs.replace(record.rollout, turns=[call])))
         writer.close()
     hidden, visible = id_of(Catalog(tmp_path), "hidden"), id_of(Catalog(tmp_path), "one")
     for link in (

@@ -17,12 +17,13 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from agent2 import installation
 from agent2.benchmarks.declaration import OPTIONS, Portion
@@ -360,7 +361,7 @@ def _verdicts(rollouts: Iterable[ScoredRollout]) -> dict[str, str]:
     for rollout, score in ((scored.rollout, scored.score) for scored in rollouts):
         views = {name: value for name, value in score.views.items() if name not in COSTS}
         digests[rollout.item_id] = digest_of(
-            [rollout.prompt, rollout.turns, rollout.state, replace(score, views=views)]
+            [rollout.prompt, rollout.turns, rollout.state, structs.replace(score, views=views)]
         )
     return digests
 

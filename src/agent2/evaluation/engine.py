@@ -62,8 +62,7 @@ AHEAD = 32
 """Worlds that act before the first answer is collected; a channel that they share has to keep so many answers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(msgspec.Struct, frozen=True):
     """One planned play of one item."""
 
     item: Item
@@ -108,8 +107,7 @@ class Dialogue(Protocol):
         """Take in a message and the world's reply to it; None: the episode is over."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(msgspec.Struct, frozen=True):
     """An attempt that is over."""
 
     attempt: Attempt

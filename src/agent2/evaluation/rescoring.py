@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from msgspec import structs
+
 from agent2 import __version__, installation
 from agent2.benchmarks import load_benchmark
 from agent2.cards.card import IMPORTED, CardHeader, CardSummary, ReportingRule
@@ -363,13 +365,17 @@ def _combined(old: Rollout | None, new: Rollout) -> Rollout:
         NEW: {"answer": new.answer, "state": dict(new.state)},
         OLD: None if old is None else {"answer": old.answer, "actions": [turn.action for turn in old.turns]},
     }
-    pair = replace(new, status=RolloutStatus.COMPLETED, state=state, usage=Usage(), fault=None, reason="", retries=0)
+    pair = structs.replace(
+        new, status=RolloutStatus.COMPLETED, state=state, usage=Usage(), fault=None, reason="", retries=0
+    )
     if old is None:
         reason = "the old card has no such rollout"
-        return replace(pair, status=RolloutStatus.FAILED, fault=Fault.INFRASTRUCTURE, reason=reason)
+        return structs.replace(pair, status=RolloutStatus.FAILED, fault=Fault.INFRASTRUCTURE, reason=reason)
     for side, rollout in ((OLD, old), (NEW, new)):
         if rollout.fault is not None and not FAULT_POLICY[rollout.fault].counts_against_model:
-            return replace(pair, status=RolloutStatus.FAILED, fault=rollout.fault, reason=f"{side}: {rollout.reason}")
+            return structs.replace(
+                pair, status=RolloutStatus.FAILED, fault=rollout.fault, reason=f"{side}: {rollout.reason}"
+            )
     return pair
 
 

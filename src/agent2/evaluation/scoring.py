@@ -20,11 +20,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec import structs
 
 from agent2.cards.card import CardHeader, CardSummary
 from agent2.cards.folder import card_exists, load_card
@@ -400,7 +402,7 @@ def _valid(name: str, item: Item, score: Score) -> Score:
 
 def _judged_twice(first: Score, second: Score) -> Score:
     reason = f"{second.reason} (judged twice; the first time: {first.reason})"
-    return replace(second, reason=reason, views={**second.views, **added_costs(first.views, second.views)})
+    return structs.replace(second, reason=reason, views={**second.views, **added_costs(first.views, second.views)})
 
 
 def added_costs(*views: Mapping[str, float | None]) -> dict[str, float | None]:

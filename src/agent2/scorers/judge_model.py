@@ -13,9 +13,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import structs
 
 from agent2 import installation
 from agent2.errors import Agent2Error, ConfigError, Fault, SamplerFailed, quoted
@@ -186,7 +188,7 @@ class JudgeModel:
 
     def _pause(self, lost: Completion) -> None:
         """Answer every prompt with the same loss for `PAUSE_S`, at no cost."""
-        self._lost = replace(lost, prompt_tokens=0, n_tokens=0)
+        self._lost = structs.replace(lost, prompt_tokens=0, n_tokens=0)
         self._paused_until = time.monotonic() + PAUSE_S
 
     def _costs(self, completion: Completion, *, is_cached: bool) -> dict[str, float | None]:

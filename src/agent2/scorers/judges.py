@@ -36,6 +36,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
+from msgspec import structs
 from pydantic import Field, model_validator
 
 from agent2.cards.judgement import EMITS as PAIR_EMITS
@@ -303,14 +304,14 @@ class LlmJudge(ModelJudge):
             verdict = self._rule.score(item, rollout)
             rule_views[index] = {"rule_score": verdict.value}
             if not verdict.value:  # 0, or no verdict: the judge never replaces a rule
-                scores[index] = replace(verdict, views={**verdict.views, **rule_views[index]})
+                scores[index] = structs.replace(verdict, views={**verdict.views, **rule_views[index]})
         to_judge = [index for index in range(len(batch)) if index not in scores]
         texts = [self._texts_of(*batch[index]) for index in to_judge]
         judged = self._judge([{**common, "answer": answer} for common, answer in texts])
         for index, score in zip(to_judge, judged, strict=True):
             if self._passes_from is not None and score.value is not None:
-                score = replace(score, value=float(score.value >= self._passes_from - 1e-9))
-            scores[index] = replace(score, views={**rule_views.get(index, {}), **score.views})
+                score = structs.replace(score, value=float(score.value >= self._passes_from - 1e-9))
+            scores[index] = structs.replace(score, views={**rule_views.get(index, {}), **score.views})
         return [scores[index] for index in range(len(batch))]
 
     def score(self, item: Item, rollout: Rollout) -> Score:

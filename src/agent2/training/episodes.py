@@ -16,10 +16,12 @@ they are refused. Does NOT judge: see `online_grpo.judge`.
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, cast
+
+from msgspec import structs
 
 from agent2.errors import ConfigError, SamplerFailed
 from agent2.evaluation.engine import Attempt, PlaySettings, play_dialogues
@@ -202,7 +204,7 @@ def play_episodes(
     for done in play_dialogues(attempts, cast(Sampler, timed), make_environment, converse, settings):
         ids, rollout = done.dialogue, done.rollout
         if not isinstance(ids, _TokenDialogue):  # it failed: its turns count nowhere
-            ids, rollout = _TokenDialogue.failed(chat), replace(rollout, turns=())
+            ids, rollout = _TokenDialogue.failed(chat), structs.replace(rollout, turns=())
         episodes[done.attempt.attempt] = Episode(
             done.attempt.item, rollout, ids.prompt_ids, ids.completion_ids, ids.is_sampled, ids.logprobs, ids.is_full
         )

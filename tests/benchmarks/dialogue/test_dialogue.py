@@ -1,9 +1,9 @@
 """Cases, players and verdicts of the dialogue benchmark."""
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.dialogue import ServiceDialogue, case_of, expert, hasty_action
@@ -82,7 +82,9 @@ def test_a_change_without_a_yes_is_labelled_though_the_records_are_right():
 
 
 def test_a_state_of_another_world_is_a_judge_fault():
-    score = BENCHMARK.scorer().score(ITEMS[0], replace(play(expert, ITEMS[:1])[0].rollout, state={"order": None}))
+    score = BENCHMARK.scorer().score(
+        ITEMS[0], structs.replace(play(expert, ITEMS[:1])[0].rollout, state={"order": None})
+    )
     assert (score.value, score.fault) == (None, Fault.JUDGE)
 
 

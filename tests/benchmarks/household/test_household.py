@@ -88,7 +88,7 @@ def test_a_row_of_the_workspace_can_be_played_and_holds_no_way_to_win():
 
 
 def fields_of(rollout):
-    return {name: getattr(rollout, name) for name in rollout.__dataclass_fields__}
+    return {name: getattr(rollout, name) for name in rollout.__struct_fields__}
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,10 @@
 import importlib.util
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from agent2.records import Item, Message, Rollout, RolloutStatus, Split, StopReason, Turn, Usage
 from agent2.scorers import load_scorer
@@ -241,7 +241,7 @@ def test_a_long_message_is_checked_in_time_in_proportion_to_its_length(text, pla
     call = {"turn": 0, "name": "orders", "arguments": {"of": argument}, "result": result, "error": None}
     thought, message = text if place == "thought" else "I look.", text if place == "said" else "Mira has 3 orders."
     turns = [Turn(f"{thought}\norders[Mira]", result, StopReason.END, 0, 0), Turn(message, None, StopReason.END, 0, 0)]
-    rollout = replace(plain_rollout("", state={"tool_calls": [call]}), turns=turns)
+    rollout = structs.replace(plain_rollout("", state={"tool_calls": [call]}), turns=turns)
     before = time.process_time()
     findings_of(read_episode(rollout))
     assert time.process_time() - before < 5  # a tenth of it here; in quadratic time a minute
@@ -285,7 +285,7 @@ def test_sound_episodes_of_a_benchmark_have_no_finding_and_altered_ones_have():
 
 def test_a_failed_call_alone_is_no_cascade():
     case = next(case for case in CASES if case.detector == "cascade" and case.is_planted)
-    silent = replace(
+    silent = structs.replace(
         case.rollout, turns=case.rollout.turns[:-1], answer=None, state={**case.rollout.state, "answer": None}
     )
     assert "cascade" not in {finding.detector for finding in findings_of(read_episode(silent))}
