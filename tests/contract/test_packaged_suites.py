@@ -8,6 +8,7 @@ from agent2.contract.report_file import read_report
 from agent2.contract.suite import hold_prerequisites
 from agent2.contract.suite_files import load_suite
 from agent2.environments.tools.world import USUAL_FAULTS, ErrorKind
+from agent2.records import SamplingSettings
 from agent2.scorers.constraints import default_label
 from agent2.scorers.constraints.checks import InstructionClass
 
@@ -111,7 +112,7 @@ def test_the_mini_suites_play_installed_benchmarks_the_way_they_were_made_for(na
     suite = load_suite(name)
     for entry in suite.benchmarks:
         benchmark = load_benchmark(entry.name)
-        assert suite.sampling(entry) == benchmark.sampling
+        assert suite.sampling(entry, SamplingSettings(0.9)) == benchmark.sampling
         assert entry.scorer.name == benchmark.scorer().name
         assert entry.n_items == 200
 

@@ -7,6 +7,8 @@ from agent2.contract.suite import EvaluationRole, Suite, SuiteBenchmark, unmet_p
 from agent2.contract.suite_files import load_suite, suite_names
 from agent2.records import SamplingSettings, Split
 
+OTHER = SamplingSettings(0.9, 0.5, 7)
+
 
 @pytest.fixture(scope="module")
 def agent_suite():
@@ -75,8 +77,8 @@ def test_no_number_of_items_anywhere_means_all_there_are():
 
 def test_sampling_is_the_protocols_unless_a_benchmark_has_its_own_length():
     suite = load_suite("agent_tool_regression_mini")
-    assert suite.sampling(suite.benchmark("mini_functions")) == SamplingSettings(0.0, 1.0, 64)
-    assert suite.sampling(suite.benchmark("mini_apis")).max_tokens == 40
+    assert suite.sampling(suite.benchmark("mini_functions"), OTHER) == SamplingSettings(0.0, 1.0, 64)
+    assert suite.sampling(suite.benchmark("mini_apis"), OTHER).max_tokens == 40
 
 
 @pytest.mark.parametrize("name", suite_names())

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from agent2.config import read_yaml_text
-from agent2.contract.suite_files import expand, suite_names
+from agent2.contract.suite_files import expand, load_suite, suite_names
 from agent2.scorers.task_set import parse_task_set
 
 PAGE = (Path(__file__).parents[2] / "docs" / "suites.md").read_text(encoding="utf-8")
@@ -15,7 +15,7 @@ def blocks(language):
 
 
 def test_the_suite_of_the_page_is_sound_with_and_without_its_own_gates():
-    suite, gates = blocks("yaml")
+    suite, gates, _ = blocks("yaml")
     assert expand(read_yaml_text(suite, "page")).suite.id == "my_math-v2.0"
     assert len(expand(read_yaml_text(suite + gates, "page")).suite.gates) == 6
 
@@ -27,3 +27,13 @@ def test_the_task_set_of_the_page_can_be_read():
 
 def test_every_packaged_suite_has_its_row():
     assert set(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)) >= set(suite_names())
+
+
+def test_the_entry_for_a_benchmark_of_ones_own_is_accepted(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+    (entry,) = (text for text in blocks("yaml") if "source: ./office" in text)
+    head = "suite: club_v1\ntrack: llm_core\nbaseline: null\nfailure_taxonomy: {wrong: data}\n"
+    tasks = "task_distribution: {production_tasks: [{name: office, difficulty: easy, benchmarks: [office]}]}\n"
+    (tmp_path / "club.yaml").write_text(head + tasks + entry)
+    suite = load_suite(str(tmp_path / "club.yaml"))
+    assert suite.primary.name == "office_accuracy" and suite.benchmarks[0].sampling is not None

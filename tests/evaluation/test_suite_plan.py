@@ -9,7 +9,8 @@ from agent2.benchmarks.mini.repo import MiniRepo
 from agent2.contract.suite import EvaluationRole
 from agent2.contract.suite_files import load_suite
 from agent2.errors import ConfigError
-from agent2.evaluation.suite_plan import SuiteRequest, limits_of, plan_suite, suite_of
+from agent2.evaluation.suite_draft import suite_of
+from agent2.evaluation.suite_plan import SuiteRequest, limits_of, plan_suite
 from agent2.installation import access_log
 from agent2.models.sources import find_checkpoint
 from agent2.records import Split

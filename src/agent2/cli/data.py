@@ -473,7 +473,7 @@ def _write_draft(files: Sequence[Path], out: Path | None, hints: "ColumnHints") 
     from agent2.benchmarks.detection import draft_benchmark
     from agent2.contract.gates import EvidenceNeeds
     from agent2.evaluation.item_checks import items_to_decide
-    from agent2.evaluation.suite_plan import MARGIN
+    from agent2.evaluation.suite_draft import MARGIN
     from agent2.records import Split
     from agent2.reports.text import clean, clean_lines
 

@@ -241,6 +241,34 @@ def check_suite(
     typer.echo(f"digest: {checked.digest}")
 
 
+@suite_app.command("new")
+def new_suite(
+    benchmarks: Annotated[
+        list[str], typer.Argument(help="Benchmarks, the primary one first: a name, ./FOLDER or FILE.py:NAME.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="File to write; its name is the suite's.")] = Path("my_suite.yaml"),
+) -> None:
+    """Write a suite of several benchmarks that passes its check: one primary metric, gates against losses on others."""
+    from agent2.cli.paths import check_is_file
+    from agent2.evaluation.suite_draft import draft_suite
+
+    check_is_file("--out", out)
+    if out.exists():
+        raise ConfigError(f"--out {out}: already exists; choose another file")
+    if out.suffix not in (".yaml", ".yml"):
+        raise ConfigError(f"--out {out}: a suite is a .yaml file; call it {out.stem or 'my_suite'}.yaml")
+    text, suite = draft_suite(benchmarks, out)
+    with out.open("x", encoding="utf-8") as file:
+        file.write(text)
+    roles = {metric.benchmark: metric.role.value for metric in suite.metrics}
+    rows = [[entry.name, entry.metric, roles[entry.name], entry.source or "-"] for entry in suite.benchmarks]
+    print_table(["benchmark", "metric", "role", "source"], rows)
+    location = out if out.is_absolute() else f"./{out}"
+    typer.echo(f"next: agent2 suite check {location}")
+    typer.echo(f"then: agent2 eval {location} --role nightly --checkpoint FOLDER --baseline FOLDER")
+    print_path("suite", out)
+
+
 @suite_app.command("freeze")
 def freeze_named(
     suite: SuiteArgument,

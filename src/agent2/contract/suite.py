@@ -25,6 +25,7 @@ from agent2.records import SamplingSettings, Split, digest_of
 
 MANDATORY_PARTS = ("task_distribution", "protocol", "scorer", "control_group", "splits", "failure_taxonomy")
 """Without one of these a suite is not an evaluation contract; the scorer belongs to each benchmark."""
+OWN_SAMPLING = "own"
 NOT_IN_DIGEST: Any = {"model": True, "benchmarks": {"__all__": {"source"}}}
 """The checkpoint under test changes while its contract stays, and so may the location of a benchmark."""
 
@@ -320,6 +321,19 @@ class Prerequisite(StrictModel):
     """Of that benchmark's own metric."""
 
 
+class BenchmarkSampling(StrictModel):
+    """How completions are drawn on one benchmark, in place of the protocol; null: as the benchmark itself says."""
+
+    temperature: float | None = Field(default=None, ge=0)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    max_tokens: int | None = Field(default=None, ge=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _own(cls, value: object) -> object:
+        return {} if value == OWN_SAMPLING else value
+
+
 class SuiteBenchmark(StrictModel):
     """One benchmark as this suite uses it."""
 
@@ -337,6 +351,8 @@ class SuiteBenchmark(StrictModel):
     """Null: all there are."""
     max_tokens: int | None = Field(default=None, ge=1)
     """In place of the protocol's."""
+    sampling: BenchmarkSampling | None = None
+    """`own`: as the benchmark says. Null: the protocol's."""
     scorer: ScorerRule
     requires: list[Prerequisite] = Field(default_factory=list)
     urls: Urls | None = None
@@ -374,7 +390,11 @@ class Suite(StrictModel):
     @property
     def digest(self) -> str:
         """Of the whole contract but the checkpoint under test; equal suites have equal digests on every machine."""
-        return digest_of(self.model_dump(mode="json", exclude=NOT_IN_DIGEST))
+        content = self.model_dump(mode="json", exclude=NOT_IN_DIGEST)
+        for entry in content["benchmarks"]:
+            if entry["sampling"] is None:  # suites from before there was this key keep their digest
+                del entry["sampling"]
+        return digest_of(content)
 
     @property
     def baseline(self) -> str | None:
@@ -406,10 +426,19 @@ class Suite(StrictModel):
         limits = [n for n in (self.role_rule(role).n_items, benchmark.n_items) if n is not None]
         return min(limits, default=None)
 
-    def sampling(self, benchmark: SuiteBenchmark) -> SamplingSettings:
-        """How completions are drawn on one benchmark; the number of attempts is `protocol.sampling.n`."""
-        sampling = self.protocol.sampling
-        return SamplingSettings(sampling.temperature, sampling.top_p, benchmark.max_tokens or sampling.max_tokens)
+    def sampling(self, benchmark: SuiteBenchmark, declared: SamplingSettings) -> SamplingSettings:
+        """How completions are drawn on one benchmark; the number of attempts is `protocol.sampling.n`.
+
+        declared: as the benchmark itself says.
+        """
+        entry, protocol = benchmark.sampling, self.protocol.sampling
+        if entry is None:
+            return SamplingSettings(protocol.temperature, protocol.top_p, benchmark.max_tokens or protocol.max_tokens)
+        return SamplingSettings(
+            declared.temperature if entry.temperature is None else entry.temperature,
+            declared.top_p if entry.top_p is None else entry.top_p,
+            benchmark.max_tokens or entry.max_tokens or declared.max_tokens,
+        )
 
     def in_order(self) -> list[SuiteBenchmark]:
         """The benchmarks, each after those that it requires; otherwise as the file has them."""

@@ -12,6 +12,8 @@ metric names (`exact_match`) are read through the template's `metric_names`, `sp
 and gates of benchmarks that the suite does not use are left out, which is noted too. A part that neither file nor
 template has is refused: nothing is guessed.
 
+A benchmark that the template does not know keeps its own sampling, in every field that the file does not state.
+
 A frozen suite is the full form, nothing left to fill in, with its digest in the first lines; it reads back to an
 equal suite.
 
@@ -35,7 +37,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from agent2.config import Location, YamlText, first_problem, read_yaml, read_yaml_text
-from agent2.contract.suite import MANDATORY_PARTS, Suite
+from agent2.contract.suite import MANDATORY_PARTS, BenchmarkSampling, Suite
 from agent2.contract.suite_rules import Track, check_suite, load_tracks
 from agent2.errors import ConfigError, quoted, unknown_name
 from agent2.plugins import find, is_code, is_located, path_of, relative_to
@@ -208,6 +210,7 @@ def fill_benchmarks(draft: Draft, track: Track) -> None:
         if not isinstance(entry, dict):
             continue
         _complete(draft, track, "benchmarks", index, entry)
+        _keep_sampling(draft, track, entry)
         _read_split(draft, index, entry)
         _read_metric(draft, track, index, entry)
     chosen = _names(entries)
@@ -329,6 +332,21 @@ def _complete(draft: Draft, track: Track, key: str, index: int, entry: Entry) ->
             draft.sources[(key, index, part)] = (track.text, location)
             origin = f"track {track.name} ({track.text.spot(location)})"
             draft.note(f"{key}[{entry['name']}].{part}", value, origin)
+
+
+def _keep_sampling(draft: Draft, track: Track, entry: Entry) -> None:
+    """The benchmark's own sampling where the file states none and the template, which does, does not know it."""
+    if entry.get("name") in _named(track, "benchmarks") or "sampling" in entry:
+        return
+    protocol = draft.data.get("protocol")
+    stated = protocol.get("sampling") if isinstance(protocol, dict) else None
+    values = dict(stated) if isinstance(stated, dict) else {}
+    sampling = {key: values.get(key) for key in BenchmarkSampling.model_fields}
+    absent = [key for key, value in sampling.items() if value is None]
+    if absent:
+        entry["sampling"] = sampling
+        origin = "the benchmark itself, since the suite states none"
+        draft.note(f"benchmarks[{entry.get('name')}].sampling", f"own {', '.join(absent)}", origin)
 
 
 def _read_split(draft: Draft, index: int, entry: Entry) -> None:

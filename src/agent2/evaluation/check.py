@@ -35,7 +35,7 @@ from agent2.errors import ConfigError, quoted
 from agent2.evaluation.engine import Attempt, play_by, score_answers
 from agent2.evaluation.item_checks import Guess, guesses, items_to_decide, smallest_difference
 from agent2.evaluation.scoring import ScoringResources, in_batches, sandbox_runner, score_played
-from agent2.evaluation.suite_plan import MARGIN
+from agent2.evaluation.suite_draft import MARGIN
 from agent2.plugins import copy_source, is_code, is_located
 from agent2.records import HIDDEN_SPLITS, Benchmark, Environment, Item, Message, Score, ScoredRollout, Split, digest_of
 from agent2.scorers.code_blocks import code_of

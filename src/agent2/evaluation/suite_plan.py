@@ -1,9 +1,6 @@
 """Plans of what is played, from a suite, or one benchmark, and two checkpoints; the folder is `suite_folder`'s.
 
-`open_contract` reads a suite, or makes one around a single benchmark for `agent2 eval BENCHMARK`: its own score
-decides, and nothing else is measured. Everything fixed comes from the benchmark (sampling, attempts, scorer, the tools
-of its world, version with the digest of its source or data), so two evaluations of one benchmark are under one
-contract.
+`open_contract` reads a suite, or makes one around a single benchmark for `agent2 eval BENCHMARK` (`suite_draft`).
 
 A plan for each side and benchmark follows, both sides alike. Everything that can be wrong is found here, before a model
 is loaded: benchmarks that are not installed, another version than the suite names, a split that the role may not see,
@@ -11,45 +8,33 @@ items that a split does not have. A request for private items is logged before t
 refused.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from agent2 import installation
 from agent2.benchmarks import BENCHMARKS, is_data_name, is_known, load_benchmark
 from agent2.benchmarks.declaration import is_data_file
-from agent2.benchmarks.declared import DeclaredBenchmark
 from agent2.benchmarks.home import ProvidesCount
 from agent2.cards.card import ReportingRule
-from agent2.config import StrictModel, parse_yaml, read_yaml_text
+from agent2.config import StrictModel, parse_yaml
 from agent2.contract.suite import (
-    AgentBudget,
     EvaluationRole,
     JudgeRule,
     ScorerTier,
     Suite,
     SuiteBenchmark,
-    TiePolicy,
-    ToolPermissions,
 )
-from agent2.contract.suite_files import expand, load_suite, suite_names
+from agent2.contract.suite_files import load_suite, suite_names
 from agent2.contract.suite_rules import check_emitted, visibility_problem
 from agent2.errors import ConfigError, unknown_name
 from agent2.evaluation.plan import EvaluationLimits, EvaluationPlan
+from agent2.evaluation.suite_draft import judge_rule, suite_of
 from agent2.evaluation.suite_folder import BASELINE, CHECKPOINT, Identity, Side
 from agent2.installation import Access, log_access
 from agent2.models.sources import CheckpointSource, require_chat_template
-from agent2.plugins import find, installed, is_code, is_located, known_names, load, relative_to
-from agent2.records import HIDDEN_SPLITS, Benchmark, JsonValue, JudgeIdentity, Scorer, Split, declared_output, judge_of
-
-N_DEV, N_TEST = 100, 200
-"""Items of a benchmark that generates them; of a data benchmark all are played."""
-TOLERANCE, MARGIN = 0.03, 0.12
-"""As in the packaged suites of this size."""
+from agent2.plugins import find, installed, is_code, is_located, known_names, load
+from agent2.records import HIDDEN_SPLITS, Benchmark, JsonValue, Scorer, Split, declared_output, judge_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,24 +194,13 @@ def _require_tier(entry: SuiteBenchmark, scorer: Scorer, rule: JudgeRule | None,
         )
     if rule is None:
         raise ConfigError(f"{where}: {entry.name} is scored by a judge, and protocol.judge is null; say which judge")
-    for name, actual in _judge_rule(judge).items():
+    for name, actual in judge_rule(judge).items():
         required = getattr(rule, name)
         if required != actual and not (required is None and name in ("model", "prompt_digest")):
             raise ConfigError(
                 f"{where}: protocol.judge.{name} is {required}, and {entry.name} is judged with {actual}; change one "
                 "of them"
             )
-
-
-def _judge_rule(judge: JudgeIdentity) -> dict[str, JsonValue]:
-    """What an evaluation by this judge keeps to; of two answers both orders are shown."""
-    return {
-        "type": "rule_then_llm_judge" if judge.follows_rule else "llm_judge",
-        "order_randomization": True,
-        "tie_policy": TiePolicy.COUNT_AS_HALF.value,
-        "model": judge.model,
-        "prompt_digest": judge.prompt_digest,
-    }
 
 
 def _benchmark_plan(
@@ -250,7 +224,7 @@ def _benchmark_plan(
             dtype=source.dtype,
             seed=request.seed,
             attempts=suite.protocol.sampling.n,
-            sampling=suite.sampling(entry),
+            sampling=suite.sampling(entry, benchmark.sampling),
             limits=limits,
             reporting=reporting,
         )
@@ -364,98 +338,3 @@ def open_contract(name: str, overrides: Sequence[str] = ()) -> Suite:
 def _names_a_path(name: str) -> bool:
     """Whether code gives the path of a suite's file, rather than a benchmark."""
     return is_code(name) and isinstance(load(find("suite or benchmark", name, {})), str | Path)
-
-
-def suite_of(name: str, overrides: Sequence[str] = ()) -> Suite:
-    """The suite around one benchmark. Raises ConfigError as `load_benchmark` does."""
-    benchmark = load_benchmark(name)
-    is_finite = isinstance(benchmark, ProvidesCount)
-    metric = f"{benchmark.name}_{benchmark.primary_metric}"
-    sampling, scorer = benchmark.sampling, benchmark.scorer()
-    emits, judge = declared_output(scorer), judge_of(scorer)
-    hidden = None if is_finite else N_TEST
-    labels = sorted(emits.labels) if emits is not None else []
-    next_data = [f"add items like those of {benchmark.name} that were lost"]
-    record: dict[str, Any] = {
-        "name": re.sub(r"[^a-z0-9_-]", "_", benchmark.name.lower()),
-        "version": "v1.0",
-        "track": "llm_core",
-        "description": f"{benchmark.name} alone.",
-        "control_group": {"kind": "sft", "checkpoint": None},
-        "task_distribution": {
-            "production_tasks": [{"name": benchmark.name, "difficulty": "medium", "benchmarks": [benchmark.name]}]
-        },
-        "protocol": {
-            "sampling": {
-                "temperature": sampling.temperature,
-                "top_p": sampling.top_p,
-                "n": benchmark.attempts,
-                "max_tokens": sampling.max_tokens,
-            },
-            **({} if judge is None else {"judge": _judge_rule(judge)}),
-        },
-        "cadence": {
-            "dev": {"split": "dev", "n_items": None if is_finite else N_DEV},
-            "nightly": {"split": "test_public", "n_items": hidden},
-            "candidate": {"split": "test_private", "n_items": hidden, "spot_check": True},
-        },
-        "benchmarks": [
-            {
-                "name": benchmark.name,
-                "version": benchmark.version,
-                "source": relative_to(name, Path()) if not is_known(name) else None,
-                "split": "test_public",
-                "metric": metric,
-                "n_items": hidden,
-                "scorer": {"name": scorer.name, "tier": "judge" if judge is not None else _tier(benchmark)},
-            }
-        ],
-        "metrics": [{"name": metric, "benchmark": benchmark.name, "role": "primary"}],
-        "gates": [
-            {"kind": "evidence", "name": "evidence"},
-            {"kind": "release_evidence", "name": "release_evidence"},
-            {
-                "kind": "regression",
-                "name": "primary_holds",
-                "metrics": [metric],
-                "tolerance": TOLERANCE,
-                "margin": MARGIN,
-                "on_fire": {
-                    "release": "block",
-                    "next_data": next_data,
-                },
-            },
-        ],
-        "failure_taxonomy": dict.fromkeys(labels or ["wrong_answer"], "data"),
-    }
-    record |= _agent_parts(benchmark, record["protocol"])
-    return expand(read_yaml_text(yaml.safe_dump(record, sort_keys=False), f"suite around {name}", overrides)).suite
-
-
-def _agent_parts(benchmark: Benchmark, protocol: dict[str, Any]) -> dict[str, Any]:
-    """What a suite needs beside its other parts to allow exactly the tools of the benchmark's world; empty: none."""
-    rules = getattr(benchmark, "tool_protocol", {})
-    if not rules:
-        return {}
-    permitted = rules.get("permissions", ())
-    tools = {
-        "parallel_tool_calls": bool(rules.get("parallel_tool_calls")),
-        "max_tool_calls": rules.get("max_tool_calls") or benchmark.max_turns,
-        "permissions": {name: name in permitted for name in ToolPermissions.model_fields},
-    }
-    environment = {
-        "kinds": ["repository" if "file_writing" in permitted else "api"],
-        "reproduction": "each item names its seed or its file, and a rollout begins from a fresh copy",
-    }
-    return {
-        "track": "agent_tool",
-        "protocol": {**protocol, "tools": tools},
-        "agent": {"initial_environment": environment, "budget": dict.fromkeys(AgentBudget.model_fields)},
-    }
-
-
-def _tier(benchmark: Benchmark) -> str:
-    """What a benchmark's verdicts rest on, as far as that shows, where no model gives them."""
-    if isinstance(benchmark, DeclaredBenchmark) and not benchmark.is_packaged:
-        return "reference"
-    return "state" if getattr(benchmark, "tool_protocol", {}) else "rules"

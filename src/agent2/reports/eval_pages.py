@@ -194,8 +194,8 @@ def limits_of_numbers(outcome: SuiteOutcome) -> list[str]:
     limits.append(
         "one checkpoint of one training run: how far another seed of the same training would land is not measured"
     )
-    is_drawn = outcome.suite.protocol.sampling.temperature > 0
-    if is_drawn and any(benchmark.protocols[side].attempts == 1 for benchmark in outcome.benchmarks for side in SIDES):
+    protocols = [benchmark.protocols[side] for benchmark in outcome.benchmarks for side in SIDES]
+    if any(protocol.attempts == 1 and protocol.sampling.temperature > 0 for protocol in protocols):
         limits.append(
             "one attempt an item, drawn at a temperature: the luck of the draw is in the intervals, and not separated "
             "from the choice of items"

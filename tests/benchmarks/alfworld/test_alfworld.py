@@ -9,7 +9,7 @@ from agent2.benchmarks.household import expert
 from agent2.environments.household.game import TASK_TYPES
 from agent2.errors import ConfigError
 from agent2.evaluation.engine import Attempt, PlaySettings, play
-from agent2.evaluation.suite_plan import suite_of
+from agent2.evaluation.suite_draft import suite_of
 from agent2.models.sources import ScriptedSampler
 from agent2.records import Split
 from household_builders import SECRET, write_official

@@ -20,7 +20,7 @@ from agent2.benchmarks.alpacaeval import SHARES, fill_prompt, is_switched, prefe
 from agent2.cli import main
 from agent2.errors import ConfigError, Fault
 from agent2.evaluation.engine import score_answers
-from agent2.evaluation.suite_plan import suite_of
+from agent2.evaluation.suite_draft import suite_of
 from agent2.integrity import Effect
 from agent2.integrity.leaks import leak_check, leak_targets
 from agent2.integrity.texts import TextReading, TextUnit
