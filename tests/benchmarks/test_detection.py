@@ -106,6 +106,19 @@ def test_a_number_that_could_be_two_things_is_not_guessed(tmp_path):
     assert keys["answer"]["option_by"] == "place_from_0"
 
 
+def test_a_text_that_an_option_has_is_that_option_and_short_names_are_understood(tmp_path):
+    keys, written = draft(
+        tmp_path, questions(40, options=lambda k: ["4", "3", "2", "1"], answer=lambda k: str(1 + k % 4))
+    )
+    assert keys["answer"] == "answer" and written.example.reference == "D"
+    keys, _ = draft(tmp_path, [{"q": f"{k}?", "a": f"word {k}"} for k in range(30)])
+    assert keys["prompt"].startswith("{q}") and keys["answer"] == "a"
+    rows = [{"q": f"{k}?", "a": "x", "b": "y", "c": f"z{k}", "key": "ABC"[k % 3]} for k in range(30)]
+    assert "no column is the answer" in refusal(tmp_path, rows)
+    keys, _ = draft(tmp_path, rows, answer="key")
+    assert keys["options"] == ["a", "b", "c"]
+
+
 def test_readings_that_name_the_same_options_are_no_riddle(tmp_path):
     keys, _ = draft(tmp_path, questions(40, options=lambda k: [1, 2, 3, 4], answer=lambda k: 1 + k % 4))
     assert keys["options"] == "options" and keys["answer"]["field"] == "answer"

@@ -428,3 +428,36 @@ def test_a_server_that_takes_no_tools_is_refused_at_once():
 
     with endpoint(reply) as served, pytest.raises(ConfigError, match="enable-auto-tool-choice"):
         opened(served.url, native_tools=True)
+
+
+def test_a_chat_of_ones_own_data_is_sent_with_native_calls_and_results(tmp_path):
+    def call_of(city):
+        return {"type": "function", "function": {"name": "weather", "arguments": json.dumps({"city": city})}}
+
+    messages = [
+        {"role": "user", "content": "Weather in Paris and Rome?"},
+        {"role": "assistant", "content": None, "tool_calls": [call_of("Paris"), call_of("Rome")]},
+        {"role": "tool", "content": "rain"},
+        {"role": "tool", "content": '{"sky": "clear"}'},
+        {"role": "assistant", "content": "Rain, and clear."},
+        {"role": "user", "content": "And Oslo?"},
+        {"role": "assistant", "content": None, "tool_calls": [call_of("Oslo")]},
+    ]
+    row = {"messages": messages, "tools": [{"name": "weather", "parameters": {"type": "object", "properties": {}}}]}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    (tmp_path / "benchmark.yaml").write_text(
+        'name: desk\nversion: "1"\nfiles: {dev: rows.jsonl}\nscorer: chat_calls\n'
+        "chat: {messages: messages, tools: tools}\n"
+    )
+    benchmark = load_benchmark(str(tmp_path))
+    (item,) = benchmark.items(Split.DEV, 1, None)
+    answer = calling({"id": "x", **call_of("Oslo")})
+    with endpoint(lambda body, number: chat("hello") if number == 0 else answer) as served:
+        sampler = opened(served.url, native_tools=True)
+        settings = PlaySettings(SamplingSettings(max_tokens=64), 1)
+        (scored,) = play([Attempt(item, 0, 0)], sampler, benchmark.environment, benchmark.scorer(), settings)
+    sent = served.bodies[1]
+    assert sent["tools"][0]["function"]["name"] == "weather" and scored.score.value == 1.0
+    roles = [message["role"] for message in sent["messages"]]
+    assert roles == ["system", "user", "assistant", "tool", "tool", "assistant", "user"]
+    assert [message["content"] for message in sent["messages"][3:5]] == ["rain", '{"sky": "clear"}']

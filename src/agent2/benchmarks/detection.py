@@ -30,7 +30,7 @@ CHATS = ("messages", "conversations", "conversation", "chat", "dialog", "dialogu
 TOOLS = ("tools", "functions", "availabletools", "tooldefinitions", "function")
 QUESTIONS = (
     *("question", "questionstem", "stem", "problem", "query", "prompt", "instruction", "input", "goal", "ctx"),
-    *("sentence", "text", "review", "utterance", "claim", "statement", "task", "hypothesis"),
+    *("sentence", "text", "review", "utterance", "claim", "statement", "task", "hypothesis", "q"),
 )
 CONTEXTS = ("context", "passage", "paragraph", "article", "story", "document", "premise")
 MORE_OF_QUESTIONS = {"instruction": ("input",)}
@@ -269,7 +269,9 @@ def _question(columns: _Columns, hints: ColumnHints) -> tuple[str, str]:
 
 
 def _answer_columns(columns: _Columns, question: str) -> list[str]:
-    return [name for name in columns.called(ANSWERS, lambda value: not isinstance(value, bytes)) if name != question]
+    has_b = any(_key(name) == "b" for name in columns.names)  # then A is an option
+    names = ANSWERS if has_b else (*ANSWERS, "a")
+    return [name for name in columns.called(names, lambda value: not isinstance(value, bytes)) if name != question]
 
 
 def _choice_forms(
@@ -299,7 +301,7 @@ def _choice_forms(
             }
             readings = [hints.option_by] if hints.option_by is not None else [None, *OptionBy]
             references = {by: letters for by in readings if (letters := _letters(keys, by, columns.rows)) is not None}
-            if len(set(references.values())) == 1:
+            if None in references or len(set(references.values())) == 1:
                 by = next(iter(references))
                 yield _Form(_with_reading(keys, by), detected | _reading_note(by, answer))
             elif references:
