@@ -251,7 +251,8 @@ def write_card(path: Path, weights: str, verdicts_AI: NDArray[np.float64], split
     )  # fmt: skip
     header = CardHeader(checkpoint_name=path.name, checkpoint_digest=weights, protocol=protocol,
                         reporting=ReportingRule(n_replicates=200), lock={}, created_at=1.0)  # fmt: skip
-    turn = Turn("an answer", None, StopReason.END, 1, 1)
+    # trials are told apart by their rollouts, so no two models say the same
+    turn = Turn(f"an answer of {weights[:12]}", None, StopReason.END, 1, 1)
     with CardWriter(path, header) as writer:
         for item, at in ((f"item-{at:04}", at) for at in range(n_items)):
             for attempt in range(n_attempts):

@@ -108,6 +108,11 @@ def secret_digest(value: bytes) -> str:
     return hashlib.sha256(b"agent2 installation secret\0" + value).hexdigest()[:16]
 
 
+def own_secret_digest() -> str:
+    """Digest of this installation's secret; empty where none was made yet. Raises ConfigError as `secret`."""
+    return secret_digest(secret()) if (home() / "secret").exists() else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
     """One request for the items of a split."""

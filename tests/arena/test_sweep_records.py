@@ -1,7 +1,10 @@
 import pytest
 
 from agent2.arena.analysis.result import analyse
+from agent2.arena.evidence import AgentEnd, LlmCall, LlmRecord, SubmissionState
 from agent2.arena.sweep_records import SweepRow, difference_of_runs, row_of, summarise_agents
+from agent2.errors import Fault
+from agent2.llm.records import LlmTotals, TokenCounts
 from builders import make_evidence, make_gain, make_submission
 
 
@@ -21,18 +24,49 @@ def test_a_row_holds_the_headline_of_its_trial():
     assert sweep_row.gain.value == pytest.approx(0.28) and sweep_row.public.value == 0.6 and sweep_row.seconds == 150
 
 
-def test_a_row_without_submission_has_no_gain():
-    sweep_row = row(submissions=[])
-    assert (sweep_row.gain, sweep_row.result) == (None, "no_submission")
+def test_an_agent_that_had_its_budget_and_handed_in_nothing_counts_with_the_base_models_score():
+    for end in (AgentEnd.EXITED, AgentEnd.CRASHED, AgentEnd.DEADLINE, AgentEnd.LIMIT):
+        sweep_row = row(submissions=[], agent_end=end)
+        assert (sweep_row.gain.value, sweep_row.gain.low, sweep_row.result) == (0.0, None, "no_submission")
+    broken = make_submission(1, state=SubmissionState.FAILED, fault=Fault.SUBMITTER, score=None)
+    assert row(submissions=[broken]).gain.value == 0.0
+
+
+def test_what_infrastructure_lost_is_missing():
+    for end in (AgentEnd.INTERRUPTED, AgentEnd.INFRASTRUCTURE):
+        assert row(submissions=[], agent_end=end).gain is None
+    for state, fault in (
+        (SubmissionState.ACCEPTED, None),
+        (SubmissionState.FAILED, Fault.INFRASTRUCTURE),
+        (SubmissionState.FAILED, None),
+    ):
+        assert row(submissions=[make_submission(1, state=state, fault=fault, score=None)]).gain is None
+    assert row(submissions=[], base_private=None).gain is None
+
+
+@pytest.mark.parametrize(("outcomes", "gain"), [(["failed"] * 3, None), (["ok", "failed"], 0.0), (["refused"], 0.0)])
+def test_a_provider_that_never_answered_is_no_failure_of_the_agent(outcomes, gain):
+    calls = [
+        LlmCall(n, 1e6, 1.0, "openai-chat", "m", "m", outcome, None, TokenCounts(), True, 0.0, 0, "")
+        for n, outcome in enumerate(outcomes, start=1)
+    ]
+    totals = LlmTotals(len(calls), TokenCounts(), 0.0, 0, 0, 0, 0, 0, 0, 0, 0)
+    trial = row(submissions=[], llm=LlmRecord(totals, calls, None, None))
+    assert (trial.gain and trial.gain.value) == gain
 
 
 def test_a_summary_averages_gains_only_and_counts_the_rest():
     rows = [row(seed=s, gain=make_gain(d)) for s, d in enumerate((0.1, 0.2, 0.01))]
-    rows += [row(seed=3, submissions=[]), SweepRow("arithmetic", "grpo", 4, "t", "failed: disk full")]
+    rows += [row(seed=3, submissions=[], agent_end=AgentEnd.INFRASTRUCTURE)]
+    rows += [SweepRow("arithmetic", "grpo", 4, "t", "failed: disk full")]
     (summary,) = summarise_agents(rows)
     assert (summary.n_trials, summary.n_finished, summary.n_with_gain, summary.n_better) == (5, 4, 3, 2)
     assert summary.mean_gain.value == pytest.approx(0.31 / 3)
     assert summary.spread_points == pytest.approx(9.504385)
+    (with_nothing,) = summarise_agents([*rows, row(seed=5, submissions=[])])
+    assert (with_nothing.n_with_gain, with_nothing.n_submitted) == (4, 3)
+    assert with_nothing.mean_gain.value == pytest.approx(0.31 / 4)
+    assert with_nothing.gain_submitted.value == pytest.approx(0.31 / 3)
     assert summary.routes == {"RL only (GRPO)": 3}  # a trial without a submission took no route
 
 

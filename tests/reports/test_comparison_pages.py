@@ -45,7 +45,7 @@ def test_a_sweep_report_has_rows_agents_and_comparisons(tmp_path):
     paths = write_sweep_report(sweep_report(ROWS, [COMPARISON], "My <sweep>"), tmp_path / "out")
     record = json.loads(paths.json.read_text())
     assert [r["agent"] for r in record["rows"]] == ["nop", "base-copy", "grpo", "grpo", "grpo"]
-    assert [a["n_with_gain"] for a in record["agents"]] == [0, 1, 2]
+    assert [(a["n_with_gain"], a["n_submitted"]) for a in record["agents"]] == [(1, 0), (1, 1), (2, 2)]
     assert record["comparisons"][0]["difference"]["change"]["value"] == 0.28
     html, text = paths.html.read_text(), paths.markdown.read_text()
     assert "grpo minus nop · arithmetic" in html and "grpo minus nop · arithmetic" in text
@@ -53,10 +53,10 @@ def test_a_sweep_report_has_rows_agents_and_comparisons(tmp_path):
     assert "forest.svg" in text and paths.figure.read_text().startswith("<svg")
 
 
-def test_a_trial_without_a_gain_is_named_and_not_drawn_as_a_number(tmp_path):
+def test_a_trial_with_nothing_submitted_counts_with_the_base_and_says_so(tmp_path):
     figure = write_sweep_report(sweep_report(ROWS[:1], []), tmp_path).figure.read_text()
     assert "no submission" in figure
-    assert row_cells(ROWS[0])[5] == "no submission"
+    assert row_cells(ROWS[0])[5] == "0.0 (no submission)"
 
 
 def test_cells_say_what_kind_of_zero_a_zero_is():
@@ -74,7 +74,7 @@ def test_a_sweep_of_nothing_still_has_a_report(tmp_path):
 
 def test_tables_for_the_terminal_have_a_cell_for_every_column():
     cells = narrow_trial_table(ROWS).cells()
-    assert cells[0][2:6] == ["30.0%", "–", "–", "no submission"]
+    assert cells[0][2:6] == ["30.0%", "–", "–", "0.0 (no submission)"]
     assert cells[4][-1] == "failed: <b>disk</b> full"
     cells = comparison_table([COMPARISON]).cells()
     assert cells[0][:6] == ["grpo minus nop · arithmetic", "+28.0", "[+24.0, +32.0]", "items", "p < 0.0001", "better"]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from agent2.arena.analysis.result import analyse
-from agent2.arena.evidence import CommandLine, LlmCall, LlmRecord, TypeScore
+from agent2.arena.evidence import AgentEnd, CommandLine, LlmCall, LlmRecord, TypeScore
 from agent2.arena.sweep_records import row_of
 from agent2.llm.records import LlmTotals, TokenCounts
 from agent2.reports.charts import llm_svg
@@ -61,10 +61,14 @@ def test_a_sweep_averages_each_kind_over_the_trials_that_have_a_result():
     ]
 
 
-def test_a_void_trial_counts_with_the_base_and_one_without_a_result_not_at_all():
+def test_a_void_trial_and_one_with_nothing_submitted_count_with_the_base_and_a_lost_one_not_at_all():
     void = replace(row(HEAT, agent="cheat"), result="void", gain=Estimate(0.0, None, None, 0))
-    empty = row(HEAT, agent="nop", submissions=[], processes=[], metrics=[], revisions=[])
-    assert sweep_type_table([void, empty]).cells() == [["cheat · arithmetic", "pick_heat", "10.0%", "10.0%", "1", "10"]]
+    nothing = {"submissions": [], "processes": [], "metrics": [], "revisions": []}
+    empty = row(HEAT, agent="nop", **nothing)
+    lost = row(HEAT, agent="lost", agent_end=AgentEnd.INFRASTRUCTURE, **nothing)
+    assert sweep_type_table([void, empty, lost]).cells() == [
+        [f"{agent} · arithmetic", "pick_heat", "10.0%", "10.0%", "1", "10"] for agent in ("cheat", "nop")
+    ]
 
 
 def test_a_sweeps_report_shows_kinds_and_is_silent_without(tmp_path):

@@ -165,7 +165,7 @@ def test_a_board_is_made_again_when_only_a_card_changes(tmp_path):
     cache = BoardCache(Catalog(tmp_path))
     honest = cache.board(600.0).board
     assert [trial.is_verified for trial in honest.trials] == [True, True]
-    assert subtitle(honest) == "2 trials, 2 of them count, 2 stacks, 1 task"
+    assert subtitle(honest) == "2 trials, 2 count, 2 stacks, 1 task"
     for name in ("card.json", "rollouts.parquet"):
         file = tmp_path / "0" / "cards" / "final-test_private" / name
         data, times = file.read_bytes(), file.stat()

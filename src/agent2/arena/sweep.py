@@ -14,9 +14,10 @@ trial is ever run twice under one name. A trial that cannot be run is reported a
 
 With `until_decided`, `decide_cells` computes which cells need more seeds. On each task, agents are compared by their
 gain on test_private with `agent2.stats.sequential`: seeds come in rounds, an agent whose pairs are all decided gets
-no more, and the chance of calling any equal pair of any task different is at most alpha. A trial without a gain
-(nothing submitted, or not finished) is missing, never a zero: another seed replaces it. An agent with more than
-`max_missing` of them on a task is given up there and reported. Finish interrupted trials first: one that ends after its
+no more, and the chance of calling any equal pair of any task different is at most alpha. A trial in which the agent had
+its budget and handed in nothing usable has a gain of 0; one without a gain (not finished, a fault of the
+infrastructure, not cleared) is missing: another seed replaces it. An agent with more than `max_missing` of them on a
+task is given up there and reported. Finish interrupted trials first: one that ends after its
 seed was replaced changes the rounds.
 """
 
@@ -24,7 +25,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -37,8 +38,8 @@ from pydantic import Field, model_validator
 
 from agent2.arena.agents import load_agent
 from agent2.arena.analysis.read import read_evidence
-from agent2.arena.analysis.result import analyse, failed_gates, integrity_verdict, result_of
-from agent2.arena.analysis.verdicts import IntegrityState, ResultKind
+from agent2.arena.analysis.result import analyse, integrity_verdict, result_of
+from agent2.arena.analysis.verdicts import ResultKind
 from agent2.arena.evidence import TrialEvidence
 from agent2.arena.plan import require_gpus, require_system, resolve_trial
 from agent2.arena.spec import Mode
@@ -48,6 +49,7 @@ from agent2.arena.sweep_records import (
     PlannedTrial,
     SweepRow,
     difference_of_runs,
+    gain_by_intention,
     row_of,
     unfinished_row,
 )
@@ -342,7 +344,7 @@ def sweep_rows(spec: SweepSpec, root: Path) -> list[SweepRow]:
     for planned in all_trials(spec, root):
         evidence = _evidence(_paths(root, planned))
         if isinstance(evidence, str):
-            rows.append(unfinished_row(planned, evidence))
+            rows.append(unfinished_row(planned, evidence.replace(str(root), root.name)))
         else:
             rows.append(row_of(evidence, analyse(evidence), planned.stack, planned.agent_name))
     return rows
@@ -351,9 +353,10 @@ def sweep_rows(spec: SweepSpec, root: Path) -> list[SweepRow]:
 def compare_agents(spec: SweepSpec, root: Path) -> list[AgentComparison]:
     """Every pair of stacks on each task, on the same hidden items and the seeds that both have.
 
-    A trial whose result is the base model (a void one too) counts with the base's scores; one without any submission,
-    or that is not cleared, has no score and is left out. With two common seeds or more the interval covers the choice
-    of items and the variation between runs together; with one, the choice of items alone.
+    A trial whose result is the base model (a void one and one with nothing usable submitted, too) counts with the
+    base's scores; one that infrastructure stopped, or that is not cleared, has no score and is left out. With two
+    common seeds or more the interval covers the choice of items and the variation between runs together; with one, the
+    choice of items alone.
     """
     scores = final_scores(spec, root)
     comparisons: list[AgentComparison] = []
@@ -380,18 +383,8 @@ def compare_agents(spec: SweepSpec, root: Path) -> list[AgentComparison]:
 def item_gains(spec: SweepSpec, root: Path) -> dict[tuple[str, str], BySeed]:
     """(task, stack) -> seed -> item -> final minus base; 0 where the base is the result, by identity or rule."""
     gains: dict[tuple[str, str], BySeed] = {}
-    for planned in all_trials(spec, root):
-        paths = _paths(root, planned)
-        evidence = _evidence(paths)
-        if isinstance(evidence, str) or evidence.gain is None:
-            continue
-        kind = result_of(evidence, integrity_verdict(evidence)).kind
-        if kind is ResultKind.NOT_CLEARED:
-            continue
-        is_measured = kind is ResultKind.MEASURED
-        base = read_summary(paths.card("base", Split.TEST_PRIVATE)).item_scores
-        final = read_summary(paths.card("final", Split.TEST_PRIVATE)).item_scores if is_measured else base
-        pairs = {item: (final.get(item), old) for item, old in base.items()}
+    for planned, scores in _scored_trials(spec, root):
+        pairs = {item: (scores.final.get(item), old) for item, old in scores.base.items()}
         gains.setdefault((planned.task_name, planned.stack), {})[planned.seed] = {
             item: None if new is None or old is None else new - old for item, (new, old) in pairs.items()
         }
@@ -401,19 +394,34 @@ def item_gains(spec: SweepSpec, root: Path) -> dict[tuple[str, str], BySeed]:
 def final_scores(spec: SweepSpec, root: Path) -> dict[tuple[str, str], BySeed]:
     """(task, stack) -> seed -> item -> final private score; trials without a result have no entry."""
     scores: dict[tuple[str, str], BySeed] = {}
+    for planned, trial in _scored_trials(spec, root):
+        scores.setdefault((planned.task_name, planned.stack), {})[planned.seed] = trial.final
+    return scores
+
+
+@dataclass(frozen=True, slots=True)
+class _ItemScores:
+    """Item -> score on the private items."""
+
+    base: Mapping[str, float | None]
+    final: Mapping[str, float | None]
+    """The base's where the base model is the result, by identity or rule."""
+
+
+def _scored_trials(spec: SweepSpec, root: Path) -> Iterator[tuple[PlannedTrial, _ItemScores]]:
+    """The finished trials that have a gain, by intention to treat."""
     for planned in all_trials(spec, root):
         paths = _paths(root, planned)
         evidence = _evidence(paths)
-        if isinstance(evidence, str) or evidence.gain is None:
+        if isinstance(evidence, str):
             continue
-        state = integrity_verdict(evidence).state
-        if state is IntegrityState.NOT_CLEARED and evidence.final_submission is not None:
+        result = result_of(evidence, integrity_verdict(evidence))
+        if gain_by_intention(evidence, result) is None:
             continue
-        base_counts = state is IntegrityState.VOID or bool(failed_gates(evidence))
-        model = "base" if evidence.final_submission is None or base_counts else "final"
-        summary = read_summary(paths.card(model, Split.TEST_PRIVATE))
-        scores.setdefault((planned.task_name, planned.stack), {})[planned.seed] = summary.item_scores
-    return scores
+        base = read_summary(paths.card("base", Split.TEST_PRIVATE)).item_scores
+        is_measured = result.kind is ResultKind.MEASURED
+        final = read_summary(paths.card("final", Split.TEST_PRIVATE)).item_scores if is_measured else base
+        yield planned, _ItemScores(base, final)
 
 
 def _claim_folder(root: Path, spec: SweepSpec) -> None:

@@ -1,8 +1,10 @@
 """The records of a sweep: a row for each trial, a comparison for each pair of stacks, and the effects of their parts.
 
-A stack is agent system (scaffold) x driver x mode. A row of a trial that did not finish has a state and nothing else; a
-row without a gain (no submission) has None, and every average states its number of trials. Trials without a result are
-missing, not zero.
+A stack is agent system (scaffold) x driver x mode. Averages are by intention to treat: an agent that had its budget and
+handed in nothing usable counts with the base model's score, gain 0, else a stack that submits only when it is lucky
+would rank first. The mean over the trials in which it submitted is given beside it. What infrastructure lost is
+missing: a trial that did not finish has a state and nothing else, one whose agent or evaluation was stopped by a fault
+of the harness has no gain, and every average states its number of trials.
 
 The effect of the driver and that of the scaffold are estimated from pairs of stacks that differ in that part only: for
 each scaffold all pairs of its drivers, for each driver all pairs of its scaffolds, on the same task, mode, hidden items
@@ -24,10 +26,12 @@ from itertools import combinations
 
 import numpy as np
 
-from agent2.arena.analysis.verdicts import Analysis, ResultKind
-from agent2.arena.evidence import TrialEvidence, TypeScore
+from agent2.arena.analysis.verdicts import Analysis, Result, ResultKind
+from agent2.arena.evidence import AgentEnd, SubmissionState, TrialEvidence, TypeScore
 from agent2.arena.spec import Mode
 from agent2.config import StrictModel
+from agent2.errors import Fault
+from agent2.llm.gateway.recording import ExchangeOutcome
 from agent2.records import derive_seed
 from agent2.stats.comparisons import Claim, holm, judge, over_items_and_seeds, paired_difference
 from agent2.stats.estimates import UNIT, Estimate, PairedDifference, measure, ratio_of_sums
@@ -35,6 +39,8 @@ from agent2.stats.estimates import UNIT, Estimate, PairedDifference, measure, ra
 FINISHED = "finished"
 ALPHA = 0.05
 """Chance that any interval of a family misses."""
+NOTHING_USABLE = frozenset({ResultKind.NO_SUBMISSION.value, ResultKind.NO_VALID_SUBMISSION.value})
+"""Results of trials that handed in nothing that could be scored."""
 
 BySeed = dict[int, Mapping[str, float | None]]
 """Seed -> item -> score, or gain."""
@@ -99,8 +105,8 @@ class SweepRow:
     private: Estimate | None = None
     """Final submission on test_private."""
     gain: Estimate | None = None
-    """Paired gain on test_private, over items; None when nothing was submitted, without an interval when it is 0 by
-    identity or rule."""
+    """Paired gain on test_private, over items; without an interval when it is 0 by identity or rule, as where nothing
+    usable was submitted. None where there is no result, as after a fault of the infrastructure."""
     p_value: float | None = None
     claim: str = ""
     """Better, worse or unclear, as the trial's own report says; empty without a measured gain."""
@@ -195,6 +201,10 @@ class AgentSummary:
     """Better (than the base), worse or unclear, by that interval, its p-value and, with one seed, the noise band."""
     over: str = ""
     """"items and seeds", or "items" with one seed; empty without an interval."""
+    n_submitted: int = 0
+    """Trials with a gain in which something usable was submitted."""
+    gain_submitted: Estimate | None = None
+    """Mean gain over those alone: how good the stack is when it submits, never what it is ranked by."""
 
 
 def unfinished_row(planned: PlannedTrial, state: str) -> SweepRow:
@@ -209,6 +219,32 @@ def unfinished_row(planned: PlannedTrial, state: str) -> SweepRow:
         driver=planned.driver_name,
         mode=planned.mode.value,
     )
+
+
+def had_its_budget(evidence: TrialEvidence) -> bool:
+    """Whether nothing but the agent itself kept it from handing in: no fault of harness, provider or evaluation."""
+    if evidence.agent_end in {AgentEnd.INTERRUPTED, AgentEnd.INFRASTRUCTURE}:
+        return False
+    for submission in evidence.submissions:
+        is_pending = submission.state is SubmissionState.ACCEPTED
+        is_failed = submission.state is SubmissionState.FAILED
+        if is_pending or (is_failed and submission.fault not in {Fault.MODEL, Fault.SUBMITTER}):
+            return False
+    sent = [call for call in evidence.llm.calls if call.outcome != ExchangeOutcome.REFUSED] if evidence.llm else []
+    # one answer is enough: an agent could end with calls that fail, to have a lost trial taken out of its mean
+    return not sent or any(call.outcome == ExchangeOutcome.OK for call in sent)
+
+
+def gain_by_intention(evidence: TrialEvidence, result: Result) -> Estimate | None:
+    """The gain with which a trial enters averages and ranks: 0 where the agent handed in nothing usable.
+
+    None where there is no result that the agent answers for.
+    """
+    if result.kind.value not in NOTHING_USABLE:
+        return result.gain
+    if evidence.base_private is None or not had_its_budget(evidence):
+        return None
+    return Estimate(0.0, None, None, 0, method=result.kind.value.replace("_", " "))
 
 
 def row_of(
@@ -227,7 +263,7 @@ def row_of(
         base=evidence.base_private,
         public=best.score if best is not None else None,
         private=evidence.final_private,
-        gain=result.gain,
+        gain=gain_by_intention(evidence, result),
         p_value=result.p_value,
         claim=result.claim.value if result.claim is not None else "",
         within_noise=result.within_noise,
@@ -293,6 +329,7 @@ def _summary(task: str, agent: str, rows: Sequence[SweepRow], item_gains: BySeed
     zeros: BySeed = {seed: dict.fromkeys(by_item, 0.0) for seed, by_item in item_gains.items()}
     difference = difference_of_runs(item_gains, zeros, f"mean gain {task} {agent}")
     gains = [row.gain.value for row in rows if row.gain is not None]
+    submitted = [row for row in rows if row.gain is not None and row.result not in NOTHING_USABLE]
     bands = [row.noise for row in rows if row.gain is not None and row.noise is not None]
     # With one run the interval is over items alone: only the noise band says how much a model's score varies.
     band = max(bands, default=None) if len(item_gains) == 1 else None
@@ -318,7 +355,17 @@ def _summary(task: str, agent: str, rows: Sequence[SweepRow], item_gains: BySeed
         n_unknown_cost=len(driven) - len(costs),
         claim=judge(difference, band).claim.value if difference is not None else "",
         over=difference.over if difference is not None else "",
+        n_submitted=len(submitted),
+        gain_submitted=_submitted_gain(task, agent, submitted, item_gains),
     )
+
+
+def _submitted_gain(task: str, agent: str, rows: Sequence[SweepRow], item_gains: BySeed) -> Estimate | None:
+    """The mean over trials in which something usable was submitted."""
+    runs = {row.seed: item_gains[row.seed] for row in rows if row.seed in item_gains}
+    zeros: BySeed = {seed: dict.fromkeys(by_item, 0.0) for seed, by_item in runs.items()}
+    difference = difference_of_runs(runs, zeros, f"gain when submitted {task} {agent}")
+    return _mean_gain([row.gain.value for row in rows if row.gain is not None], difference)
 
 
 def _mean_gain(gains: Sequence[float], difference: PairedDifference | None) -> Estimate | None:

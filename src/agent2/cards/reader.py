@@ -10,6 +10,7 @@ changed byte that still decodes as a rollout is found only if the writer itself 
 data and digests together is not caught.
 """
 
+import hashlib
 import itertools
 import math
 from bisect import bisect_left, bisect_right
@@ -247,6 +248,17 @@ def iter_rollouts(path: Path) -> Iterator[ScoredRollout]:
         return
     for first, lines in closed_lines(path, card):
         yield from decode_lines(path, lines, first)
+
+
+def rollouts_digest(path: Path) -> str:
+    """Digest of what was played, without its scores, header, totals and the layout of the files.
+
+    Raises CardError naming the frame or line that is damaged.
+    """
+    digest = hashlib.sha256()
+    for record in iter_rollouts(path):
+        digest.update(msgspec.json.encode(record.rollout) + b"\n")
+    return digest.hexdigest()
 
 
 def read_page(path: Path, start: int, n: int) -> list[ScoredRollout]:

@@ -32,6 +32,7 @@ def leaderboard(
     from agent2.arena.analysis.leaderboard import make_leaderboard
     from agent2.arena.analysis.pool import read_pool
     from agent2.files import write_text
+    from agent2.installation import own_secret_digest
     from agent2.reports.comparison_pages import leaderboard_csv, leaderboard_html, leaderboard_markdown
 
     form = "json" if as_json else format_
@@ -44,7 +45,7 @@ def leaderboard(
     with progress_bar() as steps:
         pool = read_pool(folders, steps)
         steps("ranks")
-        board = make_leaderboard(pool.trials, pool.left_out, pool.published, [str(folder) for folder in folders])
+        board = make_leaderboard(pool.trials, pool.left_out, pool.published, pool.sources, own_secret_digest())
     if form == "table":
         _print_board(board)
         return
@@ -586,6 +587,7 @@ def _board(folders: Sequence[Path], only: Sequence[str]) -> "Leaderboard":
     """The leaderboard of the folders, or of some of its agents; trials that are left out are named on stderr."""
     from agent2.arena.analysis.leaderboard import make_leaderboard
     from agent2.arena.analysis.pool import read_pool
+    from agent2.installation import own_secret_digest
 
     with progress_bar() as steps:
         pool = read_pool(folders, steps)
@@ -593,7 +595,7 @@ def _board(folders: Sequence[Path], only: Sequence[str]) -> "Leaderboard":
     if only:
         _check_only(only, [trial.trial.row.agent for trial in trials])
         trials = [trial for trial in trials if trial.trial.row.agent in only]
-    board = make_leaderboard(trials, pool.left_out, sources=[str(folder) for folder in folders])
+    board = make_leaderboard(trials, pool.left_out, sources=pool.sources, own_secret=own_secret_digest())
     for out in board.left_out:
         typer.echo(f"agent2: {out.folder}: left out: {out.why}", err=True)
     for trial in board.trials:

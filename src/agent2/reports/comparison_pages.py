@@ -1,8 +1,9 @@
 """Pages that compare agents: the report of a sweep, and a leaderboard.
 
 A sweep's report shows every trial, every agent over its seeds, and every pair of agents on the same items: sweep.json,
-sweep.md, sweep.html and forest.svg, all from one `SweepReport`. A trial without a gain is shown with its reason and is
-in no average; averages state their number of trials.
+sweep.md, sweep.html and forest.svg, all from one `SweepReport`. A trial in which nothing usable was submitted counts
+with a gain of 0 and its reason; one without a gain is shown with its reason and is in no average. Averages state their
+number of trials.
 
 A leaderboard becomes tables for the terminal, Markdown, CSV and one HTML page; its JSON is the record itself. Ranks are
 shown as intervals (`2-4` where the data leave it open), the stacks of one tier have one number, and a stack without a
@@ -67,9 +68,12 @@ AXIS_WORDS = {Axis.DRIVER: "driver", Axis.SCAFFOLD: "agent system"}
 NOT_OURS = "published by others, not ours: no rollouts behind it, never compared with the trials above"
 SCORE = Notation(".3f", 100.0)
 """Percent with the digits that published tables have."""
-TERMINAL_AGENT = ("stack", "trials", "mean gain [95%]", "over", "verdict", "spread over seeds")
+TERMINAL_AGENT = ("stack", "trials", "mean gain [95%]", "when it submitted", "over", "verdict", "spread over seeds")
 TERMINAL_COMPARISON = ("stacks", "difference, points", "95% interval", "over", "p", "verdict", "items", "seeds")
-TERMINAL = ("rank", "tier", "stack", "runs", "mean gain [95%]", "within noise", "routes", "LLM cost", "marks")
+TERMINAL = (
+    "rank", "tier", "stack", "runs", "mean gain [95%]", "when it submitted", "within noise", "routes", "LLM cost",
+    "marks",
+)  # fmt: skip
 """Columns of `agent_table`, `comparison_table` and `standing_table` that a terminal has room for."""
 
 
@@ -199,6 +203,7 @@ def agent_table(summaries: Sequence[AgentSummary]) -> Table[AgentSummary]:
             Column("trials", lambda summary: f"{summary.n_finished} of {summary.n_trials}"),
             Column("with a gain", lambda summary: str(summary.n_with_gain)),
             Column("mean gain [95%]", lambda summary: POINTS.estimate(summary.mean_gain, DASH)),
+            Column("when it submitted", _submitted_words),
             Column("over", lambda summary: summary.over or DASH),
             Column("verdict", lambda summary: summary.claim or DASH),
             Column(
@@ -300,6 +305,16 @@ def _span_words(summary: AgentSummary) -> str:
     return DASH if low is None or high is None else f"{points(low)} to {points(high)}"
 
 
+def _submitted_words(summary: AgentSummary) -> str:
+    """Mean gain over the runs that submitted something usable, where that is not all of them."""
+    if not summary.n_with_gain:
+        return DASH
+    n = f"{summary.n_submitted} of {summary.n_with_gain} runs"
+    if summary.n_submitted in {0, summary.n_with_gain}:
+        return n
+    return f"{POINTS.estimate(summary.gain_submitted, DASH)}, {n}"
+
+
 def _cost_words(summary: AgentSummary) -> str:
     if summary.llm_tokens is None:
         return DASH
@@ -331,6 +346,7 @@ def standing_table(board: TaskStandings) -> Table[Standing]:
             Column("runs", lambda standing: f"{standing.n_counted} of {standing.summary.n_trials}"),
             Column("base -> final", lambda standing: f"{percent(standing.base)} -> {percent(standing.final)}"),
             Column("mean gain [95%]", lambda standing: POINTS.estimate(standing.summary.mean_gain, DASH)),
+            Column("when it submitted", lambda standing: _submitted_words(standing.summary)),
             Column("over", lambda standing: standing.summary.over or DASH),
             Column("verdict", lambda standing: standing.summary.claim or DASH),
             Column(
@@ -494,7 +510,7 @@ def subtitle(board: Leaderboard) -> str:
     n_counted = sum(trial.is_counted for trial in board.trials)
     stacks = len({trial.row.agent for trial in board.trials})
     unverified = sum(not trial.is_verified for trial in board.trials)
-    parts = [f"{counted(len(board.trials), 'trial')}, {n_counted} of them count"]
+    parts = [f"{counted(len(board.trials), 'trial')}, {n_counted} {'counts' if n_counted == 1 else 'count'}"]
     parts += [counted(stacks, "stack"), counted(len(board.tasks), "task")]
     parts += [f"{unverified} not verified"] if unverified else []
     parts += [f"{len(board.left_out)} left out"] if board.left_out else []
@@ -506,7 +522,7 @@ def leaderboard_csv(board: Leaderboard) -> str:
     columns = (
         "origin", "task", "kind", "stack", "scaffold", "driver", "mode", "best_rank", "worst_rank", "tier", "n_trials",
         "n_counted", "base", "final", "gain", "gain_low", "gain_high", "over", "claim", "n_within_noise", "llm_dollars",
-        "marks",
+        "n_submitted", "gain_submitted", "marks",
     )  # fmt: skip
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
@@ -528,7 +544,9 @@ def _csv_rows(board: Leaderboard) -> Iterator[dict[str, object]]:
                 "base": standing.base, "final": standing.final, "gain": gain and gain.value,
                 "gain_low": gain and gain.low, "gain_high": gain and gain.high, "over": summary.over,
                 "claim": summary.claim, "n_within_noise": standing.n_within_noise,
-                "llm_dollars": summary.llm_dollars, "marks": "; ".join(standing.marks),
+                "llm_dollars": summary.llm_dollars, "n_submitted": summary.n_submitted,
+                "gain_submitted": summary.gain_submitted and summary.gain_submitted.value,
+                "marks": "; ".join(standing.marks),
             }  # fmt: skip
     for source in board.published:
         for row in source.rows:

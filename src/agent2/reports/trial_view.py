@@ -22,7 +22,7 @@ from agent2.arena.evidence import (
     TrialEvidence,
     TypeScore,
 )
-from agent2.arena.sweep_records import SweepRow
+from agent2.arena.sweep_records import NOTHING_USABLE, SweepRow
 from agent2.integrity import IntegrityCheck
 from agent2.llm.records import TokenCounts
 from agent2.records import JsonValue
@@ -87,7 +87,7 @@ def sweep_type_table(rows: Sequence[SweepRow]) -> Table[TypeMean]:
         if row.gain is None:
             continue
         for score in row.by_type:
-            counted = replace(score, final=None) if row.result in BASE_COUNTS else score
+            counted = replace(score, final=None) if row.result in BASE_COUNTS | NOTHING_USABLE else score
             groups.setdefault((f"{row.agent} · {row.task}", score.task_type), []).append(counted)
     means = [
         TypeMean(

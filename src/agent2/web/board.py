@@ -26,6 +26,7 @@ from agent2.arena.analysis.published import PUBLISHED_FILES, PublishedBoard, Pub
 from agent2.arena.sweep_records import AxisEffect
 from agent2.cards.folder import CARD_JSON, TABLE
 from agent2.errors import Agent2Error
+from agent2.installation import own_secret_digest
 from agent2.reports.text import Table, clean, p_words
 from agent2.stats.comparisons import Claim, judge
 from agent2.stats.estimates import POINTS
@@ -38,7 +39,8 @@ NO_DRIVER = "no driver"
 GROUPS = ("task", "driver", "agent system")
 SORTS = ("gain", "rank", "stack", "runs", "cost")
 SHORT = (
-    "stack", "rank", "tier", "runs", "base -> final", "mean gain [95%]", "verdict", "routes", "LLM cost", "marks",
+    "stack", "rank", "tier", "runs", "base -> final", "mean gain [95%]", "when it submitted", "verdict", "routes",
+    "LLM cost", "marks",
 )  # fmt: skip
 """Columns that are shown unless all are asked for."""
 MAX_VALUE = 200
@@ -63,6 +65,8 @@ class BoardSnapshot:
     """Folder of a trial, as the board has it -> id of its page."""
     overall: "Sequence[OverallView]" = ()
     """Drawn once, not for every reader."""
+    own_secret: str = ""
+    """Digest of the secret whose exams the board prefers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +161,10 @@ class BoardCache:
             pool = [trial for trial in verified.values() if isinstance(trial, PooledTrial)]
             published, refused = published_boards(tables, [trial.conditions.task for trial in pool])
             left_out = [trial for trial in verified.values() if isinstance(trial, ExcludedFolder)]
-            board = make_leaderboard(pool, [*left_out, *refused], published)
+            own_secret = own_secret_digest()
+            board = make_leaderboard(pool, [*left_out, *refused], published, own_secret=own_secret)
             trial_ids = {entry.display_path: entry.id for _, entry in keys}
-            snapshot = BoardSnapshot(stamp, board, pool, trial_ids, overall_views(board))
+            snapshot = BoardSnapshot(stamp, board, pool, trial_ids, overall_views(board), own_secret)
             with self._lock:
                 self._trials, self._snapshot = verified, snapshot
         except Exception as error:  # boundary: shown on the page instead of ending a thread unseen
@@ -402,7 +407,7 @@ def compare_rows(snapshot: BoardSnapshot, first: str, second: str) -> Comparison
     if stack == other_stack:
         return ComparisonView(title, "That is the same row twice. Choose another one.", ())
     try:
-        pair = compare_stacks(snapshot.pool, task, stack, other_stack)
+        pair = compare_stacks(snapshot.pool, task, stack, other_stack, snapshot.own_secret)
     except Agent2Error as error:
         return ComparisonView(title, clean(error, 400), ())
     lines = [

@@ -6,7 +6,8 @@ import pytest
 
 from agent2.arena.analysis.leaderboard import compare_stacks, make_leaderboard
 from agent2.errors import ConfigError
-from agent2.reports.comparison_pages import leaderboard_csv, leaderboard_html, leaderboard_markdown
+from agent2.reports.comparison_pages import leaderboard_csv, leaderboard_html, leaderboard_markdown, standing_table
+from agent2.stats.estimates import Estimate
 from pool_builders import conditions, pool, pooled
 
 
@@ -54,6 +55,51 @@ def test_a_trial_that_does_not_count_is_shown_with_its_mark_and_moves_nothing():
     assert with_it.summary.mean_gain == without.summary.mean_gain
     assert with_it.place == without.place
     assert (with_it.n_counted, with_it.summary.n_trials) == (4, 5)
+
+
+def empty_handed(stack, seed):
+    """A run that had its budget and submitted nothing: the base model is its result."""
+    trial = pooled(stack, seed, 0.5)
+    row = replace(trial.trial.row, gain=Estimate(0.0, None, None, 0), claim="", result="no_submission")
+    return replace(trial, final=trial.base, trial=replace(trial.trial, row=row))
+
+
+def test_a_stack_that_submits_in_one_run_of_three_with_luck_does_not_rank_above_one_that_always_does():
+    lucky = [pooled("lucky", 0, 0.95), empty_handed("lucky", 1), empty_handed("lucky", 2)]
+    steady = [pooled("steady", seed, 0.75) for seed in range(3)]
+    first, second = make_leaderboard([*lucky, *steady]).tasks[0].standings
+    assert (first.stack, second.stack) == ("steady", "lucky")
+    assert second.n_counted == 3 and second.summary.n_submitted == 1
+    alone = lucky[0].trial.row.gain.value
+    assert second.summary.mean_gain.value == pytest.approx(alone / 3)
+    assert second.summary.gain_submitted.value == pytest.approx(alone)
+    assert alone > first.summary.mean_gain.value, "by its lucky run alone it would stand first"
+    assert first.summary.n_submitted == 3
+    columns = standing_table(make_leaderboard([*lucky, *steady]).tasks[0]).of("stack", "when it submitted").cells()
+    assert columns[0][1] == "3 of 3 runs" and columns[1][1].endswith(", 1 of 3 runs")
+
+
+def test_what_infrastructure_lost_lowers_no_mean():
+    lost = pooled("low", 9, 0.9)
+    row = replace(lost.trial.row, gain=None, claim="", result="no_submission")
+    lost = replace(lost, final={}, trial=replace(lost.trial, row=row, is_counted=False))
+    with_it, without = (make_leaderboard(trials).tasks[0].standings[0] for trials in ([*pool(low=0.6), lost], pool(low=0.6)))  # fmt: skip  # noqa: E501
+    assert with_it.summary.mean_gain == without.summary.mean_gain and with_it.n_counted == 4
+    assert with_it.spend.task_success.n == without.spend.task_success.n == 4
+
+
+def test_the_readers_own_secret_decides_which_exam_is_shown_whatever_most_strangers_have():
+    strangers = [
+        replace(trial, conditions=conditions(secret="theirs"), identity=trial.identity + "s")
+        for trial in pool(fox=0.9, wolf=0.9)
+    ]
+    board = make_leaderboard([*strangers, *pool(low=0.3)], own_secret="secret")
+    assert [standing.stack for standing in board.tasks[0].standings] == ["low"]
+    assert "another secret (theirs; this board has secret)" in board.left_out[0].why
+    control = make_leaderboard([*strangers, *pool(low=0.3)])
+    assert {standing.stack for standing in control.tasks[0].standings} == {"fox", "wolf"}, (
+        "without a secret of one's own"
+    )
 
 
 def test_broken_trials_do_not_outvote_the_exam_of_those_that_count():

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -11,8 +12,10 @@ from agent2.arena.analysis.leaderboard import make_leaderboard
 from agent2.arena.analysis.pool import find_trials, read_pool
 from agent2.arena.spec import config_digest
 from agent2.arena.trial_folder import read_config
+from agent2.cards.folder import header_digests
 from agent2.cli.run import play_new_trial
 from agent2.errors import ConfigError
+from agent2.reports.comparison_pages import leaderboard_csv, leaderboard_html, leaderboard_markdown
 from pool_builders import simulation
 
 
@@ -23,7 +26,7 @@ def test_what_an_agent_left_in_a_workspace_is_no_trial(tmp_path):
     assert list(find_trials(tmp_path)) == [tmp_path / "a"]
     pool = read_pool([tmp_path])
     assert pool.trials == []
-    assert pool.left_out[0].folder == str((tmp_path / "a").resolve())
+    assert pool.left_out[0].folder == f"{tmp_path.name}/a"
 
 
 def test_a_folder_without_trials_is_refused_with_what_could_be_there(tmp_path):
@@ -213,6 +216,13 @@ def test_copies_under_other_names_are_one_run(simulated, tmp_path):
     pool = read_pool([tmp_path])
     assert len({pooled.identity for pooled in pool.trials}) == 3
     assert [excluded.why.partition(" of ")[0] for excluded in make_leaderboard(pool.trials).left_out] == ["a copy"] * 2
+    for seed in (8, 9):  # whatever the header says of when and where it was played
+        card = tmp_path / f"copy-{seed}" / "cards" / "final-test_private"
+        field("card.json", "header.created_at", 1000.0 + seed)(card)
+        field("card.json", "header_digest", header_digests(card)[0])(card)
+    pool = read_pool([tmp_path])
+    assert all(pooled.trial.is_verified for pooled in pool.trials)
+    assert len({pooled.identity for pooled in pool.trials}) == 3
     for folder in tmp_path.iterdir():
         shutil.rmtree(folder / "cards" / "final-test_private")  # as where the base model is the result
     assert len({pooled.identity for pooled in read_pool([tmp_path]).trials}) == 3
@@ -274,6 +284,20 @@ def test_published_figures_are_found_below_and_those_of_a_trials_task_come_by_th
     assert pool.published[0].rows[0].runs == "one run" and pool.published[0].rows[0].score.low is None
     (out,) = pool.left_out
     assert "broken" in out.folder and "100" in out.why
+
+
+def test_nothing_that_is_published_says_where_the_folders_are(simulated, tmp_path):
+    root = tmp_path / "private-place" / "board"
+    shutil.copytree(simulated[2] / "static-1-stack-00-0", root / "good")
+    for name, lie in (("lie", field("cards/final-test_private/card.json", "summary.value", 1.0)),
+                      ("damaged", field("lock.json", "base_model", ["what"]))):  # fmt: skip
+        shutil.copytree(simulated[2] / "static-1-stack-00-1", root / name)
+        lie(root / name)
+    pool = read_pool([root, root / "good"])
+    board = make_leaderboard(pool.trials, pool.left_out, pool.published, pool.sources)
+    assert board.sources == ("board", "good")
+    texts = [leaderboard_html(board), leaderboard_markdown(board), leaderboard_csv(board), str(asdict(board))]
+    assert all(str(tmp_path) not in text for text in texts) and "board/damaged" in texts[-1]
 
 
 @pytest.mark.slow

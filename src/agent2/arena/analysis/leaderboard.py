@@ -1,17 +1,20 @@
 """The leaderboard: comparable trials of several sweeps and laboratories, pooled and ranked.
 
 Two trials are comparable only under the same conditions: task, benchmark version, items of all splits, installation
-secret, base model, protocol and budget. Of each task the conditions that most trials share are kept; trials under other
-conditions are left out, with the part that differs.
+secret, base model, protocol and budget. Of each task one exam is shown: that of the reader's own installation, where
+one of the trials has its secret, else the one that most trials share; somebody who sends many trials cannot choose it.
+Trials under other conditions are left out, with the part that differs.
 
 Ranks come from paired tests on the same private items and hold for all stacks at once (`agent2.stats.ranking`). Runs
-of a stack are numbered, not matched by seed: a seed means nothing across stacks. A trial without a result is missing,
-never a zero; the counts of a stack show how often it submits nothing. Over several tasks, scores are made comparable as
+of a stack are numbered, not matched by seed: a seed means nothing across stacks. Ranks are by intention to treat: an
+agent that had its budget and handed in nothing usable counts with the base model's score; what infrastructure lost is
+missing, never a zero (`agent2.arena.sweep_records`). Over several tasks, scores are made comparable as
 the share of the way from the base model to a perfect score; interactive tasks are never averaged with static ones.
 
 Does NOT read folders (`agent2.arena.analysis.pool`) and makes no pages.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -69,13 +72,13 @@ class TrialConditions:
     budget: str
 
     def difference(self, reference: "TrialConditions") -> str:
-        """The first part that differs from the conditions of most trials, in words; empty where none does."""
+        """The first part that differs from the conditions of the board, in words; empty where none does."""
         for part in fields(self):
             value, expected = getattr(self, part.name), getattr(reference, part.name)
             is_known = part.name != "protocol" or (value and expected)
             if value != expected and is_known:
                 name = part.name.replace("_", " ")
-                return f"another {name} ({value or 'none'}; most trials have {expected or 'none'})"
+                return f"another {name} ({value or 'none'}; this board has {expected or 'none'})"
         return ""
 
 
@@ -155,7 +158,7 @@ class TaskStandings:
     exam: TrialConditions
     """The conditions of its trials; named as in the stored leaderboard."""
     standings: Sequence[Standing]
-    """Best mean gain first; stacks without a result last."""
+    """Best tier first, in each the best mean gain; stacks without a result last."""
     over: str
     """Units of the ranks' tests: "items and seeds", or "items" where some stack has one run; empty: no test."""
 
@@ -210,9 +213,13 @@ def make_leaderboard(
     left_out: Sequence[ExcludedFolder] = (),
     published: Sequence[PublishedBoard] = (),
     sources: Sequence[str] = (),
+    own_secret: str = "",
 ) -> Leaderboard:
-    """Rank a pool of trials. The same pool gives the same board, in any order."""
-    comparable, excluded = _comparable_trials(pool)
+    """Rank a pool of trials. The same pool gives the same board, in any order.
+
+    own_secret: digest of the reader's installation secret; trials with it decide which exam of a task is shown.
+    """
+    comparable, excluded = _comparable_trials(pool, own_secret)
     tasks = [_task_standings(members) for members in _by_task(comparable).values()]
     overall = [_overall(comparable, tasks, is_interactive=is_interactive) for is_interactive in (False, True)]
     effects = pair_effects(_planned(comparable), _runs(comparable))
@@ -247,12 +254,14 @@ class StackComparison:
     n_same: int
 
 
-def compare_stacks(pool: Sequence[PooledTrial], task: str, stack: str, other_stack: str) -> StackComparison:
+def compare_stacks(
+    pool: Sequence[PooledTrial], task: str, stack: str, other_stack: str, own_secret: str = ""
+) -> StackComparison:
     """Two stacks of a board made of the same pool; without a correction for the board's other pairs.
 
     Raises ConfigError if the board has no such stack on the task.
     """
-    comparable, _ = _comparable_trials(pool)
+    comparable, _ = _comparable_trials(pool, own_secret)
     stacks = {pooled.trial.row.agent for pooled in comparable if pooled.conditions.task == task}
     for name in (stack, other_stack):
         if name not in stacks:
@@ -309,7 +318,9 @@ def _by_task(pool: Sequence[PooledTrial]) -> dict[str, list[PooledTrial]]:
     return by_task
 
 
-def _comparable_trials(pool: Sequence[PooledTrial]) -> tuple[list[PooledTrial], list[ExcludedFolder]]:
+def _comparable_trials(
+    pool: Sequence[PooledTrial], own_secret: str = ""
+) -> tuple[list[PooledTrial], list[ExcludedFolder]]:
     """For each task its trials under the same conditions, without copies; and the folders that are left out."""
     comparable: list[PooledTrial] = []
     excluded: list[ExcludedFolder] = []
@@ -323,6 +334,7 @@ def _comparable_trials(pool: Sequence[PooledTrial]) -> tuple[list[PooledTrial], 
         distinct = [pooled for pooled in members if originals[pooled.identity] is pooled]
         # trials that count choose the conditions: a folder full of broken ones must not outvote them
         voters = [pooled for pooled in distinct if pooled.trial.is_counted] or distinct
+        voters = [pooled for pooled in voters if pooled.conditions.secret == own_secret] or voters
         votes = Counter(pooled.conditions for pooled in voters)
         chosen = max(votes, key=lambda conditions: (votes[conditions], repr(conditions)))
         for pooled in distinct:
@@ -406,8 +418,7 @@ def _task_standings(pool: Sequence[PooledTrial]) -> TaskStandings:
         if (difference := _difference(runs[task, stack_a], runs[task, stack_b])) is not None:
             pairs[a, b] = mean_difference([difference])
     ranks = _ranks(stacks, pairs)
-    counted_rows = [_as_counted(pooled) for pooled in pool]
-    summaries = {summary.agent: summary for summary in summarise_agents(counted_rows, _gains(pool))}
+    summaries = {summary.agent: summary for summary in summarise_agents(_counted_rows(pool), _gains(pool))}
     standings = [_standing(summaries[stack], members, ranks.get(stack)) for stack, members in by_stack.items()]
     # "items" before "items and seeds": one stack with a single run makes it the statement for the whole task
     over = sorted({pair.over for pair in pairs.values()}, key=len)
@@ -416,19 +427,29 @@ def _task_standings(pool: Sequence[PooledTrial]) -> TaskStandings:
         is_interactive=any(pooled.is_interactive for pooled in pool),
         # trials without cards have no protocol, which `difference` ignores: "" sorts before every digest
         exam=max((pooled.conditions for pooled in pool), key=lambda conditions: conditions.protocol),
-        standings=sorted(standings, key=_by_gain),
+        standings=sorted(standings, key=_by_tier),
         over=over[0] if over else "",
     )
 
 
-def _as_counted(pooled: PooledTrial) -> SweepRow:
-    """The row for averages: what does not count has no gain."""
-    return pooled.trial.row if pooled.trial.is_counted else replace(pooled.trial.row, gain=None, claim="", result="")
+def _counted_rows(pool: Sequence[PooledTrial]) -> list[SweepRow]:
+    """The rows of one task for averages: what does not count has no gain; seeds are the numbers of runs in `_gains`."""
+    numbers: Counter[str] = Counter()
+    rows = []
+    for pooled in pool:
+        row = pooled.trial.row
+        if pooled.trial.is_counted:
+            rows.append(replace(row, seed=numbers[row.agent]))
+            numbers[row.agent] += 1
+        else:
+            rows.append(replace(row, gain=None, claim="", result=""))
+    return rows
 
 
-def _by_gain(standing: Standing) -> tuple[bool, float, str]:
-    gain = standing.summary.mean_gain
-    return (gain is None, -gain.value if gain is not None else 0.0, standing.stack)
+def _by_tier(standing: Standing) -> tuple[float, float, str]:
+    # not by gain alone: with few common items a stack of a lower tier may have the higher mean
+    gain, place = standing.summary.mean_gain, standing.place
+    return (place.tier if place is not None else math.inf, -gain.value if gain is not None else 0.0, standing.stack)
 
 
 def _standing(summary: AgentSummary, members: Sequence[PooledTrial], place: RankInterval | None) -> Standing:
@@ -459,9 +480,9 @@ def _standing(summary: AgentSummary, members: Sequence[PooledTrial], place: Rank
 
 
 def _agent_run(pooled: PooledTrial) -> AgentRun:
-    """A trial as one run of an agent at one task; what is not verified has no success, which is not a failure."""
+    """A trial as one run of an agent at one task; one without a verified result has no success, and is no failure."""
     row = pooled.trial.row
-    is_judged = row.state == FINISHED and pooled.trial.is_verified
+    is_judged = row.state == FINISHED and pooled.trial.is_verified and row.gain is not None
     failures, unknown = row.n_failures, row.n_unknown_recoveries
     # failures whose recovery is unknown are left out of both counts
     n_judged = failures - unknown if failures is not None and unknown is not None else None

@@ -8,6 +8,9 @@ public score, and a copy of the base model is one by its weights. A trial withou
 cards give something else, is marked unverified and enters no rank. Gain and noise band are computed from the cards,
 whatever the trial says. Nothing inside a trial's folder is taken for a further trial.
 
+Nothing that a board publishes contains an absolute path: folders are named from the one that was passed, by its last
+part. Copies of a trial are known by their rollouts, whatever headers, ids and times say.
+
 Does NOT play or score again: rollouts and verdicts that were forged together, digests included, are not detected
 (`agent2 cards rescore` and `agent2 replay` are for that).
 """
@@ -37,8 +40,8 @@ from agent2.arena.spec import UNSANDBOXED, Level, config_digest
 from agent2.arena.sweep_records import row_of
 from agent2.arena.trial_folder import TrialPaths, read_config
 from agent2.cards.card import CardHeader
-from agent2.cards.folder import card_exists, load_card
-from agent2.cards.reader import read_header, read_summary, read_totals, validate_card
+from agent2.cards.folder import card_exists
+from agent2.cards.reader import read_header, read_summary, read_totals, rollouts_digest, validate_card
 from agent2.errors import Agent2Error, CardError, ConfigError
 from agent2.records import JsonValue, Split, digest_of
 from agent2.stats.estimates import Estimate, PairedDifference
@@ -48,8 +51,6 @@ SCORE_TOLERANCE = 1e-9
 """Largest difference between a stored score and that of its card."""
 RESAMPLING_TOLERANCE = 0.01
 """The same for ends of an interval, a p-value and a noise band: another version of a library may draw other samples."""
-BASE_COUNTS = frozenset({ResultKind.COPY, ResultKind.BASE_KEPT, ResultKind.VOID, ResultKind.GATE_FAILED})
-"""Results that are the base model, by identity or by rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,8 @@ class TrialPool:
     trials: Sequence[PooledTrial]
     left_out: Sequence[ExcludedFolder]
     published: Sequence[PublishedBoard]
+    sources: Sequence[str] = ()
+    """The folders that were passed, without what is above them."""
 
 
 def find_trials(folder: Path) -> Iterator[Path]:
@@ -81,11 +84,15 @@ def read_pool(folders: Sequence[Path], progress: Callable[[str, int, int], None]
     progress: called with what is read, how many are done and how many there are. Raises ConfigError for a folder that
     does not exist, or that contains none of them.
     """
-    trial_folders: dict[Path, None] = {}
-    tables: dict[Path, None] = {}
+    trial_names: dict[Path, str] = {}
+    tables: dict[Path, str] = {}
+    sources: list[str] = []
     for folder in folders:
         if not folder.is_dir():
             raise ConfigError(f"{folder}: is not a directory; pass folders with sweeps or trials")
+        root = folder.resolve()
+        source = _distinct(root.name or "root", sources)
+        sources.append(source)
         trial_paths = dict.fromkeys(path.resolve() for path in find_trials(folder))
         published = dict.fromkeys(path.resolve() for path in _find(folder, *PUBLISHED_FILES) if is_published(path))
         if not trial_paths and not published:
@@ -93,33 +100,51 @@ def read_pool(folders: Sequence[Path], progress: Callable[[str, int, int], None]
                 f"{folder}: contains no trial (a folder with {TRIAL_FILE}) and no published tables; pass the folder of "
                 "a sweep, of trials, or of PostTrainBench's scores.json"
             )
-        trial_folders |= trial_paths  # resolved paths: a trial below two of the folders is read once
-        tables |= published
+        for path in trial_paths:  # resolved paths: a trial below two of the folders is read once
+            trial_names.setdefault(path, _published_name(path, root, source))
+        for path in published:
+            tables.setdefault(path, _published_name(path, root, source))
     trials: list[PooledTrial] = []
     left_out: list[ExcludedFolder] = []
-    for done, folder in enumerate(trial_folders, start=1):
-        trial = trial_or_reason(folder)
+    for done, (folder, name) in enumerate(trial_names.items(), start=1):
+        trial = trial_or_reason(folder, name)
         if isinstance(trial, ExcludedFolder):
             left_out.append(trial)
         else:
             trials.append(trial)
         if progress is not None:
-            progress("trials", done, len(trial_folders))
-    boards, unreadable = published_boards(tables, [trial.conditions.task for trial in trials])
-    return TrialPool(trials, [*left_out, *unreadable], boards)
+            progress("trials", done, len(trial_names))
+    boards, unreadable = published_boards(tables, [trial.conditions.task for trial in trials], tables)
+    return TrialPool(trials, [*left_out, *unreadable], boards, sources)
+
+
+def _distinct(name: str, taken: Sequence[str]) -> str:
+    n_before = sum(other == name or other.startswith(f"{name} (") for other in taken)
+    return f"{name} ({n_before + 1})" if n_before else name
+
+
+def _published_name(path: Path, root: Path, source: str) -> str:
+    """A folder's name on a board: its path below the folder that was passed."""
+    if not path.is_relative_to(root):  # behind a link
+        return f"{source}/{path.name}"
+    return (Path(source) / path.relative_to(root)).as_posix()
 
 
 def published_boards(
-    folders: Iterable[Path], tasks: Iterable[str] = ()
+    folders: Iterable[Path], tasks: Iterable[str] = (), names: Mapping[Path, str] | None = None
 ) -> tuple[list[PublishedBoard], list[ExcludedFolder]]:
-    """The published tables of folders (see `is_published`) and of tasks; then the folders that cannot be read."""
+    """The published tables of folders (see `is_published`) and of tasks; then the folders that cannot be read.
+
+    names: of the folders on the board; default: their paths.
+    """
     boards: list[PublishedBoard] = []
     unreadable: list[ExcludedFolder] = []
     for folder in folders:
         try:
             boards.append(read_published(folder))
         except ConfigError as error:
-            unreadable.append(ExcludedFolder(str(folder), str(error)))
+            name = (names or {}).get(folder, str(folder))
+            unreadable.append(ExcludedFolder(name, str(error).replace(str(folder), name)))
     return [*boards, *published_of_tasks(tasks)], unreadable
 
 
@@ -129,10 +154,12 @@ def trial_or_reason(folder: Path, name: str = "") -> PooledTrial | ExcludedFolde
     try:
         pooled = read_trial(folder)
     except Agent2Error as error:
-        return ExcludedFolder(name, str(error))
+        return ExcludedFolder(name, str(error).replace(str(folder), name))
     except Exception as error:  # boundary: a foreign folder may contain anything; the board says what is wrong
-        return ExcludedFolder(name, f"cannot be read ({type(error).__name__}: {error})")
-    return replace(pooled, trial=replace(pooled.trial, folder=name))
+        why = f"cannot be read ({type(error).__name__}: {error})"
+        return ExcludedFolder(name, why.replace(str(folder), name))
+    marks = tuple(mark.replace(str(folder), name) for mark in pooled.trial.marks)
+    return replace(pooled, trial=replace(pooled.trial, folder=name, marks=marks))
 
 
 def read_trial(folder: Path) -> PooledTrial:
@@ -143,21 +170,19 @@ def read_trial(folder: Path) -> PooledTrial:
     problems = [*checked.problems, *_public_problems(paths, evidence)]
     problems += [evidence.integrity_problem] if evidence.integrity_problem else []
     analysis = analyse(evidence)
-    kind = analysis.result.kind
+    row = row_of(evidence, analysis)
     result: Mapping[str, float | None] = {}
-    if kind is ResultKind.MEASURED:
-        result = checked.final
-    elif kind in BASE_COUNTS and not (kind is ResultKind.VOID and not evidence.submissions):
-        result = checked.base
+    if row.gain is not None:
+        result = checked.final if analysis.result.kind is ResultKind.MEASURED else checked.base
     is_verified = not problems
     lock = evidence.lock
     return PooledTrial(
         trial=LeaderboardTrial(
             folder=str(folder),
-            row=row_of(evidence, analysis),
+            row=row,
             marks=tuple(_marks(evidence, analysis, problems)),
             is_verified=is_verified,
-            is_counted=is_verified and bool(result) and analysis.result.gain is not None,
+            is_counted=is_verified and bool(result),
         ),
         conditions=_conditions(evidence, checked.protocol),
         is_interactive=evidence.task.level is Level.INTERACTIVE,
@@ -169,15 +194,15 @@ def read_trial(folder: Path) -> PooledTrial:
 
 
 def _identity(paths: TrialPaths, evidence: TrialEvidence) -> str:
-    """The same for two copies of one trial, whatever their ids say.
+    """The same for two copies of one trial, whatever its ids, times and headers say.
 
-    Digests of the headers of the final card, else of the submissions' cards: these contain the time at which they were
-    played, so no other trial has them. Without any card, what the trial says about itself.
+    Digests of the rollouts of the final card, else of the submissions' cards: each rollout has the time that it took,
+    so no other trial has them. Without any card of its own, what the trial says about itself.
     """
     final = paths.card("final", Split.TEST_PRIVATE)
     cards = [final] if card_exists(final) else [paths.submission_card(s.number) for s in evidence.submissions]
     try:
-        digests = [load_card(card).header_digest for card in cards if card_exists(card)]
+        digests = [rollouts_digest(card) for card in cards if card_exists(card)]
     except CardError:  # `_check_cards` and `_public_problems` report it
         digests = []
     return digest_of(digests or [evidence.trial_id, evidence.started_at, evidence.lock.get("config_digest")])
