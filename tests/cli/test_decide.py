@@ -236,6 +236,34 @@ def test_the_folder_of_an_evaluation_is_decided_from_its_cards_not_from_what_its
     assert again["gates"] == first["gates"]
 
 
+def test_a_folder_is_decided_by_the_contract_that_was_played_and_by_no_other(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+    players = write_players(tmp_path)
+    suite = make_suite(tmp_path)
+    sides = [find_checkpoint(f"scripted:{players}:{name}") for name in ("strong", "weak")]
+    request = SuiteRequest(suite, *sides, tmp_path / "out", find_benchmark=find_benchmark)
+    run_suite(request)
+    write_eval_report(read_outcome(request.out), request.out)
+    played = freeze(suite, tmp_path / "played")
+    lax = suite.model_copy(update={"version": "9.9"})
+    other = freeze(lax, tmp_path / "lax")
+
+    by_itself = json.loads(run("decide", request.out, "--json", code=1))
+    assert by_itself == json.loads(run("decide", request.out, "--suite", played, "--json", code=1))
+    assert by_itself["release"] == "block"
+    error = run("decide", request.out, "--suite", other, code=2)
+    assert suite.digest[:12] in error and lax.digest[:12] in error and "leave --suite out" in error
+
+    report = request.out / "report.yaml"
+    note = f"(digest {suite.digest[:12]}) and decided under {lax.id} (digest {lax.digest[:12]})"
+    assert note in " ".join(CliRunner().invoke(app, ["decide", str(report), "--suite", str(other)]).output.split())
+    assert "no suite to decide by" in run("decide", report, code=2)
+
+    stored = json.loads((request.out / "suite.json").read_text())
+    (request.out / "suite.json").write_text(json.dumps({**stored, "version": "9.9"}))
+    assert "the evaluation was begun under" in run("decide", request.out, code=2)
+
+
 @pytest.mark.parametrize("count", ["1e26", "1.0e+26", "10000000000", ".inf", ".nan", "-1", "'many'", "1.5", "[1]"])
 @pytest.mark.parametrize("key", ["n_items: {}", "n_missing_new: {}", "paired: {{n: {}, n_won: 1, n_lost: 0}}"])
 def test_a_count_that_no_suite_has_is_refused_with_its_line(tmp_path, key, count):

@@ -220,7 +220,7 @@ def read_outcome(out: Path, reported: Evidence | None = None) -> SuiteOutcome:
     card.
     """
     identity = read_identity(out)
-    suite = _read_suite(out)
+    suite = read_played_suite(out)
     entries, skipped = _played_entries(out, suite, identity)
     cards = {
         side: {entry.name: card_path(out, side, entry.name, identity.split) for entry in entries} for side in SIDES
@@ -259,13 +259,23 @@ def require_same_checkpoint(reported: Evidence, checkpoint: str) -> None:
         )
 
 
-def _read_suite(out: Path) -> Suite:
-    file = out / SUITE_FILE
+def read_played_suite(out: Path) -> Suite:
+    """The contract that an evaluation was played under.
+
+    Raises ConfigError if it cannot be read, and if it is not the one whose digest the evaluation began with.
+    """
+    file, identity = out / SUITE_FILE, read_identity(out)
     try:
-        return Suite.model_validate_json(file.read_bytes())
+        suite = Suite.model_validate_json(file.read_bytes())
     except (OSError, ValueError) as error:
         problem = first_problem(error, Suite)[1] if isinstance(error, ValidationError) else error
         raise ConfigError(f"{file}: cannot be read ({problem}); run the evaluation again") from error
+    if suite.digest != identity.suite_digest:
+        raise ConfigError(
+            f"{file}: has digest {suite.digest[:12]}, the evaluation was begun under {identity.suite} with digest "
+            f"{identity.suite_digest[:12]}; restore the file, or run the evaluation again"
+        )
+    return suite
 
 
 def _played_entries(out: Path, suite: Suite, identity: Identity) -> tuple[list[SuiteBenchmark], dict[str, str]]:
@@ -458,7 +468,7 @@ def report_differences(folder: Path) -> list[str]:
         stored = json.loads(file.read_bytes())
     except (OSError, ValueError) as error:
         raise ConfigError(f"{file}: cannot be read ({error}); run agent2 eval again") from error
-    suite = _read_suite(folder)
+    suite = read_played_suite(folder)
     # The report itself supplies what cards cannot hold; its notes are left out, or each reading would add them again.
     reported = replace(read_report(file, suite.metrics), notes=())
     outcome = read_outcome(folder, reported)

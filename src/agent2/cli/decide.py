@@ -81,7 +81,13 @@ def _print_list(title: str, sentences: tuple[str, ...]) -> None:
 
 def decide(
     report: Annotated[Path, typer.Argument(help="Report (.yaml, .json), or the folder of an evaluation.")],
-    suite: Annotated[str, typer.Option("--suite", help="Name of a packaged suite, or a .yaml file.")],
+    suite: Annotated[
+        str | None,
+        typer.Option(
+            "--suite",
+            help="Name of a packaged suite, or a .yaml file; a folder is decided by the suite that was played.",
+        ),
+    ] = None,
     history: Annotated[
         Path | None, typer.Option("--history", help="YAML of earlier values, oldest first: `metric: [..]`.")
     ] = None,
@@ -95,14 +101,12 @@ def decide(
     from agent2.contract.decision import decide as decide_on
     from agent2.contract.decision_record import decision_dict
     from agent2.contract.report_file import read_history, report_dict, with_history, write_report
-    from agent2.contract.suite_files import load_suite
 
-    contract = load_suite(suite)
+    contract = _contract_of(report, suite)
     evidence = _read_evidence(report, contract)
     if history is not None:
         evidence = with_history(evidence, read_history(history, contract.metrics))
-    if evidence.suite is not None and contract.name not in evidence.suite:
-        note = f"the report was made under suite {evidence.suite} and decided under {contract.id}"
+    if note := _other_contract(report, evidence, contract):
         evidence = replace(evidence, notes=(*evidence.notes, note))
     decision = decide_on(contract.metrics, contract.gates, evidence, contract.failure_taxonomy)
     if out is not None:
@@ -115,6 +119,49 @@ def decide(
             print_path("report", out)
     if not decision.passes:
         raise typer.Exit(1)
+
+
+def _contract_of(report: Path, suite: str | None) -> "Suite":
+    """The suite to decide by: of an evaluation's folder the one that was played, of a report the one that is named.
+
+    Raises ConfigError for a report without a suite, and for a folder with another suite than the one that was played.
+    """
+    from agent2.contract.suite_files import load_suite
+
+    if not report.is_dir():
+        if suite is None:
+            raise ConfigError(
+                f"{report}: no suite to decide by; add --suite NAME, or pass the folder of an evaluation, which has "
+                "its own"
+            )
+        return load_suite(suite)
+    from agent2.analysis.outcome import read_played_suite  # not needed for a report: keeps that fast
+
+    played = read_played_suite(report)
+    if suite is not None and (requested := load_suite(suite)).digest != played.digest:
+        raise ConfigError(
+            f"--suite {suite}: is {requested.id} with digest {requested.digest[:12]}, {report} was played under "
+            f"{played.id} with digest {played.digest[:12]}; leave --suite out to decide by what was played, or run "
+            "agent2 eval under the other suite"
+        )
+    return played
+
+
+def _other_contract(report: Path, evidence: "Evidence", contract: "Suite") -> str:
+    """A sentence if a report was made under another suite than it is decided by; empty if not, or if unknown."""
+    from agent2.evaluation.suite_folder import IDENTITY_FILE, read_identity
+
+    if not report.is_dir() and (report.parent / IDENTITY_FILE).is_file():
+        identity = read_identity(report.parent)
+        if identity.suite_digest != contract.digest:
+            return (
+                f"the report was made under suite {identity.suite} (digest {identity.suite_digest[:12]}) and decided "
+                f"under {contract.id} (digest {contract.digest[:12]})"
+            )
+        return ""
+    if evidence.suite is not None and contract.name not in evidence.suite:
+        return f"the report was made under suite {evidence.suite} and decided under {contract.id}"
+    return ""
 
 
 def _read_evidence(report: Path, contract: "Suite") -> "Evidence":
