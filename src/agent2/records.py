@@ -154,6 +154,23 @@ class ToolSampler(Protocol):
         """Queue one request. tools: as chat-completion servers take them."""
 
 
+@dataclass(frozen=True, slots=True)
+class AnswerOffer:
+    """Answers that a model compares by how likely it finds them."""
+
+    text: str | None
+    """What they continue, as it is; None: the chat, rendered with the checkpoint's template."""
+    answers: Sequence[str]
+
+
+@runtime_checkable
+class LikelihoodSampler(Protocol):
+    """A sampler that can say how likely its model finds answers."""
+
+    def submit_answers(self, request_id: int, prompt: Prompt, offer: AnswerOffer) -> None:
+        """Queue one request; its completion is a JSON object of lists: `logprobs`, `n_tokens` and `is_greedy`."""
+
+
 class Step(msgspec.Struct, frozen=True):
     """An environment's reply to one action."""
 

@@ -17,7 +17,7 @@ from agent2.models.sources import ScriptedSampler
 from agent2.plugins import group
 from agent2.records import HIDDEN_SPLITS, Split
 from agent2.scorers import SCORERS
-from plugin_builders import write_gsm
+from plugin_builders import write_gsm, write_rows
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "own-benchmark.md").read_text(encoding="utf-8")
 FILES = {text.split()[1]: text for text in re.findall(r"```yaml\n(name: .*?)```", PAGE, re.DOTALL)}
@@ -88,6 +88,25 @@ def test_the_chat_of_the_page_is_asked_and_its_call_is_right(tmp_path, monkeypat
     (tmp_path / "chats.jsonl").write_text("".join(row.replace("Paris", f"Paris {k}") for k in range(40)))
     found = check_benchmark(load_benchmark(str(tmp_path)))
     assert found.is_sound and sum(found.counts.values()) == 40
+
+
+def test_the_options_of_the_page_are_compared_by_likelihood(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+    (tmp_path / "benchmark.yaml").write_text(FILES["arc_base"])
+    for name in ("train", "test"):
+        rows = [
+            {"question": f"{name} {k}?", "answerKey": "ABC"[k % 3]}
+            | {"choices": {"text": [f"red {k}", f"green {k}", f"blue {k}"], "label": ["A", "B", "C"]}}
+            for k in range(240)
+        ]
+        write_rows(tmp_path / f"{name}.jsonl", rows)
+    benchmark = load_benchmark(str(tmp_path))
+    assert check_benchmark(benchmark).is_sound
+    world = benchmark.environment()
+    world.reset(benchmark.items(Split.TRAIN, 1, None)[0], 0)
+    offer = world.offered_answers()
+    assert offer.text.count("Question: ") == 6 and offer.text.endswith("Answer:")
+    assert [answer.split()[0] for answer in offer.answers] == ["red", "green", "blue"]
 
 
 def test_what_the_page_names_is_there():

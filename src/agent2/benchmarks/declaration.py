@@ -26,7 +26,7 @@ INSTRUCTION = "instruction"
 DOCUMENTS: Final = "documents"
 SEARCH = "search"
 """The world that reads documents."""
-QUESTION, CHAT = "question", "chat"
+QUESTION, CHAT, LIKELIHOOD = "question", "chat", "likelihood"
 MIN_TURNS = 3
 """Of a search."""
 FIELD_TYPES: Mapping[str, type] = {"str": str, "int": int, "list": list}
@@ -283,8 +283,12 @@ class DataSpec(StrictModel):
             raise ValueError("'chat' is asked as it is: leave out 'options', 'few_shot' and 'environment'")
         if self.world == CHAT and self.chat is None:
             raise ValueError("environment 'chat' needs 'chat', the field with the messages, in place of 'prompt'")
-        if self.few_shot is not None and self.world != QUESTION:
+        if self.few_shot is not None and self.world not in (QUESTION, LIKELIHOOD):
             raise ValueError(f"'few_shot' is for questions, and the world is '{self.world}'; leave it out")
+        if (self.world == LIKELIHOOD) != (self.scorer.name == LIKELIHOOD):
+            raise ValueError("answers by likelihood need both: environment: likelihood and scorer: likelihood")
+        if self.world == LIKELIHOOD and (self.answer is None or "letters" in self.environment.settings):
+            raise ValueError("'likelihood' needs 'answer'; whether letters are compared follows from {options}")
         if self.answer is None and self.world == QUESTION and not self.payload:
             raise ValueError("name 'answer', the field with the reference: the world 'question' gives no verdict")
         if DOCUMENTS in self.environment.settings:
@@ -314,6 +318,11 @@ class DataSpec(StrictModel):
     def world(self) -> str:
         """The name of the world that items are played in."""
         return CHAT if self.chat is not None and self.environment.name == QUESTION else self.environment.name
+
+    @property
+    def shows_letters(self) -> bool:
+        """Whether the prompt shows lettered options."""
+        return self.options is not None and OPTIONS in template_fields(self.template)
 
     @property
     def template(self) -> str:

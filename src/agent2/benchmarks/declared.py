@@ -34,12 +34,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any
 
 import yaml
 
 from agent2.benchmarks.data_files import OfficialFile, Row, file_digest, read_rows
-from agent2.benchmarks.declaration import DOCUMENTS, FIELD_TYPES, FILE, DataSpec, Portion
+from agent2.benchmarks.declaration import DOCUMENTS, FIELD_TYPES, FILE, LIKELIHOOD, OPTIONS, DataSpec, Portion
 from agent2.benchmarks.home import Players, at_random, question_of_row, row_of_question
 from agent2.benchmarks.questions import Question, QuestionReader, distinct
 from agent2.config import YamlText, load_yaml, read_yaml
@@ -145,6 +146,8 @@ class DeclaredBenchmark:
             settings["system"] = self.spec.system
         if self.spec.few_shot is not None:
             settings["examples"] = self.examples
+        if self.spec.world == LIKELIHOOD:
+            settings["letters"] = self.spec.shows_letters
         if self.spec.documents is not None:
             settings[DOCUMENTS] = self._corpus
         world: Environment = build(self.environment_location, settings)
@@ -360,7 +363,24 @@ class DeclaredBenchmark:
                 "answer; ask for fewer, or add rows to train"
             )
         candidates.sort(key=lambda question: self._hash(b"", "examples", question))
-        return [(question.prompt, question.reference or "") for question in candidates[: rule.n]]
+        return [(question.prompt, self._shown_answer(question)) for question in candidates[: rule.n]]
+
+    def _shown_answer(self, question: Question) -> str:
+        """The reference as an example shows it: of options that the prompt does not letter, the text."""
+        reference, options = question.reference or "", question.payload.get(OPTIONS)
+        if options is None or self.spec.world != LIKELIHOOD or self.spec.shows_letters:
+            return reference
+        return str(options[ascii_uppercase.index(reference)])
+
+    @property
+    def needs_chat_template(self) -> bool:
+        """Whether a model without a chat template cannot be asked."""
+        return self.spec.world != LIKELIHOOD or bool(self.spec.environment.settings.get("chat"))
+
+    @property
+    def compares_answers(self) -> bool:
+        """Whether a model is asked for likelihoods, which not every checkpoint can give."""
+        return self.spec.world == LIKELIHOOD
 
     def _pool(self, question: Question, place: int, portion: Portion) -> str | None:
         """The part of a portion that a question belongs to; None: the portion is one split, or test."""

@@ -33,11 +33,13 @@ from agent2.errors import FAULT_POLICY, ConfigError, EnvironmentFailed, Fault, S
 from agent2.evaluation.context import ContextPolicy, context_policy
 from agent2.evaluation.scoring import PlayedItem, score_played
 from agent2.records import (
+    AnswerOffer,
     Benchmark,
     Completion,
     Environment,
     Item,
     JsonValue,
+    LikelihoodSampler,
     Message,
     Prompt,
     Rollout,
@@ -442,6 +444,13 @@ class _Loop:
             if self._player is not None:
                 chat = cast(Sequence[Message], prompt)  # `play_by` plays through chats only
                 self._player.answer(request_id, episode.attempt, episode.environment, chat)
+            elif (offer := _offered_answers(episode.environment)) is not None:
+                if not isinstance(self._sampler, LikelihoodSampler):
+                    raise ConfigError(
+                        f"item {episode.attempt.item.id}: answers are compared by likelihood, which this checkpoint "
+                        "cannot give; name the FOLDER of a model"
+                    )
+                self._sampler.submit_answers(request_id, prompt, offer)
             elif self._offers_tools:
                 tools = _offered_tools(episode.environment)
                 cast(ToolSampler, self._sampler).submit(request_id, prompt, sampling, tools)
@@ -511,6 +520,12 @@ class _Loop:
             reason=reason,
             retries=episode.retries,
         )
+
+
+def _offered_answers(environment: Environment) -> AnswerOffer | None:
+    """The answers that a world wants compared by likelihood; None: it wants a message."""
+    offered: Callable[[], AnswerOffer] | None = getattr(environment, "offered_answers", None)
+    return offered() if offered is not None else None
 
 
 def _offered_tools(environment: Environment) -> Sequence[Mapping[str, JsonValue]]:

@@ -32,7 +32,7 @@ from agent2.evaluation.plan import EvaluationLimits, EvaluationPlan
 from agent2.evaluation.suite_draft import judge_rule, suite_of
 from agent2.evaluation.suite_folder import BASELINE, CHECKPOINT, Identity, Side
 from agent2.installation import Access, log_access
-from agent2.models.sources import CheckpointSource, require_chat_template
+from agent2.models.sources import CheckpointSource, SourceKind, require_chat_template
 from agent2.plugins import find, installed, is_code, is_located, known_names, load
 from agent2.records import HIDDEN_SPLITS, Benchmark, JsonValue, Scorer, Split, declared_output, judge_of
 
@@ -84,9 +84,15 @@ def plan_suite(request: SuiteRequest) -> SuitePlan:
 
     The access log has an entry for a request of private items when this returns or refuses.
     """
-    for source in request.sides.values():
-        require_chat_template(source, "add one to the tokenizer, or add --set run.plain=true for both sides")
     installed = {entry.name: _installed(entry, request) for entry in request.suite.in_order()}
+    for source in request.sides.values():
+        if any(getattr(benchmark, "needs_chat_template", True) for benchmark in installed.values()):
+            require_chat_template(source, "add one to the tokenizer, or add --set run.plain=true for both sides")
+        for name, benchmark in installed.items():
+            if getattr(benchmark, "compares_answers", False) and source.kind is not SourceKind.HF:
+                raise ConfigError(
+                    f"{name} compares answers by likelihood, which {source.spec} cannot give; name a model's FOLDER"
+                )
     emitted = {name: declared_output(benchmark.scorer()) for name, benchmark in installed.items()}
     # Again with the installed scorers: a suite file is also checked where they are not installed.
     check_emitted(request.suite, emitted, lambda place: f"suite {request.suite.id}")

@@ -21,6 +21,8 @@ some answers, and a reward. Both load models through `loading`.
 """
 
 import gc
+import json
+import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -35,6 +37,7 @@ from torch import Tensor
 from transformers import AutoModelForSequenceClassification
 
 from agent2.errors import CheckpointError, ConfigError, Fault, SamplerFailed
+from agent2.models.answer_likelihoods import answer_likelihoods
 from agent2.models.checkpoint import template_digest
 from agent2.models.loading import (
     context_length,
@@ -46,7 +49,7 @@ from agent2.models.loading import (
 )
 from agent2.models.rows import Request, RowIndex, Rows, SlotAssignment, assign_slots
 from agent2.models.slots import TracedDecoder, decode, extend, prefill, sample_tokens
-from agent2.records import Completion, JsonValue, Message, Prompt, SamplingSettings, StopReason
+from agent2.records import AnswerOffer, Completion, JsonValue, Message, Prompt, SamplingSettings, StopReason
 
 PREFILL_TOKENS = 8192
 """Most tokens of one prefill pass, padding included; one longer prompt goes alone."""
@@ -161,6 +164,40 @@ class HfSampler:
             self._done.append((request_id, _fault_completion(problem, len(tokens))))
             return
         self._waiting.append(Request(request_id, tokens, min(settings.max_tokens, room), settings))
+
+    def submit_answers(self, request_id: int, prompt: Prompt, offer: AnswerOffer) -> None:
+        """Compare answers by likelihood, at once. Raises SamplerFailed for an id in flight or a closed sampler."""
+        if self._model is None:
+            raise SamplerFailed(f"request {request_id}: the sampler of {self._source} is closed; make a new one")
+        if request_id in self._in_flight:
+            raise SamplerFailed(f"request {request_id} is in flight already; give each request its own id")
+        self._in_flight.add(request_id)
+        self._done.append((request_id, self._compared(prompt, offer)))
+
+    def _compared(self, prompt: Prompt, offer: AnswerOffer) -> Completion:
+        text, is_raw = offer.text, offer.text is not None
+        if text is None:
+            tokens, problem = self._tokens_of(prompt)
+            if problem:
+                return _fault_completion(problem, len(tokens))
+            chat = [{"role": part.role, "content": part.content} for part in prompt if isinstance(part, Message)]
+            text = self._tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
+        try:
+            with _evaluating(self._model):
+                likelihoods, n_tokens = answer_likelihoods(
+                    self._model, self._tokenizer, self._context, text, offer.answers, with_special_tokens=is_raw
+                )
+        except SamplerFailed as error:
+            return _fault_completion(str(error), 0)
+        logprobs = [round(likelihood.logprob, 6) for likelihood in likelihoods]
+        record = {
+            "logprobs": logprobs,
+            "n_tokens": [likelihood.n_tokens for likelihood in likelihoods],
+            "is_greedy": [likelihood.is_greedy for likelihood in likelihoods],
+        }
+        if not all(map(math.isfinite, logprobs)):
+            return _fault_completion("the log-probabilities are not all usable numbers", n_tokens)
+        return Completion(json.dumps(record), prompt_tokens=n_tokens)
 
     def collect(self) -> list[tuple[int, Completion]]:
         """Block until at least one request is done; return all that are. Empty only when none is in flight.

@@ -27,6 +27,7 @@ SCORERS: Mapping[str, str] = MappingProxyType(
         "function_calls": "agent2.scorers.tool_calls:FunctionCallScorer",
         "grounded": "agent2.scorers.grounding:GroundedScorer",
         "household_won": "agent2.scorers.household:HouseholdScorer",
+        "likelihood": "agent2.scorers.likelihood:LikelihoodScorer",
         "llm_judge": "agent2.scorers.judges:LlmJudge",
         "longer_answer": "agent2.scorers.answers:LongerAnswerScorer",
         "math_answer": "agent2.scorers.math_answer:MathAnswerScorer",

@@ -1,0 +1,46 @@
+"""Verdicts on answers that a model chose by likelihood (`environments.likelihood`).
+
+Of several options the value is 1 for the right one; `right_by_sum`, `right_by_bytes` and `right_by_tokens` say what
+each way of normalising would have chosen. Of a completion the value is 1 if each of its tokens is the likeliest one.
+`logprob` and `bits_per_byte` are those of the right answer: of all items together, bits per byte is a perplexity that
+does not depend on the tokenizer.
+"""
+
+import math
+from string import ascii_uppercase
+
+from agent2.environments.likelihood import BY, best_answer
+from agent2.errors import Fault
+from agent2.records import Item, Rollout, Score, ScorerOutput
+
+
+class LikelihoodScorer:
+    """1.0 if the likeliest answer is the right one."""
+
+    name = "likelihood"
+    version = "1.0"
+    emits = ScorerOutput(
+        views=frozenset({"logprob", "bits_per_byte", *(f"right_by_{by}" for by in BY)}), labels=frozenset()
+    )
+
+    def score(self, item: Item, rollout: Rollout) -> Score:
+        """The verdict; a judge fault only if the item has no reference."""
+        reference, state, answer = item.reference, rollout.state, rollout.answer
+        if reference is None:
+            return Score(None, f"item {item.id} has no reference to compare with; correct the benchmark", Fault.JUDGE)
+        if "logprobs" not in state:  # a player's words
+            is_right = answer is not None and answer.strip() == reference.strip()
+            return Score(float(is_right), f"the answer is {'' if is_right else 'not '}the reference", extracted=answer)
+        has_options = bool(item.payload.get("options"))
+        index = ascii_uppercase.index(reference) if has_options else 0
+        views: dict[str, float | None] = {
+            "logprob": state["logprobs"][index],
+            "bits_per_byte": -state["logprobs"][index] / math.log(2) / max(1, state["n_bytes"][index]),
+        }
+        if not has_options:
+            is_right = bool(state["is_greedy"][0])
+            reason = f"the completion is {'' if is_right else 'not '}the likeliest"
+            return Score(float(is_right), reason, extracted=answer, views=views)
+        views |= {f"right_by_{by}": float(best_answer(state, by) == index) for by in BY}
+        reason = f"likeliest ({state['by']}) is {answer}, right is {reference}"
+        return Score(float(answer == reference), reason, extracted=answer, views=views)
