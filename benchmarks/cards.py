@@ -143,7 +143,7 @@ def regrade_own(folder: Path, n: int) -> str:
     result = regrade(folder / "card", rule, max_changes=100)
     if result.differs_from_stored:
         raise RuntimeError(f"not reproduced: {result.differs_from_stored}")
-    return f"{result.old.value:.4f} -> {result.new.value:.4f}, all stored numbers reproduced"
+    return f"{result.old.score.value:.4f} -> {result.new.score.value:.4f}, all stored numbers reproduced"
 
 
 def query(sql: str) -> Callable[[Path, int], str]:

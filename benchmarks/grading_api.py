@@ -70,7 +70,7 @@ def serve(root: Path, evaluation_ms: float) -> None:
         time.sleep(evaluation_ms / 1e3)
         digest = inspect_checkpoint(job.checkpoint).weights_digest
         value = score_of(digest)
-        return EvaluationOutcome(value=value, low=value, high=value, n_items=1, weights_digest=digest)
+        return EvaluationOutcome(score=Estimate(value, value, value, 1), weights_digest=digest)
 
     paths = TrialPaths(root)
     items = {Split.TEST_PUBLIC: [Item("1", Split.TEST_PUBLIC, "1+1")]}

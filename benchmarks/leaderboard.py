@@ -20,7 +20,6 @@ sys.path.pop(0)  # this folder: its file names must not hide the standard librar
 
 import argparse
 import hashlib
-import json
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -40,7 +39,7 @@ from agent2.arena.analysis.leaderboard import (
     make_leaderboard,
 )
 from agent2.arena.analysis.pool import read_pool
-from agent2.arena.evidence import SubmissionRecord, SubmissionState, stored_gain, stored_score
+from agent2.arena.evidence import SubmissionRecord, SubmissionState
 from agent2.arena.scoring import NOISE_REPLICATES, card_score, measure_noise, paired_gain
 from agent2.arena.spec import Level, TrialConfig, config_digest
 from agent2.arena.sweep_records import SweepRow
@@ -219,21 +218,22 @@ def write_trial(
             "items": {split.value: "i" * 64 for split in Split}}  # fmt: skip
     audit = IntegrityRecord((IntegrityCheck("simulated", "nothing: there was no agent"),))
     events = [
-        {"event": "base_scored", "split": "test_public", "score": stored_score(card_score(public_card), "")},
+        {"event": "base_scored", "split": "test_public", "score": card_score(public_card)},
         {"event": "agent_started", "deadline": 1060.0},
         {"event": "agent_ended", "end": "exited", "exit_code": 0},
-        {"event": "base_scored", "split": "test_private", "score": stored_score(card_score(base_card), "")},
+        {"event": "base_scored", "split": "test_private", "score": card_score(base_card)},
         {"event": "noise_measured", "half_width": band.half_width, "n_replicates": band.n_replicates,
          "over": band.over},
-        {"event": "final_scored", "split": "test_private", "submission": 1, "gain": stored_gain(gain),
-         "score": stored_score(card_score(final_card), "")},
+        {"event": "final_scored", "split": "test_private", "submission": 1, "gain": gain,
+         "score": card_score(final_card)},
         {"event": "audited", "checks": 1, "findings": 0, "seconds": 0.0,
          "digest": hashlib.sha256(msgspec.json.encode(audit)).hexdigest()},
         {"event": "finished"},
     ]  # fmt: skip
     submission = SubmissionRecord(1, 1030.0, "output/model", "", SubmissionState.SCORED, final, False, None,
                                   card_score(submission_card), None, "", 1040.0)  # fmt: skip
-    paths.trial_log.write_text("".join(json.dumps({"t": 1000.0 + at, **row}) + "\n" for at, row in enumerate(events)))
+    rows = [msgspec.json.encode({"t": 1000.0 + at, **row}) + b"\n" for at, row in enumerate(events)]
+    paths.trial_log.write_bytes(b"".join(rows))
     for path, content in (
         (paths.trial_json, config.model_dump(mode="json")), (paths.lock_json, lock),
         (paths.shared_submissions, (submission,)), (paths.integrity, audit),

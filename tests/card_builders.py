@@ -10,7 +10,7 @@ import msgspec
 import zstandard
 
 from agent2.cards.aggregate import summarize
-from agent2.cards.card import CardHeader, ReportingRule
+from agent2.cards.card import CardHeader, CardSummary, ReportingRule
 from agent2.errors import Fault
 from agent2.records import (
     EvaluationProtocol,
@@ -77,13 +77,21 @@ def make_header(**changes: Any) -> CardHeader:
     return CardHeader(**(values | changes))
 
 
+def flat_summary(summary: CardSummary) -> dict[str, Any]:
+    """A summary as formats 1 to 3 wrote it: the fields of its score among the totals."""
+    stored = msgspec.to_builtins(summary)
+    score = stored.pop("score") or {"value": None, "low": None, "high": None, "method": "no item has a score"}
+    ends = {name: score[name] for name in ("value", "low", "high", "method")}
+    return {**ends, "n_items": summary.n_items, **stored}
+
+
 def write_old_card(
     path: Path, records: Sequence[ScoredRollout], form: int = 2, header: CardHeader | None = None
 ) -> Path:
     """A closed card of format 1 or 2: zstd frames of lines in the order given, 512 rollouts each."""
     header = header or make_header()
     content = msgspec.to_builtins(header)
-    summary = msgspec.to_builtins(summarize(records, header.reporting))
+    summary = flat_summary(summarize(records, header.reporting))
     parts = {"items.json": msgspec.json.encode(summary["item_scores"]) + b"\n", "drops.jsonl": b""}
     for drop in summary["drops"]:
         parts["drops.jsonl"] += msgspec.json.encode(drop) + b"\n"

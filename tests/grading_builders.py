@@ -13,6 +13,7 @@ from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome
 from agent2.errors import Fault
 from agent2.models.checkpoint import inspect_checkpoint
+from agent2.stats.estimates import Estimate
 
 SECRET = b"s" * 32
 VOCAB = ["<pad>", "<eos>", "<user>", "<bot>", *"0123456789+-*/() =CalcuteA"]
@@ -72,7 +73,7 @@ def write_checkpoint(folder: Path, seed: int = 0, **config: Any) -> Path:
 
 
 def scored(value: float, digest: str = "d" * 64) -> EvaluationOutcome:
-    return EvaluationOutcome(value=value, low=0.0, high=1.0, n_items=8, n_missing=0, weights_digest=digest)
+    return EvaluationOutcome(score=Estimate(value, 0.0, 1.0, 8, method="Wilson"), weights_digest=digest)
 
 
 def broken(fault: Fault, reason: str = "it broke") -> EvaluationOutcome:

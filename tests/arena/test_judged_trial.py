@@ -109,7 +109,7 @@ def test_an_agent_that_only_lengthens_replies_gains_nothing_in_length_controlled
     evidence, root = ended("replies", LENGTHENS, tmp_path, **sizes)
     paths = TrialPaths(root)
     cards = [paths.card("base", Split.TEST_PUBLIC), paths.submission_card(1)]
-    before, after = (read_summary(card).value for card in cards)
+    before, after = (read_summary(card).score.value for card in cards)
     assert np.mean(lengths(cards[1])) > 1.4 * np.mean(lengths(cards[0]))
     assert before > 0.05, "a base that never wins could not lose either"
     assert after < before

@@ -13,14 +13,14 @@ RULE = ReportingRule(n_replicates=500)
 def test_verdicts_of_one_attempt_get_the_wilson_interval():
     summary = summarize([make_record(str(i), float(i < 3)) for i in range(10)], RULE)
     expected = wilson(3, 10)
-    assert (summary.value, summary.low, summary.high) == (0.3, expected.low, expected.high)
-    assert (summary.n_items, summary.n_rollouts, summary.n_missing, summary.method) == (10, 10, 0, "Wilson")
+    assert (summary.score.value, summary.score.low, summary.score.high) == (0.3, expected.low, expected.high)
+    assert (summary.n_items, summary.n_rollouts, summary.n_missing, summary.score.method) == (10, 10, 0, "Wilson")
 
 
 def test_attempts_are_averaged_before_items():
     records = [make_record("a", 1.0, attempt) for attempt in range(3)] + [make_record("b", 0.0)]
     summary = summarize(records, RULE)
-    assert summary.value == 0.5  # not 3 of 4
+    assert summary.score.value == 0.5  # not 3 of 4
     assert summary.item_scores == {"a": 1.0, "b": 0.0}
     assert summary.n_items == 2
 
@@ -28,13 +28,13 @@ def test_attempts_are_averaged_before_items():
 def test_items_with_mixed_attempts_are_bootstrapped_as_clusters():
     records = [make_record(str(i), float((i + attempt) % 3 == 0), attempt) for i in range(30) for attempt in range(4)]
     summary = summarize(records, RULE)
-    assert "bootstrap over items" in summary.method
-    assert summary.low < summary.value < summary.high
+    assert "bootstrap over items" in summary.score.method
+    assert summary.score.low < summary.score.value < summary.score.high
 
 
 def test_a_missing_score_is_counted_and_listed_and_never_a_zero():
     summary = summarize([make_record("a", 1.0), make_record("b", None), make_record("c", 1.0)], RULE)
-    assert summary.value == 1.0
+    assert summary.score.value == 1.0
     assert (summary.n_items, summary.n_missing) == (2, 1)
     assert summary.items_missing == ["b"]
     assert summary.item_scores["b"] is None
@@ -50,14 +50,13 @@ def test_a_partly_missing_item_counts_with_the_attempts_it_has():
 
 def test_a_card_without_any_score_has_no_value():
     summary = summarize([make_record("a", None)], RULE)
-    assert (summary.value, summary.low, summary.high, summary.n_items) == (None, None, None, 0)
-    assert summary.method == "no item has a score"
+    assert (summary.score, summary.n_items) == (None, 0)
 
 
 def test_a_fault_of_the_model_counts_as_zero_and_stays_on_the_list_of_drops():
     failed = make_record("a", 0.0, status=RolloutStatus.FAILED, fault=Fault.MODEL)
     summary = summarize([failed, make_record("b", 1.0)], RULE)
-    assert summary.value == 0.5
+    assert summary.score.value == 0.5
     assert summary.n_missing == 0
     assert [(d.fault, d.counted) for d in summary.drops] == [(Fault.MODEL, CountAs.ZERO)]
 
@@ -65,7 +64,7 @@ def test_a_fault_of_the_model_counts_as_zero_and_stays_on_the_list_of_drops():
 def test_another_rule_can_leave_out_what_the_model_broke():
     failed = make_record("a", 0.0, status=RolloutStatus.FAILED, fault=Fault.MODEL)
     summary = summarize([failed, make_record("b", 1.0)], ReportingRule(model_fault=CountAs.MISSING))
-    assert (summary.value, summary.n_missing, summary.items_missing) == (1.0, 1, ["a"])
+    assert (summary.score.value, summary.n_missing, summary.items_missing) == (1.0, 1, ["a"])
 
 
 @pytest.mark.parametrize(
@@ -75,7 +74,7 @@ def test_another_rule_can_leave_out_what_the_model_broke():
 def test_the_rule_says_how_the_turn_cap_counts(counting, value, n_missing):
     capped = make_record("a", 0.5, status=RolloutStatus.TURN_CAP)
     summary = summarize([capped, make_record("b", 1.0)], ReportingRule(turn_cap=counting, n_replicates=50))
-    assert (summary.value, summary.n_missing) == (value, n_missing)
+    assert (summary.score.value, summary.n_missing) == (value, n_missing)
     assert len(summary.drops) == n_missing  # what the rule leaves out is listed too
 
 
@@ -99,4 +98,4 @@ def test_an_attempt_that_comes_twice_is_refused():
 def test_a_missing_score_at_the_turn_cap_is_missing_under_every_rule(counting):
     lost = make_record("a", None, status=RolloutStatus.TURN_CAP)
     summary = summarize([lost, make_record("b", 1.0)], ReportingRule(turn_cap=counting))
-    assert (summary.value, summary.n_missing, summary.items_missing) == (1.0, 1, ["a"])
+    assert (summary.score.value, summary.n_missing, summary.items_missing) == (1.0, 1, ["a"])

@@ -59,7 +59,7 @@ def write(tmp_path, log):
 def test_a_log_becomes_a_card_with_the_same_number(tmp_path):
     log = read_inspect(write(tmp_path, LOG))
     summary = write_foreign(log, tmp_path / "card", Split.TEST_PUBLIC)
-    assert summary.value == pytest.approx((0.5 + 0.5) / 2)  # a: mean of two epochs, b: partial
+    assert summary.score.value == pytest.approx((0.5 + 0.5) / 2)  # a: mean of two epochs, b: partial
     assert summary.n_rollouts == 3 and summary.tokens == 33 and summary.n_missing == 0
     assert validate_card(tmp_path / "card") == []
     header = read_header(tmp_path / "card")
@@ -158,7 +158,7 @@ def test_a_metric_outside_0_to_1_is_no_score(tmp_path):
     samples = [sample(f"s{n}", 1, "4", "C") for n in range(19)]
     log = read_inspect(write(tmp_path, LOG | {"samples": [*samples, sample("odd", 1, "4", 37)]}))
     summary = write_foreign(log, tmp_path / "card", Split.DEV)
-    assert (summary.value, summary.n_missing) == (1.0, 1)
+    assert (summary.score.value, summary.n_missing) == (1.0, 1)
     (lost,) = [record for record in log.rollouts if record.score.value is None]
     assert (lost.rollout.item_id, lost.score.reason) == ("odd", "match is 37, outside 0 to 1")
     samples = [sample(f"s{n}", 1, "4", n) for n in range(10)]
@@ -207,7 +207,7 @@ def test_a_verdict_in_words_reads_as_inspect_reads_it(tmp_path, logged, value):
 def test_a_score_that_is_no_number_is_missing_and_the_others_stay(tmp_path, logged, reason):
     log = read_inspect(write(tmp_path, LOG | {"samples": [graded("a", "C"), graded("b", logged)]}))
     summary = write_foreign(log, tmp_path / "card", Split.DEV)
-    assert (summary.value, summary.n_missing) == (1.0, 1)
+    assert (summary.score.value, summary.n_missing) == (1.0, 1)
     broken = log.rollouts[1].score
     assert broken.value is None and broken.fault is Fault.JUDGE and reason in broken.reason
 
@@ -235,7 +235,7 @@ def test_a_log_that_nobody_scored_is_read_with_all_scores_missing(tmp_path):
     stated = {"scores": [{"name": "includes", "scorer": "includes", "metrics": {}}]}
     log = read_inspect(write(tmp_path, LOG | {"results": stated, "samples": [sample("a", 1, "4", "C", scores={})]}))
     summary = write_foreign(log, tmp_path / "card", Split.DEV)
-    assert (log.scorer, summary.value, summary.n_missing) == ("includes", None, 1)
+    assert (log.scorer, summary.score, summary.n_missing) == ("includes", None, 1)
 
 
 def test_the_one_score_of_an_old_log_is_read(tmp_path):

@@ -52,7 +52,7 @@ def test_a_samples_file_becomes_a_card_with_the_same_number(tmp_path):
     rows += [row(0, "4", 1.0, "flexible-extract"), row(1, "5", 1.0, "flexible-extract")]
     log = read_lm_eval(write(tmp_path, rows))
     summary = write_foreign(log, tmp_path / "card", Split.TEST_PUBLIC)
-    assert summary.value == 0.5 and summary.n_items == 2
+    assert summary.score.value == 0.5 and summary.n_items == 2
     assert validate_card(tmp_path / "card") == []
     header = read_header(tmp_path / "card")
     assert header.protocol.benchmark == "sums-v3.0" and header.protocol.scorer == "exact_match@strict-match"
@@ -120,7 +120,7 @@ def test_a_score_that_is_nan_is_missing_and_the_others_stay(tmp_path):
     rows = [row(0, "4", float("nan"), acc=float("inf"), metrics=["exact_match", "acc"]), row(1, "4", 1.0)]
     log = read_lm_eval(write(tmp_path, rows))
     summary = write_foreign(log, tmp_path / "card", Split.DEV)
-    assert (summary.value, summary.n_missing) == (1.0, 1)
+    assert (summary.score.value, summary.n_missing) == (1.0, 1)
     score = log.rollouts[0].score
     assert score.fault is Fault.JUDGE and score.reason == "exact_match is nan, not a number from 0 to 1"
     assert score.views == {"acc@strict-match": None}

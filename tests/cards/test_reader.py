@@ -128,7 +128,8 @@ def test_a_doubled_line_is_reported(open_card):
     [
         ('"temperature": 0.0', '"temperature": 1.0', "protocol was changed"),
         ('"checkpoint_name": "base"', '"checkpoint_name": "best"', "header was changed"),
-        ('"n_missing": 0', '"n_missing": 1', "summary.n_missing is not what the rollouts give"),
+        ('"n_missing": 0', '"n_missing": 1', "summary.score.n_missing is not what the rollouts give"),
+        ('"n_turns": ', '"n_turns": 9', "summary.n_turns is not what the rollouts give"),
         (f'"n_rollouts": {FRAME_ROLLOUTS}', f'"n_rollouts": {FRAME_ROLLOUTS + 1}', "frame 0 (101 rollouts"),
     ],
 )
@@ -142,9 +143,9 @@ def test_a_changed_number_in_card_json_is_reported(card, old, new, problem):
 
 def test_a_raised_score_is_reported(card):
     file = card / "card.json"
-    value = read_summary(card).value
-    file.write_text(file.read_text().replace(f'"value": {value}', '"value": 0.99', 1))
-    assert any("summary.value" in problem for problem in validate_card(card))
+    value = read_summary(card).score.value
+    file.write_text(file.read_text().replace(f'"value": {value},', '"value": 0.99,'))
+    assert any("summary.score.value" in problem for problem in validate_card(card))
 
 
 def test_a_truncated_file_and_bytes_at_the_end_are_reported(card):
@@ -168,8 +169,8 @@ def test_a_damaged_card_json_is_one_clear_sentence(card, content):
 
 def test_a_card_of_a_later_format_is_refused(card):
     file = card / "card.json"
-    file.write_text(file.read_text().replace('"format": 3', '"format": 4', 1))
-    assert "format 4, this version reads 1, 2, 3" in validate_card(card)[0]
+    file.write_text(file.read_text().replace('"format": 4', '"format": 5', 1))
+    assert "format 5, this version reads 1, 2, 3, 4" in validate_card(card)[0]
 
 
 @pytest.mark.parametrize("field", ["offset", "n_bytes"])

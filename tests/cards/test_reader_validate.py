@@ -86,7 +86,7 @@ def test_damaged_checksums_of_an_open_card_are_said(open_card):
 def test_the_card_itself_stays_small_and_the_lists_come_from_the_rollouts(card):
     assert (card / "card.json").stat().st_size < 4000
     totals, summary = read_totals(card), read_summary(card)
-    assert (totals.value, totals.item_scores, totals.drops) == (summary.value, {}, [])
+    assert (totals.score.value, totals.item_scores, totals.drops) == (summary.score.value, {}, [])
     assert len(summary.item_scores) == N
     assert summary.items_missing == ["00007"]
     assert [(drop.item_id, drop.fault) for drop in summary.drops] == [("00007", Fault.JUDGE)]

@@ -44,8 +44,8 @@ def test_another_rule_moves_the_number_and_says_which_rollouts(card):
     before = {file.name: file.read_bytes() for file in card.iterdir()}
     rule = replace(load_card(card).header.reporting, time_cap=CountAs.MISSING, empty=CountAs.ZERO)
     regraded = regrade(card, rule, max_changes=2)
-    assert regraded.old.value == pytest.approx(10.25 / 11)
-    assert regraded.new.value == pytest.approx(7.25 / 9)
+    assert regraded.old.score.value == pytest.approx(10.25 / 11)
+    assert regraded.new.score.value == pytest.approx(7.25 / 9)
     assert regraded.n_changed == {"empty": 1, "time_cap": 2}
     assert regraded.n_items_changed == 3
     assert regraded.changed == [
@@ -73,21 +73,24 @@ def test_taking_attempts_together_otherwise_moves_items_and_no_rollout(tmp_path)
             writer.append(make_record(item, float(attempt == 0 and item == "a"), attempt))
         writer.close()
     regraded = regrade(tmp_path / "card", ReportingRule(over_attempts="any", n_replicates=200))
-    assert (regraded.old.value, regraded.new.value) == (0.25, 0.5)
+    assert (regraded.old.score.value, regraded.new.score.value) == (0.25, 0.5)
     assert (regraded.n_changed, regraded.n_items_changed) == ({}, 1)
 
 
 def test_a_stored_number_that_the_rollouts_do_not_give_is_named(card):
     stored = load_card(card)
-    store_card(card, replace(stored, summary=replace(stored.summary, value=0.99, n_turns=1)))
-    assert regrade(card).differs_from_stored == ["value", "n_turns"]
+    store_card(
+        card,
+        replace(stored, summary=replace(stored.summary, score=replace(stored.summary.score, value=0.99), n_turns=1)),
+    )
+    assert regrade(card).differs_from_stored == ["score.value", "n_turns"]
 
 
 def test_an_open_card_is_graded_as_far_as_it_is(tmp_path):
     with CardWriter(tmp_path / "card", make_header()) as writer:
         writer.append(make_record("a"))
     regraded = regrade(tmp_path / "card")
-    assert (regraded.old.value, regraded.has_stored, regraded.differs_from_stored) == (1.0, False, [])
+    assert (regraded.old.score.value, regraded.has_stored, regraded.differs_from_stored) == (1.0, False, [])
 
 
 def test_damaged_evidence_is_not_graded(card):

@@ -80,7 +80,7 @@ if sys.argv[2] == "close":
         writer.close()
 else:
     print(len(list(iter_rollouts(card))), len(find_rollouts(card, "a")), len(read_page(card, 0, 9)))
-    print(read_summary(card).value)
+    print(read_summary(card).score.value)
 print(sorted({"pandas", "pyarrow", "duckdb", "scipy"} & sys.modules.keys()))
 """
     messages = []

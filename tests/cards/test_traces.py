@@ -171,7 +171,7 @@ def test_calls_are_held_against_a_reference_without_a_benchmark(tmp_path, settin
 def test_a_stored_score_is_kept_and_one_outside_the_scale_is_missing(tmp_path):
     rows = [{"id": str(k), "messages": openai(FIND), "score": score} for k, score in enumerate((1, 0.5, 0))]
     summary = write_foreign(read_trajectories(write(tmp_path / "r.jsonl", *rows)), tmp_path / "card", Split.DEV)
-    assert summary.value == 0.5
+    assert summary.score.value == 0.5
     with pytest.raises(ConfigError, match="outside 0 to 1"):
         bad = [{"messages": openai(FIND), "score": 7}]
         write_foreign(read_trajectories(write(tmp_path / "b.jsonl", *bad)), tmp_path / "bad", Split.DEV)

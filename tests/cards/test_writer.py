@@ -192,7 +192,7 @@ def test_an_attempt_is_on_the_card_once(tmp_path):
         writer.append(make_record("a"))
         with pytest.raises(CardError, match="item 'a' attempt 0 already exists"):
             writer.append(make_record("a", 0.0))
-        assert writer.close().value == 1.0
+        assert writer.close().score.value == 1.0
 
 
 def test_closing_before_the_plan_is_played_is_refused_and_loses_nothing(tmp_path):

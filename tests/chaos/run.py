@@ -32,7 +32,7 @@ from pathlib import Path
 
 from agent2 import installation
 from agent2.arena.analysis.read import read_evidence
-from agent2.arena.evidence import SubmissionState, TrialEvidence, stored_gain
+from agent2.arena.evidence import SubmissionState, TrialEvidence
 from agent2.arena.grader.evaluator import EvaluatorProgram
 from agent2.arena.grader.job import EvaluationJob
 from agent2.arena.plan import new_trial
@@ -211,8 +211,7 @@ def _differences(root: Path, stage: Stage, evidence: TrialEvidence) -> Iterator[
     _, number, path = max(better)
     truth = stage.truth[path]
     private = evidence.final_private.value if evidence.final_private is not None else None
-    gain = stored_gain(evidence.gain) if evidence.gain is not None else None
-    if (evidence.final_submission, private, gain) != (-number, truth.private, stored_gain(truth.gain)):
+    if (evidence.final_submission, private, evidence.gain) != (-number, truth.private, truth.gain):
         yield f"{root.name}: final {evidence.final_submission} with {private} and {evidence.gain}, not {truth}"
 
 

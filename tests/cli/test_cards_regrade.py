@@ -104,10 +104,10 @@ def test_one_rule_changes_the_score_of_an_evaluation(agent2, evaluation):
     code, out, _ = agent2("cards", "regrade", str(card), "--empty", "drop", "--out", "r.json")
     assert code == 0
     (regraded,) = json.loads(Path("r.json").read_text())
-    assert regraded["old"]["value"] == summary.value < regraded["new"]["value"]
+    assert regraded["old"]["score"]["value"] == summary.score.value < regraded["new"]["score"]["value"]
     assert regraded["moved"] == {"empty": len(regraded["moves"])}
-    assert regraded["new"]["n_missing"] == regraded["moved"]["empty"] == 60 - regraded["new"]["n_items"]
-    assert f"{summary.value:.4f} [" in out and "empty: as_scored -> missing" in out
+    assert regraded["new"]["n_missing"] == regraded["moved"]["empty"] == 60 - regraded["new"]["score"]["n"]
+    assert f"{summary.score.value:.4f} [" in out and "empty: as_scored -> missing" in out
 
 
 @pytest.mark.parametrize(("word", "score"), [("count", "0.6667"), ("zero", "0.1667"), ("drop", "0.3333")])

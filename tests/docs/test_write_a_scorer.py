@@ -36,8 +36,8 @@ def page(tmp_path, monkeypatch):
 
 
 def test_every_block_of_the_page_runs_and_does_what_it_says(page, tmp_path):
-    assert read_summary(tmp_path / "card").value == 0.0
-    assert read_summary(tmp_path / "card-contains").value == 1.0
+    assert read_summary(tmp_path / "card").score.value == 0.0
+    assert read_summary(tmp_path / "card-contains").score.value == 1.0
     found = page["Contains"]().score(Item("i", Split.DEV, "?"), None)
     assert found.value is None and found.fault is not None
     assert len(read_tests(page["item_payload"]["tests"])) == 3

@@ -77,12 +77,12 @@ def right(item):
 def test_another_scorer_gives_other_verdicts_on_the_same_rollouts(workplace, agent2):
     card = play(workplace / "card", written_otherwise)
     before = {path.name: path.read_bytes() for path in card.iterdir()}
-    assert read_summary(card).value == 1.0
+    assert read_summary(card).score.value == 1.0
     code, out, err = agent2("cards", "rescore", card, "--scorer", "exact", "--out", "again")
     assert code == 0, err
     assert "rational-v1.0" in out and "exact-v1.0" in out and out.endswith("card: again")
     new = workplace / "again"
-    assert read_summary(new).value == 0.0 and read_summary(new).n_missing == 0
+    assert read_summary(new).score.value == 0.0 and read_summary(new).n_missing == 0
     assert validate_card(new) == []
     assert [r.rollout for r in iter_rollouts(new)] == [r.rollout for r in iter_rollouts(card)]
     assert {path.name: path.read_bytes() for path in card.iterdir()} == before
@@ -148,7 +148,7 @@ def test_a_scorer_that_raises_in_the_middle_costs_one_rollout(workplace):
             return super().score(item, rollout)
 
     summary = rescore(card, workplace / "new", Falling())
-    assert (summary.value, summary.n_items, summary.items_missing) == (1.0, 11, [broken])
+    assert (summary.score.value, summary.n_items, summary.items_missing) == (1.0, 11, [broken])
     ((_, record),) = find_rollouts(workplace / "new", broken)
     assert record.score.fault is Fault.JUDGE and "KeyError" in record.score.reason
 
@@ -205,14 +205,14 @@ def test_what_cannot_be_judged_again_is_refused_in_one_line(workplace, agent2):
 def test_a_card_of_the_first_format_is_judged_again(workplace):
     card = play(workplace / "card", written_otherwise)
     old = write_old_card(workplace / "old", list(iter_rollouts(card)), 1, read_header(card))
-    assert rescore(old, workplace / "new", ExactScorer()).value == 0.0
+    assert rescore(old, workplace / "new", ExactScorer()).score.value == 0.0
 
 
 def test_a_played_card_can_be_scored_by_name(workplace, agent2):
     card = play(workplace / "card", right, playing=play_card)
     code, out, _ = agent2("cards", "rescore", card, "--out", "scored")
     assert code == 0 and "pending" in out
-    assert read_summary(workplace / "scored").value == 1.0
+    assert read_summary(workplace / "scored").score.value == 1.0
     assert read_header(workplace / "scored").lock[RESCORED]["was_scored_by"] is None
 
 
@@ -240,7 +240,7 @@ def test_a_judgement_counts_wins_ties_and_losses_in_both_orders(workplace, agent
     assert (result["old"]["checkpoint_name"], result["new"]["checkpoint_name"]) == ("old", "new")
     assert validate_card(workplace / "judged") == []
     swapped = judge_cards(new, old, workplace / "swapped", make_longer())
-    assert swapped.value == pytest.approx(1 - result["win_rate"]["value"])
+    assert swapped.score.value == pytest.approx(1 - result["win_rate"]["value"])
     _, record = find_rollouts(workplace / "judged", items[0])[0]
     assert record.rollout.state["old"]["answer"] == "xxxxx"
     code, _, err = agent2("cards", "judge", old, new, "--scorer", "longer_answer", "--out", "judged")
@@ -265,7 +265,7 @@ def test_a_judge_that_likes_the_first_place_gains_nothing_and_is_found_out(workp
     old, new = play(workplace / "old", right), play(workplace / "new", length(lambda item: 3))
     summary = judge_cards(old, new, workplace / "judged", First())
     judgement = read_judgement(workplace / "judged")
-    assert summary.value == BASELINE
+    assert summary.score.value == BASELINE
     assert (judgement.n_ties, judgement.n_flips, judgement.first_shown) == (12, 12, 1.0)
 
 
@@ -331,7 +331,7 @@ def test_a_pair_without_a_usable_verdict_is_missing_and_a_judge_that_is_gone_end
             return Preference(0.5, "alike")
 
     summary = judge_cards(old, new, workplace / "judged", Odd())
-    assert (summary.value, summary.items_missing) == (0.5, [first])
+    assert (summary.score.value, summary.items_missing) == (0.5, [first])
     ((_, record),) = find_rollouts(workplace / "judged", first)
     assert record.score == Score(None, record.score.reason, Fault.JUDGE) and "1.5" in record.score.reason
     Odd.is_down = True

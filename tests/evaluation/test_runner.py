@@ -71,7 +71,7 @@ def stop_after(n_done):
 
 def test_an_evaluation_leaves_a_valid_card_with_the_score(tmp_path):
     summary = evaluate(plan(), ScriptedSampler(says_one), tmp_path / "card")
-    assert (summary.value, summary.n_items, summary.n_missing) == (0.5, 10, 0)
+    assert (summary.score.value, summary.n_items, summary.n_missing) == (0.5, 10, 0)
     assert summary.item_scores["n3"] == 1.0
     assert validate_card(tmp_path / "card") == []
     header = read_header(tmp_path / "card")

@@ -264,7 +264,7 @@ def test_an_evaluation_with_a_batch_scorer_plays_first_and_leaves_one_scored_car
     scorer = Slowly()
     summary = evaluate(plan(scorer), ScriptedSampler(says_one), tmp_path / "card")
     inline = evaluate(plan(), ScriptedSampler(says_one), tmp_path / "inline")
-    assert summary.item_scores == inline.item_scores and summary.value == 0.5
+    assert summary.item_scores == inline.item_scores and summary.score.value == 0.5
     assert validate_card(tmp_path / "card") == []
     assert read_header(tmp_path / "card").protocol == plan(scorer).protocol()
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["card", "inline"]
@@ -274,7 +274,7 @@ def test_an_evaluation_with_a_batch_scorer_plays_first_and_leaves_one_scored_car
 
 def test_a_played_card_has_every_rollout_and_no_verdict_and_no_zero(tmp_path):
     summary = play_card(plan(), ScriptedSampler(says_one), tmp_path / "card")
-    assert (summary.value, summary.n_missing, summary.n_rollouts) == (None, 30, 30)
+    assert (summary.score, summary.n_missing, summary.n_rollouts) == (None, 30, 30)
     assert all(record.score == PENDING for record in iter_rollouts(tmp_path / "card"))
     assert read_header(tmp_path / "card").protocol.scorer == UNSCORED
     assert validate_card(tmp_path / "card") == []
@@ -303,7 +303,7 @@ def test_a_judge_that_is_gone_ends_the_stage_and_costs_no_rollout_and_no_verdict
     is_down[0], n_before = False, len(scorer.asked)
     summary = evaluate(plan(scorer), ScriptedSampler(never), card)
     assert len(scorer.asked) - n_before == 26, "the four verdicts that were kept are not asked for again"
-    assert (summary.value, summary.n_missing) == (0.5, 0)
+    assert (summary.score.value, summary.n_missing) == (0.5, 0)
     assert not played_beside(card).exists()
     assert read_summary(card) == summary
 

@@ -83,7 +83,7 @@ def test_cards_that_cannot_stand_beside_each_other_are_refused(tmp_path):
     card = tmp_path / "old" / "card.json"
     card.chmod(0o644)
     stored = json.loads(card.read_text())
-    stored["summary"]["value"] += 0.1
+    stored["summary"]["score"]["value"] += 0.1
     card.write_text(json.dumps(stored))
     with pytest.raises(ConfigError, match=r"card\.json"):
         read_radar(old)

@@ -355,12 +355,12 @@ def test_a_card_is_scored_again_by_a_judge_and_resumed_for_nothing(workplace):
     card = play(workplace / "card", lambda n: ["good", "poor", "prose"][n % 3])
     new = workplace / "judged"
     summary = rescore(card, new, judge(), {"model": "scripted:judge.py:rate"})
-    assert summary.value == 0.5 and summary.n_missing == 4
+    assert summary.score.value == 0.5 and summary.n_missing == 4
     records = list(iter_rollouts(new))
     missing = [record.score for record in records if record.score.value is None]
     assert all("judged twice" in score.reason and score.views["cost_prompt_tokens"] == 200 for score in missing)
     n_asked = len(asked())
-    assert rescore(card, workplace / "again", judge(), {}).value == 0.5
+    assert rescore(card, workplace / "again", judge(), {}).score.value == 0.5
     assert len(asked()) - n_asked == 8  # the four that are no verdict, twice
     assert read_summary(workplace / "again").item_scores == read_summary(new).item_scores
 

@@ -102,9 +102,9 @@ def test_an_optimiser_that_only_lengthens_its_answers_gains_nothing(scikit_learn
     before = judged(tmp_path, "before", lambda n: "x" * LENGTHS[1, n])
     after = judged(tmp_path, "after", lambda n: "x" * (LENGTHS[1, n] + 60))
     good = judged(tmp_path, "good", lambda n: ("good " + "x" * LENGTHS[1, n])[: LENGTHS[1, n]])
-    assert read_summary(after).value > read_summary(before).value + 0.15
+    assert read_summary(after).score.value > read_summary(before).score.value + 0.15
     shorter, longer, better = length_controlled_of([before, after, good])
-    assert longer.raw == pytest.approx(read_summary(after).value)
+    assert longer.raw == pytest.approx(read_summary(after).score.value)
     assert abs(longer.rate.value - shorter.rate.value) < 0.03 and abs(longer.rate.value - 0.5) < 0.03
     assert better.rate.value > 0.7  # quality is not taken away
     (alone,) = length_controlled_of([after])

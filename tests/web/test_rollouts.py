@@ -35,12 +35,25 @@ def edited(folder, change):
 
 @pytest.mark.parametrize("max_regraded", [0, 10_000])
 @pytest.mark.parametrize(
-    ("name", "value"), [("value", 1.0), ("low", 0.6), ("high", 0.97), ("n_items", 60), ("n_missing", 1)]
+    ("name", "value"),
+    [
+        ("score.value", 1.0),
+        ("score.low", 0.6),
+        ("score.high", 0.97),
+        ("score.n", 60),
+        ("score.n_missing", 1),
+        ("n_missing", 1),
+    ],
 )
 def test_a_card_with_an_edited_summary_says_so(tmp_path, monkeypatch, name, value, max_regraded):
     monkeypatch.setattr(rollouts, "MOST_REGRADED", max_regraded)  # as for a small and for a large card
     assert "not what the rollouts give" not in edited(write_card(tmp_path / "honest"), lambda card: None)
-    text = edited(write_card(tmp_path / "card"), lambda card: card["summary"].update({name: value}))
+
+    def change(card):
+        part = card["summary"]["score"] if name.startswith("score.") else card["summary"]
+        part[name.removeprefix("score.")] = value
+
+    text = edited(write_card(tmp_path / "card"), change)
     assert f"Stored numbers are not what the rollouts give: {name}." in text
 
 
@@ -54,8 +67,13 @@ def test_of_a_large_card_with_several_attempts_the_mean_is_checked_over_items(tm
                 writer.append(make_record(item, value, attempt=attempt))
         writer.close()
     assert "not what the rollouts give" not in edited(tmp_path, lambda card: None)
-    text = edited(tmp_path, lambda card: card["summary"].update(value=0.9, n_missing=0))
-    assert f"rollouts give: n_missing{', value' if over_attempts == 'mean' else ''}." in text
+
+    def change(card):
+        card["summary"]["n_missing"] = 0
+        card["summary"]["score"]["value"] = 0.9
+
+    text = edited(tmp_path, change)
+    assert f"rollouts give: n_missing{', score.value' if over_attempts == 'mean' else ''}." in text
 
 
 def test_of_a_large_card_without_any_score_only_an_edited_value_is_named(tmp_path, monkeypatch):
@@ -65,7 +83,9 @@ def test_of_a_large_card_without_any_score_only_an_edited_value_is_named(tmp_pat
             writer.append(make_record("a", None, attempt=attempt))
         writer.close()
     assert "not what the rollouts give" not in edited(tmp_path, lambda card: None)
-    assert "rollouts give: value." in edited(tmp_path, lambda card: card["summary"].update(value=0.9))
+    invented = {"value": 0.9, "low": None, "high": None, "n": 0}
+    text = edited(tmp_path, lambda card: card["summary"].update(score=invented))
+    assert "rollouts give: score.n, score.value." in text
 
 
 def test_a_card_with_an_edited_header_says_so(tmp_path):

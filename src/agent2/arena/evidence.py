@@ -19,8 +19,6 @@ from agent2.stats.estimates import Estimate, PairedDifference
 
 MAX_COMMAND_CHARS = 4_000
 """Kept of a command line, all of its arguments together."""
-AS_ON_CARD = "over items, as on its card"
-"""Method of a score that is stored without one."""
 
 
 class AgentEnd(StrEnum):
@@ -198,48 +196,6 @@ class LlmRecord:
     """The recording that answered in place of a provider."""
     n_differences: int = 0
     """Of a replay: requests that were not the recorded ones."""
-
-
-def stored_score(score: Estimate, card: str) -> dict[str, JsonValue]:
-    """A score as the trial's log stores it. card: path below the trial's folder."""
-    return {
-        "value": score.value,
-        "low": score.low,
-        "high": score.high,
-        "n_items": score.n,
-        "n_missing": score.n_missing,
-        "card": card,
-    }
-
-
-def read_score(stored: Mapping[str, JsonValue] | None) -> Estimate | None:
-    """The inverse of `stored_score`; None for nothing stored. Raises KeyError where a field is missing."""
-    if not stored:
-        return None
-    value, low, high = (stored[key] for key in ("value", "low", "high"))
-    return Estimate(value, low, high, stored["n_items"], stored["n_missing"], AS_ON_CARD)
-
-
-def stored_gain(gain: PairedDifference) -> dict[str, JsonValue]:
-    """A gain as the trial's log stores it."""
-    change = gain.change
-    return {
-        "delta": change.value,
-        "low": change.low,
-        "high": change.high,
-        "n_items": change.n,
-        "n_missing": change.n_missing,
-        "p_value": gain.p_value,
-    }
-
-
-def read_gain(stored: Mapping[str, JsonValue] | None) -> PairedDifference | None:
-    """The inverse of `stored_gain`; None for nothing stored. Raises KeyError where a field is missing."""
-    if not stored:
-        return None
-    value, low, high = (stored[key] for key in ("delta", "low", "high"))
-    change = Estimate(value, low, high, stored["n_items"], stored["n_missing"], "paired bootstrap over items")
-    return PairedDifference(change, stored["p_value"])
 
 
 @dataclass(frozen=True, slots=True)

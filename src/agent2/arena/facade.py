@@ -10,9 +10,10 @@ did not submit anything itself, the folder `$OUTPUT_DIR/model` is submitted for 
 
 from pathlib import Path
 
+import msgspec
+
 from agent2.arena.analysis.read import read_evidence
 from agent2.arena.analysis.result import analyse
-from agent2.arena.evidence import stored_gain
 from agent2.arena.plan import new_trial
 from agent2.arena.tasks import load_task
 from agent2.arena.trial import Steps, run_trial
@@ -119,7 +120,6 @@ def feedback(root: Path) -> dict[str, JsonValue]:
     """The result of a trial as the author of a solution gets it: gain, submissions, how it ended, end of its log."""
     evidence = read_evidence(root)
     analysis = analyse(evidence)
-    gain = stored_gain(evidence.gain) if evidence.gain is not None else None
     return {
         "agent_end": evidence.agent_end.value,
         "exit_code": evidence.agent_exit_code,
@@ -133,7 +133,7 @@ def feedback(root: Path) -> dict[str, JsonValue]:
             }
             for s in evidence.submissions
         ],
-        "gain": gain,
+        "gain": msgspec.to_builtins(evidence.gain),
         "route": analysis.route.label,
         "log_tail": evidence.agent_log_tail,
         "trial": str(root),

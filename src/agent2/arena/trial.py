@@ -26,7 +26,7 @@ from agent2.arena.agents import Agent, load_agent
 from agent2.arena.assignment import InsidePaths, assignment_json
 from agent2.arena.audit import AuditedTrial, audit_trial, is_unfinished
 from agent2.arena.driver import LLM_PORT, open_gateway, require_driver
-from agent2.arena.evidence import AgentEnd, stored_gain, stored_score
+from agent2.arena.evidence import AgentEnd
 from agent2.arena.grader.evaluator import (
     PACKAGED,
     ChildEvaluator,
@@ -405,8 +405,9 @@ def _final_phase(trial: _Trial, grader: Grader, base_public: Estimate) -> None:
         "final_scored",
         split=Split.TEST_PRIVATE.value,
         submission=final.number if final else None,
-        score=stored_score(score, str(card.relative_to(root))) if score is not None else None,
-        gain=stored_gain(gain) if gain is not None else None,
+        score=score,
+        card=str(card.relative_to(root)) if score is not None else None,
+        gain=gain,
     )
 
 
@@ -434,8 +435,8 @@ def _base_score(trial: _Trial, grader: Grader, split: Split) -> Estimate:
     if not any(row["event"] == "base_scored" and row["split"] == split.value for row in rows):
         trial.steps(f"base model on {split.value}")
         _evaluate_base(trial, grader, split, card, attempts=trial.task.benchmark.attempts)
-        stored = stored_score(card_score(card), str(card.relative_to(trial.paths.root)))
-        trial.log.append("base_scored", split=split.value, score=stored)
+        card_path = str(card.relative_to(trial.paths.root))
+        trial.log.append("base_scored", split=split.value, score=card_score(card), card=card_path)
     return card_score(card)
 
 

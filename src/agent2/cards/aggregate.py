@@ -252,14 +252,11 @@ class Tally:
         item_scores = self._item_scores(counted, rule)
         scored = [value for value in item_scores.values() if value is not None]
         estimate = _estimate(scored, rule)
+        n_missing = int(np.count_nonzero(np.isnan(counted)))
         return CardSummary(
-            value=estimate.value if estimate else None,
-            low=estimate.low if estimate else None,
-            high=estimate.high if estimate else None,
-            method=estimate.method if estimate else "no item has a score",
-            n_items=len(scored),
+            score=None if estimate is None else replace(estimate, n_missing=n_missing),
             n_rollouts=self.n_rollouts,
-            n_missing=int(np.count_nonzero(np.isnan(counted))),
+            n_missing=n_missing,
             items_missing=[item_id for item_id, value in item_scores.items() if value is None],
             item_scores=item_scores,
             faults=dict(sorted(self._faults.items())),

@@ -25,10 +25,13 @@ from agent2.errors import Fault
 from agent2.records import EvaluationProtocol, JsonValue, digest_of
 from agent2.stats.estimates import Estimate
 
-FORMAT = 3
-"""What this version writes. Format 2 had zstd frames of lines instead of a table; format 1 also had the whole summary
-in `card.json`, and fewer fields in the rule."""
-READABLE = (1, 2, FORMAT)
+FORMAT = 4
+"""What this version writes. Up to format 3 the score's number, interval and method stood among the totals of the
+summary. Format 2 had zstd frames of lines instead of a table; format 1 also had the whole summary in `card.json`, and
+fewer fields in the rule."""
+READABLE = (1, 2, 3, FORMAT)
+FLAT_SCORE = 3
+"""The last format without the score as one record."""
 IMPORTED = "imported_from"
 """In the lock of a card that was made from the log of another program: which one."""
 OverAttempts = Literal["mean", "first", "any", "all"]
@@ -123,14 +126,9 @@ class Drop:
 class CardSummary:
     """The numbers of a card; every one can be computed again from its rollouts."""
 
-    value: float | None
-    """Mean over attempts, then over items, 0 to 1; None: no item has a score."""
-    low: float | None
-    high: float | None
-    method: str
-    """How the interval was computed."""
-    n_items: int
-    """Items that the mean is over."""
+    score: Estimate | None
+    """Mean over attempts, then over items, 0 to 1; None: no item has a score. `n` counts items, `n_missing` rollouts.
+    """
     n_rollouts: int
     n_missing: int
     """Rollouts without a score."""
@@ -150,11 +148,9 @@ class CardSummary:
     drops: Sequence[Drop]
 
     @property
-    def score(self) -> Estimate | None:
-        """The mean with its interval as every room reads it; None: no item has a score. `n_missing` counts rollouts."""
-        if self.value is None:
-            return None
-        return Estimate(self.value, self.low, self.high, self.n_items, self.n_missing, self.method)
+    def n_items(self) -> int:
+        """Items that the mean is over."""
+        return 0 if self.score is None else self.score.n
 
     @property
     def tokens(self) -> int:

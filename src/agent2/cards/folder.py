@@ -27,10 +27,11 @@ from typing import BinaryIO
 import msgspec
 import zstandard
 
-from agent2.cards.card import FORMAT, READABLE, CardFile, CardHeader, CardSummary, Frame
+from agent2.cards.card import FLAT_SCORE, FORMAT, READABLE, CardFile, CardHeader, CardSummary, Frame
 from agent2.errors import CardError
 from agent2.files import atomic_write
 from agent2.records import JsonValue, ScoredRollout, canonical_json, digest_of
+from agent2.stats.stored import read_estimate
 
 CARD_JSON = "card.json"
 OPEN_ROLLOUTS = "rollouts.jsonl"
@@ -45,6 +46,12 @@ MOST_BYTES = 1 << 28
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 LINE_SUMS = "lines.crc32"
 _LENGTH = Struct("<I")
+
+
+class CardFormat(msgspec.Struct):
+    """Which version's form a `card.json` has."""
+
+    format: int
 
 
 def card_exists(path: Path) -> bool:
@@ -70,13 +77,25 @@ def load_card(path: Path) -> CardFile:
     except OSError as error:
         raise CardError(f"{file}: cannot be read ({error.strerror}); is {path} the folder of a card?") from error
     try:
-        card = msgspec.json.decode(data, type=CardFile)
+        number = msgspec.json.decode(data, type=CardFormat).format
+        if number in READABLE:
+            return _decoded(data, number)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CardError(f"{file}: is not a card ({error}); restore it from a copy or evaluate again") from error
-    if card.format not in READABLE:
-        readable = ", ".join(map(str, READABLE))
-        raise CardError(f"{file}: format {card.format}, this version reads {readable}; use the version that wrote it")
-    return card
+    readable = ", ".join(map(str, READABLE))
+    raise CardError(f"{file}: format {number}, this version reads {readable}; use the version that wrote it")
+
+
+def _decoded(data: bytes, number: int) -> CardFile:
+    """The content of `card.json`. Raises msgspec.ValidationError for one that is not as its format says."""
+    if number > FLAT_SCORE:
+        return msgspec.json.decode(data, type=CardFile)
+    card = msgspec.json.decode(data)
+    summary = card.get("summary")
+    if isinstance(summary, dict):
+        has_score = summary.get("value") is not None
+        card["summary"] = {**summary, "score": read_estimate(summary) if has_score else None}
+    return msgspec.convert(card, CardFile)
 
 
 def header_digests(path: Path) -> tuple[str, str]:

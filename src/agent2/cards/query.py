@@ -201,6 +201,7 @@ def _card_row(path: Path, card: CardFile) -> list[Any]:
     header, protocol = card.header, card.header.protocol
     if card.summary is None:
         raise CardError(f"{path}: is closed and has no summary; restore card.json from a copy or evaluate again")
+    score = card.summary.score
     values = {
         "card": str(path),
         "checkpoint": header.checkpoint_name,
@@ -209,6 +210,9 @@ def _card_row(path: Path, card: CardFile) -> list[Any]:
         "split": protocol.split.value,
         "protocol_digest": card.protocol_digest,
         "seed": header.seed,
+        "value": None if score is None else score.value,
+        "low": None if score is None else score.low,
+        "high": None if score is None else score.high,
         "wall_clock_s": card.wall_clock_s,
         "created_at": header.created_at,
     }

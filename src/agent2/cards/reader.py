@@ -36,6 +36,7 @@ from agent2.cards.folder import (
 )
 from agent2.errors import CardError
 from agent2.records import ScoredRollout
+from agent2.stats.estimates import Estimate
 
 if TYPE_CHECKING:
     from agent2.cards.tables import ColumnCheck
@@ -87,11 +88,15 @@ def summary_differences(stored: CardSummary, recomputed: CardSummary) -> list[st
     """Fields in which two summaries differ; numbers may differ by float noise, and lists may not be stored."""
     if not stored.item_scores:
         recomputed = folder.totals_of(recomputed)
-    return [
-        spec.name
-        for spec in fields(CardSummary)
-        if not _is_same(getattr(stored, spec.name), getattr(recomputed, spec.name))
-    ]
+    left, right = stored.score, recomputed.score
+    score = ["score"] if (left is None) is not (right is None) else []
+    if left is not None and right is not None:
+        score = [f"score.{name}" for name in _differing_fields(left, right)]
+    return [*score, *(name for name in _differing_fields(stored, recomputed) if name != "score")]
+
+
+def _differing_fields(left: Estimate | CardSummary, right: Estimate | CardSummary) -> list[str]:
+    return [spec.name for spec in fields(left) if not _is_same(getattr(left, spec.name), getattr(right, spec.name))]
 
 
 def _open_damage(path: Path, tally: Tally) -> list[str]:

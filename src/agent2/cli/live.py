@@ -54,10 +54,10 @@ class ScreenState:
 def look_at_trial(root: Path) -> ScreenState:
     """The state of a trial that may be running. Raises what reading its files raises."""
     from agent2.arena.analysis.read import read_llm
-    from agent2.arena.evidence import read_score
     from agent2.arena.recording import read_submissions_of
     from agent2.arena.trial_folder import TrialPaths, read_events
     from agent2.records import Split
+    from agent2.stats.stored import read_estimate
     from agent2.web.catalog import read_object
 
     paths = TrialPaths(root)
@@ -69,7 +69,7 @@ def look_at_trial(root: Path) -> ScreenState:
     events = read_events(paths.trial_log)
     for row in events.rows:
         if row.get("event") == "base_scored" and row.get("split") == Split.TEST_PUBLIC.value:
-            state.base = read_score(row.get("score"))
+            state.base = read_estimate(row.get("score"))
     started = next((row["t"] for row in events.rows if row.get("event") == "agent_started"), None)
     budget = config.get("budget") or task.get("budget") or {}
     state.max_submissions = budget.get("submissions")

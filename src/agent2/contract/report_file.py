@@ -12,13 +12,15 @@ honest: its author can write anything; the cards are the proof, and without them
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from agent2.config import StrictModel, YamlText, first_problem, read_yaml
 from agent2.contract.decision_record import decision_dict
@@ -46,6 +48,7 @@ from agent2.errors import ConfigError, quoted, unknown_name
 from agent2.files import atomic_write
 from agent2.stats.comparisons import verdict_difference
 from agent2.stats.estimates import Estimate, PairedDifference
+from agent2.stats.stored import read_difference
 
 MAX_ITEMS = 1_000_000_000
 """More items than any suite has: a larger count is a typing error."""
@@ -59,55 +62,83 @@ ROLES = ("dev", "nightly", "candidate")
 TOP_BADCASES = 10
 
 
-class PairedRecord(StrictModel):
-    """The paired difference new - old; from `n`, `n_won` and `n_lost` everything else follows."""
+class ShortPairs(StrictModel):
+    """The paired difference new - old as people state it, and as earlier versions wrote it.
+
+    `n`, `n_won` and `n_lost` are enough; without the two counts all of `delta`, `low`, `high` and `p_value` are needed.
+    """
 
     n: int = Field(ge=1, le=MAX_ITEMS)
     n_won: Count | None = None
     n_lost: Count | None = None
-    delta: float | None = Field(default=None, allow_inf_nan=False)
-    low: float | None = Field(default=None, allow_inf_nan=False)
-    high: float | None = Field(default=None, allow_inf_nan=False)
-    p_value: float | None = Field(default=None, ge=0.0, le=1.0)
-    sd: float | None = Field(default=None, ge=0.0, allow_inf_nan=False)
+    delta: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p_value: float | None = None
+    sd: float | None = None
     method: str = "as reported"
 
-    @model_validator(mode="after")
-    def _is_consistent(self) -> "PairedRecord":
-        stated = (self.delta, self.low, self.high, self.p_value)
+    def difference(self) -> PairedDifference:
+        """As one record. Raises ValueError where too little is stated."""
         if (self.n_won is None) != (self.n_lost is None):
             raise ValueError("n_won and n_lost belong together; give both")
-        if self.n_won is None or self.n_lost is None:
-            if None in stated:
-                raise ValueError("give n_won and n_lost, or all of delta, low, high and p_value")
-            if not float(self.low or 0.0) <= float(self.delta or 0.0) <= float(self.high or 0.0):
-                raise ValueError(f"delta={self.delta} is outside its interval [{self.low}, {self.high}]")
-        elif self.n_won + self.n_lost > self.n:
-            raise ValueError(f"{self.n_won} won and {self.n_lost} lost are more than n={self.n} items")
-        else:
-            self._require_agreement(self.n_won, self.n_lost)
-        return self
-
-    def _require_agreement(self, n_won: int, n_lost: int) -> None:
-        pair = verdict_difference(self.n, n_won, n_lost)
-        computed = {
-            "delta": pair.change.value,
-            "low": pair.change.low,
-            "high": pair.change.high,
-            "p_value": pair.p_value,
-        }
-        for name, value in computed.items():
-            stated = getattr(self, name)
-            if stated is not None and value is not None and abs(stated - value) > AGREEMENT:
-                raise ValueError(f"{name}={stated} is not what the counts give ({value:.6f}); remove it or fix it")
-
-    def evidence(self) -> PairedDifference:
-        """As the rules read it."""
         if self.n_won is not None and self.n_lost is not None:
-            return verdict_difference(self.n, self.n_won, self.n_lost)
-        delta, low, high = (float(value or 0.0) for value in (self.delta, self.low, self.high))
-        change = Estimate(delta, low, high, self.n, method=self.method)
-        return PairedDifference(change, 1.0 if self.p_value is None else self.p_value, sd=self.sd)
+            if self.n_won + self.n_lost > self.n:
+                raise ValueError(f"{self.n_won} won and {self.n_lost} lost are more than n={self.n} items")
+            pair = verdict_difference(self.n, self.n_won, self.n_lost)
+            ends: dict[str, Any] = {"value": self.delta, "low": self.low, "high": self.high}
+            change = replace(pair.change, **{name: end for name, end in ends.items() if end is not None})
+            return replace(pair, change=change, p_value=pair.p_value if self.p_value is None else self.p_value)
+        if self.delta is None or self.low is None or self.high is None or self.p_value is None:
+            raise ValueError("give n_won and n_lost, or all of delta, low, high and p_value")
+        return PairedDifference(
+            Estimate(self.delta, self.low, self.high, self.n, 0, self.method), self.p_value, sd=self.sd
+        )
+
+
+def read_pairs(stored: object) -> object:
+    """The paired difference of a report, from the record or the short form; what is no mapping is returned as it is.
+
+    Raises ValueError for numbers that cannot be or contradict each other.
+    """
+    if not isinstance(stored, Mapping):
+        return stored
+    try:
+        pair = read_difference(stored) if "change" in stored else ShortPairs.model_validate(stored).difference()
+    except ValidationError as error:
+        raise ValueError(first_problem(error, ShortPairs)[1]) from error
+    return None if pair is None else _checked(pair)
+
+
+def _checked(pair: PairedDifference) -> PairedDifference:
+    """The pair, everything that follows from its counts computed from them. Raises ValueError."""
+    change = pair.change
+    if change.low is None or change.high is None:
+        raise ValueError("low and high are missing; a paired difference has an interval")
+    if not all(map(math.isfinite, (change.value, change.low, change.high))) or not 0.0 <= pair.p_value <= 1.0:
+        raise ValueError(f"{pair} holds a number that is not finite, or a p-value outside 0 to 1")
+    if not (1 <= change.n <= MAX_ITEMS and 0 <= change.n_missing <= MAX_ITEMS):
+        raise ValueError(f"n={change.n} and n_missing={change.n_missing}: give n from 1 and n_missing from 0")
+    if pair.sd is not None and not 0.0 <= pair.sd < math.inf:
+        raise ValueError(f"sd={pair.sd} is no standard deviation")
+    if (pair.n_won is None) != (pair.n_lost is None):
+        raise ValueError("n_won and n_lost belong together; give both")
+    if pair.n_won is None or pair.n_lost is None:
+        if not change.low <= change.value <= change.high:
+            raise ValueError(f"delta={change.value} is outside its interval [{change.low}, {change.high}]")
+        return pair
+    if min(pair.n_won, pair.n_lost) < 0 or pair.n_won + pair.n_lost > change.n:
+        raise ValueError(f"{pair.n_won} won and {pair.n_lost} lost are more than n={change.n} items")
+    counted = verdict_difference(change.n, pair.n_won, pair.n_lost, change.n_missing)
+    for name, stated, number in (
+        ("delta", change.value, counted.change.value),
+        ("low", change.low, counted.change.low),
+        ("high", change.high, counted.change.high),
+        ("p_value", pair.p_value, counted.p_value),
+    ):
+        if number is not None and abs(stated - number) > AGREEMENT:
+            raise ValueError(f"{name}={stated} is not what the counts give ({number:.6f}); remove it or fix it")
+    return replace(counted, over=pair.over)
 
 
 class MetricRecord(StrictModel):
@@ -123,7 +154,7 @@ class MetricRecord(StrictModel):
     n_missing_new: Count = 0
     clean_old: float | None = Field(default=None, ge=0.0, le=1.0)
     clean_new: float | None = Field(default=None, ge=0.0, le=1.0)
-    paired: PairedRecord | None = None
+    paired: Annotated[PairedDifference | None, BeforeValidator(read_pairs)] = None
     noise: float | None = Field(default=None, ge=0.0)
     source: str = "report"
     problem: str = ""
@@ -306,7 +337,7 @@ def _one_metric(spec: MetricSpec, change: ReadChange, record: MetricRecord, wher
             f"{where}: the {side} value is {getattr(change, side):g}, under `evidence:` it is {exact[side]:g}; fix one"
         )
     old, new = (getattr(change, name) if value is None else value for name, value in exact.items())
-    pair = record.paired.evidence() if record.paired is not None else None
+    pair = record.paired
     if pair is not None and old is not None and new is not None:
         allowed = 1e-6 if None not in exact.values() else 0.0011 if spec.unit is Unit.RATE else 0.02 * abs(old) + 0.11
         if abs(new - old - pair.change.value) > allowed:
@@ -315,7 +346,7 @@ def _one_metric(spec: MetricSpec, change: ReadChange, record: MetricRecord, wher
         name=spec.name,
         old=old,
         new=new,
-        n_items=record.n_items if record.n_items is not None or record.paired is None else record.paired.n,
+        n_items=record.n_items if record.n_items is not None or pair is None else pair.change.n,
         n_missing_old=record.n_missing_old,
         n_missing_new=record.n_missing_new,
         clean_old=record.clean_old,
@@ -502,21 +533,9 @@ def _metric(numbers: MetricEvidence, unit: Unit) -> dict[str, Any]:
     if numbers.n_items is not None:
         plain |= {"n_missing_old": numbers.n_missing_old, "n_missing_new": numbers.n_missing_new}
     if numbers.paired is not None:
-        plain["paired"] = _paired(numbers.paired)
+        plain["paired"] = msgspec.to_builtins(numbers.paired)
     plain["source"] = numbers.source
     return plain | ({"problem": numbers.problem} if numbers.problem else {})
-
-
-def _paired(pair: PairedDifference) -> dict[str, Any]:
-    """As `PairedRecord` reads it."""
-    change = pair.change
-    plain: dict[str, Any] = {"n": change.n, "delta": change.value, "low": change.low, "high": change.high}
-    plain["p_value"] = pair.p_value
-    if pair.n_won is not None:
-        plain |= {"n_won": pair.n_won, "n_lost": pair.n_lost}
-    if pair.sd is not None:
-        plain["sd"] = pair.sd
-    return plain | {"method": change.method}
 
 
 def _context(evidence: Evidence) -> dict[str, Any]:

@@ -660,7 +660,8 @@ def _from_cards(folders: Sequence[Path]) -> Radar:
         for axis, members in by_axis.items():
             if axis in checkpoint_scores:
                 raise ConfigError(f"{folder}: is the second card of checkpoint {quoted(name)} on {axis}; pass one")
-            checkpoint_scores[axis] = summarize(members, header.reporting).value
+            score = summarize(members, header.reporting).score
+            checkpoint_scores[axis] = None if score is None else score.value
     names = sorted({axis for values in series.values() for axis in values})
     axes_text = "kinds of items" if kinds_only else "benchmarks"
     _require_axes(len(names), f"{folders[0]}: the cards have {len(names)} {axes_text}")

@@ -29,7 +29,8 @@ from agent2.cards.card import CardFile
 from agent2.errors import Agent2Error, ConfigError
 from agent2.evaluation.suite_folder import IDENTITY_FILE, read_identity
 from agent2.reports.text import clean, counted, duration
-from agent2.stats.estimates import PERCENT, POINTS, Estimate
+from agent2.stats.estimates import PERCENT, POINTS
+from agent2.stats.stored import read_difference
 
 NOT_ENTERED = frozenset({"workspace", "revisions.git", "agent", "launch", "llm", "run", "__pycache__", "node_modules"})
 """Folders of a trial, and of programs, that contain no results."""
@@ -406,13 +407,12 @@ def _submitted(paths: TrialPaths) -> str:
 
 def _finished_trial(summary: EntrySummary, events: dict[str, dict[str, Any]]) -> EntrySummary:
     ended, final = events.get("agent_ended", {}), events.get("final_scored", {})
-    gain = final.get("gain") or None
+    gain = read_difference(final.get("gain"))
     if gain is None:
         n = len(read_submissions_of(TrialPaths(summary.entry.path)))
         message = f"no result: {f'none of {n} submissions could be scored' if n else 'the agent submitted nothing'}"
     else:
-        change = Estimate(gain["delta"], gain["low"], gain["high"], gain["n_items"], gain["n_missing"])
-        message = f"gain {POINTS.estimate(change)} points on private items"
+        message = f"gain {POINTS.estimate(gain.change)} points on private items"
     end = str(ended.get("end", ""))
     is_broken = end in ("crashed", "infrastructure", "limit")
     state = EntryState.FAILED if gain is None else EntryState.FINISHED

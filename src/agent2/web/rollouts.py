@@ -23,14 +23,14 @@ from numpy.typing import NDArray
 from agent2.analysis.regress import PASSES_AT
 from agent2.cards import folder as card_folder
 from agent2.cards.aggregate import counted_value, kinds_of, marks_of
-from agent2.cards.card import CardFile
+from agent2.cards.card import CardFile, CardSummary
 from agent2.cards.reader import TOLERANCE, CardPages, read_page
 from agent2.cards.regrade import regrade
 from agent2.environments.tools import parse_message
 from agent2.errors import CardError
 from agent2.records import HIDDEN_SPLITS, ScoredRollout, StopReason, Turn, canonical_json
 from agent2.reports.text import DASH, clean, clean_lines, clean_piece, counted
-from agent2.stats.estimates import wilson
+from agent2.stats.estimates import Estimate, wilson
 
 PAGE_ROWS = 50
 OPEN_CARDS = 4
@@ -273,24 +273,33 @@ class CardTables:
         computed = {"n_rollouts": n, "n_missing": n - n_scored}
         rule = card.header.reporting
         if last == 0 and n_scored:
-            computed |= {"n_items": n_scored, "value": mean}
+            computed |= {"score.n": n_scored, "score.n_missing": n - n_scored, "score.value": mean}
             if is_binary:
                 interval = wilson(int(n_passed), n_scored, rule.confidence).interval
-                computed |= {"low": interval[0], "high": interval[1]}
+                computed |= {"score.low": interval[0], "score.high": interval[1]}
         elif rule.over_attempts == "mean":
             by_item = "select avg(counted) mean from rollouts group by item_id"
             ((n_items, mean),) = self.rows(path, f"select count(mean), avg(mean) from ({by_item})")
-            computed |= {"n_items": n_items, "value": mean}
-        return [
-            name for name, value in computed.items()
-            if ((stored := getattr(stored_summary, name)) is None) != (value is None)
-            or (stored is not None and abs(stored - value) > TOLERANCE)
-        ]  # fmt: skip
+            computed |= {"score.n": n_items or None, "score.value": mean}
+        return [name for name, value in computed.items() if not _is_close(_stored_number(stored_summary, name), value)]
 
     def _queries(self, path: Path) -> Any:
         from agent2.cards.query import CardQueries  # loads duckdb
 
         return self._cached(self._open, OPEN_CARDS, lambda: CardQueries([path]), path)
+
+
+def _stored_number(summary: CardSummary, name: str) -> float | None:
+    """A number of the summary; `score.low` is one of its score's."""
+    owner: CardSummary | Estimate | None = summary.score if name.startswith("score.") else summary
+    number: float | None = getattr(owner, name.removeprefix("score."), None)
+    return number
+
+
+def _is_close(stored: float | None, computed: float | None) -> bool:
+    if stored is None or computed is None:
+        return stored is computed
+    return abs(stored - computed) <= TOLERANCE
 
 
 def _changed_ns(path: Path) -> int:

@@ -149,8 +149,8 @@ def base_kept_without_the_final_card(folder):
 @pytest.mark.parametrize(
     ("lie", "why"),
     [
-        (event("final_scored", "gain.delta", lambda value: value + 0.2), "the gain that the trial reports"),
-        (event("final_scored", "gain.low", lambda value: value + 0.2), "the lower end of the gain"),
+        (event("final_scored", "gain.change.value", lambda value: value + 0.2), "the gain that the trial reports"),
+        (event("final_scored", "gain.change.low", lambda value: value + 0.2), "the lower end of the gain"),
         (event("final_scored", "gain.p_value", lambda value: value + 0.5), "the p-value"),
         (event("final_scored", "score.value", lambda value: value - 0.1), "the final score that the trial reports"),
         (event("base_scored", "score.value", lambda value: value + 0.1), "the base score that the trial reports"),
@@ -160,7 +160,7 @@ def base_kept_without_the_final_card(folder):
         (field("lock.json", "base_model.weights_digest", None), "the base card is of other weights"),
         (field("lock.json", "items", None), "of other items than the lock names"),
         (field("lock.json", "installation_secret_digest", None), "the lock names no installation secret digest"),
-        (field("cards/final-test_private/card.json", "summary.value", 1.0), "card.json"),
+        (field("cards/final-test_private/card.json", "summary.score.value", 1.0), "card.json"),
         (swapped_card, "the base card is of other weights"),
         (lambda folder: shutil.rmtree(folder / "cards"), "no cards"),
         (lambda folder: shutil.rmtree(folder / "cards" / "base-noise"), "base-noise"),
@@ -326,7 +326,7 @@ def test_a_trial_is_verified_from_its_cards_and_a_changed_one_is_not(task, tmp_p
 
     card = changed("card") / "cards" / "base-test_private" / "card.json"
     stored = json.loads(card.read_text())
-    stored["summary"]["value"] = 0.9
+    stored["summary"]["score"]["value"] = 0.9
     card.chmod(0o644)
     card.write_text(json.dumps(stored))
 

@@ -8,7 +8,7 @@ from agent2.arena import agents
 from agent2.arena.analysis.process import autonomy_of
 from agent2.arena.analysis.read import read_evidence
 from agent2.arena.analysis.result import analyse, integrity_verdict
-from agent2.arena.evidence import AgentEnd, stored_gain, stored_score
+from agent2.arena.evidence import AgentEnd
 from agent2.arena.grader.store import Arrival, GraderStore
 from agent2.arena.recorder import RevisionRecorder
 from agent2.arena.trial_folder import EventLog, TrialPaths
@@ -33,16 +33,15 @@ def write_trial(root, *, end=AgentEnd.EXITED, finished=True, program=GRPO_SOURCE
     paths.trial_json.write_text(json.dumps(config))
     paths.lock_json.write_text(json.dumps({"agent2": "0", "base_model": {"weights_digest": "bb"}}))
     log = EventLog(paths.trial_log)
-    log.append("base_scored", t=START - 5, split="test_public", score=stored_score(make_score(0.3, 400), "cards/base"))
+    log.append("base_scored", t=START - 5, split="test_public", score=make_score(0.3, 400), card="cards/base")
     log.append("agent_started", t=START, deadline=START + 300)
     _work(paths, program, logs or {"output/log.jsonl": "reward"})
     log.append("agent_ended", t=START + 1000, end=end.value, exit_code=0, reason="ended by itself")
     log.append("graded", t=START + 1001)
     if finished:
-        log.append("base_scored", split="test_private", score=stored_score(make_score(0.31), "cards/base"))
+        log.append("base_scored", split="test_private", score=make_score(0.31), card="cards/base")
         log.append("noise_measured", half_width=0.03, n_replicates=4)
-        score, gain = stored_score(make_score(0.55), "cards/final"), stored_gain(make_gain(0.24))
-        log.append("final_scored", split="test_private", submission=1, score=score, gain=gain)
+        log.append("final_scored", split="test_private", submission=1, score=make_score(0.55), gain=make_gain(0.24))
         log.append("finished")
     log.close()
     return paths

@@ -88,7 +88,7 @@ def test_a_checkpoint_is_scored_with_the_tokenizer_and_template_of_the_base(make
     job = make_job(model)
     outcome = child.run(job)
     assert outcome.fault is None, outcome.reason
-    assert outcome.value is not None and 0 <= outcome.value <= 1 and (outcome.n_items, outcome.n_missing) == (8, 0)
+    assert outcome.score is not None and (outcome.score.n, outcome.score.n_missing) == (8, 0)
     assert outcome.weights_digest == inspect_checkpoint(model).weights_digest
     assert validate_card(job.card) == []
     rollouts = list(iter_rollouts(job.card))
@@ -106,7 +106,7 @@ def test_weights_that_are_no_numbers_are_the_submitters_fault(make_job, tmp_path
     save_file(tensors, model / "model.safetensors", {"format": "pt"})
     job = make_job(model)
     outcome = child.run(job)
-    assert outcome.fault is Fault.SUBMITTER and outcome.value is None
+    assert outcome.fault is Fault.SUBMITTER and outcome.score is None
     assert "model.norm.weight" in outcome.reason
     assert not job.card.exists()
 
@@ -146,7 +146,7 @@ def test_an_adapter_is_merged_before_it_is_scored(make_job, base, tmp_path):
 @pytest.mark.usefixtures("no_child_stays")
 def test_an_evaluation_that_overruns_is_an_infrastructure_fault(make_job, base):
     outcome = run_in_child(make_job(base), timeout_s=0.3)
-    assert outcome.fault is Fault.INFRASTRUCTURE and outcome.value is None and outcome.is_resumable
+    assert outcome.fault is Fault.INFRASTRUCTURE and outcome.score is None and outcome.is_resumable
     assert "did not end within 0.3 seconds" in outcome.reason
 
 
@@ -163,7 +163,7 @@ def test_a_crash_leaves_a_log_and_a_reason_without_it(make_job, base):
     job = make_job(base)
     program = EvaluatorProgram(("python", "-c", "raise RuntimeError('no such thing')"))
     outcome = ChildEvaluator(600.0, program=program)(job, threading.Event())
-    assert outcome.fault is Fault.INFRASTRUCTURE and outcome.value is None
+    assert outcome.fault is Fault.INFRASTRUCTURE and outcome.score is None
     assert "no such thing" in log_of(job.card).read_text() and "no such thing" not in outcome.reason
 
 
@@ -309,7 +309,7 @@ def test_household_items_are_played_in_the_contained_child(make_job, base, tmp_p
     job = make_job(base, benchmark="household", items=tuple(items))
     outcome = ChildEvaluator(600.0, program=program)(job, threading.Event())
     assert outcome.fault is None, outcome.reason + log_of(job.card).read_text()[-2000:]
-    assert (outcome.value, outcome.n_items, outcome.n_missing) == (0.0, 2, 0)
+    assert (outcome.score.value, outcome.score.n, outcome.score.n_missing) == (0.0, 2, 0)
     turns = [len(rollout.rollout.turns) for rollout in iter_rollouts(job.card)]
     assert min(turns) > 1, "the world answered"
 

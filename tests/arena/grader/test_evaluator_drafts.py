@@ -56,7 +56,7 @@ def test_a_finished_card_whose_score_was_not_recorded_is_read_again(job):
     before = (job.card / "card.json").read_bytes()
     outcome = let_a_child_play(job)
     hand_over(job, outcome)
-    assert (job.card / "card.json").read_bytes() == before and read_summary(job.card).value == outcome.value
+    assert (job.card / "card.json").read_bytes() == before and read_summary(job.card).score == outcome.score
 
 
 def test_a_card_that_is_to_be_discarded_is_made_anew(job):
@@ -194,11 +194,12 @@ def test_the_card_of_other_items_is_not_taken_over(job):
 
 @pytest.mark.parametrize(
     "lie",
-    [{"value": 0.125}, {"low": 0.0}, {"high": 1.0}, {"n_items": 9}, {"n_missing": 1}],
+    [{"value": 0.125}, {"low": 0.0}, {"high": 1.0}, {"n": 9}, {"n_missing": 1}, {"method": "by magic"}],
     ids=lambda lie: next(iter(lie)),
 )
 def test_a_score_that_the_card_does_not_say_is_not_taken_over(job, lie):
     outcome = let_a_child_play(job)
-    assert outcome.model_copy(update=lie) != outcome
+    claimed = outcome.model_copy(update={"score": replace(outcome.score, **lie)})
+    assert claimed != outcome
     with pytest.raises(CardError, match="differs from what the child reported"):
-        hand_over(job, outcome.model_copy(update=lie))
+        hand_over(job, claimed)

@@ -17,6 +17,7 @@ from agent2.evaluation.runner import played_beside
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.records import Split
 from agent2.sandbox.spec import Mount
+from agent2.stats.estimates import Estimate
 
 pytestmark = pytest.mark.slow  # starts many sandboxes
 
@@ -116,7 +117,7 @@ def job(functions, base, tmp_path):
 def test_programs_are_scored_outside_the_child_and_no_hostile_one_passes(functions, job):
     outcome = ChildEvaluator(600.0, program=functions[1])(job, threading.Event())
     assert outcome.fault is None, outcome.reason + (job.card.parent / "card.log").read_text()[-2000:]
-    assert (outcome.value, outcome.n_items, outcome.n_missing) == (0.25, 4, 0)
+    assert (outcome.score.value, outcome.score.n, outcome.score.n_missing) == (0.25, 4, 0)
     assert outcome.weights_digest == inspect_checkpoint(job.checkpoint).weights_digest
     assert validate_card(job.card) == []
     scores = {r.rollout.item_id: r.score.value for r in iter_rollouts(job.card)}
@@ -129,7 +130,7 @@ def test_programs_are_scored_outside_the_child_and_no_hostile_one_passes(functio
 def test_inside_the_child_such_a_scorer_gives_no_score_at_all(functions, job, monkeypatch):
     monkeypatch.setattr(evaluator, "work_of", lambda scorer: runner.work_of(None))  # as if it were inline
     outcome = ChildEvaluator(600.0, program=functions[1])(job, threading.Event())
-    assert (outcome.value, outcome.fault) == (None, Fault.INFRASTRUCTURE)
+    assert (outcome.score, outcome.fault) == (None, Fault.INFRASTRUCTURE)
 
 
 def test_a_grader_that_is_stopped_while_it_scores_does_not_play_again(functions, job, monkeypatch):
@@ -149,13 +150,13 @@ def test_a_grader_that_is_stopped_while_it_scores_does_not_play_again(functions,
     job.scratch.mkdir()
     nobody = EvaluatorProgram(("python", "-c", "raise SystemExit(9)"))
     outcome = ChildEvaluator(600.0, program=nobody)(job, threading.Event())
-    assert (outcome.value, outcome.n_items) == (0.25, 4)
+    assert (outcome.score.value, outcome.score.n) == (0.25, 4)
 
 
 def test_a_stage_that_overruns_the_evaluations_time_is_no_score(functions, job, monkeypatch):
     monkeypatch.setattr(evaluator, "Until", lambda stop, ends_at: runner_until(stop))
     outcome = ChildEvaluator(600.0, program=functions[1])(job, threading.Event())
-    assert (outcome.value, outcome.fault, outcome.is_resumable) == (None, Fault.INFRASTRUCTURE, True)
+    assert (outcome.score, outcome.fault, outcome.is_resumable) == (None, Fault.INFRASTRUCTURE, True)
     assert "could not be scored in the time" in outcome.reason
 
 
@@ -181,7 +182,7 @@ def test_verdicts_that_a_child_writes_by_itself_count_for_nothing(functions, job
     (tmp_path / "code" / "liar.py").write_text(SCORES_ITSELF)
     program = EvaluatorProgram(("python", "-P", "/child/liar.py"), functions[1].mounts)
     outcome = ChildEvaluator(600.0, program=program)(job, threading.Event())
-    assert (outcome.value, outcome.n_missing) == (0.25, 0)
+    assert (outcome.score.value, outcome.score.n_missing) == (0.25, 0)
 
 
 def test_a_child_that_only_plays_what_it_should_score_gives_no_score(functions, job, monkeypatch):
@@ -190,16 +191,16 @@ def test_a_child_that_only_plays_what_it_should_score_gives_no_score(functions, 
     lazy.write_text((lazy.parent / "child.py").read_text().replace("if not job.plays_only:", "if False:"))
     program = EvaluatorProgram(("python", "-P", "/child/lazy.py"), functions[1].mounts)
     outcome = ChildEvaluator(600.0, program=program)(job, threading.Event())
-    assert (outcome.value, outcome.fault) == (None, Fault.INFRASTRUCTURE)
+    assert (outcome.score, outcome.fault) == (None, Fault.INFRASTRUCTURE)
     assert "something else than it was asked" in outcome.reason
 
 
 def test_an_outcome_is_one_of_score_fault_and_played():
     digest = "d" * 64
-    assert EvaluationOutcome(is_played=True, weights_digest=digest).value is None
+    assert EvaluationOutcome(is_played=True, weights_digest=digest).score is None
     for wrong in (
         {"is_played": True, "fault": Fault.MODEL},
-        {"value": 1.0, "low": 1, "high": 1, "is_played": True},
+        {"score": Estimate(1.0, 1.0, 1.0, 8), "is_played": True},
         {},
     ):
         with pytest.raises(ValueError, match="outcome"):

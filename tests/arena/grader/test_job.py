@@ -8,6 +8,7 @@ from agent2.cards.aggregate import summarize
 from agent2.cards.card import ReportingRule
 from agent2.errors import Fault
 from agent2.records import Item, Rollout, RolloutStatus, Score, ScoredRollout, Split, Usage
+from agent2.stats.estimates import Estimate
 
 
 def scored(item_id: str, value: float | None, fault: Fault | None = None) -> ScoredRollout:
@@ -22,14 +23,15 @@ def outcome(*rollouts: ScoredRollout, max_missing: int = 0) -> EvaluationOutcome
 
 def test_a_full_card_is_a_score_with_its_interval():
     result = outcome(scored("a", 1.0), scored("b", 0.0))
-    assert (result.value, result.n_items, result.n_missing, result.fault) == (0.5, 2, 0, None)
-    assert 0 < result.low < 0.5 < result.high < 1
+    assert result.fault is None and result.score is not None
+    assert (result.score.value, result.score.n, result.score.n_missing, result.score.method) == (0.5, 2, 0, "Wilson")
+    assert 0 < result.score.low < 0.5 < result.score.high < 1
 
 
 def test_all_wrong_is_a_zero_and_all_missing_is_a_fault():
-    assert outcome(scored("a", 0.0)).value == 0.0
+    assert outcome(scored("a", 0.0)).score.value == 0.0
     lost = outcome(scored("a", None, Fault.INFRASTRUCTURE), max_missing=5)
-    assert lost.value is None and lost.fault is Fault.INFRASTRUCTURE
+    assert lost.score is None and lost.fault is Fault.INFRASTRUCTURE
 
 
 def test_more_missing_than_allowed_is_the_fault_of_the_commonest_kind():
@@ -40,22 +42,33 @@ def test_more_missing_than_allowed_is_the_fault_of_the_commonest_kind():
         scored("d", None, Fault.ENVIRONMENT),
     ]
     result = outcome(*rollouts, max_missing=2)
-    assert result.value is None and result.fault is Fault.JUDGE
+    assert result.score is None and result.fault is Fault.JUDGE
     assert "3 of 4 answers could not be scored" in result.reason and "at most 2 may be missing" in result.reason
     allowed = outcome(*rollouts, max_missing=3)
-    assert (allowed.value, allowed.n_items, allowed.n_missing) == (1.0, 1, 3)
+    assert (allowed.score.value, allowed.score.n, allowed.score.n_missing) == (1.0, 1, 3)
 
 
 def test_a_broken_models_zeros_are_no_missing_scores():
     result = outcome(scored("a", 1.0), scored("b", 0.0, Fault.MODEL))
-    assert (result.value, result.n_missing) == (0.5, 0)
+    assert (result.score.value, result.score.n_missing) == (0.5, 0)
 
 
-@pytest.mark.parametrize("fields", [{}, {"value": 0.5}, {"value": 0.5, "fault": "model", "low": 0.1, "high": 0.9}])
+SCORE = {"value": 0.5, "low": 0.25, "high": 0.75, "n": 8, "n_missing": 0, "method": "Wilson"}
+DIGEST = "d" * 64
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"weights_digest": DIGEST}, {"score": SCORE}, {"score": SCORE, "weights_digest": DIGEST, "fault": "model"}],
+)
 def test_an_outcome_is_a_score_or_a_fault(fields):
-    whole = {"weights_digest": "d" * 64} | fields
     with pytest.raises(ValidationError, match="an outcome is a score or a fault"):
-        EvaluationOutcome.model_validate(whole)
+        EvaluationOutcome.model_validate(fields)
+
+
+def test_a_score_and_its_method_survive_the_way_from_the_child():
+    outcome = EvaluationOutcome(score=Estimate(**SCORE), weights_digest=DIGEST)
+    assert EvaluationOutcome.model_validate_json(outcome.model_dump_json()).score == Estimate(**SCORE)
 
 
 def test_a_job_survives_the_way_to_the_child(tmp_path):
@@ -75,9 +88,6 @@ def test_a_job_survives_the_way_to_the_child(tmp_path):
     assert again == job and again.items == items
 
 
-SOUND = {"value": 0.5, "low": 0.25, "high": 0.75, "n_items": 8, "n_missing": 0, "weights_digest": "d" * 64}
-
-
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -89,18 +99,22 @@ SOUND = {"value": 0.5, "low": 0.25, "high": 0.75, "n_items": 8, "n_missing": 0, 
         ("low", "0.9"),
         ("low", "-5"),
         ("value", "-5"),
-        ("n_items", "-5"),
-        ("n_items", "1" + "0" * 400),
+        ("n", "-5"),
+        ("n", "1" + "0" * 400),
         ("n_missing", "-1"),
+        ("low", "null"),
+        ("method", '"' + "x" * 10_000 + '"'),
         ("weights_digest", '"' + "x" * 64 + '"'),
         ("weights_digest", '"' + "d" * 65 + '"'),
     ],
 )
 def test_what_no_evaluation_can_return_is_refused(name, text):
-    fields = {key: json.dumps(value) for key, value in SOUND.items()}
-    assert EvaluationOutcome.model_validate_json(as_json(fields)).value == 0.5
+    score = {key: json.dumps(value) for key, value in SCORE.items()}
+    fields = {"score": as_json(score), "weights_digest": f'"{DIGEST}"'}
+    assert EvaluationOutcome.model_validate_json(as_json(fields)).score.value == 0.5
+    wrong = {name: text} if name in fields else {"score": as_json({**score, name: text})}
     with pytest.raises(ValidationError):
-        EvaluationOutcome.model_validate_json(as_json({**fields, name: text}))
+        EvaluationOutcome.model_validate_json(as_json({**fields, **wrong}))
 
 
 def as_json(fields: dict[str, str]) -> str:

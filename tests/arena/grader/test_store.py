@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent2.arena.evidence import AS_ON_CARD, SubmissionState
+from agent2.arena.evidence import SubmissionState
 from agent2.arena.grader.store import Arrival, GraderStore, StoreError, read_submissions
 from agent2.errors import ConfigError, Fault
 from agent2.stats.estimates import Estimate
@@ -26,7 +26,7 @@ def arrive(store: GraderStore, **changes: object) -> int:
 
 
 def score(value: float) -> Estimate:
-    return Estimate(value, 0.0, 1.0, 10, 1, AS_ON_CARD)
+    return Estimate(value, 0.0, 1.0, 10, 1, "Wilson")
 
 
 def give(store: GraderStore, number: int, value: float) -> None:

@@ -27,8 +27,6 @@ from agent2.arena.evidence import (
     ProcessSample,
     Revision,
     TrialEvidence,
-    read_gain,
-    read_score,
 )
 from agent2.arena.recorder import RevisionReader, open_revisions
 from agent2.arena.recording import read_submissions_of
@@ -39,6 +37,7 @@ from agent2.integrity import IntegrityRecord
 from agent2.llm.gateway.recording import DIFFERENCES, Exchange, ExchangeOutcome, read_exchanges, totals
 from agent2.records import JsonValue, Split
 from agent2.stats.estimates import Estimate
+from agent2.stats.stored import read_difference, read_estimate
 
 LOG_TAIL_CHARACTERS = 20_000
 DESIGN_FILE = "output/design.json"
@@ -147,8 +146,8 @@ def read_evidence(trial_root: Path) -> TrialEvidence:
         base_weights_digest=str(lock.get("base_model", {}).get("weights_digest", "")),
         base_public=_base_public(events, paths),
         base_private=_base_score(events, Split.TEST_PRIVATE),
-        final_private=read_score(final.get("score")),
-        gain=read_gain(final.get("gain")),
+        final_private=read_estimate(final.get("score")),
+        gain=read_difference(final.get("gain")),
         final_submission=final.get("submission"),
         noise=_noise_band(noise),
         submissions=submissions,
@@ -245,7 +244,7 @@ def _task(config: Mapping[str, JsonValue], paths: TrialPaths) -> TaskSpec:
 
 def _base_score(events: Events, split: Split) -> Estimate | None:
     rows = [row for row in events.rows if row.get("event") == "base_scored" and row.get("split") == split.value]
-    return read_score(rows[-1].get("score")) if rows else None
+    return read_estimate(rows[-1].get("score")) if rows else None
 
 
 def _end_time(

@@ -456,13 +456,10 @@ def hand_over(job: EvaluationJob, outcome: EvaluationOutcome) -> None:
     requested = (job.name, job.split, digest_of(list(job.items)), job.seed)
     if (header.checkpoint_name, header.protocol.split, header.protocol.items_digest, header.seed) != requested:
         raise CardError(f"{card}: is the card of another evaluation; the evaluation has to be made again")
-    if outcome.value is not None:
-        summary = read_summary(card)
-        reported = (outcome.value, outcome.low, outcome.high, outcome.n_items, outcome.n_missing)
-        if (summary.value, summary.low, summary.high, summary.n_items, summary.n_missing) != reported:
-            raise CardError(
-                f"{card}: differs from what the child reported ({reported}); the evaluation has to be made again"
-            )
+    if outcome.score is not None and read_summary(card).score != outcome.score:
+        raise CardError(
+            f"{card}: differs from what the child reported ({outcome.score}); the evaluation has to be made again"
+        )
     from agent2.cards.tables import write_anew  # loads pyarrow
 
     rewritten = draft / "anew"  # a folder of its own: a kill in the middle leaves the child's card as it is

@@ -14,7 +14,6 @@ from typing import Self
 
 from pydantic import Field, field_validator, model_validator
 
-from agent2.arena.evidence import AS_ON_CARD
 from agent2.arena.spec import ScoringMachine
 from agent2.cards.card import CardSummary, CountAs
 from agent2.config import StrictModel
@@ -25,6 +24,8 @@ from agent2.stats.estimates import Estimate
 MAX_COUNT = 2**31
 """No card has so many items or rollouts."""
 MAX_REASON_CHARS = 4_000
+MAX_METHOD_CHARS = 200
+"""Of the words on how an interval was made."""
 
 
 class EvaluationJob(StrictModel):
@@ -65,12 +66,8 @@ class EvaluationOutcome(StrictModel):
     ValidationError for anything else.
     """
 
-    value: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
-    """Mean over items; None when there is a fault, or no verdict yet."""
-    low: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
-    high: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
-    n_items: int = Field(default=0, ge=0, le=MAX_COUNT)
-    n_missing: int = Field(default=0, ge=0, le=MAX_COUNT)
+    score: Estimate | None = None
+    """Mean over items, as on the card; None when there is a fault, or no verdict yet."""
     weights_digest: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
     """Of what was played: of the merged model, where an adapter was submitted."""
     is_played: bool = False
@@ -86,21 +83,26 @@ class EvaluationOutcome(StrictModel):
     def _short(cls, reason: str) -> str:
         return reason[:MAX_REASON_CHARS]
 
+    @field_validator("score")
+    @classmethod
+    def _rate_with_interval(cls, score: Estimate | None) -> Estimate | None:
+        if score is None:
+            return None
+        if not all(end is not None and 0.0 <= end <= 1.0 for end in (score.value, score.low, score.high)):
+            raise ValueError("a score and both ends of its interval are numbers from 0 to 1")
+        if not (0 <= score.n <= MAX_COUNT and 0 <= score.n_missing <= MAX_COUNT):
+            raise ValueError(f"n={score.n} and n_missing={score.n_missing} have to be 0 to {MAX_COUNT}")
+        if len(score.method) > MAX_METHOD_CHARS:
+            raise ValueError(f"the method of the interval has more than {MAX_METHOD_CHARS} characters")
+        return score
+
     @model_validator(mode="after")
     def _score_or_fault(self) -> Self:
-        has_score = None not in (self.value, self.low, self.high, self.weights_digest)
-        if (has_score, self.is_played, self.fault is not None).count(True) != 1:
-            raise ValueError(f"an outcome is a score or a fault; got value {self.value} and fault {self.fault}")
-        if self.low is not None and self.high is not None and self.low > self.high:
-            raise ValueError(f"the interval from {self.low} to {self.high} is empty")
+        has_score = self.score is not None and self.weights_digest is not None
+        is_half = self.score is not None and not has_score
+        if is_half or (has_score, self.is_played, self.fault is not None).count(True) != 1:
+            raise ValueError(f"an outcome is a score or a fault; got score {self.score} and fault {self.fault}")
         return self
-
-    @property
-    def score(self) -> Estimate | None:
-        """The accuracy over items; None with a fault, and while verdicts are pending."""
-        if self.value is None:
-            return None
-        return Estimate(self.value, self.low, self.high, self.n_items, self.n_missing, AS_ON_CARD)
 
 
 class EvaluationStopped(Exception):
@@ -109,26 +111,17 @@ class EvaluationStopped(Exception):
 
 def outcome_of(summary: CardSummary, weights_digest: str, max_missing: int) -> EvaluationOutcome:
     """What a finished card says: its score, or a fault when too many rollouts have none."""
-    if summary.value is None or summary.n_missing > max_missing:
+    if summary.score is None or summary.n_missing > max_missing:
         faults = Counter(drop.fault for drop in summary.drops if drop.counted is CountAs.MISSING)
         fault = faults.most_common(1)[0][0] if faults else Fault.INFRASTRUCTURE
         return EvaluationOutcome(
-            n_items=summary.n_items,
-            n_missing=summary.n_missing,
             fault=fault,
             reason=(
                 f"{summary.n_missing} of {summary.n_rollouts} answers could not be scored (fault of the {fault}), "
                 f"at most {max_missing} may be missing; submit again"
             ),
         )
-    return EvaluationOutcome(
-        value=summary.value,
-        low=summary.low,
-        high=summary.high,
-        n_items=summary.n_items,
-        n_missing=summary.n_missing,
-        weights_digest=weights_digest,
-    )
+    return EvaluationOutcome(score=summary.score, weights_digest=weights_digest)
 
 
 def answer_job(run: Callable[[EvaluationJob], EvaluationOutcome]) -> None:

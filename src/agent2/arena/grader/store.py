@@ -15,10 +15,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent2.arena.evidence import AS_ON_CARD, SubmissionRecord, SubmissionState
+from agent2.arena.evidence import SubmissionRecord, SubmissionState
 from agent2.errors import Agent2Error, ConfigError, Fault
 from agent2.records import Split
 from agent2.stats.estimates import Estimate
+from agent2.stats.stored import read_estimate
 
 SCHEMA_VERSION = 1
 SCHEMA = f"""
@@ -46,6 +47,7 @@ CREATE TABLE scores (
     n_items    INTEGER NOT NULL,
     n_missing  INTEGER NOT NULL,
     card       TEXT NOT NULL,
+    method     TEXT,
     UNIQUE (submission, split)
 );
 PRAGMA user_version = {SCHEMA_VERSION};
@@ -61,10 +63,11 @@ JUDGEMENTS = (
     "UNIQUE (item, reply))"
 )
 """Added, as `TIME_SPENT`, to files of earlier versions, which can be read without them."""
-_SELECT = """
-SELECT s.*, c.value, c.low, c.high, c.n_items, c.n_missing, c.card
-FROM submissions s LEFT JOIN scores c ON c.submission = s.number AND c.split = ?
-"""
+METHOD = "ALTER TABLE scores ADD COLUMN method TEXT"
+"""Makes the scores of a file of an earlier version, which have no method, those of this one."""
+SCORE = ("value", "low", "high", "n_items", "n_missing", "method")
+"""Columns of an estimate."""
+_SELECT = "SELECT s.*, c.* FROM submissions s LEFT JOIN scores c ON c.submission = s.number AND c.split = ? "
 
 
 class StoreError(Agent2Error):
@@ -194,8 +197,10 @@ class GraderStore:
                 "UPDATE submissions SET weights_digest = ?, is_base_copy = ? WHERE number = ?",
                 (weights_digest, int(is_base_copy), number),
             )
-            values = (score.value, score.low, score.high, score.n, score.n_missing, card)
-            db.execute("INSERT INTO scores VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (number, Split.TEST_PUBLIC, *values))
+            if not any(column["name"] == "method" for column in db.execute("PRAGMA table_info(scores)")):
+                db.execute(METHOD)
+            values = (score.value, score.low, score.high, score.n, score.n_missing, card, score.method)
+            db.execute("INSERT INTO scores VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (number, Split.TEST_PUBLIC, *values))
 
     def set_failed(self, number: int, fault: Fault, reason: str, finished_at: float) -> None:
         """Close an accepted submission without a score. Raises StoreError if it has a verdict already."""
@@ -358,9 +363,8 @@ def count_judgements(path: Path) -> int:
 
 
 def _record(row: sqlite3.Row) -> SubmissionRecord:
-    score = None
-    if row["value"] is not None:
-        score = Estimate(row["value"], row["low"], row["high"], row["n_items"], row["n_missing"], AS_ON_CARD)
+    columns = row.keys()
+    stored_score = {name: row[name] for name in SCORE if name in columns}
     return SubmissionRecord(
         number=row["number"],
         received_at=row["received_at"],
@@ -370,7 +374,7 @@ def _record(row: sqlite3.Row) -> SubmissionRecord:
         weights_digest=row["weights_digest"],
         is_base_copy=bool(row["is_base_copy"]),
         revision=row["revision"],
-        score=score,
+        score=read_estimate(stored_score) if row["value"] is not None else None,
         fault=None if row["fault"] is None else Fault(row["fault"]),
         reason=row["reason"],
         finished_at=row["finished_at"],
