@@ -88,15 +88,15 @@ def summary_differences(stored: CardSummary, recomputed: CardSummary) -> list[st
     """Fields in which two summaries differ; numbers may differ by float noise, and lists may not be stored."""
     if not stored.item_scores:
         recomputed = folder.totals_of(recomputed)
-    left, right = stored.score, recomputed.score
-    score = ["score"] if (left is None) is not (right is None) else []
-    if left is not None and right is not None:
-        score = [f"score.{name}" for name in _differing_fields(left, right)]
-    return [*score, *(name for name in _differing_fields(stored, recomputed) if name != "score")]
+    names = ["score"] if (stored.score is None) is not (recomputed.score is None) else []
+    if stored.score is not None and recomputed.score is not None:
+        names = [f"score.{name}" for name in _differing_fields(stored.score, recomputed.score)]
+    return [*names, *(name for name in _differing_fields(stored, recomputed) if name != "score")]
 
 
-def _differing_fields(left: Estimate | CardSummary, right: Estimate | CardSummary) -> list[str]:
-    return [spec.name for spec in fields(left) if not _is_same(getattr(left, spec.name), getattr(right, spec.name))]
+def _differing_fields(stored: Estimate | CardSummary, recomputed: Estimate | CardSummary) -> list[str]:
+    names = [spec.name for spec in fields(stored)]
+    return [name for name in names if not _is_same(getattr(stored, name), getattr(recomputed, name))]
 
 
 def _open_damage(path: Path, tally: Tally) -> list[str]:
