@@ -38,7 +38,7 @@ def test_a_solution_is_run_submitted_and_remembered(environment):
     assert result["agent_end"] == "exited"
     assert "pipeline done" in result["log_tail"]
     assert [s["state"] for s in result["submissions"]] == ["scored"]
-    assert result["gain"]["delta"] == 0.0
+    assert result["gain"]["change"]["value"] == 0.0
     assert environment.get_feedback(result["run_id"]) == result
     failed = environment.submit_solution("raise ValueError('no pipeline')")
     assert failed["run_id"] != result["run_id"]

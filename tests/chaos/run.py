@@ -148,9 +148,9 @@ def _truth(task: str, root: Path, number: int, folder: Path) -> Truth:
             scratch=folder,
             seed=0,
         )
-        value = scripted_child.play(job, answer_s=0.0).value
-        assert value is not None
-        values.append(value)
+        score = scripted_child.play(job, answer_s=0.0).score
+        assert score is not None
+        values.append(score.value)
     gain = paired_gain(paths.card("base", Split.TEST_PRIVATE), folder / str(number) / Split.TEST_PRIVATE.value)
     return Truth(values[0], values[1], gain)
 

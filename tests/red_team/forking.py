@@ -104,7 +104,8 @@ class Forked:
         return self._evaluate(hostile).reason
 
     def score(self) -> float | None:
-        return self._evaluate(PROGRAM).value
+        score = self._evaluate(PROGRAM).score
+        return None if score is None else score.value
 
     def _evaluate(self, program: EvaluatorProgram) -> EvaluationOutcome:
         outcome = ChildEvaluator(120.0, program=program, server=self.server)(self.jobs.next(), threading.Event())
@@ -135,7 +136,7 @@ class Naive:
 
     def score(self) -> float | None:
         outcome = self._evaluate(HONEST)
-        return None if outcome is None else outcome.value
+        return None if outcome is None or outcome.score is None else outcome.score.value
 
     def _evaluate(self, script: Path, *arguments: str) -> EvaluationOutcome | None:
         job = self.jobs.next()

@@ -8,7 +8,8 @@ DEFENCE = "a fork has its own three streams and no other descriptor"
 PROGRAM = """
 import os, stat
 
-forged = EvaluationOutcome(value=1.0, low=1.0, high=1.0, n_items=20, weights_digest="d" * 64).model_dump_json()
+score = {"value": 1.0, "low": 1.0, "high": 1.0, "n": 20}
+forged = EvaluationOutcome.model_validate({"score": score, "weights_digest": "d" * 64}).model_dump_json()
 open_ones = []
 for number in range(3, 4096):
     try:

@@ -17,18 +17,23 @@ from red_team.scene import Scene
 AIM = "a grader that evaluates one submission for ever, and no other"
 DEFENCE = "what a child returns is held to what a score can be; tries are bounded"
 
-LIES = (
-    '{"value": 0.5, "low": NaN, "high": 1, "n_items": 8, "weights_digest": "%s"}',
-    '{"value": 0.5, "low": 0, "high": 1e400, "n_items": 8, "weights_digest": "%s"}',
-    '{"value": 0.5, "low": -5, "high": 1, "n_items": 8, "weights_digest": "%s"}',
-    '{"value": 0.5, "low": 0, "high": 1, "n_items": 1%s, "weights_digest": ""}' % ("0" * 300),
+HONEST = '{"score": {"value": 0.5, "low": 0, "high": 1, "n": 8}, "weights_digest": "%s"}' % ("d" * 64)
+LIES = tuple(
+    HONEST.replace(*change)
+    for change in (
+        ('"low": 0', '"low": NaN'),
+        ('"high": 1', '"high": 1e400'),
+        ('"low": 0', '"low": -5'),
+        ('"n": 8', f'"n": 1{"0" * 300}'),
+        ('"n": 8', f'"n": 8, "method": "{"m" * 10_000}"'),
+    )
 )
 
 
 def attempt(scene: Scene) -> Outcome:
+    EvaluationOutcome.model_validate_json(HONEST)  # or the lies would be refused for their form
     counts = []
-    for number, lie in enumerate(LIES, start=1):
-        text = lie % ("d" * 64) if "%s" in lie else lie
+    for number, text in enumerate(LIES, start=1):
         program = EvaluatorProgram(("python", "-c", f"print({text!r})"))
         paths = TrialPaths(scene.root / f"liar-{number}")
         shutil.copytree(scene.base, paths.workspace / "output" / "liar")
