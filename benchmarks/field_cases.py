@@ -92,7 +92,7 @@ def card_result(folder: Path) -> str:
     """Mean score, items, and missing rollouts of a card."""
     summary = read_summary(folder)
     missing = f", {summary.n_missing} missing" if summary.n_missing else ""
-    return ("missing" if summary.value is None else f"{100 * summary.value:.4g}%") + missing
+    return ("missing" if summary.score is None else f"{100 * summary.score.value:.4g}%") + missing
 
 
 def last_line(text: str) -> str:

@@ -289,7 +289,7 @@ def test_published_figures_are_found_below_and_those_of_a_trials_task_come_by_th
 def test_nothing_that_is_published_says_where_the_folders_are(simulated, tmp_path):
     root = tmp_path / "private-place" / "board"
     shutil.copytree(simulated[2] / "static-1-stack-00-0", root / "good")
-    for name, lie in (("lie", field("cards/final-test_private/card.json", "summary.value", 1.0)),
+    for name, lie in (("lie", field("cards/final-test_private/card.json", "summary.score.value", 1.0)),
                       ("damaged", field("lock.json", "base_model", ["what"]))):  # fmt: skip
         shutil.copytree(simulated[2] / "static-1-stack-00-1", root / name)
         lie(root / name)
