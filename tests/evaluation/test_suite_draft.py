@@ -166,3 +166,12 @@ def test_an_entry_may_state_its_own_sampling_and_a_wrong_one_is_refused(workplac
     (workplace / "club.yaml").write_text(SHORT.replace(entry, f"{entry}    sampling: {{max_tokens: 0}}\n"))
     with pytest.raises(ConfigError, match=r"club\.yaml:\d+: .*greater than or equal to 1"):
         load_suite("./club.yaml")
+
+
+def test_a_scorer_without_tier_and_metrics_without_a_primary_name_the_way(workplace):
+    (workplace / "club.yaml").write_text(SHORT.replace("{name: choice, tier: reference}", "choice"))
+    with pytest.raises(ConfigError, match=r"club\.yaml:\d+: .*write scorer: \{name: choice, tier: reference\}"):
+        load_suite("./club.yaml")
+    (workplace / "club.yaml").write_text(SHORT.replace(", role: primary", ""))
+    with pytest.raises(ConfigError, match=r"metrics: \[\{name: NAME, benchmark: BENCHMARK, role: primary\}\]"):
+        load_suite("./club.yaml")

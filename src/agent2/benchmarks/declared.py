@@ -313,7 +313,11 @@ class DeclaredBenchmark:
         if not portions and self.is_packaged:
             return []
         if not portions:
-            raise ConfigError(f"{self._spot('files')}: no file holds items of split {split.value!r}; name one")
+            filled = [member.value for member in Split if self._portions_of(member)]
+            raise ConfigError(
+                f"{self._spot('files')}: no file holds items of split {split.value!r}; name one, or play another split "
+                f"({', '.join(filled)}; agent2 eval --role nightly plays test_public)"
+            )
         key = secret if split in HIDDEN_SPLITS and secret else b""
         portion = portions[0]
         pool = "hidden" if split in HIDDEN_SPLITS else split.value

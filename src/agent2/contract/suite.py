@@ -241,6 +241,14 @@ class ScorerRule(StrictModel):
     name: str = Field(min_length=1)
     tier: ScorerTier
 
+    @model_validator(mode="before")
+    @classmethod
+    def _has_tier(cls, value: object) -> object:
+        if isinstance(value, str):
+            tiers = ", ".join(ScorerTier)
+            raise ValueError(f"write scorer: {{name: {value}, tier: reference}}; tiers are {tiers}")
+        return value
+
 
 class Cause(StrEnum):
     """What a bad case is attributed to."""

@@ -215,7 +215,8 @@ def _check_metrics(suite: Suite, spot: Spot) -> None:
     if len(primary) != 1:
         raise ConfigError(
             f"{spot(('metrics',))}: exactly one metric has the role 'primary', here it is "
-            f"{' and '.join(primary) or 'none'}; a suite has no weighted total, choose one"
+            f"{' and '.join(primary) or 'none'}; a suite has no weighted total, choose one: "
+            "metrics: [{name: NAME, benchmark: BENCHMARK, role: primary}]"
         )
 
 
