@@ -343,7 +343,8 @@ class Scorer(Protocol):
 
     It may also declare: `emits: ScorerOutput`, which suites are checked against (`declared_output`); `work:
     ScoringWork` (`work_of`), inline without it; `needs_state: frozenset[str]`, the keys of a world's final state that
-    it judges by; `identity: JudgeIdentity` (`judge_of`), where a model gives the verdicts.
+    it judges by; `identity: JudgeIdentity` (`judge_of`), where a model gives the verdicts; `expects: str` on the class,
+    the form of answer that it reads, in words.
     """
 
     name: str

@@ -221,7 +221,7 @@ class OfficialFile:
                 return data_folder / name
         raise ConfigError(
             f"{self.benchmark}: {data_folder} contains no {' or '.join(self.names)}; download it from {self.source} "
-            f"and set {self.variable} to its folder (agent2 run and agent2 tasks also take --data)"
+            f"and set {self.variable} to its folder (agent2 run, agent2 score and agent2 tasks also take --data)"
         )
 
     def rows(self, folder: Path | None) -> list[Row]:

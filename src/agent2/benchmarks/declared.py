@@ -32,6 +32,7 @@ import hashlib
 import hmac
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from string import ascii_uppercase
@@ -40,8 +41,17 @@ from typing import Any
 import yaml
 
 from agent2.benchmarks.data_files import OfficialFile, Row, file_digest, read_rows
-from agent2.benchmarks.declaration import DOCUMENTS, FIELD_TYPES, FILE, LIKELIHOOD, OPTIONS, DataSpec, Portion
-from agent2.benchmarks.home import Players, at_random, question_of_row, row_of_question
+from agent2.benchmarks.declaration import (
+    DOCUMENTS,
+    FIELD_TYPES,
+    FILE,
+    LIKELIHOOD,
+    OPTIONS,
+    DataSpec,
+    Portion,
+    template_fields,
+)
+from agent2.benchmarks.home import NamedItem, NamedSet, Players, at_random, question_of_row, row_of_question
 from agent2.benchmarks.questions import Question, QuestionReader, distinct
 from agent2.config import YamlText, load_yaml, read_yaml
 from agent2.environments import ENVIRONMENTS
@@ -124,6 +134,53 @@ class DeclaredBenchmark:
             Item(self._item_id(question, split, secret), split, question.prompt, question.reference, question.payload)
             for question in questions[:n]
         ]
+
+    def named_set(self, split: Split | None, secret: bytes | None) -> NamedSet:
+        """The items of a split, or of all files that the scored splits are drawn from, in the order of the files.
+
+        Ids of the whole set are not keyed. Raises ConfigError as `items` does, and for an id that comes twice.
+        """
+        if split is not None:
+            questions, card_split = self._members(split, secret), split
+        else:
+            portions = self._scored_portions()
+            questions = [question for portion in portions for question in self.whole_portion(portion)]
+            is_private = self.spec.published is None and portions[-1] not in (Portion.DEV, Portion.TEST_PUBLIC)
+            card_split = Split.DEV if portions == [Portion.DEV] else Split.TEST_PUBLIC
+            card_split = Split.TEST_PRIVATE if is_private else card_split
+        variables = [name for name in template_fields(self.spec.template) if name != OPTIONS]
+        named = []
+        for question in questions:
+            item_id = self._item_id(question, Split.DEV if split is None else split, secret)
+            item = Item(item_id, card_split, question.prompt, question.reference, question.payload)
+            own_text = question.row.get(variables[0]) if len(variables) == 1 else None
+            prompts = (question.prompt, *((own_text,) if isinstance(own_text, str) else ()))
+            named.append(NamedItem(item, (item_id, *((question.id,) if question.id is not None else ())), prompts))
+        id_field = (self.spec.id,) if isinstance(self.spec.id, str) else ()
+        names = NamedSet(card_split, named)
+        return replace(
+            names,
+            id_fields=tuple(dict.fromkeys((*names.id_fields, *id_field))),
+            prompt_fields=tuple(dict.fromkeys((*names.prompt_fields, *variables[:1]))),
+        )
+
+    def _scored_portions(self) -> list[Portion]:
+        """The portions that hidden items come from; without any, that of dev. Raises ConfigError if none has items."""
+        splits = (Split.TEST_PUBLIC, Split.TEST_PRIVATE)
+        portions = list(dict.fromkeys(portion for split in splits for portion in self._portions_of(split)))
+        portions = portions or self._portions_of(Split.DEV)
+        if not portions:
+            raise ConfigError(f"{self._spot('files')}: no file holds items that are scored; name one as 'test'")
+        return portions
+
+    def whole_portion(self, portion: Portion) -> list[Question]:
+        """All questions of a portion as published: with the repeats that playing leaves out, where ids tell them apart.
+
+        A home overrides it where what is published as one set is divided into portions here.
+        """
+        if self.spec.repeats == "drop" and self.spec.id is not None:
+            return distinct(self.questions(self._rows(portion)), self.spec.model_copy(update={"repeats": "refuse"}))
+        return self.read(portion)
 
     def count(self, split: Split, secret: bytes | None) -> int:
         """How many items a split has; 0 where no file holds any."""

@@ -122,6 +122,37 @@ class ProvidesCount(Protocol):
         """How many items a split has. Raises ConfigError as `items` does."""
 
 
+@dataclass(frozen=True, slots=True)
+class NamedItem:
+    """An item with the names under which files of answers may refer to it."""
+
+    item: Item
+    ids: tuple[str, ...]
+    prompts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NamedSet:
+    """Items that stored answers are scored on, and where a file of answers names them."""
+
+    split: Split
+    """Put on the card: of several splits, the one that is to be protected most."""
+    items: Sequence[NamedItem]
+    id_fields: tuple[str, ...] = ("id",)
+    prompt_fields: tuple[str, ...] = ("prompt", "question", "instruction")
+
+
+@runtime_checkable
+class ProvidesNamedSet(Protocol):
+    """A benchmark whose items come from a file, which others may have answered as a whole."""
+
+    def named_set(self, split: Split | None, secret: bytes | None) -> NamedSet:
+        """The items of a split; None: all that the scored splits are drawn from, as published, repeats included.
+
+        Raises ConfigError as `items` does.
+        """
+
+
 @runtime_checkable
 class ProvidesRecordings(Benchmark, ProvidesStaticAnswers, Protocol):
     """A benchmark of questions whose searches are recorded once and then replayed."""

@@ -39,6 +39,7 @@ from agent2.evaluation.scoring import (
     score_played,
     unless_unjudged,
 )
+from agent2.evaluation.stored_answers import items_of_stored
 from agent2.records import (
     HIDDEN_SPLITS,
     Benchmark,
@@ -148,9 +149,10 @@ def items_of(card: Path, header: CardHeader, benchmark: Benchmark) -> dict[str, 
         n_items = len({record.rollout.item_id for record in iter_rollouts(card)})
     else:
         n_items = planned // protocol.attempts
+    whole_set = items_of_stored(benchmark, header)
     # Hidden items are selected under the secret; another installation would make others.
-    secret = installation.secret() if protocol.split in HIDDEN_SPLITS else None
-    items = benchmark.items(protocol.split, n_items, secret)
+    secret = installation.secret() if protocol.split in HIDDEN_SPLITS and whole_set is None else None
+    items = benchmark.items(protocol.split, n_items, secret) if whole_set is None else whole_set
     if digest_of(list(items)) != protocol.items_digest:
         why = " or were chosen under another installation's secret" if secret is not None else ""
         raise ConfigError(

@@ -82,3 +82,12 @@ def declared(name: str) -> ScorerOutput | None:
         return declared_output(load(find("scorer", name.rpartition("-v")[0] or name, SCORERS)))
     except ConfigError:
         return None  # not installed here, or broken: a card of that scorer can be read all the same
+
+
+def expected_form(name: str) -> str:
+    """The form of answer that the scorer of that name (a version suffix is ignored) reads; empty: it does not say."""
+    try:
+        form = getattr(load(find("scorer", name.rpartition("-v")[0] or name, SCORERS)), "expects", "")
+    except ConfigError:
+        return ""  # as in `declared`
+    return form if isinstance(form, str) else ""

@@ -325,6 +325,7 @@ class TokenF1Scorer:
     name = "token_f1"
     version = "1.1"
     emits = ScorerOutput(views=frozenset({"exact_match", "answer_parsed"}))
+    expects = "an answer that is not empty"
 
     def score(self, item: Item, rollout: Rollout) -> Score:
         """The verdict; a judge fault only if the item has no reference, or `accepted` is not a list of texts."""
@@ -393,6 +394,7 @@ class RelaxedNumericScorer(TokenF1Scorer):
 
     name = "relaxed_numeric"
     version = "1.1"
+    expects = "one number and nothing else, with its unit if it has one"
 
     def __init__(self, tolerance: float = 0.05, years: str = "exact") -> None:
         """tolerance: share of the reference, from 0 to below 1."""
@@ -537,6 +539,7 @@ class FinalAnswerScorer:
         views=frozenset({"answer_parsed", "flexible_match"}),
         labels=frozenset({"gsm8k_final_answer_format_error", "gsm8k_wrong_final_answer"}),
     )
+    expects = "a line with the marker (#### unless another is set) and a number"
 
     def __init__(self, marker: str = MARKER) -> None:
         """Raises ConfigError for a marker without a letter or sign, which would be found everywhere."""
@@ -577,10 +580,12 @@ class FinalAnswerScorer:
 
 def reference_value(reference: str, marker: str = MARKER) -> Fraction | None:
     """The number of a reference: after the last marker or `####` of a worked solution, or the text itself; or None."""
-    sign = marker.strip() if marker.strip() in reference else MARKER.strip()
-    text = reference.rsplit(sign, 1)[-1].strip().removeprefix("$")
-    match = _AFTER_MARKER.fullmatch(text)
-    return None if match is None else _value(match["sign"], match["digits"])
+    # a marker such as "A:" may also be a part of the solution, so one without a number behind it does not decide
+    for sign in (marker.strip(), MARKER.strip()):
+        text = reference.rsplit(sign, 1)[-1].strip().removeprefix("$")
+        if (match := _AFTER_MARKER.fullmatch(text)) is not None:
+            return _value(match["sign"], match["digits"])
+    return None
 
 
 def _plain_text(text: str) -> str:

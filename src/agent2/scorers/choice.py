@@ -315,6 +315,7 @@ class ChoiceScorer:
         views=frozenset({"answer_parsed", "flexible_match", *(f"chose_{letter}" for letter in ascii_lowercase)}),
         labels=frozenset({"mmlu_answer_parse_fail", "mmlu_wrong_choice"}),
     )
+    expects = "the letter of an option, as in 'The answer is (C)'"
 
     def __init__(self, rule: str = "last") -> None:
         """Raises ConfigError for a rule that does not exist."""

@@ -182,6 +182,7 @@ class MathAnswerScorer:
         views=frozenset({"answer_parsed", "decided"}),
         labels=frozenset({"math_no_answer", "math_undecided", "math_wrong_answer"}),
     )
+    expects = r"a final expression, as in \boxed{42}"
 
     def __init__(self, rule: str = "any") -> None:
         """Raises ConfigError for a rule that does not exist."""

@@ -26,7 +26,7 @@ from typing import Any
 from pydantic import Field
 
 from agent2.benchmarks.data_files import OfficialFile
-from agent2.benchmarks.home import Players, foreign_answers, reference_answer
+from agent2.benchmarks.home import NamedItem, NamedSet, Players, foreign_answers, reference_answer
 from agent2.cards.judgement import REFERENCE_CHARS, REPLY_CHARS
 from agent2.config import StrictModel, load_yaml
 from agent2.environments import QUESTION_WORLD, QuestionEnvironment
@@ -206,6 +206,11 @@ class AlpacaEval:
     def count(self, split: Split, secret: bytes | None) -> int:
         """How many items a split has. Raises ConfigError as `items`."""
         return sum(item.split is split for item in self._all())
+
+    def named_set(self, split: Split | None, secret: bytes | None) -> NamedSet:
+        """The items of a split, or all 805. Raises ConfigError as `items`."""
+        chosen = [item for item in self._all() if split in (None, item.split)]
+        return NamedSet(split or Split.TEST_PUBLIC, [NamedItem(item, (item.id,), (item.prompt,)) for item in chosen])
 
     def environment(self) -> Environment:
         """A fresh question."""

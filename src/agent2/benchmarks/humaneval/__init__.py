@@ -122,6 +122,10 @@ class HumanEval(DeclaredBenchmark):
         n_visible = (len(questions) + 1) // 2
         return questions[:n_visible] if portion is Portion.TRAIN else questions[n_visible:]
 
+    def whole_portion(self, portion: Portion) -> list[Question]:
+        """All 164, which are published as one test set."""
+        return self.questions_in_file(Portion.TEST)
+
     def scorer(self) -> Scorer:
         """Runs the tests."""
         return _scorer()

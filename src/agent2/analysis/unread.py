@@ -1,0 +1,68 @@
+"""Answers in which a scorer found nothing to read: how many, what it expected, and one of them.
+
+An unread answer scores 0 although it may be right. So a high share says that model and scorer do not agree on a form,
+and the score measures that.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent2.cards.reader import iter_rollouts, read_header
+from agent2.records import StopReason
+from agent2.scorers import declared, expected_form
+
+PARSED = "answer_parsed"
+"""View of the scorers that read an answer out of a text."""
+WARNED_ABOVE = 0.1
+"""Share of unread answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadAnswers:
+    """The answers of one card that its scorer could not read."""
+
+    n: int
+    """Judged answers."""
+    n_unread: int
+    n_cut_off: int
+    """Of the unread ones, those that the token limit cut off."""
+    expected: str
+    """The form that the scorer reads; empty if it does not say."""
+    example: str
+    """An unread answer as the model gave it, untrusted text; one that is not cut off, if there is any."""
+    example_item: str
+
+    @property
+    def share(self) -> float:
+        """Of the judged answers."""
+        return self.n_unread / self.n if self.n else 0.0
+
+    @property
+    def is_high(self) -> bool:
+        """Whether a reader has to be warned."""
+        return self.share > WARNED_ABOVE
+
+
+def unread_answers(card: Path) -> UnreadAnswers | None:
+    """The unread answers of a card; None: its scorer does not say what it read. Raises CardError as reading does."""
+    scorer = read_header(card).protocol.scorer
+    emitted = declared(scorer)
+    if emitted is not None and not emitted.has_view(PARSED):
+        return None
+    n = n_unread = n_cut_off = 0
+    example, example_item, is_whole = "", "", False
+    for record in iter_rollouts(card):
+        parsed = record.score.views.get(PARSED)
+        if parsed is None:
+            continue
+        n += 1
+        if parsed:
+            continue
+        turns = record.rollout.turns
+        is_cut_off = bool(turns) and turns[-1].stop_reason is StopReason.LENGTH
+        n_unread += 1
+        n_cut_off += is_cut_off
+        text = record.rollout.answer if record.rollout.answer is not None else (turns[-1].action if turns else "")
+        if not example_item or (not is_whole and not is_cut_off and text.strip()):
+            example, example_item, is_whole = text, record.rollout.item_id, not is_cut_off and bool(text.strip())
+    return UnreadAnswers(n, n_unread, n_cut_off, expected_form(scorer), example, example_item) if n else None

@@ -1,0 +1,154 @@
+"""`agent2 score`: stored answers on a benchmark, without a model; what the terminal says of unread answers."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agent2.cli.judge import ScorerSettings, read_settings
+from agent2.cli.paths import check_data
+from agent2.cli.show import AsJson, print_json, print_path, print_table, progress_bar, resumed_by_repeating
+from agent2.errors import ConfigError, unknown_name
+
+if TYPE_CHECKING:
+    from agent2.analysis.unread import UnreadAnswers
+    from agent2.cards.card import CardSummary
+    from agent2.records import Benchmark, Scorer
+
+SHOWN_CHARACTERS = 160
+"""Of an unread answer in a warning."""
+
+
+def score(  # noqa: PLR0913 - one option of the command line each
+    benchmark: Annotated[str, typer.Argument(help="Benchmark: a name, a folder with benchmark.yaml, or FILE.py:NAME.")],
+    answers: Annotated[
+        Path,
+        typer.Argument(
+            help="Answers, one row each (JSONL, JSON, CSV, TSV or Parquet): `id` or `prompt`, and `answer`, `output`, "
+            "`response` or `completion`. Several rows of one item are attempts."
+        ),
+    ],
+    answer: Annotated[
+        str | None, typer.Option(help="Field that holds the model's answer, or RECORD.FIELD inside a record.")
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Score on this split only; default: the whole published set.")
+    ] = None,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Count items without an answer as missing instead of refusing the file.")
+    ] = False,
+    name: Annotated[str | None, typer.Option(help="The model's name on the card; default: the file's.")] = None,
+    settings: ScorerSettings = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of the official data, for a published benchmark.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the card; default: below scores/.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Score a file of stored answers on a benchmark; writes a card, and no model is needed."""
+    from agent2.benchmarks import load_benchmark
+    from agent2.cards.reader import read_header
+    from agent2.evaluation.stored_answers import StoredRequest, score_stored
+    from agent2.records import Split
+
+    if split is not None and split not in list(Split):
+        raise unknown_name("split", split, list(Split), "--split")
+    source = load_benchmark(benchmark, check_data(data))
+    scorer_settings = read_settings(settings)
+    request = StoredRequest(
+        benchmark=source,
+        answers=answers,
+        split=None if split is None else Split(split),
+        field=answer,
+        name=name,
+        scorer=_scorer(source, scorer_settings) if scorer_settings else None,
+        scorer_settings=scorer_settings,
+        is_partial=partial,
+    )
+    with progress_bar() as steps, resumed_by_repeating():
+        card, result = score_stored(
+            request, out, on_progress=lambda done, total: steps(f"scoring {answers.name}", done, total)
+        )
+    from agent2.analysis.unread import unread_answers
+
+    header, summary, unread = read_header(card), result.summary, unread_answers(card)
+    if as_json:
+        print_json(
+            {
+                "card": str(card),
+                "benchmark": header.protocol.benchmark,
+                "scorer": header.protocol.scorer,
+                "attempts": result.attempts,
+                "n_absent": result.n_absent,
+                "summary": summary,
+                "unread": unread,
+                "notes": result.notes,
+            }
+        )
+        return
+    from agent2.stats.estimates import RAW
+
+    attempts = f", {result.attempts} answers each" if result.attempts > 1 else ""
+    rows = [
+        ["model", header.checkpoint_name],
+        ["benchmark", f"{header.protocol.benchmark}, {_items(split)}"],
+        ["scorer", header.protocol.scorer],
+        ["score [95%]", RAW.estimate(summary.score)],
+        ["items", f"{summary.n_items}{attempts}"],
+        ["missing", missing_text(summary)],
+        *unread_rows(unread),
+    ]
+    print_table(["", ""], rows)
+    if summary.n_missing and summary.value is not None:
+        scores = [value or 0.0 for value in summary.item_scores.values()]
+        typer.echo(f"counting what is missing as wrong: {sum(scores) / len(scores):.4f}")
+    for note in result.notes:
+        typer.echo(f"note: {note}")
+    warn_of_unread(unread, card)
+    print_path("card", card)
+
+
+def _items(split: str | None) -> str:
+    return "the whole set" if split is None else f"split {split}"
+
+
+def _scorer(benchmark: "Benchmark", settings: dict[str, Any]) -> "Scorer":
+    """The benchmark's scorer with other settings. Raises ConfigError for a scorer that is made by code."""
+    from agent2.benchmarks.declared import DeclaredBenchmark
+    from agent2.scorers import load_scorer
+
+    if not isinstance(benchmark, DeclaredBenchmark):
+        raise ConfigError(
+            f"--settings: benchmark {benchmark.name} makes its own scorer; leave them out, and use "
+            "agent2 cards rescore CARD --scorer NAME --settings ... afterwards"
+        )
+    return load_scorer(benchmark.scorer_location, {**benchmark.spec.scorer.settings, **settings})
+
+
+def missing_text(summary: "CardSummary") -> str:
+    """The share of rollouts without a score."""
+    share = summary.n_missing / summary.n_rollouts if summary.n_rollouts else 0.0
+    return f"{100 * share:.1f}% ({summary.n_missing} of {summary.n_rollouts} rollouts)"
+
+
+def unread_text(unread: "UnreadAnswers") -> str:
+    """The share of answers that the scorer could not read."""
+    return f"{100 * unread.share:.1f}% ({unread.n_unread} of {unread.n} answers)"
+
+
+def unread_rows(unread: "UnreadAnswers | None") -> list[list[str]]:
+    """Row of a table with the share of unread answers; none where the scorer does not say."""
+    return [] if unread is None else [["unread answers", unread_text(unread)]]
+
+
+def warn_of_unread(unread: "UnreadAnswers | None", where: object) -> None:
+    """Warn on stderr where many answers could not be read: what was expected, and one that was not it."""
+    from agent2.reports.text import clean
+
+    if unread is None or not unread.is_high:
+        return
+    cut_off = f", {unread.n_cut_off} of them cut off by the token limit" if unread.n_cut_off else ""
+    expected = f"; the scorer reads {unread.expected}" if unread.expected else ""
+    typer.echo(
+        f"warning: {where}: {unread_text(unread)} could not be read and score 0{cut_off}{expected}; item "
+        f"{clean(unread.example_item, 80)} was answered with {clean(unread.example, SHOWN_CHARACTERS)!r}",
+        err=True,
+    )
