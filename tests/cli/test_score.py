@@ -75,7 +75,7 @@ def test_other_settings_of_the_scorer_read_another_marker(agent2, workplace):
         "score", "./sums", "other.jsonl", "--answer", "outputs.model", "--settings", 'marker="A: "', "--json"
     )
     result = json.loads(out)
-    assert result["summary"]["value"] == 1.0
+    assert result["summary"]["score"]["value"] == 1.0
     assert result["unread"]["n_unread"] == 0
     header = json.loads((workplace / result["card"] / "card.json").read_text())["header"]
     assert header["protocol"]["judge_digest"]

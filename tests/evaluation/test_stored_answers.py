@@ -61,7 +61,7 @@ def test_both_halves_of_the_test_set_are_scored_in_one_card(quiz, workplace):
     file = write(workplace / "answers.jsonl", [{"id": k, "response": right(k if k < 30 else k + 1)} for k in range(N)])
     card, result = score(quiz, file)
     header, summary = read_header(card), read_summary(card)
-    assert (summary.value, summary.n_items, summary.n_missing, result.attempts) == (0.75, N, 0, 1)
+    assert (summary.score.value, summary.n_items, summary.n_missing, result.attempts) == (0.75, N, 0, 1)
     assert header.checkpoint_name == "answers"
     assert header.lock[STORED_ANSWERS]["items"] == "whole set"
     assert any("max_tokens" in line for line in header.lock["assumed"])
@@ -74,13 +74,13 @@ def test_items_are_named_by_prompt_where_there_is_no_id(quiz, workplace):
     rows = [{"prompt": f"Question  {k}?", "output": right(k)} for k in range(N)]
     rows[7]["prompt"] = whole.prompt
     _, result = score(quiz, write(workplace / "a.jsonl", rows))
-    assert result.summary.value == 1.0
+    assert result.summary.score.value == 1.0
 
 
 def test_one_right_answer_under_all_ids_gains_nothing(quiz, workplace):
     file = write(workplace / "same.jsonl", [{"id": k, "answer": right(2)} for k in range(N)])
     _, result = score(quiz, file)
-    assert result.summary.value == 0.25, "what its letter is worth, and no more"
+    assert result.summary.score.value == 0.25, "what its letter is worth, and no more"
     assert "40 of 40 answers are the same text" in result.notes[0]
 
 
@@ -113,7 +113,7 @@ def test_several_rows_or_a_list_of_answers_are_attempts(quiz, workplace):
     card, result = score(quiz, write(workplace / "rows.jsonl", rows))
     listed = [{"id": k, "answer": [right(k), right(k + 1)]} for k in range(N)]
     _, from_lists = score(quiz, write(workplace / "lists.jsonl", listed))
-    assert result.summary.value == from_lists.summary.value == 0.5
+    assert result.summary.score.value == from_lists.summary.score.value == 0.5
     assert read_header(card).protocol.attempts == result.attempts == 2
     assert [record.rollout.attempt for record in iter_rollouts(card)][:2] == [0, 1]
 
@@ -146,7 +146,7 @@ def test_a_split_can_be_scored_alone_and_names_the_items_that_are_not_its_own(wo
     items = benchmark.items(Split.DEV, 12, None)
     rows = [{"id": item.id, "completion": item.reference} for item in items]
     card, result = score(benchmark, write(workplace / "a.jsonl", rows), split=Split.DEV)
-    assert result.summary.value == 1.0
+    assert result.summary.score.value == 1.0
     assert "every answer is the reference itself" not in "".join(result.notes), "too few items to say"
     assert read_header(card).protocol.split is Split.DEV
     with pytest.raises(ConfigError, match="has no published set of items; name the split that was answered"):
@@ -171,7 +171,7 @@ def test_two_files_are_compared_and_a_card_is_scored_again(quiz, workplace):
     comparison = compare_cards(*cards)
     assert (len(comparison.won), len(comparison.lost)) == (20, 0)
     again = rescore(cards[1], workplace / "again", benchmark=quiz)
-    assert again.value == 0.75
+    assert again.score.value == 0.75
 
 
 def test_the_same_call_reads_the_card_that_is_there(quiz, workplace):
@@ -179,14 +179,14 @@ def test_the_same_call_reads_the_card_that_is_there(quiz, workplace):
     first, _ = score(quiz, file)
     written = (first / "card.json").read_bytes()
     second, result = score(quiz, file)
-    assert (second, result.summary.value, (first / "card.json").read_bytes()) == (first, 1.0, written)
+    assert (second, result.summary.score.value, (first / "card.json").read_bytes()) == (first, 1.0, written)
 
 
 def test_a_character_that_utf_8_has_not_costs_nothing(quiz, workplace):
     rows = [{"id": k, "answer": right(k)} for k in range(N)]
     rows[3]["answer"] = "\ud835 The answer is (D)."
     _, result = score(quiz, write(workplace / "a.jsonl", rows))
-    assert result.summary.value == 1.0
+    assert result.summary.score.value == 1.0
 
 
 def test_unread_answers_are_counted_with_one_as_an_example(quiz, workplace):

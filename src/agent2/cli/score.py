@@ -97,7 +97,7 @@ def score(  # noqa: PLR0913 - one option of the command line each
         *unread_rows(unread),
     ]
     print_table(["", ""], rows)
-    if summary.n_missing and summary.value is not None:
+    if summary.n_missing and summary.score is not None:
         scores = [value or 0.0 for value in summary.item_scores.values()]
         typer.echo(f"counting what is missing as wrong: {sum(scores) / len(scores):.4f}")
     for note in result.notes:

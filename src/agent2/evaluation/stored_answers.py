@@ -104,6 +104,11 @@ def named_set(benchmark: Benchmark, split: Split | None, n_named: int = 0) -> Na
             f"benchmark {benchmark.name}: its items are episodes, in which the world answers each message, so stored "
             "answers cannot be scored; import whole trajectories with agent2 cards import --trajectories"
         )
+    if getattr(benchmark, "compares_answers", False):
+        raise ConfigError(
+            f"benchmark {benchmark.name}: a model's likelihoods of the answers are compared, and a text has none; score "
+            "a benchmark that asks for an answer"
+        )
     provides_names = isinstance(benchmark, ProvidesNamedSet)
     if split is None and not provides_names:
         raise ConfigError(
