@@ -106,11 +106,10 @@ def named_set(benchmark: Benchmark, split: Split | None, n_named: int = 0) -> Na
         )
     if getattr(benchmark, "compares_answers", False):
         raise ConfigError(
-            f"benchmark {benchmark.name}: a model's likelihoods of the answers are compared, and a text has none; score "
-            "a benchmark that asks for an answer"
+            f"benchmark {benchmark.name}: a model's likelihoods of the answers are compared, and a text has none; "
+            "score a benchmark that asks for an answer"
         )
-    provides_names = isinstance(benchmark, ProvidesNamedSet)
-    if split is None and not provides_names:
+    if split is None and not isinstance(benchmark, ProvidesNamedSet):
         raise ConfigError(
             f"benchmark {benchmark.name}: has no published set of items; name the split that was answered (--split dev)"
         )
