@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from agent2.arena.spec import SplitSizes
@@ -45,3 +47,14 @@ def test_a_base_that_solves_nothing_is_no_task_for_rl_and_that_is_said(tmp_path)
     assert headroom.detail.startswith("0.000")
     assert headroom.ok and "solves 0% of its attempts: online RL has no reward to learn from" in headroom.warning
     assert noise.ok and "the band is over items alone" in noise.warning and "over items)" in noise.detail
+
+
+@pytest.mark.slow
+def test_a_band_that_is_too_wide_says_how_many_items_would_do():
+    task = load_task("arithmetic").model_copy(
+        update={"n_items": SplitSizes(train=4, dev=2, test_public=4, test_private=12)}
+    )
+    _, noise = check_base(task, load_benchmark("arithmetic"))
+    assert not noise.ok and noise.value > 0.10
+    n_needed = math.ceil(12 * (noise.value / 0.10) ** 2)
+    assert f"at most ±10 resolve a gain: set n_items.test_private to about {n_needed}" in noise.detail

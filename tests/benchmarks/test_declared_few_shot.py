@@ -94,3 +94,33 @@ def test_examples_of_a_divided_file_are_never_items_that_are_asked(tmp_path):
     secret = b"s" * 32
     asked = [item for split in Split for item in benchmark.items(split, benchmark.count(split, secret), secret)]
     assert len(asked) == 116 and not examples & {item.prompt for item in asked}
+
+
+CHAT_ROWS = [
+    {"messages": [{"role": "user", "content": f"{k}?"}, {"role": "assistant", "content": f"a{k}"}]} for k in range(9)
+]
+CHOICE_ROWS = [{"question": f"{k}?", "choices": [f"x{k}", f"y{k}"], "answer": "AB"[k % 2]} for k in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("keys", "rows"),
+    [
+        ("chat: messages\nsystem: Be kind.\nscorer: exact\n", CHAT_ROWS),
+        (
+            'prompt: "{question}"\noptions: choices\nanswer: answer\nfew_shot: 2\n'
+            "environment: {name: likelihood, by: bytes}\nscorer: likelihood\n",
+            CHOICE_ROWS,
+        ),
+    ],
+)
+def test_a_sealed_chat_and_a_sealed_comparison_are_played_as_before(tmp_path, keys, rows):
+    write_rows(tmp_path / "rows.jsonl", rows)
+    (tmp_path / "benchmark.yaml").write_text(f'name: own\nversion: "1"\nfiles: {{all: rows.jsonl}}\n{keys}')
+    benchmark = load_benchmark(str(tmp_path))
+    (item,) = benchmark.items(Split.TRAIN, 1, None)
+    (tmp_path / "sealed.yaml").write_text(benchmark.sealed(lambda location: location.name))
+    worlds = [each.environment() for each in (benchmark, load_benchmark(str(tmp_path / "sealed.yaml")))]
+    assert worlds[0].reset(item, 0) == worlds[1].reset(item, 0)
+    if hasattr(worlds[0], "offered_answers"):
+        assert worlds[0].offered_answers() == worlds[1].offered_answers()
+    assert load_benchmark(str(tmp_path / "sealed.yaml")).version == benchmark.version

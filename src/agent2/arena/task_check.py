@@ -323,12 +323,16 @@ def check_base(
             "no attempt differed between sampling seeds, so the band is over items alone: an item that is always or "
             "never solved gives RL no signal"
         )
+    width = f"±{100 * band.half_width:.1f} points (95%, over {band.over}), from {NOISE_REPLICATES} draws per item"
+    if band.half_width > WIDEST_BAND:
+        n_needed = math.ceil(solved.n * (band.half_width / WIDEST_BAND) ** 2)
+        width += f"; at most ±{100 * WIDEST_BAND:.0f} resolve a gain: set n_items.test_private to about {n_needed}"
     return [
         CheckFinding(HEADROOM_OF_BASE, is_below, score, spent, no_signal, solved.value),
         CheckFinding(
             NOISE_OF_BASE,
             band.half_width <= WIDEST_BAND,
-            f"±{100 * band.half_width:.1f} points (95%, over {band.over}), from {NOISE_REPLICATES} draws per item",
+            width,
             warning=no_band,
             value=band.half_width,
         ),
