@@ -70,6 +70,11 @@ def test_the_decision_comes_before_the_path_of_the_report(agent2, workplace):
     assert report["release_decision"] == decision
     assert code == (0 if decision in {"release", "candidate"} else 1)
     assert "new (checkpoint) on mini_math" in err
+    table = " ".join(out.split())
+    assert "model benchmark score [95%] items missing unread" in table
+    assert "old (baseline) mini_math 0.0% [0.0, 6.0] 60 0.0% 100.0%" in table
+    assert "warning: old (baseline) on mini_math: 100.0% (60 of 60 answers) could not be read and score 0" in err
+    assert "mini_math-" in err and "was answered with 'A'" in err
 
 
 def test_a_no_is_exit_code_1_and_names_the_gate(agent2):

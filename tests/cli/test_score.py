@@ -97,3 +97,12 @@ def test_a_wrong_split_names_the_right_ones(agent2, workplace):
     write(workplace / "a.jsonl", answers("#### {}"))
     code, _, err = agent2("score", "./sums", "a.jsonl", "--split", "test_publik")
     assert (code, "did you mean 'test_public'?" in err) == (2, True)
+
+
+def test_cards_show_has_the_unread_answers_beside_the_score(agent2, workplace):
+    write(workplace / "prose.jsonl", answers("It is {}."))
+    agent2("score", "./sums", "prose.jsonl", "--answer", "outputs.model", "--out", "c")
+    code, out, err = agent2("cards", "show", "c")
+    assert code == 0
+    assert "unread answers" in out and "100.0% (30 of 30 answers)" in out
+    assert "was answered with 'It is" in err

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agent2.cli.judge import judge, length_control, read_settings, rescore
+from agent2.cli.score import unread_rows, warn_of_unread
 from agent2.cli.show import AsJson, print_json, print_path, print_scene, print_table, progress_bar
 from agent2.errors import CardError, ConfigError, NotEnoughData, unknown_name
 
@@ -31,6 +32,8 @@ COVERED = {
 }
 """Option -> fields of the rule that it sets."""
 MAX_CELL = 80
+MOST_READ = 100_000
+"""Rollouts of a card that are all read for its summary; of a larger one, unread answers are not counted."""
 MOST_K = 8
 """Largest k of the pass^k that a card's summary shows."""
 
@@ -514,6 +517,7 @@ def show(
 ) -> None:
     """Show a card's summary and one page of its rollouts, or one item's rollouts."""
     from agent2.analysis.spot_check import spot_check_evidence
+    from agent2.analysis.unread import unread_answers
     from agent2.cards.reader import find_rollouts, read_header, read_page, read_totals
     from agent2.stats.estimates import RAW
 
@@ -529,12 +533,14 @@ def show(
         _show_item(card, item)
         return
     header, summary = read_header(card), read_totals(card)
+    unread = unread_answers(card) if summary.n_rollouts <= MOST_READ else None
     rows = [
         ["checkpoint", f"{header.checkpoint_name} ({header.checkpoint_digest[:16]})"],
         ["protocol", f"{header.protocol.benchmark} {header.protocol.split.value} ({header.protocol.digest[:16]})"],
         ["scorer", header.protocol.scorer],
         ["score [95%]", RAW.estimate(summary.score)],
         ["items", f"{summary.n_items}; {summary.n_rollouts} rollouts, {summary.n_missing} missing"],
+        *unread_rows(unread),
         ["tokens", str(summary.tokens)],
     ]
     people, why_not = spot_check_evidence(card)
@@ -555,6 +561,7 @@ def show(
         for place, scored in enumerate(read_page(card, start, n))
     ]
     print_table(["#", "prompt", "completion", "score", "reason"], page)
+    warn_of_unread(unread, card)
     print_path("card", card)
 
 

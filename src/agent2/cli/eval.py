@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from agent2.cli.score import print_scores
 from agent2.cli.show import AsJson, print_file, print_json, print_path, print_table, progress_bar, resumed_by_repeating
 from agent2.errors import ConfigError, nearest_name, unknown_name
 
@@ -115,17 +116,25 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
     if as_json:
         print_file(paths.json)
     else:
-        print_outcome(outcome)
+        print_outcome(outcome, folder)
         print_path("report", paths.html)
     if not outcome.decision.passes:
         raise typer.Exit(1)
 
 
-def print_outcome(outcome: "SuiteOutcome") -> None:
-    """Print the numbers, the reasons and the decision."""
+def print_outcome(outcome: "SuiteOutcome", folder: Path) -> None:
+    """Print the scores with what they leave out, the changes, the reasons and the decision. folder: the evaluation."""
     from agent2.contract.decision_sentences import decision_text
     from agent2.reports.eval_pages import eval_summary
 
+    sides = outcome.identity.sides
+    print_scores(
+        [
+            (f"{sides[side].name} ({side})", benchmark.name, folder / card)
+            for benchmark in outcome.benchmarks
+            for side, card in benchmark.cards.items()
+        ]
+    )
     print_table(["", "baseline -> checkpoint"], [*eval_summary(outcome).lines().items()])
     if len({side.digest for side in outcome.identity.sides.values()}) == 1:
         typer.echo("- both sides are the same checkpoint: differences are sampling noise")

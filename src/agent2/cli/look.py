@@ -272,7 +272,7 @@ def _show_evaluation(path: Path, *, as_json: bool) -> None:
     if as_json:
         print_file(path / "report.json")
         return
-    print_outcome(read_outcome(path))
+    print_outcome(read_outcome(path), path)
     print_path("report", path / "report.html")
 
 

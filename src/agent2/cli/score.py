@@ -1,5 +1,6 @@
-"""`agent2 score`: stored answers on a benchmark, without a model; what the terminal says of unread answers."""
+"""`agent2 score`: stored answers on a benchmark, without a model; what the terminal says of missing and unread ones."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -123,10 +124,14 @@ def _scorer(benchmark: "Benchmark", settings: dict[str, Any]) -> "Scorer":
     return load_scorer(benchmark.scorer_location, {**benchmark.spec.scorer.settings, **settings})
 
 
-def missing_text(summary: "CardSummary") -> str:
+def missing_share(summary: "CardSummary") -> str:
     """The share of rollouts without a score."""
-    share = summary.n_missing / summary.n_rollouts if summary.n_rollouts else 0.0
-    return f"{100 * share:.1f}% ({summary.n_missing} of {summary.n_rollouts} rollouts)"
+    return f"{100 * summary.n_missing / max(1, summary.n_rollouts):.1f}%"
+
+
+def missing_text(summary: "CardSummary") -> str:
+    """The same with the counts."""
+    return f"{missing_share(summary)} ({summary.n_missing} of {summary.n_rollouts} rollouts)"
 
 
 def unread_text(unread: "UnreadAnswers") -> str:
@@ -137,6 +142,29 @@ def unread_text(unread: "UnreadAnswers") -> str:
 def unread_rows(unread: "UnreadAnswers | None") -> list[list[str]]:
     """Row of a table with the share of unread answers; none where the scorer does not say."""
     return [] if unread is None else [["unread answers", unread_text(unread)]]
+
+
+def print_scores(cards: Sequence[tuple[str, str, Path]]) -> None:
+    """Print the score of each card with what it leaves out, and warn of unread answers.
+
+    cards: model, benchmark and folder of each.
+    """
+    from agent2.analysis.unread import unread_answers
+    from agent2.cards.reader import read_totals
+    from agent2.reports.text import clean
+    from agent2.stats.estimates import PERCENT
+
+    rows, warnings = [], []
+    for model, benchmark, card in cards:
+        totals, unread = read_totals(card), unread_answers(card)
+        n_items = str(totals.n_items)
+        score = PERCENT.estimate(totals.score)
+        unread_share = "-" if unread is None else f"{100 * unread.share:.1f}%"
+        rows.append([clean(model), clean(benchmark), score, n_items, missing_share(totals), unread_share])
+        warnings.append((unread, f"{clean(model)} on {clean(benchmark)}"))
+    print_table(["model", "benchmark", "score [95%]", "items", "missing", "unread"], rows)
+    for unread, where in warnings:
+        warn_of_unread(unread, where)
 
 
 def warn_of_unread(unread: "UnreadAnswers | None", where: object) -> None:
