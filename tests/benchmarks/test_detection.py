@@ -66,6 +66,18 @@ def test_gpqa_has_the_right_answer_in_a_column_among_the_wrong_ones(tmp_path):
     assert check.is_sound and check.counts["test_public"] == 198
 
 
+@pytest.mark.parametrize("wrong", ["incorrect_answers", "distractors"])
+def test_wrong_answers_may_be_a_list_beside_the_right_one(tmp_path, wrong):
+    rows = [{"question": f"Q{k}?", "correct_answer": f"r{k}", wrong: [f"a{k}", f"b{k}", f"c{k}"]} for k in range(200)]
+    keys, written = draft(tmp_path, rows)
+    assert keys["options"] == ["correct_answer", wrong] and keys["answer"] == "correct_answer"
+    assert sorted(written.example.payload["options"]) == ["a0", "b0", "c0", "r0"]
+    check = check_benchmark(DeclaredBenchmark(tmp_path))
+    assert check.is_sound
+    message = refusal(tmp_path, [{"question": "Q?", "correct_answer": "r", wrong: ["r", "x"]}])
+    assert "the right option comes twice among the options" in message
+
+
 @pytest.mark.parametrize("is_published", [True, False])
 def test_arc_as_published_and_as_on_the_hub(tmp_path, is_published):
     rows = []

@@ -132,6 +132,13 @@ def test_arc_as_it_was_published_has_question_and_options_in_one_record(tmp_path
     assert "no row of" in refusal(tmp_path, text.replace("stem", "sten"), rows)
 
 
+def test_an_option_in_a_field_of_its_own_may_look_like_a_list(tmp_path):
+    row = {"question": "f?", "right": "[0, 1]", "wrong": "[1, 2]"}
+    text = CHOICE.replace("options: choices", "options: [right, wrong]").replace("answer: answer", "answer: right")
+    (item,) = items_of(tmp_path, text, [row])
+    assert sorted(item.payload["options"]) == ["[0, 1]", "[1, 2]"]
+
+
 def test_options_in_a_table_may_be_json_text_and_more_than_26_are_refused(tmp_path):
     (item,) = items_of(tmp_path, CHOICE, [GRASS | {"choices": '["red", "green"]', "answer": "B"}])
     assert item.payload["options"] == ["red", "green"]

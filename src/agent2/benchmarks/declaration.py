@@ -222,7 +222,8 @@ class DataSpec(StrictModel):
     """Field with an id of its own for each row; default: a hash of the prompt."""
     options: str | list[str] | None = None
     """Field with a list of options (or a record of the lists `text` and `label`, or a list of such records), or the
-    fields of the options in order; `{options}` in the prompt shows them."""
+    fields of the options in order (one may be a list, as of wrong answers); `{options}` in the prompt shows
+    them."""
     min_options: int = Field(default=2, ge=1)
     shuffle: bool | None = None
     """Whether options are shown in the order of a hash; None: only where each is a field, which often puts the right

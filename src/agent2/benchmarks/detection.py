@@ -42,7 +42,7 @@ ANSWERS = (
     *("expectedanswer", "expectedoutput", "groundtruth", "reference", "output", "response", "completion", "bestanswer"),
 )
 RIGHT = re.compile(r"(correct|right|best|true) ?(answer|option|choice)")
-WRONG = re.compile(r"(incorrect|wrong|false|distractor) ?(answer|option|choice)? ?\d?")
+WRONG = re.compile(r"(incorrect|wrong|false|distractor)s? ?(answer|option|choice)?s? ?\d?")
 LETTERED = re.compile(r"(op|opt|option|choice|answer|ending|sol|solution|)[ _-]?([a-z]|\d)", re.IGNORECASE)
 PLAIN_NUMBER = re.compile(r"[-+]?[$€£]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+)?")
 MARKER = "#### "
@@ -331,9 +331,9 @@ def _option_columns(
         if name not in answers[:1]:
             yield name, None
     plain = [name for name in columns.names if name != question and all(map(_is_plain, columns.present(name)))]
-    spaced = {name: re.sub(r"[^a-z0-9]+", " ", name.lower()).strip() for name in plain}
+    spaced = {name: re.sub(r"[^a-z0-9]+", " ", name.lower()).strip() for name in columns.names}
     right = [name for name in plain if RIGHT.fullmatch(spaced[name])]
-    wrong = [name for name in plain if WRONG.fullmatch(spaced[name])]
+    wrong = [name for name in columns.names if WRONG.fullmatch(spaced[name])]
     if len(right) == 1 and wrong:
         yield [right[0], *wrong], right[0]
     groups: dict[str, list[tuple[str, str]]] = {}

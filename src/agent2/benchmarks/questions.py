@@ -205,10 +205,12 @@ class QuestionReader:
     def _options(self, row: Row, missing: _RowProblems) -> list[_Option]:
         """The options in the order of the file; none where they cannot be read."""
         fields = self._spec.options or []
+        names: Sequence[object]
         if isinstance(fields, list):
-            names: Sequence[object] = fields
             # a question may have fewer options than others: its last fields are empty
-            texts = [(_text(row.get(name)) or "").strip() or None for name in fields]
+            named = [(name, value) for name in fields for value in _values_of_field(row.get(name))]
+            names = [name for name, _ in named]
+            texts = [(_text(value) or "").strip() or None for _, value in named]
         else:
             names, listed = _listed_options(row.get(fields))
             texts = [_text(text) for text in listed]
@@ -222,7 +224,7 @@ class QuestionReader:
         if (
             not fewest <= len(texts) <= len(ascii_uppercase)
             or len(options) < fewest
-            or (n_unread and names is not fields)
+            or (n_unread and isinstance(fields, str))
         ):
             name = fields if isinstance(fields, str) else ", ".join(fields)
             missing.note(f"options ({name}) are not a list of {fewest} to 26 texts", row)
@@ -346,6 +348,11 @@ def shuffled(options: Sequence[_Option], key: str) -> list[_Option]:
     if any(_SPEAKS_OF_OTHERS.search(option.text) for option in options):
         return list(options)
     return sorted(options, key=lambda option: hashlib.sha256(f"{key}\0{option.text}".encode()).digest())
+
+
+def _values_of_field(value: object) -> Sequence[object]:
+    """The options in one field of several: one text, which may look like a list, or a list of wrong ones."""
+    return value if isinstance(value, list) else [value]
 
 
 def _listed_options(value: object) -> tuple[Sequence[object], Sequence[object]]:
