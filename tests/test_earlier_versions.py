@@ -11,11 +11,14 @@ import pytest
 from agent2.arena.analysis.read import read_evidence
 from agent2.arena.evidence import SubmissionState
 from agent2.arena.grader.store import Arrival, GraderStore, read_submissions
+from agent2.cards.card import FORMAT
 from agent2.cards.folder import load_card
 from agent2.cards.reader import read_summary, validate_card
 from agent2.cards.regrade import regrade
+from agent2.cards.tables import write_anew
 from agent2.contract.decision import decide
 from agent2.contract.report_file import read_report
+from agent2.errors import CardError
 from agent2.evaluation.suite_plan import load_suite
 from agent2.reports.comparison_pages import SweepReport
 from agent2.stats.estimates import Estimate, PairedDifference
@@ -67,6 +70,24 @@ def test_a_card_of_format_3_has_the_same_numbers_and_its_rollouts_reproduce_them
     assert load_card(STORED / "card").format == 3
     assert read_summary(STORED / "card").score == score
     assert regrade(STORED / "card").differs_from_stored == []
+
+
+def test_a_card_of_format_3_that_is_written_again_keeps_its_numbers(tmp_path):
+    write_anew(STORED / "card", tmp_path / "card")
+    assert read_summary(tmp_path / "card") == read_summary(STORED / "card")
+    assert (validate_card(tmp_path / "card"), load_card(tmp_path / "card").format) == ([], FORMAT)
+
+
+def test_a_card_of_format_3_without_its_value_is_damaged_and_one_with_null_has_no_score(tmp_path):
+    shutil.copytree(STORED / "card", tmp_path / "card")
+    card = json.loads((STORED / "card" / "card.json").read_text())
+    card["summary"] |= {"value": None, "low": None, "high": None}
+    (tmp_path / "card" / "card.json").write_text(json.dumps(card))
+    assert read_summary(tmp_path / "card").score is None
+    del card["summary"]["value"]
+    (tmp_path / "card" / "card.json").write_text(json.dumps(card))
+    with pytest.raises(CardError, match="value"):
+        read_summary(tmp_path / "card")
 
 
 def test_a_report_of_an_earlier_version_has_the_same_pairs_and_decision():

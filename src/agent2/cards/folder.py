@@ -93,7 +93,9 @@ def _decoded(data: bytes, number: int) -> CardFile:
     card = msgspec.json.decode(data)
     summary = card.get("summary")
     if isinstance(summary, dict):
-        has_score = summary.get("value") is not None
+        if "value" not in summary:
+            raise msgspec.ValidationError("Object missing required field `value` - at `$.summary`")
+        has_score = summary["value"] is not None
         card["summary"] = {**summary, "score": read_estimate(summary) if has_score else None}
     return msgspec.convert(card, CardFile)
 
@@ -124,6 +126,7 @@ def _ordered(record: object, stored: JsonValue) -> JsonValue:
 def store_card(path: Path, card: CardFile) -> None:
     """Replace `card.json`. Raises CardError, and leaves the old one, if it cannot be written."""
     file = path / CARD_JSON
+    card = replace(card, format=FORMAT)  # one that was read from an earlier format is written in this version's
     replace_file(file, msgspec.json.format(msgspec.json.encode(card), indent=1))
 
 

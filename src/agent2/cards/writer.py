@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from agent2.cards import folder
 from agent2.cards.aggregate import Tally
-from agent2.cards.card import FORMAT, CardFile, CardHeader, CardSummary, Frame
+from agent2.cards.card import CardFile, CardHeader, CardSummary, Frame
 from agent2.cards.folder import LINE_SUMS, MOST_BYTES, checksum_bytes, line_checksum, read_checksums
 from agent2.errors import CardError
 from agent2.files import lock_file
@@ -154,7 +154,6 @@ class CardWriter:
         wall_clock_s = self._card.wall_clock_s + time.monotonic() - self._opened_at
         closed = replace(
             self._card,
-            format=FORMAT,
             state="closed",
             summary=folder.totals_of(summary),
             frames=frames,
