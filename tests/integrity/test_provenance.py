@@ -1,11 +1,20 @@
 import json
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 
 from agent2.integrity import Effect
-from agent2.integrity.provenance import Relation, compare_weights, least_correlation, provenance_check
+from agent2.integrity.provenance import (
+    CHANGED,
+    STRUCTURE,
+    Relation,
+    change_structure,
+    compare_weights,
+    least_correlation,
+    provenance_check,
+)
 from agent2.models.checkpoint import inspect_checkpoint
 from integrity_builders import base_tensors, make_checkpoint
 
@@ -204,3 +213,16 @@ def test_weights_that_are_not_numbers_are_foreign(base, tmp_path):
 def test_the_least_correlation_falls_with_size_to_a_floor():
     assert least_correlation(1024) == pytest.approx(9 / 32)
     assert least_correlation(10**9) == pytest.approx(0.075)
+
+
+def test_a_change_by_gradients_is_structured_and_noise_is_not(base, tmp_path):
+    rng = np.random.default_rng(0)
+    for shape in ((64, 128), (256, 32), (300, 300)):
+        noise = rng.standard_normal(shape).astype(np.float32)
+        outer = rng.standard_normal((shape[0], 4)) @ rng.standard_normal((4, shape[1]))
+        adam = np.sign(outer + 0.5 * noise).astype(np.float32)  # one step of Adam: the sign of a noisy gradient
+        assert 0.7 < change_structure(noise) < 1.3
+        assert change_structure(outer.astype(np.float32)) > 4 and change_structure(adam) > 2
+        assert change_structure(np.full(shape, 1e-3, dtype=np.float32)) == 0.0
+    check = provenance_check(make_checkpoint(tmp_path / "noisy", moved(0.01)), base, "submission 2")
+    assert check.subject == "submission 2" and 0.6 < check.figures[STRUCTURE] < 1.4 and check.figures[CHANGED] > 0

@@ -6,7 +6,8 @@ A proof never contains hidden text: it names the item by its id, the location, a
 short. Does NOT decide what a trial counts for; `agent2.arena.analysis.result` does, from the effects.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import msgspec
@@ -71,6 +72,10 @@ class IntegrityCheck:
     findings: tuple[IntegrityFinding, ...] = ()
     is_complete: bool = True
     """False: something could not be looked at, as `looked_at` says."""
+    subject: str = ""
+    """What it looked at: "submission 3"; empty for the whole trial, and in audits of before 2026-11-26."""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """What was measured, by name; the names are constants of the module that measures."""
 
 
 def proof(where: str, detail: str) -> Proof:

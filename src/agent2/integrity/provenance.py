@@ -12,6 +12,10 @@ foreign. So the part of the matrix that agrees least is judged by itself: signs 
 the eighth of the rows and the eighth of the columns that agree least with the base's (selected on other halves of the
 matrix than they are judged on, so that the selection adds no bias). Training changes all parts of a matrix alike.
 
+How the weights changed tells training from noise (`change_structure`): gradients of a batch are sums of few outer
+products, so the largest singular value of a change is many times that of white noise of the same size, whose square is
+(sqrt(n) + sqrt(m))^2 / (nm) of the squared norm (Marchenko-Pastur); a constant that is added everywhere is no training.
+
 Also recognised: the base model itself in another dtype, sharding or naming, with a few numbers changed, with rows and
 columns scaled or permuted (their norms are the same numbers). Tensors are read one at a time without a tensor library
 and without running anything; an adapter is merged first (`adapters.as_played`).
@@ -92,6 +96,12 @@ up to 1.8 in embeddings and 0.8 in layers."""
 RESCALED_SHARE = 0.05
 """Share of such rows or columns of a matrix above which a person should look."""
 _IN_A_LAYER = re.compile(r"\.\d+\.")
+UNIFORM = 0.01
+"""Least variance of a change, as a share of its mean square: below it one constant was added to every number."""
+POWER_STEPS = 30
+"""Of the power iteration for the largest singular value."""
+MOVED, STRUCTURE, NUMBERS, CHANGED = "relative change", "structure of the change", "numbers", "numbers changed"
+"""Names of the figures of a check."""
 SAMPLE = 65_536
 """Numbers of a tensor by which a renamed one is matched."""
 
@@ -193,6 +203,9 @@ class TensorDistance:
     """An embedding or output head: only the rows of tokens that occur in training change."""
     is_rearranged: bool
     """Not the same in place, but with rows and columns scaled, or with the same norms of rows and columns."""
+    structure: float = 0.0
+    """Squared largest singular value of the change over that of white noise: about 1 for noise; 0: unchanged, or one
+    constant added to every number."""
 
     @property
     def is_patched(self) -> bool:
@@ -235,6 +248,12 @@ class WeightComparison:
     def lowest_part(self) -> float:
         """Smallest correlation of a part of a matrix; NaN without any."""
         return min((matrix.part for matrix in self.matrices), default=math.nan)
+
+    @property
+    def structure(self) -> float:
+        """Median over the matrices that changed of how structured the change is; 0 where none did."""
+        changed = [matrix.structure for matrix in self.matrices if not matrix.is_same]
+        return float(np.median(changed)) if changed else 0.0
 
     @property
     def moved(self) -> float:
@@ -291,11 +310,18 @@ def provenance_check(candidate: CheckpointInfo, base: CheckpointInfo, subject: s
     looked_at = (
         f"{subject}: {len(comparison.matrices)} matrices and {comparison.n_numbers} numbers against the base model; "
         f"median correlation {comparison.median_correlation:.4f}, lowest {comparison.lowest:.4f}, lowest of a part "
-        f"{comparison.lowest_part:.2f}, relative change {comparison.moved:.3g}"
+        f"{comparison.lowest_part:.2f}, relative change {comparison.moved:.3g}, structure of the change "
+        f"{comparison.structure:.1f} (noise has 1)"
     )
+    figures = {
+        MOVED: comparison.moved,
+        STRUCTURE: comparison.structure,
+        NUMBERS: float(comparison.n_numbers),
+        CHANGED: float(comparison.n_changed),
+    }
     finding_of = _FINDINGS.get(comparison.relation)
     if finding_of is None:
-        return IntegrityCheck(name, looked_at)
+        return IntegrityCheck(name, looked_at, subject=subject, figures=figures)
     title, severity, effect, template = finding_of
     sentence = template.format(
         related=sum(matrix.is_related and not matrix.is_patched for matrix in comparison.matrices),
@@ -306,7 +332,7 @@ def provenance_check(candidate: CheckpointInfo, base: CheckpointInfo, subject: s
         numbers=comparison.n_numbers,
     )
     finding = IntegrityFinding(title, severity, effect, sentence, _proofs(comparison), subject)
-    return IntegrityCheck(name, looked_at, (finding,))
+    return IntegrityCheck(name, looked_at, (finding,), subject=subject, figures=figures)
 
 
 _FINDINGS: Mapping[Relation, tuple[str, Severity, Effect, str]] = {
@@ -436,7 +462,30 @@ def _distance(name: str, after: Floats, before: Floats, rng: np.random.Generator
         is_same=is_same,
         has_tokens=_IN_A_LAYER.search(name) is None,
         is_rearranged=not is_same and _is_rearranged(after, before, correlation),
+        structure=0.0 if is_same else change_structure(after - before),
     )
+
+
+def change_structure(change: Floats) -> float:
+    """Squared largest singular value of a change over what white noise of the same norm has; about 1 for noise.
+
+    0 for no change and for a constant that was added to every number. At most `LARGEST_SIDE` rows and columns are used.
+    """
+    rng = np.random.default_rng(change.shape)
+    rows, columns = (np.sort(rng.permutation(n)[:LARGEST_SIDE]) for n in change.shape)
+    part = change[np.ix_(rows, columns)].astype(np.float64)
+    n, m = part.shape
+    squared_norm = float((part * part).sum())
+    if not squared_norm or not math.isfinite(squared_norm):
+        return 0.0
+    if part.var() < UNIFORM * squared_norm / part.size:
+        return 0.0
+    direction = rng.standard_normal((int(m),))
+    for _ in range(POWER_STEPS):
+        image = part.T @ (part @ direction)
+        direction = image / max(float(np.linalg.norm(image)), 1e-300)
+    largest = float(np.linalg.norm(part @ direction)) ** 2
+    return float(largest / squared_norm * n * m / (math.sqrt(n) + math.sqrt(m)) ** 2)
 
 
 def _correlation(after: Floats, before: Floats) -> float:

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from agent2.arena import agents
-from agent2.arena.analysis.programs import Method, algorithm_in, read_source
+from agent2.arena.analysis.programs import Method, algorithm_in, reached_sources, read_source
 
 
 def methods(text):
@@ -138,3 +138,68 @@ def test_algorithm_words_are_whole_words():
 def test_what_the_packaged_agents_train_with_is_seen(program, expected):
     text = Path(agents.__file__).with_name(program.split("/")[0]).joinpath(program.split("/")[1]).read_text()
     assert set(names(text)) == expected
+
+
+NEVER_CALLED = """\
+import torch
+from trl import GRPOTrainer
+
+def never_called():
+    def inner():
+        GRPOTrainer(model=None).train()
+    inner()
+
+def evaluate(model):
+    return model.generate("x")
+
+class Unused:
+    def train(self):
+        GRPOTrainer(model=None).train()
+
+def sft(model, rows):
+    loss = model(rows, labels=rows).loss
+    loss.backward()
+
+sft(None, None)
+"""
+
+
+def reached(*texts):
+    sources = reached_sources([read_source(f"{n}.py", text) for n, text in enumerate(texts)])
+    return [signal.algorithm.name for source in sources for signal in source.signals], sources
+
+
+def test_a_function_that_nothing_calls_counts_for_nothing_and_hides_nothing():
+    assert [s.algorithm.name for s in read_source("a.py", NEVER_CALLED).signals] == ["GRPO", "GRPO"]
+    names, (source,) = reached(NEVER_CALLED)
+    assert names == ["SFT"] and source.evaluates == () and source.samples == ()
+    called, (source,) = reached(NEVER_CALLED + "never_called()\nevaluate(None)\n")
+    assert called == ["GRPO"] and source.samples, "the control: the same functions, called"
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "main()",
+        "if __name__ == '__main__':\n    main()",
+        "getattr(module, 'main')()",
+        "run = {'train': main}\nrun['train']()",
+        "class App:\n    def go(self):\n        main()\nApp().go()",
+        "class Loop(Trainer):\n    def compute_loss(self):\n        main()\nLoop()",
+        "@app.command\ndef entry():\n    main()",
+        "import fire\nfire.Fire()",
+        "spawn(target=main)",
+        "(lambda: main())()",
+        "async def go():\n    await main()\nasyncio.run(go())",
+    ],
+)
+def test_every_way_of_calling_reaches_the_code(way):
+    text = f"from trl import GRPOTrainer\ndef main():\n    GRPOTrainer(model='m').train()\n{way}\n"
+    assert reached(text)[0] == ["GRPO"]
+
+
+def test_a_function_of_another_module_of_the_program_is_reached_by_its_name():
+    module = "from trl import GRPOTrainer\ndef main():\n    GRPOTrainer(model='m').train()\n"
+    assert reached(module, "from m import main as start\nstart()")[0] == ["GRPO"]
+    assert reached(module, "import m\nm.main()")[0] == ["GRPO"]
+    assert reached(module, "import m\n")[0] == []

@@ -2,9 +2,9 @@
 
 Sources are read from their syntax trees. A method counts when code names it where it would run: a trainer is called or
 subclassed, a log-probability is multiplied with an advantage next to `backward()`, sampled answers are filtered by a
-check and trained on. Comments, strings, docstrings, type annotations, imports without use and `if False:` blocks never
-count. Programs are recorded processes, joined with the code revision that was current when they started and with the
-agent's own modules that it imports.
+check and trained on. Comments, strings, docstrings, type annotations, imports without use, `if False:` blocks and
+functions that nothing in the program refers to never count (`reached_sources`). Programs are recorded processes, joined
+with the code revision that was current when they started and with the agent's own modules that it imports.
 
 Promises: each source is parsed once for a trial, and all of a trial takes a bounded amount of work, whatever an agent
 wrote and however many processes it started: what is beyond that counts as not recorded.
@@ -21,7 +21,7 @@ import warnings
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from itertools import islice
@@ -64,6 +64,21 @@ class CodeSignal:
 
 
 @dataclass(frozen=True, slots=True)
+class CodeScope:
+    """A function or class of a source."""
+
+    name: str
+    first_line: int
+    last_line: int
+    parent: int
+    """Index of the scope that it is in; -1: the module."""
+    is_automatic: bool
+    """Others call it once what it is in runs: decorated, a special method, a method of a subclass."""
+    references: frozenset[str]
+    """Names that its own code uses, without that of scopes in it."""
+
+
+@dataclass(frozen=True, slots=True)
 class ParsedSource:
     """The relevant content of one source file."""
 
@@ -77,6 +92,14 @@ class ParsedSource:
     """Lines that evaluate a model or read the dev split: (line, description)."""
     problem: str | None = None
     """Why the file could not be read as Python."""
+    generic: tuple[CodeSignal, ...] = ()
+    """Signals that give way to specific ones, also where `signals` leaves them out."""
+    samples: tuple[tuple[int, str], ...] = ()
+    """Lines that draw answers from a model: (line, description)."""
+    scopes: tuple["CodeScope", ...] = ()
+    """Functions and classes; a scope comes after the one that it is in."""
+    references: frozenset[str] = frozenset()
+    """Names that the module uses outside of its functions."""
 
 
 _NAMES: Mapping[Method, str] = {
@@ -109,6 +132,16 @@ _PRINTING = frozenset({"print", "debug", "info", "warning", "error", "exception"
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 _LOGPROB = re.compile(r"log_?p(rob|s\b|_|$)|^ratios?$", re.IGNORECASE)
 _ADVANTAGE = re.compile(r"^adv|advantage|reward|^returns?$", re.IGNORECASE)
+_SAMPLING_WORDS = frozenset(
+    {"generate", "sample", "samples", "sampling", "multinomial", "categorical", "rollout", "rollouts", "complete",
+     "completion", "completions", "play", "episode", "episodes", "step"}
+)  # fmt: skip
+_PLAIN_DECORATORS = frozenset(
+    {"staticmethod", "classmethod", "property", "no_grad", "inference_mode", "cache", "lru_cache", "dataclass", "wraps",
+     "contextmanager", "override", "overload", "abstractmethod", "compile"}
+)  # fmt: skip
+"""Decorators that change how a function runs, and never call it."""
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_.:]{0,80}")
 _LOADERS = frozenset({"import_module", "__import__", "run_path", "run_module"})
 _SUBTREE_NODES = 400
 MAX_STEPS = 250_000
@@ -134,6 +167,8 @@ MAX_CHARACTERS = 3_000_000
 """Of distinct sources read for one trial."""
 MAX_WORK = 1_000_000
 """Imports, strings and signals that are visited for one trial while imports are followed."""
+MAX_SIGNALS = 1_000
+"""Of one kind in one source."""
 MAX_LINES = 8
 """Lines of evidence kept for one algorithm in one program."""
 MAX_PATHS = 200
@@ -187,12 +222,14 @@ def read_source(path: str, text: str) -> ParsedSource:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the parser warns of invalid escapes, which are the agent's
-            nodes = _without_printed(list(steps.counted(_live_nodes(parse_python(text)))), steps)
+            tree = parse_python(text)
+        nodes = _without_printed(list(steps.counted(_live_nodes(tree))), steps)
+        scopes, references = _scopes(tree, steps)
         aliases = _aliases(nodes)
         signals = [
             *_trainer_signals(nodes, aliases),
-            *_policy_gradients(nodes, steps),
-            *_supervised(nodes),
+            *_first_in_each_scope(_policy_gradients(nodes, steps), scopes),
+            *_first_in_each_scope(_supervised(nodes), scopes),
             *_rejection(nodes, steps),
         ]
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # hostile text may cause each of them
@@ -207,6 +244,127 @@ def read_source(path: str, text: str) -> ParsedSource:
         imports=_imports(nodes),
         strings=_strings(nodes),
         evaluates=tuple(_evaluations(nodes)),
+        generic=tuple(signal for signal in signals if signal.is_generic),
+        samples=tuple(_samples(nodes)),
+        scopes=scopes,
+        references=references,
+    )
+
+
+def _scopes(tree: ast.AST, steps: _StepCounter) -> tuple[tuple[CodeScope, ...], frozenset[str]]:
+    """Functions and classes with the names that each uses, and the names that the module uses outside of them."""
+    found: list[tuple[ast.AST, int, bool]] = []
+    names: dict[int, set[str]] = {-1: set()}
+    bases: dict[int, bool] = {}
+    stack: list[tuple[ast.AST, int, int]] = [(tree, -1, -1)]  # node, scope that it is in, scope whose code it is
+    while stack:
+        node, parent, owner = stack.pop()
+        next(iter(steps.counted([node])))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            decorators = {_name(d.func if isinstance(d, ast.Call) else d) for d in node.decorator_list}
+            is_special = node.name.startswith("__") and node.name.endswith("__")
+            is_automatic = bool(decorators - _PLAIN_DECORATORS) or is_special or bases.get(parent, False)
+            number = len(found)
+            found.append((node, parent, is_automatic))
+            names[number] = set()
+            is_class = isinstance(node, ast.ClassDef)
+            is_subclass = isinstance(node, ast.ClassDef) and any(_name(b) not in {"", "object"} for b in node.bases)
+            bases[number] = is_subclass
+            body = {id(child) for child in node.body}
+            for child in reversed(list(_live_children(node))):
+                # the body of a class runs where the class is defined; arguments and decorators, too
+                stack.append((child, number, owner if is_class or id(child) not in body else number))
+            continue
+        names[owner].update(_referenced(node))
+        stack.extend((child, parent, owner) for child in reversed(list(_live_children(node))))
+    scopes = tuple(
+        CodeScope(
+            name=getattr(node, "name", ""),
+            first_line=getattr(node, "lineno", 0),
+            last_line=getattr(node, "end_lineno", 0),
+            parent=parent,
+            is_automatic=is_automatic,
+            references=frozenset(names[number]),
+        )
+        for number, (node, parent, is_automatic) in enumerate(found)
+    )
+    return scopes, frozenset(names[-1])
+
+
+def _referenced(node: ast.AST) -> Iterator[str]:
+    """Names by which one node may refer to functions: also an imported one's own name, and texts that are names."""
+    if isinstance(node, ast.Name | ast.Attribute):
+        yield _name(node)
+    elif isinstance(node, ast.ImportFrom):
+        yield from (alias.name for alias in node.names if alias.asname)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _IDENTIFIER.fullmatch(node.value):
+        yield from re.split(r"[.:]", node.value)  # getattr(module, "train"), an entry point "pkg.train:main"
+
+
+def _scope_at(scopes: Sequence[CodeScope], line: int) -> int:
+    """Index of the innermost scope with that line; -1: the module's own code."""
+    # a scope comes after the one that it is in, so the last that fits is the innermost
+    return max((k for k, scope in enumerate(scopes) if scope.first_line <= line <= scope.last_line), default=-1)
+
+
+def _first_in_each_scope(signals: Iterable[CodeSignal], scopes: Sequence[CodeScope]) -> Iterator[CodeSignal]:
+    seen: set[int] = set()
+    for signal in islice(signals, MAX_SIGNALS):
+        if (scope := _scope_at(scopes, signal.line)) not in seen:
+            seen.add(scope)
+            yield signal
+
+
+def reached_sources(sources: Sequence[ParsedSource]) -> tuple[ParsedSource, ...]:
+    """The sources of one program without the findings in functions that nothing in it refers to.
+
+    A function is reached if code that runs when the program starts, or another reached function, names it: that is
+    generous (any method of that name), so that code which looks unreached is.
+    """
+    by_name: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    children: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for at, source in enumerate(sources):
+        for number, scope in enumerate(source.scopes):
+            by_name[scope.name].append((at, number))
+            children[at, scope.parent].append(number)
+    named: set[str] = set()
+    reached = {(at, -1) for at in range(len(sources))}
+    pending = list(reached)
+    while pending:
+        at, number = pending.pop()
+        source = sources[at]
+        references = source.references if number < 0 else source.scopes[number].references
+        new_names = references - named
+        named |= new_names
+        candidates = [(at, child) for child in children[at, number]]
+        candidates += [scope for name in new_names for scope in by_name.get(name, ())]
+        if "Fire" in new_names:  # fire.Fire() makes every function a command
+            candidates += [(other, k) for other, module in enumerate(sources) for k in range(len(module.scopes))]
+            named |= by_name.keys()
+        for other, child in candidates:
+            scope = sources[other].scopes[child]
+            is_called = scope.is_automatic or scope.name in named
+            if is_called and (other, scope.parent) in reached and (other, child) not in reached:
+                reached.add((other, child))
+                pending.append((other, child))
+    return tuple(_with_reached(source, {k for other, k in reached if other == at}) for at, source in enumerate(sources))
+
+
+def _with_reached(source: ParsedSource, reached: set[int]) -> ParsedSource:
+    if len(reached) == len(source.scopes) + 1:
+        return source
+
+    def is_reached(line: int) -> bool:
+        return _scope_at(source.scopes, line) in reached
+
+    specific = [signal for signal in source.signals if not signal.is_generic and is_reached(signal.line)]
+    generic = [signal for signal in source.generic if is_reached(signal.line)]
+    return replace(
+        source,
+        signals=tuple(specific or generic),
+        generic=tuple(generic),
+        evaluates=tuple(found for found in source.evaluates if is_reached(found[0])),
+        samples=tuple(found for found in source.samples if is_reached(found[0])),
     )
 
 
@@ -323,7 +481,7 @@ def _policy_gradients(nodes: list[ast.AST], steps: _StepCounter) -> Iterator[Cod
                 yield CodeSignal(
                     HAND_WRITTEN, node.lineno, "multiplies log-probabilities with advantages, then backward()"
                 )
-                return
+                break
 
 
 def _supervised(nodes: list[ast.AST]) -> Iterator[CodeSignal]:
@@ -338,7 +496,12 @@ def _supervised(nodes: list[ast.AST]) -> Iterator[CodeSignal]:
         ):
             description = f"calls {name or 'a model'} on labels, then backward()"
             yield CodeSignal(ALGORITHM_WORDS["sft"], node.lineno, description, is_generic=True)
-            return
+
+
+def _samples(nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
+    for node in nodes:
+        if isinstance(node, ast.Call) and _SAMPLING_WORDS & set(identifier_words(name := _name(node.func))):
+            yield node.lineno, f"calls {name}"
 
 
 def _rejection(nodes: list[ast.AST], steps: _StepCounter) -> Iterator[CodeSignal]:
@@ -446,9 +609,14 @@ class ProgramCode:
         return frozenset().union(*(source.strings for source in self.sources))
 
     @cached_property
+    def reached(self) -> tuple[ParsedSource, ...]:
+        """Its sources with what is found in code that is reached."""
+        return reached_sources(self.sources)
+
+    @cached_property
     def steps(self) -> tuple[tuple[Algorithm, EvidenceLine], ...]:
         """Its training methods, in the order of its sources; at most `MAX_LINES` lines for one algorithm."""
-        return tuple(source_steps(self.sources))
+        return tuple(source_steps(self.reached))
 
 
 NO_CODE = ProgramCode()
