@@ -57,6 +57,7 @@ from agent2.files import numbered_lines
 from agent2.llm.served import WireProblem, read_answer
 from agent2.models.sources import ScriptedSampler
 from agent2.records import Item, Message, Rollout, RolloutStatus, Split, Usage
+from agent2.scorers.accepted_calls import first_accepted, matched_calls, read_accepted
 from agent2.scorers.answers import ExactScorer, FinalAnswerScorer, reference_value
 from agent2.scorers.choice import RULES, chosen_letter
 from agent2.scorers.code_blocks import code_of
@@ -288,8 +289,7 @@ def followed_instructions(
     counts: dict[str, int] = defaultdict(int)
     departures = []
     for row, answer, published in answers:
-        names = [name.removeprefix("en:") for name in row["instruction_id_list"]]
-        instructions = read_instructions(names, row["kwargs"], "row")
+        instructions = read_instructions(row["instruction_id_list"], row["kwargs"], "row")
         findings = [instruction.check(answer) for instruction in instructions]
         ours = {
             "strict": [finding.followed for finding in findings],
@@ -302,6 +302,36 @@ def followed_instructions(
                 if here != theirs:
                     departures.append(f"{kind} {row['key']} {instruction.name}: ours {here}, published {theirs}")
     return counts, departures
+
+
+def bfcl(data: Path) -> Iterator[Row]:
+    """Every gold call passes; each of six mutations fails."""
+    for path in sorted((data / "possible_answer").glob("*.json")):
+        items = [accepted for row in lines(path) if (accepted := read_accepted(row["ground_truth"])) is not None]
+        if not items:
+            continue
+        gold = [[first_accepted(call) for call in accepted] for accepted in items]
+        n_passed = sum(
+            matched_calls(calls, accepted) == len(accepted) for calls, accepted in zip(gold, items, strict=True)
+        )
+        wrong = [(made, accepted) for calls, accepted in zip(gold, items, strict=True) for made in mutated(calls)]
+        n_wrong = sum(matched_calls(made, accepted) == len(accepted) == len(made) for made, accepted in wrong)
+        name = path.stem.removeprefix("BFCL_v4_")
+        yield Row(f"{name}: gold calls that pass", len(items), n_passed)
+        yield Row(f"{name}: mutated calls of {len(wrong)} that pass", 0, n_wrong)
+
+
+def mutated(calls: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Another name, an argument too many, a call too few or too many, an argument too few, another value."""
+    first, rest = calls[0], calls[1:]
+    yield [{**first, "name": first["name"] + "_"}, *rest]
+    yield [{**first, "arguments": {**first["arguments"], "surplus": 1}}, *rest]
+    yield rest
+    yield [*calls, first]
+    for name in list(first["arguments"])[:1]:
+        others = {key: value for key, value in first["arguments"].items() if key != name}
+        yield [{**first, "arguments": others}, *rest]
+        yield [{**first, "arguments": {**others, name: "none of the values"}}, *rest]
 
 
 def language(data: Path) -> Iterator[Row]:
@@ -661,6 +691,7 @@ SERVED: dict[str, Callable[[Path], Iterator[Row]]] = {
     "bbh": bbh,
     "mmlu_pro": mmlu_pro,
     "language": language,
+    "bfcl": bfcl,
     "ifeval": ifeval,
     "alpaca_eval": alpaca_eval,
     "llmbar": llmbar,
@@ -680,7 +711,8 @@ NOT_SERVED = {
     "ifbench": "its instruction types are not IFEval's; no scorer checks them",
     "truthfulqa": "questions without outputs to score; no reader yet",
     "mt_bench": "no reader of its questions, references and single scores yet",
-    "bfcl": "`function_calls` compares with one gold call, BFCL lists acceptable values for each argument",
+    "bfcl (multi_turn)": "its worlds are Python classes of that repository",
+    "bfcl (java, javascript)": "gold calls are compared as texts, the values that their texts mean are not",
     "llmbar, kappa with the labels": "published ones code a verdict '2' as 0 and a label 2 as 2: no agreement",
     "webshop/human_goals, items_ins_v2_1000, goal_query_map": "the catalogue that they belong to is not here",
 }

@@ -26,14 +26,17 @@ from agent2.benchmarks.declaration import (
     template_fields,
 )
 from agent2.environments.tools import ToolCall, write_calls
-from agent2.environments.tools.calls import read_answer
+from agent2.environments.tools.calls import read_answer, read_calls
 from agent2.errors import ConfigError, unknown_name
 from agent2.records import Scorer
 from agent2.scorers import ReadsItems
+from agent2.scorers.accepted_calls import first_accepted, read_accepted
 
 MESSAGES = "messages"
 """Payload key of a chat that is shown in place of the prompt."""
 REFERENCE_CALLS = "reference_calls"
+ACCEPTED_CALLS = "accepted_calls"
+"""Payload key of calls with lists of accepted values, which decide in place of the reference's."""
 """Payload key of the calls that are right; empty where words are."""
 ACCEPTED = "accepted"
 """Payload key of further right answers, which scorers of texts read."""
@@ -173,10 +176,14 @@ class QuestionReader:
             missing.note(f"chat field {name!r} ends with the user", row, advice)
         payload: dict[str, Any] = {MESSAGES: chat.messages}
         calls, name = chat.calls, fields.tools or ""
+        accepted = _accepted_in(row.get(rule.field)) if rule is not None else None
         if fields.tools is not None:
             try:
                 payload["tools"] = read_tools(row.get(name))
-                if rule is not None:
+                if accepted is not None:
+                    payload[ACCEPTED_CALLS] = accepted
+                    calls = read_calls([first_accepted(call) for call in accepted])
+                elif rule is not None:
                     calls = _calls_in(row.get(rule.field))
             except ValueError as error:
                 missing.note(f"tools field {name!r} {error}", row)
@@ -420,6 +427,16 @@ def distinct(questions: Sequence[Question], spec: DataSpec) -> list[Question]:
             )
         raise ConfigError(f"{question.row.where}: {problem}")
     return firsts
+
+
+def _accepted_in(value: object) -> list[dict[str, Any]] | None:
+    """Calls with lists of accepted values, as data or its text; None where the answer is something else."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return None
+    return read_accepted(value)  # type: ignore[arg-type]
 
 
 def _calls_in(value: object) -> list[ToolCall]:

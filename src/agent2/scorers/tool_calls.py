@@ -26,6 +26,7 @@ from agent2.environments.tools.toolboxes import DANGERS, SEARCH, ProgramCheck, f
 from agent2.environments.tools.world import EMITS, LOGIN, ErrorKind, answer_of, danger_labels, trace_labels, trace_views
 from agent2.errors import ConfigError, Fault, unknown_name
 from agent2.records import Item, JsonValue, Rollout, Score, ScorerOutput
+from agent2.scorers.accepted_calls import matched_calls
 from agent2.stats.agent_metrics import AgentRun
 
 CallData = Mapping[str, JsonValue]
@@ -123,8 +124,9 @@ class ChatCallScorer:
     """1.0 if a message makes the calls of the reference, in any order, and no others.
 
     Arguments are equal by value: 2 and 2.0 are, blanks around a text do not count, an argument that is null or has the
-    default of its schema may be left out. Where the reference is words, the message must call nothing and say
-    something; what it says is not compared.
+    default of its schema may be left out. Where the item's payload has `accepted_calls`, lists of accepted values for each
+    argument, those decide (`scorers/accepted_calls.py`). Where the reference is words, the message must call nothing and
+    say something; what it says is not compared.
     """
 
     name = "chat_calls"
@@ -154,7 +156,11 @@ class ChatCallScorer:
             return _no_target(item, "reference_calls")
         calls = rollout.state["tool_calls"]
         defaults = {tool["function"]["name"]: _defaults(tool["function"]) for tool in item.payload.get("tools", ())}
-        n_matched = (_call_keys(calls, defaults) & _call_keys(expected, defaults)).total()
+        accepted = item.payload.get("accepted_calls")
+        if accepted is None:
+            n_matched = (_call_keys(calls, defaults) & _call_keys(expected, defaults)).total()
+        else:
+            n_matched = matched_calls(calls, accepted)
         if expected:
             is_right = n_matched == len(expected) == len(calls)
             label = "" if is_right else _failure_label(calls, expected)

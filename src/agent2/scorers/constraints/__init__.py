@@ -134,7 +134,10 @@ def read_instructions(
         raise ConfigError(
             f"{where}: {len(names)} instructions with {len(kwargs)} sets of arguments; give one set for each"
         )
-    return tuple(_read(name, arguments, where) for name, arguments in zip(names, kwargs, strict=True))
+    # M-IFEval writes the language of its prompts before the names of the same checks.
+    return tuple(
+        _read(name.removeprefix("en:"), arguments, where) for name, arguments in zip(names, kwargs, strict=True)
+    )
 
 
 def _read(name: str, kwargs: Mapping[str, JsonValue], where: str) -> Instruction:
