@@ -311,10 +311,9 @@ def bfcl(data: Path) -> Iterator[Row]:
         if not items:
             continue
         gold = [[first_accepted(call) for call in accepted] for accepted in items]
-        n_passed = sum(
-            matched_calls(calls, accepted) == len(accepted) for calls, accepted in zip(gold, items, strict=True)
-        )
-        wrong = [(made, accepted) for calls, accepted in zip(gold, items, strict=True) for made in mutated(calls)]
+        pairs = list(zip(gold, items, strict=True))
+        n_passed = sum(matched_calls(calls, accepted) == len(accepted) for calls, accepted in pairs)
+        wrong = [(made, accepted) for calls, accepted in pairs for made in mutated(calls)]
         n_wrong = sum(matched_calls(made, accepted) == len(accepted) == len(made) for made, accepted in wrong)
         name = path.stem.removeprefix("BFCL_v4_")
         yield Row(f"{name}: gold calls that pass", len(items), n_passed)

@@ -436,7 +436,7 @@ def _accepted_in(value: object) -> list[dict[str, Any]] | None:
             value = json.loads(value)
         except (ValueError, RecursionError):
             return None
-    return read_accepted(value)  # type: ignore[arg-type]
+    return read_accepted(value)
 
 
 def _calls_in(value: object) -> list[ToolCall]:

@@ -137,14 +137,14 @@ def _contract_of(report: Path, suite: str | None) -> "Suite":
         return load_suite(suite)
     from agent2.analysis.outcome import read_played_suite  # not needed for a report: keeps that fast
 
-    played = read_played_suite(report)
-    if suite is not None and (requested := load_suite(suite)).digest != played.digest:
+    played_suite = read_played_suite(report)
+    if suite is not None and (requested := load_suite(suite)).digest != played_suite.digest:
         raise ConfigError(
             f"--suite {suite}: is {requested.id} with digest {requested.digest[:12]}, {report} was played under "
-            f"{played.id} with digest {played.digest[:12]}; leave --suite out to decide by what was played, or run "
+            f"{played_suite.id} with digest {played_suite.digest[:12]}; leave --suite out to decide by what was played, or run "
             "agent2 eval under the other suite"
         )
-    return played
+    return played_suite
 
 
 def _other_contract(report: Path, evidence: "Evidence", contract: "Suite") -> str:

@@ -1,11 +1,11 @@
-"""Calls against lists of accepted values for each argument, as the Berkeley Function-Calling Leaderboard publishes them.
+"""Calls against lists of accepted values for each argument, as the Berkeley Function-Calling Leaderboard has them.
 
     {"name": "area", "accepted": {"base": [10], "unit": ["units", ""]}}
 
 An empty text among the accepted values says that the argument may be left out; no accepted value, that it is left out
-or empty. Texts are equal without case, spaces and
-the marks ``, . / - _ * ^``; a whole number is accepted for a number; lists, and objects with accepted values of their
-own for each key, are compared part by part. Source: `ast_checker` of BFCL (Patil et al. 2025), its rules for Python.
+or empty. Texts are equal without case, spaces and the marks ``, . / - _ * ^``; a whole number is accepted for a number;
+lists, and objects with accepted values of their own for each key, are compared part by part. Source: `ast_checker` of
+BFCL (Patil et al. 2025), its rules for Python.
 Does NOT convert the texts of Java's and JavaScript's values.
 """
 
@@ -27,19 +27,19 @@ def matched_calls(calls: Sequence[Mapping[str, Any]], expected: Sequence[Mapping
     calls: {name, arguments}. expected: {name, accepted}, with lists of accepted values by argument.
     """
     expected = expected[:MAX_CALLS]
-    fits = [[index for index, call in enumerate(calls) if is_accepted(call, wanted)] for wanted in expected]
+    fits = [[index for index, call in enumerate(calls) if is_accepted(call, entry)] for entry in expected]
     call_of: dict[int, int] = {}  # index of a call -> of the expected call that it answers
 
-    def assign(wanted: int, tried: set[int]) -> bool:
-        for index in fits[wanted]:
+    def assign(place: int, tried: set[int]) -> bool:
+        for index in fits[place]:
             if index not in tried:
                 tried.add(index)
                 if index not in call_of or assign(call_of[index], tried):
-                    call_of[index] = wanted
+                    call_of[index] = place
                     return True
         return False
 
-    return sum(assign(wanted, set()) for wanted in range(len(expected)))
+    return sum(assign(place, set()) for place in range(len(expected)))
 
 
 def is_accepted(call: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
@@ -84,7 +84,7 @@ def _plain(text: str) -> str:
 
 
 def read_accepted(value: JsonValue) -> list[dict[str, JsonValue]] | None:
-    """The expected calls of a list of `{NAME: {ARGUMENT: [accepted values]}}`, BFCL's form; None: it is something else."""
+    """The expected calls of a list of `{NAME: {ARGUMENT: [accepted values]}}`, BFCL's form; None: it is not."""
     if not isinstance(value, list) or not value:
         return None
     calls: list[dict[str, JsonValue]] = []

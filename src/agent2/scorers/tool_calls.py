@@ -124,9 +124,9 @@ class ChatCallScorer:
     """1.0 if a message makes the calls of the reference, in any order, and no others.
 
     Arguments are equal by value: 2 and 2.0 are, blanks around a text do not count, an argument that is null or has the
-    default of its schema may be left out. Where the item's payload has `accepted_calls`, lists of accepted values for each
-    argument, those decide (`scorers/accepted_calls.py`). Where the reference is words, the message must call nothing and
-    say something; what it says is not compared.
+    default of its schema may be left out. Where the item's payload has `accepted_calls`, lists of accepted values for
+    each argument, those decide (`scorers/accepted_calls.py`). Where the reference is words, the message must call
+    nothing and say something; what it says is not compared.
     """
 
     name = "chat_calls"

@@ -119,7 +119,7 @@ def read_pool(folders: Sequence[Path], progress: Callable[[str, int, int], None]
 
 
 def _distinct(name: str, taken: Sequence[str]) -> str:
-    n_before = sum(other == name or other.startswith(f"{name} (") for other in taken)
+    n_before = sum(label == name or label.startswith(f"{name} (") for label in taken)
     return f"{name} ({n_before + 1})" if n_before else name
 
 
