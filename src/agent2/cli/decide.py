@@ -141,8 +141,8 @@ def _contract_of(report: Path, suite: str | None) -> "Suite":
     if suite is not None and (requested := load_suite(suite)).digest != played_suite.digest:
         raise ConfigError(
             f"--suite {suite}: is {requested.id} with digest {requested.digest[:12]}, {report} was played under "
-            f"{played_suite.id} with digest {played_suite.digest[:12]}; leave --suite out to decide by what was played, or run "
-            "agent2 eval under the other suite"
+            f"{played_suite.id} with digest {played_suite.digest[:12]}; leave --suite out to decide by what was played, "
+            "or run agent2 eval under the other suite"
         )
     return played_suite
 
