@@ -141,7 +141,7 @@ def _contract_of(report: Path, suite: str | None) -> "Suite":
     if suite is not None and (requested := load_suite(suite)).digest != played_suite.digest:
         raise ConfigError(
             f"--suite {suite}: is {requested.id} with digest {requested.digest[:12]}, {report} was played under "
-            f"{played_suite.id} with digest {played_suite.digest[:12]}; leave --suite out to decide by what was played, "
+            f"{played_suite.id} with digest {played_suite.digest[:12]}; leave --suite out to decide by that one, "
             "or run agent2 eval under the other suite"
         )
     return played_suite
