@@ -90,6 +90,21 @@ class StopReason(StrEnum):
     """No usable completion: see the fault."""
 
 
+class Thought(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a model wrote before its answer."""
+
+    text: str
+    opening: str = ""
+    """The mark before it, as written by the model or its template; empty: a server sent the thought apart."""
+    closing: str | None = ""
+    """The mark behind it; None: it was cut off, or never closed, so there is no answer."""
+
+    @property
+    def written(self) -> str:
+        """With its marks, as the model wrote it."""
+        return f"{self.opening}{self.text}{self.closing or ''}"
+
+
 class Completion(msgspec.Struct, frozen=True):
     """What a sampler returns for one request."""
 
@@ -112,6 +127,8 @@ class Completion(msgspec.Struct, frozen=True):
     not available."""
     pieces: Sequence[str] | None = None
     """The text of each new token by itself, where the sampler was set to return it: half a character is `\ufffd`."""
+    thought: Thought | None = None
+    """Where it is apart from the text: servers may send it so, and `llm.thoughts` finds it in a text."""
 
 
 Prompt = Sequence[Message] | Sequence[int]
@@ -216,6 +233,18 @@ class Turn(msgspec.Struct, frozen=True):
     completion_tokens: int
     tokens: Sequence[SampledToken] | msgspec.UnsetType = msgspec.UNSET
     """Of the model's message, its end token included; unset, and not in the stored line, unless requested."""
+    thought: Thought | msgspec.UnsetType = msgspec.UNSET
+    """What the model wrote before its action, which nobody but a reader sees; unset where there is none."""
+
+    @property
+    def written(self) -> str:
+        """The whole message as the model wrote it, its thought included."""
+        return self.action if self.thought is msgspec.UNSET else self.thought.written + self.action
+
+    @property
+    def is_thought_cut_off(self) -> bool:
+        """Whether its thought never ended, so that there is no answer."""
+        return self.thought is not msgspec.UNSET and self.thought.closing is None
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -449,6 +478,8 @@ class EvaluationProtocol:
     """Of the judge's model and prompt, or of the settings of another scorer; empty if it has none."""
     context: str = "full"
     """Which part of a long episode was sent to the model: the policy and its numbers."""
+    thinking: str = "none"
+    """How thought and answer were told apart (`llm.thoughts`); none on cards from before that."""
 
     @property
     def digest(self) -> str:

@@ -45,7 +45,8 @@ from agent2.evaluation.suite_folder import (
     read_identity,
     read_references,
 )
-from agent2.records import HIDDEN_SPLITS, EvaluationProtocol, ScoredRollout, Split
+from agent2.llm.thoughts import CUT_OFF
+from agent2.records import HIDDEN_SPLITS, EvaluationProtocol, ScoredRollout, Split, StopReason
 from agent2.stats.attempts import (
     BestOfN,
     CostPerPoint,
@@ -63,6 +64,8 @@ SELECTOR_VIEWS = ("reward", "verifier")
 EXAMPLES = 3
 """Rollouts named for each class of bad cases."""
 REPORT = "report.json"
+WARNED_CUT_OFF = 0.3
+"""Share of rollouts whose thought never ended at which a reader is warned."""
 TOLERANCE = 1e-9
 """Relative and absolute difference up to which a stored number counts as reproduced."""
 NOT_COMPARED = "notes"
@@ -208,6 +211,8 @@ class SuiteOutcome:
     """One sentence for each benchmark that was not played."""
     examples: Mapping[str, tuple[BadcaseExample, ...]]
     """Class of bad cases -> rollouts of the checkpoint that show it."""
+    warnings: tuple[str, ...] = ()
+    """What makes the numbers doubtful though the evaluation is complete, one sentence each."""
 
 
 def read_outcome(out: Path, reported: Evidence | None = None) -> SuiteOutcome:
@@ -247,7 +252,28 @@ def read_outcome(out: Path, reported: Evidence | None = None) -> SuiteOutcome:
         benchmarks=benchmarks,
         skipped=tuple(skipped.values()),
         examples=examples,
+        warnings=tuple(_warnings_of_thoughts(cards, identity)),
     )
+
+
+def _warnings_of_thoughts(cards: Mapping[str, Mapping[str, Path]], identity: Identity) -> Iterator[str]:
+    """A sentence for each card on which the thoughts before the answers often never end."""
+    for side, by_benchmark in cards.items():
+        for benchmark, card in by_benchmark.items():
+            n = n_cut_off = n_at_limit = 0
+            for record in iter_rollouts(card):
+                n += record.rollout.fault is None
+                if CUT_OFF in record.score.labels:
+                    n_cut_off += 1
+                    n_at_limit += record.rollout.turns[-1].stop_reason is StopReason.LENGTH
+            if n_cut_off and n_cut_off >= WARNED_CUT_OFF * n:
+                limit = read_header(card).protocol.sampling.max_tokens
+                yield (
+                    f"{identity.sides[side].name} ({side}) on {benchmark}: in {n_cut_off} of {n} rollouts the thought "
+                    f"before the answer never ended, {n_at_limit} of them at the limit of {limit} tokens, so they have "
+                    "no answer; give it more (--set protocol.sampling.max_tokens=N), or state how its thoughts end "
+                    "(--set protocol.thinking='<think> </think>')"
+                )
 
 
 def require_same_checkpoint(reported: Evidence, checkpoint: str) -> None:

@@ -1,7 +1,8 @@
 """Import of other harnesses' logs into rollout cards, so that they can be regraded, compared and queried.
 
 Promises: nothing is invented. What the log does not state and a card's header needs is listed in the card's lock under
-`assumed`; a sample without a verdict is a missing score with the reason that the log gives.
+`assumed`; a sample without a verdict is a missing score with the reason that the log gives. Thought and answer are told
+apart as in an evaluation (`llm.thoughts`); a stored score stays as it is.
 
 inspect-ai: its JSON form directly, its `.eval` form through inspect-ai itself (extra `inspect`). An epoch is an
 attempt; a sample that ended with an error is a failed rollout with a missing score. Verdicts are read as inspect-ai's
@@ -30,11 +31,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
+from msgspec import structs
+
 from agent2.cards.card import IMPORTED, CardHeader, CardSummary, ReportingRule
 from agent2.cards.writer import CardWriter
 from agent2.errors import ConfigError, Fault, quoted, unknown_name
 from agent2.files import numbered_lines
 from agent2.installation import install_hint
+from agent2.llm.thoughts import AUTO, split_thought
 from agent2.records import (
     EvaluationProtocol,
     JsonValue,
@@ -46,6 +51,7 @@ from agent2.records import (
     ScoredRollout,
     Split,
     StopReason,
+    Thought,
     Turn,
     Usage,
     digest_of,
@@ -58,6 +64,8 @@ MAX_OUTSIDE = 0.1
 """
 VERDICT_LETTERS: MappingProxyType[str, float] = MappingProxyType({"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0})
 VERDICT_WORDS: MappingProxyType[str, float] = MappingProxyType({"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0})
+THOUGHT_PARTS = frozenset({"reasoning", "thinking"})
+"""Types of parts of a message that are no part of its text."""
 UNSCORED = "unscored"
 """Scorer of a log that names none."""
 _STOPS = MappingProxyType({"max_tokens": StopReason.LENGTH, "model_length": StopReason.LENGTH})
@@ -151,6 +159,7 @@ def _header(log: ForeignLog, split: Split) -> CardHeader:
         dtype=UNKNOWN,
         chat_template_digest=UNKNOWN,
         tools={"logged_settings": dict(log.settings)},
+        thinking=AUTO,
     )
     return CardHeader(
         checkpoint_name=log.model,
@@ -276,7 +285,7 @@ def _record(sample: Mapping[str, Any], metric: str) -> ScoredRollout:
     usage = [entry for entry in (sample.get("model_usage") or {}).values() if isinstance(entry, dict)]
     error, stop = sample.get("error"), _stop_of(sample)
     if turns:
-        turns[-1] = Turn(turns[-1].action, turns[-1].observation, stop, 0, 0)
+        turns[-1] = structs.replace(turns[-1], stop_reason=stop)
     answer = (sample.get("output") or {}).get("completion")
     rollout = Rollout(
         item_id=str(sample["id"]),
@@ -285,7 +294,7 @@ def _record(sample: Mapping[str, Any], metric: str) -> ScoredRollout:
         status=RolloutStatus.FAILED if error else _status_of(sample),
         prompt=opening,
         turns=turns,
-        answer=answer if isinstance(answer, str) else None,
+        answer=split_thought(answer)[1] if isinstance(answer, str) else None,
         state={"target": sample.get("target"), "limit": sample.get("limit")},
         usage=Usage(
             sum(entry.get("input_tokens") or 0 for entry in usage),
@@ -362,12 +371,34 @@ def conversation_of(messages: Sequence[Mapping[str, Any]]) -> tuple[list[Message
     turns: list[Turn] = []
     for message in messages[first:]:
         if message.get("role") == "assistant":
-            turns.append(Turn(_text(message), None, StopReason.END, 0, 0))
+            turns.append(_turn(_text(message), _thought(message)))
         elif turns:
             last = turns[-1]
             observation = "\n".join(part for part in (last.observation, _text(message)) if part)
-            turns[-1] = Turn(last.action, observation, last.stop_reason, 0, 0)
+            turns[-1] = structs.replace(last, observation=observation)
     return opening, turns
+
+
+def _turn(text: str, logged: str = "") -> Turn:
+    """A turn of a log, whose thought is apart in the log, or is told apart here."""
+    thought, answer = split_thought(text)
+    if logged:
+        thought = Thought(logged, closing="" if answer.strip() else None)
+    return Turn(answer, None, StopReason.END, 0, 0, thought=msgspec.UNSET if thought is None else thought)
+
+
+def _thought(message: Mapping[str, Any]) -> str:
+    """The thought that a log keeps apart from the text of a message."""
+    thought = message.get("reasoning_content") or message.get("reasoning")
+    if isinstance(thought, str):
+        return thought
+    content = message.get("content")
+    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    return "\n".join(str(part.get("reasoning") or part.get(part["type"]) or "") for part in parts if _is_thought(part))
+
+
+def _is_thought(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") in THOUGHT_PARTS
 
 
 def _is_generated(message: Mapping[str, Any]) -> bool:
@@ -387,6 +418,8 @@ def _parts(message: Mapping[str, Any]) -> Iterator[str]:
             yield content
     else:
         for part in content or []:
+            if _is_thought(part):
+                continue
             yield part.get("text") or f"[{part.get('type')}]"
     for call in message.get("tool_calls") or []:
         yield json.dumps({"tool": call.get("function"), "arguments": call.get("arguments")}, sort_keys=True)
@@ -603,8 +636,8 @@ def _rollout(item_id: str, attempt: int, row: Mapping[str, Any], text: str) -> R
         seed=0,
         status=RolloutStatus.COMPLETED,
         prompt=_prompt(_first_request(row).get("arg_0", "")),
-        turns=[Turn(text, None, StopReason.END, 0, 0)],
-        answer=answer,
+        turns=[_turn(text)],
+        answer=None if answer is None else split_thought(answer)[1],
         state={"target": row.get("target")},
         usage=Usage(),
     )

@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import msgspec
+
 from agent2.cards.aggregate import counted_value
 from agent2.cards.card import ReportingRule
-from agent2.records import ScoredRollout, StopReason, canonical_json
+from agent2.records import ScoredRollout, StopReason, Turn, canonical_json
 
 PROMPT_TITLE = "prompt"
 
@@ -20,7 +22,7 @@ class ReplayScene:
 
 
 def scenes(record: ScoredRollout, rule: ReportingRule) -> Iterator[ReplayScene]:
-    """The rollout in order: prompt, each message and its reply, final state, verdict and what counts under the rule."""
+    """The rollout in order: prompt, each message with its thought and reply, final state, verdict and what counts."""
     rollout = record.rollout
     for message in rollout.prompt:
         yield ReplayScene(f"{PROMPT_TITLE}: {message.role}", message.content)
@@ -28,6 +30,9 @@ def scenes(record: ScoredRollout, rule: ReportingRule) -> Iterator[ReplayScene]:
     for number, turn in enumerate(rollout.turns, start=1):
         tokens = f"{turn.prompt_tokens} + {turn.completion_tokens} tokens"
         cut = ", cut off at the token limit" if turn.stop_reason is StopReason.LENGTH else ""
+        if turn.thought is not msgspec.UNSET:
+            never = ", never ended" if turn.is_thought_cut_off else ""
+            yield ReplayScene(f"turn {number} of {n_turns}: thought{never}", turn.thought.text.strip())
         yield ReplayScene(f"turn {number} of {n_turns}: model ({tokens}{cut})", turn.action)
         if turn.observation is not None:
             yield ReplayScene(f"turn {number} of {n_turns}: environment", turn.observation)
@@ -60,3 +65,13 @@ def _verdict(record: ScoredRollout, rule: ReportingRule) -> Iterator[str]:
 
 def _number(value: float | None) -> str:
     return "not known" if value is None else f"{value:g}"
+
+
+def thought_preview(turn: Turn, max_characters: int) -> str:
+    """The beginning of the thought before a message, with its length where it is cut; empty if there is none."""
+    if turn.thought is msgspec.UNSET:
+        return ""
+    text = turn.thought.text.strip()
+    if len(text) > max_characters:
+        text = f"{text[:max_characters]} ... ({len(text):,} characters)"
+    return f"{text} [never ended]" if turn.is_thought_cut_off else text

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from agent2.cards.imports import UNKNOWN, UNSCORED, ForeignLog, conversation_of, logged_score
+from agent2.cards.imports import THOUGHT_PARTS, UNKNOWN, UNSCORED, ForeignLog, conversation_of, logged_score
 from agent2.errors import ConfigError, Fault
 from agent2.files import numbered_lines
 from agent2.records import JsonValue, Rollout, RolloutStatus, Score, ScoredRollout, Usage
@@ -132,6 +132,9 @@ def _message(raw: Any, where: str) -> dict[str, Any]:
     message: dict[str, Any] = {"role": role, "content": body.get("content") or ""}
     if isinstance(parts := body.get("parts"), list):
         message = {"role": role, **_fields_of_parts(parts)}
+    for name in ("reasoning_content", "reasoning"):
+        if isinstance(body.get(name), str):
+            message[name] = body[name]
     calls = [_call(call, where) for call in body.get("tool_calls") or ()]
     if calls:
         message["tool_calls"] = calls
@@ -141,7 +144,7 @@ def _message(raw: Any, where: str) -> dict[str, Any]:
 
 def _fields_of_parts(parts: Sequence[Any]) -> dict[str, Any]:
     """The fields of a message of the semantic conventions."""
-    texts, calls, answered = [], [], None
+    texts, thoughts, calls, answered = [], list[str](), [], None
     for part in (part for part in parts if isinstance(part, dict)):
         if part.get("type") == "tool_call":
             calls.append(part)
@@ -151,7 +154,11 @@ def _fields_of_parts(parts: Sequence[Any]) -> dict[str, Any]:
             answered = part.get("id")
         elif part.get("type") == "text":
             texts.append(str(part.get("content", "")))
-    return {"content": "\n".join(texts), "tool_calls": [_call(call, "") for call in calls], "answered": answered}
+        elif part.get("type") in THOUGHT_PARTS:
+            thoughts.append(str(part.get("content", "")))
+    fields: dict[str, Any] = {"reasoning": "\n".join(thoughts)} if thoughts else {}
+    fields |= {"content": "\n".join(texts)}
+    return {**fields, "tool_calls": [_call(call, "") for call in calls], "answered": answered}
 
 
 def _call(raw: Any, where: str) -> dict[str, Any]:

@@ -35,6 +35,8 @@ MAX_CELL = 80
 MOST_READ = 100_000
 """Rollouts of a card that are all read for its summary; of a larger one, unread answers are not counted."""
 MOST_K = 8
+MAX_THOUGHT = 300
+"""Most characters of a thought that the terminal shows; `agent2 view` and --json have all of it."""
 """Largest k of the pass^k that a card's summary shows."""
 
 
@@ -591,6 +593,7 @@ def _reliability(card: Path, attempts: int) -> list[list[str]]:
 def _show_item(card: Path, item: str) -> None:
     """Every attempt at one item: its messages and the verdict."""
     from agent2.cards.reader import find_rollouts
+    from agent2.cards.replay import thought_preview
 
     rollouts = find_rollouts(card, item)
     if not rollouts:
@@ -599,6 +602,8 @@ def _show_item(card: Path, item: str) -> None:
         rollout, score = scored.rollout, scored.score
         rows = [[message.role, message.text] for message in rollout.prompt]
         for turn in rollout.turns:
+            if thought := thought_preview(turn, MAX_THOUGHT):
+                rows.append(["thought", thought])
             rows.append(["model", turn.action])
             if turn.observation is not None:
                 rows.append(["world", turn.observation])

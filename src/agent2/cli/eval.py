@@ -112,6 +112,8 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
         with resumed_by_repeating():
             run_suite(replace(request, out=folder), steps)
     outcome = read_outcome(folder, context)
+    for warning in outcome.warnings:
+        typer.echo(f"warning: {warning}", err=True)
     paths = write_eval_report(outcome, folder)
     if as_json:
         print_file(paths.json)

@@ -16,11 +16,13 @@ from enum import StrEnum
 from graphlib import TopologicalSorter
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from agent2.config import StrictModel
 from agent2.contract.gates import GateSpec
 from agent2.contract.metrics import Evidence, MetricEvidence, MetricSpec, primary_of
+from agent2.errors import ConfigError
+from agent2.llm.thoughts import read_thinking
 from agent2.records import SamplingSettings, Split, digest_of
 
 MANDATORY_PARTS = ("task_distribution", "protocol", "scorer", "control_group", "splits", "failure_taxonomy")
@@ -137,6 +139,16 @@ class ExecutionProtocol(StrictModel):
     """Null: no judge."""
     input: InputRule | None
     """Null: text only."""
+    thinking: str | None = None
+    """How thought and answer are told apart: auto, none, '<think> </think>' or '</think>'; null: auto."""
+
+    @field_validator("thinking")
+    @classmethod
+    def _is_readable(cls, value: str | None) -> str | None:
+        try:
+            return None if value is None else read_thinking(value)
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
 
 
 class ControlKind(StrEnum):
@@ -402,6 +414,8 @@ class Suite(StrictModel):
         for entry in content["benchmarks"]:
             if entry["sampling"] is None:  # suites from before there was this key keep their digest
                 del entry["sampling"]
+        if content["protocol"]["thinking"] is None:
+            del content["protocol"]["thinking"]
         return digest_of(content)
 
     @property

@@ -26,6 +26,7 @@ from agent2.contract.measure_rules import parse_measure
 from agent2.contract.metrics import Role, metrics_by_name
 from agent2.contract.suite import EvaluationRole, ScorerTier, SplitRules, SuccessCriterion, Suite, Visibility
 from agent2.errors import ConfigError, nearest_name, unknown_name
+from agent2.llm.thoughts import CUT_OFF
 from agent2.records import ScorerOutput, Split
 from agent2.scorers import declared
 
@@ -134,7 +135,7 @@ def check_emitted(suite: Suite, emitted: Mapping[str, ScorerOutput | None], spot
             continue
         if rule.label is not None:
             kind, names = "badcase class", {label for output in declared_outputs for label in output.labels}
-            missing = [] if rule.label in names else [rule.label]
+            missing = [] if rule.label in (*names, CUT_OFF) else [rule.label]
         else:
             kind, names = "view", {view for output in declared_outputs for view in output.views}
             # One scorer has to give all of them: a ratio is taken within a rollout.

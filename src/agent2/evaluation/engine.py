@@ -9,6 +9,9 @@ between its callers is small:
     who answers                          a `Sampler`, or a player that knows what it plays (`play_by`)
     when a sampler's fault is an error   `PlaySettings.needs_sampler`
 
+Thought and answer are told apart here, once, before anything reads a message (`llm.thoughts`): the world acts on the
+answer, the thought stays on the turn and is left out of later prompts; a dialogue of token ids keeps every token.
+
 Promises: attempts are pulled lazily; a request's seed depends on (attempt seed, turn) alone, never on the batch;
 whatever breaks becomes a rollout with a fault according to `FAULT_POLICY` (restarted once where the table allows it,
 and the rollout says so), so an attempt that was pulled is never lost. Worlds in other processes (`RemoteEnvironment`)
@@ -28,10 +31,12 @@ from itertools import islice
 from typing import Protocol, cast
 
 import msgspec
+from msgspec import structs
 
 from agent2.errors import FAULT_POLICY, ConfigError, EnvironmentFailed, Fault, SamplerFailed, quoted
 from agent2.evaluation.context import ContextPolicy, context_policy
 from agent2.evaluation.scoring import PlayedItem, score_played
+from agent2.llm.thoughts import AUTO, NONE, split_thought
 from agent2.records import (
     AnswerOffer,
     Benchmark,
@@ -94,6 +99,8 @@ class PlaySettings:
     """What of an episode is sent: a name for `context.context_policy`."""
     max_episode_tokens: int | None = None
     """Most tokens that the model may write in all turns of one try together; None: no limit."""
+    thinking: str = AUTO
+    """How thought and answer are told apart: a value of `llm.thoughts.read_thinking`."""
     needs_sampler: bool = False
     """True: a sampler that fails, and a model that cannot be drawn from, raise SamplerFailed. False: they are faults of
     the rollouts that they cost."""
@@ -220,7 +227,7 @@ def play_dialogues(
             yield from loop.begin(episodes)
         if not loop.in_flight:
             return
-        arrived = loop.collect()
+        arrived = [(episode, _without_thought(done, settings.thinking)) for episode, done in loop.collect()]
         # All worlds act before any episode advances, so that those in other processes work side by side.
         steps = iter(
             act_all(
@@ -305,6 +312,16 @@ class _Episode:
     completion_tokens: int = 0
     retries: int = 0
     note: str = ""
+
+
+def _without_thought(completion: Completion, thinking: str) -> Completion:
+    """The completion with the thought in its text apart."""
+    if completion.stop_reason is StopReason.FAULT:
+        return completion
+    if completion.thought is not None and thinking != NONE:
+        thinking = AUTO  # a stated mark is gone where the server has told the two apart; some leave the thought in both
+    thought, answer = split_thought(completion.text, thinking)
+    return completion if thought is None else structs.replace(completion, text=answer, thought=thought)
 
 
 def _kept_tokens(completion: Completion) -> tuple[SampledToken, ...] | msgspec.UnsetType:
@@ -398,7 +415,7 @@ class _Loop:
         episode.turns.append(
             Turn(
                 completion.text, observation, completion.stop_reason, completion.prompt_tokens, n_tokens,
-                _kept_tokens(completion),
+                _kept_tokens(completion), msgspec.UNSET if completion.thought is None else completion.thought,
             )
         )  # fmt: skip
         # A message that comes too late is kept and scored; how the rollout counts is up to the reporting rule.

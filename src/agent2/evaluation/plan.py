@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from agent2.cards.card import ReportingRule
 from agent2.errors import ConfigError
 from agent2.evaluation.context import context_policy
+from agent2.llm.thoughts import AUTO, read_thinking
 from agent2.records import Benchmark, EvaluationProtocol, Item, JsonValue, SamplingSettings, Split, digest_of
 
 
@@ -26,6 +27,8 @@ class EvaluationLimits:
     judge_digest: str = ""
     context: str = "full"
     """What of a long episode is sent to the model; see `evaluation.context`."""
+    thinking: str = AUTO
+    """How thought and answer are told apart; see `llm.thoughts`."""
     max_episode_tokens: int | None = None
     """Most tokens that the model may write in one rollout; None: no limit but each turn's own."""
 
@@ -79,4 +82,5 @@ class EvaluationPlan:
             prompt_digest=limits.prompt_digest,
             judge_digest=limits.judge_digest,
             context=context_policy(limits.context).name,
+            thinking=read_thinking(limits.thinking),
         )

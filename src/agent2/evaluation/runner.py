@@ -32,8 +32,8 @@ from agent2.evaluation.scoring import (
     open_card,
     require_scorer,
     score_card,
-    score_of_failed,
     score_played,
+    score_without_scorer,
     unless_all_are_lost,
 )
 from agent2.records import (
@@ -187,6 +187,7 @@ def _play_on(
                 retries=protocol.retries,
                 max_wall_time_s=protocol.max_wall_time_s,
                 context=protocol.context,
+                thinking=protocol.thinking,
                 max_episode_tokens=plan.limits.max_episode_tokens,
             ),
         )
@@ -204,7 +205,7 @@ def _play_on(
 
 def _pending(rollouts: Iterable[PlayedItem]) -> Iterator[ScoredRollout]:
     for _, rollout in rollouts:
-        yield ScoredRollout(rollout, score_of_failed(rollout) or PENDING)
+        yield ScoredRollout(rollout, score_without_scorer(rollout) or PENDING)
 
 
 def _sampler_failed(lost: Sequence[ScoredRollout]) -> SamplerFailed:

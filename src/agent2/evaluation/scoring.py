@@ -6,7 +6,8 @@ A scorer declares how it works (`records.ScoringWork`). An inline one judges eac
 works in batches (a judge behind an endpoint) or in sandboxes (programs that a model wrote) judges a played card
 afterwards: `score_card`, also behind `agent2 cards rescore`. Pairs of cards: `evaluation.rescoring`.
 
-Promises: a rollout that failed is never shown to a scorer, its verdict follows from the fault table; whatever a
+Promises: a rollout that failed is never shown to a scorer, its verdict follows from the fault table, and one whose
+thought was cut off has no answer, which is 0 whatever the scorer; whatever a
 scorer does wrong (it raises, hangs, answers too few or impossible scores) is a missing score with a fault on that
 rollout, never a zero, and costs the others nothing; a fault that allows it is tried once more, visibly; verdicts are
 on the new card as they come, so that a stage that was killed is resumed and judges only the rest.
@@ -33,16 +34,19 @@ from agent2.cards.folder import card_exists, load_card
 from agent2.cards.reader import iter_rollouts, read_summary
 from agent2.cards.writer import CardWriter, require_same_evaluation
 from agent2.errors import FAULT_POLICY, Agent2Error, CardError, ConfigError, Fault
+from agent2.llm.thoughts import CUT_OFF
 from agent2.records import (
     COST_PREFIX,
     BatchScorer,
     Item,
     Rollout,
+    RolloutStatus,
     Score,
     ScoredRollout,
     Scorer,
     ScoringMode,
     ScoringWork,
+    StopReason,
     work_of,
 )
 from agent2.sandbox.backends import Sandbox, sandbox_here
@@ -110,7 +114,7 @@ def score_played(
     work = work_of(scorer)
     if work.mode is ScoringMode.INLINE:
         for item, rollout in played_items:
-            yield ScoredRollout(rollout, score_of_failed(rollout) or score_rollout(scorer, item, rollout))
+            yield ScoredRollout(rollout, score_without_scorer(rollout) or score_rollout(scorer, item, rollout))
         return
     resources = resources or ScoringResources()
     require_scorer(scorer, resources)
@@ -194,9 +198,17 @@ def require_scorer(scorer: object, resources: ScoringResources | None = None) ->
         (resources or ScoringResources()).sandbox.require()
 
 
-def score_of_failed(rollout: Rollout) -> Score | None:
-    """The verdict on a rollout that failed, from the fault table; None: it did not fail."""
+def score_without_scorer(rollout: Rollout) -> Score | None:
+    """The verdict on a rollout that failed, from the fault table, or has no answer; None: the scorer decides.
+
+    There is no answer where the message that ended the episode is a thought without an end. Where a cap ended it, its
+    state may deserve a score all the same.
+    """
     if rollout.fault is None:
+        if rollout.status is RolloutStatus.COMPLETED and rollout.turns and rollout.turns[-1].is_thought_cut_off:
+            at_limit = rollout.turns[-1].stop_reason is StopReason.LENGTH
+            why = "was cut off at the token limit" if at_limit else "never ended"
+            return Score(0.0, f"the thought before the answer {why}, so there is no answer", labels=(CUT_OFF,))
         return None
     if FAULT_POLICY[rollout.fault].counts_against_model:
         return Score(0.0, f"counts as a failure of the model: {rollout.reason}")
@@ -352,11 +364,11 @@ def _one_by_one(score: Callable[[Item, Rollout], Score]) -> JudgeBatch:
 
 def _verdicts(name: str, judge: JudgeBatch, batch: Sequence[PlayedItem]) -> list[Score]:
     """One verdict for each rollout, whatever the judge does."""
-    to_judge = [(item, rollout) for item, rollout in batch if rollout.fault is None]
+    to_judge = [(item, rollout) for item, rollout in batch if score_without_scorer(rollout) is None]
     verdicts = iter(_judge_batch(name, judge, to_judge))
     scores = []
     for item, rollout in batch:
-        score = score_of_failed(rollout)
+        score = score_without_scorer(rollout)
         if score is None:
             score = next(verdicts)
             if score.fault is not None and FAULT_POLICY[score.fault].retry:

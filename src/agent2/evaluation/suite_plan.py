@@ -32,6 +32,7 @@ from agent2.evaluation.plan import EvaluationLimits, EvaluationPlan
 from agent2.evaluation.suite_draft import judge_rule, suite_of
 from agent2.evaluation.suite_folder import BASELINE, CHECKPOINT, Identity, Side
 from agent2.installation import Access, log_access
+from agent2.llm.thoughts import AUTO
 from agent2.models.sources import CheckpointSource, SourceKind, require_chat_template
 from agent2.plugins import find, installed, is_code, is_located, known_names, load
 from agent2.records import HIDDEN_SPLITS, Benchmark, JsonValue, Scorer, Split, declared_output, judge_of
@@ -263,6 +264,7 @@ def limits_of(suite: Suite, benchmark: Benchmark) -> EvaluationLimits:
         tools=_tool_rules(suite, benchmark),
         prompt_digest=getattr(benchmark, "prompt_digest", ""),
         context=getattr(benchmark, "context", "full"),
+        thinking=protocol.thinking or AUTO,
         max_episode_tokens=budget.max_tokens if budget is not None else None,
     )
 

@@ -37,10 +37,10 @@ from pydantic import Field, field_validator
 
 from agent2.config import StrictModel, parse_yaml
 from agent2.errors import FAULT_POLICY, ConfigError, EndpointFailed, Fault, SamplerFailed, quoted
-from agent2.llm.messages import CallPart, ChatMessage, ResultPart
+from agent2.llm.messages import CallPart, ChatAnswer, ChatMessage, ResultPart, ThoughtPart
 from agent2.llm.openai_chat import OpenAiChat, build_messages, likeliest_tokens, logprobs_of
 from agent2.llm.untrusted import decode
-from agent2.records import Completion, JsonValue, Message, Prompt, SamplingSettings, StopReason
+from agent2.records import Completion, JsonValue, Message, Prompt, SamplingSettings, StopReason, Thought
 
 logger = logging.getLogger(__name__)
 
@@ -233,16 +233,23 @@ def read_answer(
     stops = {**STOP_REASONS, **_TOOL_CALL_STOPS} if answer.calls else STOP_REASONS
     if answer.stop not in stops:
         return _malformed(f"content {quoted(answer.text)}, finish_reason {quoted(answer.stop)}")
-    # Without a text: thoughts, which are not part of the answer, took all, or the model ended at once.
     choice, usage = body["choices"][0], OPENAI_CHAT.usage_in(body)
+    text = _render_calls(answer.calls) if answer.calls else answer.text
     return Completion(
-        _render_calls(answer.calls) if answer.calls else answer.text,
+        text,
+        thought=_thought_of(answer, text),
         stop_reason=stops[answer.stop],
         logprobs=logprobs_of(choice),
         alternatives=likeliest_tokens(choice),
         prompt_tokens=_count(usage, "prompt_tokens") or 0,
         n_tokens=_count(usage, "completion_tokens"),
     )
+
+
+def _thought_of(answer: ChatAnswer, text: str) -> Thought | None:
+    """What the server keeps apart from the answer; cut off where nothing follows it."""
+    thoughts = [part.text for part in answer.parts if isinstance(part, ThoughtPart)]
+    return Thought("\n".join(thoughts), closing="" if text.strip() else None) if thoughts else None
 
 
 def _count(usage: Mapping[str, JsonValue], name: str) -> int | None:

@@ -213,6 +213,7 @@ def limits_of_numbers(outcome: SuiteOutcome) -> list[str]:
             "chance is likelier than for one alone"
         )
     limits.append("seconds, hardware and library versions are on the cards and in lock.json, not here")
+    limits += outcome.warnings
     limits += [caveat for side in SIDES for caveat in outcome.identity.sides[side].caveats]
     return list(dict.fromkeys(limits))
 

@@ -22,6 +22,7 @@ from msgspec import structs
 from agent2 import installation
 from agent2.errors import Agent2Error, ConfigError, Fault, SamplerFailed, quoted
 from agent2.llm.served import read_endpoint_options
+from agent2.llm.thoughts import split_thought
 from agent2.models.sources import CheckpointSource, LoadSettings, SourceKind, find_checkpoint
 from agent2.records import (
     COST_PREFIX,
@@ -266,7 +267,9 @@ def read_verdict(completion: Completion) -> Mapping[str, Any]:
     if completion.fault is not None:
         fault = Fault.JUDGE if completion.fault is Fault.MODEL else completion.fault
         raise UnreadableVerdict(f"the judge gave no answer: {completion.reason}", fault)
-    answer = completion.text.rpartition("</think>")[2]  # what a judge thinks is no verdict
+    thought, answer = split_thought(completion.text)  # what a judge thinks is no verdict
+    if thought is not None and thought.closing is None:
+        raise UnreadableVerdict("the judge's thought never ended, so there is no verdict; raise max_tokens")
     verdicts = list(_verdict_objects(answer)) or list(_verdict_objects(_without_last_commas(answer)))
     if not verdicts:
         cut = ", cut off at its token limit" if completion.stop_reason is StopReason.LENGTH else ""

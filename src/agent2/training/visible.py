@@ -160,7 +160,7 @@ def _chat_of(rollout: Rollout) -> list[dict[str, str]]:
     """The messages of an episode up to the model's last one."""
     chat = list(rollout.prompt)
     for turn in rollout.turns:
-        chat += [Message("assistant", turn.action), Message("user", turn.observation or "")]
+        chat += [Message("assistant", turn.written), Message("user", turn.observation or "")]
     return _as_rows(chat[:-1] if rollout.turns else chat)
 
 
@@ -375,7 +375,7 @@ class VisibleTask:
             return Demonstrations([{"messages": _chat_of(scored.rollout)} for scored in selected], description)
         items = {item.id: item for item in self.train}
         return Demonstrations(
-            self._pairs([(items[scored.rollout.item_id], scored.rollout.turns[0].action) for scored in selected]),
+            self._pairs([(items[scored.rollout.item_id], scored.rollout.turns[0].written) for scored in selected]),
             description,
         )
 
@@ -394,7 +394,7 @@ class VisibleTask:
             chosen, rejected = max(group, key=_value_of), min(group, key=_value_of)
             if _value_of(chosen) > _value_of(rejected):
                 answers = [
-                    [{"role": "assistant", "content": scored.rollout.turns[0].action}] for scored in (chosen, rejected)
+                    [{"role": "assistant", "content": scored.rollout.turns[0].written}] for scored in (chosen, rejected)
                 ]
                 pairs.append({"prompt": _as_rows(chosen.rollout.prompt), "chosen": answers[0], "rejected": answers[1]})
         if not pairs:

@@ -77,6 +77,7 @@ COLUMNS = (
 TURNS_TEXT = (
     "array_to_string(list_concat(json_extract_string(record, '$.rollout.prompt[*].content'), "
     "json_extract_string(record, '$.rollout.turns[*].action'), "
+    "json_extract_string(record, '$.rollout.turns[*].thought.text'), "
     "json_extract_string(record, '$.rollout.turns[*].observation'), "
     "[json_extract_string(record, '$.rollout.answer'), json_extract_string(record, '$.score.reason'), item_id]), "
     "chr(10))"
@@ -432,6 +433,9 @@ class RolloutStep:
     """Empty where the card has none."""
     token_words: str = ""
     """Summary of their probabilities."""
+    thought: str = ""
+    """What the model wrote before it; folded."""
+    thought_words: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -486,7 +490,8 @@ def view_rollout(record: ScoredRollout, card: CardFile, *, hides: bool, max_char
         calls = [clean(call.name, 60) for call in parse_message(turn.action[:MAX_TEXT]).calls]
         detail += f"; calls {', '.join(calls)}" if calls else ""
         text, title = clean_lines(turn.action, max_characters), f"turn {number}: model"
-        steps = [RolloutStep(f"t{number}", "model", title, text, detail, *token_marks(turn))]
+        marks = (*token_marks(turn), *_thought_of(turn, max_characters))
+        steps = [RolloutStep(f"t{number}", "model", title, text, detail, *marks)]
         if turn.observation is not None:
             text = clean_lines(turn.observation, max_characters)
             steps.append(RolloutStep(f"t{number}-reply", "environment", f"turn {number}: environment", text))
@@ -507,6 +512,15 @@ def view_rollout(record: ScoredRollout, card: CardFile, *, hides: bool, max_char
         hides=hides,
     )
     return replace(view, reason="", prompt=(), turns=(), state="") if hides else view
+
+
+def _thought_of(turn: Turn, max_characters: int) -> tuple[str, str]:
+    """A turn's thought and the title of its fold; both empty if it has none."""
+    if turn.thought is msgspec.UNSET:
+        return "", ""
+    text = clean_lines(turn.thought.text.strip(), max_characters)
+    title = f"thought, {len(turn.thought.text.strip()):,} characters"
+    return text or "(kept by the server)", title + (", never ended" if turn.is_thought_cut_off else "")
 
 
 def neighbours(
