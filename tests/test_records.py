@@ -24,7 +24,7 @@ def test_protocol_digest_changes_with_every_field():
     changes = dict.fromkeys(texts, "x") | {"attempts": 2, "max_turns": 2}
     changes |= {"split": Split.TRAIN, "sampling": SamplingSettings(temperature=1.0), "tools": {"internet": True}}
     changes |= {"context_length": 64, "max_wall_time_s": 1.0, "retries": 0, "prompt_digest": "p", "judge_digest": "j"}
-    changes |= {"context": "drop_admissible"}
+    changes |= {"context": "drop_admissible", "thinking": "auto"}
     assert set(changes) == {field.name for field in dataclasses.fields(EvaluationProtocol)}
     digests = {protocol(**{name: value}).digest for name, value in changes.items()}
     assert len(digests | {protocol().digest}) == len(changes) + 1

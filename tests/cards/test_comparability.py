@@ -51,6 +51,7 @@ CHANGES = {
     "prompt_digest": "p",
     "judge_digest": "j",
     "context": "drop_admissible",
+    "thinking": "auto",
 }
 
 

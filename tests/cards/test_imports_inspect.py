@@ -242,3 +242,14 @@ def test_the_one_score_of_an_old_log_is_read(tmp_path):
     old = sample("a", 1, "4", "C", score={"value": "C"})
     del old["scores"]
     assert read_inspect(write(tmp_path, LOG | {"samples": [old]})).rollouts[0].score.value == 1
+
+
+def test_a_thought_is_kept_beside_its_message_in_each_layout(tmp_path):
+    parts = [{"type": "reasoning", "reasoning": "5?"}, {"type": "text", "text": "4"}]
+    logged = sample("a", 1, "4", "C")
+    logged["messages"][1]["content"] = parts
+    log = {**LOG, "samples": [logged, sample("b", 1, "<think>5?</think>4", "C")]}
+    for record in read_inspect(write(tmp_path, log)).rollouts:
+        (turn,) = record.rollout.turns
+        assert (turn.action, record.rollout.answer, turn.thought.text) == ("4", "4", "5?")
+        assert record.score.value == 1.0

@@ -143,3 +143,13 @@ CHAT = [{"role": "system", "content": "be brief"}, {"role": "user", "content": [
 def test_a_chat_prompt_is_read_as_its_messages(tmp_path, logged, prompt):
     log = read_lm_eval(write(tmp_path, [row(0, "4", 1.0, arguments={"gen_args_0": {"arg_0": logged, "arg_1": {}}})]))
     assert [(message.role, message.content) for message in log.rollouts[0].rollout.prompt] == prompt
+
+
+def test_a_thought_is_told_apart_and_the_stored_score_stays(tmp_path):
+    rows = [row(0, "<think>5?</think>4", 0.0), row(1, "<think>4", 1.0), row(2, "4", 1.0)]
+    records = read_lm_eval(write(tmp_path, rows)).rollouts
+    assert [record.rollout.turns[0].action for record in records] == ["4", "", "4"]
+    assert [record.rollout.answer for record in records] == ["4", "", "4"]
+    assert records[0].rollout.turns[0].thought.text == "5?"
+    assert [record.rollout.turns[0].is_thought_cut_off for record in records] == [False, True, False]
+    assert [record.score.value for record in records] == [0.0, 1.0, 1.0]

@@ -1,9 +1,9 @@
 from msgspec import structs
 
 from agent2.cards.card import CountAs, ReportingRule
-from agent2.cards.replay import scenes
+from agent2.cards.replay import scenes, thought_preview
 from agent2.errors import Fault
-from agent2.records import RolloutStatus, StopReason, Turn
+from agent2.records import RolloutStatus, StopReason, Thought, Turn
 from card_builders import make_record
 
 
@@ -24,6 +24,20 @@ def test_every_turn_and_its_reply_come_in_order():
         "verdict",
     ]
     assert told(record)["turn 1 of 2: environment"] == "a room"
+
+
+def test_a_thought_comes_before_its_message_and_says_that_it_never_ended():
+    record = make_record("i")
+    turns = [
+        Turn("look", "a room", StopReason.END, 10, 1, thought=Thought("hm", "<think>", "</think>")),
+        Turn("", None, StopReason.LENGTH, 20, 8, thought=Thought("x" * 400, "<think>", None)),
+    ]
+    record = structs.replace(record, rollout=structs.replace(record.rollout, turns=turns))
+    titles = [scene.title for scene in scenes(record, ReportingRule())]
+    assert titles[1:3] == ["turn 1 of 2: thought", "turn 1 of 2: model (10 + 1 tokens)"]
+    assert told(record)["turn 1 of 2: thought"] == "hm"
+    assert "turn 2 of 2: thought, never ended" in titles
+    assert [thought_preview(turn, 300) for turn in turns] == ["hm", f"{'x' * 300} ... (400 characters) [never ended]"]
 
 
 def test_the_verdict_says_what_counts_under_the_rule():

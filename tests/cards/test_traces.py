@@ -209,3 +209,17 @@ def test_the_commands_import_and_have_a_judge_read_the_whole_episode(tmp_path, m
     assert code == 2 and "cannot be loaded" in err
     code, _, err = run("import", "runs.jsonl", "other", "--trajectories", "--metric", "x")
     assert code == 2 and "remove --metric" in err
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "assistant", "content": "4", "reasoning_content": "5?"},
+        {"role": "assistant", "content": "<think>5?</think>4"},
+        {"role": "assistant", "parts": [{"type": "reasoning", "content": "5?"}, {"type": "text", "content": "4"}]},
+    ],
+)
+def test_a_thought_is_kept_beside_its_message_in_each_layout(tmp_path, message):
+    log = read_trajectories(write(tmp_path / "runs.json", {"messages": [{"role": "user", "content": "2+2"}, message]}))
+    (turn,) = log.rollouts[0].rollout.turns
+    assert (turn.action, log.rollouts[0].rollout.answer, turn.thought.text) == ("4", "4", "5?")

@@ -358,3 +358,47 @@ def test_options_that_change_what_a_model_sees_are_on_the_card_and_in_the_report
 def test_options_for_endpoints_without_an_endpoint_are_refused(agent2):
     code, _, err = agent2("eval", SUITE, *SIDES, *SMALL, "--endpoint", "timeout_s=3")
     assert code == 2 and "neither side is an endpoint" in err
+
+
+THINKERS = """
+def _answer(messages):
+    return "The final answer is 7"
+
+def cut(messages):
+    is_cut = len(messages[-1].content) % 2 == 0
+    return "<think>The final answer is 7" if is_cut else "<think>The final answer is 8</think>" + _answer(messages)
+
+def plain(messages):
+    return _answer(messages)
+"""
+
+
+def test_a_model_that_thinks_gets_the_score_of_its_answers_and_unended_thoughts_are_a_warning(agent2, workplace):
+    (workplace / "thinkers.py").write_text(THINKERS)
+    sides = ("--checkpoint", "scripted:thinkers.py:cut", "--baseline", "scripted:thinkers.py:plain")
+    _, _, err = agent2("eval", "mini_math", *sides, "--out", "e")
+    records = {
+        side: {record.rollout.item_id: record for record in iter_rollouts(workplace / f"e/cards/{side}/mini_math-dev")}
+        for side in ("checkpoint", "baseline")
+    }
+    cut_off = {name for name, record in records["checkpoint"].items() if "thought_cut_off" in record.score.labels}
+    assert 0.3 < len(cut_off) / len(records["checkpoint"]) < 0.7
+    for name, record in records["checkpoint"].items():
+        expected = 0.0 if name in cut_off else records["baseline"][name].score.value
+        assert record.score.value == expected
+        assert record.rollout.turns[0].thought.text.startswith("The final answer is")
+    assert f"warning: cut (checkpoint) on mini_math: in {len(cut_off)} of {len(records['checkpoint'])} rollouts" in err
+    assert "plain (baseline)" not in err.partition("warning:")[2]
+    assert "thought before the answer never ended" in " ".join((workplace / "e/report.html").read_text().split())
+    header = read_header(workplace / "e/cards/checkpoint/mini_math-dev")
+    assert header.protocol.thinking == "auto"
+
+
+def test_the_marks_of_thoughts_are_part_of_the_protocol(agent2, workplace):
+    (workplace / "thinkers.py").write_text(THINKERS)
+    sides = ("--checkpoint", "scripted:thinkers.py:cut", "--baseline", "scripted:thinkers.py:plain")
+    agent2("eval", "mini_math", *sides, "--out", "e", "--set", "protocol.thinking=none")
+    header = read_header(workplace / "e/cards/checkpoint/mini_math-dev")
+    assert header.protocol.thinking == "none"
+    code, _, err = agent2("eval", "mini_math", *sides, "--out", "f", "--set", "protocol.thinking=loud")
+    assert code == 2 and "thinking 'loud': write auto, none, a pair of marks" in err

@@ -53,7 +53,7 @@ class Heard:
 def played(reply, scorer=None, environment=QuestionEnvironment, **settings):
     sampler = ScriptedSampler(reply if callable(reply) else lambda messages: reply)
     plan = PlaySettings(SamplingSettings(), 4, **settings)
-    return list(play([Attempt(ITEM, 0, 1)], sampler, environment, scorer or FinalAnswerScorer(), plan))[0]
+    return next(play([Attempt(ITEM, 0, 1)], sampler, environment, scorer or FinalAnswerScorer(), plan))
 
 
 def test_the_answer_after_a_thought_is_scored_and_the_thought_is_on_the_turn():

@@ -5,7 +5,7 @@ import pytest
 
 from agent2.errors import Fault
 from agent2.llm.served import Dialect, WireProblem, read_answer, request_body
-from agent2.records import Completion, Message, SamplingSettings, StopReason
+from agent2.records import Completion, Message, SamplingSettings, StopReason, Thought
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HELLO = [Message("system", "s"), Message("user", "hello")]
@@ -181,3 +181,12 @@ def test_calls_of_earlier_turns_are_sent_back_natively_with_their_results(observ
     assert [tool_call["id"] for tool_call in assistant["tool_calls"]] == [first["tool_call_id"], second["tool_call_id"]]
     assert [first["content"], second["content"]] == results
     assert last == {"role": "assistant", "content": "{no call}"} and body["tools"] == TOOLS
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_a_thought_that_the_server_keeps_apart_is_no_part_of_the_answer(field):
+    completion = read(answer(choice={"message": {"content": "#### 5", field: "#### 1"}}))
+    assert completion.text == "#### 5" and completion.thought == Thought("#### 1")
+    unended = read(answer(finish="length", choice={"message": {"content": None, field: "#### 5"}}))
+    assert unended.text == "" and unended.thought == Thought("#### 5", closing=None)
+    assert read(answer("#### 5")).thought is None

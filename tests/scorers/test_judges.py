@@ -659,6 +659,8 @@ def test_an_address_in_place_of_the_options_of_an_endpoint_is_refused():
     "text",
     [
         '<think>maybe {"verdict": 2}</think>\n{"verdict": 4}',
+        'maybe {"verdict": 2}</think>{"verdict": 4}',
+        '[THINK]{"verdict": 2}[/THINK]{"verdict": 4}',
         '{"reason": "two\nlines", "verdict": 4}',
         '{"verdict": 4,}',
         'He wrote "no, so:\n```json\n{"reason": "commas, }", "verdict": 4,\n}\n```',
@@ -668,7 +670,10 @@ def test_a_verdict_is_read_as_models_write_it(text):
     assert read_verdict(Completion(text, None, StopReason.END, 1, 1))["verdict"] == 4
 
 
-@pytest.mark.parametrize("text", ['<think>{"verdict": 4}</think>', '{"verdict": 4,} or {"verdict": 2,}', '{"verdict"}'])
+@pytest.mark.parametrize(
+    "text",
+    ['<think>{"verdict": 4}</think>', '<think>{"verdict": 4}', '{"verdict": 4,} or {"verdict": 2,}', '{"verdict"}'],
+)
 def test_a_thought_and_two_verdicts_are_none(text):
     with pytest.raises(UnreadableVerdict):
         read_verdict(Completion(text, None, StopReason.END, 1, 1))

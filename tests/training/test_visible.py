@@ -235,3 +235,16 @@ def test_the_best_attempts_are_kept_and_pairs_prefer_what_the_scorer_does(partic
         assert pair["chosen"][0]["content"] == right != pair["rejected"][0]["content"]
     with pytest.raises(ConfigError, match="none of 240 attempts earned anything"):
         task.rejection_sampling(make_model(tmp_path / "mute"), settings, 1)
+
+
+@pytest.mark.slow
+def test_a_model_that_thinks_is_rewarded_for_its_answer_and_learns_every_token(participate, tmp_path):
+    items = load_benchmark("arithmetic").items(Split.TRAIN, 60, None)
+    chats = [(item.prompt, f"<think>hm</think>{item.reference}") for item in items]
+    base = make_model(tmp_path / "base", chats, steps=150)
+    me = replace(participate("arithmetic", rows(60, "arithmetic"), QUESTIONS), base=base)
+    task, answers = read_visible(me), {item.prompt: item.reference for item in items}
+    imitated = task.rejection_sampling(base, AttemptSettings(attempts=4), 1).rows
+    assert imitated
+    for row in imitated:
+        assert row["answer"] == f"<think>hm</think>{answers[row['prompt']]}"

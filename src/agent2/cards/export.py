@@ -25,6 +25,7 @@ BATCH_ROWS = 2048
 _MESSAGE = pa.struct([("role", pa.string()), ("content", pa.string())])
 _TURN = pa.struct(
     [
+        ("thought", pa.string()),
         ("action", pa.string()),
         ("observation", pa.string()),
         ("stop_reason", pa.string()),
@@ -124,6 +125,7 @@ def _batches(records: Iterator[ScoredRollout]) -> Iterator[list[ScoredRollout]]:
 def _exported(record: ScoredRollout) -> dict[str, Any]:
     rollout, score = record.rollout, record.score
     plain: dict[str, Any] = msgspec.to_builtins(rollout)
+    plain["turns"] = [{**turn, "thought": turn.get("thought", {}).get("text")} for turn in plain["turns"]]
     return {
         **{name: plain[name] for name in ("item_id", "attempt", "seed", "status", "prompt", "turns", "answer")},
         "state": canonical_json(rollout.state).decode(),

@@ -37,9 +37,9 @@ from torch import Tensor
 from transformers import AutoModelForSequenceClassification
 
 from agent2.errors import CheckpointError, ConfigError, Fault, SamplerFailed
-from agent2.llm.thoughts import CHANNEL_MARKS, MARKS, OPENINGS
 from agent2.models.answer_likelihoods import answer_likelihoods
 from agent2.models.checkpoint import template_digest
+from agent2.models.decoding import TextDecoder
 from agent2.models.loading import (
     context_length,
     fingerprint,
@@ -60,8 +60,6 @@ MIN_FILL = 0.6
 """Prompts shorter than this share of the longest one do not go into the same pass ..."""
 PADDING = 48
 """... unless the padding of the whole pass stays below so many tokens, which cost less than another pass."""
-OPENING_TOKENS = 24
-"""Tokens at the end of a prompt that may be the opening mark of a thought, also for a tokenizer of characters."""
 RENDERED_PROMPTS = 4096
 """How many rendered prompts are remembered."""
 
@@ -145,7 +143,7 @@ class HfSampler:
         self._waiting: deque[Request] = deque()
         self._done: list[tuple[int, Completion]] = []
         self._in_flight: set[int] = set()
-        self._kept_marks = _marks_called_special(tokenizer)
+        self._decoder = TextDecoder(tokenizer)
         # Per instance: a cache on the method would be shared, and keep closed samplers with their models alive.
         self._rendered = lru_cache(maxsize=RENDERED_PROMPTS)(self._render)
 
@@ -342,31 +340,13 @@ class HfSampler:
             return _fault_completion(f"the logits for new token {len(tokens)} are not all usable numbers", n_prompt)
         has_ended = bool(self._is_end[tokens[-1]])
         return Completion(
-            text=self._opened_thought(request.tokens) + self._text_of(tokens[:-1] if has_ended else tokens),
+            text=self._decoder.text_of(request.tokens, tokens[:-1] if has_ended else tokens),
             token_ids=tuple(tokens),
             logprobs=tuple(generated.logprobs),
             stop_reason=StopReason.END if has_ended else StopReason.LENGTH,
             prompt_tokens=n_prompt,
             pieces=self._tokenizer.batch_decode([[token] for token in tokens]) if self.returns_pieces else None,
         )
-
-    def _text_of(self, tokens: Sequence[int]) -> str:
-        """Text without special tokens, those that tell thought and answer apart excepted."""
-        if self._kept_marks.keys().isdisjoint(tokens):
-            return str(self._tokenizer.decode(tokens, skip_special_tokens=True))
-        text, first = "", 0
-        for position, token in enumerate([*tokens, None]):
-            if token is None or token in self._kept_marks:
-                text += self._tokenizer.decode(tokens[first:position], skip_special_tokens=True)
-                text += "" if token is None else self._kept_marks[token]
-                first = position + 1
-        return text
-
-    def _opened_thought(self, prompt: Sequence[int]) -> str:
-        """The mark with which the template begins a thought at the end of the prompt; empty if it begins none."""
-        tail = str(self._tokenizer.decode(list(prompt[-OPENING_TOKENS:]), skip_special_tokens=False))
-        opening = next((mark for mark in OPENINGS if tail.rstrip().endswith(mark)), None)
-        return "" if opening is None else tail[tail.rindex(opening) :]
 
     def _tokens_of(self, prompt: Prompt) -> tuple[tuple[int, ...], str]:
         """Token ids of a prompt, and why they cannot be used ("" if they can)."""
@@ -408,14 +388,6 @@ def _groups(slots: Sequence[SlotAssignment]) -> Iterator[list[SlotAssignment]]:
         group.append(slot)
     if group:
         yield group
-
-
-def _marks_called_special(tokenizer: Any) -> dict[int, str]:
-    """Tokens that decoding drops and that tell thought and answer apart."""
-    added: Mapping[int, Any] = getattr(tokenizer, "added_tokens_decoder", {})
-    special = {token: str(entry.content) for token, entry in added.items() if entry.special}
-    known = set(MARKS) if "<|channel|>" in special.values() else set(MARKS) - set(CHANNEL_MARKS)
-    return {token: mark for token, mark in special.items() if mark in known}
 
 
 def _end_tokens(model: Any, tokenizer: Any) -> list[int]:
