@@ -10,13 +10,17 @@ from agent2.cards import export
 from agent2.cards.export import export_rollouts
 from agent2.cards.reader import iter_rollouts, read_header
 from agent2.errors import ConfigError
-from agent2.records import ScoredRollout, StopReason, Turn
+from agent2.records import ScoredRollout, StopReason, Thought, Turn
 from contract_card_builders import make_lost, make_scored, write_card
 
 
 def several_turns(item):
     record = make_scored(item, 1.0, {"parsed": 1.0}, ["label"])
-    turns = [Turn("look", "a door", StopReason.END, 5, 2), Turn("öffne", None, StopReason.LENGTH, 9, 3)]
+    thought = Thought("a house", "<think>", "</think>")
+    turns = [
+        Turn("look", "a door", StopReason.END, 5, 2, thought=thought),
+        Turn("öffne", None, StopReason.LENGTH, 9, 3),
+    ]
     state = {"door": {"open": True}, "answer": None}
     return ScoredRollout(structs.replace(record.rollout, turns=turns, state=state, seed=2**63 - 1), record.score)
 
@@ -30,8 +34,11 @@ def test_nothing_of_a_rollout_is_left_out(tmp_path, monkeypatch):
     rows = table.to_pylist()
     for row, record in zip(rows, iter_rollouts(card), strict=True):
         plain, score = msgspec.to_builtins(record.rollout), record.score
-        for name in ("item_id", "attempt", "seed", "status", "prompt", "turns", "answer", "retries", "fault"):
+        for name in ("item_id", "attempt", "seed", "status", "prompt", "answer", "retries", "fault"):
             assert row[name] == plain[name]
+        thoughts = [turn.pop("thought", {"text": None})["text"] for turn in plain["turns"]]
+        assert [turn.pop("thought") for turn in row["turns"]] == thoughts
+        assert row["turns"] == plain["turns"]
         assert json.loads(row["state"]) == plain["state"]
         assert {name: row[name] for name in plain["usage"]} == plain["usage"]
         assert (row["fault_reason"], row["score"], row["score_reason"]) == (plain["reason"], score.value, score.reason)

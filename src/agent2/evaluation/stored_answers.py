@@ -38,6 +38,7 @@ from agent2.evaluation.scoring import (
     score_played,
     unless_unjudged,
 )
+from agent2.llm.thoughts import AUTO
 from agent2.records import (
     HIDDEN_SPLITS,
     Benchmark,
@@ -410,6 +411,7 @@ def _header(
         dtype=UNKNOWN,
         chat_template_digest=UNKNOWN,
         judge_digest=digest_of(settings) if settings else "",
+        thinking=AUTO,
     )
     entry: dict[str, JsonValue] = {
         "file": request.answers.name,
