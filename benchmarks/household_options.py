@@ -24,7 +24,8 @@ from agent2.benchmarks.household import Household
 from agent2.errors import Agent2Error
 from agent2.models.bases import ensure_base_model
 from agent2.monitor.readers import read_log
-from agent2.monitor.signals import Danger, MonitoredRun, MonitorSettings, Signal, TrainingLog
+from agent2.monitor.series import TrainingLog
+from agent2.monitor.signals import Danger, MonitoredRun, MonitorSettings, Signal
 from agent2.monitor.watch import watch
 from agent2.records import Item, Split
 from agent2.training.offline import SftSettings, train_sft

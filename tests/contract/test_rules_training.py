@@ -3,7 +3,7 @@ import pytest
 from agent2.contract.finding_sentences import finding_text
 from agent2.contract.findings import BadcaseInput, BestBefore, GateState, Lack
 from agent2.contract.gates import DangerousActionGate, HistoricalBestGate, LoopholeGate, RewardPrivateGate
-from agent2.contract.metrics import Change, Direction, MetricSpec, Role, TrainingSignals, Unit
+from agent2.contract.metrics import Change, Direction, EarlierValues, MetricSpec, Role, TrainingSignals, Unit
 from agent2.contract.rules import evaluate_gates
 from evidence_builders import METRICS, make_evidence, make_metric
 
@@ -44,6 +44,17 @@ def test_a_finding_keeps_the_best_and_what_would_have_held():
     finding = found(HistoricalBestGate(), **numbers)
     assert finding.comparison == BestBefore(best=0.80, n_before=2, limit=0.79)
     assert finding.inputs[0].values == (0.75, 0.80, 0.788, 0.788)
+
+
+@pytest.mark.parametrize(("direction", "best"), [(Direction.HIGHER, 0.90), (Direction.LOWER, 0.70)])
+def test_the_best_may_be_of_before_the_history(direction, best):
+    spec = [MetricSpec(name="math", role=Role.PRIMARY, direction=direction)]
+    numbers = {"metrics": [make_metric("math", 0.5, 0.788)], "history": {"math": (0.75, 0.80, 0.788)}}
+    finding = found(HistoricalBestGate(), spec, **numbers, before_history={"math": EarlierValues(5, 0.70, 0.90)})
+    assert finding.comparison.best == best and finding.comparison.n_before == 2 + 5
+    assert finding.state is FIRED
+    within = found(HistoricalBestGate(), spec, **numbers, before_history={"math": EarlierValues(5, 0.78, 0.79)})
+    assert within.comparison.best == (0.80 if direction is Direction.HIGHER else 0.75)
 
 
 def test_without_history_nothing_is_evaluated_and_that_is_said():

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 import monitor_builders
-from agent2.monitor.signals import Danger, MonitoredRun, MonitorSettings, Reading, TrainingLog, assemble, canonical_name
+from agent2.monitor.series import Reading, TrainingLog, assemble
+from agent2.monitor.signals import Danger, MonitoredRun, MonitorSettings, canonical_name
 from agent2.monitor.watch import watch
 
 BENCHMARK = "gsm8k_exact_match"

@@ -7,7 +7,8 @@ import pytest
 from agent2.contract.gates import TrainingAction
 from agent2.monitor.callback import PAUSE_NAME, MonitorCallback
 from agent2.monitor.readers import read_log
-from agent2.monitor.signals import ACTIONS, Danger, MonitoredRun, MonitorSettings, Reading, assemble
+from agent2.monitor.series import Reading, assemble
+from agent2.monitor.signals import ACTIONS, Danger, MonitoredRun, MonitorSettings
 from agent2.monitor.watch import LiveMonitor, watch
 from agent2.records import Step
 from agent2.training.online_grpo import OnlineGrpoHooks, OnlineGrpoSettings, train_online_grpo

@@ -7,15 +7,8 @@ import pytest
 
 import monitor_builders
 from agent2.contract.metrics import Direction, MetricSpec, Role
-from agent2.monitor.signals import (
-    Danger,
-    MonitoredRun,
-    MonitorSettings,
-    Reading,
-    assemble,
-    canonical_name,
-    measurements,
-)
+from agent2.monitor.series import Reading, assemble
+from agent2.monitor.signals import Danger, MonitoredRun, MonitorSettings, canonical_name, measurements
 from agent2.monitor.watch import LiveMonitor, Rules, watch
 
 RULES = Rules([MetricSpec(name="score", benchmark="mini_math", role=Role.PRIMARY)], [])

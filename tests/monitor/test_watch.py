@@ -12,7 +12,8 @@ from agent2.contract.gates import (
     TrainingAction,
 )
 from agent2.contract.metrics import Direction, MetricSpec, Role
-from agent2.monitor.signals import Danger, MonitorSettings, Reading, assemble
+from agent2.monitor.series import Reading, assemble
+from agent2.monitor.signals import Danger, MonitorSettings
 from agent2.monitor.watch import LiveMonitor, Rules, verdict
 
 SCORE = "gsm8k_exact_match"

@@ -395,6 +395,15 @@ class SpotCheck:
 
 
 @dataclass(frozen=True, slots=True)
+class EarlierValues:
+    """Evaluations of a metric of which only the best is still needed."""
+
+    n: int
+    lowest: float
+    highest: float
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """All inputs of a decision."""
 
@@ -412,6 +421,8 @@ class Evidence:
     """The same names on test_private, where that was evaluated as well."""
     history: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Metric -> values of earlier evaluations, oldest first, without this one."""
+    before_history: Mapping[str, EarlierValues] = field(default_factory=dict)
+    """Metric -> the evaluations before those of `history`, where it has only the latest."""
     training: TrainingSignals = TrainingSignals()
     badcases: Mapping[str, int] | None = None
     """Badcase class -> rollouts of the checkpoint; None: not counted."""

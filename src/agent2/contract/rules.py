@@ -426,10 +426,15 @@ def historical_best(gate: HistoricalBestGate, split: SplitEvidence) -> Finding:
         return _not_evaluated(gate, rule, split.on, inputs, Lack.NO_HISTORY)
     before, latest = values[: -gate.evaluations], values[-gate.evaluations :]
     best = max(before) if primary.direction is Direction.HIGHER else min(before)
+    n_before = len(before)
+    older = split.evidence.before_history.get(primary.name)
+    if older is not None:
+        best = max(best, older.highest) if primary.direction is Direction.HIGHER else min(best, older.lowest)
+        n_before += older.n
     room = gate.drop * (1.0 if gate.drop_unit(primary) is Unit.RATE else abs(best))
     fired = all(primary.worsening(best, value) > room + SLACK for value in latest)
     limit = best - room if primary.direction is Direction.HIGHER else best + room
-    return _outcome(gate, rule, split.on, fired, inputs, BestBefore(best, len(before), limit))
+    return _outcome(gate, rule, split.on, fired, inputs, BestBefore(best, n_before, limit))
 
 
 def reward_private(gate: RewardPrivateGate, split: SplitEvidence) -> Finding:

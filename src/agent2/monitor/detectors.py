@@ -18,21 +18,17 @@ The sources name the dangers; the thresholds are ours, those for episodes from r
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from agent2.monitor.series import Series, median_before_end, reference, robust_spread
 from agent2.monitor.signals import (
     Danger,
     DangerDetector,
     MonitoredRun,
     MonitorSettings,
-    Series,
     Signal,
     change_since_start,
     last_step,
-    median_before_end,
     recent,
-    reference,
-    robust_spread,
     trend_of,
 )
 
@@ -86,8 +82,7 @@ def signal_lost(run: MonitoredRun) -> Signal | None:
         is_lost = share < settings.signal_floor
     else:
         n = settings.signal_window
-        means = np.convolve(series.values, np.full(n, 1 / n), mode="valid") if len(series) >= n else np.array([share])
-        best, share = float(means.max()), float(means[-1])
+        best, share = (series.highest_mean(n), series.last_mean(n)) if len(series) >= n else (share, share)
         is_lost = best >= 2 * settings.signal_floor and share < min(settings.signal_floor, best / 5)
         last = series.values[-settings.signal_points :]
         is_lost |= len(last) == settings.signal_points and float(last.mean()) < settings.signal_least
@@ -177,12 +172,12 @@ def reward_without_success(run: MonitoredRun) -> Signal | None:
 
 def reward_benchmark_divergence(run: MonitoredRun) -> Signal | None:
     """Reward rises and a benchmark is below its best for two evaluations in a row, still falling."""
-    rising = trend_of(run, "reward")
-    if rising is None or not rising.rises(run.settings.trend_p):
-        return None
     for name in run.benchmarks:
         fallen = _drop_below_best(run, name)
         if fallen is not None:
+            rising = trend_of(run, "reward")  # after the benchmark, which costs less to ask
+            if rising is None or not rising.rises(run.settings.trend_p):
+                return None
             best, now, step = fallen
             return Signal(
                 Danger.REWARD_BENCHMARK_DIVERGENCE,
@@ -273,11 +268,14 @@ def _length_of(run: MonitoredRun) -> tuple[str, str]:
 def length_collapse(run: MonitoredRun) -> Signal | None:
     """Responses have lost most of their length while the reward rises."""
     name, unit = _length_of(run)
-    change, rising = change_since_start(run, name), trend_of(run, "reward", since_start=True)
-    if change is None or rising is None or not rising.rises(run.settings.trend_p):
+    change = change_since_start(run, name)
+    if change is None:
         return None
     start, now, step = change
     if now >= (1 - run.settings.length_loss) * start:
+        return None
+    rising = trend_of(run, "reward", since_start=True)
+    if rising is None or not rising.rises(run.settings.trend_p):
         return None
     return Signal(
         Danger.LENGTH_COLLAPSE,
@@ -346,13 +344,13 @@ def cost_inflation(run: MonitoredRun) -> Signal | None:
 
 def loophole(run: MonitoredRun) -> Signal | None:
     """Reward up, KL up, entropy down and the primary metric down, all at once."""
+    fallen = _drop_below_best(run, run.benchmarks[0]) if run.benchmarks else None
+    if fallen is None:
+        return None
     p = run.settings.trend_p
     reward, kl, entropy = (trend_of(run, name) for name in ("reward", "kl", "entropy"))
     kl = kl or trend_of(run, "kl_sequence")
-    if not (reward and kl and entropy and run.benchmarks):
-        return None
-    fallen = _drop_below_best(run, run.benchmarks[0])
-    if fallen is None or not (reward.rises(p) and kl.rises(p) and entropy.falls(p)):
+    if not (reward and kl and entropy and reward.rises(p) and kl.rises(p) and entropy.falls(p)):
         return None
     best, now, step = fallen
     return Signal(
@@ -387,9 +385,9 @@ def reward_fall(run: MonitoredRun) -> Signal | None:
     if series is None or len(series) < 6:
         return None
     values = series.values
-    running = np.array([np.median(values[max(0, i - 2) : i + 1]) for i in range(2, len(values))])
-    best = float(running[:-3].max())
-    noise = float(np.sqrt(np.mean(np.diff(values[:-3]) ** 2) / 2))  # not a median, which is 0 where rewards are rare
+    best = series.highest_median(but_last=3)
+    # The mean, not the median, which is 0 where rewards are rare.
+    noise = float(np.sqrt(series.mean_squared_difference(1, but_last=3) / 2))
     limit = best - max(settings.reward_loss * abs(best), settings.reward_sigmas * noise)
     if not (best > limit and np.all(values[-3:] < limit)):
         return None
@@ -526,32 +524,41 @@ def _has_series(run: MonitoredRun, need: str) -> bool:
     return any(run.log.get(name) is not None for name in need.split(" or "))
 
 
-def noise_below_best(before: NDArray[np.float64], settings: MonitorSettings) -> float:
-    """How far below the best of some evaluations the next ones may be by their noise alone, in units of the score.
+def best_before(series: Series, n_latest: int, *, lower_is_better: bool = False) -> float:
+    """The best value before the last n_latest points."""
+    return series.lowest(but_last=n_latest) if lower_is_better else series.highest(but_last=n_latest)
 
-    before: at least one evaluation, higher is better. While there are fewer than five, a share of the best.
+
+def noise_below_best(
+    series: Series, n_latest: int, settings: MonitorSettings, *, lower_is_better: bool = False
+) -> float:
+    """How far below their best the next evaluations may be by noise alone, in units of the score.
+
+    Of the evaluations before the last n_latest, at least one. While they are fewer than five, a share of the best.
     """
-    second_differences = np.diff(
-        before, n=2
-    )  # free of a trend, which is not noise; their variance is 6 times the noise's
-    allowed_loss = settings.benchmark_loss * abs(float(np.max(before)))
-    if len(second_differences) < 3:
+    n_before = len(series) - n_latest
+    allowed_loss = settings.benchmark_loss * abs(best_before(series, n_latest, lower_is_better=lower_is_better))
+    n_differences = n_before - 2
+    if n_differences < 3:
         return allowed_loss
-    noise = float(np.sqrt(np.mean(second_differences**2) / 6))
-    expected_best = np.sqrt(2 * np.log(len(before)))  # bound of the mean of the best of so many normal draws, in sigmas
-    sigmas = max(settings.benchmark_sigmas * (1 + 6 / len(second_differences)), 2 + expected_best)  # wider while few
+    # Second differences are free of a trend, which is not noise; their variance is 6 times the noise's.
+    noise = float(np.sqrt(series.mean_squared_difference(2, but_last=n_latest) / 6))
+    expected_best = np.sqrt(2 * np.log(n_before))  # bound of the mean of the best of so many normal draws, in sigmas
+    sigmas = max(settings.benchmark_sigmas * (1 + 6 / n_differences), 2 + expected_best)  # wider while few
     return float(min(allowed_loss, sigmas * noise))
 
 
 def _drop_below_best(run: MonitoredRun, name: str) -> tuple[float, float, int] | None:
     """(best, now, step) if the last two evaluations are both worse than the best before, beyond tolerance and noise."""
-    series: Series | None = run.log.get(name)
+    series = run.log.get(name)
     settings = run.settings
     if series is None or len(series) < 3:
         return None
-    sign = -1.0 if name in run.lower_is_better else 1.0
-    values = sign * series.values
-    best = float(np.max(values[:-2]))
-    if not np.all(values[-2:] < best - max(settings.benchmark_tolerance, noise_below_best(values[:-2], settings))):
+    lower_is_better = name in run.lower_is_better
+    best = best_before(series, 2, lower_is_better=lower_is_better)
+    noise = noise_below_best(series, 2, settings, lower_is_better=lower_is_better)
+    tolerance = max(settings.benchmark_tolerance, noise)
+    latest = series.values[-2:]
+    if not np.all(latest > best + tolerance if lower_is_better else latest < best - tolerance):
         return None
-    return sign * best, float(series.values[-1]), int(series.steps[-1])
+    return best, float(series.values[-1]), int(series.steps[-1])

@@ -34,7 +34,8 @@ from pathlib import Path
 
 from agent2.errors import ConfigError
 from agent2.installation import install_hint
-from agent2.monitor.signals import Reading, TrainingLog, assemble, is_summary, measurements
+from agent2.monitor.series import Reading, TrainingLog, assemble
+from agent2.monitor.signals import is_summary, measurements
 from agent2.records import JsonValue
 
 BLOCK = 32 * 1024

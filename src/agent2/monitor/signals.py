@@ -1,29 +1,22 @@
-"""Series of a training run, their trends, and the records of monitoring: dangers, signals and settings.
+"""The records of monitoring: names of what is logged, dangers, signals and settings.
 
-A series is one quantity over optimiser steps. Trainers name the same quantity in many ways (`rewards/mean`,
-`train/reward`, `reward`); `measurements` maps what it knows to the names in `MEANING` and keeps every other name as it
-is, so that a suite's metrics (`gsm8k_exact_match`) and anything else a run logs stay available. What is measured on
-evaluation data (`eval_loss`) is a series of its own.
-
-Kendall's rank test (scipy) says whether there is a trend, Theil and Sen's median slope (scipy) how steep; both
-are robust to outliers. Values of neighbouring steps are correlated in real runs, so the test is a filter with a known
-error only for independent noise: the detectors never rely on it alone.
+Trainers name the same quantity in many ways (`rewards/mean`, `train/reward`, `reward`); `measurements` maps what it
+knows to the names in `MEANING` and keeps every other name as it is, so that a suite's metrics (`gsm8k_exact_match`) and
+anything else a run logs stay available. What is measured on evaluation data (`eval_loss`) is a series of its own.
 
 A signal is evidence, not a verdict: it names the series, the steps and the numbers, so that a reader can find the lines
 in the log. What follows from it is decided by the gates (`agent2.monitor.watch`).
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
-from scipy import stats
 
 from agent2.config import StrictModel
 from agent2.contract.gates import TrainingAction
+from agent2.monitor.series import TrainingLog, Trend, median_before_end, reference, trend
 
 PRIVATE = "private"
 """Series of the score on the private set."""
@@ -103,10 +96,6 @@ EVALUATED = frozenset(
 """Quantities that only evaluations measure, so that a prefix `eval/` adds nothing."""
 SUMMARY = "train_runtime"
 """In the row that a Trainer logs once at its end; its `train_loss` is the mean of the run, not a point of it."""
-MAD_TO_SIGMA = 1.4826
-"""Makes the median absolute deviation of a Gaussian its standard deviation."""
-MAX_POINTS = 200
-"""Of one trend: the median slope costs the square of it."""
 
 
 class Danger(StrEnum):
@@ -295,151 +284,6 @@ def is_summary(names: Collection[str]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
-    """One quantity over a run; steps strictly ascending, values finite."""
-
-    name: str
-    steps: NDArray[np.int64]
-    values: NDArray[np.float64]
-
-    def __len__(self) -> int:
-        return len(self.steps)
-
-    def until(self, step: int) -> "Series":
-        """What was known at a step, itself included."""
-        n = int(np.searchsorted(self.steps, step, side="right"))
-        return Series(self.name, self.steps[:n], self.values[:n])
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingLog:
-    """All series of one run."""
-
-    name: str
-    series: Mapping[str, Series]
-    notes: Sequence[str] = field(default_factory=tuple)
-    """What the reader corrected or left out: steps out of order, values that are not numbers."""
-    not_finite: Sequence["Reading"] = ()
-    """The first NaN or infinity of each quantity; they are in no series."""
-
-    def get(self, name: str) -> Series | None:
-        """The series of a name; None if the run did not log it."""
-        return self.series.get(name)
-
-    @property
-    def last_step(self) -> int:
-        """The latest step of any series."""
-        return max((int(series.steps[-1]) for series in self.series.values() if len(series)), default=0)
-
-    def until(self, step: int) -> "TrainingLog":
-        """The run as it was known at a step."""
-        cut = {name: series.until(step) for name, series in self.series.items()}
-        broken = tuple(reading for reading in self.not_finite if reading.step <= step)
-        return TrainingLog(self.name, {name: s for name, s in cut.items() if len(s)}, self.notes, broken)
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """One number of a log."""
-
-    step: int
-    name: str
-    value: float
-    where: str
-    """Line or record, for messages."""
-
-
-def assemble(name: str, readings: Iterable[Reading], notes: Sequence[str] = ()) -> TrainingLog:
-    """Series from readings in the order in which they were logged.
-
-    Steps out of order are sorted; of two readings at one step the later logged one counts; values that are not
-    finite are left out. The notes report all three, with the first occurrence.
-    """
-    points: dict[str, dict[int, float]] = {}
-    occurrences: dict[str, tuple[int, str]] = {}
-    latest: dict[str, int] = {}
-    not_finite: dict[str, Reading] = {}
-    for reading in readings:
-        column = points.setdefault(reading.name, {})
-        if not np.isfinite(reading.value):
-            _count(occurrences, f"{reading.name}: value is {reading.value}, left out", reading.where)
-            first = not_finite.setdefault(reading.name, reading)
-            not_finite[reading.name] = min(first, reading, key=lambda r: r.step)
-            continue
-        if reading.step < latest.get(reading.name, reading.step):
-            _count(occurrences, f"{reading.name}: steps out of order, sorted", reading.where)
-        if reading.step in column:
-            _count(occurrences, f"{reading.name}: a step appears twice, the later line counts", reading.where)
-        latest[reading.name] = max(reading.step, latest.get(reading.name, reading.step))
-        column[reading.step] = reading.value
-    series = {}
-    for column_name, column in points.items():
-        if column:
-            steps = sorted(column)
-            series[column_name] = Series(
-                column_name, np.array(steps, dtype=np.int64), np.array([column[s] for s in steps], dtype=np.float64)
-            )
-    remarks = [f"{text} ({n} times, first at {where})" for text, (n, where) in occurrences.items()]
-    return TrainingLog(name, series, (*notes, *remarks), tuple(sorted(not_finite.values(), key=lambda r: r.step)))
-
-
-def _count(occurrences: dict[str, tuple[int, str]], text: str, where: str) -> None:
-    n, first = occurrences.get(text, (0, where))
-    occurrences[text] = (n + 1, first)
-
-
-@dataclass(frozen=True, slots=True)
-class Trend:
-    """Direction of a window of a series."""
-
-    slope: float
-    """Median slope, units of the series a step."""
-    p_value: float
-    start: float
-    """Median of the window's first points (a tenth, at least three): seen values, never the fitted line's."""
-    end: float
-    """The same of its last points."""
-
-    def rises(self, p: float) -> bool:
-        """Whether it goes up, at level p."""
-        return self.slope > 0 and self.p_value < p
-
-    def falls(self, p: float) -> bool:
-        """Whether it goes down, at level p."""
-        return self.slope < 0 and self.p_value < p
-
-
-def trend(series: Series, window: int) -> Trend | None:
-    """Of the last `window` points, thinned evenly to `MAX_POINTS`; None with fewer than six, or if all are equal."""
-    steps, values = series.steps[-window:].astype(np.float64), series.values[-window:]
-    if len(values) < 6 or np.ptp(values) == 0:
-        return None
-    if len(values) > MAX_POINTS:
-        indices = np.linspace(0, len(values) - 1, MAX_POINTS).round().astype(np.int64)
-        steps, values = steps[indices], values[indices]
-    slope = stats.theilslopes(values, steps)[0]
-    p_value = float(stats.kendalltau(steps, values).pvalue)
-    n_ends = max(3, len(values) // 10)
-    return Trend(float(slope), p_value, float(np.median(values[:n_ends])), float(np.median(values[-n_ends:])))
-
-
-def median_before_end(series: Series, n_points: int, back: int = 0) -> float:
-    """Median of the n_points that end `back` points before the last one; of what there is if there are fewer."""
-    end = max(1, len(series) - back)
-    return float(np.median(series.values[max(0, end - n_points) : end]))
-
-
-def reference(series: Series, n_points: int) -> float | None:
-    """Median of the first n_points; None while there are fewer."""
-    return float(np.median(series.values[:n_points])) if len(series) >= n_points else None
-
-
-def robust_spread(values: NDArray[np.float64]) -> tuple[float, float]:
-    """(median, robust standard deviation)."""
-    return float(np.median(values)), float(stats.median_abs_deviation(values)) * MAD_TO_SIGMA
-
-
-@dataclass(frozen=True, slots=True)
 class MonitoredRun:
     """A training log with the settings and the roles of its series: the input of every detector."""
 
@@ -461,7 +305,7 @@ def trend_of(run: MonitoredRun, name: str, *, since_start: bool = False) -> Tren
     series = run.log.get(name)
     if series is None:
         return None
-    return trend(series, len(series) if since_start else run.settings.trend_window)
+    return trend(series, None if since_start else run.settings.trend_window)
 
 
 def last_step(run: MonitoredRun, name: str) -> int:

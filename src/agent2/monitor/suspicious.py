@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from scipy import stats
 
 from agent2.cards.reader import CARD_FILE, iter_rollouts, read_header
 from agent2.errors import ConfigError, NotEnoughData
@@ -74,6 +73,8 @@ def find_suspicious(
     suspicious = [rollout for rollout in best if rollout.score <= max_score]
     rng = np.random.default_rng(derive_seed("pull", seed))
     chosen = [suspicious[i] for i in rng.permutation(len(suspicious))[:n]]
+    from scipy import stats  # half a second to load, and reports load this module for its records
+
     varies = np.ptp(rewards) > 0 and np.ptp(scores) > 0
     return SuspiciousRollouts(
         pulled=sorted(chosen, key=lambda rollout: (-rollout.reward, rollout.id, rollout.attempt)),

@@ -2,9 +2,9 @@
 
 `watch` replays a training log step by step and returns the first step at which each danger could be detected;
 `LiveMonitor` takes each line as it is logged and returns a verdict. Both run the same detectors on the log so far, so
-they raise the same signals at the same steps. What could not be watched is listed with the missing series. A live
-signal counts while its danger is present, so a run whose KL has recovered is not paused for an old spike; `raised`
-keeps every signal.
+they raise the same signals at the same steps, and judging one more line costs the same however long the log is. What
+could not be watched is listed with the missing series. A live signal counts while its danger is present, so a run whose
+KL has recovered is not paused for an old spike; `raised` keeps every signal.
 
 The action is continue, pause, pause with human review, or roll back. The suite's own training gates are evaluated by
 `contract.rules` over evidence made from the log; danger signals add the actions of `MonitorSettings.actions`; the most
@@ -18,7 +18,7 @@ For a suite's gates, pauses and rollbacks see `monitor.callback`.
 Does NOT release anything: a training log holds the reward's own view of its success.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -29,6 +29,7 @@ from agent2.contract.gates import TRAINING_SEVERITY, GateSpec, HistoricalBestGat
 from agent2.contract.metrics import (
     Change,
     Direction,
+    EarlierValues,
     Evidence,
     MetricEvidence,
     MetricSpec,
@@ -37,21 +38,17 @@ from agent2.contract.metrics import (
     Unit,
     primary_of,
 )
-from agent2.contract.rules import evaluate_gates
-from agent2.monitor.detectors import DETECTORS, detect, missing_series, noise_below_best
+from agent2.contract.rules import N_EARLIER_SHOWN, evaluate_gates
+from agent2.monitor.detectors import DETECTORS, best_before, detect, missing_series, noise_below_best
+from agent2.monitor.series import GrowingLog, Reading, Series, TrainingLog, trend
 from agent2.monitor.signals import (
     PRIVATE,
     Danger,
     MonitoredRun,
     MonitorSettings,
-    Reading,
-    Series,
     Signal,
-    TrainingLog,
-    assemble,
     is_summary,
     measurements,
-    trend,
 )
 
 MIN_DENSE = 12
@@ -140,31 +137,42 @@ def _beyond_noise(gate: GateSpec, log: TrainingLog, rules: Rules) -> GateSpec:
     series = _series_of(log, primary)
     if not isinstance(gate, HistoricalBestGate) or series is None or len(series) <= gate.evaluations:
         return gate
-    sign = 1.0 if primary.direction is Direction.HIGHER else -1.0
-    before = sign * series.values[: -gate.evaluations]
-    best = abs(float(np.max(before)))
+    is_lower = primary.direction is Direction.LOWER
+    best = abs(best_before(series, gate.evaluations, lower_is_better=is_lower))
     is_share = not (gate.unit == "points" and primary.unit is Unit.RATE)
-    noise = noise_below_best(before, rules.settings) / (best if is_share and best else 1.0)
+    noise = noise_below_best(series, gate.evaluations, rules.settings, lower_is_better=is_lower)
+    noise /= best if is_share and best else 1.0
     return gate.model_copy(update={"drop": max(gate.drop, noise)})
 
 
 def evidence_of(log: TrainingLog, rules: Rules) -> Evidence:
     """The log as evidence: "old" is its start, "new" its end."""
+    n_latest = N_EARLIER_SHOWN + max(
+        (g.evaluations for g in rules.gates if isinstance(g, HistoricalBestGate)), default=0
+    )
     metrics: dict[str, MetricEvidence] = {}
     history: dict[str, tuple[float, ...]] = {}
+    before_history: dict[str, EarlierValues] = {}
     for metric in rules.metrics:
         series = _series_of(log, metric)
         if series is None or len(series) < 2:
             continue
         old, new = _ends(series)
         metrics[metric.name] = MetricEvidence(metric.name, old, new, source="training log")
-        history[metric.name] = tuple(float(value) for value in series.values[:-1])
+        # A live monitor makes this for each line: it takes along what the gates read, not every value of a long run.
+        history[metric.name] = tuple(float(value) for value in series.values[:-1][-n_latest:])
+        n_before = len(series) - 1 - n_latest
+        if n_before > 0:
+            but_last = n_latest + 1
+            lowest, highest = series.lowest(but_last=but_last), series.highest(but_last=but_last)
+            before_history[metric.name] = EarlierValues(n_before, lowest, highest)
     return Evidence(
         checkpoint=f"{log.name} at step {log.last_step}",
         baseline=f"{log.name} at its start",
         metrics=metrics,
         private_metrics=_private(log, rules),
         history=history,
+        before_history=before_history,
         training=TrainingSignals(*(_change(log.get(name), rules.settings) for name in ("reward", "kl", "entropy"))),
         notes=tuple(log.notes),
     )
@@ -186,13 +194,13 @@ def _private(log: TrainingLog, rules: Rules) -> Mapping[str, MetricEvidence]:
     if series is None or len(series) < 2:
         return {}
     name = primary_of(rules.metrics).name
-    best = float(np.max(series.values[:-1]))
+    best = series.highest(but_last=1)
     return {name: MetricEvidence(name, best, float(series.values[-1]), source="training log, series `private`")}
 
 
 def _change(series: Series | None, settings: MonitorSettings) -> Change | None:
     """The change since the start of the run that the noise does not explain; an unclear one counts as none."""
-    run_trend = None if series is None else trend(series, len(series))
+    run_trend = None if series is None else trend(series, None)
     if run_trend is None:
         return None
     is_clear = (run_trend.end > run_trend.start and run_trend.rises(settings.trend_p)) or (
@@ -209,25 +217,32 @@ class LiveMonitor:
     def __init__(self, rules: Rules, name: str = "run") -> None:
         self.rules = rules
         self.raised: dict[Danger, Signal] = {}
-        self._name = name
-        self._readings: list[Reading] = []
+        self._log = GrowingLog(name)
 
     @property
     def log(self) -> TrainingLog:
-        """The log so far."""
-        return assemble(self._name, self._readings)
+        """The log so far, as it stays when the run goes on."""
+        return self._log.snapshot()
 
     def add(self, step: int, values: Mapping[str, float]) -> TrainingVerdict:
         """Add one log of the trainer or of an evaluation, and judge."""
         if not is_summary(values):
-            for logged, number in values.items():
-                for name, value in measurements(logged, float(number), self.rules.names()):
-                    self._readings.append(Reading(step, name, value, f"step {step}"))
-        log = self.log
+            self._log.extend(_readings(step, values, self.rules.names()))
+        log = self._log.view()
         present = detect(self.rules.monitored(log))
         for signal in present:
             self.raised.setdefault(signal.danger, signal)
         return verdict(log, present, self.rules)
+
+
+def _readings(step: int, values: Mapping[str, float], keep: Collection[str] = ()) -> list[Reading]:
+    """What one line measures. keep: a suite's names for metrics, kept beside ours."""
+    where = f"step {step}"
+    return [
+        Reading(step, name, value, where)
+        for logged, number in values.items()
+        for name, value in measurements(logged, float(number), keep)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,15 +281,13 @@ def watch(run: MonitoredRun) -> WatchResult:
 def stop_at(*dangers: Danger, settings: MonitorSettings | None = None) -> Stop:
     """A stop hook for one run, which must see it from the first line; make a new one for the next run."""
     settings = settings or MonitorSettings()
-    readings: list[Reading] = []
+    log = GrowingLog("run")
 
     def stop(line: Mapping[str, float | str]) -> str | None:
         step = int(line["step"])
-        for logged, number in line.items():
-            if isinstance(number, int | float) and logged != "step":
-                for name, value in measurements(logged, float(number)):
-                    readings.append(Reading(step, name, value, f"step {step}"))
-        signals = detect(MonitoredRun(assemble("run", readings), settings, ()), dangers)
+        numbers = {name: value for name, value in line.items() if isinstance(value, int | float) and name != "step"}
+        log.extend(_readings(step, numbers))
+        signals = detect(MonitoredRun(log.view(), settings, ()), dangers)
         return "; ".join(f"{signal.danger.value}: {signal.evidence}" for signal in signals) or None
 
     return stop

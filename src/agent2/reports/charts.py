@@ -21,7 +21,8 @@ from agent2.arena.evidence import MetricPoint, SubmissionState, TrialEvidence
 from agent2.arena.sweep_records import AgentSummary, SweepRow
 from agent2.contract.metrics import Evidence, MetricSpec, Role, Unit, change_kind
 from agent2.llm.gateway.recording import ExchangeOutcome
-from agent2.monitor.signals import MEANING, Series
+from agent2.monitor.series import Series
+from agent2.monitor.signals import MEANING
 from agent2.monitor.watch import WatchResult
 from agent2.reports.style import BLUE, GREEN, INK, MUTED, ORANGE, PURPLE, as_svg, drawing
 from agent2.reports.text import clean
