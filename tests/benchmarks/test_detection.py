@@ -78,6 +78,29 @@ def test_wrong_answers_may_be_a_list_beside_the_right_one(tmp_path, wrong):
     assert "the right option comes twice among the options" in message
 
 
+def test_wrong_answers_in_one_text_are_no_option(tmp_path):
+    header = ["Question", "Best Answer", "Correct Answers", "Incorrect Answers"]
+    rows = [[f"Q{k}?", f"best {k}", f"best {k}; right {k}", f"wrong {k}; bad {k}"] for k in range(30)]
+    keys, _ = draft(tmp_path, write_table(tmp_path / "own.csv", header, rows), "own.csv")
+    assert keys["answer"] == "Best Answer" and keys["scorer"] == {"name": "exact", "plain": True}
+
+
+def test_constraints_are_checked_as_ifeval_has_them(tmp_path):
+    fixed = {"instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]}
+    rows = [{"prompt": f"Write {k} words."} | fixed for k in range(9)]
+    keys, _ = draft(tmp_path, rows)
+    assert keys["scorer"] == "constraints" and keys["payload"] == ["instruction_id_list", "kwargs"]
+    unknown = [row | {"instruction_id_list": ["own:rule"]} for row in rows]
+    assert "own:rule" in refusal(tmp_path, unknown)
+
+
+def test_a_body_is_shown_before_its_question(tmp_path):
+    rows = [{"Body": f"{k} jars.", "Question": "How many?", "Answer": float(k)} for k in range(30)]
+    keys, written = draft(tmp_path, rows)
+    assert keys["prompt"].startswith("{Body}\n{Question}") and keys["scorer"] == "final_answer"
+    assert written.detected["question"] == "columns 'Body', 'Question'"
+
+
 @pytest.mark.parametrize("is_published", [True, False])
 def test_arc_as_published_and_as_on_the_hub(tmp_path, is_published):
     rows = []
@@ -158,6 +181,12 @@ def test_a_right_option_that_is_always_in_one_place_is_shuffled(tmp_path):
         (lambda k: 3 * k, "final_answer", "{question}\nWork it out step by step."),
         (lambda k: f"{k},000.50", "final_answer", "{question}\nWork it out step by step."),
         (lambda k: f"so\n#### {k}", "final_answer", "{question}\nWork it out step by step."),
+        (
+            lambda k: f"\\frac{{{k}}}{{7}}" if k % 2 else "x^2",
+            "math_answer",
+            "{question}\nWork it out step by step. Put",
+        ),
+        (lambda k: f"So it is $\\boxed{{{k}}}$.", "math_answer", "{question}\nWork it out step by"),
         (lambda k: k % 2 == 0, {"name": "exact", "plain": True}, "{question}\nAnswer with one of: false, true."),
         (
             lambda k: "yes" if k % 3 else "no",
@@ -290,6 +319,7 @@ def test_repeated_rows_are_left_out_and_said(tmp_path):
             {},
             "neither the letter, the label nor the text of an option in 9 of 9 rows",
         ),
+        ([{"prompt": "def f():", "entry_point": "f", "test": "x"}], {}, "the packaged benchmark humaneval plays files"),
         (
             [{"messages": [{"role": "user", "content": "x"}]}],
             {},

@@ -20,7 +20,7 @@ import yaml
 
 from agent2.benchmarks.chats import ReadChat, read_chat, read_tools
 from agent2.benchmarks.data_files import Row, read_rows
-from agent2.benchmarks.declaration import DataSpec, OptionBy, Portion
+from agent2.benchmarks.declaration import DataSpec, OptionBy, Portion, template_fields
 from agent2.benchmarks.questions import Question, QuestionReader, accepted_answers, distinct
 from agent2.config import parse_yaml
 from agent2.errors import ConfigError, unknown_name
@@ -32,7 +32,7 @@ QUESTIONS = (
     *("question", "questionstem", "stem", "problem", "query", "prompt", "instruction", "input", "goal", "ctx"),
     *("sentence", "text", "review", "utterance", "claim", "statement", "task", "hypothesis", "q"),
 )
-CONTEXTS = ("context", "passage", "paragraph", "article", "story", "document", "premise")
+CONTEXTS = ("context", "passage", "paragraph", "article", "story", "document", "premise", "body")
 MORE_OF_QUESTIONS = {"instruction": ("input",)}
 """Columns that belong to a question, where they are beside it."""
 OPTIONS = ("choices", "options", "endings", "candidates", "answerchoices", "alternatives", "answers")
@@ -51,12 +51,15 @@ PROBED = 200
 MAX_CLASSES = 20
 MANY_PER_CLASS = 10
 """Rows of each class of a classification, on average."""
-SHORT_CHARACTERS = 80
+LATEX_SHARE = 0.1
+"""Of answers with LaTeX, above which all are taken for expressions."""
+SHORT_CHARACTERS = 40
 """Answers of which half are longer are no short answers."""
 LETTER, NUMBER = (
     "Answer with the letter of the right option.",
     "Work it out step by step. End with a line that holds #### and the number alone.",
 )
+BOX = "Work it out step by step. Put the final answer in \\boxed{{}}."
 SHORT_ANSWER = "Answer with the answer alone."
 PORTION_OF_STEM = {
     "train": Portion.TRAIN,
@@ -163,6 +166,10 @@ def _is_plain(value: object) -> bool:
     return isinstance(value, str | int | float)
 
 
+def _is_list(value: object) -> bool:
+    return isinstance(value, list)
+
+
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
@@ -202,11 +209,29 @@ def _chats(values: Sequence[object], *, asks_call: bool = False) -> list[ReadCha
     return chats
 
 
+def _constraint_form(columns: _Columns, hints: ColumnHints) -> _Form | None:
+    """The form of prompts with checkable constraints, as IFEval has them; None where there are none."""
+    if not {"instruction_id_list", "kwargs"} <= {*columns.names} or hints.answer is not None:
+        return None
+    question, template = _question(columns, hints)
+    keys = {
+        "prompt": template,
+        "payload": ["instruction_id_list", "kwargs"],
+        "scorer": "constraints",
+        "primary_metric": "prompt_accuracy",
+        "sampling": {"temperature": 0.0, "max_tokens": 1024},
+    }
+    detected = {"question": _columns_of(question, template)}
+    return _Form(keys, {**detected, "scorer": "constraints: instruction_id_list and kwargs, as IFEval has them"})
+
+
 def _form(columns: _Columns, hints: ColumnHints) -> _Form:
     for flag, name in (("--prompt", hints.prompt), ("--answer", hints.answer)):
         if name is not None and "{" not in name and name not in columns.names:
             raise unknown_name("column", name, columns.names, f"{flag}: {columns.file} has no such column")
     if hints.prompt is None and (form := _chat_form(columns, hints)) is not None:
+        return form
+    if (form := _constraint_form(columns, hints)) is not None:
         return form
     question, template = _question(columns, hints)
     answers = [hints.answer] if hints.answer is not None else _answer_columns(columns, question)
@@ -215,6 +240,11 @@ def _form(columns: _Columns, hints: ColumnHints) -> _Form:
         return form
     if problems:
         raise problems[0]
+    if not answers and {"test", "entry_point"} <= {*columns.names}:
+        raise ConfigError(
+            f"{columns.file}: programs with tests are not described by columns; the packaged benchmark humaneval plays "
+            "files in this layout (--data FOLDER), a Python class any other (agent2 benchmarks new mine --python)"
+        )
     if not answers:
         raise ConfigError(
             f"{columns.file}: no column is the answer (columns: {columns.listing()}); name it with --answer COLUMN"
@@ -268,6 +298,12 @@ def _question(columns: _Columns, hints: ColumnHints) -> tuple[str, str]:
     return question, "\n".join(f"{{{name}}}" for name in parts)
 
 
+def _columns_of(question: str, template: str) -> str:
+    """The columns of a prompt, for the table of what was detected."""
+    names = [name for name in template_fields(template) if name != "options"]
+    return f"column{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}" if question else "your prompt"
+
+
 def _answer_columns(columns: _Columns, question: str) -> list[str]:
     has_b = any(_key(name) == "b" for name in columns.names)  # then A is an option
     names = ANSWERS if has_b else (*ANSWERS, "a")
@@ -294,7 +330,7 @@ def _choice_forms(
                 "sampling": {"temperature": 0.0, "max_tokens": 1024},
             }
             detected = {
-                "question": f"column {question!r}" if question else "your prompt",
+                "question": _columns_of(question, template),
                 "options": options if isinstance(options, str) else ", ".join(options),
                 "answer": f"column {answer!r}",
                 "scorer": "choice: the letter of the right option",
@@ -333,7 +369,13 @@ def _option_columns(
     plain = [name for name in columns.names if name != question and all(map(_is_plain, columns.present(name)))]
     spaced = {name: re.sub(r"[^a-z0-9]+", " ", name.lower()).strip() for name in columns.names}
     right = [name for name in plain if RIGHT.fullmatch(spaced[name])]
-    wrong = [name for name in columns.names if WRONG.fullmatch(spaced[name])]
+    # the wrong ones each in a column, or all in a list; a text that holds several cannot be divided
+    wrong = [
+        name
+        for name in columns.names
+        if WRONG.fullmatch(spaced[name])
+        and ((name in plain and not spaced[name].endswith("s")) or all(map(_is_list, columns.present(name))))
+    ]
     if len(right) == 1 and wrong:
         yield [right[0], *wrong], right[0]
     groups: dict[str, list[tuple[str, str]]] = {}
@@ -359,7 +401,7 @@ def _answer_form(columns: _Columns, question: str, template: str, answer: str, h
     values = columns.present(answer)
     texts = [accepted_answers(value) for value in values]
     firsts = [accepted[0] for accepted in texts if accepted]
-    detected = {"question": f"column {question!r}" if question else "your prompt", "answer": f"column {answer!r}"}
+    detected = {"question": _columns_of(question, template), "answer": f"column {answer!r}"}
     is_own_prompt = hints.prompt is not None and "{" in hints.prompt
     classes = sorted(set(firsts))
     is_classes = 1 < len(classes) <= MAX_CLASSES and len(firsts) >= MANY_PER_CLASS * len(classes)
@@ -375,6 +417,10 @@ def _answer_form(columns: _Columns, question: str, template: str, answer: str, h
     elif is_numbers and not (is_classes and is_own_prompt):
         keys["answer"] = {"field": answer, "form": f"{MARKER}{{answer}}"}
         keys["scorer"], reason, ask, max_tokens = "final_answer", "final_answer: all answers are numbers", NUMBER, 1024
+    elif sum("\\" in text for text in firsts) > LATEX_SHARE * len(firsts):
+        if not all("\\boxed" in text for text in firsts):
+            keys["answer"] = {"field": answer, "form": "\\boxed{{{answer}}}"}
+        keys["scorer"], reason, ask, max_tokens = "math_answer", "math_answer: answers are expressions", BOX, 1024
     elif is_classes:
         ask = f"Answer with one of: {', '.join(classes)}."
         keys["scorer"], max_tokens = {"name": "exact", "plain": True}, 64
