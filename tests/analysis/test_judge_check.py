@@ -189,6 +189,24 @@ def test_missing_verdicts_are_counted_and_in_no_rate():
     assert report.accuracy.value == 1.0 and report.accuracy_shown_first.n_missing > 0
 
 
+def test_verdicts_of_judgebench_are_read_and_a_tie_of_one_order_is_no_contradiction(tmp_path):
+    pairs = [LabelledPair(str(n), "t", ("right", "wrong"), 1.0) for n in range(6)]
+    decisions = [("A>B", "B>A"), ("A>B", "A=B"), ("A>B", "A>B"), ("A=B", "A=B"), ("B>A", "A=B"), ("A>B", None)]
+    rows = [
+        {"pair_id": str(n), "judgments": [{"decision": first}, second and {"decision": second}]}
+        for n, (first, second) in enumerate(decisions)
+    ]
+    path = tmp_path / "outputs.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    report = check_judge(read_verdicts(path, pairs))
+    assert report.right_on_balance.value == 2 / 5  # the last pair lacks a verdict
+    assert report.both_right.value == 1 / 5
+    assert report.n_missing == 1
+    path.write_text('{"verdict": "A"}\n')
+    with pytest.raises(ConfigError, match="no verdict in any known form; a row has `id`"):
+        read_verdicts(path, pairs)
+
+
 def test_drift_is_found_and_chance_is_not_called_drift(tmp_path):
     pairs = labelled()
     anchors = judge_pairs(pairs, Judge(any_one, 0.1))
@@ -304,7 +322,7 @@ def test_the_command_asks_keeps_and_compares(tmp_path, agent2):
         (("missing.jsonl", "--scorer", "longer_answer"), "cannot be read"),
         (("pairs.jsonl", "--scorer", "exact"), "single answers"),
         (("pairs.jsonl", "--scorer", "longer_answer", "--out", "v.jsonl"), "already exists"),
-        (("pairs.jsonl", "--verdicts", "pairs.jsonl"), "not one of those"),
+        (("pairs.jsonl", "--verdicts", "pairs.jsonl"), "no verdict in any known form"),
         (("pairs.jsonl", "--verdicts", "v.jsonl", "--added-words"), "name a --scorer"),
     ):
         code, _, err = agent2("judge", "check", *arguments)

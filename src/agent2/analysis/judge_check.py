@@ -40,6 +40,9 @@ class JudgeReport:
     accuracy_shown_first: Estimate | None
     accuracy_shown_second: Estimate | None
     both_right: Estimate | None
+    right_on_balance: Estimate | None
+    """Share of pairs where the two orders together speak for the better answer: both do, or one does and the
+    other ties. The accuracy that JudgeBench reports (Tan et al. 2024, arXiv:2410.12784)."""
     order_agreement: Estimate | None
     """Share of pairs with the same verdict in both orders."""
     position_bias: Estimate | None
@@ -211,8 +214,15 @@ def write_verdicts(path: Path, judged: Sequence[JudgedPair]) -> None:
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
 
 
+_POINTS_OF_FIRST: Mapping[object, float] = {"A>B": 1.0, "B>A": 0.0, "A=B": 0.5}
+_POINTS_OF_SWAPPED: Mapping[object, float] = {decision: 1.0 - points for decision, points in _POINTS_OF_FIRST.items()}
+
+
 def read_verdicts(path: Path, pairs: Sequence[LabelledPair]) -> list[JudgedPair]:
-    """Recorded verdicts on these pairs: ours (`write_verdicts`), or a `result.json` of LLMBar. Raises ConfigError."""
+    """Recorded verdicts on these pairs: ours (`write_verdicts`), a `result.json` of LLMBar, or outputs of JudgeBench.
+
+    Raises ConfigError.
+    """
     by_id = {pair.id: pair for pair in pairs}
     judged = []
     for number, (location, row) in enumerate(_rows(path)):
@@ -221,8 +231,17 @@ def read_verdicts(path: Path, pairs: Sequence[LabelledPair]) -> list[JudgedPair]
             winners = [results[-1].get(f"swap = {swap}", {}).get("winner") for swap in (False, True)]
             pair_id = str(number)
             points = [{"1": 1.0, "2": 0.0}.get(str(winner)) for winner in winners]
+        elif isinstance(row.get("judgments"), list):  # JudgeBench: in the second one the answers are swapped
+            decisions = [(judgment or {}).get("decision") for judgment in [*row["judgments"], None, None][:2]]
+            pair_id = str(row.get("pair_id"))
+            points = [_POINTS_OF_FIRST.get(decisions[0]), _POINTS_OF_SWAPPED.get(decisions[1])]
+        elif "id" in row:
+            pair_id, points = str(row["id"]), [row.get("shown_first"), row.get("shown_second")]
         else:
-            pair_id, points = str(row.get("id")), [row.get("shown_first"), row.get("shown_second")]
+            raise ConfigError(
+                f"{path}:{location}: no verdict in any known form; a row has `id`, `shown_first` and `shown_second` as "
+                "agent2 writes them, `results` as LLMBar, or `pair_id` and `judgments` as JudgeBench"
+            )
         if pair_id not in by_id:
             raise ConfigError(f"{path}:{location}: pair {pair_id!r} is not one of those that are judged")
         if not all(value is None or (isinstance(value, int | float) and 0.0 <= value <= 1.0) for value in points):
@@ -253,6 +272,13 @@ def check_judge(judged: Sequence[JudgedPair], model: str | None = None) -> Judge
         accuracy_shown_second=_measure("accuracy", correct_by_order[1]),
         both_right=_measure(
             "both right", [None if None in correct else float(correct == (1.0, 1.0)) for correct in correct_by_pair]
+        ),
+        right_on_balance=_measure(
+            "right on balance",
+            [
+                None if first is None or second is None else float(first + second > 1.0)
+                for first, second in correct_by_pair
+            ],
         ),
         order_agreement=_measure(
             "order agreement", [_same_winner(first, second) for first, second in zip(*_by_order(judged), strict=True)]

@@ -177,6 +177,7 @@ def _report_rows(report: "JudgeReport") -> list[list[str]]:
         _row("accuracy, first answer shown first", report.accuracy_shown_first),
         _row("accuracy, first answer shown second", report.accuracy_shown_second),
         _row("right in both orders", report.both_right),
+        _row("right on balance of both", report.right_on_balance),
         _row("same verdict in both orders", report.order_agreement),
         _row("position bias, points for the answer shown first", report.position_bias),
         _row("length bias, points for the longer answer beyond its labels", report.length_bias),
