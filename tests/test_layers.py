@@ -129,6 +129,30 @@ def import_graph(modules: dict[str, ast.Module]) -> dict[str, set[str]]:
     return graph
 
 
+def reachable(graph: dict[str, set[str]], module: str) -> set[str]:
+    """All modules that a module imports, directly or through others."""
+    reached, pending = set[str](), [module]
+    while pending:
+        imported = graph[pending.pop()] - reached
+        reached |= imported
+        pending += imported
+    return reached
+
+
+def test_the_report_of_an_evaluation_imports_nothing_of_training_and_trials_not_even_when_it_is_written():
+    graph = import_graph({module_name(path): tree for path, tree in trees().items()})
+    modules = reachable(graph, "agent2.reports.eval_pages")
+    assert "agent2.reports.eval_charts" in modules, "imported inside the function that draws"
+    assert not {module.split(".")[1] for module in modules if "." in module} & {"monitor", "arena", "training"}
+
+
+def test_the_monitor_loads_without_scipy():
+    loaded = "import sys, agent2.monitor.watch, agent2.monitor.readers, agent2.monitor.suspicious"
+    program = f"{loaded}; print({{'scipy', 'torch', 'matplotlib'}} & set(sys.modules))"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout == "set()\n"
+
+
 def longest_chain(graph: dict[str, set[str]]) -> list[str]:
     """The longest path of imports. Raises graphlib.CycleError if modules import each other in a circle."""
     chains: dict[str, list[str]] = {}

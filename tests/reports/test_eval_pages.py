@@ -17,7 +17,7 @@ from agent2.evaluation.suite_plan import SuiteRequest
 from agent2.evaluation.suite_run import run_suite
 from agent2.models.sources import ScriptedSampler, find_checkpoint
 from agent2.records import Item, Score, Split
-from agent2.reports.charts import change_svg
+from agent2.reports.eval_charts import change_svg
 from agent2.reports.eval_pages import eval_summary, eval_view, write_eval_report
 from agent2.stats.comparisons import judge
 from spot_check_builders import fill_forms

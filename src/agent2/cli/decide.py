@@ -333,7 +333,7 @@ def monitor(
     from agent2.monitor.signals import MonitorSettings
     from agent2.monitor.suspicious import find_suspicious, read_rewarded
     from agent2.monitor.watch import Rules, verdict, watch
-    from agent2.reports.pages import signal_table, write_monitor_report
+    from agent2.reports.monitor_pages import signal_table, write_monitor_report
 
     contract = load_suite(suite)
     chosen = load_yaml(settings, MonitorSettings) if settings is not None else MonitorSettings()

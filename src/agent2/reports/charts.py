@@ -1,33 +1,23 @@
-"""Figures of trials, sweeps, evaluations and monitored runs, as inline SVG or in a given figure.
+"""Figures of trials and sweeps, as inline SVG or in a given figure.
 
-A monitored run has one small panel for each series, dangers marked where they began. Each panel is a figure of its own,
-so that a page can put as many side by side as there is room for. Labels of marks are above the panel, where nothing is
-drawn. Colours, fonts and files: `agent2.reports.style`.
+Colours, fonts and files: `agent2.reports.style`.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
-from numpy.typing import NDArray
 
 from agent2.arena.analysis.process import scored_submissions
 from agent2.arena.analysis.route import logged_training
 from agent2.arena.evidence import MetricPoint, SubmissionState, TrialEvidence
 from agent2.arena.sweep_records import AgentSummary, SweepRow
-from agent2.contract.metrics import Evidence, MetricSpec, Role, Unit, change_kind
 from agent2.llm.gateway.recording import ExchangeOutcome
-from agent2.monitor.series import Series
-from agent2.monitor.signals import MEANING
-from agent2.monitor.watch import WatchResult
-from agent2.reports.style import BLUE, GREEN, INK, MUTED, ORANGE, PURPLE, as_svg, drawing
+from agent2.reports.style import BLUE, GREEN, INK, MUTED, ORANGE, PURPLE, arms, as_svg, drawing
 from agent2.reports.text import clean
 from agent2.stats.comparisons import Claim
-from agent2.stats.estimates import Estimate
 
 TRAJECTORY_INCHES = (8.2, 3.6)
 MAX_CURVES = 4
@@ -39,22 +29,8 @@ TIME_UNITS = ((180.0, 1.0, "seconds"), (3 * 3600.0, 60.0, "minutes"), (math.inf,
 """(shorter than, seconds of one unit, its name)"""
 MAX_CURVE_POINTS = 400
 MAX_CALLS = 2_000
-MAX_PANELS = 12
-MAX_POINTS = 400
-COLUMNS = 3
-TITLE_CHARACTERS = 40
-LINE_POINTS = 10.5
-"""Height of a line of danger names."""
 MAX_LINES = 120
 FOREST_ROW_INCHES = 0.24
-METRIC_ROW_INCHES = 0.34
-STYLES = {
-    "better": (GREEN, "^"),
-    "worse": (ORANGE, "v"),
-    "unclear": (MUTED, "o"),
-    "neither": (BLUE, "s"),
-}
-"""Kind of a change -> colour and marker."""
 
 
 def trajectory_svg(evidence: TrialEvidence) -> str:
@@ -237,69 +213,6 @@ def llm_svg(evidence: TrialEvidence) -> str | None:
         return as_svg(figure, "llm", f"{len(calls)} LLM calls over time, {total} tokens")
 
 
-def monitor_svg(watch: WatchResult) -> str:
-    """Benchmarks first, then the series that detectors read, then the rest, 12 panels at most."""
-    chosen = _chosen(watch)
-    n_rows = max(1, -(-len(chosen) // COLUMNS))
-    with drawing(9.6, 0.4 + 1.9 * n_rows) as figure:
-        panels = figure.subplots(n_rows, COLUMNS, squeeze=False)
-        for axes, series in zip(panels.flat, chosen, strict=False):
-            draw_panel(axes, series, watch)
-        for axes in list(panels.flat)[len(chosen) :]:
-            axes.set_visible(False)
-        return as_svg(figure, "monitor", f"{len(chosen)} series of the run; vertical lines mark danger signals")
-
-
-def panel_svgs(watch: WatchResult) -> list[str]:
-    """The panels of `monitor_svg`, each by itself."""
-    figures = []
-    for number, series in enumerate(_chosen(watch)):
-        n_lines = sum(series.name in signal.series for signal in watch.signals)
-        with drawing(3.3, 1.95 + n_lines * LINE_POINTS / 72) as figure:
-            draw_panel(figure.subplots(), series, watch)
-            figures.append(as_svg(figure, f"panel-{number}", f"{series.name} over {len(series)} logged steps"))
-    return figures
-
-
-def _chosen(watch: WatchResult) -> list[Series]:
-    names = [name for name in watch.benchmarks if name in watch.log.series]
-    names += [name for name in MEANING if name in watch.log.series and name not in names]
-    names += [name for name in sorted(watch.log.series) if name not in names]
-    return [watch.log.series[name] for name in names[:MAX_PANELS]]
-
-
-def thinned(n: int) -> NDArray[np.int64]:
-    """Indices of at most `MAX_POINTS` of n points, evenly spread, the first and the last among them."""
-    return np.unique(np.linspace(0, n - 1, min(n, MAX_POINTS)).round().astype(np.int64))
-
-
-def draw_panel(axes: Axes, series: Series, watch: WatchResult) -> None:
-    """One series, with a dashed line where each danger in it was raised and its name and step above the axes."""
-    indices = thinned(len(series))
-    colour, marker = (GREEN, "o") if series.name in watch.benchmarks else (BLUE, "")
-    axes.patch.set_alpha(0)
-    axes.plot(series.steps[indices], series.values[indices], color=colour, marker=marker, markersize=3.5, linewidth=1.3)
-    signals = sorted((s for s in watch.signals if series.name in s.series), key=lambda s: s.step)
-    for signal in signals:
-        axes.axvline(signal.step, color=ORANGE, linewidth=1.4, linestyle=(0, (4, 2)))
-    labels = [clean(f"{s.step}: {s.danger.value.replace('_', ' ')}", TITLE_CHARACTERS) for s in signals]
-    for line, text in enumerate(reversed(labels)):
-        axes.annotate(
-            text, (0.0, 1.0), xycoords="axes fraction", xytext=(0, 4 + line * LINE_POINTS), textcoords="offset points",
-            ha="left", va="bottom", fontsize=8, color=ORANGE,
-        )  # fmt: skip
-    axes.set_title(
-        clean(series.name, TITLE_CHARACTERS), fontsize=9.5, color=INK, loc="left", fontweight="bold",
-        pad=5 + len(labels) * LINE_POINTS,
-    )  # fmt: skip
-    axes.tick_params(labelsize=8, colors=MUTED)
-    axes.locator_params(axis="x", nbins=5)
-    axes.locator_params(axis="y", nbins=5)
-    axes.grid(axis="y")
-    axes.set_axisbelow(True)
-    axes.margins(y=0.12)
-
-
 def forest_svg(rows: Sequence[SweepRow], summaries: Sequence[AgentSummary] = ()) -> str:
     """Paired gain of every trial with its 95% interval over items; a trial without a gain is labelled with the reason.
 
@@ -361,71 +274,3 @@ def _draw_forest(axes: Axes, row: SweepRow, height: float) -> None:
                       textcoords="offset points", va="center", color=MUTED, fontsize=9)  # fmt: skip
         return
     axes.errorbar([gain.value], [height], xerr=[[arm] for arm in arms(gain)], fmt="o", capsize=2.5, **style)
-
-
-def arms(estimate: Estimate) -> tuple[float, float]:
-    """How far the interval reaches below and above the value; not below 0, where a value is outside by rounding."""
-    low, high = estimate.interval
-    return max(0.0, estimate.value - low), max(0.0, high - estimate.value)
-
-
-@dataclass(frozen=True, slots=True)
-class _Bar:
-    label: str
-    change: Estimate
-    """In points for rates, in percent of the old value for the rest."""
-    kind: str
-
-
-def change_svg(metrics: Sequence[MetricSpec], evidence: Evidence) -> str | None:
-    """Rates on the left in points, everything else on the right in percent of the old value; None without numbers."""
-    panels = [
-        (title, bars)
-        for title, is_rate in (("points", True), ("% of the old value", False))
-        if (bars := [bar for spec in metrics if (bar := _bar(spec, evidence, is_rate)) is not None])
-    ]
-    if not panels:
-        return None
-    n_rows = max(len(bars) for _, bars in panels)
-    with drawing(8.2, 1.2 + METRIC_ROW_INCHES * max(n_rows, 3)) as figure:
-        every_axes = figure.subplots(1, len(panels), squeeze=False)[0]
-        for axes, (title, bars) in zip(every_axes, panels, strict=True):
-            _draw_changes(axes, title, bars)
-        kinds = dict.fromkeys(bar.kind for _, bars in panels for bar in bars)
-        handles = [every_axes[0].plot([], [], STYLES[kind][1], color=STYLES[kind][0], label=kind)[0] for kind in kinds]
-        figure.legend(handles, list(kinds), loc="outside upper left", ncols=4, fontsize=9)
-        n = sum(len(bars) for _, bars in panels)
-        return as_svg(figure, "change", f"Change of {n} metrics from baseline to checkpoint with 95% intervals")
-
-
-def _bar(spec: MetricSpec, evidence: Evidence, is_rate: bool) -> _Bar | None:
-    metric = evidence.metrics.get(spec.name)
-    if metric is None or not metric.is_complete or (spec.unit is Unit.RATE) is not is_rate:
-        return None
-    old, new = metric.values()
-    if not is_rate and old == 0.0:
-        return None
-    scale = 100.0 if is_rate else 100.0 / abs(old)
-    paired_change = (
-        metric.paired.change if metric.paired is not None else Estimate(0.0, None, None, metric.n_items or 0)
-    )
-    change = replace(paired_change.scaled(scale), value=scale * (new - old))
-    mark = " *" if spec.role is Role.PRIMARY else ""
-    return _Bar(clean(f"{spec.name}{mark}", 44), change, change_kind(spec, metric))
-
-
-def _draw_changes(axes: Axes, title: str, bars: Sequence[_Bar]) -> None:
-    axes.patch.set_alpha(0)
-    axes.axvline(0, color=MUTED, linewidth=1.2, linestyle=(0, (5, 3)))
-    for row, bar in enumerate(bars):
-        colour, marker = STYLES[bar.kind]
-        error = None if bar.change.low is None else [[arm] for arm in arms(bar.change)]
-        axes.errorbar([bar.change.value], [-row], xerr=error, fmt=marker, color=colour, capsize=3, markersize=7)
-    axes.set_yticks([-row for row in range(len(bars))], [bar.label for bar in bars], fontsize=9, color=INK)
-    axes.set_ylim(-len(bars) + 0.4, 0.6)
-    axes.tick_params(axis="y", length=0)
-    axes.set_xlabel(f"change, {title}")
-    axes.spines["left"].set_visible(False)
-    axes.grid(axis="x")
-    axes.set_axisbelow(True)
-    axes.margins(x=0.12)

@@ -706,7 +706,7 @@ class EvalReportPaths:
 
 def write_eval_report(outcome: SuiteOutcome, out: Path) -> EvalReportPaths:
     """Write all files of the report into `out`; existing ones are replaced."""
-    from agent2.reports.charts import change_svg  # loads matplotlib, a second that the web app's page does without
+    from agent2.reports.eval_charts import change_svg  # loads matplotlib, a second that the web app's page does without
     from agent2.reports.style import standalone
 
     report: dict[str, Any] = report_dict(outcome.suite.metrics, outcome.evidence, outcome.decision)

@@ -25,7 +25,6 @@ from agent2.arena.sweep_records import PairEffect, SweepRow
 from agent2.errors import ConfigError, NotEnoughData
 from agent2.files import write_text
 from agent2.records import derive_seed
-from agent2.reports.charts import arms
 from agent2.reports.style import (
     BLUE,
     DASHES,
@@ -35,6 +34,7 @@ from agent2.reports.style import (
     MUTED,
     ORANGE,
     SERIES_COLOURS,
+    arms,
     as_svg,
     drawing,
     save_figure,

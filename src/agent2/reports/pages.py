@@ -1,4 +1,4 @@
-"""The reports of one trial and of a monitored run, and the form of a spot check: JSON, Markdown and HTML.
+"""The reports of one trial, and the form of a spot check: JSON, Markdown and HTML.
 
 A page is one HTML file that loads nothing from the network and, but for the form, has no script; its content security
 policy forbids both, in case hostile text ever gets past the escaping. The JSON contains every number of the pages.
@@ -15,14 +15,8 @@ from agent2.analysis.spot_check import Sample, form_rows
 from agent2.arena.analysis.verdicts import Analysis
 from agent2.arena.evidence import TrialEvidence
 from agent2.arena.recording import ReplayReport, SubmissionReplay
-from agent2.contract.decision_record import finding_dict
-from agent2.contract.finding_sentences import finding_text
-from agent2.contract.findings import Finding
 from agent2.files import write_json, write_text
-from agent2.monitor.signals import Signal
-from agent2.monitor.suspicious import RewardedRollout, SuspiciousRollouts
-from agent2.monitor.watch import TrainingVerdict, WatchResult
-from agent2.reports.charts import curves_svg, llm_svg, monitor_svg, panel_svgs, thinned, trajectory_svg
+from agent2.reports.charts import curves_svg, llm_svg, trajectory_svg
 from agent2.reports.headline import headline
 from agent2.reports.style import standalone
 from agent2.reports.text import DASH, Column, Table, clean, clean_lines, render
@@ -30,13 +24,9 @@ from agent2.reports.trial_view import trial_view
 
 FORMAT = "agent2-report-2"
 """Version 1 had numbers with intervals as flat fields, and the headline as a mapping of texts."""
-MONITOR_FORMAT = "agent2-monitor-2"
-"""Version 1 had the gates as text."""
 MAX_DIFFERENCES = 5
 MAX_LINES = 40
 """Of one request's difference."""
-MAX_TEXT = 400
-"""Characters of a pulled rollout."""
 
 
 def replay_table(report: ReplayReport) -> Table[SubmissionReplay]:
@@ -167,111 +157,3 @@ def _training_logs(evidence: TrialEvidence) -> list[dict[str, Any]]:
         last = {"last_step": point.step, "last_values": dict(point.values)}
         logs[point.file] = {"file": point.file, "n_points": n_before + 1, **last}
     return list(logs.values())
-
-
-@dataclass(frozen=True, slots=True)
-class MonitorPaths:
-    """The files of a monitor report."""
-
-    json: Path
-    markdown: Path
-    html: Path
-    figure: Path
-
-
-def write_monitor_report(
-    watch: WatchResult, verdict: TrainingVerdict, pull: SuspiciousRollouts | None, suite: str, out_dir: Path
-) -> MonitorPaths:
-    """Write all files into `out_dir` (made if missing). pull: None where no rollouts were given."""
-    out_dir.mkdir(parents=True, exist_ok=True)
-    paths = MonitorPaths(*(out_dir / f"monitor.{ending}" for ending in ("json", "md", "html", "svg")))
-    fields = {
-        "title": clean(f"Training monitor: {watch.log.name}"),
-        "subtitle": f"suite {suite}, {len(watch.log.series)} series up to step {watch.log.last_step}",
-        "verdict": verdict,
-        "panels": panel_svgs(watch),
-        "signals": signal_table(watch),
-        "gates": gate_table(verdict),
-        "not_watched": {danger.value: names for danger, names in sorted(watch.not_watched.items())},
-        "pull": pull,
-        "pulled": pull_table(pull),
-        "notes": [clean(note) for note in watch.log.notes],
-    }
-    write_text(paths.figure, standalone(monitor_svg(watch)))
-    write_json(paths.json, monitor_record(watch, verdict, pull, suite))
-    write_text(paths.markdown, render("monitor.md.j2", fields))
-    write_text(paths.html, render("monitor.html.j2", fields))
-    return paths
-
-
-def monitor_record(
-    watch: WatchResult, verdict: TrainingVerdict, pull: SuspiciousRollouts | None, suite: str
-) -> dict[str, Any]:
-    """Everything that the pages show, as plain JSON values."""
-    series = {
-        name: {
-            "n_points": len(values),
-            "first": float(values.values[0]),
-            "last": float(values.values[-1]),
-            "points": [[float(values.steps[index]), float(values.values[index])] for index in thinned(len(values))],
-            "is_benchmark": name in watch.benchmarks,
-        }
-        for name, values in sorted(watch.log.series.items())
-    }
-    return {
-        "format": MONITOR_FORMAT,
-        "log": watch.log.name,
-        "suite": suite,
-        "last_step": watch.log.last_step,
-        "training_action": verdict.action.value,
-        "reasons": list(verdict.reasons),
-        "signals": [asdict(signal) for signal in watch.signals],
-        "present": [danger.value for danger in watch.present],
-        "not_watched": {danger.value: names for danger, names in watch.not_watched.items()},
-        "gates": [finding_dict(finding) for finding in verdict.findings],
-        "series": series,
-        "notes": list(watch.log.notes),
-        "pull": asdict(pull) if pull is not None else None,
-    }
-
-
-def signal_table(watch: WatchResult) -> Table[Signal]:
-    """One row for each danger that was raised."""
-    return Table(
-        (
-            Column("step", lambda signal: str(signal.step)),
-            Column("danger", lambda signal: signal.danger.value),
-            Column("at the end", lambda signal: "still present" if signal.danger in watch.present else "passed"),
-            Column("evidence", lambda signal: clean(signal.evidence)),
-            Column("what to do", lambda signal: signal.advice),
-        ),
-        watch.signals,
-    )
-
-
-def gate_table(verdict: TrainingVerdict) -> Table[Finding]:
-    """One row for each gate of the suite that concerns training."""
-    return Table(
-        (
-            Column("gate", lambda finding: finding.gate),
-            Column("state", lambda finding: finding.state.value),
-            Column("inputs", lambda finding: ", ".join(finding_text(finding).inputs)),
-            Column("rule", lambda finding: finding_text(finding).rule),
-            Column("evidence", lambda finding: finding_text(finding).evidence),
-            Column("asks for", lambda finding: finding.effects.training.value if finding.fired else "-"),
-        ),
-        verdict.findings,
-    )
-
-
-def pull_table(pull: SuspiciousRollouts | None) -> Table[RewardedRollout]:
-    """The pulled rollouts."""
-    return Table(
-        (
-            Column("rollout", lambda rollout: clean(f"{rollout.id} #{rollout.attempt}")),
-            Column("reward", lambda rollout: f"{rollout.reward:.4g}"),
-            Column("score", lambda rollout: f"{rollout.score:.4g}"),
-            Column("what the model wrote", lambda rollout: clean_lines(rollout.text, MAX_TEXT)),
-        ),
-        pull.pulled if pull is not None else (),
-    )

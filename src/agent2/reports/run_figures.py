@@ -18,9 +18,9 @@ from agent2.arena.analysis.stages import read_design
 from agent2.arena.analysis.verdicts import ROUTE_WORDS, Analysis
 from agent2.arena.evidence import TrialEvidence
 from agent2.errors import ConfigError, NotEnoughData
-from agent2.reports.charts import arms, draw_trajectory, time_unit
+from agent2.reports.charts import draw_trajectory, time_unit
 from agent2.reports.figures import N_REPLICATES, Plot, add_grid, chart_rng, check_series, ends_of, series_style
-from agent2.reports.style import BLUE, INK, MUTED
+from agent2.reports.style import BLUE, INK, MUTED, arms
 from agent2.reports.text import clean
 from agent2.stats.estimates import UNIT, Estimate
 from agent2.stats.gains import IncumbentCurve, compare_times, incumbent_curve, mean_incumbent_curve, time_to_target

@@ -25,6 +25,7 @@ from matplotlib.text import Text
 
 from agent2.errors import unknown_name
 from agent2.files import atomic_write
+from agent2.stats.estimates import Estimate
 
 INK, MUTED, GRID, BLUE, ORANGE, GREEN, PURPLE = (f"C{index}" for index in range(7))
 PAGE_COLOURS = {
@@ -179,3 +180,9 @@ def _characters_of(font: str) -> set[str]:
         return {chr(code) for code in get_font(font).get_charmap()}
     except (OSError, RuntimeError):
         return set()
+
+
+def arms(estimate: Estimate) -> tuple[float, float]:
+    """How far the interval reaches below and above the value; not below 0, where a value is outside by rounding."""
+    low, high = estimate.interval
+    return max(0.0, estimate.value - low), max(0.0, high - estimate.value)

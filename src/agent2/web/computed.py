@@ -89,7 +89,7 @@ class EvaluationFields:
 
 def change_figure(fields: EvaluationFields) -> str | None:
     """The change of every metric with its interval, as SVG."""
-    from agent2.reports.charts import change_svg  # loads matplotlib
+    from agent2.reports.eval_charts import change_svg  # loads matplotlib
 
     with _drawing_lock:
         svg: str | None = change_svg(fields.metrics, fields.evidence)

@@ -10,8 +10,7 @@ from agent2.contract.suite_files import load_suite
 from agent2.monitor.readers import read_log
 from agent2.monitor.signals import Danger, MonitoredRun, MonitorSettings, Signal
 from agent2.monitor.watch import Rules, verdict, watch
-from agent2.reports.charts import draw_panel, monitor_svg, panel_svgs
-from agent2.reports.pages import write_monitor_report
+from agent2.reports.monitor_pages import draw_panel, monitor_svg, panel_svgs, write_monitor_report
 from agent2.reports.style import drawing
 
 
