@@ -270,7 +270,7 @@ def row_of(
         noise=result.noise_points / 100 or None,
         result=result.kind.value,
         integrity=analysis.integrity.state.value,
-        route=analysis.route.label,
+        route=analysis.route.counted_label,
         seconds=evidence.ended_at - evidence.started_at,
         n_submissions=len(evidence.submissions),
         scaffold=scaffold or evidence.agent,

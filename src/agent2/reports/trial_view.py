@@ -198,6 +198,8 @@ def conduct_fields(analysis: Analysis) -> FieldTable[Analysis]:
     """Mode, autonomy and recovery."""
 
     def task(a: Analysis) -> str:
+        if not a.autonomy.is_shown:
+            return "not shown: what was scored is not shown to be trained"
         completed = "completed" if a.autonomy.is_completed else "not completed"
         return completed + (", by the agent alone" if a.autonomy.is_autonomous else "")
 
@@ -477,7 +479,7 @@ def _process(analysis: Analysis) -> FieldTable[Analysis]:
             Column("copy_model_count", lambda a: count(a.process.copy_model_count)),
             Column("time_used_ratio", lambda a: ratio(a.process.time_used_ratio)),
             Column("last_submit_gap", lambda a: duration(a.process.last_submit_gap)),
-            Column("time with a training program running", lambda a: duration(a.efficiency.training_program_s)),
+            Column("processor time of training programs", lambda a: duration(a.efficiency.training_cpu_s)),
             Column("span of the training logs", lambda a: duration(a.efficiency.training_log_s)),
             Column("largest resident memory of a process", lambda a: size(a.efficiency.max_rss_bytes)),
             Column("CPU time of all processes", lambda a: duration(a.efficiency.cpu_s)),

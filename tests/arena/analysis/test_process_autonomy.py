@@ -2,7 +2,7 @@ import pytest
 
 from agent2.arena.analysis.result import analyse
 from agent2.arena.evidence import AgentEnd, CommandLine, Intervention
-from builders import START, make_evidence, make_rejected, make_submission
+from builders import START, make_evidence, make_process, make_rejected, make_submission
 
 
 def test_a_task_completed_alone_is_autonomous():
@@ -25,15 +25,42 @@ def test_nothing_handed_in_is_not_completed():
     assert not analyse(make_evidence(submissions=[])).autonomy.is_completed
 
 
-def test_a_refused_submission_followed_by_a_scored_one_is_a_recovery():
-    refused = make_rejected(1, "weight file is truncated", at=50)
-    recovery = analyse(make_evidence(submissions=[refused, make_submission(2, at=100)])).recovery
-    assert (recovery.n_failures, recovery.n_recovered, recovery.rate) == (1, 1, 1.0)
+CRASH = """\
+Traceback (most recent call last):
+  File "/workspace/code/train.py", line 2, in <module>
+    x = torch.zeros(2, 3) @ torch.zeros(2, 3)
+RuntimeError: mat1 and mat2 shapes cannot be multiplied
+"""
 
 
-def test_a_refused_submission_and_nothing_after_it_is_none():
-    recovery = analyse(make_evidence(submissions=[make_rejected(1, "weight file is truncated")])).recovery
+def crashed(*ends, submissions=None, **changes):
+    """A training program that broke once and ran again; ends: of each of its runs."""
+    runs = [make_process("python code/train.py", at=end - 5, until=end, pid=7 + n) for n, end in enumerate(ends)]
+    return analyse(
+        make_evidence(
+            processes=runs, agent_log_tail=CRASH, submissions=submissions or [make_submission(1, at=100)], **changes
+        )
+    ).recovery
+
+
+@pytest.mark.parametrize("end", [AgentEnd.EXITED, AgentEnd.DEADLINE])
+def test_a_training_crash_that_was_fixed_and_led_to_a_scored_checkpoint_is_a_recovery_whatever_ended_the_phase(end):
+    recovery = crashed(20, 90, agent_end=end)
+    assert (recovery.n_failures, recovery.n_recovered, recovery.n_unknown, recovery.rate) == (1, 1, 0, 1.0)
+
+
+def test_a_training_crash_after_the_last_checkpoint_is_none():
+    recovery = crashed(120, submissions=[make_submission(1, at=100)])
     assert (recovery.n_failures, recovery.n_recovered, recovery.rate) == (1, 0, 0.0)
+    copy = [make_submission(1, at=100, score=0.3, is_base_copy=True)]
+    assert crashed(20, 90, submissions=copy).n_recovered == 0, "the base model handed back fixes nothing"
+
+
+def test_refused_submissions_and_deadlines_are_no_crashes_to_recover_from():
+    refused = make_rejected(1, "weight file is truncated", at=50)
+    changes = {"submissions": [refused, make_submission(2, at=100)], "agent_end": AgentEnd.DEADLINE}
+    recovery = analyse(make_evidence(**changes)).recovery
+    assert (recovery.n_failures, recovery.rate) == (0, None)
 
 
 @pytest.mark.parametrize("end", [AgentEnd.EXITED, AgentEnd.DEADLINE])

@@ -164,7 +164,7 @@ def test_an_intervention_just_before_the_harness_died_still_counts(tmp_path):
     EventLog(paths.interventions_log, clock=lambda: START + 97).append("intervention", note="helped", by="")
     evidence = read_evidence(paths.root)
     assert evidence.ended_at == START + 97
-    assert not autonomy_of(evidence, integrity_verdict(evidence)).is_autonomous
+    assert not autonomy_of(evidence, integrity_verdict(evidence), is_shown=True).is_autonomous
 
 
 def test_an_unfinished_trial_is_refused_with_what_to_do(tmp_path):

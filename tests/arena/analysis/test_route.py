@@ -26,25 +26,25 @@ def code(**files):
 
 def test_a_grpo_program_with_its_log_is_observed_rl():
     finding = route_of()
-    assert (finding.route, finding.algorithms, finding.certainty) == (Route.RL, ("GRPO",), Certainty.OBSERVED)
+    assert (finding.route, finding.algorithms, finding.certainty) == (Route.RL, ("GRPO",), Certainty.CONSISTENT)
     assert finding.label == "RL only (GRPO)"
     assert {"code/train.py:6", "process 7", "output/grpo/log.jsonl"} <= {line.where for line in finding.evidence}
 
 
 def test_an_sft_program_with_its_log_is_observed_sft():
     finding = route_of(revisions=code(train=SFT_SOURCE), metrics=make_metrics("output/sft/log.jsonl", LOSS))
-    assert (finding.route, finding.certainty, finding.label) == (Route.SFT, Certainty.OBSERVED, "SFT only")
+    assert (finding.route, finding.certainty, finding.label) == (Route.SFT, Certainty.CONSISTENT, "SFT only")
 
 
 def test_a_program_without_a_log_is_weaker_evidence_and_says_so():
     finding = route_of(metrics=[])
-    assert finding.certainty is Certainty.RAN
+    assert finding.certainty is Certainty.CONSISTENT
     assert "no training log" in finding.reason
 
 
 def test_code_that_did_not_run_is_the_weakest_evidence_and_says_so():
     finding = route_of(metrics=[], processes=[])
-    assert (finding.route, finding.certainty) == (Route.RL, Certainty.CODE_ONLY)
+    assert (finding.route, finding.certainty) == (Route.RL, Certainty.CLAIMED)
     assert "nothing shows that it ran" in finding.reason
 
 

@@ -79,7 +79,7 @@ def test_a_forbidden_program_that_led_to_no_submission_is_named():
 def test_what_nothing_was_recorded_of_is_unknown_and_said():
     verdict = finding(mode=Mode.RL_ONLY, revisions=[], processes=[], metrics=[])
     assert verdict.verdict is Verdict.UNKNOWN
-    assert "nothing shows how submission 1 was made" in verdict.reason
+    assert "only claims of how submission 1 was made" in verdict.reason
 
 
 def test_code_that_was_only_there_proves_no_break():

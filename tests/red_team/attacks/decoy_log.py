@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from agent2.arena.analysis.result import analyse
 from agent2.arena.analysis.route import logged_training
-from agent2.arena.analysis.verdicts import Certainty, Verdict
+from agent2.arena.analysis.verdicts import Verdict
 from agent2.arena.evidence import ProcessSample
 from agent2.arena.spec import Mode
 from builders import make_evidence, make_metrics, make_process, make_revision
@@ -48,4 +48,4 @@ def _passes(sample: ProcessSample) -> bool:
         metrics=LOG,
     )
     analysis = analyse(evidence)
-    return analysis.mode.verdict is Verdict.PASS or analysis.route.certainty is Certainty.OBSERVED
+    return analysis.mode.verdict is Verdict.PASS or analysis.route.is_shown

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
+from agent2.arena.analysis.programs import executed_programs
 from agent2.arena.analysis.verdicts import (
     Autonomy,
     EvidenceLine,
@@ -32,16 +33,19 @@ from agent2.arena.evidence import AgentEnd, MetricPoint, Revision, SubmissionRec
 from agent2.llm.gateway.recording import ExchangeOutcome
 
 MAX_EVIDENCE = 6
-NOT_RECOVERABLE = frozenset(
+BREAKDOWNS = frozenset(
     {
-        FailureKind.NO_SUBMISSION,
-        FailureKind.DEADLINE,
-        FailureKind.INTERRUPTED,
-        FailureKind.GATEWAY_LOST,
-        FailureKind.LLM_BUDGET,
+        FailureKind.CRASH,
+        FailureKind.TRACEBACK,
+        FailureKind.CUDA_OOM,
+        FailureKind.CPU_OOM,
+        FailureKind.DISK_FULL,
+        FailureKind.LIMIT,
+        FailureKind.NOT_FINITE,
     }
 )
-"""Ends of a trial and faults of ours: the agent cannot do anything afterwards."""
+"""Failures of the agent's programs: what it can recover from. Not those of its submissions, nor ends of its time."""
+_FRAME = re.compile(r'File "([^"]+\.py)", line \d+')
 
 REJECTIONS: tuple[tuple[str, str], ...] = (
     ("deadline", r"deadline|time is (up|over)|wall clock"),
@@ -75,6 +79,8 @@ LOG_PATTERNS: tuple[tuple[FailureKind, re.Pattern[str]], ...] = (
 )
 _TRACEBACK = "Traceback (most recent call last):"
 _PROOF_LINES = 6
+SAMPLING_LAG_S = 3.0
+"""A program that was seen this shortly before the agent's end ended with it; processes are sampled once a second."""
 KILLED_CODES = frozenset({-9, 137})
 """Exit codes of a program that got SIGKILL, as Python and as a shell reports it."""
 
@@ -179,21 +185,25 @@ def _file_change(path: str, before: str | None, after: str | None) -> FileChange
     return FileChange(path, added=(new - old).total(), removed=(old - new).total())
 
 
-def autonomy_of(evidence: TrialEvidence, integrity: IntegrityVerdict) -> Autonomy:
-    """Whether the task was completed, and by the agent alone. Submitting the base model does not complete it."""
+def autonomy_of(evidence: TrialEvidence, integrity: IntegrityVerdict, *, is_shown: bool) -> Autonomy:
+    """Whether the task was completed, and by the agent alone. Submitting the base model does not complete it.
+
+    is_shown: more than claims show that what was submitted was trained.
+    """
     during = [i for i in evidence.interventions if evidence.started_at <= i.t <= evidence.ended_at]
     is_void = integrity.state is IntegrityState.VOID
-    is_completed = not is_void and any(not s.is_base_copy for s in scored_submissions(evidence))
+    is_scored = not is_void and any(not s.is_base_copy for s in scored_submissions(evidence))
+    is_completed = is_scored and is_shown
     lines = tuple(
         EvidenceLine("events/interventions.jsonl", f"{i.t - evidence.started_at:.0f} s: {i.note}")
         for i in during[:MAX_EVIDENCE]
     )
-    return Autonomy(len(during), is_completed, is_completed and not during, lines)
+    return Autonomy(len(during), is_completed, is_completed and not during, lines, is_shown or not is_scored)
 
 
 def recovery_of(evidence: TrialEvidence, failures: tuple[Failure, ...]) -> Recovery:
-    """The number of failures that can be recovered from, and of those that were."""
-    judged = [failure for failure in failures if failure.kind not in NOT_RECOVERABLE]
+    """The crashes of the agent's programs, and those that were fixed: a trained checkpoint was scored afterwards."""
+    judged = [failure for failure in failures if failure.kind in BREAKDOWNS]
     n_recovered = sum(failure.recovered is True for failure in judged)
     n_unknown = sum(failure.recovered is None for failure in judged)
     n_known = len(judged) - n_unknown
@@ -319,12 +329,45 @@ def _log_failures(evidence: TrialEvidence) -> Iterator[Failure]:
     if blocks:
         last = blocks[-1]
         detail = f"{len(blocks)} in the agent's log, the last one: {last[-1].strip()[:200]}"
-        yield Failure(FailureKind.TRACEBACK, detail, None, recovered, _log_lines(last))
+        yield Failure(FailureKind.TRACEBACK, detail, None, _recovered_from_crashes(evidence, blocks), _log_lines(last))
+
+
+def _recovered_from_crashes(evidence: TrialEvidence, blocks: Sequence[list[str]]) -> bool | None:
+    """Whether a trained checkpoint was scored after each program ended that a traceback is of.
+
+    None where that is not known for one of them.
+    """
+    ends = _ends_of_programs(evidence)
+    n_seen: Counter[str] = Counter()
+    answers: list[bool | None] = []
+    for block in blocks:
+        frames = [path for line in block for path in _FRAME.findall(line)]
+        # the outermost frame is of the program itself; the n-th traceback of a program is of its n-th run
+        name = next((name for name in ends if frames and frames[0].endswith(f"/{name.lstrip('/')}")), None)
+        crashed_at = ends[name][min(n_seen[name], len(ends[name]) - 1)] if name is not None else None
+        if name is not None:
+            n_seen[name] += 1
+        # the agent's own program, which went on after it printed a traceback
+        if crashed_at is None or crashed_at >= evidence.ended_at - SAMPLING_LAG_S:
+            answers.append(_recovered_from_log(evidence))
+            continue
+        answers.append(any(s.received_at > crashed_at for s in scored_submissions(evidence) if not s.is_base_copy))
+    if any(answer is False for answer in answers):
+        return False
+    return None if None in answers else True
+
+
+def _ends_of_programs(evidence: TrialEvidence) -> dict[str, list[float]]:
+    """Path of a script -> when each of its runs was last seen, in the order of their starts."""
+    ends: dict[str, list[float]] = {}
+    for program in executed_programs(evidence):
+        ends.setdefault(program.name, []).append(program.last_seen)
+    return ends
 
 
 def _recovered_from_log(evidence: TrialEvidence) -> bool | None:
     """Whether a scored submission followed a failure in the log: lines have no time, so how the phase ended decides."""
-    if not scored_submissions(evidence):
+    if all(submission.is_base_copy for submission in scored_submissions(evidence)):
         return False
     return True if evidence.agent_end is AgentEnd.EXITED else None
 

@@ -134,7 +134,7 @@ _LOGPROB = re.compile(r"log_?p(rob|s\b|_|$)|^ratios?$", re.IGNORECASE)
 _ADVANTAGE = re.compile(r"^adv|advantage|reward|^returns?$", re.IGNORECASE)
 _SAMPLING_WORDS = frozenset(
     {"generate", "sample", "samples", "sampling", "multinomial", "categorical", "rollout", "rollouts", "complete",
-     "completion", "completions", "play", "episode", "episodes", "step"}
+     "completion", "completions", "play", "episode", "episodes"}
 )  # fmt: skip
 _PLAIN_DECORATORS = frozenset(
     {"staticmethod", "classmethod", "property", "no_grad", "inference_mode", "cache", "lru_cache", "dataclass", "wraps",

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from agent2.arena.analysis.process import (
+    BREAKDOWNS,
     autonomy_of,
     best_submission,
     covered_seconds,
@@ -33,8 +34,9 @@ from agent2.arena.analysis.process import (
 from agent2.arena.analysis.programs import Method, executed_programs, last_sources, read_sources
 from agent2.arena.analysis.route import mode_finding, submission_routes, training_programs, training_steps, trial_route
 from agent2.arena.analysis.stages import (
-    BREAKDOWNS,
+    logged_steps,
     made_by_training,
+    not_shown,
     read_design,
     stage_verdicts,
     trained_submissions,
@@ -42,7 +44,6 @@ from agent2.arena.analysis.stages import (
 )
 from agent2.arena.analysis.verdicts import (
     Analysis,
-    Certainty,
     Criterion,
     Efficiency,
     Failure,
@@ -139,6 +140,7 @@ def efficiency_of(evidence: TrialEvidence) -> Efficiency:
     """What the agent's training cost; None where nothing was recorded."""
     processes = evidence.processes
     return Efficiency(
+        training_cpu_s=sum(p.cpu_s for p in programs) if (programs := training_programs(evidence)) else None,
         training_program_s=covered_seconds((p.first_seen, p.last_seen) for p in training_programs(evidence)),
         training_log_s=log_seconds(evidence.metrics, evidence.started_at, evidence.ended_at),
         max_rss_bytes=max((sample.max_rss_bytes for sample in processes), default=None),
@@ -232,7 +234,7 @@ def success_criteria(
     """The verdicts on the five success criteria, in their order."""
     return (
         Criterion("valid RL approach designed", *_designed(evidence, route)),
-        Criterion("bug-free code", *_bug_free(evidence, failures)),
+        Criterion("bug-free code", *_bug_free(evidence, route, failures)),
         Criterion("trains without crashes", *_trains(evidence, route, failures)),
         Criterion("positive delta performance", *_improves(result)),
         Criterion("generalizes to held-out tasks", *_generalises(result)),
@@ -241,7 +243,7 @@ def success_criteria(
 
 def _designed(evidence: TrialEvidence, route: RouteFinding) -> tuple[Verdict, str]:
     design, problems = read_design(evidence.design)
-    was_seen = bool(training_programs(evidence)) and route.certainty in {Certainty.OBSERVED, Certainty.RAN}
+    was_seen = bool(training_programs(evidence)) and route.is_shown
     took_rl = route.route in RL_ROUTES and was_seen
     problems = problems or (design.vague_parts() if design is not None else ())
     if design is None or problems:
@@ -261,10 +263,10 @@ def _designed(evidence: TrialEvidence, route: RouteFinding) -> tuple[Verdict, st
         return Verdict.FAIL, f"the design names {names}, and nothing was trained that way: {route.label}"
     if was_seen and route.route not in {Route.NO_SUBMISSION, Route.COPY}:
         return Verdict.FAIL, f"the design names {names}, but the route taken was {route.label}"
-    return Verdict.UNKNOWN, f"the design names {names}; nothing shows that what was submitted was made that way"
+    return Verdict.UNKNOWN, f"the design names {names}; that what was submitted was made that way is {not_shown(route)}"
 
 
-def _bug_free(evidence: TrialEvidence, failures: tuple[Failure, ...]) -> tuple[Verdict, str]:
+def _bug_free(evidence: TrialEvidence, route: RouteFinding, failures: tuple[Failure, ...]) -> tuple[Verdict, str]:
     bugs = [failure.kind.value for failure in failures if failure.kind in BREAKDOWNS]
     refused = [s.number for s in evidence.submissions if s.state is SubmissionState.REJECTED]
     if bugs or refused:
@@ -275,6 +277,8 @@ def _bug_free(evidence: TrialEvidence, failures: tuple[Failure, ...]) -> tuple[V
     if not training_programs(evidence):
         verdict = Verdict.UNKNOWN if trained_submissions(evidence) else Verdict.FAIL
         return verdict, "no failure was observed, and no code that trains was seen running"
+    if trained_submissions(evidence) and not made_by_training(evidence, route):
+        return Verdict.UNKNOWN, f"no failure was observed; code that trained is {not_shown(route)}"
     return Verdict.PASS, "no failure was observed, which is not a proof of none"
 
 
@@ -288,11 +292,14 @@ def _trains(evidence: TrialEvidence, route: RouteFinding, failures: tuple[Failur
         suffix = "; its training log is of no program that was seen" if evidence.metrics else ""
         return Verdict.FAIL, f"nothing was trained{suffix}"
     if crashes:  # a crash does not undo a checkpoint that was scored
-        verdict = Verdict.PARTIAL if trained else Verdict.FAIL
-        end = "; a trained checkpoint was scored all the same" if trained else ""
+        is_trained = made_by_training(evidence, route)
+        verdict = Verdict.PARTIAL if is_trained else Verdict.FAIL
+        end = "; a trained checkpoint was scored all the same" if is_trained else ""
         return verdict, "; ".join(dict.fromkeys(crashes)) + end
-    if not ran and not made_by_training(evidence, route):
-        return Verdict.UNKNOWN, "a checkpoint that differs from the base was submitted; no training was seen"
+    if trained and not made_by_training(evidence, route):
+        return Verdict.UNKNOWN, f"a checkpoint that differs from the base was submitted; training is {not_shown(route)}"
+    if not trained and not logged_steps(evidence):
+        return Verdict.UNKNOWN, "a program with training code ran and left no log of a step"
     return Verdict.PASS, "training ended without a crash"
 
 
@@ -431,7 +438,7 @@ def analyse(evidence: TrialEvidence) -> Analysis:
         efficiency=efficiency_of(evidence),
         changes=revision_changes(evidence.revisions, evidence.started_at),
         mode=mode,
-        autonomy=autonomy_of(evidence, integrity),
+        autonomy=autonomy_of(evidence, integrity, is_shown=made_by_training(evidence, route)),
         recovery=recovery_of(evidence, failures),
         integrity=integrity,
         warnings=tuple(_warnings(evidence, mode, integrity)),

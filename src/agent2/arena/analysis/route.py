@@ -1,17 +1,20 @@
 """The training route of each checkpoint (SFT, RL, SFT then RL, ...), and whether the trial's mode allowed it.
 
-Order of trust: the weights themselves (a copy of the base has its digest), training logs, programs that ran with
-training code in them, code that was never seen running. Each finding says how certain it is and why. When several
-programs trained before a submission, an earlier one counts only if the last one uses a path that the earlier one used,
-too.
+A copy of the base is told by its digest. Everything else is shown in levels (`Certainty`): plans, logs, names and code
+that was not seen running are claims. A route is consistent when a program ran in which code of that method is reached,
+the agent's programs used the processor time that training takes at least, and the weights changed in another way than
+noise does; these figures are among its evidence. Columns of rewards that no code of the program can have computed (it
+draws no answers) are called made up and make no route. When several programs trained before a submission, an earlier
+one counts only if the last one uses a path that the earlier one used, too.
 
 Whether the agent kept to its mode is judged from the routes of its submissions: a finding with evidence, as certain as
 those are, never a silent change. An SFT-only run may not choose its samples by a reward; an RL-only run may learn from
 rewards and preferences.
 
 Does NOT prove that the weights came from the program shown: an agent can train one way and submit something else.
-Training logs are read by the names of their metrics: they show what the agent's programs report, not that weights
-changed. Does NOT judge whether preferences were sampled online: that cannot be seen from outside.
+Training logs are read by the names of their metrics: they show what the agent's programs report. A change of low rank
+in a random direction looks like training. Does NOT judge whether preferences were sampled online: that cannot be seen
+from outside.
 """
 
 import math
@@ -19,6 +22,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from itertools import accumulate
 
 from agent2.arena.analysis.process import best_submission
@@ -36,6 +40,7 @@ from agent2.arena.analysis.programs import (
     source_steps,
     sources_of,
 )
+from agent2.arena.analysis.training_figures import training_figures
 from agent2.arena.analysis.verdicts import (
     Certainty,
     EvidenceLine,
@@ -131,12 +136,24 @@ def logged_training(metrics: Sequence[MetricPoint], until: float | None = None) 
     return TrainingLogs(metrics).until(math.inf if until is None else until)
 
 
+class _Proof(IntEnum):
+    """What shows one training method, weakest first."""
+
+    WRITTEN = 0
+    """Code in the workspace."""
+    LOGGED = 1
+    """A log, of no program that was seen."""
+    RAN = 2
+    """Code that was reached in a program that ran."""
+    RAN_AND_LOGGED = 3
+
+
 @dataclass(frozen=True, slots=True)
 class _Step:
     """One training method on the way to a checkpoint."""
 
     algorithm: Algorithm
-    certainty: Certainty
+    proof: _Proof
     line: EvidenceLine
 
 
@@ -212,11 +229,16 @@ class _TrainingHistory:
         logs = self._logs.until(until)
         # in the order of trust: programs that ran (with their logs), logs alone, code alone
         if n_before:
-            finding = _finding(_ran_steps(self._ancestry(n_before, since), logs))
+            programs = self._ancestry(n_before, since)
+            invented = _made_up_columns(programs, logs)
+            finding = _finding(_ran_steps(programs, [log for log in logs if log not in invented]))
+            if invented:
+                finding = _with_made_up_columns(finding, invented)
         elif logs:
             finding = _finding([_log_step(log, Algorithm(log.method, log.method.value.upper())) for log in logs])
         else:
             finding = _finding(_written_steps(submission, self._evidence))
+        finding = _weighed(finding, submission, self._evidence, logs)
         unknown = [program for program in self._unknown if program.first_seen <= until]
         return _with_doubt(finding, unknown, has_program=n_before > 0) if unknown else finding
 
@@ -255,6 +277,40 @@ class _TrainingHistory:
     def _checkpoint_paths(self, texts: Iterable[str]) -> frozenset[str]:
         paths = (text for text in texts if text.strip("/") in self._folders or _is_checkpoint_path(text))
         return frozenset(sorted(paths)[:MAX_PATHS])
+
+
+def _made_up_columns(programs: Sequence[Program], logs: Sequence[LoggedTraining]) -> list[LoggedTraining]:
+    """Logs of rewards, where no program on the way to the checkpoint draws an answer that could have been rewarded."""
+    if any(source.samples for program in programs for source in program.code.reached):
+        return []
+    methods = {_log_method(algorithm) for program in programs for algorithm, _ in _algorithms(program)}
+    if methods & {Method.RL, Method.PREFERENCE}:
+        return []
+    return [log for log in logs if log.method in {Method.RL, Method.PREFERENCE}]
+
+
+def _with_made_up_columns(finding: RouteFinding, logs: Sequence[LoggedTraining]) -> RouteFinding:
+    lines = tuple(EvidenceLine(log.file, f"{log.n_points} lines with {', '.join(log.keys)}") for log in logs)
+    columns = ", ".join(dict.fromkeys(key for log in logs for key in log.keys))
+    reason = (
+        f"{finding.reason}; its log has made-up columns ({columns}): no code of the programs that ran computes rewards "
+        "of sampled answers"
+    )
+    return replace(finding, reason=reason, evidence=(*finding.evidence, *lines)[:MAX_EVIDENCE])
+
+
+def _weighed(
+    finding: RouteFinding, submission: SubmissionRecord, evidence: TrialEvidence, logs: Sequence[LoggedTraining]
+) -> RouteFinding:
+    """A finding with what was measured: a claim where processor time or weights contradict it."""
+    figures = training_figures(evidence, submission.number, sum(log.n_points for log in logs))
+    lines = (*figures.lines, *finding.evidence)[:MAX_EVIDENCE]
+    if finding.certainty is Certainty.NONE:
+        return finding
+    if figures.contradiction:
+        reason = figures.contradiction if finding.is_shown else f"{finding.reason}; {figures.contradiction}"
+        return replace(finding, certainty=Certainty.CLAIMED, reason=reason, evidence=lines)
+    return replace(finding, evidence=lines)
 
 
 def _known_folders(evidence: TrialEvidence) -> set[str]:
@@ -307,8 +363,8 @@ def _ran_steps(programs: Sequence[Program], logs: Sequence[LoggedTraining]) -> l
         chosen = sorted(confirmed, key=lambda entry: logged[_log_method(entry[0])].first_t) or used
         for algorithm, line in chosen:
             is_logged = _log_method(algorithm) in logged
-            steps.append(_Step(algorithm, Certainty.OBSERVED if is_logged else Certainty.RAN, line))
-        steps.append(_Step(chosen[0][0], steps[-1].certainty, program.line))
+            steps.append(_Step(algorithm, _Proof.RAN_AND_LOGGED if is_logged else _Proof.RAN, line))
+        steps.append(_Step(chosen[0][0], steps[-1].proof, program.line))
     methods = {_log_method(step.algorithm) for step in steps}
     steps.extend(_log_step(log, _same_method(steps, method)) for method, log in logged.items() if method in methods)
     # logs of methods that no program shows count only if no log agrees with the programs
@@ -328,31 +384,32 @@ def _log_method(algorithm: Algorithm) -> Method:
 
 def _log_step(log: LoggedTraining, algorithm: Algorithm) -> _Step:
     text = f"{log.n_points} lines with {', '.join(log.keys)}"
-    return _Step(algorithm, Certainty.OBSERVED, EvidenceLine(log.file, text))
+    return _Step(algorithm, _Proof.LOGGED, EvidenceLine(log.file, text))
 
 
 def _written_steps(submission: SubmissionRecord, evidence: TrialEvidence) -> list[_Step]:
     by_id = {revision.id: revision for revision in evidence.revisions}
     revision = by_id.get(submission.revision or "") or revision_at(evidence.revisions, submission.received_at)
     sources = sources_of(revision, evidence) if revision is not None else ()
-    return [_Step(algorithm, Certainty.CODE_ONLY, line) for algorithm, line in source_steps(sources)]
+    return [_Step(algorithm, _Proof.WRITTEN, line) for algorithm, line in source_steps(sources)]
 
 
 def _finding(steps: Sequence[_Step]) -> RouteFinding:
-    """The route of these steps; as certain as its least certain method, each method by its best evidence."""
+    """The route of these steps; as certain as its least certain method, each method by its best proof."""
     if not steps:
         return RouteFinding(Route.UNKNOWN, (), Certainty.NONE, "no training code, program or log was recorded")
     methods = list(dict.fromkeys(step.algorithm.method for step in steps))
     names = tuple(dict.fromkeys(step.algorithm.name for step in steps))
     route = combined_route(methods)
-    order = [Certainty.CODE_ONLY, Certainty.RAN, Certainty.OBSERVED]
-    best = [max((s.certainty for s in steps if s.algorithm.method is method), key=order.index) for method in methods]
-    certainty = min(best, key=order.index)
+    best = [max(step.proof for step in steps if step.algorithm.method is method) for method in methods]
+    proof = min(best)
+    certainty = Certainty.CONSISTENT if proof >= _Proof.RAN else Certainty.CLAIMED
     reason = {
-        Certainty.OBSERVED: "training logs show it",
-        Certainty.RAN: "a program that trains so ran, but left no training log of that kind",
-        Certainty.CODE_ONLY: "the code was in the workspace, but nothing shows that it ran",
-    }[certainty]
+        _Proof.RAN_AND_LOGGED: "code that trains so was reached in a program that ran and logged it",
+        _Proof.RAN: "a program that trains so ran, but left no training log of that kind",
+        _Proof.LOGGED: "a training log says so, of no program that was seen training that way",
+        _Proof.WRITTEN: "the code was in the workspace, but nothing shows that it ran",
+    }[proof]
     if len(methods) > 1:
         reason += f"; in this order: {', '.join(names)}"
     lines = tuple(dict.fromkeys(step.line for step in steps))[:MAX_EVIDENCE]
@@ -380,7 +437,7 @@ def mode_finding(evidence: TrialEvidence, routes: Sequence[SubmissionRoute]) -> 
     if mode is Mode.FREE:
         return ModeFinding(mode, Verdict.PASS, "any route was allowed")
     broken = [route for route in routes if _is_forbidden(route, allowed)]
-    proven = [route for route in broken if route.finding.certainty in {Certainty.OBSERVED, Certainty.RAN}]
+    proven = [route for route in broken if route.finding.is_shown]
     if proven:
         numbers = ", ".join(str(route.number) for route in proven)
         labels = ", ".join(dict.fromkeys(route.finding.label for route in proven))
@@ -400,11 +457,11 @@ def mode_finding(evidence: TrialEvidence, routes: Sequence[SubmissionRoute]) -> 
         lines = tuple(EvidenceLine("revisions.git", f"not kept: {name}") for name in missing[:MAX_EVIDENCE])
         reason = "whether the rule was kept is unknown: not all of the agent's code was kept"
         return ModeFinding(mode, Verdict.UNKNOWN, reason, lines)
-    unseen = [route.number for route in routes if route.finding.route is Route.UNKNOWN]
+    unseen = [route.number for route in routes if not route.finding.is_shown]
     if broken or unseen:
         numbers = ", ".join(str(number) for number in sorted({*unseen, *(route.number for route in broken)}))
         lines = tuple(line for route in broken for line in route.finding.evidence)[:MAX_EVIDENCE]
-        reason = f"whether the rule was kept is unknown: nothing shows how submission {numbers} was made"
+        reason = f"whether the rule was kept is not shown: there are only claims of how submission {numbers} was made"
         return ModeFinding(mode, Verdict.UNKNOWN, reason, lines)
     forbidden = (line for algorithm, line in training_steps(evidence) if algorithm.method not in allowed)
     lines = tuple(dict.fromkeys(forbidden))[:MAX_EVIDENCE]

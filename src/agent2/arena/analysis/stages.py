@@ -8,7 +8,8 @@ are ignored, so this record is the one place that accepts unknown keys. A part c
 trial: hyperparameters with numbers, data and evaluation in words of the assignment.
 
 Evaluation: a number that an agent logs is a claim. It counts when a program that evaluates was seen running, and when
-the number agrees with the hidden public score of the submission that followed: a model at 31% on hidden items is not
+the number agrees with the hidden public score of the submission that followed; a score that the grader had given before
+is no measurement of the agent's. A model at 31% on hidden items is not
 at 95% on dev items of the same kind, unless it was trained on them or not measured. "Agrees" leaves room for
 chance at both sample sizes (99.9%) and for another protocol (greedy answers, other prompts): `SLACK`.
 
@@ -25,7 +26,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from agent2.arena.analysis.process import scored_submissions
+from agent2.arena.analysis.process import BREAKDOWNS, scored_submissions
 from agent2.arena.analysis.programs import (
     Algorithm,
     ParsedSource,
@@ -33,14 +34,13 @@ from agent2.arena.analysis.programs import (
     executed_code,
     executed_programs,
     last_sources,
+    reached_sources,
     read_sources,
 )
-from agent2.arena.analysis.route import training_programs
+from agent2.arena.analysis.route import logged_training, training_programs
 from agent2.arena.analysis.verdicts import (
-    Certainty,
     EvidenceLine,
     Failure,
-    FailureKind,
     RouteFinding,
     StageVerdict,
     Verdict,
@@ -69,19 +69,9 @@ _MEASURE = re.compile(
     r"\b(accurac\w+|exact|match\w*|success\w*|won|wins?|pass@?\w*|scores?|solved|correct\w*|rates?|rewards?)\b", re.I
 )
 
-BREAKDOWNS = frozenset(
-    {
-        FailureKind.CRASH,
-        FailureKind.TRACEBACK,
-        FailureKind.CUDA_OOM,
-        FailureKind.CPU_OOM,
-        FailureKind.DISK_FULL,
-        FailureKind.LIMIT,
-        FailureKind.NOT_FINITE,
-    }
-)
-"""Failures of the agent's programs, not of its submissions."""
 MAX_EVIDENCE = 6
+ECHO = 1e-6
+"""Largest difference between a logged score and the grader's that was logged back."""
 LOGGED_RATES = frozenset({"learning_rate", "lr"})
 HIGHEST_RATE, LOWEST_RATE = 1.05, 0.01
 """Of a planned learning rate; warm-up and decay make the logged one smaller, so the largest logged one is compared."""
@@ -119,7 +109,7 @@ def logged_scores(metrics: Sequence[MetricPoint]) -> tuple[LoggedScore, ...]:
 
 def checked_submissions(evidence: TrialEvidence) -> tuple[CheckedSubmission, ...]:
     """Scored submissions before which the agent logged a score, with that score and whether the two agree."""
-    scores = logged_scores(evidence.metrics)
+    scores = [score for score in logged_scores(evidence.metrics) if not _is_echo(score, evidence)]
     n_dev = evidence.task.n_items[Split.DEV]
     checked, since = [], -math.inf
     for submission in scored_submissions(evidence):
@@ -133,6 +123,17 @@ def checked_submissions(evidence: TrialEvidence) -> tuple[CheckedSubmission, ...
         agrees = abs(logged.value - public) <= SLACK + _chance_distance(logged.value, n_dev, public, n_public)
         checked.append(CheckedSubmission(submission, logged, agrees))
     return tuple(checked)
+
+
+def _is_echo(score: LoggedScore, evidence: TrialEvidence) -> bool:
+    """Whether a logged score is one that the grader had given before: what it says of an earlier checkpoint."""
+    return any(
+        submission.score is not None
+        and submission.finished_at is not None
+        and submission.finished_at <= score.point.t
+        and math.isclose(submission.score.value, score.value, abs_tol=ECHO)
+        for submission in evidence.submissions
+    )
 
 
 def _rates(metrics: Sequence[MetricPoint]) -> Iterator[LoggedScore]:
@@ -253,13 +254,22 @@ def trained_submissions(evidence: TrialEvidence) -> list[int]:
 
 
 def made_by_training(evidence: TrialEvidence, route: RouteFinding) -> bool:
-    """Whether a scored checkpoint differs from the base, and a program that trains was seen running.
+    """Whether a scored checkpoint differs from the base, and more than claims show that a program trained it.
 
-    Neither different weights alone prove it (adding noise to the base model gives some, too), nor a log without a
-    program.
+    Neither different weights alone prove it (adding noise to the base model gives some, too), nor a log, nor code in a
+    program: see `Certainty`.
     """
-    was_seen = route.certainty in {Certainty.OBSERVED, Certainty.RAN} and bool(training_programs(evidence))
-    return was_seen and bool(trained_submissions(evidence))
+    return route.is_shown and bool(training_programs(evidence)) and bool(trained_submissions(evidence))
+
+
+def not_shown(route: RouteFinding) -> str:
+    """Why nothing but claims says that the checkpoint was trained."""
+    return f"not shown: {route.reason}"
+
+
+def logged_steps(evidence: TrialEvidence) -> bool:
+    """Whether a program that trains ran and a training log has lines: it got beyond its first step."""
+    return bool(training_programs(evidence)) and bool(logged_training(evidence.metrics))
 
 
 def _design(evidence: TrialEvidence, route: RouteFinding) -> StageVerdict:
@@ -280,7 +290,10 @@ def _design(evidence: TrialEvidence, route: RouteFinding) -> StageVerdict:
         return StageVerdict(stage, Verdict.FAIL, reason, lines)
     if vague:
         return StageVerdict(stage, Verdict.PARTIAL, "; ".join(vague), lines)
-    if not training_programs(evidence) and not made_by_training(evidence, route):
+    if trained_submissions(evidence) and not made_by_training(evidence, route):
+        reason = f"a complete plan; that it was carried out is {not_shown(route)}"
+        return StageVerdict(stage, Verdict.PARTIAL, reason, lines)
+    if not made_by_training(evidence, route) and not logged_steps(evidence):
         return StageVerdict(stage, Verdict.PARTIAL, "a complete plan; nothing of it was seen being carried out", lines)
     departures = _departures(design, evidence, route)
     if departures:
@@ -312,10 +325,10 @@ def _departures(design: PipelineDesign, evidence: TrialEvidence, route: RouteFin
 def _implementation(evidence: TrialEvidence, route: RouteFinding, failures: tuple[Failure, ...]) -> StageVerdict:
     stage = Stage.IMPLEMENTATION
     programs = training_programs(evidence)
-    written = last_sources(evidence)
-    agent_sources = read_sources(evidence.agent_files)
+    written = reached_sources(last_sources(evidence))
+    agent_sources = reached_sources(read_sources(evidence.agent_files))
     is_coded = any(source.signals for source in (*written, *agent_sources)) or bool(programs)
-    executed = [source for code in executed_code(evidence) if code.steps for source in code.sources]
+    executed = [source for code in executed_code(evidence) if code.steps for source in code.reached]
     lines = tuple(
         EvidenceLine(f"{source.path}:{signal.line}", signal.description)
         for source in (*executed, *written)
@@ -329,8 +342,8 @@ def _implementation(evidence: TrialEvidence, route: RouteFinding, failures: tupl
     if not is_coded and not trained:
         return StageVerdict(stage, Verdict.FAIL, "no training code was written or run", lines)
     if trained and not made_by_training(evidence, route):
-        reason = f"submission {trained[0]} differs from the base model; nothing recorded shows training that made it"
-        return StageVerdict(stage, Verdict.UNKNOWN, reason, lines)
+        reason = f"submission {trained[0]} differs from the base model; training that made it is {not_shown(route)}"
+        return StageVerdict(stage, Verdict.UNKNOWN, reason, (*route.evidence, *lines)[:MAX_EVIDENCE])
     if trained and not broken:
         reason = f"the pipeline ran and made a checkpoint that could be scored (submission {trained[0]})"
         return StageVerdict(stage, Verdict.PASS, reason, lines)
@@ -352,18 +365,18 @@ def _execution(evidence: TrialEvidence, route: RouteFinding, failures: tuple[Fai
     lines = tuple(line for failure in failures for line in failure.evidence)[:MAX_EVIDENCE]
     broken = [failure.kind.value for failure in failures if failure.kind in BREAKDOWNS]
     if trained and not made_by_training(evidence, route):
-        reason = "no training was seen that made what was submitted"
+        reason = f"training that made what was submitted is {not_shown(route)}"
         return StageVerdict(stage, Verdict.UNKNOWN, reason, route.evidence[:MAX_EVIDENCE])
     if trained:
         problems = [*broken, *([f"{len(rejected)} submission(s) not scored"] if rejected else [])]
         if evidence.agent_end is AgentEnd.DEADLINE:
-            problems.append("stopped at the deadline")
+            problems.append("stopped at the deadline, after a valid submission")
         if not problems:
             reason = "trained, submitted and ended by itself without a failure"
             return StageVerdict(stage, Verdict.PASS, reason, route.evidence[:MAX_EVIDENCE])
         has_recovered = all(failure.recovered for failure in failures)
         verdict = Verdict.PASS if has_recovered and not broken else Verdict.PARTIAL
-        recovery = "recovered: a valid submission followed" if has_recovered else "with failures on the way"
+        recovery = "a trained checkpoint was scored after it" if has_recovered else "with failures on the way"
         return StageVerdict(stage, verdict, f"{recovery} ({'; '.join(problems)})", lines)
     if evidence.agent_end in {AgentEnd.INTERRUPTED, AgentEnd.INFRASTRUCTURE}:
         return StageVerdict(
@@ -377,7 +390,7 @@ def _execution(evidence: TrialEvidence, route: RouteFinding, failures: tuple[Fai
 
 def _evaluation(evidence: TrialEvidence) -> StageVerdict:
     stage = Stage.EVALUATION
-    lines = _evaluation_lines([source for code in executed_code(evidence) for source in code.sources])
+    lines = _evaluation_lines([source for code in executed_code(evidence) for source in code.reached])
     checked = checked_submissions(evidence)
     comparisons = [
         EvidenceLine(
@@ -413,7 +426,7 @@ def _evaluation(evidence: TrialEvidence) -> StageVerdict:
     if has_hidden_text:
         return StageVerdict(stage, Verdict.UNKNOWN, "programs ran whose text was not recorded; they may have evaluated")
     n_scored = len(scored_submissions(evidence))
-    unused = _evaluation_lines(last_sources(evidence))
+    unused = _evaluation_lines(reached_sources(last_sources(evidence)))
     if unused:
         reason = "evaluation code was written; nothing shows that it ran"
         return StageVerdict(stage, Verdict.PARTIAL, reason, tuple(unused)[:MAX_EVIDENCE])

@@ -55,14 +55,15 @@ ROUTE_WORDS: Mapping[Route, str] = {
 
 
 class Certainty(StrEnum):
-    """How well a route is proven."""
+    """How well a route is proven; verdicts count from `CONSISTENT` on."""
 
     OBSERVED = "observed"
-    """Training metrics of this kind were logged, or the weights themselves prove it (a copy)."""
-    RAN = "ran"
-    """A program with this training code ran; no metrics of this kind were found."""
-    CODE_ONLY = "code_only"
-    """The code was in the workspace; nothing shows that it ran."""
+    """The harness itself saw it: the weights prove it (a copy), or nothing was submitted."""
+    CONSISTENT = "consistent"
+    """Code that trains so was reached in a program that ran, and nothing that was measured contradicts it: processor
+    time, and a weight change that is not noise."""
+    CLAIMED = "claimed"
+    """Only plans, logs, names, or code that nothing shows to have run; or what was measured contradicts it."""
     NONE = "none"
     """No evidence."""
 
@@ -87,6 +88,16 @@ class RouteFinding:
     certainty: Certainty
     reason: str
     evidence: tuple[EvidenceLine, ...] = ()
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether there is more than claims."""
+        return self.certainty in {Certainty.CONSISTENT, Certainty.OBSERVED}
+
+    @property
+    def counted_label(self) -> str:
+        """What tables count: the label of a route that is shown, else that it is not."""
+        return self.label if self.is_shown else "not shown"
 
     @property
     def label(self) -> str:
@@ -258,6 +269,8 @@ class Efficiency:
 
     training_program_s: float | None
     """Wall clock in which a program with training code ran (imports and own evaluation included)."""
+    training_cpu_s: float | None
+    """Processor time of these programs; a program that sleeps uses none."""
     training_log_s: float | None
     """From the first to the last line of the training logs, summed over logs."""
     max_rss_bytes: int | None
@@ -286,10 +299,13 @@ class Autonomy:
     n_interventions: int
     """Reported interventions during its phase."""
     is_completed: bool
-    """A submission other than the base model could be scored, and the trial is not void."""
+    """A submission other than the base model could be scored, training that made it is shown, and the trial is not
+    void."""
     is_autonomous: bool
     """Completed without any intervention."""
     evidence: tuple[EvidenceLine, ...] = ()
+    is_shown: bool = True
+    """False: something was scored, and no training is shown that made it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,9 +313,9 @@ class Recovery:
     """How the agent recovered from failures."""
 
     n_failures: int
-    """Failures that an agent can recover from."""
+    """Crashes of its programs: what an agent can recover from."""
     n_recovered: int
-    """Followed by a submission that could be scored."""
+    """Followed by a trained checkpoint that could be scored."""
     n_unknown: int
     """Failures for which it is not known whether they were recovered."""
     rate: float | None
