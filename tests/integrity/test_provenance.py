@@ -5,10 +5,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from agent2.integrity import Effect
+from agent2.integrity import CHANGED, STRUCTURE, Effect
 from agent2.integrity.provenance import (
-    CHANGED,
-    STRUCTURE,
     Relation,
     change_structure,
     compare_weights,

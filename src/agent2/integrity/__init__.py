@@ -14,6 +14,8 @@ import msgspec
 
 MAX_PROOFS = 20
 MAX_TEXT = 300
+MOVED, STRUCTURE, NUMBERS, CHANGED = "relative change", "structure of the change", "numbers", "numbers changed"
+"""Names of the figures of the check `provenance`."""
 
 
 class Severity(StrEnum):
@@ -75,7 +77,7 @@ class IntegrityCheck:
     subject: str = ""
     """What it looked at: "submission 3"; empty for the whole trial, and in audits of before 2026-11-26."""
     figures: Mapping[str, float] = field(default_factory=dict)
-    """What was measured, by name; the names are constants of the module that measures."""
+    """What was measured, by name."""
 
 
 def proof(where: str, detail: str) -> Proof:

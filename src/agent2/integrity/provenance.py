@@ -43,7 +43,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent2.errors import CheckpointError, quoted
-from agent2.integrity import Effect, IntegrityCheck, IntegrityFinding, Proof, Severity, proof
+from agent2.integrity import (
+    CHANGED,
+    MOVED,
+    NUMBERS,
+    STRUCTURE,
+    Effect,
+    IntegrityCheck,
+    IntegrityFinding,
+    Proof,
+    Severity,
+    proof,
+)
 from agent2.models.checkpoint import (
     CHAT_TEMPLATE,
     CONFIG,
@@ -100,8 +111,6 @@ UNIFORM = 0.01
 """Least variance of a change, as a share of its mean square: below it one constant was added to every number."""
 POWER_STEPS = 30
 """Of the power iteration for the largest singular value."""
-MOVED, STRUCTURE, NUMBERS, CHANGED = "relative change", "structure of the change", "numbers", "numbers changed"
-"""Names of the figures of a check."""
 SAMPLE = 65_536
 """Numbers of a tensor by which a renamed one is matched."""
 

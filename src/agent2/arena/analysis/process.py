@@ -12,10 +12,9 @@ it proves only that something was printed. Does NOT know interventions that were
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from agent2.arena.analysis.programs import executed_programs
 from agent2.arena.analysis.verdicts import (
     Autonomy,
     EvidenceLine,
@@ -224,13 +223,17 @@ def recovery_of(evidence: TrialEvidence, failures: tuple[Failure, ...]) -> Recov
     )
 
 
-def failures_of(evidence: TrialEvidence) -> tuple[Failure, ...]:
-    """All failures that the records show, those that the harness recorded first."""
+def failures_of(evidence: TrialEvidence, ends: Mapping[str, Sequence[float]] | None = None) -> tuple[Failure, ...]:
+    """All failures that the records show, those that the harness recorded first.
+
+    ends: path of a script -> when each of its runs was last seen (`programs.ends_of_programs`): tells which crashes a
+    scored checkpoint followed.
+    """
     return (
         *_phase_failures(evidence),
         *_submission_failures(evidence),
         *_llm_failures(evidence),
-        *_log_failures(evidence),
+        *_log_failures(evidence, ends or {}),
         *_divergence(evidence),
     )
 
@@ -317,7 +320,7 @@ def _llm_failures(evidence: TrialEvidence) -> Iterator[Failure]:
             yield Failure(kind, f"{len(failed)} of {len(calls)} calls", None, last_answer > failed[-1].number, lines)
 
 
-def _log_failures(evidence: TrialEvidence) -> Iterator[Failure]:
+def _log_failures(evidence: TrialEvidence, ends: Mapping[str, Sequence[float]]) -> Iterator[Failure]:
     lines = evidence.agent_log_tail.splitlines()
     recovered = _recovered_from_log(evidence)
     for kind, pattern in LOG_PATTERNS:
@@ -329,15 +332,17 @@ def _log_failures(evidence: TrialEvidence) -> Iterator[Failure]:
     if blocks:
         last = blocks[-1]
         detail = f"{len(blocks)} in the agent's log, the last one: {last[-1].strip()[:200]}"
-        yield Failure(FailureKind.TRACEBACK, detail, None, _recovered_from_crashes(evidence, blocks), _log_lines(last))
+        recovered = _recovered_from_crashes(evidence, blocks, ends)
+        yield Failure(FailureKind.TRACEBACK, detail, None, recovered, _log_lines(last))
 
 
-def _recovered_from_crashes(evidence: TrialEvidence, blocks: Sequence[list[str]]) -> bool | None:
+def _recovered_from_crashes(
+    evidence: TrialEvidence, blocks: Sequence[list[str]], ends: Mapping[str, Sequence[float]]
+) -> bool | None:
     """Whether a trained checkpoint was scored after each program ended that a traceback is of.
 
     None where that is not known for one of them.
     """
-    ends = _ends_of_programs(evidence)
     n_seen: Counter[str] = Counter()
     answers: list[bool | None] = []
     for block in blocks:
@@ -355,14 +360,6 @@ def _recovered_from_crashes(evidence: TrialEvidence, blocks: Sequence[list[str]]
     if any(answer is False for answer in answers):
         return False
     return None if None in answers else True
-
-
-def _ends_of_programs(evidence: TrialEvidence) -> dict[str, list[float]]:
-    """Path of a script -> when each of its runs was last seen, in the order of their starts."""
-    ends: dict[str, list[float]] = {}
-    for program in executed_programs(evidence):
-        ends.setdefault(program.name, []).append(program.last_seen)
-    return ends
 
 
 def _recovered_from_log(evidence: TrialEvidence) -> bool | None:

@@ -662,6 +662,14 @@ def executed_code(evidence: TrialEvidence) -> tuple[ProgramCode, ...]:
     return tuple(dict.fromkeys(program.code for program in executed_programs(evidence)))
 
 
+def ends_of_programs(evidence: TrialEvidence) -> dict[str, list[float]]:
+    """Path of a script -> when each of its runs was last seen, in the order of their starts."""
+    ends: dict[str, list[float]] = {}
+    for program in executed_programs(evidence):
+        ends.setdefault(program.name, []).append(program.last_seen)
+    return ends
+
+
 def last_sources(evidence: TrialEvidence) -> tuple[ParsedSource, ...]:
     """Every Python file in the last revision."""
     return _reader(evidence).read_all(evidence.revisions[-1].files) if evidence.revisions else ()

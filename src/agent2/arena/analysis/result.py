@@ -31,7 +31,7 @@ from agent2.arena.analysis.process import (
     recovery_of,
     revision_changes,
 )
-from agent2.arena.analysis.programs import Method, executed_programs, last_sources, read_sources
+from agent2.arena.analysis.programs import Method, ends_of_programs, executed_programs, last_sources, read_sources
 from agent2.arena.analysis.route import mode_finding, submission_routes, training_programs, training_steps, trial_route
 from agent2.arena.analysis.stages import (
     logged_steps,
@@ -425,7 +425,7 @@ def analyse(evidence: TrialEvidence) -> Analysis:
     result = result_of(evidence, integrity)
     routes = submission_routes(evidence)
     route = trial_route(evidence, routes)
-    failures = failures_of(evidence)
+    failures = failures_of(evidence, ends_of_programs(evidence))
     mode = mode_finding(evidence, routes)
     return Analysis(
         result=result,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from agent2.arena.analysis.verdicts import EvidenceLine
 from agent2.arena.evidence import TrialEvidence
-from agent2.integrity.provenance import MOVED, NUMBERS, STRUCTURE
+from agent2.integrity import MOVED, NUMBERS, STRUCTURE
 
 LEAST_CPU_S = 3.0
 """Of all programs of an agent together; importing a training library takes as much."""
