@@ -461,3 +461,65 @@ def test_a_chat_of_ones_own_data_is_sent_with_native_calls_and_results(tmp_path)
     roles = [message["role"] for message in sent["messages"]]
     assert roles == ["system", "user", "assistant", "tool", "tool", "assistant", "user"]
     assert [message["content"] for message in sent["messages"][3:5]] == ["rain", '{"sky": "clear"}']
+
+
+BOTH = "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
+ONLY_1 = (
+    "Unsupported value: 'temperature' does not support 0.7 with this model. Only the default (1) value is supported."
+)
+
+
+def refuses(message, *fields):
+    def reply(body, number):
+        return error(400, message) if all(field in body for field in fields) else chat("yes")
+
+    return reply
+
+
+def test_a_field_that_is_refused_and_has_no_effect_is_left_out_from_then_on():
+    with endpoint(refuses(BOTH, "temperature", "top_p")) as served:
+        sampler = opened(served.url)
+        settings = SamplingSettings(temperature=0.7, max_tokens=8)
+        assert [done.text for done in ask(sampler, "a", "b", settings=settings)] == ["yes", "yes"]
+        assert sampler.describe()["top_p_sent"] is False
+        sampler.close()
+
+
+@pytest.mark.parametrize(
+    ("message", "settings", "how"),
+    [
+        (ONLY_1, {"temperature": 0.7}, "refuses temperature as the suite sets it.*--set protocol.sampling.temperature"),
+        (BOTH, {"temperature": 0.7, "top_p": 0.9}, "refuses temperature and top_p.*--set protocol.sampling.top_p"),
+    ],
+)
+def test_a_refused_setting_ends_the_evaluation_with_the_field_and_how_to_set_it(message, settings, how):
+    with endpoint(refuses(message, *settings)) as served:
+        sampler = opened(served.url)
+        with pytest.raises(ConfigError, match=how):
+            ask(sampler, "a", settings=SamplingSettings(**settings, max_tokens=8))
+        sampler.close()
+
+
+def test_a_refusal_after_an_answer_costs_one_request_and_not_the_evaluation():
+    def reply(body, number):
+        return error(400, ONLY_1) if "bad" in body["messages"][-1]["content"] else chat("yes")
+
+    with endpoint(reply) as served:
+        sampler = opened(served.url)
+        settings = SamplingSettings(temperature=0.7, max_tokens=8)
+        assert ask(sampler, "good", settings=settings)[0].text == "yes"
+        assert ask(sampler, "bad", settings=settings)[0].fault is Fault.INFRASTRUCTURE
+        sampler.close()
+
+
+def test_an_answer_that_would_exceed_the_context_is_asked_for_with_what_room_there_is():
+    def reply(body, number):
+        if number and body["max_tokens"] > 28:
+            used = f"{100 + body['max_tokens']} tokens (100 in the messages, {body['max_tokens']} in the completion)"
+            return error(400, f"This model's maximum context length is 128 tokens. However, you requested {used}.")
+        return chat(str(body["max_tokens"]), "length")
+
+    with endpoint(reply) as served:
+        sampler = opened(served.url)
+        assert ask(sampler, "a", settings=SamplingSettings(max_tokens=64))[0].text == "28"
+        sampler.close()

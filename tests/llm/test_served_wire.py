@@ -190,3 +190,62 @@ def test_a_thought_that_the_server_keeps_apart_is_no_part_of_the_answer(field):
     unended = read(answer(finish="length", choice={"message": {"content": None, field: "#### 5"}}))
     assert unended.text == "" and unended.thought == Thought("#### 5", closing=None)
     assert read(answer("#### 5")).thought is None
+
+
+@pytest.mark.parametrize(
+    ("finish", "stop"),
+    [
+        *(
+            (word, StopReason.END)
+            for word in ("stop", "STOP", "eos", "eos_token", "end_turn", "stop_sequence", "complete")
+        ),
+        *((word, StopReason.LENGTH) for word in ("length", "max_tokens", "MAX_TOKENS", "model_length")),
+        ("tool_calls", StopReason.END),  # some servers say so of a text, too
+    ],
+)
+def test_every_finish_reason_in_use_is_read(finish, stop):
+    assert read(answer("4", finish)).stop_reason is stop
+
+
+@pytest.mark.parametrize(
+    ("finish", "may_pass"),
+    [("content_filter", False), ("SAFETY", False), ("abort", True), ("insufficient_system_resource", True)],
+)
+def test_an_answer_that_a_filter_or_the_server_ended_is_missing(finish, may_pass):
+    problem = read(answer("half an ans", finish))
+    assert isinstance(problem, WireProblem)
+    assert (problem.fault, problem.may_pass) == (Fault.INFRASTRUCTURE, may_pass)
+
+
+def test_text_parts_are_joined_and_parts_that_are_not_text_are_left_out():
+    parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "#### 5"}]
+    completion = read(answer([*parts, {"type": "reference", "reference_ids": [1]}]))
+    assert completion.text == "#### 5" and completion.thought == Thought("hm")
+
+
+def test_tokens_that_the_server_dropped_are_no_empty_answer_of_the_model():
+    problem = read(answer(None, usage={"completion_tokens": 40}))
+    assert isinstance(problem, WireProblem)
+    assert (problem.fault, problem.may_pass, problem.n_dropped) == (Fault.INFRASTRUCTURE, False, 40)
+    assert "dropped 40 tokens" in problem.reason
+    assert read(answer(None, usage={"completion_tokens": 1})).text == "", "the end token alone"
+    assert read(answer("", usage={"completion_tokens": 40})).text == "", "tokens without a text are the model's"
+
+
+def test_a_thought_that_the_server_keeps_to_itself_is_one():
+    usage = {"completion_tokens": 40, "completion_tokens_details": {"reasoning_tokens": 40}}
+    assert read(answer(None, "length", usage=usage)).thought == Thought("", closing=None)
+    assert read(answer("5", usage=usage)).thought == Thought("")
+    unfinished = b'{"error": {"message": "Could not finish the message because max_tokens was reached"}}'
+    assert read(unfinished, 400).thought == Thought("", closing=None)
+
+
+def test_top_p_is_not_sent_where_it_has_no_effect():
+    greedy, drawn = SamplingSettings(top_p=0.9), SamplingSettings(temperature=0.7)
+    assert "top_p" not in request_body("m", HELLO, greedy, Dialect())
+    assert request_body("m", HELLO, drawn, Dialect())["top_p"] == 1.0
+    assert "top_p" not in request_body("m", HELLO, drawn, Dialect(top_p=False))
+    nucleus = SamplingSettings(temperature=0.7, top_p=0.9)
+    assert request_body("m", HELLO, nucleus, Dialect(top_p=False))["top_p"] == 0.9
+    assert "temperature" not in request_body("m", HELLO, SamplingSettings(temperature=1.0), Dialect(temperature=False))
+    assert request_body("m", HELLO, greedy, Dialect(temperature=False))["temperature"] == 0.0

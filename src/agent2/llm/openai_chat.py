@@ -188,8 +188,8 @@ def _answer_parts(message: JsonValue) -> tuple[Part, ...]:
     if not isinstance(message, dict):
         raise ValueError(f"message {quoted(message)}")
     content, calls = message.get("content"), message.get("tool_calls")
-    is_list_of_read_blocks = isinstance(content, list) and len(parse_content(content)) == len(content) > 0
-    if not (isinstance(content, str | None) or is_list_of_read_blocks):
+    has_read_blocks = isinstance(content, list) and bool(parse_content(content))
+    if not (isinstance(content, str | None) or has_read_blocks):
         raise ValueError(f"content {quoted(content)}")
     if not isinstance(message.get("refusal"), str | None):
         raise ValueError(f"refusal {quoted(message['refusal'])}")

@@ -7,8 +7,9 @@ out is not retried, and after a few timeouts in a row the endpoint counts as gon
 is put on a card.
 
 Promises: each submitted request is answered exactly once, also after `close`; keys are sent to the endpoint and
-appear nowhere else; no broken response becomes an empty answer of the model. Opening asks the endpoint for one token,
-so that a wrong address, key or model name is an error at once. Tools that are offered natively are sent as the
+appear nowhere else; no broken response becomes an empty answer of the model; a refused field is left out where that
+changes nothing, else the sampler fails with the field and how to set it. Opening asks the endpoint for one
+token, so that a wrong address, key or model name is an error at once. Tools that are offered natively are sent as the
 protocol's own `tools` and `tool_calls`; on our side a call stays the text that worlds read,
 `{"name": ..., "arguments": {...}}`, so that a card is the same either way.
 
@@ -39,7 +40,16 @@ from agent2.config import StrictModel, parse_yaml
 from agent2.errors import FAULT_POLICY, ConfigError, EndpointFailed, Fault, SamplerFailed, quoted
 from agent2.llm.messages import CallPart, ChatAnswer, ChatMessage, ResultPart, ThoughtPart
 from agent2.llm.openai_chat import OpenAiChat, build_messages, likeliest_tokens, logprobs_of
-from agent2.llm.untrusted import decode
+from agent2.llm.server_words import (
+    CALL_REASONS,
+    FINISH_REASONS,
+    Ending,
+    is_too_long,
+    is_unfinished,
+    refused_fields,
+    room_for_answer,
+)
+from agent2.llm.untrusted import as_object, decode
 from agent2.records import Completion, JsonValue, Message, Prompt, SamplingSettings, StopReason, Thought
 
 logger = logging.getLogger(__name__)
@@ -49,10 +59,7 @@ PASSING_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 52
 """HTTP codes of a state that may pass: busy, restarting, overloaded."""
 SEED_BITS = 31
 """Seeds are cut to what every server takes."""
-_TOOL_CALL_STOPS = {"tool_calls": StopReason.END, "function_call": StopReason.END}
-STOP_REASONS = {"stop": StopReason.END, "length": StopReason.LENGTH, "eos": StopReason.END}
-CONTEXT_WORDS = ("context_length_exceeded", "maximum context length", "context window", "max_model_len")
-"""How servers say that a prompt does not fit the model."""
+STOP_REASONS = {Ending.END: StopReason.END, Ending.LENGTH: StopReason.LENGTH}
 KEY_VARIABLE = "AGENT2_API_KEY"
 """Holds the endpoint's key, where it needs one. No provider's own variable is read: a key goes nowhere by default."""
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -63,6 +70,15 @@ BASE_S, S_PER_TOKEN = 60.0, 0.1
 MAX_UNANSWERED = 3
 """So many requests without any HTTP answer, and none answered in between, mean that the endpoint is gone."""
 _TIMEOUT_ADVICE = "give it longer with --endpoint timeout_s=SECONDS"
+SAMPLING_FIELDS = ("temperature", "top_p", "max_tokens", "max_completion_tokens", "seed", "logprobs", "tools")
+"""Fields of our requests that a server may refuse."""
+_HOW_TO_SET = {
+    "temperature": "--set protocol.sampling.temperature=VALUE",
+    "top_p": "--set protocol.sampling.top_p=VALUE (1 is not sent)",
+    "max_tokens": "--set protocol.sampling.max_tokens=N",
+    "max_completion_tokens": "--set protocol.sampling.max_tokens=N",
+    "tools": "--endpoint native_tools=false",
+}
 _PROTOCOL_FIELDS = frozenset(
     {
         *("model", "messages", "temperature", "top_p", "max_tokens", "max_completion_tokens", "seed"),
@@ -83,6 +99,10 @@ class Dialect:
     """Log-probabilities may be asked for."""
     seed: bool = True
     """A seed may be sent; whether it is used is up to the server."""
+    temperature: bool = True
+    """A temperature may be sent; without it only 1 can be had, the default everywhere."""
+    top_p: bool = True
+    """The same of top_p."""
 
 
 DIALECTS = (
@@ -115,6 +135,12 @@ class WireProblem:
     """How long the server asks to wait before it."""
     connection_failure: ConnectionFailure | None = None
     """Set exactly when the server sent no HTTP answer."""
+    refused: tuple[str, ...] = ()
+    """Fields of the request that the server does not take, or not with these values."""
+    room: int | None = None
+    """How many new tokens would fit the context, where prompt and answer together do not and the server says so."""
+    n_dropped: int = 0
+    """Tokens that the model wrote and the server did not send."""
 
 
 def request_body(
@@ -124,15 +150,21 @@ def request_body(
     dialect: Dialect,
     tools: Sequence[Mapping[str, JsonValue]] = (),
 ) -> dict[str, JsonValue]:
-    """The JSON body of one request. tools: what is offered natively; earlier calls are then sent natively too."""
+    """The JSON body of one request. tools: what is offered natively; earlier calls are then sent natively too.
+
+    Without an effect, and not sent: top_p where the draw is greedy, and a 1 where the dialect does without the field.
+    """
     chat = _with_native_calls(messages) if tools else [ChatMessage(sent.role, sent.text) for sent in messages]
     body: dict[str, JsonValue] = {
         "model": model,
         "messages": build_messages(chat),
-        "temperature": settings.temperature,
-        "top_p": settings.top_p,
         dialect.limit_name: settings.max_tokens,
     }
+    if dialect.temperature or settings.temperature != 1.0:
+        body["temperature"] = settings.temperature
+    # Sent also where it is 1, since some servers default to what the model's own configuration says.
+    if settings.temperature > 0.0 and (dialect.top_p or settings.top_p != 1.0):
+        body["top_p"] = settings.top_p
     if dialect.seed:
         body["seed"] = settings.seed & ((1 << SEED_BITS) - 1)
     if dialect.logprobs and logprobs_are_comparable(settings):
@@ -228,17 +260,31 @@ def read_answer(
             Fault.INFRASTRUCTURE,
             may_pass=False,
         )
-    if answer.stop == "content_filter":
+    ending = _ending_of(answer)
+    if ending is Ending.FILTERED:
         return WireProblem("the endpoint's content filter withheld the answer", Fault.INFRASTRUCTURE, may_pass=False)
-    stops = {**STOP_REASONS, **_TOOL_CALL_STOPS} if answer.calls else STOP_REASONS
-    if answer.stop not in stops:
+    if ending is Ending.ABORTED:
+        return WireProblem(f"the endpoint gave up (finish_reason {quoted(answer.stop)})", Fault.INFRASTRUCTURE, True)
+    if ending is None:
         return _malformed(f"content {quoted(answer.text)}, finish_reason {quoted(answer.stop)}")
     choice, usage = body["choices"][0], OPENAI_CHAT.usage_in(body)
     text = _render_calls(answer.calls) if answer.calls else answer.text
+    n_hidden = _count(as_object(usage.get("completion_tokens_details")), "reasoning_tokens") or 0
+    thought = _thought_of(answer, text, n_hidden)
+    n_lost = (_count(usage, "completion_tokens") or 0) - n_hidden
+    # One token is the one that ends a message.
+    if not text and thought is None and choice["message"].get("content") is None and n_lost > 1:
+        return WireProblem(
+            f"the server dropped {n_lost} tokens that the model wrote: content is null, and there is no thought; look "
+            "at its reasoning parser and tool-call parser",
+            Fault.INFRASTRUCTURE,
+            may_pass=False,
+            n_dropped=n_lost,
+        )
     return Completion(
         text,
-        thought=_thought_of(answer, text),
-        stop_reason=stops[answer.stop],
+        thought=thought,
+        stop_reason=STOP_REASONS[ending],
         logprobs=logprobs_of(choice),
         alternatives=likeliest_tokens(choice),
         prompt_tokens=_count(usage, "prompt_tokens") or 0,
@@ -246,9 +292,20 @@ def read_answer(
     )
 
 
-def _thought_of(answer: ChatAnswer, text: str) -> Thought | None:
-    """What the server keeps apart from the answer; cut off where nothing follows it."""
-    thoughts = [part.text for part in answer.parts if isinstance(part, ThoughtPart)]
+def _ending_of(answer: ChatAnswer) -> Ending | None:
+    """Why an answer ended; None: in no word that is known."""
+    reason = (answer.stop or "").lower()
+    if reason in CALL_REASONS and (answer.calls or answer.text):
+        return Ending.END
+    return FINISH_REASONS.get(reason)
+
+
+def _thought_of(answer: ChatAnswer, text: str, n_hidden: int) -> Thought | None:
+    """What the server keeps apart from the answer; cut off where nothing follows it.
+
+    n_hidden: tokens of a thought that the server may keep to itself.
+    """
+    thoughts = [part.text for part in answer.parts if isinstance(part, ThoughtPart)] or [""][: n_hidden > 0]
     return Thought("\n".join(thoughts), closing="" if text.strip() else None) if thoughts else None
 
 
@@ -264,13 +321,21 @@ def _malformed(problem: str) -> WireProblem:
     )
 
 
-def _refusal(status: int, headers: Mapping[str, str], content: bytes, now: datetime) -> WireProblem:
+def _refusal(status: int, headers: Mapping[str, str], content: bytes, now: datetime) -> Completion | WireProblem:
     message = _error_text(content)
     reason = f"the endpoint answered HTTP {status}: {quoted(message)}"
-    if status in {400, 413, 422} and any(phrase in message for phrase in CONTEXT_WORDS):
-        return WireProblem(f"the prompt does not fit the model's context ({reason})", Fault.MODEL, may_pass=False)
-    may_pass = status in PASSING_STATUS
-    return WireProblem(reason, Fault.INFRASTRUCTURE, may_pass, _wait_s(headers.get("retry-after"), now))
+    if is_unfinished(status, message):
+        return Completion("", stop_reason=StopReason.LENGTH, thought=Thought("", closing=None))
+    if is_too_long(status, message):
+        why = f"the prompt does not fit the model's context ({reason})"
+        return WireProblem(why, Fault.MODEL, may_pass=False, room=room_for_answer(message))
+    return WireProblem(
+        reason,
+        Fault.INFRASTRUCTURE,
+        may_pass=status in PASSING_STATUS,
+        wait_s=_wait_s(headers.get("retry-after"), now),
+        refused=refused_fields(status, content, message, SAMPLING_FIELDS),
+    )
 
 
 def _error_text(content: bytes) -> str:
@@ -384,7 +449,8 @@ class ServedSampler:
         self._server = ""
         self._lock = threading.Lock()
         self._n_unanswered, self._answered_at = 0, time.monotonic()
-        self._gone: EndpointFailed | None = None
+        self._has_answered = False
+        self._gone: EndpointFailed | ConfigError | None = None
         try:
             self._dialect = self._find_dialect()
         except BaseException:
@@ -400,7 +466,7 @@ class ServedSampler:
         """Queue one request. tools: offered natively.
 
         Raises SamplerFailed for an id in flight, for token ids and when closed, EndpointFailed when the endpoint is
-        gone.
+        gone, ConfigError when it refuses a setting.
         """
         if self._gone is not None:
             raise self._gone
@@ -417,7 +483,8 @@ class ServedSampler:
     def collect(self) -> list[tuple[int, Completion]]:
         """Block until at least one request is done; return all that are. Empty only when none is in flight.
 
-        Raises EndpointFailed when the endpoint has stopped answering: what is in flight is lost then.
+        Raises EndpointFailed when the endpoint has stopped answering, ConfigError when it refuses a field of the first
+        requests that cannot be left out: what is in flight is lost then.
         """
         if not self._in_flight:
             return []
@@ -443,6 +510,8 @@ class ServedSampler:
             "limit_name": self._dialect.limit_name,
             "logprobs_offered": self._dialect.logprobs,
             "seed_sent": self._dialect.seed,
+            "temperature_sent": self._dialect.temperature,
+            "top_p_sent": self._dialect.top_p,
         }
 
     def close(self) -> None:
@@ -458,12 +527,17 @@ class ServedSampler:
         """Ask for one token in each dialect until one is accepted."""
         problem = None
         probe = _Request(
-            0, [Message("user", "Hello")], SamplingSettings(max_tokens=1), [_PROBE_TOOL][: self.takes_tools]
+            0,
+            [Message("user", "Hello")],
+            SamplingSettings(temperature=1.0, max_tokens=1),  # 1: no value of ours is refused before any is needed
+            [_PROBE_TOOL][: self.takes_tools],
         )
         for dialect in DIALECTS:
-            answer = self._ask(probe, dialect)
+            answer = self._ask(probe, replace(dialect, temperature=False, top_p=False))
             if isinstance(answer, Completion):
                 return replace(dialect, logprobs=answer.logprobs is not None)
+            if answer.n_dropped:  # the address is right, and which answers are lost is for the card to say
+                return replace(dialect, logprobs=False)
             problem = problem or answer
             if answer.may_pass or "HTTP 4" not in answer.reason:
                 break  # another dialect would change nothing
@@ -487,7 +561,7 @@ class ServedSampler:
 
     def _answer(self, request: "_Request") -> None:
         try:
-            answer = self._ask(request, self._dialect)
+            answer = self._ask_as_taken(request)
         except Exception as error:  # boundary: a request whose thread dies would be waited for without end
             logger.exception("request %d to %s failed", request.id, self._endpoint.model)
             answer = WireProblem(f"the client failed: {type(error).__name__}: {error}", Fault.INFRASTRUCTURE, False)
@@ -500,6 +574,9 @@ class ServedSampler:
         with self._lock:
             if isinstance(answer, Completion) or answer.connection_failure is None:
                 self._n_unanswered, self._answered_at = 0, time.monotonic()
+                self._has_answered = self._has_answered or isinstance(answer, Completion)
+                if not isinstance(answer, Completion) and answer.refused and not self._has_answered:
+                    self._gone = self._gone or self._refusal_of(answer)
                 return
             self._n_unanswered += 1
             # Of many slow requests several may time out together while others are still answered: the endpoint is gone
@@ -515,8 +592,30 @@ class ServedSampler:
                     "command again: what was played is kept"
                 )
 
+    def _refusal_of(self, problem: WireProblem) -> ConfigError:
+        """What to change where the server refuses a setting; later on, one request may be refused for its content."""
+        names = " and ".join(problem.refused)
+        how = "; ".join(dict.fromkeys(_HOW_TO_SET.get(name, f"leave {name} out") for name in problem.refused))
+        return ConfigError(f"{self._name()}: refuses {names} as the suite sets it: {problem.reason}; change it: {how}")
+
     def _limit_s(self, settings: SamplingSettings) -> float:
         return self._endpoint.timeout_s or BASE_S + S_PER_TOKEN * settings.max_tokens
+
+    def _ask_as_taken(self, request: "_Request") -> Completion | WireProblem:
+        """Ask; leave out what the server refuses and has no effect; ask for fewer tokens where the context is short."""
+        dialect = self._dialect
+        while True:
+            answer = self._ask(request, dialect)
+            if isinstance(answer, Completion):
+                return answer
+            simpler = _simpler(dialect, answer.refused, request.settings)
+            if simpler is not None:
+                logger.info("%s: left out from now on: %s", self._endpoint.model, ", ".join(answer.refused))
+                self._dialect = dialect = simpler
+            elif answer.room is not None and 0 < answer.room < request.settings.max_tokens:
+                request = replace(request, settings=replace(request.settings, max_tokens=answer.room))
+            else:
+                return answer
 
     def _ask(self, request: "_Request", dialect: Dialect) -> Completion | WireProblem:
         """Try until there is an answer, a problem that does not pass, or no try or time is left."""
@@ -621,6 +720,19 @@ def _headers() -> dict[str, str]:
     if not key.isascii() or any(character.isspace() for character in key):
         raise ConfigError(f"{KEY_VARIABLE}: the key holds white space or characters beyond ASCII; set it again")
     return {"authorization": f"Bearer {key}"} if key else {}
+
+
+def _simpler(dialect: Dialect, refused: Sequence[str], settings: SamplingSettings) -> Dialect | None:
+    """The dialect without one of the refused fields; None: none can be left out without an effect."""
+    if "top_p" in refused and dialect.top_p and settings.top_p == 1.0:
+        return replace(dialect, top_p=False)
+    if "temperature" in refused and dialect.temperature and settings.temperature == 1.0:
+        return replace(dialect, temperature=False)
+    if "seed" in refused and dialect.seed:
+        return replace(dialect, seed=False)
+    if "logprobs" in refused and dialect.logprobs:
+        return replace(dialect, logprobs=False)
+    return None
 
 
 def _with_tries(problem: WireProblem, n_tries: int, asked_s: float | None) -> WireProblem:
