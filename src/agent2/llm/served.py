@@ -43,7 +43,7 @@ from agent2.llm.openai_chat import OpenAiChat, build_messages, likeliest_tokens,
 from agent2.llm.server_words import (
     CALL_REASONS,
     FINISH_REASONS,
-    Ending,
+    FinishKind,
     is_too_long,
     is_unfinished,
     refused_fields,
@@ -59,7 +59,7 @@ PASSING_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 52
 """HTTP codes of a state that may pass: busy, restarting, overloaded."""
 SEED_BITS = 31
 """Seeds are cut to what every server takes."""
-STOP_REASONS = {Ending.END: StopReason.END, Ending.LENGTH: StopReason.LENGTH}
+STOP_REASONS = {FinishKind.END: StopReason.END, FinishKind.LENGTH: StopReason.LENGTH}
 KEY_VARIABLE = "AGENT2_API_KEY"
 """Holds the endpoint's key, where it needs one. No provider's own variable is read: a key goes nowhere by default."""
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -261,9 +261,9 @@ def read_answer(
             may_pass=False,
         )
     ending = _ending_of(answer)
-    if ending is Ending.FILTERED:
+    if ending is FinishKind.FILTERED:
         return WireProblem("the endpoint's content filter withheld the answer", Fault.INFRASTRUCTURE, may_pass=False)
-    if ending is Ending.ABORTED:
+    if ending is FinishKind.ABORTED:
         return WireProblem(f"the endpoint gave up (finish_reason {quoted(answer.stop)})", Fault.INFRASTRUCTURE, True)
     if ending is None:
         return _malformed(f"content {quoted(answer.text)}, finish_reason {quoted(answer.stop)}")
@@ -292,11 +292,11 @@ def read_answer(
     )
 
 
-def _ending_of(answer: ChatAnswer) -> Ending | None:
+def _ending_of(answer: ChatAnswer) -> FinishKind | None:
     """Why an answer ended; None: in no word that is known."""
     reason = (answer.stop or "").lower()
     if reason in CALL_REASONS and (answer.calls or answer.text):
-        return Ending.END
+        return FinishKind.END
     return FINISH_REASONS.get(reason)
 
 

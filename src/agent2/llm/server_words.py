@@ -12,7 +12,7 @@ from enum import StrEnum
 from agent2.llm.untrusted import as_object, as_text, decode_or_none
 
 
-class Ending(StrEnum):
+class FinishKind(StrEnum):
     """Why an answer ended."""
 
     END = "end"
@@ -25,16 +25,18 @@ class Ending(StrEnum):
     """The server gave up; another try may bring the answer."""
 
 
-_ENDINGS = {
-    Ending.END: "stop eos eos_token end end_turn stop_sequence stop_token complete completed finished",
-    Ending.LENGTH: "length max_tokens max_output_tokens max_length max_new_tokens model_length token_limit "
+_FINISHES = {
+    FinishKind.END: "stop eos eos_token end end_turn stop_sequence stop_token complete completed finished",
+    FinishKind.LENGTH: "length max_tokens max_output_tokens max_length max_new_tokens model_length token_limit "
     "model_context_window_exceeded context_length context_length_exceeded",
-    Ending.FILTERED: "content_filter content_filtered safety recitation blocklist prohibited_content spii guardrail "
+    FinishKind.FILTERED: "content_filter content_filtered safety recitation blocklist prohibited_content spii guardrail "
     "guardrail_intervened error_toxic sensitive",
-    Ending.ABORTED: "abort aborted error cancel cancelled canceled timeout time_limit insufficient_system_resource "
+    FinishKind.ABORTED: "abort aborted error cancel cancelled canceled timeout time_limit insufficient_system_resource "
     "load_shed",
 }
-FINISH_REASONS: Mapping[str, Ending] = {word: ending for ending, words in _ENDINGS.items() for word in words.split()}
+FINISH_REASONS: Mapping[str, FinishKind] = {
+    word: finish for finish, words in _FINISHES.items() for word in words.split()
+}
 """In lower case; those of calls of tools are for the caller, who knows whether tools were offered."""
 CALL_REASONS = frozenset({"tool_calls", "tool_call", "tool_use", "function_call"})
 
