@@ -29,10 +29,10 @@ _FINISHES = {
     FinishKind.END: "stop eos eos_token end end_turn stop_sequence stop_token complete completed finished",
     FinishKind.LENGTH: "length max_tokens max_output_tokens max_length max_new_tokens model_length token_limit "
     "model_context_window_exceeded context_length context_length_exceeded",
-    FinishKind.FILTERED: "content_filter content_filtered safety recitation blocklist prohibited_content spii guardrail "
-    "guardrail_intervened error_toxic sensitive",
-    FinishKind.ABORTED: "abort aborted error cancel cancelled canceled timeout time_limit insufficient_system_resource "
-    "load_shed",
+    FinishKind.FILTERED: "content_filter content_filtered safety recitation blocklist prohibited_content spii "
+    "guardrail guardrail_intervened error_toxic sensitive",
+    FinishKind.ABORTED: "abort aborted error cancel cancelled canceled timeout time_limit "
+    "insufficient_system_resource load_shed",
 }
 FINISH_REASONS: Mapping[str, FinishKind] = {
     word: finish for finish, words in _FINISHES.items() for word in words.split()
