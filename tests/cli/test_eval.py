@@ -132,7 +132,6 @@ def test_private_items_without_the_role_are_refused_and_logged(agent2):
         ([SUITE, *SIDES, "--role", "nightlly"], "did you mean 'nightly'?"),
         ([SUITE, *SIDES, "--set", "run.split=test_pubic"], "did you mean 'test_public'?"),
         ([SUITE, *SIDES, "--set", "run.split=train"], "what models learn from"),
-        ([SUITE, *SIDES[:2]], "a score without its control group is not evidence"),
         ([SUITE, *SIDES[:3], "nowhere"], "checkpoint 'nowhere': no such folder"),
         (
             [SUITE, *SIDES[:3], "tiny-mni"],
@@ -357,7 +356,7 @@ def test_options_that_change_what_a_model_sees_are_on_the_card_and_in_the_report
 
 def test_options_for_endpoints_without_an_endpoint_are_refused(agent2):
     code, _, err = agent2("eval", SUITE, *SIDES, *SMALL, "--endpoint", "timeout_s=3")
-    assert code == 2 and "neither side is an endpoint" in err
+    assert code == 2 and "no model here is an endpoint" in err
 
 
 THINKERS = """
@@ -388,7 +387,7 @@ def test_a_model_that_thinks_gets_the_score_of_its_answers_and_unended_thoughts_
         assert record.score.value == expected
         assert record.rollout.turns[0].thought.text.startswith("The final answer is")
     assert f"warning: cut (checkpoint) on mini_math: in {len(cut_off)} of {len(records['checkpoint'])} rollouts" in err
-    assert "plain (baseline)" not in err.partition("warning:")[2]
+    assert "warning: plain (baseline) on mini_math: in " not in err
     assert "thought before the answer never ended" in " ".join((workplace / "e/report.html").read_text().split())
     header = read_header(workplace / "e/cards/checkpoint/mini_math-dev")
     assert header.protocol.thinking == "auto"

@@ -13,7 +13,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from agent2 import __version__
-from agent2.cli import cards, data, decide, judge, look, run, score, setup
+from agent2.cli import answers, cards, data, decide, judge, look, run, setup
 from agent2.cli import eval as evaluation
 from agent2.errors import Agent2Error, is_machine_failure
 
@@ -47,7 +47,7 @@ app.command("sweep", rich_help_panel=ARENA)(run.sweep)
 app.command("intervene", rich_help_panel=ARENA)(run.intervene)
 app.command("share", rich_help_panel=ARENA)(run.share)
 app.command("eval", rich_help_panel=EVALUATE)(evaluation.evaluate_suite)
-app.command("score", rich_help_panel=EVALUATE)(score.score)
+app.command("score", rich_help_panel=EVALUATE)(answers.score)
 app.add_typer(evaluation.suite_app, name="suite", rich_help_panel=EVALUATE)
 app.add_typer(judge.app, name="judge", rich_help_panel=EVALUATE)
 app.add_typer(judge.spotcheck_app, name="spotcheck", rich_help_panel=EVALUATE)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from agent2.cli.answers import unread_rows, warn_of_unread
 from agent2.cli.judge import judge, length_control, read_settings, rescore
-from agent2.cli.score import unread_rows, warn_of_unread
 from agent2.cli.show import AsJson, print_json, print_path, print_scene, print_table, progress_bar
 from agent2.errors import CardError, ConfigError, NotEnoughData, unknown_name
 
@@ -543,6 +543,7 @@ def show(
         ["score [95%]", RAW.estimate(summary.score)],
         ["items", f"{summary.n_items}; {summary.n_rollouts} rollouts, {summary.n_missing} missing"],
         *unread_rows(unread),
+        *_first_look(header.lock.get("first_look")),
         ["tokens", str(summary.tokens)],
     ]
     people, why_not = spot_check_evidence(card)
@@ -565,6 +566,13 @@ def show(
     print_table(["#", "prompt", "completion", "score", "reason"], page)
     warn_of_unread(unread, card)
     print_path("card", card)
+
+
+def _first_look(entry: object) -> list[list[str]]:
+    """Row of a card that holds the first items only, as its lock says; else none."""
+    if not isinstance(entry, Mapping):
+        return []
+    return [["first look", f"first {entry.get('limit')} of {entry.get('of')} items by hash; no decision rests on it"]]
 
 
 def _reliability(card: Path, attempts: int) -> list[list[str]]:

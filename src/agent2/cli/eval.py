@@ -1,28 +1,33 @@
 """`agent2 eval` and `suite`: evaluation of a checkpoint against its control group, and the suites for it."""
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from agent2.cli.score import print_scores
+from agent2.cli.answers import print_scores
 from agent2.cli.show import AsJson, print_file, print_json, print_path, print_table, progress_bar, resumed_by_repeating
 from agent2.errors import ConfigError, nearest_name, unknown_name
 
 if TYPE_CHECKING:
     from agent2.analysis.outcome import SuiteOutcome
     from agent2.cli.show import StepBars
-    from agent2.contract.suite import Suite
-    from agent2.evaluation.suite_plan import SuiteRequest
+    from agent2.contract.metrics import Evidence
+    from agent2.contract.suite import EvaluationRole, Suite
+    from agent2.evaluation.suite_plan import RunSettings, SuiteRequest
+    from agent2.llm.served import EndpointOptions
     from agent2.models.sources import CheckpointSource, LoadSettings
 
 
 StrEnumT = TypeVar("StrEnumT", bound=StrEnum)
 Name = Annotated[
-    str | None,
-    typer.Option(help="FOLDER of a model, http://HOST/v1#MODEL, scripted:FILE.py:FUNCTION, or a base model's name."),
+    list[str] | None,
+    typer.Option(
+        help="FOLDER of a model, http://HOST/v1#MODEL, scripted:FILE.py:FUNCTION, or a base model's name; repeatable."
+    ),
 ]
 Control = Annotated[
     str | None, typer.Option(help="Checkpoint to compare with, in the same forms; default: the suite's control group.")
@@ -30,13 +35,20 @@ Control = Annotated[
 
 
 def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
-    suite: Annotated[
-        str,
-        typer.Argument(help="Suite or benchmark: a name, a .yaml file, a benchmark's folder, or FILE.py:NAME."),
+    suites: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SUITE...",
+            help="Suites or benchmarks: names, .yaml files, folders of benchmarks, or FILE.py:NAME.",
+        ),
     ],
     checkpoint: Name = None,
     baseline: Control = None,
     role: Annotated[str, typer.Option(help="dev, nightly or candidate; determines which items are played.")] = "dev",
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, help="Play only the first N items of each benchmark, for a first look without a decision."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the evaluation; the same command resumes it.")] = None,
     besides: Annotated[
         Path | None, typer.Option("--with", help="YAML laid out like a report, with history, training, spot_check, ...")
@@ -56,7 +68,7 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
             help="Override a value of the suite: a.b=value. Settings of this run: "
             "run.split=dev|test_public|test_private, run.seed=0, run.dtype=float32|bfloat16|float16, "
             "run.plain=true for models without a chat template, run.tokens=true to keep the tokens that a local model "
-            "draws, with their log-probabilities.",
+            "draws, with their log-probabilities, run.reuse=false to play again what an earlier evaluation played.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -64,64 +76,189 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
     """Evaluate a checkpoint and its baseline on a suite or one benchmark; exit 0 only for `release` and `candidate`.
 
     Every other decision gives exit code 1. It is 4 if an endpoint cannot be reached or stops responding; the same
-    command resumes the evaluation.
+    command resumes the evaluation. Without a baseline, or with --limit, the scores are reported and nothing is decided.
     """
-    from agent2.analysis.outcome import read_outcome, require_same_checkpoint
     from agent2.contract.report_file import read_report
     from agent2.contract.suite import EvaluationRole
-    from agent2.evaluation.suite_plan import SuiteRequest, open_contract, read_run_settings
-    from agent2.evaluation.suite_run import run_suite
+    from agent2.evaluation.suite_plan import open_contract, read_run_settings
     from agent2.llm.served import read_endpoint_options
-    from agent2.models.sources import DTYPES, LoadSettings, SourceKind, with_distinct_names
-    from agent2.reports.eval_pages import write_eval_report
+    from agent2.models.sources import DTYPES
 
     run, overrides = read_run_settings(set_ or ())
-    contract = open_contract(suite, overrides)
-    context = read_report(besides, contract.metrics, baseline) if besides is not None else None
-    due = _enum_member(EvaluationRole, role, "role")
+    contracts = [open_contract(name, overrides) for name in suites]
     if run.dtype not in DTYPES:
         raise unknown_name("dtype", run.dtype, DTYPES, "--set run.dtype")
-    settings = LoadSettings(
-        dtype=run.dtype,
-        context_length=contract.protocol.context_length,
-        is_plain=run.plain,
-        keeps_tokens=run.tokens,
-        endpoint=read_endpoint_options(endpoint or ()),
+    command = _Evaluations(
+        contracts=contracts,
+        checkpoints=list(dict.fromkeys(checkpoint or ())),
+        baseline=baseline,
+        role=_enum_member(EvaluationRole, role, "role"),
+        run=run,
+        endpoint=read_endpoint_options(endpoint) if endpoint else None,
+        out=out,
     )
-    with progress_bar() as steps:
-        control, tested = with_distinct_names(
-            _source(baseline or contract.baseline, "--baseline", contract, settings, steps),
-            _source(checkpoint or contract.model, "--checkpoint", contract, settings, steps),
+    is_look = limit is not None or any((baseline or contract.baseline) is None for contract in contracts)
+    is_several = len(contracts) > 1 or len(command.checkpoints) > 1
+    if besides is not None and (is_look or is_several):
+        raise ConfigError(
+            "--with: belongs to the decision on one checkpoint under one suite; evaluate it alone, with --baseline and "
+            "without --limit"
         )
-        if endpoint and SourceKind.SERVED not in (control.kind, tested.kind):
-            raise ConfigError("--endpoint: neither side is an endpoint (http://HOST/v1#MODEL); remove the option")
-        if run.tokens and SourceKind.HF not in (control.kind, tested.kind):
-            raise ConfigError("--set run.tokens=true: neither side is a model that runs in this process; leave it out")
-        if context is not None:
-            require_same_checkpoint(context, tested.name)
-        request = SuiteRequest(
-            suite=contract,
-            baseline=control,
-            checkpoint=tested,
-            out=out or Path(),
-            role=due,
-            split=run.split,
-            seed=run.seed,
-        )
-        folder = out or _default_folder(request)
-        with resumed_by_repeating():
-            run_suite(replace(request, out=folder), steps)
-    outcome = read_outcome(folder, context)
-    for warning in outcome.warnings:
-        typer.echo(f"warning: {warning}", err=True)
-    paths = write_eval_report(outcome, folder)
-    if as_json:
-        print_file(paths.json)
-    else:
-        print_outcome(outcome, folder)
-        print_path("report", paths.html)
-    if not outcome.decision.passes:
+    context = read_report(besides, contracts[0].metrics, baseline) if besides is not None else None
+    if is_look:
+        command.first_look(limit, as_json=as_json)
+    elif not command.evaluate_all(context, as_json=as_json):
         raise typer.Exit(1)
+
+
+@dataclass(frozen=True)
+class _Evaluations:
+    """What one command evaluates: every checkpoint on every suite."""
+
+    contracts: "list[Suite]"
+    checkpoints: list[str]
+    """As they were named; empty: those that the suites name."""
+    baseline: str | None
+    role: "EvaluationRole"
+    run: "RunSettings"
+    endpoint: "EndpointOptions | None"
+    """None: none were given."""
+    out: Path | None
+
+    def evaluate_all(self, context: "Evidence | None", *, as_json: bool) -> bool:
+        """Play and decide each evaluation, printing it; whether all decisions let the checkpoint pass."""
+        import json
+
+        folders = [
+            self._evaluate(contract, name, context, as_json=as_json)
+            for contract in self.contracts
+            for name in self.checkpoints or (contract.model,)
+        ]
+        if as_json and len(folders) == 1:
+            print_file(folders[0][0] / "report.json")
+        elif as_json:
+            print_json([json.loads((folder / "report.json").read_text("utf-8")) for folder, _ in folders])
+        return all(passes for _, passes in folders)
+
+    def _evaluate(
+        self,
+        contract: "Suite",
+        checkpoint: str | None,
+        context: "Evidence | None",
+        *,
+        as_json: bool,
+    ) -> tuple[Path, bool]:
+        """The folder of one evaluation, and whether its decision lets the checkpoint pass."""
+        from agent2.analysis.outcome import read_outcome, require_same_checkpoint
+        from agent2.evaluation.suite_plan import SuiteRequest
+        from agent2.evaluation.suite_run import run_suite
+        from agent2.models.sources import with_distinct_names
+        from agent2.reports.eval_pages import write_eval_report
+
+        with progress_bar() as steps:
+            control, tested = with_distinct_names(
+                self._source(self.baseline or contract.baseline, "--baseline", contract, steps),
+                self._source(checkpoint or contract.model, "--checkpoint", contract, steps),
+            )
+            self._require_useful([control, tested])
+            if context is not None:
+                require_same_checkpoint(context, tested.name)
+            request = SuiteRequest(
+                suite=contract,
+                baseline=control,
+                checkpoint=tested,
+                out=Path(),
+                role=self.role,
+                split=self.run.split,
+                seed=self.run.seed,
+                uses_kept=self.run.reuse and not self.run.tokens,
+            )
+            folder = self._folder(_default_folder(request))
+            with resumed_by_repeating():
+                run_suite(replace(request, out=folder), steps)
+        outcome = read_outcome(folder, context)
+        for warning in outcome.warnings:
+            typer.echo(f"warning: {warning}", err=True)
+        paths = write_eval_report(outcome, folder)
+        if not as_json:
+            if not self._is_alone:
+                typer.echo(f"{tested.name} against {control.name} on {contract.id}")
+            print_outcome(outcome, folder)
+            print_path("report", paths.html)
+        return folder, outcome.decision.passes
+
+    def first_look(self, limit: int | None, *, as_json: bool) -> None:
+        """Play the models and print their scores, without a decision."""
+        from agent2.evaluation.first_look import LookPart, LookRequest, play_first_look
+        from agent2.models.sources import distinctly_named
+        from agent2.reports.look_report import NO_DECISION, look_reasons, look_rows, write_look_report
+
+        baselines = [self.baseline or contract.baseline for contract in self.contracts]
+        controls = [] if None in baselines else baselines
+        with progress_bar() as steps:
+            parts = []
+            for contract in self.contracts:
+                named = dict.fromkeys([*(self.checkpoints or (contract.model,)), *controls])
+                sources = [self._source(name, "--checkpoint", contract, steps) for name in named]
+                self._require_useful(sources)
+                unique = {source.digest: source for source in distinctly_named(sources)}
+                parts.append(LookPart(contract, tuple(unique.values())))
+            request = LookRequest(
+                parts=tuple(parts),
+                role=self.role,
+                split=self.run.split,
+                seed=self.run.seed,
+                limit=limit,
+                uses_kept=self.run.reuse and not self.run.tokens,
+            )
+            name = parts[0].suite.id if len(parts) == 1 else f"{len(parts)}-suites"
+            folder = self.out or Path("evaluations") / f"look-{name}-{self.role.value}-{request.digest[:8]}"
+            with resumed_by_repeating():
+                cards = play_first_look(request, folder, steps)
+        rows = look_rows(cards)
+        reasons = look_reasons(rows, has_baseline=bool(controls))
+        path = write_look_report(rows, reasons, folder)
+        if as_json:
+            print_file(folder / "report.json")
+            return
+        print_scores([(card.model, card.benchmark, card.card) for card in cards])
+        for reason in reasons:
+            typer.echo(f"- {reason}")
+        typer.echo(NO_DECISION)
+        print_path("report", path)
+
+    @property
+    def _is_alone(self) -> bool:
+        return len(self.contracts) == 1 and len(self.checkpoints) <= 1
+
+    def _folder(self, default: Path) -> Path:
+        """The folder of one evaluation: below --out, where the command has several."""
+        if self.out is None:
+            return default
+        return self.out if self._is_alone else self.out / default.name
+
+    def _source(self, name: str | None, flag: str, contract: "Suite", steps: "StepBars") -> "CheckpointSource":
+        from agent2.llm.served import EndpointOptions
+        from agent2.models.sources import LoadSettings
+
+        settings = LoadSettings(
+            dtype=self.run.dtype,
+            context_length=contract.protocol.context_length,
+            is_plain=self.run.plain,
+            keeps_tokens=self.run.tokens,
+            endpoint=self.endpoint or EndpointOptions(),
+        )
+        return _source(name, flag, contract, settings, steps)
+
+    def _require_useful(self, sources: "Sequence[CheckpointSource]") -> None:
+        """Raise ConfigError for settings that concern none of the models."""
+        from agent2.models.sources import SourceKind
+
+        kinds = {source.kind for source in sources}
+        if self.endpoint is not None and SourceKind.SERVED not in kinds:
+            raise ConfigError("--endpoint: no model here is an endpoint (http://HOST/v1#MODEL); remove the option")
+        if self.run.tokens and SourceKind.HF not in kinds:
+            raise ConfigError("--set run.tokens=true: no model here runs in this process; leave it out")
 
 
 def print_outcome(outcome: "SuiteOutcome", folder: Path) -> None:
@@ -154,8 +291,7 @@ def _source(
     from agent2.models.sources import SCRIPTED, find_checkpoint
 
     if name is None:
-        why = " (a score without its control group is not evidence)" if flag == "--baseline" else ""
-        raise ConfigError(f"suite {contract.id} has no checkpoint for {flag}; give one{why}")
+        raise ConfigError(f"suite {contract.id} has no checkpoint for {flag}; give one")
     if not name.startswith(SCRIPTED) and name in BASE_MODELS:
         name = str(ensure_base_model(name, BASE_MODELS, lambda message: steps(message)))
     elif not Path(name).exists() and nearest_name(name, BASE_MODELS) is not None:

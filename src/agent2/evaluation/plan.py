@@ -58,6 +58,8 @@ class EvaluationPlan:
     """None: as the benchmark says."""
     limits: EvaluationLimits = field(default_factory=EvaluationLimits)
     reporting: ReportingRule = field(default_factory=ReportingRule)
+    lock: Mapping[str, JsonValue] = field(default_factory=dict)
+    """Further facts for the card's lock; no part of the protocol."""
 
     def protocol(self) -> EvaluationProtocol:
         """All that another checkpoint's evaluation must share to be comparable; the plan's seed is not part of it."""

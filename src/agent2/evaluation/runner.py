@@ -240,6 +240,11 @@ def _require_playable(plan: EvaluationPlan) -> None:
         raise ConfigError(f"{where}: attempts={plan.attempts}; ask for at least 1")
 
 
+def planned_header(plan: EvaluationPlan) -> CardHeader:
+    """The header of a plan's card, without what only the opened sampler knows."""
+    return _header(plan, {})
+
+
 def _header(plan: EvaluationPlan, sampler_lock: dict[str, JsonValue]) -> CardHeader:
     protocol = plan.protocol()
     return CardHeader(
@@ -247,7 +252,7 @@ def _header(plan: EvaluationPlan, sampler_lock: dict[str, JsonValue]) -> CardHea
         checkpoint_digest=plan.checkpoint_digest,
         protocol=protocol,
         reporting=plan.reporting,
-        lock={**software_lock(), **sampler_lock},
+        lock={**software_lock(), **plan.lock, **sampler_lock},
         created_at=time.time(),
         seed=plan.seed,
         planned_rollouts=len(plan.items) * protocol.attempts,

@@ -28,6 +28,8 @@ IDENTITY_FILE = "evaluation.json"
 SUITE_FILE = "suite.json"
 LOCK_FILE = "lock.json"
 REFERENCES_FILE = "references.json"
+LOOK_FILE = "first_look.json"
+"""In the folder of a first look (`evaluation.first_look`), which is no evaluation."""
 BASELINE, CHECKPOINT = "baseline", "checkpoint"
 SIDES = (BASELINE, CHECKPOINT)
 FORMAT = 1
@@ -67,6 +69,11 @@ def card_path(out: Path, side: str, benchmark: str, split: str) -> Path:
 def read_identity(out: Path) -> Identity:
     """The evaluation that a folder is of. Raises ConfigError for a folder of something else."""
     file = out / IDENTITY_FILE
+    if (out / LOOK_FILE).is_file():
+        raise ConfigError(
+            f"{out}: is a first look, from which nothing is decided; run agent2 eval with --baseline and without "
+            "--limit"
+        )
     try:
         return msgspec.json.decode(file.read_bytes(), type=Identity)
     except OSError as error:

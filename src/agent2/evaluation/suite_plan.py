@@ -52,6 +52,8 @@ class SuiteRequest:
     seed: int = 0
     """Attempts, and so draws, derive from it."""
     find_benchmark: Callable[[str], Benchmark] = load_benchmark
+    uses_kept: bool = False
+    """Whether cards of earlier evaluations of the same model are used again (`evaluation.side_store`)."""
 
     @property
     def played_split(self) -> Split:
@@ -311,6 +313,8 @@ class RunSettings(StrictModel):
     """Of all sampling."""
     tokens: bool = False
     """Keep the tokens that models in this process draw, with their log-probabilities, on the cards."""
+    reuse: bool = True
+    """Use cards of earlier evaluations again where model, items and protocol are the same; never with `tokens`."""
 
 
 class _Run(StrictModel):

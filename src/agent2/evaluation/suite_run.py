@@ -17,7 +17,9 @@ from typing import Protocol
 
 from agent2.contract.measures import primary_score
 from agent2.contract.suite import unmet_prerequisite
+from agent2.evaluation.plan import EvaluationPlan
 from agent2.evaluation.runner import evaluate, finished_summary, software_lock
+from agent2.evaluation.side_store import is_kept, keep, take_stored
 from agent2.evaluation.suite_folder import (
     BASELINE,
     CHECKPOINT,
@@ -71,12 +73,12 @@ def _play_checkpoint(
     """Play the checkpoint's side; returns the benchmarks that were skipped for a prerequisite."""
     scores: dict[str, float | None] = {}
     skipped = set()
-    with _lazy_sampler(request.checkpoint, opened, CHECKPOINT) as sampler:
+    with lazy_sampler(request.checkpoint, opened, CHECKPOINT) as sampler:
         for benchmark in plan.benchmarks:
             if unmet_prerequisite(benchmark.entry, scores) is not None:
                 skipped.add(benchmark.entry.name)
                 continue
-            card = _play(request.out, CHECKPOINT, benchmark, sampler, progress)
+            card = _play(request, CHECKPOINT, benchmark, sampler, progress, opened)
             scores[benchmark.entry.name] = primary_score(request.suite, benchmark.entry.name, card)
     return skipped
 
@@ -84,25 +86,51 @@ def _play_checkpoint(
 def _play_baseline(
     request: SuiteRequest, plan: SuitePlan, skipped: set[str], progress: SuiteProgress, opened: dict[str, JsonValue]
 ) -> None:
-    with _lazy_sampler(request.baseline, opened, BASELINE) as sampler:
+    with lazy_sampler(request.baseline, opened, BASELINE) as sampler:
         for benchmark in plan.benchmarks:
             if benchmark.entry.name not in skipped:
-                _play(request.out, BASELINE, benchmark, sampler, progress)
+                _play(request, BASELINE, benchmark, sampler, progress, opened)
 
 
-def _play(out: Path, side: str, benchmark: BenchmarkPlan, sampler: "_LazySampler", progress: SuiteProgress) -> Path:
+def _play(
+    request: SuiteRequest,
+    side: str,
+    benchmark: BenchmarkPlan,
+    sampler: "LazySampler",
+    progress: SuiteProgress,
+    opened: dict[str, JsonValue],
+) -> Path:
     plan = benchmark.sides[side]
-    card = card_path(out, side, benchmark.entry.name, plan.split.value)
+    card = card_path(request.out, side, benchmark.entry.name, plan.split.value)
     message = f"{plan.checkpoint_name} ({side}) on {benchmark.entry.name}"
-    if finished_summary(plan, card) is None:
-        progress(message)
-        evaluate(
-            plan, sampler.get(), card, lambda done, total: progress(message, done, total), give_up_after=GIVE_UP_AFTER
-        )
-    else:
-        n_rollouts = len(plan.items) * plan.protocol().attempts
-        progress(message, n_rollouts, n_rollouts)
+    if play_side(plan, sampler, card, message, progress, uses_kept=request.uses_kept):
+        opened.setdefault(side, {"reused_from_earlier_evaluations": True})
     return card
+
+
+def play_side(
+    plan: EvaluationPlan,
+    sampler: "LazySampler",
+    card: Path,
+    message: str,
+    progress: SuiteProgress,
+    *,
+    uses_kept: bool,
+) -> bool:
+    """Leave the finished card of a plan; returns whether a kept card of an earlier evaluation was used."""
+    n_rollouts = len(plan.items) * plan.protocol().attempts
+    if finished_summary(plan, card) is not None:
+        progress(message, n_rollouts, n_rollouts)
+        return False
+    uses_kept = uses_kept and is_kept(sampler.source)
+    if uses_kept and take_stored(plan, card):
+        progress(f"{message}: played before", n_rollouts, n_rollouts)
+        return True
+    progress(message)
+    evaluate(plan, sampler.get(), card, lambda done, total: progress(message, done, total), give_up_after=GIVE_UP_AFTER)
+    if uses_kept:
+        keep(plan, card)
+    return False
 
 
 def _references(plan: SuitePlan) -> dict[str, dict[str, str]]:
@@ -115,23 +143,24 @@ def _references(plan: SuitePlan) -> dict[str, dict[str, str]]:
     }
 
 
-class _LazySampler:
+class LazySampler:
     """A sampler that is opened when it is first needed, so that a finished side loads no model."""
 
     def __init__(self, source: CheckpointSource) -> None:
-        self._source = source
+        self.source = source
         self.sampler: Sampler | None = None
 
     def get(self) -> Sampler:
+        """The sampler, opened once."""
         if self.sampler is None:
-            self.sampler = self._source.open()
+            self.sampler = self.source.open()
         return self.sampler
 
 
 @contextmanager
-def _lazy_sampler(source: CheckpointSource, opened: dict[str, JsonValue], side: str) -> Iterator[_LazySampler]:
+def lazy_sampler(source: CheckpointSource, opened: dict[str, JsonValue], side: str) -> Iterator[LazySampler]:
     """A lazy sampler that is closed at the end; its description goes to `opened`."""
-    lazy = _LazySampler(source)
+    lazy = LazySampler(source)
     try:
         yield lazy
     finally:

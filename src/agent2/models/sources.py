@@ -124,10 +124,19 @@ def require_chat_template(source: CheckpointSource, advice: str) -> None:
 
 def with_distinct_names(first: CheckpointSource, second: CheckpointSource) -> tuple[CheckpointSource, CheckpointSource]:
     """Both sources, renamed with a part of their digests if two different checkpoints have the same name."""
-    if first.name != second.name or first.digest == second.digest:
-        return first, second
-    renamed = [replace(source, name=f"{source.name}-{source.digest[:8]}") for source in (first, second)]
+    renamed = distinctly_named([first, second])
     return renamed[0], renamed[1]
+
+
+def distinctly_named(sources: Sequence[CheckpointSource]) -> list[CheckpointSource]:
+    """The same for any number of sources."""
+    digests: dict[str, set[str]] = {}
+    for source in sources:
+        digests.setdefault(source.name, set()).add(source.digest)
+    return [
+        replace(source, name=f"{source.name}-{source.digest[:8]}") if len(digests[source.name]) > 1 else source
+        for source in sources
+    ]
 
 
 def _hf(spec: str, folder: Path, settings: LoadSettings) -> CheckpointSource:
