@@ -5,7 +5,9 @@ import pytest
 from agent2.cards.imports import read_lm_eval, write_foreign
 from agent2.cards.reader import iter_rollouts, read_header, validate_card
 from agent2.errors import ConfigError, Fault
+from agent2.evaluation.rescoring import rescore
 from agent2.records import Split
+from agent2.scorers import load_scorer
 
 TIME = "2026-11-21T01-23-24.206080"
 
@@ -99,7 +101,11 @@ def test_an_unknown_metric_or_filter_is_named(tmp_path, change, message):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("", "is empty"), ('{"doc_id": 0}\n', ":1: has no"), ('{"doc_id": 0, "resps": []}\n{', ":2: is not JSON")],
+    [
+        ("", "is empty"),
+        ('{"doc_id": 0}\n', ":1: is no line of lm-eval"),
+        ('{"doc_id": 0, "resps": []}\n{', ":2: is not JSON"),
+    ],
 )
 def test_a_file_that_is_no_log_is_refused_with_its_line(tmp_path, text, message):
     path = tmp_path / "samples.jsonl"
@@ -153,3 +159,39 @@ def test_a_thought_is_told_apart_and_the_stored_score_stays(tmp_path):
     assert records[0].rollout.turns[0].thought.text == "5?"
     assert [record.rollout.turns[0].is_thought_cut_off for record in records] == [False, True, False]
     assert [record.score.value for record in records] == [0.0, 1.0, 1.0]
+
+
+def test_several_lines_of_an_item_under_one_filter_are_its_attempts(tmp_path):
+    log = read_lm_eval(write(tmp_path, [row(0, "4", 1.0), row(1, "4", 1.0), row(0, "5", 0.0), row(1, "5", 0.0)]))
+    assert log.attempts == 2
+    assert [(record.rollout.attempt, record.score.value) for record in log.rollouts] == [(0, 1.0), (1, 0.0)] * 2
+    assert write_foreign(log, tmp_path / "card", Split.TEST_PUBLIC).score.value == 0.5
+
+
+def test_an_item_with_more_lines_under_one_filter_than_under_another_is_refused(tmp_path):
+    rows = [row(0, "4", 1.0), row(0, "5", 0.0), row(0, "4", 1.0, "flexible-extract")]
+    with pytest.raises(ConfigError, match="doc_id 0 has lines 2 under strict-match, 1 under flexible-extract"):
+        read_lm_eval(write(tmp_path, rows))
+
+
+def test_a_list_of_verdicts_counts_as_its_mean(tmp_path):
+    metrics = ["exact_match", "inst_acc"]
+    rows = [row(0, "4", 1.0, metrics=metrics, inst_acc=[True, False]), row(1, "4", 1.0, metrics=metrics, inst_acc=[])]
+    log = read_lm_eval(write(tmp_path, rows), metric="inst_acc")
+    assert [record.score.value for record in log.rollouts] == [0.5, None]
+    log = read_lm_eval(write(tmp_path, rows))
+    assert [record.score.views for record in log.rollouts] == [{"inst_acc@strict-match": 0.5}, {}]
+
+
+def test_an_imported_log_is_judged_again_by_its_own_targets_and_options(tmp_path):
+    choices = {"doc": {"choices": ["red", "blue"]}, "target": 1}
+    rows = [row(0, "4", 0.0), row(1, "5", 0.0, target=["6", "5"]), row(2, "The answer is B", 0.0, **choices)]
+    write_foreign(read_lm_eval(write(tmp_path, rows)), tmp_path / "card", Split.TEST_PUBLIC)
+    rescore(tmp_path / "card", tmp_path / "exact", load_scorer("exact"))
+    assert {r.rollout.item_id: r.score.value for r in iter_rollouts(tmp_path / "exact")} == {
+        "sums-0": 1.0,
+        "sums-1": 1.0,
+        "sums-2": 0.0,
+    }
+    rescore(tmp_path / "card", tmp_path / "choice", load_scorer("choice"))
+    assert [r.score.value for r in iter_rollouts(tmp_path / "choice")] == [None, None, 1.0]  # two have no options

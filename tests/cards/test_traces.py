@@ -168,6 +168,19 @@ def test_calls_are_held_against_a_reference_without_a_benchmark(tmp_path, settin
         }  # fmt: skip
 
 
+def test_arguments_are_equal_by_value_and_none_may_be_written_as_no_text(tmp_path):
+    texts = {"number": '{"a": 5.0}', "null": '{"a": 5, "b": null}', "cut": '{"a": 5', "other": '{"a": 6}', "none": ""}
+    rows = []
+    for name, text in texts.items():
+        messages = openai({"name": "f", "arguments": {}})
+        messages[1]["tool_calls"][0]["function"]["arguments"] = text
+        reference = {"name": "f", "arguments": {} if name == "none" else {"a": 5}}
+        rows.append({"id": name, "messages": messages, "reference": [reference]})
+    write_foreign(read_trajectories(write(tmp_path / "runs.jsonl", *rows)), tmp_path / "card", Split.DEV)
+    summary = rescore(tmp_path / "card", tmp_path / "new", load_scorer("trajectory_match"))
+    assert summary.item_scores == {"number": 1.0, "null": 1.0, "cut": 0.0, "other": 0.0, "none": 1.0}
+
+
 def test_a_stored_score_is_kept_and_one_outside_the_scale_is_missing(tmp_path):
     rows = [{"id": str(k), "messages": openai(FIND), "score": score} for k, score in enumerate((1, 0.5, 0))]
     summary = write_foreign(read_trajectories(write(tmp_path / "r.jsonl", *rows)), tmp_path / "card", Split.DEV)

@@ -12,12 +12,15 @@ named `scorer/key`. The first scorer becomes the score unless another is named; 
 Images, tool definitions and events are not kept.
 
 lm-eval (`--log_samples`): `samples_<task>_<time>.jsonl`, with `results_<time>.json` beside it. One line is one item
-under one filter: the chosen filter gives the score, other filters and metrics become views named `metric@filter`.
+under one filter: the chosen filter gives the score, other filters and metrics become views named `metric@filter`. A
+value that is a list (one verdict for each instruction) counts as its mean. Several lines of an item under one filter
+are its attempts.
 lm-eval scores only the first of several responses to an item; later ones are kept as rollouts with a missing score that
 says so. Tokens and seconds are not known: lm-eval does not log them.
 
 tau-bench: a JSON list of trajectories with `task_id`, `trial`, `reward` and `traj`. A trial is an attempt, the stored
-reward the score; the database behind it is not in the file, so nothing is judged again.
+reward the score; the database behind it is not in the file, so nothing is judged again. A trial that ended with an
+error is a missing score.
 """
 
 import contextlib
@@ -66,6 +69,12 @@ VERDICT_LETTERS: MappingProxyType[str, float] = MappingProxyType({"C": 1.0, "P":
 VERDICT_WORDS: MappingProxyType[str, float] = MappingProxyType({"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0})
 THOUGHT_PARTS = frozenset({"reasoning", "thinking"})
 """Types of parts of a message that are no part of its text."""
+OPTIONS = "options"
+"""Key of a rollout's state, and of an item's payload: the options of a question."""
+FORMATS = (
+    "read are inspect-ai's .json and .eval, lm-eval's samples_*.jsonl, tau-bench's trajectories, and messages or "
+    "OpenTelemetry traces with --trajectories; score other answers with: agent2 score BENCHMARK ANSWERS.jsonl"
+)
 UNSCORED = "unscored"
 """Scorer of a log that names none."""
 _STOPS = MappingProxyType({"max_tokens": StopReason.LENGTH, "model_length": StopReason.LENGTH})
@@ -218,11 +227,9 @@ def _load(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); check the path") from error
     except (ValueError, RecursionError) as error:
-        raise ConfigError(
-            f"{path}: is not JSON ({error}); give the .json or .eval file of an inspect-ai run"
-        ) from error
+        raise ConfigError(f"{path}: is not JSON ({error}); {FORMATS}") from error
     if not isinstance(log, dict) or "eval" not in log:
-        raise ConfigError(f"{path}: has no `eval` part; give the .json or .eval file of an inspect-ai run")
+        raise ConfigError(f"{path}: is no log of inspect-ai (it has no `eval` part); {FORMATS}")
     return log
 
 
@@ -295,7 +302,7 @@ def _record(sample: Mapping[str, Any], metric: str) -> ScoredRollout:
         prompt=opening,
         turns=turns,
         answer=split_thought(answer)[1] if isinstance(answer, str) else None,
-        state={"target": sample.get("target"), "limit": sample.get("limit")},
+        state={"target": sample.get("target"), "limit": sample.get("limit"), **_options(sample.get("choices"))},
         usage=Usage(
             sum(entry.get("input_tokens") or 0 for entry in usage),
             sum(entry.get("output_tokens") or 0 for entry in usage),
@@ -501,10 +508,15 @@ def _trajectory(row: Mapping[str, Any]) -> tuple[ScoredRollout, str]:
         state={"actions": (row.get("info") or {}).get("task", {}).get("actions")},
         usage=Usage(),
     )
-    task = (row.get("info") or {}).get("task") or {}
-    return ScoredRollout(rollout, logged_score(float(row["reward"]), "reward", "reward as stored", {})), str(
-        task.get("instruction", "")
-    )
+    info = row.get("info") or {}
+    score = logged_score(float(row["reward"]), "reward", "reward as stored", {})
+    if info.get(
+        "error"
+    ):  # of the provider or of tau-bench itself; the reward of such a trial is 0, whatever was played
+        reason = f"the trial ended with an error: {_first_line(str(info['error']))}"
+        rollout = structs.replace(rollout, status=RolloutStatus.FAILED, fault=Fault.INFRASTRUCTURE, reason=reason)
+        score = Score(None, reason, Fault.INFRASTRUCTURE)
+    return ScoredRollout(rollout, score), str((info.get("task") or {}).get("instruction", ""))
 
 
 def _arguments(text: Any) -> Any:
@@ -536,7 +548,11 @@ def read_lm_eval(path: Path, metric: str | None = None, filter_name: str | None 
     items: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         items.setdefault(f"{task}-{row['doc_id']}", []).append(row)
-    records = [record for item_id, group in items.items() for record in _records(item_id, group, chosen, chosen_filter)]
+    records = [
+        record
+        for item_id, group in items.items()
+        for record in _records_of_item(item_id, group, chosen, chosen_filter, path)
+    ]
     config = results.get("config", {})
     return ForeignLog(
         harness=f"lm-eval {results.get('lm_eval_version', 'of unknown version')}",
@@ -564,7 +580,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"{path}:{number}: is not JSON ({error}); the file is cut or no lm-eval log") from error
         if not isinstance(row, dict) or "doc_id" not in row or "resps" not in row:
-            raise ConfigError(f"{path}:{number}: has no `doc_id` and `resps`; give a samples file of lm-eval")
+            raise ConfigError(f"{path}:{number}: is no line of lm-eval (it has no `doc_id` and `resps`); {FORMATS}")
         rows.append(row)
     if not rows:
         raise ConfigError(f"{path}: is empty; give a samples file of lm-eval (--log_samples)")
@@ -601,13 +617,37 @@ def _first_request(row: Mapping[str, Any]) -> dict[str, Any]:
     return first if isinstance(first, dict) else {}
 
 
+def _records_of_item(
+    item_id: str, group: Sequence[Mapping[str, Any]], metric: str, filter_name: str, path: Path
+) -> list[ScoredRollout]:
+    """The rollouts of one item. An item with several lines under one filter was asked several times: its attempts.
+
+    Raises ConfigError for an item whose filters have different numbers of lines.
+    """
+    by_filter: dict[str, list[Mapping[str, Any]]] = {}
+    for line in group:
+        by_filter.setdefault(str(line.get("filter", "none")), []).append(line)
+    counts = {name: len(lines) for name, lines in by_filter.items()}
+    if len(set(counts.values())) > 1:
+        stated = ", ".join(f"{count} under {name}" for name, count in counts.items())
+        raise ConfigError(f"{path}: doc_id {group[0]['doc_id']} has lines {stated}; remove those that are double")
+    records: list[ScoredRollout] = []
+    for asked in zip(*by_filter.values(), strict=True):
+        for record in _records(item_id, asked, metric, filter_name):
+            rollout = structs.replace(record.rollout, attempt=len(records))
+            records.append(ScoredRollout(rollout, record.score))
+    return records
+
+
 def _records(item_id: str, group: Sequence[Mapping[str, Any]], metric: str, filter_name: str) -> list[ScoredRollout]:
     row = next((line for line in group if str(line.get("filter", "none")) == filter_name), group[0])
     views = {
-        f"{name}@{line.get('filter', 'none')}": finite_or_none(line[name])
+        f"{name}@{line.get('filter', 'none')}": None
+        if (value := _mean_of(line.get(name))) is None
+        else finite_or_none(value)
         for line in group
         for name in line.get("metrics", [])
-        if isinstance(line.get(name), int | float) and (name, str(line.get("filter", "none"))) != (metric, filter_name)
+        if _mean_of(line.get(name)) is not None and (name, str(line.get("filter", "none"))) != (metric, filter_name)
     }
     texts = _responses(row["resps"])
     first = ScoredRollout(_rollout(item_id, 0, row, texts[0]), _lm_eval_score(row, metric, filter_name, views))
@@ -638,9 +678,24 @@ def _rollout(item_id: str, attempt: int, row: Mapping[str, Any], text: str) -> R
         prompt=_prompt(_first_request(row).get("arg_0", "")),
         turns=[_turn(text)],
         answer=None if answer is None else split_thought(answer)[1],
-        state={"target": row.get("target")},
+        state={"target": row.get("target"), **_options(_choices_of(row.get("doc")))},
         usage=Usage(),
     )
+
+
+def _choices_of(document: object) -> object:
+    """The options of an lm-eval document, by the names that tasks usually have for them."""
+    if not isinstance(document, dict):
+        return None
+    choices = document.get("choices", document.get("options"))
+    return choices.get("text") if isinstance(choices, dict) else choices
+
+
+def _options(choices: object) -> dict[str, list[str]]:
+    """Options of a question as part of a rollout's state, for a scorer that judges again; empty: it has none."""
+    if not isinstance(choices, list) or not choices or not all(isinstance(choice, str) for choice in choices):
+        return {}
+    return {OPTIONS: choices}
 
 
 def _prompt(logged: Any) -> list[Message]:
@@ -669,9 +724,17 @@ def _content_text(content: str | list[Any]) -> str:
     return "\n".join(str(part.get("text") or f"[{part.get('type')}]") for part in parts)
 
 
+def _mean_of(value: object) -> float | None:
+    """A logged value; of a list, as IFEval logs one verdict for each instruction, the mean; None: neither."""
+    if isinstance(value, list):
+        parts = [float(part) for part in value if isinstance(part, int | float)]
+        return sum(parts) / len(parts) if parts and len(parts) == len(value) else None
+    return float(value) if isinstance(value, int | float) else None
+
+
 def _lm_eval_score(row: Mapping[str, Any], metric: str, filter_name: str, views: Mapping[str, float | None]) -> Score:
-    value = row.get(metric)
-    if not isinstance(value, int | float) or str(row.get("filter", "none")) != filter_name:
+    value = _mean_of(row.get(metric))
+    if value is None or str(row.get("filter", "none")) != filter_name:
         return Score(None, f"the log has no {metric} under filter {filter_name}", Fault.JUDGE, views)
     if not math.isfinite(value):
         return Score(None, f"{metric} is {value}, not a number from 0 to 1", Fault.JUDGE, views)

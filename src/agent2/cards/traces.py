@@ -170,7 +170,7 @@ def _call(raw: Any, where: str) -> dict[str, Any]:
     arguments = inner.get("arguments", inner.get("args", {}))
     if isinstance(arguments, str):
         try:
-            arguments = json.loads(arguments)
+            arguments = json.loads(arguments) if arguments.strip() else {}  # servers write no arguments as no text
         except (ValueError, RecursionError):
             arguments = {"": arguments}  # not what a tool takes, and kept as it is
     return {

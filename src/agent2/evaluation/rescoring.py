@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from string import ascii_uppercase
 
 from msgspec import structs
 
@@ -23,6 +24,7 @@ from agent2 import __version__, installation
 from agent2.benchmarks import load_benchmark
 from agent2.cards.card import IMPORTED, CardHeader, CardSummary, ReportingRule
 from agent2.cards.folder import CARD_JSON, card_exists, file_digest, load_card
+from agent2.cards.imports import OPTIONS
 from agent2.cards.judgement import BASELINE, FIRST_SHOWN, FLIP, JUDGEMENT
 from agent2.cards.reader import finished_header, iter_rollouts
 from agent2.errors import FAULT_POLICY, CardError, ConfigError, Fault, quoted
@@ -79,8 +81,8 @@ def rescore(
     """Judge a finished card's rollouts again and write them, with the new verdicts, on another card.
 
     scorer: None: the benchmark's own. settings: of the scorer, for the record. benchmark: None: the one that the card
-    names; an imported card with a scorer needs none: its items are its prompts. An unfinished `target` of the same
-    call is resumed.
+    names; an imported card with a scorer needs none: its items are its prompts, with the targets of the log. An
+    unfinished `target` of the same call is resumed.
     Raises CardError for a card that is open, damaged or of another format, and for a `target` that is taken;
     ConfigError for items that are no longer those of the card, and for a scorer of another kind or one that judges
     by a state that the rollouts do not hold; what `score_card` raises.
@@ -382,8 +384,19 @@ def _combined(old: Rollout | None, new: Rollout) -> Rollout:
 
 
 def _item_of(rollout: Rollout, header: CardHeader) -> Item:
-    """An item with what the card has of it: the prompt."""
-    return Item(rollout.item_id, header.protocol.split, "\n\n".join(message.text for message in rollout.prompt))
+    """An item with what an imported card has of it: the prompt, and the log's target and options where it states them.
+
+    A target that is a list holds all accepted answers; a number is the place of an option, counted from 0.
+    """
+    prompt = "\n\n".join(message.text for message in rollout.prompt)
+    options, target = rollout.state.get(OPTIONS), rollout.state.get("target")
+    accepted = [str(text) for text in (target if isinstance(target, list) else [target]) if text is not None]
+    if options and isinstance(target, int) and 0 <= target < min(len(options), len(ascii_uppercase)):
+        accepted = [ascii_uppercase[target]]
+    payload = {OPTIONS: options} if options else {}
+    if accepted[1:]:
+        payload["accepted"] = accepted[1:]
+    return Item(rollout.item_id, header.protocol.split, prompt, accepted[0] if accepted else None, payload)
 
 
 def _require_pairwise(scorer: PairScorer) -> None:

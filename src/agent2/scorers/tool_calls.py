@@ -70,12 +70,13 @@ class TrajectoryMatchScorer:
     """1.0 if the calls of an episode are those of a reference trajectory.
 
     Settings: `mode`: `strict` (the same calls in the same order), `unordered` (in any order), `superset` (at least
-    these) or `subset` (only these); `arguments`: whether arguments must be equal as well. The reference is the
+    these) or `subset` (only these); `arguments`: whether arguments must be equal as well, by value: 2 is 2.0, and one
+    that is null may be left out. The reference is the
     payload's `reference_calls` ({name, arguments}), or that of the final state of an imported trajectory.
     """
 
     name = "trajectory_match"
-    version = "1.0"
+    version = "1.1"
     needs_state = frozenset({"tool_calls"})
     emits = ScorerOutput(
         views=frozenset({"calls_matched", "calls_wanted", "calls_made"}),
@@ -114,9 +115,10 @@ class TrajectoryMatchScorer:
         return Score(float(not labels), f"{reason} ({self._mode})", views=views, labels=tuple(labels))
 
     def _keys(self, calls: Sequence[CallData]) -> list[str]:
-        """Each call as one text, the same for equal calls."""
+        """Each call as one text, the same for calls that are equal by value."""
         return [
-            json.dumps([call["name"], call["arguments"] if self._arguments else None], sort_keys=True) for call in calls
+            json.dumps([call["name"], _by_value(call["arguments"]) if self._arguments else None], sort_keys=True)
+            for call in calls
         ]
 
 
