@@ -13,6 +13,7 @@ from agent2.evaluation.rescoring import rescore
 from agent2.evaluation.stored_answers import STORED_ANSWERS, StoredRequest, score_stored
 from agent2.installation import access_log, read_access_log
 from agent2.records import Split
+from agent2.scorers import load_scorer
 
 LETTERS = "ABCD"
 N = 40
@@ -197,3 +198,40 @@ def test_unread_answers_are_counted_with_one_as_an_example(quiz, workplace):
     assert unread.expected == "the letter of an option, as in 'The answer is (C)'"
     assert unread.example.startswith("no idea")
     assert unread.example_item.startswith("quiz-")
+
+
+def test_programs_are_run_and_wrong_ones_fail(workplace):
+    benchmark = load_benchmark("pyfunc")
+    items = benchmark.items(Split.DEV, 4, None)
+    rows = [{"id": item.id, "completion": f"```python\n{item.reference}\n```"} for item in items]
+    rows[3]["completion"] = "```python\ndef nothing():\n    return 1\n```"
+    _, result = score(benchmark, write(workplace / "a.jsonl", rows), split=Split.DEV)
+    assert [result.summary.item_scores[item.id] for item in items] == [1.0, 1.0, 1.0, 0.0]
+
+
+JUDGE = """
+from agent2.records import Score, ScoringMode, ScoringWork
+
+class Judge:
+    name, version = "polite", "1.0"
+    work = ScoringWork(ScoringMode.BATCH, batch_size=8, concurrency=2)
+
+    def score_batch(self, batch):
+        return [Score(float("please" in rollout.answer), "judged") for _, rollout in batch]
+"""
+
+
+def test_a_judge_that_works_in_batches_judges_stored_answers(quiz, workplace):
+    (workplace / "judge.py").write_text(JUDGE)
+    scorer = load_scorer("./judge.py:Judge")
+    rows = [{"id": k, "answer": "yes please" if k % 4 else "yes"} for k in range(N)]
+    card, result = score(quiz, write(workplace / "a.jsonl", rows), scorer=scorer, scorer_settings={"tone": "any"})
+    assert result.summary.score.value == 0.75
+    assert read_header(card).protocol.scorer.startswith("polite-v1.0")
+    assert read_header(card).protocol.judge_digest
+
+
+def test_a_thought_before_the_answer_is_not_the_answer(quiz, workplace):
+    rows = [{"id": k, "answer": f"<think>The answer is (A).</think>\n{right(k)}"} for k in range(N)]
+    _, result = score(quiz, write(workplace / "a.jsonl", rows))
+    assert result.summary.score.value == 1.0
