@@ -85,6 +85,13 @@ def test_a_run_whose_every_loss_is_nan_is_told_live_and_from_its_log():
     assert LiveMonitor(RULES).add(0, {"loss": math.nan}).action.value == "pause"
 
 
+def test_a_reward_that_no_row_asked_for_is_nan_and_no_danger():
+    sparse = {"rewards/tool/mean": lambda i: math.nan if i % 3 else 0.5}
+    assert raised(grpo(40, **sparse)) == {}
+    assert Danger.NOT_FINITE in raised(grpo(40, **{**sparse, "reward": lambda i: math.nan if i % 3 else 0.5}))
+    assert Danger.NOT_FINITE in raised(grpo(40, **{"rewards/tool/mean": lambda i: math.inf}))
+
+
 def test_a_reward_that_was_won_and_stays_is_no_constant_reward():
     assert Danger.REWARD_CONSTANT not in raised(grpo(30, reward=lambda i: min(1.0, 0.1 * i)))
 

@@ -291,3 +291,46 @@ def test_timings_and_epochs_are_no_measurements(tmp_path):
     path = tmp_path / "log.jsonl"
     path.write_text('{"step": 1, "loss": 1, "train/epoch": 0.1, "profiling/Time taken: GRPOTrainer.reward": 0.2}\n')
     assert set(read_log(path).series) == {"loss"}
+
+
+FIRST_LAUNCH = [{"step": step, "reward": step / 10, "kl": 0.1} for step in range(1, 11)]
+SECOND_LAUNCH = [{"step": step, "reward": 5.0, "kl": 0.2} for step in range(7, 10)]
+
+
+def as_table(path, rows):
+    path.write_text("Step,reward,kl\n" + "".join(f"{row['step']},{row['reward']},{row['kl']}\n" for row in rows))
+    return path
+
+
+def as_database(path, rows):
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE metrics (id INTEGER PRIMARY KEY, run_name TEXT, step INTEGER, metrics TEXT)")
+        stored = [("a", row["step"], json.dumps({key: row[key] for key in ("reward", "kl")})) for row in rows]
+        connection.executemany("INSERT INTO metrics (run_name, step, metrics) VALUES (?, ?, ?)", stored)
+        connection.commit()
+    return path
+
+
+@pytest.mark.parametrize(
+    ("write", "name"), [(write_jsonl, "log.jsonl"), (as_table, "log.csv"), (as_database, "log.db")]
+)
+def test_a_relaunch_that_writes_to_the_same_log_replaces_what_came_after_its_checkpoint(tmp_path, write, name):
+    log = read_log(write(tmp_path / name, [*FIRST_LAUNCH, *SECOND_LAUNCH]))
+    assert log.last_step == 9
+    assert log.series["reward"].values.tolist() == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 5.0, 5.0, 5.0])
+    assert "another launch that begins at step 7, where the one before had reached 10" in log.notes[0]
+
+
+def test_a_late_line_and_quantities_that_are_written_one_after_the_other_are_no_relaunch(tmp_path):
+    late = [*FIRST_LAUNCH[:5], {"step": 3, "reward": 9.0}, *FIRST_LAUNCH[5:]]
+    assert read_log(write_jsonl(tmp_path / "late.jsonl", late)).last_step == 10
+    blocks = [{"step": row["step"], name: row[name]} for name in ("reward", "kl") for row in FIRST_LAUNCH]
+    log = read_log(write_jsonl(tmp_path / "blocks.jsonl", blocks))
+    assert len(log.series["reward"]) == len(log.series["kl"]) == 10 and log.notes == ()
+
+
+def test_measurements_inside_an_object_are_read_as_verl_writes_them(tmp_path):
+    rows = [{"step": step, "data": {"critic/rewards/mean": 0.1 * step, "actor": {"entropy": 1.0}}} for step in (1, 2)]
+    log = read_log(write_jsonl(tmp_path / "verl.jsonl", rows))
+    assert log.series["reward"].values.tolist() == pytest.approx([0.1, 0.2])
+    assert log.series["entropy"].values.tolist() == [1.0, 1.0]

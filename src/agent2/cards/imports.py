@@ -632,8 +632,8 @@ def _records_of_item(
         stated = ", ".join(f"{count} under {name}" for name, count in counts.items())
         raise ConfigError(f"{path}: doc_id {group[0]['doc_id']} has lines {stated}; remove those that are double")
     records: list[ScoredRollout] = []
-    for asked in zip(*by_filter.values(), strict=True):
-        for record in _records(item_id, asked, metric, filter_name):
+    for lines_of_attempt in zip(*by_filter.values(), strict=True):
+        for record in _records(item_id, lines_of_attempt, metric, filter_name):
             rollout = structs.replace(record.rollout, attempt=len(records))
             records.append(ScoredRollout(rollout, record.score))
     return records

@@ -15,11 +15,12 @@ reward without success     a part of a composite reward rises and success does n
 The sources name the dangers; the thresholds are ours, those for episodes from runs in the household world.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from agent2.monitor.series import Series, median_before_end, reference, robust_spread
+from agent2.monitor.series import Reading, Series, TrainingLog, median_before_end, reference, robust_spread
 from agent2.monitor.signals import (
     Danger,
     DangerDetector,
@@ -364,8 +365,15 @@ def loophole(run: MonitoredRun) -> Signal | None:
 
 
 def not_finite(run: MonitoredRun) -> Signal | None:
-    """A number that the trainer logged is NaN or infinite."""
-    broken = [reading for reading in run.log.not_finite if not reading.name.startswith("eval_")]
+    """A number that the trainer logged is NaN or infinite.
+
+    NaN of one of several rewards is none where the reward itself is finite: no row of that step asked for it.
+    """
+    broken = [
+        reading
+        for reading in run.log.not_finite
+        if not reading.name.startswith("eval_") and not _is_unasked_reward(reading, run.log)
+    ]
     if not broken:
         return None
     first = broken[0]
@@ -376,6 +384,16 @@ def not_finite(run: MonitoredRun) -> Signal | None:
         (first.name,),
         f"{first.name} is {first.value} at step {first.step}{more}",
         "stop: the weights are likely lost; go back to a checkpoint, lower the learning rate, clip gradients",
+    )
+
+
+def _is_unasked_reward(reading: Reading, log: TrainingLog) -> bool:
+    reward = log.get("reward")
+    return (
+        reading.name.startswith("rewards/")
+        and math.isnan(reading.value)
+        and reward is not None
+        and bool(np.any(reward.steps == reading.step))
     )
 
 

@@ -11,7 +11,7 @@ The shape is recognised from the file, not set by an option:
     folder of such folders      one run each
 
 Promises: a line that cannot be read is an error with its number, except a torn last line, which a running trainer
-may leave and which is noted. Two launches in one folder or W&B run are never one series: where the later one begins
+may leave and which is noted. Two launches in one file, folder or run are never one series: where the later one begins
 at a step that the earlier one had passed, the later one counts from there on, and the notes say so.
 
 A `.wandb` file is read without the wandb package, up to its last whole record while it is still being written; a
@@ -27,9 +27,10 @@ import json
 import sqlite3
 import struct
 import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 
 from agent2.errors import ConfigError
@@ -54,6 +55,9 @@ STEP_KEYS = ("step", "global_step", *TRAINER_STEPS, "_step", "Step")
 _NOT_MEASURED = frozenset({"t", "time", "timestamp", "seconds", "epoch", "_timestamp", "_runtime", "_wandb"})
 _TIMINGS = "profiling/"
 """TRL's, one row for each call of a function."""
+_ENVELOPES = frozenset({"data", "metrics", "logs"})
+"""Names of an object that holds all measurements of a line: verl's file logger has `data`."""
+MAX_NESTED = 4
 _EVENTS = "events.out.tfevents"
 _SUMMARY_TAGS = frozenset(
     {"train_loss", "train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos"}
@@ -205,7 +209,7 @@ def _runs(path: Path) -> list[_TrackedRun]:
         return _folder(path)
     notes: list[str] = []
     if path.suffix == ".jsonl":
-        return [_TrackedRun(path.stem, _json_lines(path, notes), notes)]
+        return [_TrackedRun(path.stem, _relaunched(_json_lines(path, notes), notes), notes)]
     if path.suffix == ".json":
         return [_TrackedRun(path.stem, _trainer_state(path))]
     if path.suffix == ".csv":
@@ -231,14 +235,14 @@ def _folder(path: Path) -> list[_TrackedRun]:
     notes: list[str] = []
     for name in ("train_log.jsonl", "wandb-history.jsonl"):
         if (path / name).is_file():
-            return [_TrackedRun(path.name, _json_lines(path / name, notes), notes)]
+            return [_TrackedRun(path.name, _relaunched(_json_lines(path / name, notes), notes), notes)]
     states = sorted(path.glob("**/trainer_state.json"), key=lambda state: (len(state.parts), _checkpoint_step(state)))
     if states:
         return [_TrackedRun(path.name, _trainer_state(states[-1]))]
     logs = sorted(path.glob("*/train_log.jsonl"))
     if logs:
         return [
-            _TrackedRun(log.parent.name, _json_lines(log, log_notes), log_notes)
+            _TrackedRun(log.parent.name, _relaunched(_json_lines(log, log_notes), log_notes), log_notes)
             for log, log_notes in ((log, list[str]()) for log in logs)
         ]
     raise ConfigError(
@@ -291,7 +295,7 @@ def _row(row: Mapping[str, JsonValue], where: str, path: Path) -> Iterator[_Poin
         raise ConfigError(f"{path}: {where} has no usable step (got {step!r}); each line needs a whole number `step`")
     if is_summary(row):
         return
-    for key, value in row.items():
+    for key, value in _flat(row):
         if key in STEP_KEYS or key.rpartition("/")[2] in _NOT_MEASURED or key.startswith(_TIMINGS):
             continue
         if isinstance(value, bool):
@@ -300,6 +304,15 @@ def _row(row: Mapping[str, JsonValue], where: str, path: Path) -> Iterator[_Poin
             yield int(step), key, float(value), where
         elif isinstance(value, str) and value in ("NaN", "Infinity", "-Infinity"):  # as W&B writes them
             yield int(step), key, float(value.replace("Infinity", "inf")), where
+
+
+def _flat(row: Mapping[str, JsonValue], prefix: str = "") -> Iterator[tuple[str, JsonValue]]:
+    """Names and values of a row; those of an object inside have its name before theirs, unless it holds all."""
+    for key, value in row.items():
+        if isinstance(value, dict) and prefix.count("/") < MAX_NESTED:
+            yield from _flat(value, prefix if key in _ENVELOPES else f"{prefix}{key}/")
+        else:
+            yield prefix + key, value
 
 
 def _csv(path: Path) -> list[_TrackedRun]:
@@ -314,7 +327,13 @@ def _csv(path: Path) -> list[_TrackedRun]:
     by_run: dict[str, list[str]] = {}
     for column in metrics:
         by_run.setdefault(column.rpartition(" - ")[0], []).append(column)
-    return [_TrackedRun(run or path.stem, _csv_points(path, rows, step_column, names)) for run, names in by_run.items()]
+    runs = []
+    for run, names in by_run.items():
+        notes: list[str] = []
+        runs.append(
+            _TrackedRun(run or path.stem, _relaunched(_csv_points(path, rows, step_column, names), notes), notes)
+        )
+    return runs
 
 
 def _csv_points(path: Path, rows: list[dict[str, str]], step_column: str, columns: list[str]) -> Iterator[_Point]:
@@ -370,6 +389,41 @@ def _last_launch(launches: list[list[_Point]], notes: list[str]) -> list[_Point]
     return points
 
 
+def _relaunched(points: Iterable[_Point], notes: list[str]) -> Iterator[_Point]:
+    """The points of a log to which several launches wrote, without what a later launch replaces.
+
+    A launch begins where a quantity goes back to an earlier step and goes on from there; a single line that came late
+    goes on behind the steps before it.
+    """
+    rows = [list(row) for _, row in groupby(points, key=lambda point: (point[3], point[0]))]
+    next_step = _next_steps(rows)
+    launches: list[list[_Point]] = [[]]
+    last_step: dict[str, int] = {}
+    for index, row in enumerate(rows):
+        for step, name, _, _ in row:
+            following = next_step.get((index, name))
+            if step < last_step.get(name, step) and following is not None and step < following <= last_step[name]:
+                launches.append([])
+                last_step = {}
+                break
+        launches[-1] += row
+        for step, name, _, _ in row:
+            last_step[name] = max(step, last_step.get(name, step))
+    return iter(_last_launch([launch for launch in launches if launch], notes))
+
+
+def _next_steps(rows: Sequence[Sequence[_Point]]) -> dict[tuple[int, str], int]:
+    """(index of a row, name) -> the step at which that quantity is logged next."""
+    next_step: dict[tuple[int, str], int] = {}
+    later: dict[str, int] = {}
+    for index in reversed(range(len(rows))):
+        for _, name, _, _ in rows[index]:
+            if name in later:
+                next_step[index, name] = later[name]
+        later.update({name: step for step, name, _, _ in rows[index]})
+    return next_step
+
+
 def _wandb(path: Path) -> _TrackedRun:
     """An offline run. A row without the trainer's step, such as a program's own, belongs to the one before it."""
     notes: list[str] = []
@@ -396,7 +450,11 @@ def _trackio(path: Path) -> list[_TrackedRun]:
     for number, (run, step, text) in enumerate(rows, start=1):
         row = {**json.loads(text), "step": step}
         by_run.setdefault(str(run), []).extend(_row(row, f"row {number}", path))
-    return [_TrackedRun(name, iter(points)) for name, points in by_run.items()]
+    runs = []
+    for name, points in by_run.items():
+        notes: list[str] = []
+        runs.append(_TrackedRun(name, _relaunched(points, notes), notes))
+    return runs
 
 
 def _text(path: Path) -> str:
