@@ -45,12 +45,13 @@ def test_a_sweep_runs_compares_and_is_not_run_twice(task, tmp_path):
     root, failures = run_sweep(plan, tmp_path / "out", quiet)
     assert failures == []
     rows = {row.agent: row for row in sweep_rows(plan, root)}
-    assert rows["nop"].gain is None
+    assert rows["nop"].gain.value == 0.0 and rows["nop"].result == "no_submission"
     assert rows["base-copy"].gain.value == rows["copycat"].gain.value == 0.0
-    (comparison,) = compare_agents(plan, root)  # nop has no score to compare
-    assert {comparison.agent_a, comparison.agent_b} == {"base-copy", "copycat"}
-    assert comparison.difference.change.value == 0.0
-    assert comparison.difference.change.n == 20
+    comparisons = compare_agents(plan, root)  # nop counts with the base model's scores
+    assert {frozenset({pair.agent_a, pair.agent_b}) for pair in comparisons} == {
+        frozenset(pair) for pair in (("nop", "base-copy"), ("nop", "copycat"), ("base-copy", "copycat"))
+    }
+    assert all(pair.difference.change.value == 0.0 and pair.difference.change.n == 20 for pair in comparisons)
     logs = {path: path.stat().st_mtime_ns for path in (root / "logs").iterdir()}
     assert len(logs) == 3
     assert run_sweep(plan, tmp_path / "out", quiet) == (root, [])

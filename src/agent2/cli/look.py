@@ -13,6 +13,7 @@ from agent2.errors import Agent2Error, ConfigError, unknown_name
 
 if TYPE_CHECKING:
     from agent2.arena.analysis.leaderboard import Leaderboard
+    from agent2.arena.analysis.pool import TrialPool
     from agent2.reports.figures import Plot
     from agent2.reports.run_figures import TrialRun
     from agent2.web.catalog import Catalog, CatalogEntry, EntrySummary
@@ -580,17 +581,21 @@ def _draw_board(
 
     check_formats(formats or [])
     _check_out(out)
-    _write(make(_board(folders, only or [])), out, formats)
+    _write(make(_board(_pool(folders), folders, only or [])), out, formats)
 
 
-def _board(folders: Sequence[Path], only: Sequence[str]) -> "Leaderboard":
-    """The leaderboard of the folders, or of some of its agents; trials that are left out are named on stderr."""
-    from agent2.arena.analysis.leaderboard import make_leaderboard
+def _pool(folders: Sequence[Path]) -> "TrialPool":
     from agent2.arena.analysis.pool import read_pool
-    from agent2.installation import own_secret_digest
 
     with progress_bar() as steps:
-        pool = read_pool(folders, steps)
+        return read_pool(folders, steps)
+
+
+def _board(pool: "TrialPool", folders: Sequence[Path], only: Sequence[str]) -> "Leaderboard":
+    """The leaderboard of a pool, or of some of its agents; trials that are left out are named on stderr."""
+    from agent2.arena.analysis.leaderboard import make_leaderboard
+    from agent2.installation import own_secret_digest
+
     trials = pool.trials
     if only:
         _check_only(only, [trial.trial.row.agent for trial in trials])
@@ -632,7 +637,8 @@ def _draw_runs(
     check_formats(formats or [])
     _check_out(out)
     if needs_comparable:
-        folders_of_trials = [Path(trial.folder) for trial in _board(folders, only or []).trials]
+        pool = _pool(folders)
+        folders_of_trials = [pool.paths[trial.folder] for trial in _board(pool, folders, only or []).trials]
     else:
         for folder in folders:
             if not folder.is_dir():

@@ -62,6 +62,8 @@ class TrialPool:
     published: Sequence[PublishedBoard]
     sources: Sequence[str] = ()
     """The folders that were passed, without what is above them."""
+    paths: Mapping[str, Path] = field(default_factory=dict)
+    """Name of a trial's folder on the board -> the folder; never published."""
 
 
 def find_trials(folder: Path) -> Iterator[Path]:
@@ -115,7 +117,8 @@ def read_pool(folders: Sequence[Path], progress: Callable[[str, int, int], None]
         if progress is not None:
             progress("trials", done, len(trial_names))
     boards, unreadable = published_boards(tables, [trial.conditions.task for trial in trials], tables)
-    return TrialPool(trials, [*left_out, *unreadable], boards, sources)
+    paths = {name: path for path, name in trial_names.items()}
+    return TrialPool(trials, [*left_out, *unreadable], boards, sources, paths)
 
 
 def _distinct(name: str, taken: Sequence[str]) -> str:
