@@ -18,7 +18,7 @@ def make_scored(
     value: float | None = 1.0,
     views: Mapping[str, float | None] | None = None,
     labels: Sequence[str] = (),
-    tokens: int = 5,
+    tokens: int | None = 5,
     **fields: Any,
 ) -> ScoredRollout:
     """A scored rollout with views, labels and a number of completion tokens."""

@@ -115,13 +115,15 @@ class Completion(msgspec.Struct, frozen=True):
     """Log-probability of each new token under the distribution it was sampled from (greedy: under the model's own,
     at temperature 1); None if the sampler has none."""
     stop_reason: StopReason = StopReason.END
-    prompt_tokens: int = 0
+    prompt_tokens: int | None = 0
+    """None: the server does not say."""
     fault: Fault | None = None
     """Set exactly when `stop_reason` is FAULT."""
     reason: str = ""
     """One sentence about the fault."""
-    n_tokens: int | None = None
-    """How many new tokens there are, from a sampler that knows no ids; None: as many as `token_ids`."""
+    n_tokens: int | msgspec.UnsetType | None = msgspec.UNSET
+    """How many new tokens there are, from a sampler that knows no ids; None: the server does not say; unset: as many
+    as `token_ids`."""
     alternatives: Sequence[tuple[str, Mapping[str, float]]] | None = None
     """Each new token as text, with the log-probabilities of the likeliest ones at its position; None: not requested, or
     not available."""
@@ -129,6 +131,11 @@ class Completion(msgspec.Struct, frozen=True):
     """The text of each new token by itself, where the sampler was set to return it: half a character is `\ufffd`."""
     thought: Thought | None = None
     """Where it is apart from the text: servers may send it so, and `llm.thoughts` finds it in a text."""
+
+    @property
+    def completion_tokens(self) -> int | None:
+        """How many new tokens there are; None: not known."""
+        return len(self.token_ids) if self.n_tokens is msgspec.UNSET else self.n_tokens
 
 
 Prompt = Sequence[Message] | Sequence[int]
@@ -229,8 +236,9 @@ class Turn(msgspec.Struct, frozen=True):
     action: str
     observation: str | None
     stop_reason: StopReason
-    prompt_tokens: int
-    completion_tokens: int
+    prompt_tokens: int | None
+    """None: not known."""
+    completion_tokens: int | None
     tokens: Sequence[SampledToken] | msgspec.UnsetType = msgspec.UNSET
     """Of the model's message, its end token included; unset, and not in the stored line, unless requested."""
     thought: Thought | msgspec.UnsetType = msgspec.UNSET
@@ -250,10 +258,16 @@ class Turn(msgspec.Struct, frozen=True):
 class Usage(msgspec.Struct, frozen=True):
     """What one rollout cost."""
 
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+    prompt_tokens: int | None = 0
+    """None: not known, as where a server does not report it; never 0 then."""
+    completion_tokens: int | None = 0
     seconds: float = 0.0
     """Wall clock from the first request to the last reply, waiting in the queue included."""
+
+    @property
+    def tokens(self) -> int | None:
+        """All tokens; None where either number is not known."""
+        return sum_if_known(self.prompt_tokens, self.completion_tokens)
 
 
 class RolloutStatus(StrEnum):
@@ -515,6 +529,11 @@ class Benchmark(Protocol):
 
     def environment_version(self) -> str:
         """Name and version of the world, for the protocol."""
+
+
+def sum_if_known(first: int | None, second: int | None) -> int | None:
+    """The sum of two counts; None where either is not known."""
+    return None if first is None or second is None else first + second
 
 
 def canonical_json(value: object) -> bytes:

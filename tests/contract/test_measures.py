@@ -1,10 +1,12 @@
 import pytest
 
 from agent2.cards.folder import load_card
+from agent2.cards.reader import read_summary, validate_card
 from agent2.cards.writer import CardWriter
 from agent2.contract.decision import decide
 from agent2.contract.decision_sentences import decision_text
-from agent2.contract.gates import RegressionGate
+from agent2.contract.findings import GateState
+from agent2.contract.gates import LengthGate, RegressionGate
 from agent2.contract.measures import CardPaths, evidence_from_cards
 from agent2.contract.metrics import Direction, MetricSpec, Role, Unit
 from agent2.errors import CardError, ConfigError, Fault
@@ -234,3 +236,20 @@ def test_the_same_cards_give_the_same_evidence(tmp_path):
     assert evidence(tmp_path / "1", [SCORE], parts, new_records) == evidence(
         tmp_path / "2", [SCORE], parts, new_records
     )
+
+
+def test_tokens_that_a_server_did_not_report_are_missing_and_no_length_gate_fires_or_passes(tmp_path):
+    old, new = (
+        [make_scored(f"i{k}", tokens=50) for k in range(4)],
+        [make_scored(f"i{k}", tokens=None) for k in range(4)],
+    )
+    metric = measured(tmp_path, "completion_tokens", old, new, unit=Unit.LENGTH)
+    assert (metric.old, metric.new, metric.n_missing_new) == (None, None, 4)
+    assert "no item has a number on both sides" in metric.problem
+    spec = MetricSpec(name="m", benchmark="b", measure="completion_tokens", unit=Unit.LENGTH)
+    gates = [RegressionGate(name="holds", metrics=["solved"]), LengthGate(name="short", metric="m", at_most=1e9)]
+    decision = decide([SCORE, spec], gates, evidence(tmp_path / "again", [SCORE, spec], old, new), {})
+    assert {finding.state for finding in decision.findings if finding.gate == "short"} == {GateState.NOT_EVALUATED}
+    summary = read_summary(tmp_path / "new" / "b")
+    assert (summary.completion_tokens, summary.tokens) == (None, None)
+    assert validate_card(tmp_path / "new" / "b") == []

@@ -487,3 +487,16 @@ def test_a_player_sees_its_own_attempt_and_world_after_a_restart_too():
 def test_a_player_that_returns_no_text_is_refused():
     with pytest.raises(ConfigError, match="the player returned 7; return a str"):
         list(play_by(lambda *_: 7, [Attempt(item(), 0, 0)], worlds(), 1))
+
+
+def test_tokens_that_are_not_known_of_one_message_are_not_known_of_the_rollout():
+    counts = iter([(3, 2), (None, None)])
+
+    def reply(messages):
+        n_prompt, n_new = next(counts)
+        return Completion("yes", prompt_tokens=n_prompt, n_tokens=n_new)
+
+    record = play_one(item(n_turns=2), sampler=ScriptedSampler(reply, capacity=1))
+    assert [turn.completion_tokens for turn in record.rollout.turns] == [2, None]
+    assert (record.rollout.usage.prompt_tokens, record.rollout.usage.completion_tokens) == (None, None)
+    assert record.rollout.usage.tokens is None

@@ -14,7 +14,7 @@ from agent2.cards.aggregate import counted_value, item_score
 from agent2.cards.card import CardHeader
 from agent2.cards.reader import iter_rollouts, read_header
 from agent2.errors import CardError
-from agent2.records import ScoredRollout
+from agent2.records import ScoredRollout, sum_if_known
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,8 @@ class CardScores:
     faults: Mapping[str, int]
     n_retried: int
     n_turns: int
-    n_tokens: int
+    n_tokens: int | None
+    """None: not known of every rollout."""
     seconds: float
     total: float
     """Sum of the scores."""
@@ -69,7 +70,8 @@ def read_scores(card: Path, *, with_answers: bool = False) -> CardScores:
     header = read_header(card)
     attempts: dict[str, dict[int, tuple[float | None, str]]] = {}
     faults: dict[str, int] = {}
-    n_rollouts = n_missing = n_retried = n_turns = n_tokens = 0
+    n_rollouts = n_missing = n_retried = n_turns = 0
+    n_tokens: int | None = 0
     seconds = total = 0.0
     for record in iter_rollouts(card):
         rollout, value = record.rollout, counted_value(record, header.reporting)
@@ -87,7 +89,7 @@ def read_scores(card: Path, *, with_answers: bool = False) -> CardScores:
         n_missing += value is None
         n_retried += rollout.retries > 0
         n_turns += len(rollout.turns)
-        n_tokens += rollout.usage.prompt_tokens + rollout.usage.completion_tokens
+        n_tokens = sum_if_known(n_tokens, rollout.usage.tokens)
         seconds += rollout.usage.seconds
         total += value or 0.0
     items = {}

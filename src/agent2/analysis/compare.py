@@ -131,10 +131,11 @@ class Process:
     faults: Mapping[str, int]
     retry_rate: float
     turns: float
-    tokens: float
+    tokens: float | None
+    """None: not known of every rollout."""
     seconds: float
     tokens_per_success: float | None
-    """All tokens over the sum of scores; None without a success."""
+    """All tokens over the sum of scores; None without a success, and where the tokens are not known."""
     flip_share: float | None
     """Items solved by some attempts and not by others, of those with several; None with one attempt each."""
 
@@ -207,9 +208,9 @@ def _process(card: CardScores, n_items: int) -> Process:
         faults=card.faults,
         retry_rate=card.n_retried / card.n_rollouts,
         turns=card.n_turns / card.n_rollouts,
-        tokens=card.n_tokens / card.n_rollouts,
+        tokens=None if card.n_tokens is None else card.n_tokens / card.n_rollouts,
         seconds=card.seconds / card.n_rollouts,
-        tokens_per_success=card.n_tokens / card.total if card.total else None,
+        tokens_per_success=card.n_tokens / card.total if card.total and card.n_tokens is not None else None,
         flip_share=sum(len(set(attempts)) > 1 for attempts in several) / len(several) if several else None,
     )
 
@@ -245,12 +246,13 @@ def _learned(comparison: CardComparison) -> str:
 
 
 def _cost(comparison: CardComparison) -> str:
-    parts = [
-        f"{name} {_ratio(getattr(comparison.old, key), getattr(comparison.new, key))}"
-        for name, key in (("tokens", "tokens"), ("turns", "turns"), ("seconds", "seconds"))
-    ]
+    names = ("tokens", "turns", "seconds")
+    costs = [(name, getattr(comparison.old, name), getattr(comparison.new, name)) for name in names]
+    parts = [f"{name} {_ratio(old, new)}" for name, old, new in costs]
     old, new = comparison.old.tokens_per_success, comparison.new.tokens_per_success
+    is_unknown = comparison.old.tokens is None or comparison.new.tokens is None
     per_success = "not defined without a success" if old is None or new is None else _ratio(old, new)
+    per_success = "not known" if is_unknown else per_success
     success = f"success {POINTS.number(comparison.difference.change.value)} points"
     return f"{success}; a rollout costs {', '.join(parts)}; tokens a success {per_success}"
 
@@ -267,6 +269,8 @@ def _steadiness(comparison: CardComparison) -> str:
     return f"rules: {rules}; {flips}; {retries}; {faults}"
 
 
-def _ratio(old: float, new: float) -> str:
+def _ratio(old: float | None, new: float | None) -> str:
+    if old is None or new is None:
+        return "not known"
     change = f" ({new / old - 1:+.1%})" if old else ""
     return f"{old:.4g} -> {new:.4g}{change}"

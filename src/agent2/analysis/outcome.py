@@ -137,12 +137,11 @@ def _cost(passes: PassMetrics | None, rows_I: list[list[ScoredRollout]]) -> Cost
     """What the attempts beyond the first cost for each point that pass@k is above pass@1."""
     if passes is None:
         return None
-    tokens_I = [
-        sum(record.rollout.usage.prompt_tokens + record.rollout.usage.completion_tokens for record in row)
-        * (len(row) - 1)
-        / len(row)
-        for row in rows_I
-    ]
+    tokens_I: list[float | None] = []
+    for row in rows_I:
+        known = [n for record in row if (n := record.rollout.usage.tokens) is not None]
+        total = sum(known) if len(known) == len(row) else None
+        tokens_I.append(None if total is None else total * (len(row) - 1) / len(row))
     return cost_per_point(
         passes.pass_at_1.value, passes.pass_at_k.value, tokens_I, [float(len(row)) for row in rows_I], []
     )

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from agent2.cards.card import CardSummary, CountAs, Drop, ReportingRule
 from agent2.errors import CardError, Fault
-from agent2.records import Rollout, RolloutStatus, ScoredRollout, StopReason
+from agent2.records import Rollout, RolloutStatus, ScoredRollout, StopReason, sum_if_known
 from agent2.stats.estimates import Estimate, bootstrap_mean, wilson
 
 KINDS = ("turn_cap", "time_cap", "empty", "truncated", "environment_fault", "model_fault")
@@ -127,8 +127,8 @@ class Tally:
         self._faults: dict[str, int] = {}
         self._n_turns = 0
         self._n_retries = 0
-        self._prompt_tokens = 0
-        self._completion_tokens = 0
+        self._prompt_tokens: int | None = 0
+        self._completion_tokens: int | None = 0
 
     def has(self, item_id: str, attempt: int) -> bool:
         """Whether this attempt was added already."""
@@ -168,8 +168,8 @@ class Tally:
         self._n_turns += len(rollout.turns)
         self._n_retries += rollout.retries
         usage = rollout.usage
-        self._prompt_tokens += usage.prompt_tokens
-        self._completion_tokens += usage.completion_tokens
+        self._prompt_tokens = sum_if_known(self._prompt_tokens, usage.prompt_tokens)
+        self._completion_tokens = sum_if_known(self._completion_tokens, usage.completion_tokens)
         self._seconds.append(usage.seconds)
 
     def add_columns(
@@ -180,12 +180,13 @@ class Tally:
         marks: NDArray[np.uint8],
         seconds: NDArray[np.float64],
         faults: Mapping[int, tuple[Fault, str]],
-        sums: Mapping[str, int],
+        sums: Mapping[str, int | None],
     ) -> None:
         """Count many rollouts, sorted by item and attempt, at once.
 
         values: NaN where missing; faults: by row, with the reason of the score; sums: over the rollouts, of `n_turns`,
-        `retries`, `prompt_tokens` and `completion_tokens`. Raises CardError if an attempt comes twice.
+        `retries`, `prompt_tokens` and `completion_tokens`, None where one of the tokens is not known. Raises CardError
+        if an attempt comes twice.
         """
         numbers = np.fromiter(
             (self._numbers.setdefault(item_id, len(self._numbers)) for item_id in item_ids), dtype=np.int64
@@ -202,10 +203,10 @@ class Tally:
             self._faults[fault.value] = self._faults.get(fault.value, 0) + 1
             self._faulted[self.n_rollouts + row] = (fault, self._reasons.setdefault(reason, reason))
         self.n_rollouts += len(item_ids)
-        self._n_turns += sums["n_turns"]
-        self._n_retries += sums["retries"]
-        self._prompt_tokens += sums["prompt_tokens"]
-        self._completion_tokens += sums["completion_tokens"]
+        self._n_turns += sums["n_turns"] or 0
+        self._n_retries += sums["retries"] or 0
+        self._prompt_tokens = sum_if_known(self._prompt_tokens, sums["prompt_tokens"])
+        self._completion_tokens = sum_if_known(self._completion_tokens, sums["completion_tokens"])
 
     def counted(self, rule: ReportingRule) -> NDArray[np.float64]:
         """What each rollout contributes under a rule, in the order added; NaN: missing."""

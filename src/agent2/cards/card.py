@@ -22,7 +22,7 @@ from enum import StrEnum
 from typing import Literal
 
 from agent2.errors import Fault
-from agent2.records import EvaluationProtocol, JsonValue, digest_of
+from agent2.records import EvaluationProtocol, JsonValue, digest_of, sum_if_known
 from agent2.stats.estimates import Estimate
 
 FORMAT = 4
@@ -141,8 +141,9 @@ class CardSummary:
     n_turns: int
     """Model messages."""
     n_retries: int
-    prompt_tokens: int
-    completion_tokens: int
+    prompt_tokens: int | None
+    """None: not known of every rollout."""
+    completion_tokens: int | None
     seconds: float
     """Sum over rollouts of their wall clock; they run concurrently, so it exceeds the evaluation's wall clock."""
     drops: Sequence[Drop]
@@ -153,9 +154,9 @@ class CardSummary:
         return 0 if self.score is None else self.score.n
 
     @property
-    def tokens(self) -> int:
-        """Prompt and completion tokens together."""
-        return self.prompt_tokens + self.completion_tokens
+    def tokens(self) -> int | None:
+        """Prompt and completion tokens together; None where either is not known."""
+        return sum_if_known(self.prompt_tokens, self.completion_tokens)
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,8 @@ MAX_OUTSIDE = 0.1
 """
 VERDICT_LETTERS: MappingProxyType[str, float] = MappingProxyType({"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0})
 VERDICT_WORDS: MappingProxyType[str, float] = MappingProxyType({"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0})
+UNMETERED = Usage(None, None)
+"""Of a log that states no tokens."""
 THOUGHT_PARTS = frozenset({"reasoning", "thinking"})
 """Types of parts of a message that are no part of its text."""
 OPTIONS = "options"
@@ -304,8 +306,8 @@ def _record(sample: Mapping[str, Any], metric: str) -> ScoredRollout:
         answer=split_thought(answer)[1] if isinstance(answer, str) else None,
         state={"target": sample.get("target"), "limit": sample.get("limit"), **_options(sample.get("choices"))},
         usage=Usage(
-            sum(entry.get("input_tokens") or 0 for entry in usage),
-            sum(entry.get("output_tokens") or 0 for entry in usage),
+            sum(entry.get("input_tokens") or 0 for entry in usage) if usage else None,
+            sum(entry.get("output_tokens") or 0 for entry in usage) if usage else None,
             float(sample.get("total_time") or 0.0),
         ),
         fault=Fault.INFRASTRUCTURE if error else None,
@@ -391,7 +393,7 @@ def _turn(text: str, logged: str = "") -> Turn:
     thought, answer = split_thought(text)
     if logged:
         thought = Thought(logged, closing="" if answer.strip() else None)
-    return Turn(answer, None, StopReason.END, 0, 0, thought=msgspec.UNSET if thought is None else thought)
+    return Turn(answer, None, StopReason.END, None, None, thought=msgspec.UNSET if thought is None else thought)
 
 
 def _thought(message: Mapping[str, Any]) -> str:
@@ -478,7 +480,7 @@ def read_tau_bench(path: Path) -> ForeignLog:
         settings={},
         attempts=1 + max(record.rollout.attempt for record in records),
         lock={"file": path.name},
-        assumed=("model: the name of the file", "tokens and seconds: 0, the file does not state them"),
+        assumed=("model: the name of the file", "seconds: 0, the file does not state them"),
     )
 
 
@@ -506,7 +508,7 @@ def _trajectory(row: Mapping[str, Any]) -> tuple[ScoredRollout, str]:
         turns=turns,
         answer=turns[-1].action if ends_with_answer else None,
         state={"actions": (row.get("info") or {}).get("task", {}).get("actions")},
-        usage=Usage(),
+        usage=UNMETERED,
     )
     info = row.get("info") or {}
     score = logged_score(float(row["reward"]), "reward", "reward as stored", {})
@@ -564,7 +566,7 @@ def read_lm_eval(path: Path, metric: str | None = None, filter_name: str | None 
         settings=_settings(rows[0], results, task),
         attempts=1 + max(record.rollout.attempt for record in records),
         lock={"config": config, "git_hash": results.get("git_hash"), "n_shot": results.get("n-shot", {}).get(task)},
-        assumed=("tokens and seconds: 0, lm-eval does not log them",),
+        assumed=("seconds: 0, lm-eval does not log them",),
     )
 
 
@@ -679,7 +681,7 @@ def _rollout(item_id: str, attempt: int, row: Mapping[str, Any], text: str) -> R
         turns=[_turn(text)],
         answer=None if answer is None else split_thought(answer)[1],
         state={"target": row.get("target"), **_options(_choices_of(row.get("doc")))},
-        usage=Usage(),
+        usage=UNMETERED,
     )
 
 

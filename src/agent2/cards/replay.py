@@ -7,7 +7,7 @@ import msgspec
 
 from agent2.cards.aggregate import counted_value
 from agent2.cards.card import ReportingRule
-from agent2.records import ScoredRollout, StopReason, Turn, canonical_json
+from agent2.records import ScoredRollout, StopReason, Turn, Usage, canonical_json
 
 PROMPT_TITLE = "prompt"
 
@@ -28,7 +28,7 @@ def scenes(record: ScoredRollout, rule: ReportingRule) -> Iterator[ReplayScene]:
         yield ReplayScene(f"{PROMPT_TITLE}: {message.role}", message.content)
     n_turns = len(rollout.turns)
     for number, turn in enumerate(rollout.turns, start=1):
-        tokens = f"{turn.prompt_tokens} + {turn.completion_tokens} tokens"
+        tokens = _tokens(turn)
         cut = ", cut off at the token limit" if turn.stop_reason is StopReason.LENGTH else ""
         if turn.thought is not msgspec.UNSET:
             never = ", never ended" if turn.is_thought_cut_off else ""
@@ -60,7 +60,14 @@ def _verdict(record: ScoredRollout, rule: ReportingRule) -> Iterator[str]:
     if score.labels:
         yield "badcase classes: " + ", ".join(score.labels)
     usage = rollout.usage
-    yield f"cost: {usage.prompt_tokens} + {usage.completion_tokens} tokens, {usage.seconds:.2f} s"
+    yield f"cost: {_tokens(usage)}, {usage.seconds:.2f} s"
+
+
+def _tokens(cost: Turn | Usage) -> str:
+    if cost.prompt_tokens is None and cost.completion_tokens is None:
+        return "tokens not known"
+    prompt, completion = ("?" if n is None else str(n) for n in (cost.prompt_tokens, cost.completion_tokens))
+    return f"{prompt} + {completion} tokens"
 
 
 def _number(value: float | None) -> str:

@@ -140,8 +140,8 @@ class _TurnCells(msgspec.Struct, gc=False):
 class _UsageCells(msgspec.Struct, gc=False):
     """What a row needs of a rollout's usage."""
 
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+    prompt_tokens: int | None = 0
+    completion_tokens: int | None = 0
     seconds: float = 0.0
 
 
@@ -210,8 +210,8 @@ def _batch(
         _texts([rollout.fault or score.fault for rollout, score in zip(rollouts, scores, strict=True)]),
         _texts([score.reason for score in scores]),
         _integers([len(rollout.turns) for rollout in rollouts]),
-        _integers([usage.prompt_tokens for usage in usages]),
-        _integers([usage.completion_tokens for usage in usages]),
+        _counts([usage.prompt_tokens for usage in usages]),
+        _counts([usage.completion_tokens for usage in usages]),
         _floats(np.array([usage.seconds for usage in usages], dtype=np.float64)),
         _integers([rollout.retries for rollout in rollouts]),
         _texts([rollout.turns[-1].stop_reason if rollout.turns else None for rollout in rollouts]),
@@ -227,6 +227,13 @@ def _batch(
 
 def _integers(values: Sequence[int]) -> pa.Array:
     return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.array(values, dtype=np.int64))])
+
+
+def _counts(values: Sequence[int | None]) -> pa.Array:
+    """None is one that is not known."""
+    validity = _validity(np.array([value is not None for value in values], dtype=np.bool_))
+    numbers = np.array([value or 0 for value in values], dtype=np.int64)
+    return pa.Array.from_buffers(pa.int64(), len(values), [validity, pa.py_buffer(numbers)])
 
 
 def _floats(values: NDArray[np.float64]) -> pa.Array:
@@ -384,7 +391,7 @@ def tally_of_columns(path: Path, card: CardFile) -> Tally:
                     _marks(batch["kinds"]),
                     batch["seconds"].to_numpy(),
                     {int(row): (Fault(batch["fault"][row].as_py()), batch["reason"][row].as_py()) for row in faults},
-                    {name: int(batch[name].to_numpy().sum()) for name in sums},
+                    {name: None if batch[name].null_count else int(batch[name].to_numpy().sum()) for name in sums},
                 )
     except (OSError, ValueError, pa.ArrowException) as error:
         raise CardError(f"{file}: cannot be read ({error}); restore it from a copy") from error

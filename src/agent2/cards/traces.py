@@ -18,12 +18,12 @@ Does NOT read traces whose messages are span events (older conventions) or left 
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from agent2.cards.imports import THOUGHT_PARTS, UNKNOWN, UNSCORED, ForeignLog, conversation_of, logged_score
+from agent2.cards.imports import THOUGHT_PARTS, UNKNOWN, UNMETERED, UNSCORED, ForeignLog, conversation_of, logged_score
 from agent2.errors import ConfigError, Fault
 from agent2.files import numbered_lines
 from agent2.records import JsonValue, Rollout, RolloutStatus, Score, ScoredRollout, Usage
@@ -42,7 +42,7 @@ class _Trajectory:
     id: str | None = None
     score: object = None
     reference: Sequence[Mapping[str, Any]] | None = None
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = UNMETERED
     model: str | None = None
 
 
@@ -259,14 +259,11 @@ def _traces(document: Mapping[str, Any], where: str) -> Iterator[_Trajectory]:
         if rules := _listed(last.get("gen_ai.system_instructions"), where):
             messages.insert(0, {"role": "system", "parts": rules})
         n_seconds = (max(end for _, end, _ in members) - min(start for start, _, _ in members)) / 1e9
-        tokens = [
-            sum(
-                n
-                for _, attributes in model_calls
-                if isinstance(n := attributes.get(f"gen_ai.usage.{kind}_tokens"), int)
-            )
+        counts = [
+            [n for _, attributes in model_calls if isinstance(n := attributes.get(f"gen_ai.usage.{kind}_tokens"), int)]
             for kind in ("input", "output")
         ]
+        tokens = [sum(stated) if stated else None for stated in counts]
         model = last.get("gen_ai.response.model") or last.get("gen_ai.request.model")
         yield _Trajectory(
             [_message(message, f"{where}: trace {trace_id}") for message in messages],

@@ -544,7 +544,7 @@ def show(
         ["items", f"{summary.n_items}; {summary.n_rollouts} rollouts, {summary.n_missing} missing"],
         *unread_rows(unread),
         *_first_look(header.lock.get("first_look")),
-        ["tokens", str(summary.tokens)],
+        ["tokens", "not known" if summary.tokens is None else str(summary.tokens)],
     ]
     people, why_not = spot_check_evidence(card)
     if people is not None:

@@ -27,11 +27,17 @@ SUCCESS = 1.0
 """Score of a rollout that succeeded; a lower one is no success."""
 SUCCESSFUL = "_successful"
 REPORTED = "reported"
+
+
+def _count(n: int | None) -> float | None:
+    return None if n is None else float(n)
+
+
 PLAIN_MEASURES: dict[str, RolloutNumber] = {
     "score": lambda record, score: score,
-    "completion_tokens": lambda record, score: float(record.rollout.usage.completion_tokens),
-    "prompt_tokens": lambda record, score: float(record.rollout.usage.prompt_tokens),
-    "tokens": lambda record, score: float(record.rollout.usage.prompt_tokens + record.rollout.usage.completion_tokens),
+    "completion_tokens": lambda record, score: _count(record.rollout.usage.completion_tokens),
+    "prompt_tokens": lambda record, score: _count(record.rollout.usage.prompt_tokens),
+    "tokens": lambda record, score: _count(record.rollout.usage.tokens),
     "turns": lambda record, score: float(len(record.rollout.turns)),
     "retries": lambda record, score: float(record.rollout.retries),
 }

@@ -61,6 +61,7 @@ from agent2.records import (
     Turn,
     Usage,
     derive_seed,
+    sum_if_known,
 )
 
 logger = logging.getLogger(__name__)
@@ -98,7 +99,8 @@ class PlaySettings:
     context: str = "full"
     """What of an episode is sent: a name for `context.context_policy`."""
     max_episode_tokens: int | None = None
-    """Most tokens that the model may write in all turns of one try together; None: no limit."""
+    """Most tokens that the model may write in all turns of one try together; None: no limit. Messages whose tokens a
+    server does not report do not count."""
     thinking: str = AUTO
     """How thought and answer are told apart: a value of `llm.thoughts.read_thinking`."""
     needs_sampler: bool = False
@@ -307,9 +309,9 @@ class _Episode:
     opening: Sequence[Message] = ()
     turns: list[Turn] = field(default_factory=list)
     started_at: float | None = None
-    prompt_tokens: int = 0
+    prompt_tokens: int | None = 0
     """Of every try, abandoned ones included."""
-    completion_tokens: int = 0
+    completion_tokens: int | None = 0
     retries: int = 0
     note: str = ""
 
@@ -408,14 +410,15 @@ class _Loop:
 
     def advance(self, episode: _Episode, completion: Completion, step: Step | EnvironmentFailed) -> Finished | None:
         """Take in what the world answered to a completion; ask for the next message or finish."""
-        n_tokens = self._count(episode, completion)
+        self._count(episode, completion)
         if isinstance(step, EnvironmentFailed):
             return self._fault(episode, step.fault, str(step))
         observation = step.observation
         episode.turns.append(
             Turn(
-                completion.text, observation, completion.stop_reason, completion.prompt_tokens, n_tokens,
-                _kept_tokens(completion), msgspec.UNSET if completion.thought is None else completion.thought,
+                completion.text, observation, completion.stop_reason, completion.prompt_tokens,
+                completion.completion_tokens, _kept_tokens(completion),
+                msgspec.UNSET if completion.thought is None else completion.thought,
             )
         )  # fmt: skip
         # A message that comes too late is kept and scored; how the rollout counts is up to the reporting rule.
@@ -434,12 +437,10 @@ class _Loop:
         episode.dialogue.add(completion, observation)
         return self._ask(episode)
 
-    def _count(self, episode: _Episode, completion: Completion) -> int:
-        """Add what a completion cost; returns its tokens."""
-        n_tokens = len(completion.token_ids) if completion.n_tokens is None else completion.n_tokens
-        episode.prompt_tokens += completion.prompt_tokens
-        episode.completion_tokens += n_tokens
-        return n_tokens
+    def _count(self, episode: _Episode, completion: Completion) -> None:
+        """Add what a completion cost."""
+        episode.prompt_tokens = sum_if_known(episode.prompt_tokens, completion.prompt_tokens)
+        episode.completion_tokens = sum_if_known(episode.completion_tokens, completion.completion_tokens)
 
     def _ask(self, episode: _Episode) -> Finished | None:
         prompt = episode.dialogue.prompt()
@@ -503,7 +504,7 @@ class _Loop:
 
     def _tokens_left(self, episode: _Episode) -> int | None:
         limit = self._settings.max_episode_tokens
-        return None if limit is None else max(0, limit - sum(turn.completion_tokens for turn in episode.turns))
+        return None if limit is None else max(0, limit - sum(turn.completion_tokens or 0 for turn in episode.turns))
 
     def _finish(self, episode: _Episode, status: RolloutStatus) -> Finished | None:
         try:

@@ -20,6 +20,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import structs
+
 from agent2 import installation
 from agent2.benchmarks.data_files import Row, file_digest, read_rows
 from agent2.benchmarks.home import NamedItem, NamedSet, ProvidesCount, ProvidesNamedSet
@@ -381,9 +383,15 @@ def _played(
             if text is None:
                 yield item, _absent(item, number, f"{file} has no answer to this item")
                 continue
-            yield from play_by(
-                lambda *_, text=text: text, [Attempt(item, number, 0)], benchmark.environment, 1, retries=0
-            )
+            attempts = [Attempt(item, number, 0)]
+            for _, rollout in play_by(lambda *_, text=text: text, attempts, benchmark.environment, 1, retries=0):
+                yield item, _unmetered(rollout)
+
+
+def _unmetered(rollout: Rollout) -> Rollout:
+    """The rollout without token counts, which a file of answers does not state."""
+    turns = [structs.replace(turn, prompt_tokens=None, completion_tokens=None) for turn in rollout.turns]
+    return structs.replace(rollout, turns=turns, usage=Usage(None, None, rollout.usage.seconds))
 
 
 def _absent(item: Item, attempt: int, reason: str) -> Rollout:

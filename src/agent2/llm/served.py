@@ -287,7 +287,7 @@ def read_answer(
         stop_reason=STOP_REASONS[ending],
         logprobs=logprobs_of(choice),
         alternatives=likeliest_tokens(choice),
-        prompt_tokens=_count(usage, "prompt_tokens") or 0,
+        prompt_tokens=_count(usage, "prompt_tokens"),
         n_tokens=_count(usage, "completion_tokens"),
     )
 

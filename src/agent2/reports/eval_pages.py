@@ -592,10 +592,15 @@ def _attempt_table(lines: Sequence[SideLine]) -> Table[SideLine]:
     )
 
 
+def _known(count: int | None) -> str:
+    return DASH if count is None else str(count)
+
+
 def _cost_table(lines: Sequence[SideLine]) -> Table[SideLine]:
     def per_item(line: SideLine) -> str:
         n_items = len(line.summary.item_scores)
-        return f"{line.summary.tokens / n_items:.1f} tokens" if n_items else DASH
+        tokens = line.summary.tokens
+        return f"{tokens / n_items:.1f} tokens" if n_items and tokens is not None else DASH
 
     return Table(
         (
@@ -603,8 +608,8 @@ def _cost_table(lines: Sequence[SideLine]) -> Table[SideLine]:
             Column("rollouts", lambda line: str(line.summary.n_rollouts)),
             Column("turns", lambda line: str(line.summary.n_turns)),
             Column("retries", lambda line: str(line.summary.n_retries)),
-            Column("prompt tokens", lambda line: str(line.summary.prompt_tokens)),
-            Column("completion tokens", lambda line: str(line.summary.completion_tokens)),
+            Column("prompt tokens", lambda line: _known(line.summary.prompt_tokens)),
+            Column("completion tokens", lambda line: _known(line.summary.completion_tokens)),
             Column("per item", per_item),
         ),
         lines,

@@ -193,12 +193,12 @@ class JudgeModel:
         self._paused_until = time.monotonic() + PAUSE_S
 
     def _costs(self, completion: Completion, *, is_cached: bool) -> dict[str, float | None]:
-        n_new = len(completion.token_ids) if completion.n_tokens is None else completion.n_tokens
-        tokens = (0, 0) if is_cached else (completion.prompt_tokens, n_new)
+        n_read, n_new = (0, 0) if is_cached else (completion.prompt_tokens, completion.completion_tokens)
         dollars = None
-        if self.prices is not None:
-            dollars = (tokens[0] * self.prices.prompt + tokens[1] * self.prices.completion) / 1e6
-        values = (float(tokens[0]), float(tokens[1]), dollars, float(is_cached))
+        if self.prices is not None and n_read is not None and n_new is not None:
+            dollars = (n_read * self.prices.prompt + n_new * self.prices.completion) / 1e6
+        tokens = [None if n is None else float(n) for n in (n_read, n_new)]
+        values = (*tokens, dollars, float(is_cached))
         return dict(zip(COSTS, values, strict=True))
 
 
@@ -230,7 +230,7 @@ class AnswerCache:
                         answer.text,
                         answer.stop_reason,
                         answer.prompt_tokens,
-                        answer.n_tokens or len(answer.token_ids),
+                        answer.completion_tokens,
                         answer.alternatives,
                     ]
                 ),

@@ -270,7 +270,7 @@ def agent_run(rollout: Rollout, score: Score) -> AgentRun:
         n_failures=whole("tool_errors"),
         n_recovered=whole("tool_errors_recovered"),
         n_steps=len(rollout.turns),
-        tokens=float(usage.prompt_tokens + usage.completion_tokens),
+        tokens=None if usage.tokens is None else float(usage.tokens),
         seconds=usage.seconds,
         n_violations=whole("safety_violations"),
     )

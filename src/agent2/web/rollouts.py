@@ -365,6 +365,10 @@ def _list_open(path: Path, card: CardFile, card_filter: CardFilter, *, hides: bo
     return CardListing(tuple(lines), n_found, n_pages, False, ())
 
 
+def _token_counts(prompt: int | None, completion: int | None) -> str:
+    return " + ".join("?" if n is None else f"{n:,}" for n in (prompt, completion))
+
+
 def verdict_of(counted: float | None) -> str:
     """pass, fail or unknown."""
     return "unknown" if counted is None else "pass" if counted >= PASSES_AT else "fail"
@@ -384,7 +388,7 @@ def rollout_line(row: Mapping[str, Any], *, hides: bool) -> RolloutLine:
         score="missing" if counted is None else f"{counted:g}",
         notes=", ".join(dict.fromkeys(notes)),
         n_turns=int(row["n_turns"]),
-        tokens=f"{row['prompt_tokens']:,} + {row['completion_tokens']:,}",
+        tokens=_token_counts(row["prompt_tokens"], row["completion_tokens"]),
         seconds=float(row["seconds"]),
         answer="" if hides else clean(row["answer"] or row["reason"] or "", 160),
     )
@@ -472,7 +476,7 @@ def view_rollout(record: ScoredRollout, card: CardFile, *, hides: bool, max_char
             f"{clean(name, 60)} {DASH if view is None else f'{view:g}'}" for name, view in sorted(score.views.items())
         ),
         "restarts": str(rollout.retries or ""),
-        "cost": f"{usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens, {usage.seconds:.2f} s",
+        "cost": f"{_token_counts(usage.prompt_tokens, usage.completion_tokens)} tokens, {usage.seconds:.2f} s",
         "seed": str(rollout.seed),
     }
     if hides:
@@ -486,7 +490,7 @@ def view_rollout(record: ScoredRollout, card: CardFile, *, hides: bool, max_char
     turns = []
     for number, turn in enumerate(rollout.turns, start=1):
         cut = ", cut off at the token limit" if turn.stop_reason is StopReason.LENGTH else ""
-        detail = f"{turn.prompt_tokens:,} + {turn.completion_tokens:,} tokens{cut}"
+        detail = f"{_token_counts(turn.prompt_tokens, turn.completion_tokens)} tokens{cut}"
         calls = [clean(call.name, 60) for call in parse_message(turn.action[:MAX_TEXT]).calls]
         detail += f"; calls {', '.join(calls)}" if calls else ""
         text, title = clean_lines(turn.action, max_characters), f"turn {number}: model"
