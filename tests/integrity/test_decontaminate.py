@@ -4,6 +4,7 @@ import pytest
 
 from agent2.errors import ConfigError
 from agent2.integrity.decontaminate import find_contamination, items_from, write_clean
+from agent2.integrity.leaks import undisguised
 
 QUESTION = "Tom has two red apples and buys two more green apples at the market today so how many"
 SUM = "What is 3 + 4"
@@ -74,3 +75,57 @@ def test_only_one_lines_file_can_be_cleaned_and_never_in_place(data, tmp_path):
         write_clean(data, frozenset(), data)
     with pytest.raises(ConfigError, match="only a single"):
         write_clean(tmp_path, frozenset(), tmp_path / "out")
+
+
+SHEEP = (
+    "A farmer has seventeen sheep and buys nine more sheep at the market on Tuesday how many does the farmer own now"
+)
+DISGUISES = {
+    "invisible": SHEEP.replace("e", "e\u200b"),
+    "soft hyphens": SHEEP.replace("ar", "a\u00adr"),
+    "Cyrillic": SHEEP.replace("a", "\u0430"),
+    "Greek": SHEEP.replace("o", "\u03bf"),
+    "entities": SHEEP.replace(" ", "&nbsp;"),
+    "numbered entities": SHEEP.replace("e", "&#101;"),
+    "other widths": "".join(chr(ord(c) + 0xFEE0) if c.isalpha() else c for c in SHEEP),
+}
+
+
+@pytest.mark.parametrize("text", DISGUISES.values(), ids=DISGUISES)
+def test_an_item_behind_characters_that_a_reader_does_not_see_is_found(tmp_path, text):
+    (tmp_path / "items.jsonl").write_text(json.dumps({"question": SHEEP}) + "\n")
+    (tmp_path / "data.jsonl").write_text(json.dumps({"text": f"So: {text}"}) + "\n")
+    result = find_contamination(tmp_path / "data.jsonl", items_from(tmp_path / "items.jsonl"))
+    assert [(shared.share, shared.how) for shared in result.rows] == [(1.0, "run")]
+
+
+def test_a_short_item_behind_invisible_characters_is_found(tmp_path):
+    (tmp_path / "items.jsonl").write_text(json.dumps({"question": "Who owns the large old farm of Vell?"}) + "\n")
+    (tmp_path / "data.jsonl").write_text(
+        json.dumps({"text": "Who\u200b owns&nbsp;the large old f\u0430rm of Vell?"}) + "\n"
+    )
+    result = find_contamination(tmp_path / "data.jsonl", items_from(tmp_path / "items.jsonl"))
+    assert [shared.how for shared in result.rows] == ["whole"]
+
+
+def test_words_of_one_other_script_are_left_as_they_are():
+    assert undisguised("\u0441\u043e\u0440\u0430") == "\u0441\u043e\u0440\u0430"  # a Russian word of look-alikes alone
+    assert undisguised("\u0441\u043erner & R&D &amp;") == "corner & R&D &"
+
+
+INSTRUCTION = "Construct a complete truth table for the following argument and then say whether it is valid or not: "
+
+
+def test_another_problem_under_the_same_instruction_is_told_apart_and_a_template_is_no_leak(tmp_path):
+    copied = INSTRUCTION + "P implies Q so not Q implies not P"
+    (tmp_path / "items.jsonl").write_text(json.dumps({"question": copied}) + "\n")
+    problems = [f"R{number} or S and not T{number}" for number in range(8)]
+    data = tmp_path / "data.jsonl"
+    data.write_text("".join(json.dumps({"text": INSTRUCTION + problem}) + "\n" for problem in problems[:2]))
+    result = find_contamination(data, items_from(tmp_path / "items.jsonl"))
+    assert [shared.how for shared in result.rows] == ["part", "part"] and not result.templates
+    texts = [*(INSTRUCTION + problem for problem in problems), copied]
+    data.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    result = find_contamination(data, items_from(tmp_path / "items.jsonl"))
+    assert [(shared.how, shared.row) for shared in result.rows] == [("run", "data.jsonl:9")]
+    assert list(result.templates.values()) == [8]

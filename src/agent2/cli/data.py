@@ -730,6 +730,12 @@ def _print_overlaps(contamination: "Contamination") -> None:
         f"{contamination.n_short} items are shorter than a run and were matched as a whole; "
         f"searched: {clean(contamination.reading.summary(), 400)}"
     )
+    if contamination.templates:
+        n_template = max(contamination.templates.values())
+        typer.echo(
+            f"{len(contamination.templates)} items share a part with up to {n_template} rows that go on otherwise: a "
+            "template of the data, not listed"
+        )
     if contamination.n_unsearched:
         typer.echo(
             f"not searched in full: {contamination.n_unsearched} files that may contain text, "
@@ -743,6 +749,7 @@ def _contamination_record(contamination: "Contamination") -> dict[str, object]:
         "suspects": contamination.suspects,
         "n_items": contamination.n_items,
         "n_items_met": len(contamination.contaminated_items),
+        "templates": contamination.templates,
         "n_short": contamination.n_short,
         "searched": contamination.reading.summary(),
         "is_complete": not contamination.n_unsearched,

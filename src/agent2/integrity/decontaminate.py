@@ -1,10 +1,12 @@
 """Decontamination of training data: which rows of a data set share text with evaluation items.
 
 Unlike `leaks` there is no control and no verdict: every shared run of n words and every whole short item is listed,
-row by row, so that the rows can be inspected or removed. Paraphrases are listed apart, by retrieval, as suspects.
+row by row, so that the rows can be inspected or removed. What many rows share with an item, and each goes on otherwise,
+is a template of the data and not listed. Paraphrases are listed apart, by retrieval, as suspects.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +17,8 @@ from agent2.records import Item, JsonValue, Split
 
 QUESTION_FIELDS = ("prompt", "question", "instruction", "problem", "input", "text")
 """The question of a row in a file of items is the first of these fields that it has, or else all its strings."""
+MAX_PARTS = 5
+"""Rows with a part of one item; in more of them it is a template, such as an instruction."""
 SUSPECT = 0.5
 """Least retrieval score of a row that is listed as a suspect."""
 
@@ -30,7 +34,8 @@ class SharedRow:
     share: float
     """Of the item's runs of n words, 0 to 1; 1 for a whole short item; the score for a suspect."""
     how: str
-    """`run`, `whole` or `resembles`."""
+    """`run` (all of the item's runs), `part` (some of them: what the row adds or leaves out is another problem, or an
+    edited copy), `whole` or `resembles`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,8 @@ class Contamination:
     suspects: tuple[SharedRow, ...]
     """Nearest rows of items that no row shares text with, best first."""
     n_items: int
+    templates: Mapping[str, int]
+    """Item -> how many rows share a part with it, where they are more than `MAX_PARTS`; these are in no list."""
     n_short: int
     """Items without any run of n words, searched for as a whole."""
     reading: TextReading
@@ -90,13 +97,17 @@ def find_contamination(
     reading, rows = TextReading(), []
     for unit in read_units(data, ReadLimits(), reading):
         for hit in index.search(unit.text):
-            rows.append(SharedRow(unit.where, items[hit.item].id, hit.n_runs / index.n_runs[hit.item], "run"))
+            share = hit.n_runs / index.n_runs[hit.item]
+            rows.append(SharedRow(unit.where, items[hit.item].id, share, "run" if share == 1.0 else "part"))
         for position in short_index.search(unit.text):
             rows.append(SharedRow(unit.where, items[short_items[position]].id, 1.0, "whole"))
         if with_retrieval:
             retrieval.add(unit)
     if not reading.n_units:
         raise ConfigError(f"{data}: nothing to search ({reading.summary()})")
+    n_parts = Counter(shared.item for shared in rows if shared.how == "part")
+    templates = {item: n_rows for item, n_rows in n_parts.items() if n_rows > MAX_PARTS}
+    rows = [shared for shared in rows if shared.how != "part" or shared.item not in templates]
     contaminated = {shared.item for shared in rows}
     suspects = []
     if with_retrieval:
@@ -107,7 +118,7 @@ def find_contamination(
             if near.score >= SUSPECT and item.id not in contaminated
         ]
     suspects.sort(key=lambda shared: -shared.share)
-    return Contamination(tuple(rows), tuple(suspects), len(items), len(short_items), reading)
+    return Contamination(tuple(rows), tuple(suspects), len(items), templates, len(short_items), reading)
 
 
 def write_clean(data: Path, contaminated_rows: frozenset[str], out: Path) -> int:

@@ -3,7 +3,8 @@
 The search for runs of n words is exact, and fast enough for whole training sets. The index knows all S-word parts of
 every run, and n-S+1 consecutive S-word windows fit into a run: so looking up every (n-S+1)-th window of a text meets
 each run wherever it begins, and what is met is verified against all n words. Words are lower case without ASCII
-punctuation; Chinese, Japanese and Korean characters are words of their own. Runs that occur in `familiar` texts (the
+punctuation, as a reader sees them (`undisguised`: no invisible characters, entities, letters that look like others);
+Chinese, Japanese and Korean characters are words of their own. Runs that occur in `familiar` texts (the
 visible data of every trial) or in many items are boilerplate and prove nothing.
 
 Items too short for runs are matched as a whole piece of a text, or as a long string inside one, compared without white
@@ -30,6 +31,7 @@ and locations, never texts. Does NOT see leaks in files that were deleted before
 written.
 """
 
+import html
 import math
 import re
 import string
@@ -95,6 +97,32 @@ RESEMBLES = 0.75
 """Retrieval score that is noted where there is no control."""
 
 
+_ENTITY = re.compile(r"&(?:#\d{1,7}|#x[0-9a-fA-F]{1,6}|[A-Za-z]{2,31});")
+_OTHER_SCRIPT = r"[\u0370-\u03ff\u0400-\u04ff]"
+_MIXED_WORD = re.compile(rf"[^\W\d_]{{0,40}}(?:[A-Za-z]{_OTHER_SCRIPT}|{_OTHER_SCRIPT}[A-Za-z])[^\W\d_]{{0,40}}")
+_LOOK_ALIKES = str.maketrans(
+    "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u0501\u04bb\u0432\u043d\u043c\u0442\u043a"
+    "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0425\u0406\u0408\u0405"
+    "\u03bf\u03b1\u03c1\u03bd\u03b9\u03ba\u03c4\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7",
+    "aeopcyxijsdhbhmtkABEKMHOPCTXIJSoapviktABEZHIKMNOPTYX",
+)
+"""Cyrillic and Greek letters that look like Latin ones, replaced in words that have letters of both."""
+
+
+def undisguised(text: str) -> str:
+    """A text as a reader sees it: entities as their characters, without invisible ones, look-alikes as what they seem.
+
+    Letters of another script are taken for Latin ones only in words that mix scripts.
+    """
+    if "&" in text:
+        text = _ENTITY.sub(lambda entity: html.unescape(entity.group()), text)
+    if text.isascii():
+        return text
+    text = unicodedata.normalize("NFKC", text)
+    text = "".join(character for character in text if unicodedata.category(character) != "Cf")
+    return _MIXED_WORD.sub(lambda word: word.group().translate(_LOOK_ALIKES), text)
+
+
 def normalized_words(text: str) -> list[bytes]:
     """The words of a text, lower case, without ASCII punctuation."""
     return _plain(text).split()
@@ -102,8 +130,9 @@ def normalized_words(text: str) -> list[bytes]:
 
 def _plain(text: str) -> bytes:
     """The words of a text with one blank between them."""
+    text = undisguised(text)
     if not text.isascii():
-        text = _IDEOGRAPH.sub(r" \1 ", unicodedata.normalize("NFKC", text).casefold())
+        text = _IDEOGRAPH.sub(r" \1 ", text.casefold())
     plain = text.encode(errors="replace").translate(_PLAIN, _PUNCTUATION)
     # Deleting punctuation leaves runs of blanks; `search` takes every blank for the end of a word.
     while b"  " in plain:
@@ -189,7 +218,7 @@ class NgramIndex:
 
 def squeezed(text: str) -> str:
     """A text without white space, in lower case; adjacent numbers stay separate."""
-    return _BLANKS.sub("", _BETWEEN_DIGITS.sub(_APART, text)).casefold()
+    return _BLANKS.sub("", _BETWEEN_DIGITS.sub(_APART, undisguised(text))).casefold()
 
 
 class ShortIndex:
