@@ -139,8 +139,8 @@ def _cost(passes: PassMetrics | None, rows_I: list[list[ScoredRollout]]) -> Cost
         return None
     tokens_I: list[float | None] = []
     for row in rows_I:
-        known = [n for record in row if (n := record.rollout.usage.tokens) is not None]
-        total = sum(known) if len(known) == len(row) else None
+        stated = [n for record in row if (n := record.rollout.usage.tokens) is not None]
+        total = sum(stated) if len(stated) == len(row) else None
         tokens_I.append(None if total is None else total * (len(row) - 1) / len(row))
     return cost_per_point(
         passes.pass_at_1.value, passes.pass_at_k.value, tokens_I, [float(len(row)) for row in rows_I], []

@@ -35,7 +35,7 @@ _FINISHES = {
     "insufficient_system_resource load_shed",
 }
 FINISH_REASONS: Mapping[str, FinishKind] = {
-    word: finish for finish, words in _FINISHES.items() for word in words.split()
+    word: finish for finish, listed_words in _FINISHES.items() for word in listed_words.split()
 }
 """In lower case; those of calls of tools are for the caller, who knows whether tools were offered."""
 CALL_REASONS = frozenset({"tool_calls", "tool_call", "tool_use", "function_call"})

@@ -253,7 +253,7 @@ def read_source(path: str, text: str) -> ParsedSource:
 
 def _scopes(tree: ast.AST, steps: _StepCounter) -> tuple[tuple[CodeScope, ...], frozenset[str]]:
     """Functions and classes with the names that each uses, and the names that the module uses outside of them."""
-    found: list[tuple[ast.AST, int, bool]] = []
+    scope_nodes: list[tuple[ast.AST, int, bool]] = []
     names: dict[int, set[str]] = {-1: set()}
     bases: dict[int, bool] = {}
     stack: list[tuple[ast.AST, int, int]] = [(tree, -1, -1)]  # node, scope that it is in, scope whose code it is
@@ -264,8 +264,8 @@ def _scopes(tree: ast.AST, steps: _StepCounter) -> tuple[tuple[CodeScope, ...], 
             decorators = {_name(d.func if isinstance(d, ast.Call) else d) for d in node.decorator_list}
             is_special = node.name.startswith("__") and node.name.endswith("__")
             is_automatic = bool(decorators - _PLAIN_DECORATORS) or is_special or bases.get(parent, False)
-            number = len(found)
-            found.append((node, parent, is_automatic))
+            number = len(scope_nodes)
+            scope_nodes.append((node, parent, is_automatic))
             names[number] = set()
             is_class = isinstance(node, ast.ClassDef)
             is_subclass = isinstance(node, ast.ClassDef) and any(_name(b) not in {"", "object"} for b in node.bases)
@@ -286,7 +286,7 @@ def _scopes(tree: ast.AST, steps: _StepCounter) -> tuple[tuple[CodeScope, ...], 
             is_automatic=is_automatic,
             references=frozenset(names[number]),
         )
-        for number, (node, parent, is_automatic) in enumerate(found)
+        for number, (node, parent, is_automatic) in enumerate(scope_nodes)
     )
     return scopes, frozenset(names[-1])
 
@@ -308,10 +308,10 @@ def _scope_at(scopes: Sequence[CodeScope], line: int) -> int:
 
 
 def _first_in_each_scope(signals: Iterable[CodeSignal], scopes: Sequence[CodeScope]) -> Iterator[CodeSignal]:
-    seen: set[int] = set()
+    scopes_met: set[int] = set()
     for signal in islice(signals, MAX_SIGNALS):
-        if (scope := _scope_at(scopes, signal.line)) not in seen:
-            seen.add(scope)
+        if (scope := _scope_at(scopes, signal.line)) not in scopes_met:
+            scopes_met.add(scope)
             yield signal
 
 
@@ -339,15 +339,20 @@ def reached_sources(sources: Sequence[ParsedSource]) -> tuple[ParsedSource, ...]
         candidates = [(at, child) for child in children[at, number]]
         candidates += [scope for name in new_names for scope in by_name.get(name, ())]
         if "Fire" in new_names:  # fire.Fire() makes every function a command
-            candidates += [(other, k) for other, module in enumerate(sources) for k in range(len(module.scopes))]
+            candidates += [
+                (module_number, k) for module_number, module in enumerate(sources) for k in range(len(module.scopes))
+            ]
             named |= by_name.keys()
-        for other, child in candidates:
-            scope = sources[other].scopes[child]
+        for module_number, child in candidates:
+            scope = sources[module_number].scopes[child]
             is_called = scope.is_automatic or scope.name in named
-            if is_called and (other, scope.parent) in reached and (other, child) not in reached:
-                reached.add((other, child))
-                pending.append((other, child))
-    return tuple(_with_reached(source, {k for other, k in reached if other == at}) for at, source in enumerate(sources))
+            if is_called and (module_number, scope.parent) in reached and (module_number, child) not in reached:
+                reached.add((module_number, child))
+                pending.append((module_number, child))
+    return tuple(
+        _with_reached(source, {k for module_number, k in reached if module_number == at})
+        for at, source in enumerate(sources)
+    )
 
 
 def _with_reached(source: ParsedSource, reached: set[int]) -> ParsedSource:
@@ -363,8 +368,8 @@ def _with_reached(source: ParsedSource, reached: set[int]) -> ParsedSource:
         source,
         signals=tuple(specific or generic),
         generic=tuple(generic),
-        evaluates=tuple(found for found in source.evaluates if is_reached(found[0])),
-        samples=tuple(found for found in source.samples if is_reached(found[0])),
+        evaluates=tuple(call_site for call_site in source.evaluates if is_reached(call_site[0])),
+        samples=tuple(call_site for call_site in source.samples if is_reached(call_site[0])),
     )
 
 
