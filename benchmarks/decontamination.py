@@ -33,8 +33,8 @@ from agent2.integrity.leaks import (
     NgramIndex,
     exceedance,
     leak_targets,
-    normalized_words,
 )
+from agent2.integrity.plain_text import normalized_words
 from agent2.integrity.texts import ReadLimits, TextReading, TextUnit, read_units
 from agent2.records import Item, Split
 

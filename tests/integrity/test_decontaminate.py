@@ -3,8 +3,7 @@ import json
 import pytest
 
 from agent2.errors import ConfigError
-from agent2.integrity.decontaminate import find_contamination, items_from, write_clean
-from agent2.integrity.leaks import undisguised
+from agent2.integrity.decontaminate import SUSPECT, find_contamination, items_from, write_clean
 
 QUESTION = "Tom has two red apples and buys two more green apples at the market today so how many"
 SUM = "What is 3 + 4"
@@ -50,7 +49,7 @@ def test_reworded_rows_are_suspects_only_when_asked_for(data, items):
     data.write_text(json.dumps({"text": near}) + "\n")
     assert find_contamination(data, items).suspects == ()
     (suspect,) = find_contamination(data, items, with_retrieval=True).suspects
-    assert suspect.item == "items.jsonl:1" and 0.5 <= suspect.share < 1
+    assert suspect.item == "items.jsonl:1" and SUSPECT <= suspect.share < 1
 
 
 def test_contaminated_rows_are_removed_and_all_others_kept_byte_by_byte(data, items, tmp_path):
@@ -108,24 +107,87 @@ def test_a_short_item_behind_invisible_characters_is_found(tmp_path):
     assert [shared.how for shared in result.rows] == ["whole"]
 
 
-def test_words_of_one_other_script_are_left_as_they_are():
-    assert undisguised("\u0441\u043e\u0440\u0430") == "\u0441\u043e\u0440\u0430"  # a Russian word of look-alikes alone
-    assert undisguised("\u0441\u043erner & R&D &amp;") == "corner & R&D &"
-
-
-INSTRUCTION = "Construct a complete truth table for the following argument and then say whether it is valid or not: "
+TRUTH_TABLE = "Construct a complete truth table for the following argument and then say whether it is valid or not: "
 
 
 def test_another_problem_under_the_same_instruction_is_told_apart_and_a_template_is_no_leak(tmp_path):
-    copied = INSTRUCTION + "P implies Q so not Q implies not P"
+    copied = TRUTH_TABLE + "P implies Q so not Q implies not P"
     (tmp_path / "items.jsonl").write_text(json.dumps({"question": copied}) + "\n")
     problems = [f"R{number} or S and not T{number}" for number in range(8)]
     data = tmp_path / "data.jsonl"
-    data.write_text("".join(json.dumps({"text": INSTRUCTION + problem}) + "\n" for problem in problems[:2]))
+    data.write_text("".join(json.dumps({"text": TRUTH_TABLE + problem}) + "\n" for problem in problems[:2]))
     result = find_contamination(data, items_from(tmp_path / "items.jsonl"))
     assert [shared.how for shared in result.rows] == ["part", "part"] and not result.templates
-    texts = [*(INSTRUCTION + problem for problem in problems), copied]
+    texts = [*(TRUTH_TABLE + problem for problem in problems), copied]
     data.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     result = find_contamination(data, items_from(tmp_path / "items.jsonl"))
     assert [(shared.how, shared.row) for shared in result.rows] == [("run", "data.jsonl:9")]
     assert list(result.templates.values()) == [8]
+
+
+INSTRUCTION = "Construct the complete table of values for the argument below and then say whether it is valid or not:"
+
+
+def write_rows(path, texts):
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    return path
+
+
+def test_an_instruction_around_another_problem_is_told_apart_from_a_copy(tmp_path):
+    items = items_from(write_rows(tmp_path / "items.jsonl", [f"{INSTRUCTION} if it rains the street gets wet"]))
+    data = write_rows(
+        tmp_path / "train.jsonl",
+        [
+            f"{INSTRUCTION} if it rains the street gets wet. Answer: valid",
+            f"{INSTRUCTION} all swans are white birds",
+            f"{INSTRUCTION} if it rains",
+            f"{INSTRUCTION} if it rains the streets get wet",
+        ],
+    )
+    contamination = find_contamination(data, items)
+    assert [(row.row[-1], row.how) for row in contamination.rows] == [
+        ("1", "run"),
+        ("2", "part"),
+        ("3", "run"),  # a copy that was cut
+        ("4", "run"),  # reworded
+    ]
+    assert not contamination.templates
+
+
+def test_a_template_of_the_whole_data_is_no_contamination(tmp_path):
+    items = items_from(write_rows(tmp_path / "items.jsonl", [f"{INSTRUCTION} if it rains the street gets wet"]))
+    others = [
+        f"{INSTRUCTION} {noun}s are {kind}" for noun in ("cat", "dog", "fish") for kind in ("old", "wild", "mute")
+    ]
+    copy = f"{INSTRUCTION} if it rains the street gets wet"
+    contamination = find_contamination(write_rows(tmp_path / "train.jsonl", [*others, copy, copy]), items)
+    assert [(row.row, row.how) for row in contamination.rows] == [("train.jsonl:10", "run"), ("train.jsonl:11", "run")]
+    assert contamination.templates == {"items.jsonl:1": 9}
+    assert contamination.contaminated_rows == {"train.jsonl:10", "train.jsonl:11"}
+
+
+def test_copies_of_one_row_are_no_template(tmp_path):
+    items = items_from(write_rows(tmp_path / "items.jsonl", [f"{INSTRUCTION} if it rains the street gets wet"]))
+    data = write_rows(tmp_path / "train.jsonl", [f"{INSTRUCTION} all swans are white birds"] * 30)
+    assert [row.how for row in find_contamination(data, items).rows] == ["part"] * 30
+
+
+def test_a_paraphrase_is_a_suspect_beside_a_copy_of_the_same_item(data, items):
+    paraphrase = "Today Tom, who has 2 red apples, buys 2 more green ones at the market, so how many apples has he?"
+    data.write_text("".join(json.dumps({"text": text}) + "\n" for text in (QUESTION, paraphrase, "clean", SUM)))
+    contamination = find_contamination(data, items, with_retrieval=True)
+    assert [(suspect.row, suspect.item) for suspect in contamination.suspects] == [("train.jsonl:2", "items.jsonl:1")]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"question": "What', r"items.jsonl:2: not JSON"),
+        ('{"question": ""}', r"items.jsonl:2: has no text to search for"),
+    ],
+)
+def test_an_item_that_no_row_could_contain_is_refused_with_its_line(tmp_path, line, message):
+    path = tmp_path / "items.jsonl"
+    path.write_text(f'{{"question": "{QUESTION}"}}\n{line}\n')
+    with pytest.raises(ConfigError, match=message):
+        items_from(path)

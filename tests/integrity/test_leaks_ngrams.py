@@ -2,7 +2,8 @@ import random
 
 import pytest
 
-from agent2.integrity.leaks import Hit, NgramIndex, normalized_words
+from agent2.integrity.leaks import Hit, NgramIndex
+from agent2.integrity.plain_text import normalized_words
 
 WORDS = [f"w{i}" for i in range(1000)]
 

@@ -724,6 +724,8 @@ def _print_overlaps(contamination: "Contamination") -> None:
             cells = [[clean(row.row, 80), clean(row.item, 60), f"{row.share:.0%}", row.how] for row in rows[:MAX_ROWS]]
             more = f", the first {MAX_ROWS} shown" if len(rows) > MAX_ROWS else ""
             print_table(["row", "item", "share", "how"], cells, f"{title}: {len(rows)}{more}")
+    if any(row.how == "part" for row in contamination.rows):
+        typer.echo("part: the row has other words in place of the rest of the item; look whether it asks the same")
     n_items, n_rows = len(contamination.contaminated_items), len(contamination.contaminated_rows)
     typer.echo(
         f"{n_items} of {contamination.n_items} items share text with {n_rows} rows; "
@@ -733,8 +735,8 @@ def _print_overlaps(contamination: "Contamination") -> None:
     if contamination.templates:
         n_template = max(contamination.templates.values())
         typer.echo(
-            f"{len(contamination.templates)} items share a part with up to {n_template} rows that go on otherwise: a "
-            "template of the data, not listed"
+            f"{len(contamination.templates)} items share wording with up to {n_template} rows that have it around "
+            "different words: a template of the data, neither listed nor removed"
         )
     if contamination.n_unsearched:
         typer.echo(

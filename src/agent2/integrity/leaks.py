@@ -2,10 +2,9 @@
 
 The search for runs of n words is exact, and fast enough for whole training sets. The index knows all S-word parts of
 every run, and n-S+1 consecutive S-word windows fit into a run: so looking up every (n-S+1)-th window of a text meets
-each run wherever it begins, and what is met is verified against all n words. Words are lower case without ASCII
-punctuation, as a reader sees them (`undisguised`: no invisible characters, entities, letters that look like others);
-Chinese, Japanese and Korean characters are words of their own. Runs that occur in `familiar` texts (the
-visible data of every trial) or in many items are boilerplate and prove nothing.
+each run wherever it begins, and what is met is verified against all n words. Words are lower case without punctuation
+and disguises (`plain_text`); Chinese, Japanese and Korean characters are words of their own. Runs that occur in
+`familiar` texts (the visible data of every trial) or in many items are boilerplate and prove nothing.
 
 Items too short for runs are matched as a whole piece of a text, or as a long string inside one, compared without white
 space (but "5 5" is never 55) and case, punctuation kept (in "3 - 4" it is the question). The words that all items begin
@@ -13,10 +12,7 @@ or end with ("Calculate") are stripped on both sides. A piece is a string, cell,
 between chat markers, equality signs, arrows and colons. Inside a longer text an item is matched if it has `LONG`
 characters or more, or follows the words that all items begin with.
 
-For paraphrases and parts, rows are ranked by BM25 (Robertson & Zaragoza 2009, k1 1.2, b 0.75); the best few are
-compared with the item by the F1 of their words and word pairs, weighted by rarity, in the window of the row that fits
-best (retrieval overlap as in Deng et al. 2024, arXiv:2311.09783). A score of 1 is the item itself, 0 nothing in common.
-Does NOT find translations, or paraphrases that share no words.
+Paraphrases and parts are searched for by `retrieval`.
 
 A public generator makes some hidden items by chance. So hidden items are compared with control items: as many, of the
 same generator under another secret, never used in any evaluation. What occurs on both sides is removed from both, so
@@ -31,20 +27,17 @@ and locations, never texts. Does NOT see leaks in files that were deleted before
 written.
 """
 
-import html
 import math
 import re
-import string
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import numpy as np
-from scipy import sparse
 
 from agent2.integrity import MAX_PROOFS, Effect, IntegrityCheck, IntegrityFinding, Severity, proof
+from agent2.integrity.plain_text import joined_words, normalized_words, undisguised
+from agent2.integrity.retrieval import Nearest, Retrieval
 from agent2.integrity.texts import TextReading, TextUnit
 from agent2.records import Item
 
@@ -55,10 +48,6 @@ LOOKED_UP = 5
 COMMON_SHARE = 0.02
 COMMON_ITEMS = 3
 """A run in more than this many items, and in more than that share of them, is boilerplate."""
-_PLAIN = bytes(32 if chr(b) in "\t\n\v\f\r" else b + 32 if 65 <= b <= 90 else b for b in range(256))
-"""Byte table: lower case; white space as blanks."""
-_PUNCTUATION = string.punctuation.encode()
-_IDEOGRAPH = re.compile("([\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff])")
 
 LONG = 24
 """Least length of a short item, in characters without white space, that is searched for inside longer texts."""
@@ -68,22 +57,13 @@ _BLANKS = re.compile(r"\s+")
 _BETWEEN_DIGITS = re.compile(r"(?<=\d)\s+(?=\d)")
 _APART = "\0"
 """Replaces white space between two numbers: "0 + 5" and a line "5" are not "0 + 55"."""
-_BOUNDARY = re.compile(r"<\|[^|>\n]{1,40}\|>|\[/?INST\]|</?s>|\\n|[\n\t\r\"'`=]|->|=>|:\s|[?:,]\s*(?=$)")
+_BOUNDARY = re.compile(r"<\|[^|>\n]{1,40}\|>|\[/?inst\]|</?s>|\\n|[\n\t\r\"'`=]|->|=>|:\s|[?:,]\s*(?=$)")
+_LAST_MARKS = "?:,."
+"""Not part of an item at its end: pieces end before some of them."""
 MIN_PIECE = 3
 MIN_PREFIX = 6
 """Least length, in characters, of a common prefix that is searched for inside texts."""
 
-K1 = 1.2
-B = 0.75
-TOP = 4
-"""Rows that are compared with an item."""
-MAX_ROWS = 100_000
-WINDOW = 2.0
-"""Of a long row, a stretch of this many times the item's words is compared."""
-CHUNK_WORDS = 400
-"""Longer units are cut, so that a whole file is not one row."""
-BATCH_ITEMS = 64
-"""Items whose scores against all rows are computed at once."""
 
 VOID_P = 1e-3
 FLAG_P = 0.002
@@ -95,49 +75,6 @@ HALF = 0.5
 """Least share of an item's runs at which it counts as leaked where there is no control."""
 RESEMBLES = 0.75
 """Retrieval score that is noted where there is no control."""
-
-
-_ENTITY = re.compile(r"&(?:#\d{1,7}|#x[0-9a-fA-F]{1,6}|[A-Za-z]{2,31});")
-_OTHER_SCRIPT = r"[\u0370-\u03ff\u0400-\u04ff]"
-_MIXED_WORD = re.compile(rf"[^\W\d_]{{0,40}}(?:[A-Za-z]{_OTHER_SCRIPT}|{_OTHER_SCRIPT}[A-Za-z])[^\W\d_]{{0,40}}")
-_LOOK_ALIKES = str.maketrans(
-    "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u0501\u04bb\u0432\u043d\u043c\u0442\u043a"
-    "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0425\u0406\u0408\u0405"
-    "\u03bf\u03b1\u03c1\u03bd\u03b9\u03ba\u03c4\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7",
-    "aeopcyxijsdhbhmtkABEKMHOPCTXIJSoapviktABEZHIKMNOPTYX",
-)
-"""Cyrillic and Greek letters that look like Latin ones, replaced in words that have letters of both."""
-
-
-def undisguised(text: str) -> str:
-    """A text as a reader sees it: entities as their characters, without invisible ones, look-alikes as what they seem.
-
-    Letters of another script are taken for Latin ones only in words that mix scripts.
-    """
-    if "&" in text:
-        text = _ENTITY.sub(lambda entity: html.unescape(entity.group()), text)
-    if text.isascii():
-        return text
-    text = unicodedata.normalize("NFKC", text)
-    text = "".join(character for character in text if unicodedata.category(character) != "Cf")
-    return _MIXED_WORD.sub(lambda word: word.group().translate(_LOOK_ALIKES), text)
-
-
-def normalized_words(text: str) -> list[bytes]:
-    """The words of a text, lower case, without ASCII punctuation."""
-    return _plain(text).split()
-
-
-def _plain(text: str) -> bytes:
-    """The words of a text with one blank between them."""
-    text = undisguised(text)
-    if not text.isascii():
-        text = _IDEOGRAPH.sub(r" \1 ", text.casefold())
-    plain = text.encode(errors="replace").translate(_PLAIN, _PUNCTUATION)
-    # Deleting punctuation leaves runs of blanks; `search` takes every blank for the end of a word.
-    while b"  " in plain:
-        plain = plain.replace(b"  ", b" ")
-    return plain.strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +108,7 @@ class NgramIndex:
 
     def search(self, text: str) -> list[Hit]:
         """The items that share a run with a text."""
-        plain, parts, stride = _plain(text), self._parts, self._stride
+        plain, parts, stride = joined_words(text), self._parts, self._stride
         # Windows are cut from the bytes at the blanks, so that a text without any known part is never split into words.
         blanks = np.flatnonzero(np.frombuffer(plain, np.uint8) == 32)
         starts = [0, *(blanks[stride - 1 :: stride] + 1).tolist()]  # of every stride-th word
@@ -217,8 +154,12 @@ class NgramIndex:
 
 
 def squeezed(text: str) -> str:
-    """A text without white space, in lower case; adjacent numbers stay separate."""
-    return _BLANKS.sub("", _BETWEEN_DIGITS.sub(_APART, undisguised(text))).casefold()
+    """A text without white space and disguises, in lower case; adjacent numbers stay separate."""
+    return _squeezed(undisguised(text))
+
+
+def _squeezed(plain: str) -> str:
+    return _BLANKS.sub("", _BETWEEN_DIGITS.sub(_APART, plain))
 
 
 class ShortIndex:
@@ -261,14 +202,15 @@ class ShortIndex:
         if not self._pieces:
             return []
         hits: set[int] = set()
-        for raw in _BOUNDARY.split(text):
-            piece = squeezed(raw)
+        plain = undisguised(text)
+        for part in _BOUNDARY.split(plain):
+            piece = _squeezed(part)
             if len(piece) >= MIN_PIECE:
                 owners = self._pieces.get(self._core(piece)) or self._pieces.get(piece)
                 if owners:
                     hits.update(owners)
         if self._grams or self._lengths:
-            whole = squeezed(text)
+            whole = _squeezed(plain)
             hits |= self._inside(whole)
             hits |= self._after_prefix(whole)
         return sorted(hits)
@@ -298,7 +240,7 @@ class ShortIndex:
         return hits
 
     def _core(self, text: str) -> str:
-        return text.removeprefix(self._prefix).removesuffix(self._suffix)
+        return text.removeprefix(self._prefix).removesuffix(self._suffix).rstrip(_LAST_MARKS)
 
 
 def _affixes(texts: Sequence[str]) -> tuple[str, str]:
@@ -325,109 +267,6 @@ def _rarest_grams(core: str, counts: Counter[str]) -> list[str]:
     starts = range(len(grams) - _STRIDE + 1)
     best = min(starts, key=lambda start: max(counts[gram] for gram in grams[start : start + _STRIDE]))
     return grams[best : best + _STRIDE]
-
-
-@dataclass(frozen=True, slots=True)
-class Nearest:
-    """The row that contains most of an item."""
-
-    score: float
-    """F1 of rarity-weighted words and pairs, 0 to 1."""
-    where: str
-
-
-class Retrieval:
-    """Rows that may have been trained on, searched by items."""
-
-    def __init__(self, items: Sequence[str]) -> None:
-        """items: texts of all items that will be searched for; words that none of them has are not indexed."""
-        self._items = [normalized_words(text) for text in items]
-        vocabulary = sorted({word for words in self._items for word in words})
-        self._terms = {word: index for index, word in enumerate(vocabulary)}
-        self._rows: list[tuple[str, list[bytes]]] = []
-        self._counts: list[Counter[int]] = []
-        self.n_left_out = 0
-        """Rows beyond `MAX_ROWS`."""
-
-    def add(self, unit: TextUnit) -> None:
-        """Index one unit."""
-        words = normalized_words(unit.text)
-        for start in range(0, len(words), CHUNK_WORDS):
-            chunk = words[start : start + CHUNK_WORDS]
-            counts = Counter(self._terms[word] for word in chunk if word in self._terms)
-            if not counts:
-                continue
-            if len(self._rows) >= MAX_ROWS:
-                self.n_left_out += 1
-                continue
-            self._rows.append((unit.where, chunk))
-            self._counts.append(counts)
-
-    def nearest(self) -> list[Nearest]:
-        """For each item, in order, the row that contains most of it."""
-        if not self._rows:
-            return [Nearest(0.0, "") for _ in self._items]
-        matrix_TR, rarity_T = self._weights()
-        nearest = []
-        for start in range(0, len(self._items), BATCH_ITEMS):
-            batch = self._items[start : start + BATCH_ITEMS]
-            scores_IR = self._term_matrix(batch) @ matrix_TR
-            for index, words in enumerate(batch):
-                nearest.append(self._best_row(words, np.asarray(scores_IR[[index]].todense()).ravel(), rarity_T))
-        return nearest
-
-    def _best_row(self, words: list[bytes], scores_R: np.ndarray, rarity_T: np.ndarray) -> Nearest:
-        similar = np.flatnonzero(scores_R)
-        best = Nearest(0.0, "")
-        for row in similar[np.argsort(-scores_R[similar], kind="stable")[:TOP]].tolist():
-            where, chunk = self._rows[row]
-            score = self._overlap(words, chunk, rarity_T)
-            if score > best.score:
-                best = Nearest(score, where)
-        return best
-
-    def _overlap(self, words: list[bytes], chunk: list[bytes], rarity_T: np.ndarray) -> float:
-        item_weights = self._features(words, rarity_T)
-        item_total = sum(item_weights.values())
-        size = max(int(WINDOW * len(words)), 8)
-        best = 0.0
-        for start in range(0, max(len(chunk) - size, 0) + 1, max(size // 4, 1)):
-            weights = self._features(chunk[start : start + size], rarity_T)
-            shared = sum(min(weight, weights[term]) for term, weight in item_weights.items() if term in weights)
-            total = item_total + min(sum(weights.values()), 2 * item_total)
-            best = max(best, 2 * shared / total if total else 0.0)
-        return best
-
-    def _features(self, words: Sequence[bytes], rarity_T: np.ndarray) -> dict[object, float]:
-        """Words and adjacent pairs with their weights; a word that no item has weighs as the rarest one."""
-        weights: dict[object, float] = {}
-        unknown = float(rarity_T.max(initial=1.0))
-        rarities = [float(rarity_T[self._terms[word]]) if word in self._terms else unknown for word in words]
-        for word, rarity in zip(words, rarities, strict=True):
-            weights[word] = weights.get(word, 0.0) + rarity
-        for pair, pair_rarities in zip(pairwise(words), pairwise(rarities), strict=True):
-            weights[pair] = weights.get(pair, 0.0) + sum(pair_rarities) / 2
-        return weights
-
-    def _weights(self) -> tuple[sparse.csr_matrix, np.ndarray]:
-        """BM25 weights, terms x rows, and the rarity (idf) of each term."""
-        n_rows, n_terms = len(self._rows), len(self._terms)
-        lengths_R = np.array([len(chunk) for _, chunk in self._rows], dtype=float)
-        rows = np.repeat(np.arange(n_rows), [len(counts) for counts in self._counts])
-        terms = np.fromiter((term for counts in self._counts for term in counts), dtype=np.int64)
-        frequencies = np.fromiter((n for counts in self._counts for n in counts.values()), dtype=float)
-        n_rows_T = np.bincount(terms, minlength=n_terms)
-        rarity_T = np.log1p((n_rows - n_rows_T + 0.5) / (n_rows_T + 0.5))
-        norms = K1 * (1 - B + B * lengths_R[rows] / lengths_R.mean())
-        weights = rarity_T[terms] * frequencies * (K1 + 1) / (frequencies + norms)
-        return sparse.csr_matrix((weights, (terms, rows)), shape=(n_terms, n_rows)), rarity_T
-
-    def _term_matrix(self, batch: Iterable[list[bytes]]) -> sparse.csr_matrix:
-        """1 for each distinct term of each item: items x terms."""
-        term_lists = [sorted({self._terms[word] for word in words}) for words in batch]
-        rows = np.repeat(np.arange(len(term_lists)), [len(terms) for terms in term_lists])
-        columns = np.fromiter((term for terms in term_lists for term in terms), dtype=np.int64)
-        return sparse.csr_matrix((np.ones(len(columns)), (rows, columns)), shape=(len(term_lists), len(self._terms)))
 
 
 @dataclass(frozen=True, slots=True)

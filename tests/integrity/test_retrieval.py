@@ -1,6 +1,7 @@
 import pytest
 
-from agent2.integrity.leaks import Retrieval
+from agent2.integrity.decontaminate import SUSPECT
+from agent2.integrity.retrieval import Retrieval
 from integrity_builders import make_units
 
 ITEM = "A farmer keeps seven brown hens and three geese behind the old mill near the river bend"
@@ -36,3 +37,17 @@ def test_an_item_inside_a_long_row_is_found_by_its_window():
 def test_without_rows_or_shared_words_nothing_resembles():
     assert nearest([])[0].score == 0.0 == nearest(["zzz yyy xxx"])[0].score
     assert Retrieval([]).nearest() == []
+
+
+@pytest.mark.parametrize(
+    "paraphrase",
+    [
+        "Behind the old mill, close to the bend of the river, 3 geese and 7 hens of brown colour are kept by a farmer",
+        "Near a river bend, farmers keep 3 geese and 7 brown hens behind an old mill",
+    ],
+)
+def test_a_plain_paraphrase_resembles_its_item_more_than_any_other_row(paraphrase):
+    other = "A farmer keeps nine brown goats behind the new barn; how much feed do they eat near the end of a week?"
+    near, unrelated = nearest([*NOISE, paraphrase, other])
+    assert near.score >= SUSPECT and near.where == "code/train.jsonl:51"
+    assert nearest([*NOISE, other])[0].score < SUSPECT and unrelated.score < 0.3
