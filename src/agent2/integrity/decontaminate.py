@@ -126,12 +126,12 @@ def find_contamination(
     retrieval = Retrieval(texts if with_retrieval else [])
     reading = TextReading()
     rows: list[SharedRow] = []
-    parts: dict[int, _Part] = {}
+    parts: dict[int, _PartialCopy] = {}
     for unit in read_units(data, ReadLimits(), reading):
         n_before = len(rows)
         for hit in index.search(unit.text):
             share = hit.n_runs / index.n_runs[hit.item]
-            part = _part(hit.item, texts[hit.item], unit.text, n) if share < 1 else None
+            part = _partial_copy(hit.item, texts[hit.item], unit.text, n) if share < 1 else None
             if part is not None:
                 parts[len(rows)] = part
             rows.append(SharedRow(unit.where, items[hit.item].id, share, "run" if part is None else "part"))
@@ -162,7 +162,7 @@ def find_contamination(
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _PartialCopy:
     """What a row and an item have in common where the row has other words in place of the rest of the item."""
 
     item: int
@@ -173,7 +173,7 @@ class _Part:
     """The row's words in place of the remaining ones."""
 
 
-def _part(item: int, item_text: str, row_text: str, n: int) -> _Part | None:
+def _partial_copy(item: int, item_text: str, row_text: str, n: int) -> _PartialCopy | None:
     """None if the row has most of the item's remaining words, or none in their place, as in a copy that was cut."""
     item_words, row_words = normalized_words(item_text), normalized_words(row_text)
     starts = {tuple(item_words[start : start + n]): start for start in range(len(item_words) - n + 1)}
@@ -195,10 +195,10 @@ def _part(item: int, item_text: str, row_text: str, n: int) -> _Part | None:
     terms_instead = terms_of(b" ".join(instead).decode())
     if not instead or 2 * len(missing_terms.intersection(terms_instead)) >= len(missing_terms):
         return None
-    return _Part(item, frozenset(covered), tuple(instead))
+    return _PartialCopy(item, frozenset(covered), tuple(instead))
 
 
-def _templates(parts: Mapping[int, _Part], n_rows: int) -> set[int]:
+def _templates(parts: Mapping[int, _PartialCopy], n_rows: int) -> set[int]:
     """Which of the rows have nothing of their item but words that many different rows have."""
     different: dict[int, dict[tuple[bytes, ...], frozenset[int]]] = defaultdict(dict)
     for part in parts.values():
