@@ -17,6 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 import msgspec
 
 from agent2.errors import Fault
+from agent2.texts import storable
 
 COST_PREFIX = "cost_"
 """Prefix of every view with the cost of a verdict; where there are several verdicts, these add up."""
@@ -538,7 +539,10 @@ def sum_if_known(first: int | None, second: int | None) -> int | None:
 
 def canonical_json(value: object) -> bytes:
     """JSON with sorted keys and no spaces; dataclasses and enums included. Equal values give equal bytes."""
-    return msgspec.json.encode(value, order="deterministic")
+    try:
+        return msgspec.json.encode(value, order="deterministic")
+    except UnicodeEncodeError:  # half a character in a text of somebody else's
+        return msgspec.json.encode(storable(msgspec.to_builtins(value)), order="deterministic")
 
 
 def digest_of(value: object) -> str:

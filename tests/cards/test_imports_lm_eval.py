@@ -195,3 +195,11 @@ def test_an_imported_log_is_judged_again_by_its_own_targets_and_options(tmp_path
     }
     rescore(tmp_path / "card", tmp_path / "choice", load_scorer("choice"))
     assert [r.score.value for r in iter_rollouts(tmp_path / "choice")] == [None, None, 1.0]  # two have no options
+
+
+def test_half_characters_and_a_byte_order_mark_cost_no_import(tmp_path):
+    path = write(tmp_path, [row(0, "half \ud835 4", 1.0)])
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    write_foreign(read_lm_eval(path), tmp_path / "card", Split.DEV)
+    (record,) = iter_rollouts(tmp_path / "card")
+    assert record.rollout.turns[0].action == "half \ufffd 4" and record.score.value == 1.0

@@ -207,9 +207,20 @@ def test_closing_before_the_plan_is_played_is_refused_and_loses_nothing(tmp_path
     assert writer.close().n_rollouts == 2
 
 
+def test_half_a_character_of_a_world_is_replaced_and_costs_no_evaluation(tmp_path):
+    record = make_record("a")
+    odd = ScoredRollout(structs.replace(record.rollout, state={"answer": "a\ud800"}), record.score)
+    with CardWriter(tmp_path / "card", make_header()) as writer:
+        writer.append(odd)
+        writer.close()
+    (stored,) = iter_rollouts(tmp_path / "card")
+    assert stored.rollout.state == {"answer": "a\ufffd"}
+    assert validate_card(tmp_path / "card") == []
+
+
 def test_a_value_that_json_cannot_hold_is_refused_and_named(tmp_path):
     record = make_record("a")
-    broken = ScoredRollout(structs.replace(record.rollout, state={"answer": "\ud800"}), record.score)
+    broken = ScoredRollout(structs.replace(record.rollout, state={"answer": object()}), record.score)
     with CardWriter(tmp_path / "card", make_header()) as writer:
         with pytest.raises(CardError, match="item 'a' attempt 0 cannot be written as JSON"):
             writer.append(broken)

@@ -149,3 +149,13 @@ def test_only_the_message_that_ends_the_episode_decides_whether_there_is_an_answ
     assert record.score.value == 1.0
     assert record.rollout.turns[0].is_thought_cut_off
     assert score_without_scorer(record.rollout) is None
+
+
+def test_half_a_character_in_answer_or_thought_is_replaced_before_anything_reads_it():
+    record = played("<think>half \ud835</think>half \ud835 sign #### 5")
+    assert record.score.value == 1.0
+    assert record.rollout.answer == record.rollout.turns[0].action == "half \ufffd sign #### 5"
+    assert record.rollout.turns[0].thought.text == "half \ufffd"
+    apart = played(lambda chat: Completion("#### 5", thought=Thought("\ud835")))
+    assert apart.rollout.turns[0].thought.text == "\ufffd"
+    msgspec.json.encode([record, apart])

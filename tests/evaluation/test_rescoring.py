@@ -80,7 +80,7 @@ def test_another_scorer_gives_other_verdicts_on_the_same_rollouts(workplace, age
     assert read_summary(card).score.value == 1.0
     code, out, err = agent2("cards", "rescore", card, "--scorer", "exact", "--out", "again")
     assert code == 0, err
-    assert "rational-v1.0" in out and "exact-v1.0" in out and out.endswith("card: again")
+    assert "rational-v1.0" in out and "exact-v1.1" in out and out.endswith("card: again")
     new = workplace / "again"
     assert read_summary(new).score.value == 0.0 and read_summary(new).n_missing == 0
     assert validate_card(new) == []
@@ -91,10 +91,10 @@ def test_another_scorer_gives_other_verdicts_on_the_same_rollouts(workplace, age
     assert provenance["card_digest"] == hashlib.sha256(before["card.json"]).hexdigest()
     assert (provenance["was_scored_by"], provenance["scorer"], provenance["settings"]) == (
         "rational-v1.0",
-        "exact-v1.0",
+        "exact-v1.1",
         {},
     )
-    assert header.protocol == replace(old.protocol, scorer="exact-v1.0")
+    assert header.protocol == replace(old.protocol, scorer="exact-v1.1")
     code, _, err = agent2("cards", "rescore", card, "--scorer", "exact", "--out", "again")
     assert code == 2 and "none is overwritten" in err
     code, _, err = agent2("cards", "rescore", card, "--scorer", "exact", "--out", card)

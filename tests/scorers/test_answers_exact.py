@@ -25,3 +25,9 @@ def test_an_empty_reference_is_one_and_a_missing_one_is_a_fault_of_the_item():
 
 def test_a_long_answer_is_cut_in_the_reason():
     assert len(score("x" * 10_000).reason) < 150
+
+
+@pytest.mark.parametrize("answer", ["cafe\u0301", "\u200bcaf\u00e9\u200b", "\ufeffcaf\u00e9", " caf\u00e9\n"])
+def test_what_looks_like_the_reference_is_the_reference(answer):
+    assert score(answer, "caf\u00e9").value == 1.0
+    assert score("cafe", "caf\u00e9").value == 0.0

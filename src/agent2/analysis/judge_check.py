@@ -23,6 +23,7 @@ from agent2.evaluation.judging import TIE, ContrastPair, JudgedPair, LabelledPai
 from agent2.files import numbered_lines
 from agent2.stats.estimates import UNIT, Estimate, measure
 from agent2.stats.quality import SharedErrors, cohens_kappa, krippendorff_alpha, preference_tau, shared_errors
+from agent2.texts import parse_json
 
 FOLDS = 5
 """Of the pairs, for the length-normalised verdicts."""
@@ -114,14 +115,14 @@ def read_pairs(path: Path) -> list[LabelledPair]:
 def _rows(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Rows of a JSON list or of JSON lines, each with its location in the file."""
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: cannot be read ({error}); give a JSON or JSONL file, or LLMBar's folder") from error
     try:
         if text.lstrip().startswith("["):
-            rows = [(f"item {number}", row) for number, row in enumerate(json.loads(text), start=1)]
+            rows = [(f"item {number}", row) for number, row in enumerate(parse_json(text), start=1)]
         else:
-            rows = [(str(number), json.loads(line)) for number, line in numbered_lines(text) if line.strip()]
+            rows = [(str(number), parse_json(line)) for number, line in numbered_lines(text) if line.strip()]
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{file}: is not JSON ({error})") from error
     for location, row in rows:

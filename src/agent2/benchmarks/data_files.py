@@ -7,7 +7,6 @@ UTF-8, and every refusal names file and line. The digest is that of the bytes th
 import csv
 import gzip
 import hashlib
-import json
 import os
 import sys
 import zlib
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from agent2.errors import ConfigError, quoted
+from agent2.texts import parse_json
 
 MAX_LINE_BYTES = 16 << 20
 MAX_ARRAY_BYTES = 512 << 20
@@ -93,7 +93,7 @@ def _jsonl(path: Path) -> Iterator[Row]:
                 continue
             text = _decoded(line, path, number)
             try:
-                values = json.loads(text)
+                values = parse_json(text)
             except (ValueError, RecursionError) as error:
                 raise ConfigError(f"{path}:{number}: not valid JSON ({error}); fix or remove the line") from error
             if not isinstance(values, dict):
@@ -112,7 +112,7 @@ def _json(path: Path) -> Iterator[Row]:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start}); save it as UTF-8") from error
     try:
-        value = json.loads(text)
+        value = parse_json(text)
     except (ValueError, RecursionError):
         yield from _jsonl(path)  # which names the line
         return

@@ -59,6 +59,7 @@ from agent2.records import (
     Usage,
     digest_of,
 )
+from agent2.texts import parse_json
 
 UNKNOWN = "unknown"
 OUTSIDE = "outside 0 to 1"
@@ -225,7 +226,7 @@ def _load(path: Path) -> dict[str, Any]:
     if path.suffix == ".eval":
         return _load_with_inspect(path)
     try:
-        log = json.loads(path.read_text(encoding="utf-8"))
+        log = parse_json(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); check the path") from error
     except (ValueError, RecursionError) as error:
@@ -455,7 +456,7 @@ def is_tau_bench(path: Path) -> bool:
 def read_tau_bench(path: Path) -> ForeignLog:
     """The trajectories in a file. Raises ConfigError if a row is not in tau-bench's layout."""
     try:
-        rows = json.loads(path.read_text(encoding="utf-8"))
+        rows = parse_json(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: cannot be read ({error}); give tau-bench's file of trajectories") from error
     records, questions = [], {}
@@ -525,7 +526,7 @@ def _arguments(text: Any) -> Any:
     """Arguments of a call, which are JSON in a string; anything else is returned unchanged."""
     if isinstance(text, str):
         with contextlib.suppress(ValueError, RecursionError):
-            return json.loads(text)
+            return parse_json(text)
     return text
 
 
@@ -572,13 +573,13 @@ def read_lm_eval(path: Path, metric: str | None = None, filter_name: str | None 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); check the path") from error
     rows = []
     for number, line in numbered_lines(text):
         try:
-            row = json.loads(line)
+            row = parse_json(line)
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"{path}:{number}: is not JSON ({error}); the file is cut or no lm-eval log") from error
         if not isinstance(row, dict) or "doc_id" not in row or "resps" not in row:
@@ -595,7 +596,7 @@ def _results(path: Path, time: str) -> dict[str, Any]:
     if not file.is_file():
         return {}
     try:
-        results = json.loads(file.read_text(encoding="utf-8"))
+        results = parse_json(file.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{file}: is not JSON ({error}); restore it or remove it") from error
     return results if isinstance(results, dict) else {}
@@ -706,7 +707,7 @@ def _prompt(logged: Any) -> list[Message]:
     chat = logged
     if isinstance(logged, str) and logged.startswith("["):
         with contextlib.suppress(ValueError, RecursionError):  # a prompt may begin with a bracket
-            chat = json.loads(logged)
+            chat = parse_json(logged)
     if isinstance(chat, list) and chat and all(_is_message(message) for message in chat):
         return [Message(message["role"], _content_text(message["content"])) for message in chat]
     return [Message("user", logged if isinstance(logged, str) else json.dumps(logged, ensure_ascii=False))]

@@ -27,6 +27,7 @@ from agent2.cards.imports import THOUGHT_PARTS, UNKNOWN, UNMETERED, UNSCORED, Fo
 from agent2.errors import ConfigError, Fault
 from agent2.files import numbered_lines
 from agent2.records import JsonValue, Rollout, RolloutStatus, Score, ScoredRollout, Usage
+from agent2.texts import parse_json
 
 ROLES: Mapping[str, str] = MappingProxyType({"human": "user", "ai": "assistant", "function": "tool"})
 NO_SCORE = "the trajectory has no score; judge it with agent2 cards rescore"
@@ -78,18 +79,18 @@ def read_trajectories(path: Path) -> ForeignLog:
 def _documents(path: Path) -> Iterator[tuple[str, Any]]:
     """(file or file:line, value) of each JSON document of a file: one, or one a line."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read ({error}); give a JSON or JSONL file") from error
     try:
-        yield str(path), json.loads(text)
+        yield str(path), parse_json(text)
         return
     except (ValueError, RecursionError) as error:
         whole = error
     for number, line in numbered_lines(text):
         try:
             if line.strip():
-                yield f"{path}:{number}", json.loads(line)
+                yield f"{path}:{number}", parse_json(line)
         except (ValueError, RecursionError) as error:
             why = whole if number == 1 else error
             raise ConfigError(f"{path}:{number}: is not JSON ({why})") from error
@@ -170,7 +171,7 @@ def _call(raw: Any, where: str) -> dict[str, Any]:
     arguments = inner.get("arguments", inner.get("args", {}))
     if isinstance(arguments, str):
         try:
-            arguments = json.loads(arguments) if arguments.strip() else {}  # servers write no arguments as no text
+            arguments = parse_json(arguments) if arguments.strip() else {}  # servers write no arguments as no text
         except (ValueError, RecursionError):
             arguments = {"": arguments}  # not what a tool takes, and kept as it is
     return {
@@ -277,7 +278,7 @@ def _listed(value: object, where: str) -> list[Any]:
     """Messages of an attribute, which is structured or JSON in a string."""
     if isinstance(value, str):
         try:
-            value = json.loads(value)
+            value = parse_json(value)
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"{where}: messages of a span are not JSON ({error})") from error
     return value if isinstance(value, list) else []

@@ -33,6 +33,7 @@ from agent2.cards.folder import LINE_SUMS, MOST_BYTES, checksum_bytes, line_chec
 from agent2.errors import CardError
 from agent2.files import lock_file
 from agent2.records import JsonValue, ScoredRollout, digest_of
+from agent2.texts import storable
 
 FSYNC_EVERY_S = 1.0
 FRAME_ROLLOUTS = 4096
@@ -121,8 +122,8 @@ class CardWriter:
         if self._tally.has(rollout.item_id, rollout.attempt):
             raise CardError(f"{self._rollouts}: item {rollout.item_id!r} attempt {rollout.attempt} already exists")
         try:
-            line = _encoder.encode(record) + b"\n"
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:  # UnicodeEncodeError is a ValueError
+            line = _line_of(record)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise CardError(
                 f"{self._rollouts}: item {rollout.item_id!r} attempt {rollout.attempt} cannot be written as JSON "
                 f"({error}); its environment or scorer must give plain JSON values"
@@ -281,6 +282,13 @@ class CardWriter:
     def _close_descriptor(self) -> None:
         os.close(self._descriptor)
         self._descriptor = -1
+
+
+def _line_of(record: ScoredRollout) -> bytes:
+    try:
+        return _encoder.encode(record) + b"\n"
+    except UnicodeEncodeError:  # a world or a scorer passed on half a character
+        return _encoder.encode(storable(msgspec.to_builtins(record))) + b"\n"
 
 
 def _frame_bounds(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -31,6 +31,7 @@ import httpx
 from agent2.errors import ConfigError, EnvironmentFailed, quoted
 from agent2.installation import install_hint
 from agent2.records import Item, JsonValue, Message, Step
+from agent2.texts import storable
 
 if TYPE_CHECKING:
     from websockets.sync.client import ClientConnection
@@ -304,4 +305,4 @@ def _card_text(text: str) -> str:
     """Text that a card can hold, without lone surrogates from JSON; if too long it is cut, with a note."""
     n_excess = len(text) - MAX_TEXT_CHARS
     shortened = text if n_excess <= 0 else f"{text[:MAX_TEXT_CHARS]}\n[{n_excess:,} characters more were left out]"
-    return shortened.encode("utf-8", "replace").decode()
+    return str(storable(shortened))

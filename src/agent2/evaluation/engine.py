@@ -63,6 +63,7 @@ from agent2.records import (
     derive_seed,
     sum_if_known,
 )
+from agent2.texts import storable
 
 logger = logging.getLogger(__name__)
 
@@ -317,9 +318,13 @@ class _Episode:
 
 
 def _without_thought(completion: Completion, thinking: str) -> Completion:
-    """The completion with the thought in its text apart."""
+    """The completion with the thought in its text apart, and without half characters, which no card can hold."""
     if completion.stop_reason is StopReason.FAULT:
         return completion
+    if (text := storable(completion.text)) is not completion.text:
+        completion = structs.replace(completion, text=text)
+    if completion.thought is not None and (text := storable(completion.thought.text)) is not completion.thought.text:
+        completion = structs.replace(completion, thought=structs.replace(completion.thought, text=text))
     if completion.thought is not None and thinking != NONE:
         thinking = AUTO  # a stated mark is gone where the server has told the two apart; some leave the thought in both
     thought, answer = split_thought(completion.text, thinking)

@@ -205,8 +205,7 @@ def _answers(row: Row, field: str) -> list[str | None]:
                 f"{row.where}: {field} is {quoted(part)}, neither text nor a list of texts; name the field that holds "
                 f"the text (--answer {field}.FIELD inside a record)"
             )
-    # a card is strict UTF-8, which has no lone surrogates
-    return [None if part is None else str(part).encode("utf-8", "replace").decode() for part in values]
+    return [None if part is None else str(part) for part in values]
 
 
 class _ItemFinder:

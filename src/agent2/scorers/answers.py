@@ -1,7 +1,7 @@
 """Scorers that judge a final answer by a rule, against the item's reference.
 
-exact         the answer is the reference, except for white space at the ends; case and punctuation count, unless the
-              setting `plain` says otherwise
+exact         the answer is the reference, except for white space at the ends, invisible characters and the normal
+              form of Unicode; case and punctuation count, unless the setting `plain` says otherwise
 rational      the whole answer is one number: an integer (`-12`), a fraction (`7/3`, spaces around the bar allowed) or a
               decimal (`2.5`), compared by value. Words, two numbers, exponents, thousands separators and `inf` are no
               number, and an answer without one is wrong. No partial credit, no search inside a sentence
@@ -39,6 +39,7 @@ from agent2.cards.judgement import EMITS
 from agent2.errors import ConfigError, Fault
 from agent2.records import Item, JsonValue, Preference, Rollout, Score, ScorerOutput
 from agent2.scorers.markup import without_marks
+from agent2.texts import canonical
 
 ARTICLES = frozenset({"a", "an", "the"})
 _PUNCTUATION = re.compile(
@@ -141,7 +142,7 @@ def plain_words(text: str) -> str:
     Source: SQuAD 1.1 evaluation (Rajpurkar et al. 2016), as generally known; not checked against the script. Departure:
     what makes a number or a name another one stays: signs, points and bars of numbers (`-5`, `3.14`, `1/2`), and `C++`.
     """
-    plain = _THOUSANDS.sub("", text.lower().replace("\u2212", "-"))
+    plain = _THOUSANDS.sub("", canonical(text).lower().replace("\u2212", "-"))
     words = _PUNCTUATION.sub(lambda mark: mark["kept"] or "", plain).split()
     return " ".join(word for word in words if word not in ARTICLES)
 
@@ -165,7 +166,7 @@ def answer_similarity(answer: str, reference: str, threshold: float = 0.5) -> fl
     Case and white space at the ends and between words do not count. Range 0-1, symmetric; 1 when both are
     empty. An answer too long to be similar is rejected by its length, so a hostile one costs nothing.
     """
-    first, second = (" ".join(unicodedata.normalize("NFC", text).lower().split()) for text in (answer, reference))
+    first, second = (" ".join(canonical(text).lower().split()) for text in (answer, reference))
     longest = max(len(first), len(second))
     if longest == 0:
         return 1.0
@@ -286,14 +287,14 @@ def _unit(word: str | None) -> str | None:
 
 
 class ExactScorer:
-    """1.0 if the stripped answer equals the stripped reference, else 0.0 (`exact_match` of task sets).
+    """1.0 if the stripped answer equals the stripped reference in one normal form (`texts.canonical`), else 0.0.
 
     Further right answers may be in the item's payload `accepted`. With `plain`, case, punctuation and articles do not
     count (`plain_words`); an answer of nothing else is compared as it is.
     """
 
     name = "exact"
-    version = "1.0"
+    version = "1.1"
     emits = ScorerOutput()
 
     def __init__(self, *, plain: bool = False) -> None:
@@ -316,7 +317,7 @@ class ExactScorer:
         return Score(0.0, reason, extracted=extracted)
 
     def _compared(self, text: str) -> str:
-        return (plain_words(text) if self._is_plain else "") or text.strip()
+        return (plain_words(text) if self._is_plain else "") or canonical(text).strip()
 
 
 class TokenF1Scorer:

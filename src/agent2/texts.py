@@ -1,0 +1,43 @@
+"""Text that is not quite text, made whole once at the edge where it comes in: answers of models, logs, data of users.
+
+A lone surrogate is half a character: JSON can name one, and no UTF-8 file can hold it. It becomes the replacement
+character; two halves that belong together become their character. Everything else (NUL, byte-order marks, zero-width
+characters, other normal forms) can be stored and stays as it is; `canonical` is for comparing texts.
+"""
+
+import json
+import re
+import unicodedata
+from typing import Any
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_INVISIBLE = re.compile("[\u200b\u2060\ufeff\u00ad]")
+"""Zero-width space, word joiner, byte-order mark, soft hyphen; not the joiners that letters and emoji are made with."""
+
+
+def storable(value: Any) -> Any:
+    """The value with the lone surrogates in its texts replaced; of plain data: texts, numbers, lists and mappings."""
+    if isinstance(value, str):
+        if _SURROGATE.search(value) is None:
+            return value
+        # By way of UTF-16, where two halves of one character find each other.
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, dict):
+        return {storable(key): storable(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [storable(part) for part in value]
+    return value
+
+
+def parse_json(text: str) -> Any:
+    """The value of a JSON text, which may begin with a byte-order mark. Raises ValueError or RecursionError.
+
+    Lone surrogates are replaced (`storable`).
+    """
+    value = json.loads(text.removeprefix("\ufeff"))
+    return storable(value) if "\\ud" in text or "\\uD" in text or _SURROGATE.search(text) is not None else value
+
+
+def canonical(text: str) -> str:
+    """The text in the normal form NFC and without characters that nobody sees, to be compared with another one."""
+    return text if text.isascii() else _INVISIBLE.sub("", unicodedata.normalize("NFC", text))

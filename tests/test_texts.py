@@ -1,0 +1,38 @@
+import json
+
+import pytest
+
+from agent2.records import digest_of
+from agent2.texts import canonical, parse_json, storable
+
+
+def test_half_a_character_is_replaced_and_two_halves_find_each_other():
+    assert storable("half \ud835 sign") == "half \ufffd sign"
+    assert storable("\ud83d\ude00") == "😀"
+    whole = "naïve \x00 \u200b 😀"
+    assert storable(whole) is whole
+    assert storable({"a\ud835": ["\ud835", 1, None]}) == {"a\ufffd": ["\ufffd", 1, None]}
+
+
+@pytest.mark.parametrize(
+    "text", [r'{"a": "\ud835"}', r'{"a": "\uD835"}', "\ufeff" + r'{"a": "\ud835"}', '{"a": "\ud835"}']
+)
+def test_json_is_read_with_a_byte_order_mark_and_without_half_characters(text):
+    assert parse_json(text) == {"a": "\ufffd"}
+
+
+def test_what_is_not_json_is_refused():
+    with pytest.raises(ValueError):
+        parse_json("{")
+
+
+def test_texts_that_look_the_same_are_the_same_to_a_comparison():
+    forms = ["caf\u00e9", "cafe\u0301", "\u200bcaf\u00e9", "\ufeffcaf\u00e9", "ca\u00adfé"]
+    assert {canonical(text) for text in forms} == {"café"}
+    family = "👩\u200d👧"
+    assert canonical(family) == family, "its joiner makes it one sign"
+    assert canonical("x²") == "x²", "another character is another text"
+
+
+def test_a_digest_of_half_a_character_is_one():
+    assert digest_of({"a": "\ud835"}) == digest_of({"a": json.loads(r'"\ufffd"')})
