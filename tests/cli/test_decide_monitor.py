@@ -76,3 +76,15 @@ def test_an_unknown_suite_is_bad_input(tmp_path):
     log = monitor_builders.write_jsonl(tmp_path / "log.jsonl", monitor_builders.healthy())
     result = invoke(log, "--suite", "llm_core_regresion_v1", "--out", tmp_path / "out")
     assert isinstance(result.exception, ConfigError) and "llm_core_regression_v1" in str(result.exception)
+
+
+def test_dangers_are_looked_for_without_a_suite(tmp_path):
+    healthy = monitor_builders.write_jsonl(tmp_path / "healthy.jsonl", monitor_builders.healthy())
+    result = invoke(healthy, "--out", tmp_path / "out")
+    assert result.exit_code == 0 and "training action: continue (dangers alone; --suite" in result.output
+    assert "No suite was given" in (tmp_path / "out" / "monitor.md").read_text()
+    spike = monitor_builders.write_jsonl(tmp_path / "spike.jsonl", monitor_builders.kl_spike(0))
+    result = invoke(spike, "--out", tmp_path / "out", "--json")
+    (record,) = json.loads(result.output)
+    assert result.exit_code == 1 and record["suite"] is None and record["gates"] == []
+    assert "kl_spike" in record["present"] or {s["danger"] for s in record["signals"]} >= {"kl_spike"}

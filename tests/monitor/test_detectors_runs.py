@@ -262,3 +262,51 @@ def test_a_supervised_loss_that_never_moves_is_told(values, is_raised):
     rows = [{"step": i, "loss": value} for i, value in enumerate(values)]
     assert (Danger.LOSS_CONSTANT in raised(rows)) is is_raised
     assert Danger.LOSS_CONSTANT not in raised([{**row, "reward": 0.1 * row["step"]} for row in rows])
+
+
+@pytest.mark.parametrize("name", ["grad_norm", "actor/grad_norm", "train/grad_norm"])
+def test_a_gradient_that_explodes_is_raised_while_reward_and_loss_look_well(name):
+    signals = raised(grpo(40, **{name: lambda i: 0.5 + 0.1 * math.sin(i) if i < 25 else 1.5 ** (i - 20)}))
+    assert list(signals) == [Danger.GRADIENT_EXPLOSION]
+    assert 26 * 5 <= signals[Danger.GRADIENT_EXPLOSION].step <= 30 * 5
+    assert "first 20 logs" in signals[Danger.GRADIENT_EXPLOSION].evidence
+
+
+@pytest.mark.parametrize(
+    "norm",
+    [
+        lambda i: 80.0 if i % 9 == 4 else 0.8,  # single outliers
+        lambda i: 0.001 if i < 10 else 0.4,  # rises, and is small
+        lambda i: 30.0 * 0.8**i,  # falls
+    ],
+)
+def test_a_gradient_with_outliers_or_of_small_size_is_no_danger(norm):
+    assert raised(grpo(40, grad_norm=norm)) == {}
+
+
+def test_a_reward_that_froze_after_a_rise_is_raised_and_one_at_its_best_is_not():
+    rise = [0.1 + 0.01 * i for i in range(25)]
+    signals = raised(grpo(45, reward=lambda i: [*rise, *[0.33] * 40][i]))
+    assert "below its best of 0.34" in signals[Danger.REWARD_CONSTANT].evidence
+    assert Danger.REWARD_CONSTANT not in raised(grpo(45, reward=lambda i: [*rise, *[0.34] * 40][i]))
+
+
+@pytest.mark.parametrize(
+    "name", ["rewards/tool/mean", "reward/format", "tool_reward_mean", "accuracy/hard", "tools/calls"]
+)
+def test_nan_of_a_quantity_that_no_row_of_the_step_has_is_a_note_and_no_danger(name):
+    rows = grpo(30, **{name: lambda i: math.nan if i % 3 else 0.5, "grad_norm": lambda i: 0.4})
+    assert raised(rows) == {}
+    assert any(name in note and "nan" in note for note in log_of(rows).notes)
+
+
+@pytest.mark.parametrize("name", ["reward", "loss", "actor/pg_loss", "grad_norm", "actor/grad_norm", "entropy", "kl"])
+def test_nan_of_a_vital_quantity_is_a_danger_though_others_are_finite(name):
+    series = {"grad_norm": lambda i: 0.4, "loss": lambda i: 0.01, name: lambda i: math.nan if i == 20 else 0.3}
+    assert Danger.NOT_FINITE in raised(grpo(25, **series))
+
+
+def test_infinity_is_a_danger_in_any_quantity_and_so_is_nan_where_nothing_shows_sound_weights():
+    assert Danger.NOT_FINITE in raised(grpo(20, **{"rewards/tool/mean": lambda i: math.inf if i == 9 else 0.1}))
+    lost = [{"step": i, "loss": 0.0, "rewards/chosen": math.nan} for i in range(1, 12)]  # a filter logs 0 for NaN
+    assert Danger.NOT_FINITE in raised(lost)

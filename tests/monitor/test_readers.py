@@ -334,3 +334,64 @@ def test_measurements_inside_an_object_are_read_as_verl_writes_them(tmp_path):
     log = read_log(write_jsonl(tmp_path / "verl.jsonl", rows))
     assert log.series["reward"].values.tolist() == pytest.approx([0.1, 0.2])
     assert log.series["entropy"].values.tolist() == [1.0, 1.0]
+
+
+def trackio_db(path, rows):
+    """rows: (run_id, run_name, step, metrics as text), as trackio writes them since it has run ids."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(
+            "CREATE TABLE metrics (id INTEGER PRIMARY KEY, run_id TEXT, timestamp TEXT, run_name TEXT, step INTEGER, "
+            "metrics TEXT)"
+        )
+        connection.executemany(
+            "INSERT INTO metrics (run_id, timestamp, run_name, step, metrics) VALUES (?, '', ?, ?, ?)", rows
+        )
+        connection.commit()
+    return path
+
+
+def test_of_several_runs_of_one_name_in_a_database_the_last_is_read(tmp_path):
+    first = [("a1", "tiny", step, json.dumps({"loss": 9.0})) for step in range(1, 30)]
+    second = [("b2", "tiny", step, json.dumps({"loss": 1.0})) for step in range(5, 10)]
+    other = [("c3", "wide", step, json.dumps({"loss": 2.0})) for step in range(1, 4)]
+    tiny, wide = read_logs(trackio_db(tmp_path / "p.db", [*first, *second, *other]))
+    assert tiny.series["loss"].steps.tolist() == [5, 6, 7, 8, 9] and set(tiny.series["loss"].values) == {1.0}
+    assert tiny.notes == ("2 runs have the name 'tiny': only the last one (b2) is read",)
+    assert wide.name == "wide" and not wide.notes
+
+
+def test_a_damaged_row_of_a_database_is_named(tmp_path):
+    path = trackio_db(tmp_path / "p.db", [("a", "tiny", 1, '{"loss": 1}'), ("a", "tiny", 2, '{"loss"')])
+    with pytest.raises(ConfigError, match="metrics of row 2 are not JSON"):
+        read_logs(path)
+
+
+def test_columns_of_one_name_are_noted(tmp_path):
+    path = tmp_path / "wandb.csv"
+    path.write_text("Step,tiny - loss,tiny - loss\n1,9,1\n2,9,2\n")
+    (log,) = read_logs(path)
+    assert log.series["loss"].values.tolist() == [1.0, 2.0]
+    assert log.notes == ("2 columns have the name 'tiny - loss': only the last one is read",)
+
+
+@pytest.mark.parametrize(
+    ("steps", "kept"),
+    [
+        ([*range(1, 11), 6], [1, 2, 3, 4, 5, 6]),  # just begun again
+        ([*range(1, 11), 6, 16], [1, 2, 3, 4, 5, 6, 16]),  # logs more seldom than before
+        ([1, 2, 3, 5, 4, 6], [1, 2, 3, 4, 5, 6]),  # one line came late
+        ([1, 2, 3, 5, 4], [1, 2, 3, 4, 5]),
+        ([1, 2, 3, 1, 2, 2.0, 3, 2, 3, 4], [1, 2, 3, 4]),  # three launches
+    ],
+)
+def test_the_last_launch_is_followed_from_its_first_line_on(tmp_path, steps, kept):
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(json.dumps({"step": step, "loss": 1.0}) + "\n" for step in steps))
+    assert read_log(path).series["loss"].steps.tolist() == kept
+
+
+def test_a_log_of_an_evaluation_is_sent_to_the_import(tmp_path):
+    path = tmp_path / "samples_x.jsonl"
+    path.write_text('{"doc_id": 0, "target": "5", "exact_match": 1.0}\n')
+    with pytest.raises(ConfigError, match=r"samples_x.jsonl:1 has no usable step .*agent2 cards import"):
+        read_log(path)

@@ -3,7 +3,7 @@ import torch
 
 from agent2.errors import ConfigError
 from agent2.models.checkpoint import inspect_checkpoint
-from agent2.training.running import load_for_training, save_checkpoint, use_threads
+from agent2.training.running import load_for_training, log_path, save_checkpoint, use_threads
 from model_builders import make_model
 
 
@@ -37,3 +37,9 @@ def test_threads_come_from_the_environment_and_are_one_otherwise(monkeypatch):
             use_threads()
     finally:
         torch.set_num_threads(before)
+
+
+def test_runs_that_save_to_sibling_folders_share_no_log(tmp_path):
+    assert log_path(tmp_path / "grpo" / "model") == tmp_path / "grpo" / "train_log.jsonl"
+    logs = {log_path(tmp_path / name) for name in ("sft", "grpo")}
+    assert logs == {tmp_path / "sft-log" / "train_log.jsonl", tmp_path / "grpo-log" / "train_log.jsonl"}

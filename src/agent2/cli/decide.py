@@ -316,7 +316,9 @@ def monitor(
         Path,
         typer.Argument(help="train_log.jsonl, trainer_state.json, W&B .wandb or .csv, trackio .db, folder of runs."),
     ],
-    suite: Annotated[str, typer.Option(help="Suite whose metrics and gates apply: a name or a file.")],
+    suite: Annotated[
+        str | None, typer.Option(help="Suite whose metrics and gates apply too: a name or a file.")
+    ] = None,
     rollouts: Annotated[
         Path | None, typer.Option(help="Card or JSON lines with rewards, to find suspicious rollouts in.")
     ] = None,
@@ -324,7 +326,7 @@ def monitor(
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("monitor"),
     as_json: AsJson = False,
 ) -> None:
-    """Look for danger signals and apply the training gates; exit 1 if a danger was raised or a gate fired."""
+    """Look for danger signals and apply a suite's training gates; exit 1 if a danger was raised or a gate fired."""
     from agent2.config import load_yaml
     from agent2.contract.finding_sentences import finding_text
     from agent2.contract.gates import TrainingAction
@@ -335,9 +337,9 @@ def monitor(
     from agent2.monitor.watch import Rules, verdict, watch
     from agent2.reports.monitor_pages import signal_table, write_monitor_report
 
-    contract = load_suite(suite)
+    contract = load_suite(suite) if suite is not None else None
     chosen = load_yaml(settings, MonitorSettings) if settings is not None else MonitorSettings()
-    rules = Rules(contract.metrics, contract.gates, chosen)
+    rules = Rules(contract.metrics if contract else (), contract.gates if contract else (), chosen)
     runs = read_logs(log, rules.names())
     suspicious = find_suspicious(read_rewarded(rollouts)) if rollouts is not None else None
     is_quiet, documents = True, []
@@ -345,7 +347,7 @@ def monitor(
         watched = watch(rules.monitored(run))
         result = verdict(run, watched.signals, rules)
         folder = out if len(runs) == 1 else out / re.sub(r"[^A-Za-z0-9._-]+", "-", run.name)
-        paths = write_monitor_report(watched, result, suspicious, contract.name, folder)
+        paths = write_monitor_report(watched, result, suspicious, contract.name if contract else None, folder)
         is_quiet &= not (watched.signals or any(finding.fired for finding in result.findings))
         is_quiet &= result.action is TrainingAction.CONTINUE
         if as_json:
@@ -362,7 +364,8 @@ def monitor(
             if finding.fired:
                 text = finding_text(finding)
                 typer.echo(f"gate {finding.gate} fired: {', '.join(text.inputs)}; {text.rule}")
-        typer.echo(f"training action: {result.action.value}")
+        suffix = "" if contract else " (dangers alone; --suite SUITE applies its metrics and gates too)"
+        typer.echo(f"training action: {result.action.value}{suffix}")
         for reason in result.reasons:
             typer.echo(f"  {reason}")
         print_path("report", paths.html)

@@ -43,6 +43,10 @@ MESSAGES: Mapping[str, str] = {
 MIN_BATCHES = 12
 """Batches before success can be called flat."""
 _PARTS = ("reward_valid", "reward_format")
+_VITAL = frozenset({"reward", "grad_norm", "entropy", "kl", "kl_sequence"})
+"""NaN of these is never a quantity that was not measured."""
+_WEIGHTS_SOUND = ("grad_norm", "entropy", "kl", "kl_sequence")
+"""Finite numbers of these need finite weights."""
 _MASKS = ("masked_capped", "masked_truncated", "masked_too_long", "masked_failed")
 
 
@@ -367,12 +371,12 @@ def loophole(run: MonitoredRun) -> Signal | None:
 def not_finite(run: MonitoredRun) -> Signal | None:
     """A number that the trainer logged is NaN or infinite.
 
-    NaN of one of several rewards is none where the reward itself is finite: no row of that step asked for it.
+    NaN of a quantity that was measured on no row of its step, such as one of several rewards, is none.
     """
     broken = [
         reading
         for reading in run.log.not_finite
-        if not reading.name.startswith("eval_") and not _is_unasked_reward(reading, run.log)
+        if not reading.name.startswith("eval_") and not _was_not_measured(reading, run.log)
     ]
     if not broken:
         return None
@@ -387,13 +391,14 @@ def not_finite(run: MonitoredRun) -> Signal | None:
     )
 
 
-def _is_unasked_reward(reading: Reading, log: TrainingLog) -> bool:
-    reward = log.get("reward")
-    return (
-        reading.name.startswith("rewards/")
-        and math.isnan(reading.value)
-        and reward is not None
-        and bool(np.any(reward.steps == reading.step))
+def _was_not_measured(reading: Reading, log: TrainingLog) -> bool:
+    """NaN where other numbers of the same step show that the weights are sound, or for a reward, that its sum is."""
+    if not math.isnan(reading.value) or reading.name in _VITAL or "loss" in reading.name:
+        return False
+    proofs = ("reward", *_WEIGHTS_SOUND) if "reward" in reading.name else _WEIGHTS_SOUND
+    return any(
+        series is not None and bool(np.any(series.steps == reading.step))
+        for series in (log.get(name) for name in proofs)
     )
 
 
@@ -425,17 +430,47 @@ def reward_constant(run: MonitoredRun) -> Signal | None:
     if series is None or len(series) < n_points:
         return None
     last = series.values[-n_points:]
-    if float(np.ptp(last)) > 1e-9 * max(1.0, abs(float(last[-1]))):
+    tolerance = 1e-9 * max(1.0, abs(float(last[-1])))
+    if float(np.ptp(last)) > tolerance:
         return None
-    has_risen = len(series) > n_points and float(last[-1]) > float(np.median(series.values[:n_points]))
-    if has_risen:  # and stays at its maximum: solved, or nothing more to gain
+    now, best = float(last[-1]), series.highest()
+    has_risen = len(series) > n_points and now > float(np.median(series.values[:n_points]))
+    if has_risen and now >= best - tolerance:  # stays at its maximum: solved, or nothing more to gain
         return None
+    if has_risen:
+        evidence = (
+            f"reward was {now:.4g} at each of the last {n_points} logs, below its best of {best:.4g}: it is frozen"
+        )
+    else:
+        evidence = f"reward was {now:.4g} at each of the last {n_points} logs: it rewards all answers alike"
     return Signal(
         Danger.REWARD_CONSTANT,
         int(series.steps[-1]),
         ("reward",),
-        f"reward was {float(last[-1]):.4g} at each of the last {n_points} logs: it rewards all answers alike",
-        "check that the reward function reads the answer, and that some answers are right and some wrong",
+        evidence,
+        "check that the reward function reads the answer, that some answers are right and some wrong, and that the "
+        "sampler plays the present weights",
+    )
+
+
+def gradient_explosion(run: MonitoredRun) -> Signal | None:
+    """The norm of the gradient is many times its start, three logs in a row."""
+    series, settings = run.log.get("grad_norm"), run.settings
+    if series is None or len(series) < settings.reference + 3:
+        return None
+    n_before = min(len(series) - 3, settings.gradient_window)
+    usual = float(np.median(series.values[:n_before]))
+    limit = max(settings.gradient_ratio * usual, settings.gradient_floor)
+    if not np.all(series.values[-3:] > limit):
+        return None
+    now = float(np.median(series.values[-3:]))
+    return Signal(
+        Danger.GRADIENT_EXPLOSION,
+        int(series.steps[-1]),
+        ("grad_norm",),
+        f"the gradient norm is {now:.4g}, its first {n_before} logs had {usual:.4g}; the last three logs are above "
+        f"{limit:.4g}",
+        "go back to a checkpoint before the rise; lower the learning rate, clip gradients; check the batch it began at",
     )
 
 
@@ -498,6 +533,7 @@ def degenerate_answers(run: MonitoredRun) -> Signal | None:
 
 DETECTORS: Mapping[Danger, tuple[DangerDetector, Sequence[str]]] = {
     Danger.NOT_FINITE: (not_finite, ()),
+    Danger.GRADIENT_EXPLOSION: (gradient_explosion, ("grad_norm",)),
     Danger.REWARD_FALL: (reward_fall, ("reward",)),
     Danger.REWARD_CONSTANT: (reward_constant, ("reward",)),
     Danger.LOSS_CONSTANT: (loss_constant, ("loss",)),

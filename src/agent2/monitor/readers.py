@@ -27,6 +27,7 @@ import json
 import sqlite3
 import struct
 import zlib
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -292,7 +293,10 @@ def _trainer_state(path: Path) -> Iterator[_Point]:
 def _row(row: Mapping[str, JsonValue], where: str, path: Path) -> Iterator[_Point]:
     step = next((row[key] for key in STEP_KEYS if key in row), None)
     if isinstance(step, bool) or not isinstance(step, int | float) or not abs(step) < 2**63:
-        raise ConfigError(f"{path}: {where} has no usable step (got {step!r}); each line needs a whole number `step`")
+        raise ConfigError(
+            f"{path}: {where} has no usable step (got {step!r}); each line of a training log needs a whole number "
+            "`step` (logs of evaluations are read by agent2 cards import)"
+        )
     if is_summary(row):
         return
     for key, value in _flat(row):
@@ -318,18 +322,21 @@ def _flat(row: Mapping[str, JsonValue], prefix: str = "") -> Iterator[tuple[str,
 def _csv(path: Path) -> list[_TrackedRun]:
     """W&B's table export: `Step`, then `<run> - <metric>` with `__MIN` and `__MAX` beside it."""
     # not splitlines(): a name may hold U+2028, which ends no line of a CSV file
-    rows = list(csv.DictReader(_text(path).split("\n")))
+    text = _text(path)
+    rows = list(csv.DictReader(text.split("\n")))
     columns = list(rows[0]) if rows else []
     step_column = next((key for key in STEP_KEYS if key in columns), None)
     if step_column is None:
         raise ConfigError(f"{path}:1: has no step column; one of {', '.join(STEP_KEYS)} is needed, got {columns}")
     metrics = [c for c in columns if c != step_column and not c.endswith(_CSV_SUFFIXES) and c not in _NOT_MEASURED]
+    n_columns = Counter(next(csv.reader(text.split("\n")), []))
     by_run: dict[str, list[str]] = {}
     for column in metrics:
         by_run.setdefault(column.rpartition(" - ")[0], []).append(column)
     runs = []
     for run, names in by_run.items():
-        notes: list[str] = []
+        doubled = [name for name in names if n_columns[name] > 1]
+        notes = [f"{n_columns[name]} columns have the name {name!r}: only the last one is read" for name in doubled]
         runs.append(
             _TrackedRun(run or path.stem, _relaunched(_csv_points(path, rows, step_column, names), notes), notes)
         )
@@ -392,23 +399,26 @@ def _last_launch(launches: list[list[_Point]], notes: list[str]) -> list[_Point]
 def _relaunched(points: Iterable[_Point], notes: list[str]) -> Iterator[_Point]:
     """The points of a log to which several launches wrote, without what a later launch replaces.
 
-    A launch begins where a quantity goes back to an earlier step and goes on from there; a single line that came late
-    goes on behind the steps before it.
+    A launch begins where a quantity goes back to a step that it already has, or goes back and goes on from there; a
+    single line that came late goes on behind the steps before it.
     """
     rows = [list(row) for _, row in groupby(points, key=lambda point: (point[3], point[0]))]
     next_step = _next_steps(rows)
     launches: list[list[_Point]] = [[]]
     last_step: dict[str, int] = {}
+    steps_logged: dict[str, set[int]] = {}
     for index, row in enumerate(rows):
         for step, name, _, _ in row:
-            following = next_step.get((index, name))
-            if step < last_step.get(name, step) and following is not None and step < following <= last_step[name]:
+            following = next_step.get((index, name), step)
+            goes_on = step in steps_logged.get(name, ()) or step < following <= last_step.get(name, step)
+            if step < last_step.get(name, step) and goes_on:
                 launches.append([])
-                last_step = {}
+                last_step, steps_logged = {}, {}
                 break
         launches[-1] += row
         for step, name, _, _ in row:
             last_step[name] = max(step, last_step.get(name, step))
+            steps_logged.setdefault(name, set()).add(step)
     return iter(_last_launch([launch for launch in launches if launch], notes))
 
 
@@ -440,21 +450,33 @@ def _wandb(path: Path) -> _TrackedRun:
 
 
 def _trackio(path: Path) -> list[_TrackedRun]:
-    """Trackio keeps a project in one table: `metrics(timestamp, run_name, step, metrics)`, the metrics as JSON."""
+    """Trackio keeps a project in one table: `metrics(timestamp, run_name, step, metrics)`, the metrics as JSON.
+
+    Its later versions have a `run_id`: of several runs of one name the one that began last is read.
+    """
     try:
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
-            rows = connection.execute("SELECT run_name, step, metrics FROM metrics ORDER BY id").fetchall()
+            columns = {column[1] for column in connection.execute("PRAGMA table_info(metrics)")}
+            run_id = "run_id" if "run_id" in columns else "run_name"
+            rows = connection.execute(f"SELECT run_name, {run_id}, step, metrics FROM metrics ORDER BY id").fetchall()
     except sqlite3.Error as error:
         raise ConfigError(f"{path}: not a trackio database ({error}); pass the .db file of a project") from error
-    by_run: dict[str, list[_Point]] = {}
-    for number, (run, step, text) in enumerate(rows, start=1):
-        row = {**json.loads(text), "step": step}
-        by_run.setdefault(str(run), []).extend(_row(row, f"row {number}", path))
-    runs = []
-    for name, points in by_run.items():
-        notes: list[str] = []
-        runs.append(_TrackedRun(name, _relaunched(points, notes), notes))
-    return runs
+    by_name: dict[str, dict[str, list[_Point]]] = {}
+    for number, (name, run, step, text) in enumerate(rows, start=1):
+        try:
+            measured = json.loads(text)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise ConfigError(f"{path}: metrics of row {number} are not JSON ({error}); delete the row") from error
+        if not isinstance(measured, dict):
+            raise ConfigError(f"{path}: metrics of row {number} are not an object; delete the row")
+        by_run = by_name.setdefault(str(name), {})
+        by_run.setdefault(str(run), []).extend(_row({**measured, "step": step}, f"row {number}", path))
+    tracked = []
+    for name, by_run in by_name.items():
+        run, points = list(by_run.items())[-1]
+        notes = [f"{len(by_run)} runs have the name {name!r}: only the last one ({run}) is read"] * (len(by_run) > 1)
+        tracked.append(_TrackedRun(name, _relaunched(points, notes), notes))
+    return tracked
 
 
 def _text(path: Path) -> str:

@@ -29,6 +29,7 @@ MEANING: Mapping[str, str] = {
     "length_characters": "mean response length, characters",
     "clipped": "share of responses cut off",
     "loss": "training loss",
+    "grad_norm": "norm of the gradient before clipping",
     "reward_std": "spread of rewards within groups",
     "reward_margin": "reward of chosen minus rejected",
     "verifier_accuracy": "agreement of verifier and human spot-checks",
@@ -68,6 +69,7 @@ _OTHER_NAMES: Mapping[str, str] = {
     "length_characters": (
         "length_chars mean_length_chars mean_length_characters response_length_chars response_length_characters"
     ),
+    "grad_norm": "actor/grad_norm policy/grad_norm gradient_norm optim/grad_norm grad_norm/mean",
     "clipped": "completions/clipped_ratio response_length/clip_ratio",
     "reward_margin": "rewards/margins",
     "cost": "cost_per_task dollars",
@@ -130,10 +132,12 @@ class Danger(StrEnum):
     """A part of a composite reward rises and success does not."""
     NOT_FINITE = "not_finite"
     """NaN or infinity in what the trainer logs."""
+    GRADIENT_EXPLOSION = "gradient_explosion"
+    """The gradient is many times larger than it was."""
     REWARD_FALL = "reward_fall"
     """The reward has lost most of what it had."""
     REWARD_CONSTANT = "reward_constant"
-    """The reward is the same at every log, so nothing can be learned from it."""
+    """The reward is the same at every log: nothing can be learned from it, or what measures it stands still."""
     LOSS_CONSTANT = "loss_constant"
     """A supervised or preference loss is the same at every log: a trainer's filter hides NaN, or nothing is learned."""
     LOSS_RISE = "loss_rise"
@@ -228,6 +232,11 @@ class MonitorSettings(StrictModel):
     """Share of its best running reward that is lost when it has fallen."""
     reward_sigmas: float = Field(default=4.0, gt=0)
     """... and at least so many times the reward's own noise from one log to the next."""
+    gradient_ratio: float = Field(default=10.0, gt=1)
+    """Times the median of the first `gradient_window` gradient norms that make an explosion, at three logs, ..."""
+    gradient_window: int = Field(default=20, ge=5)
+    gradient_floor: float = Field(default=1.0, ge=0)
+    """... if they are also above this norm, at which trainers usually clip."""
     constant_points: int = Field(default=10, ge=3)
     """Logs with the very same reward, or loss where no reward is logged, that make it constant."""
     loss_growth: float = Field(default=0.5, gt=0)

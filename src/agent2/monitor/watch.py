@@ -64,14 +64,16 @@ Stop = Callable[[Mapping[str, float | str]], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The metrics and gates of a suite, and the monitor's settings."""
+    """The metrics and gates of a suite, both empty without one, and the monitor's settings."""
 
     metrics: Sequence[MetricSpec]
     gates: Sequence[GateSpec]
     settings: MonitorSettings = field(default_factory=MonitorSettings)
 
     def benchmarks(self) -> list[str]:
-        """Names under which the log may hold scores; the primary metric's first."""
+        """Names under which the log may hold scores; the primary metric's first. None without a suite."""
+        if not self.metrics:
+            return []
         primary = primary_of(self.metrics)
         regression_metrics = [
             m for m in self.metrics if m.role is Role.REGRESSION_GATE and m.direction is Direction.HIGHER
@@ -191,7 +193,7 @@ def _ends(series: Series) -> tuple[float, float]:
 def _private(log: TrainingLog, rules: Rules) -> Mapping[str, MetricEvidence]:
     """The series `private`, as the primary metric on the private split: its best so far against its last value."""
     series = log.get(PRIVATE)
-    if series is None or len(series) < 2:
+    if series is None or len(series) < 2 or not rules.metrics:
         return {}
     name = primary_of(rules.metrics).name
     best = series.highest(but_last=1)

@@ -46,17 +46,22 @@ class MonitorPaths:
 
 
 def write_monitor_report(
-    watch: WatchResult, verdict: TrainingVerdict, pull: SuspiciousRollouts | None, suite: str, out_dir: Path
+    watch: WatchResult, verdict: TrainingVerdict, pull: SuspiciousRollouts | None, suite: str | None, out_dir: Path
 ) -> MonitorPaths:
-    """Write all files into `out_dir` (made if missing). pull: None where no rollouts were given."""
+    """Write all files into `out_dir` (made if missing).
+
+    pull: None where no rollouts were given. suite: its name; None: dangers alone were looked for.
+    """
     out_dir.mkdir(parents=True, exist_ok=True)
     paths = MonitorPaths(*(out_dir / f"monitor.{ending}" for ending in ("json", "md", "html", "svg")))
     fields = {
         "title": clean(f"Training monitor: {watch.log.name}"),
-        "subtitle": f"suite {suite}, {len(watch.log.series)} series up to step {watch.log.last_step}",
+        "subtitle": f"{f'suite {suite}' if suite else 'no suite'}, "
+        f"{len(watch.log.series)} series up to step {watch.log.last_step}",
         "verdict": verdict,
         "panels": panel_svgs(watch),
         "signals": signal_table(watch),
+        "has_suite": suite is not None,
         "gates": gate_table(verdict),
         "not_watched": {danger.value: names for danger, names in sorted(watch.not_watched.items())},
         "pull": pull,
@@ -71,7 +76,7 @@ def write_monitor_report(
 
 
 def monitor_record(
-    watch: WatchResult, verdict: TrainingVerdict, pull: SuspiciousRollouts | None, suite: str
+    watch: WatchResult, verdict: TrainingVerdict, pull: SuspiciousRollouts | None, suite: str | None
 ) -> dict[str, Any]:
     """Everything that the pages show, as plain JSON values."""
     series = {

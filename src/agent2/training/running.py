@@ -56,6 +56,7 @@ _log = logging.getLogger(__name__)
 THREADS_VARIABLE = "AGENT2_THREADS"
 LOG_NAME = "train_log.jsonl"
 STATE_NAME = "trainer_state.json"
+MODEL_NAME = "model"
 FIELDS = frozenset({"prompt", "answer"})
 _TRAINER_FIELDS = {
     "loss": "loss",
@@ -226,7 +227,12 @@ def require_rows(recipe: str, rows: Sequence[Mapping[str, Any]]) -> None:
 
 def log_path(out_dir: Path) -> Path:
     """The training log of a run that saves to out_dir: beside the checkpoint, so that the latter holds nothing else."""
-    return out_dir.parent / LOG_NAME
+    return _run_folder(out_dir) / LOG_NAME
+
+
+def _run_folder(out_dir: Path) -> Path:
+    """The folder around a checkpoint called `model`. Any other name is that of the run: siblings share no log."""
+    return out_dir.parent if out_dir.name == MODEL_NAME else out_dir.with_name(f"{out_dir.name}-log")
 
 
 def trainer_arguments(out_dir: Path, learning_rate: float, seed: int) -> dict[str, Any]:
@@ -246,13 +252,13 @@ def trainer_arguments(out_dir: Path, learning_rate: float, seed: int) -> dict[st
 
 
 def run_and_save(trainer: Any, model_path: Path, out_dir: Path, started: float) -> TrainReport:
-    """Train, write the trainer's state beside out_dir and the model into it.
+    """Train, write the trainer's state beside the log and the model into out_dir.
 
     started: `time.monotonic()` when the recipe began.
     """
     trainer.remove_callback(PrinterCallback)  # prints every log to standard output where progress bars are off
     trainer.train()
-    trainer.state.save_to_json(str(out_dir.parent / STATE_NAME))
+    trainer.state.save_to_json(str(log_path(out_dir).with_name(STATE_NAME)))
     save_checkpoint(trainer.model, model_path, out_dir)
     report = TrainReport(out_dir, trainer.state.global_step, time.monotonic() - started, log_path(out_dir))
     _log.info("%s: %d steps in %.1f s", type(trainer).__name__, report.steps, report.seconds)
