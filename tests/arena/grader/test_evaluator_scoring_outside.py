@@ -17,6 +17,7 @@ from agent2.evaluation.runner import played_beside
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.records import Split
 from agent2.sandbox.spec import Mount
+from agent2.scorers.python_tests import PythonTestsScorer
 from agent2.stats.estimates import Estimate
 
 pytestmark = pytest.mark.slow  # starts many sandboxes
@@ -122,7 +123,7 @@ def test_programs_are_scored_outside_the_child_and_no_hostile_one_passes(functio
     assert validate_card(job.card) == []
     scores = {r.rollout.item_id: r.score.value for r in iter_rollouts(job.card)}
     assert scores == {"double": 1.0, "half": 0.0, "loop": 0.0, "quit": 0.0}
-    assert read_header(job.card).protocol.scorer == "python_tests-v3.0"
+    assert read_header(job.card).protocol.scorer == f"python_tests-v{PythonTestsScorer.version}"
     assert not played_beside(job.card).exists()
     assert sorted(entry.name for entry in job.card.parent.iterdir()) == ["card", "card.log"]
 
