@@ -146,7 +146,8 @@ def test_an_intervention_while_the_agent_worked_is_in_the_report_and_ends_autono
         ("I looked at it", "operator")
     ]
     autonomy = analyse(evidence).autonomy
-    assert autonomy.is_completed
+    assert autonomy.n_interventions == 1
+    assert not autonomy.is_shown  # this agent only talks: what it submits was trained by nobody
     assert not autonomy.is_autonomous
     late = agent2("intervene", recorded, "--note", "afterwards")
     assert late.returncode == 2

@@ -297,7 +297,7 @@ def test_tokens_are_on_the_cards_if_asked_for_and_only_then(agent2, tiny, workpl
     )
     scripts = ("--checkpoint", "scripted:players.py:new", "--baseline", "scripted:players.py:old")
     code, _, err = agent2("eval", SUITE, *scripts, *SMALL, "--set", "run.tokens=true", "--out", "e")
-    assert code == 2 and "neither side is a model that runs in this process" in err
+    assert code == 2 and "no model here runs in this process" in err
 
 
 def served(reply):

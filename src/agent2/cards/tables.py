@@ -31,7 +31,7 @@ from agent2.cards.aggregate import KINDS, Tally, counted_values, kinds_of, marks
 from agent2.cards.card import CardFile, Frame, ReportingRule
 from agent2.cards.folder import ZSTD_MAGIC, closed_lines, content_digest, decode_lines, frame_lines
 from agent2.errors import CardError, Fault
-from agent2.records import RolloutStatus, StopReason
+from agent2.records import RolloutStatus, StopReason, digest_of
 
 RECORD = "record"
 COLUMNS = pa.schema(
@@ -316,7 +316,12 @@ def write_anew(path: Path, target: Path) -> None:
         parts = {folder.TABLE: folder.file_digest(table_file)}
     except OSError as error:
         raise folder.disk_error(table_file, 0, error) from error
-    folder.store_card(target, replace(card, frames=frames, parts=parts))
+    card = replace(card, frames=frames, parts=parts)
+    if folder.header_digests(path) == (card.header_digest, card.protocol_digest):
+        # It is written with the fields of this version, which a card of an earlier one lacks. A header that was changed
+        # keeps its old digests, and so stays told.
+        card = replace(card, header_digest=digest_of(card.header), protocol_digest=card.header.protocol.digest)
+    folder.store_card(target, card)
 
 
 def _copy_lines(path: Path, card: CardFile, table: TableWriter) -> None:
