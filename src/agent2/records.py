@@ -132,6 +132,8 @@ class Completion(msgspec.Struct, frozen=True):
     """The text of each new token by itself, where the sampler was set to return it: half a character is `\ufffd`."""
     thought: Thought | None = None
     """Where it is apart from the text: servers may send it so, and `llm.thoughts` finds it in a text."""
+    is_final: bool = False
+    """Of a fault: the model's own output provoked it, so that asking again would choose among its outputs."""
 
     @property
     def completion_tokens(self) -> int | None:
@@ -302,6 +304,8 @@ class Rollout(msgspec.Struct, frozen=True):
     reason: str = ""
     retries: int = 0
     """How often the attempt was restarted after a fault that the fault table allows to retry."""
+    is_final: bool | msgspec.UnsetType = msgspec.UNSET
+    """True: as `Completion.is_final`, it is never played again."""
 
 
 class Score(msgspec.Struct, frozen=True):

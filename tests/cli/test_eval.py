@@ -401,3 +401,27 @@ def test_the_marks_of_thoughts_are_part_of_the_protocol(agent2, workplace):
     assert header.protocol.thinking == "none"
     code, _, err = agent2("eval", "mini_math", *sides, "--out", "f", "--set", "protocol.thinking=loud")
     assert code == 2 and "thinking 'loud': write auto, none, a pair of marks" in err
+
+
+def test_the_same_command_plays_what_the_endpoint_lost_and_shows_the_report_while_it_is_gone(agent2, workplace):
+    state = {"is_healthy": False}
+
+    def reply(body, number):
+        is_answered = state["is_healthy"] or number < 4
+        return chat("The final answer is 7") if is_answered else error(401, "no such key")
+
+    with endpoint(reply) as served:
+        sides = ("--checkpoint", f"{served.url}#m", "--baseline", "scripted:players.py:old")
+        one_by_one = ("--endpoint", "concurrency=1", "--set", "cadence.dev.n_items=20")
+        command = ("eval", "mini_math", *sides, *one_by_one, "--out", "e")
+        code, out, _ = agent2(*command)
+        card = workplace / "e/cards/checkpoint/mini_math-dev"
+        n_missing = read_totals(card).n_missing
+        assert n_missing > 0 and "score or play them again" in out
+        code, out, err = agent2(*command)
+        assert read_totals(card).n_missing == n_missing
+        assert f"{n_missing} lost rollouts again" in err and "not possible now" in err
+        assert code == 1 and "release decision: insufficient" in out
+        state["is_healthy"] = True
+        agent2(*command)
+        assert read_totals(card).n_missing == 0

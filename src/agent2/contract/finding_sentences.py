@@ -146,7 +146,8 @@ def problem_text(problem: EvidenceProblem) -> str:
         case ProblemKind.MISSING_SCORES:
             return (
                 f"{name}: {n} of {n_total} items have no score for the {side}, at most "
-                f"{format_value(threshold, Unit.RATE)} may be missing; score or play them again"
+                f"{format_value(threshold, Unit.RATE)} may be missing; score or play them again (the same agent2 eval "
+                "does)"
             )
         case ProblemKind.FAILED_ROLLOUTS:
             return (

@@ -411,7 +411,7 @@ class _Loop:
                 "cannot be drawn from any more: go back to an earlier checkpoint and lower the learning rate"
             )
         self._count(episode, completion)
-        return self._fault(episode, fault, completion.reason)
+        return self._fault(episode, fault, completion.reason, is_final=completion.is_final)
 
     def advance(self, episode: _Episode, completion: Completion, step: Step | EnvironmentFailed) -> Finished | None:
         """Take in what the world answered to a completion; ask for the next message or finish."""
@@ -486,12 +486,12 @@ class _Loop:
         self.in_flight[request_id] = episode
         return None
 
-    def _fault(self, episode: _Episode, fault: Fault, reason: str) -> Finished | None:
-        """Restart where the fault table allows it, else end the rollout as failed."""
+    def _fault(self, episode: _Episode, fault: Fault, reason: str, *, is_final: bool = False) -> Finished | None:
+        """Restart where the fault table allows it and it can help, else end the rollout as failed."""
         attempt = episode.attempt
         policy = FAULT_POLICY[fault]
         logger.info("item %s attempt %d: %s fault: %s", attempt.item.id, attempt.attempt, fault, reason)
-        if policy.retry and episode.retries < self._settings.retries and not self._is_late(episode):
+        if policy.retry and not is_final and episode.retries < self._settings.retries and not self._is_late(episode):
             episode.retries += 1
             episode.note = f"restarted after this {fault} fault: {reason}"
             episode.turns = []
@@ -501,6 +501,7 @@ class _Loop:
         is_whole = policy.counts_against_model and bool(episode.turns)
         state = dict(episode.environment.state()) if is_whole else {}
         rollout = self._rollout(episode, RolloutStatus.FAILED, state, fault, full_reason)
+        rollout = structs.replace(rollout, is_final=True) if is_final else rollout
         return Finished(attempt, rollout, None)
 
     def _is_late(self, episode: _Episode) -> bool:

@@ -17,6 +17,8 @@ from typing import Protocol
 
 from agent2.contract.measures import primary_score
 from agent2.contract.suite import unmet_prerequisite
+from agent2.errors import Agent2Error
+from agent2.evaluation.lost_rollouts import count_lost, play_lost
 from agent2.evaluation.plan import EvaluationPlan
 from agent2.evaluation.runner import evaluate, finished_summary, software_lock
 from agent2.evaluation.side_store import is_kept, keep, take_stored
@@ -119,7 +121,10 @@ def play_side(
 ) -> bool:
     """Leave the finished card of a plan; returns whether a kept card of an earlier evaluation was used."""
     n_rollouts = len(plan.items) * plan.protocol().attempts
+    n_lost = count_lost(card)  # first: it also undoes a replacement of the card that was killed
     if finished_summary(plan, card) is not None:
+        if n_lost:
+            _play_lost(plan, sampler, card, f"{message}, {n_lost} lost rollouts again", progress)
         progress(message, n_rollouts, n_rollouts)
         return False
     uses_kept = uses_kept and is_kept(sampler.source)
@@ -131,6 +136,17 @@ def play_side(
     if uses_kept:
         keep(plan, card)
     return False
+
+
+def _play_lost(plan: EvaluationPlan, sampler: "LazySampler", card: Path, message: str, progress: SuiteProgress) -> None:
+    """Play what was lost; where that fails again, the finished card stays as it is and its outcome is read."""
+    progress(message)
+    try:
+        play_lost(
+            plan, sampler.get(), card, lambda done, total: progress(message, done, total), give_up_after=GIVE_UP_AFTER
+        )
+    except Agent2Error as error:  # recorded by the missing scores on the card, which say why in the report
+        progress(f"{message}, not possible now: {error}")
 
 
 def _references(plan: SuitePlan) -> dict[str, dict[str, str]]:

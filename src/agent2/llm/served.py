@@ -141,6 +141,8 @@ class WireProblem:
     """How many new tokens would fit the context, where prompt and answer together do not and the server says so."""
     n_dropped: int = 0
     """Tokens that the model wrote and the server did not send."""
+    is_final: bool = False
+    """The model's own output provoked it."""
 
 
 def request_body(
@@ -262,7 +264,8 @@ def read_answer(
         )
     ending = _ending_of(answer)
     if ending is FinishKind.FILTERED:
-        return WireProblem("the endpoint's content filter withheld the answer", Fault.INFRASTRUCTURE, may_pass=False)
+        why = "the endpoint's content filter withheld the answer"
+        return WireProblem(why, Fault.INFRASTRUCTURE, may_pass=False, is_final=True)
     if ending is FinishKind.ABORTED:
         return WireProblem(f"the endpoint gave up (finish_reason {quoted(answer.stop)})", Fault.INFRASTRUCTURE, True)
     if ending is None:
@@ -743,4 +746,6 @@ def _with_tries(problem: WireProblem, n_tries: int, asked_s: float | None) -> Wi
 
 
 def _fault_completion(problem: WireProblem) -> Completion:
-    return Completion("", stop_reason=StopReason.FAULT, fault=problem.fault, reason=problem.reason)
+    return Completion(
+        "", stop_reason=StopReason.FAULT, fault=problem.fault, reason=problem.reason, is_final=problem.is_final
+    )

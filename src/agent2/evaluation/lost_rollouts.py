@@ -1,0 +1,106 @@
+"""Plays again what the infrastructure lost of a finished card, and judges again what it left without a verdict.
+
+Promises: rollouts that have a score, or a fault that is not the infrastructure's, stay byte by byte what they were; the
+seed of an attempt is the same, so a model draws what it would have drawn; what a model's own output provoked (a filter
+that withheld an answer) is never played again, or a score would be chosen among its outputs. The finished card stays
+as it is until the new one is finished too, also through a kill; then the new one takes its place, with a note.
+
+Does NOT ask a judge again whose own answer was no verdict: `agent2 cards rescore` does.
+"""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from agent2.cards import folder
+from agent2.cards.card import CardSummary
+from agent2.cards.reader import iter_rollouts, read_header, read_totals
+from agent2.errors import Fault
+from agent2.evaluation.plan import EvaluationPlan
+from agent2.evaluation.runner import UNSCORED, evaluate, played_beside
+from agent2.evaluation.scoring import Progress, open_card
+from agent2.records import PENDING, Sampler, ScoredRollout, ScoringMode, work_of
+
+
+def count_lost(card: Path) -> int:
+    """How many rollouts of a finished card `play_lost` would play or judge again."""
+    _restore(card)
+    if not folder.is_finished(card) or not read_totals(card).faults.get(Fault.INFRASTRUCTURE.value):
+        return 0
+    return sum(is_lost(record) for record in iter_rollouts(card))
+
+
+def is_lost(record: ScoredRollout) -> bool:
+    """Whether the infrastructure lost a rollout, or its verdict."""
+    rollout = record.rollout
+    if rollout.fault is not None:
+        return rollout.fault is Fault.INFRASTRUCTURE and rollout.is_final is not True
+    return record.score.fault is Fault.INFRASTRUCTURE
+
+
+def play_lost(
+    plan: EvaluationPlan,
+    sampler: Sampler,
+    card: Path,
+    on_progress: Progress | None = None,
+    give_up_after: int | None = None,
+) -> CardSummary:
+    """Play and judge what is lost on the finished card of a plan, and put the whole card in its place.
+
+    Raises as `runner.evaluate` does, and leaves the card as it is then; what was played is resumed by the next call.
+    """
+    again = card.with_name(f".{card.name}.again")
+    if folder.card_exists(again) and read_header(again).created_at != read_header(card).created_at:
+        shutil.rmtree(again)  # begun for a card that has been deleted since
+        shutil.rmtree(played_beside(again), ignore_errors=True)
+    n_lost = count_lost(card)
+    is_inline = work_of(plan.benchmark.scorer()).mode is ScoringMode.INLINE
+    kept = [record for record in iter_rollouts(card) if not is_lost(record)]
+    _begin(again, card, kept, f"{n_lost} rollouts that the infrastructure had lost were played or judged again")
+    if not is_inline and not folder.is_finished(again):
+        played = [record for record in iter_rollouts(card) if record.rollout.fault is None or not is_lost(record)]
+        _begin(played_beside(again), card, list(_pending(played)), "", scorer=UNSCORED)
+    summary = evaluate(plan, sampler, again, on_progress, give_up_after)
+    old = _replaced(card)
+    card.rename(old)
+    again.rename(card)
+    shutil.rmtree(old)
+    return summary
+
+
+def _begin(target: Path, card: Path, records: list[ScoredRollout], note: str, scorer: str | None = None) -> None:
+    """An open card like a finished one, with some of its rollouts; one that was begun before is completed."""
+    header = read_header(card)
+    if scorer is not None:
+        header = replace(header, protocol=replace(header.protocol, scorer=scorer))
+    writer, done = open_card(target, header)
+    if writer is None:
+        return
+    with writer:
+        for record in records:
+            if (record.rollout.item_id, record.rollout.attempt) not in done:
+                writer.append(record)
+    stored = folder.load_card(target)
+    if note and note not in stored.notes:
+        folder.store_card(target, replace(stored, notes=[*folder.load_card(card).notes, *stored.notes, note]))
+
+
+def _pending(records: list[ScoredRollout]) -> Iterator[ScoredRollout]:
+    for record in records:
+        yield record if record.rollout.fault is not None else ScoredRollout(record.rollout, PENDING)
+
+
+def _replaced(card: Path) -> Path:
+    return card.with_name(f".{card.name}.replaced")
+
+
+def _restore(card: Path) -> None:
+    """Undo a replacement that was killed between its two renames, or clear away what it left."""
+    old = _replaced(card)
+    if not old.exists():
+        return
+    if card.exists():
+        shutil.rmtree(old)
+    else:
+        old.rename(card)
