@@ -56,11 +56,15 @@ def play_lost(
         shutil.rmtree(played_beside(again), ignore_errors=True)
     n_lost = count_lost(card)
     is_inline = work_of(plan.benchmark.scorer()).mode is ScoringMode.INLINE
-    kept = [record for record in iter_rollouts(card) if not is_lost(record)]
-    _begin(again, card, kept, f"{n_lost} rollouts that the infrastructure had lost were played or judged again")
+    sound_records = [record for record in iter_rollouts(card) if not is_lost(record)]
+    _begin(
+        again, card, sound_records, f"{n_lost} rollouts that the infrastructure had lost were played or judged again"
+    )
     if not is_inline and not folder.is_finished(again):
-        played = [record for record in iter_rollouts(card) if record.rollout.fault is None or not is_lost(record)]
-        _begin(played_beside(again), card, list(_pending(played)), "", scorer=UNSCORED)
+        played_records = [
+            record for record in iter_rollouts(card) if record.rollout.fault is None or not is_lost(record)
+        ]
+        _begin(played_beside(again), card, list(_pending(played_records)), "", scorer=UNSCORED)
     summary = evaluate(plan, sampler, again, on_progress, give_up_after)
     old = _replaced(card)
     card.rename(old)
