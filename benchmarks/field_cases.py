@@ -76,9 +76,9 @@ def endpoint(cases: Path, mode: str, port: int = 0) -> Iterator[str]:
         process.wait()
 
 
-def evaluation(cases: Path, folder: Path, address: str, out: Path) -> str:
+def evaluation(cases: Path, folder: Path, address: str, out: Path, baseline_port: int = 0) -> str:
     """What `agent2 eval` makes of an endpoint: the share of right answers of its card, or how it ended."""
-    with endpoint(cases, "normal") as baseline:
+    with endpoint(cases, "normal", baseline_port) as baseline:
         status, text = agent2(
             "eval", folder / "plus", "--role", "nightly", "--checkpoint", address, "--baseline", baseline, "--out", out
         )
@@ -155,9 +155,9 @@ def of_endpoints(cases: Path, folder: Path, out: Path) -> Iterator[Case]:
     """Evaluations of endpoints."""
     asked = folder if (folder / "plus").is_dir() else next(cases.glob("F01_*"))
 
-    def evaluated(mode: str, port: int = 0, name: str = "") -> str:
-        with endpoint(cases, mode, port) as address:
-            return evaluation(cases, asked, address, out / (name or mode))
+    def evaluated(mode: str, ports: tuple[int, int] = (0, 0), name: str = "") -> str:
+        with endpoint(cases, mode, ports[0]) as address:
+            return evaluation(cases, asked, address, out / (name or mode), ports[1])
 
     match folder.name[:3]:
         case "F01":
@@ -166,11 +166,12 @@ def of_endpoints(cases: Path, folder: Path, out: Path) -> Iterator[Case]:
         case "F03":
             yield Case("half a character", "100%", evaluated("surrogate"))
         case "F16":
-            with socket.socket() as listener:
-                listener.bind(("127.0.0.1", 0))
-                port = listener.getsockname()[1]
-            yield Case("refused from the fourth request on", "has missing or has exit", evaluated("gone", port, "ev"))
-            yield Case("the same command again", "100%", evaluated("normal", port, "ev"))
+            with socket.socket() as first, socket.socket() as second:
+                for listener in (first, second):
+                    listener.bind(("127.0.0.1", 0))
+                ports = first.getsockname()[1], second.getsockname()[1]
+            yield Case("refused from the fourth request on", "has missing or has exit", evaluated("gone", ports, "ev"))
+            yield Case("the same command again", "100%", evaluated("normal", ports, "ev"))
         case "F17":
             yield Case("content in parts", "100%", evaluated("parts"))
         case "F18":
