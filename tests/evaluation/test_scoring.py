@@ -171,6 +171,15 @@ def test_a_verdict_that_is_no_score_costs_its_rollout_and_no_other_verdict_is_as
     assert sorted(len(batch) for batch in scorer.asked) == [1, 3, 3, 4], "n5 alone is judged twice"
 
 
+def test_a_reason_that_quotes_half_a_character_can_be_written_to_a_card(tmp_path):
+    class Quoting(Exact):
+        def score(self, item, rollout):
+            return Score(0.0, "it said \ud800, é")
+
+    evaluate(plan(Quoting(), n=2), ScriptedSampler(says_one), tmp_path / "card")
+    assert {record.score.reason for record in iter_rollouts(tmp_path / "card")} == {"it said ?, é"}
+
+
 def test_a_judge_that_answers_too_few_or_nothing_is_asked_one_by_one():
     class Short(Slowly):
         def score_batch(self, batch):

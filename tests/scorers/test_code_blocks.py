@@ -66,3 +66,16 @@ def test_no_answer_takes_long(text):
     started = time.process_time()
     code_of(text, {"add"})
     assert time.process_time() - started < 1.0
+
+
+@pytest.mark.parametrize(
+    "line", ["```" + " " * 10**5 + "`", "~" * 10**5 + "`", "\t" * 10**5 + "```\t`", "`" * 10**5 + "x`"]
+)
+def test_a_long_line_is_read_once(line):
+    started = time.process_time()
+    assert code_of(line) == line
+    assert time.process_time() - started < 2  # with backtracking over the spaces: minutes
+
+
+def test_a_language_may_stand_behind_spaces_and_tabs():
+    assert code_of("```\t python\nx = 1\n```") == "x = 1\n"

@@ -177,6 +177,27 @@ def test_values_of_every_plain_kind_come_back_as_they_were():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "value",
+    [
+        "10**5000",  # has no repr
+        "{(2**61 - 1) * n for n in range(2000)}",  # one hash
+        "[range(10**18)]",
+        "float('nan')",
+        "'\\ud800\\x1b[31m'",
+    ],
+)
+def test_a_value_that_cannot_be_printed_or_compared_is_wrong_and_not_missing(value):
+    scores = [
+        judged(f"def add(a, b):\n    {verb}", item()) for verb in (f"return {value}", f"raise ValueError({value})")
+    ]
+    assert [score.value for score in scores] == [0.0, 0.0] and scores[0].labels == ("wrong_value",)
+    assert all(score.reason.isprintable() for score in scores)
+    near = judged(f"def add(a, b):\n    return {value}", item(["assert abs(add(1, 2) - 3.5) < 0.1"]))
+    assert (near.value, near.labels) == (0.0, ("wrong_value",))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("sandbox", [None, "none"])
 def test_each_program_finds_an_empty_folder_of_its_own(sandbox, tmp_path):
     leaves = "import os\nos.makedirs('a/b')\nopen('a/c', 'w').close()\ndef f():\n    return os.listdir('.')"

@@ -52,7 +52,7 @@ from agent2.integrity.texts import ReadLimits, TextReading, raw_files
 from agent2.records import HIDDEN_SPLITS, Item, Split
 from agent2.sandbox.backends import Contained, EndedBy, Sandbox, inside, run_contained
 from agent2.sandbox.spec import Mount
-from agent2.scorers.judge_model import UnreadableVerdict, has_verdict, read_verdict
+from agent2.scorers.judge_model import UnreadableVerdict, read_verdict
 from agent2.scorers.judges import ModelJudge, is_quoted
 
 logger = logging.getLogger(__name__)
@@ -322,11 +322,12 @@ class AuditJudge(ModelJudge):
         """The notes on a trial's code, commands and log. Raises nothing: what failed is counted."""
         all_pieces = list(_pieces(evidence))
         pieces = all_pieces[:MAX_PIECES]
-        answers = self.judge.ask([self._messages({"path": path, "source": text}) for path, text in pieces], has_verdict)
+        prompts = [self._messages({"path": path, "source": text}) for path, text in pieces]
+        answers = self.judge.ask_for_verdicts(prompts, [text for _, text in pieces])
         findings, n_dropped, unread = [], 0, []
         for (path, text), answer in zip(pieces, answers, strict=True):
             try:
-                notes = read_verdict(answer.completion).get("notes") or []
+                notes = read_verdict(answer.completion, text).get("notes") or []
             except UnreadableVerdict as error:
                 unread.append(f"{path}: {error}")
                 continue

@@ -407,6 +407,9 @@ def _valid(name: str, item: Item, score: Score) -> Score:
             return Score(None, f"scorer {name} gave score {value} with fault {score.fault}", Fault.JUDGE)
         if value is not None and not 0.0 <= value <= 1.0:  # NaN included
             return Score(None, f"scorer {name} gave {value}, scores lie between 0 and 1", Fault.JUDGE)
+        if not score.reason.isascii():
+            # A lone surrogate, which a reason may quote from an answer, cannot be written to a card.
+            score = structs.replace(score, reason=score.reason.encode("utf-8", "replace").decode())
     except Exception as error:  # recorded as a fault on the card
         return _score_of_error(name, item, error)
     return score

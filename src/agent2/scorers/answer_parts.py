@@ -17,8 +17,8 @@ from typing import Any
 
 from agent2.errors import Fault, quoted
 from agent2.records import Item, Rollout, Score, ScorerOutput, ScoringMode, ScoringWork
-from agent2.scorers.judge_model import COSTS, JudgeAnswer, UnreadableVerdict, has_verdict, read_verdict
-from agent2.scorers.judges import BATCH_SIZE, ModelJudge, cut_middle
+from agent2.scorers.judge_model import COSTS, JudgeAnswer, UnreadableVerdict, read_verdict
+from agent2.scorers.judges import BATCH_SIZE, ModelJudge, cut_middle, joined_text, joined_texts
 
 DETAILS, EXCESS = "Correctness Details", "Excessive Answers"
 SINGLE, SET = "Single Answer", "Set Answer"
@@ -57,27 +57,27 @@ class AnswerPartsJudge(ModelJudge):
                 scores[index] = Score(0.0, "no answer", views=measures(0, 1, 0), labels=(NOTHING,))
             else:
                 to_judge.append((index, expected))
-        prompts = [
-            self._messages(
-                {
-                    "instruction": cut_middle(batch[index][0].prompt),
-                    "reference": cut_middle(expected),
-                    "answer": cut_middle(batch[index][1].answer or ""),
-                }
-            )
+        texts = [
+            {
+                "instruction": cut_middle(batch[index][0].prompt),
+                "reference": cut_middle(expected),
+                "answer": cut_middle(batch[index][1].answer or ""),
+            }
             for index, expected in to_judge
         ]
-        for (index, expected), judgement in zip(to_judge, self.judge.ask(prompts, has_verdict), strict=True):
-            scores[index] = self._verdict(expected, batch[index][0].payload.get("answer_type"), judgement)
+        judgements = self.judge.ask_for_verdicts([self._messages(fields) for fields in texts], joined_texts(texts))
+        for (index, expected), fields, judgement in zip(to_judge, texts, judgements, strict=True):
+            answer_type = batch[index][0].payload.get("answer_type")
+            scores[index] = self._verdict(expected, answer_type, judgement, joined_text(fields))
         return [scores[index] for index in range(len(batch))]
 
     def score(self, item: Item, rollout: Rollout) -> Score:
         """The verdict on one rollout."""
         return self.score_batch([(item, rollout)])[0]
 
-    def _verdict(self, expected: str, answer_type: object, judgement: JudgeAnswer) -> Score:
+    def _verdict(self, expected: str, answer_type: object, judgement: JudgeAnswer, judged: str) -> Score:
         try:
-            details, excess = read_parts(read_verdict(judgement.completion))
+            details, excess = read_parts(read_verdict(judgement.completion, judged))
             _require_parts(expected, details, is_set=answer_type != SINGLE)
             if answer_type == SINGLE and len(details) > 1:
                 details = {expected: all(details.values())}

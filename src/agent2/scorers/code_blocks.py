@@ -8,7 +8,8 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-_FENCE = re.compile(r"(?P<indent>[ \t]*)(?P<marks>`{3,}|~{3,})[ \t]*(?P<info>[^`\n]*)$")
+_FENCE = re.compile(r"(?P<indent>[ \t]*+)(?P<marks>`{3,}+|~{3,}+)(?P<info>[^`\n]*+)$")
+"""Possessive: a line of 10^5 spaces or tildes is read once, not once for each of them."""
 _BEGINS_AS_CODE = re.compile(r"\s{0,100}(?:import|from|def|class|async[ \t]+def)[ \t]")
 _DEFINED = re.compile(r"^(?:(?:async[ \t]+)?def|class)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]+)?=(?!=)", re.MULTILINE)
 
@@ -58,7 +59,7 @@ def code_blocks(answer: str) -> tuple[list[CodeBlock], str | None]:
 
     def close() -> None:
         if opened is not None:
-            language = opened["info"].strip("{}. ").split(" ")[0].lower()
+            language = opened["info"].strip("{}. \t").split(" ")[0].lower()
             blocks.append(CodeBlock(language, "".join(f"{line}\n" for line in lines)))
 
     for line in answer.split("\n"):

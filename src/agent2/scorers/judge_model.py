@@ -1,7 +1,9 @@
 """The model behind a judge: many prompts at once, answers cached by content, verdicts read strictly.
 
 Guarantees: a call that failed is a completion with a fault, and its cost is counted like any other's; an answer without
-a verdict, cut off, or with two verdicts that differ raises UnreadableVerdict. Does NOT know what a verdict means.
+a verdict, cut off, or with two verdicts that differ raises UnreadableVerdict. A verdict that the judged text contains
+is not one of the judge's, and a text that speaks of verdicts cannot make its own one unreadable: then the last counts.
+Does NOT know what a verdict means.
 """
 
 import importlib
@@ -14,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +48,7 @@ MIN_LOST = 3
 LOCAL_START = '{"verdict": "'
 """The beginning of an answer that is given to a local checkpoint whose probabilities are read."""
 
+_OBJECT = re.compile(r"\{\s*+\"")
 _LAST_COMMA = re.compile(r"(?P<quoted>\"(?:[^\"\\]|\\.)*\")|,\s{0,200}(?P<bracket>[}\]])", re.DOTALL)
 
 
@@ -112,11 +116,20 @@ class JudgeModel:
         self._paused_until = -math.inf
         self._lock = threading.Lock()
 
-    def ask(self, prompts: Sequence[Sequence[Message]], is_verdict: Callable[[Completion], bool]) -> list[JudgeAnswer]:
+    def ask_for_verdicts(self, prompts: Sequence[Sequence[Message]], judged: Sequence[str]) -> list[JudgeAnswer]:
+        """Like `ask`, where an answer is usable if it has a verdict. judged: the texts that each prompt presents."""
+        return self._ask(prompts, [partial(has_verdict, judged=text) for text in judged])
+
+    def ask(self, prompts: Sequence[Sequence[Message]], is_usable: Callable[[Completion], bool]) -> list[JudgeAnswer]:
         """One answer for each prompt, in order; a call that failed is a completion with a fault.
 
-        is_verdict: whether an answer is usable, and so may be cached.
+        is_usable: whether an answer may be cached.
         """
+        return self._ask(prompts, [is_usable] * len(prompts))
+
+    def _ask(
+        self, prompts: Sequence[Sequence[Message]], checks: Sequence[Callable[[Completion], bool]]
+    ) -> list[JudgeAnswer]:
         keys = [digest_of([self.digest, [[message.role, message.content] for message in prompt]]) for prompt in prompts]
         cached = {} if self._cache is None else self._cache.read(keys)
         new_keys = dict.fromkeys(key for key in keys if key not in cached)  # equal prompts are sent once
@@ -125,7 +138,8 @@ class JudgeModel:
             completions = self._complete([by_key[key] for key in new_keys])
         new = dict(zip(new_keys, completions, strict=True))
         if self._cache is not None:
-            self._cache.write({key: completion for key, completion in new.items() if is_verdict(completion)})
+            is_usable = dict(zip(keys, checks, strict=True))
+            self._cache.write({key: completion for key, completion in new.items() if is_usable[key](completion)})
         unpaid = set(new_keys)
         answers = []
         for key in keys:
@@ -259,10 +273,12 @@ class UnreadableVerdict(ValueError):
         self.fault = fault
 
 
-def read_verdict(completion: Completion) -> Mapping[str, Any]:
-    """The JSON object with which a judge's answer ends.
+def read_verdict(completion: Completion, judged: str = "") -> Mapping[str, Any]:
+    """The JSON object with which a judge's answer ends. judged: the texts that it was shown.
 
-    Raises UnreadableVerdict if there is none, if the answer was cut off, and if it has several that differ.
+    Objects that are in those texts are quotations, unless there are no others and the answer ends with one. Raises
+    UnreadableVerdict if there is no verdict, and if there are several that differ although no judged text speaks of
+    verdicts.
     """
     if completion.fault is not None:
         fault = Fault.JUDGE if completion.fault is Fault.MODEL else completion.fault
@@ -270,22 +286,45 @@ def read_verdict(completion: Completion) -> Mapping[str, Any]:
     thought, answer = split_thought(completion.text)  # what a judge thinks is no verdict
     if thought is not None and thought.closing is None:
         raise UnreadableVerdict("the judge's thought never ended, so there is no verdict; raise max_tokens")
-    verdicts = list(_verdict_objects(answer)) or list(_verdict_objects(_without_last_commas(answer)))
-    if not verdicts:
+    found = list(_verdict_objects(answer)) or list(_verdict_objects(_without_last_commas(answer)))
+    if not found:
         cut = ", cut off at its token limit" if completion.stop_reason is StopReason.LENGTH else ""
         raise UnreadableVerdict(f"the judge's answer has no verdict{cut}: {quoted(completion.text[-200:])}")
-    if any(verdict != verdicts[0] for verdict in verdicts):
+    verdicts = _without_quoted(found, judged)
+    if not verdicts:
+        if not answer.rstrip("`\n\t ").endswith(found[-1][1]):
+            raise UnreadableVerdict("the judge's answer quotes verdicts and does not end with one")
+        return found[-1][0]
+    if any(verdict != verdicts[0] for verdict in verdicts) and not _speaks_of_verdicts(judged):
         raise UnreadableVerdict(f"the judge's answer has {len(verdicts)} verdicts that differ")
-    return verdicts[0]
+    return verdicts[-1]
 
 
-def has_verdict(completion: Completion) -> bool:
-    """Whether an answer has one verdict that can be read."""
+def has_verdict(completion: Completion, judged: str = "") -> bool:
+    """Whether an answer has a verdict that can be read."""
     try:
-        read_verdict(completion)
+        read_verdict(completion, judged)
     except UnreadableVerdict:
         return False
     return True
+
+
+def _without_quoted(found: Sequence[tuple[dict[str, Any], str]], judged: str) -> list[dict[str, Any]]:
+    """The objects (with their text) that are not in the judged texts, white space aside.
+
+    An object whose entries begin one of those texts' objects is quoted, too.
+    """
+    squeezed = "".join(judged.split())
+    own = []
+    for verdict, text in found:
+        beginning = "".join(text.split())[:-1]
+        if f"{beginning}}}" not in squeezed and f"{beginning}," not in squeezed:
+            own.append(verdict)
+    return own
+
+
+def _speaks_of_verdicts(judged: str) -> bool:
+    return "verdict" in judged.lower() or _OBJECT.search(judged) is not None
 
 
 def _without_last_commas(text: str) -> str:
@@ -293,8 +332,8 @@ def _without_last_commas(text: str) -> str:
     return _LAST_COMMA.sub(lambda match: match["quoted"] or match["bracket"], text)
 
 
-def _verdict_objects(text: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects in a text that have the key `verdict` or an object inside, outermost ones only.
+def _verdict_objects(text: str) -> Iterator[tuple[dict[str, Any], str]]:
+    """The JSON objects in a text that have the key `verdict` or an object inside, each with its text; outermost only.
 
     Line breaks within quoted texts, which models write and JSON forbids, are read.
     """
@@ -306,5 +345,5 @@ def _verdict_objects(text: str) -> Iterator[dict[str, Any]]:
             start += 1
             continue
         if isinstance(value, dict) and ("verdict" in value or any(isinstance(part, dict) for part in value.values())):
-            yield value
+            yield value, text[start:end]
         start = end

@@ -9,8 +9,9 @@ The judging model is any checkpoint that `agent2 eval` takes: a folder, an OpenA
 is asked is a prompt file (packaged: `scorers/prompts/*.yaml`, or a user's own). Model, prompt, rubric and sampling are
 in the scorer's version, so that cards of two different judges are never compared by accident.
 
-Promises: an answer of the judge that cannot be read, is cut off, or has more than one verdict is a judge fault, a
-missing score and never "wrong"; what the judge's calls cost is on the card in either case (`cost_prompt_tokens`,
+Promises: an answer of the judge that cannot be read, is cut off, or has several verdicts of its own is a judge fault, a
+missing score and never "wrong", but a judged text that contains verdicts, or speaks of them, cannot cause that (see
+`read_verdict`); what the judge's calls cost is on the card in either case (`cost_prompt_tokens`,
 `cost_completion_tokens`, `cost_dollars`); a verdict whose quotation is not in the judged text is labelled
 `judge_quote_missing`, and in a rubric it earns no more than the lowest level. Judged text is set between lines marked
 with a digest of all judged texts, so that no text can contain the line that would end it. That keeps text apart from
@@ -61,7 +62,6 @@ from agent2.scorers.judge_model import (
     JudgeAnswer,
     JudgeModel,
     UnreadableVerdict,
-    has_verdict,
     read_verdict,
 )
 
@@ -149,7 +149,7 @@ class ModelJudge:
     """What judges share: a model, a prompt, and a version that names them."""
 
     name: str
-    version = "1.0"
+    version = "1.1"
     """Of an instance, with a digest of model, prompt and settings."""
     kinds: tuple[str, ...]
 
@@ -320,14 +320,16 @@ class LlmJudge(ModelJudge):
 
     def _judge(self, texts: Sequence[Mapping[str, str]], persona: str = "") -> list[Score]:
         """The score of each answer. texts: by field of the prompt: answer, instruction, reference."""
-        judgements = self.judge.ask([self._messages(fields, persona) for fields in texts], has_verdict)
-        return [self._verdict(fields["answer"], judgement) for fields, judgement in zip(texts, judgements, strict=True)]
+        judgements = self.judge.ask_for_verdicts(
+            [self._messages(fields, persona) for fields in texts], joined_texts(texts)
+        )
+        return [self._verdict(fields, judgement) for fields, judgement in zip(texts, judgements, strict=True)]
 
-    def _verdict(self, answer: str, judgement: JudgeAnswer) -> Score:
+    def _verdict(self, fields: Mapping[str, str], judgement: JudgeAnswer) -> Score:
         try:
-            verdict = read_verdict(judgement.completion)
+            verdict = read_verdict(judgement.completion, joined_text(fields))
             score_of = self._score_of_rating if self.prompt.kind == "rating" else self._score_of_levels
-            return score_of(verdict, answer, judgement)
+            return score_of(verdict, fields["answer"], judgement)
         except UnreadableVerdict as error:
             return Score(None, str(error), error.fault, judgement.views)
 
@@ -461,10 +463,10 @@ class PairJudge(ModelJudge):
         for item, first, second in pairs:
             common, first_text = _answer_texts(item, first)
             texts.append({**common, "first": first_text, "second": _answer_texts(item, second)[1]})
-        judgements = self.judge.ask([self._messages(fields) for fields in texts], has_verdict)
+        judgements = self.judge.ask_for_verdicts([self._messages(fields) for fields in texts], joined_texts(texts))
         preferences = []
         for fields, judgement in zip(texts, judgements, strict=True):
-            preference = _preference(fields["first"], fields["second"], judgement)
+            preference = _preference(fields, judgement)
             if preference.first is not None:
                 points, labels = self._weighted(preference.first, judgement)
                 preference = replace(preference, first=points, labels=(*preference.labels, *labels))
@@ -567,6 +569,16 @@ def _transcript_texts(item: Item, rollout: Rollout) -> tuple[dict[str, str], str
     return common, cut_middle("\n\n".join(lines))
 
 
+def joined_text(fields: Mapping[str, str]) -> str:
+    """All that a prompt presents, for `read_verdict`."""
+    return "\n".join(fields.values())
+
+
+def joined_texts(texts: Sequence[Mapping[str, str]]) -> list[str]:
+    """The same for each of several prompts."""
+    return [joined_text(fields) for fields in texts]
+
+
 def cut_middle(text: str, max_chars: int = MAX_TEXT_CHARS) -> str:
     """The text without what exceeds `max_chars` characters in its middle, and with lone surrogates replaced."""
     text = text.encode("utf-8", "replace").decode()  # a lone surrogate cannot be sent
@@ -576,14 +588,14 @@ def cut_middle(text: str, max_chars: int = MAX_TEXT_CHARS) -> str:
     return f"{text[:half]}\n[{len(text) - 2 * half} characters left out]\n{text[-half:]}"
 
 
-def _preference(first: str, second: str, judgement: JudgeAnswer) -> Preference:
+def _preference(fields: Mapping[str, str], judgement: JudgeAnswer) -> Preference:
     try:
-        verdict = read_verdict(judgement.completion)
+        verdict = read_verdict(judgement.completion, joined_text(fields))
         option = str(verdict.get("verdict")).strip().lower()
         if option not in PAIR_POINTS:
             raise UnreadableVerdict(f"the judge's verdict is {quoted(verdict.get('verdict'))}, not 1, 2 or tie")
     except UnreadableVerdict as error:
         return Preference(None, str(error), error.fault, judgement.views)
-    quote, better = str(verdict.get("quote") or ""), {"1": first, "2": second}.get(option)
+    quote, better = str(verdict.get("quote") or ""), {"1": fields["first"], "2": fields["second"]}.get(option)
     labels = () if better is None or is_quoted(quote, better) else (QUOTE_MISSING,)
     return Preference(PAIR_POINTS[option], f"{option}: {quoted(quote)}", views=judgement.views, labels=labels)

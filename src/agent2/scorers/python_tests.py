@@ -37,7 +37,8 @@ from agent2.records import Item, JsonValue, Rollout, Score, ScorerOutput, Scorin
 from agent2.sandbox.backends import ContainedEnd, EndedBy
 from agent2.sandbox.spec import HOST_DISK, MIB
 from agent2.scorers.code_blocks import code_of, defined_in
-from agent2.scorers.program_runner import PATIENCE, decode_value
+from agent2.scorers.plain_values import NotPlainData, as_number, equals, shown
+from agent2.scorers.program_runner import PATIENCE
 from agent2.scorers.sandboxed import SandboxRunner
 from agent2.syntax import parse_python
 
@@ -126,7 +127,7 @@ class PythonTestsScorer:
     """
 
     name = "python_tests"
-    version = "3.1"
+    version = "3.2"
     emits = ScorerOutput(
         views=frozenset({"tests_passed", *(f"{group}_passed" for group in GROUPS.values())}),
         labels=frozenset(
@@ -513,10 +514,14 @@ def _failure_of_call(result: Sequence[str]) -> tuple[str, str] | None:
         return "test_timeout", "was not finished in time"
     if kind == "raised":
         is_import = text.startswith("ImportError: import of ") and text.endswith(" is not allowed")
-        return "forbidden_import" if is_import else "test_raised", f"raised {text[:80]}"
+        return "forbidden_import" if is_import else "test_raised", f"raised {_printable(text[:80])}"
     if kind != "value":
-        return "no_value", f"returned nothing ({text[:80]})"
+        return "no_value", f"returned nothing ({_printable(text[:80])})"
     return None
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def _failure_of_test(test: CallTest, result: Sequence[str]) -> tuple[str, str] | None:
@@ -525,15 +530,19 @@ def _failure_of_test(test: CallTest, result: Sequence[str]) -> tuple[str, str] |
     if failure is not None:
         return failure
     try:
-        value = decode_value(json.loads(result[1]))
-        is_right = _is_expected(value, test)
-    except (ValueError, TypeError, RecursionError, KeyError, OverflowError):
+        is_right = _is_expected(result[1], test)
+        complaint = "" if is_right else f"is {shown(result[1])}, not {test.expected!r:.60}"
+    except NotPlainData:
         return "wrong_value", "returned what cannot be read as plain data"
-    return None if is_right else ("wrong_value", f"is {value!r:.60}, not {test.expected!r:.60}")
+    return None if is_right else ("wrong_value", complaint)
 
 
-def _is_expected(value: JsonValue, test: CallTest) -> bool:
-    if test.tolerance is not None:
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return is_number and abs(value - test.expected) <= test.tolerance
-    return bool(value == test.expected)
+def _is_expected(text: str, test: CallTest) -> bool:
+    """Whether a value, as the program wrote it, is what a test expects. Raises NotPlainData."""
+    if test.tolerance is None:
+        return equals(text, test.expected)
+    number = as_number(text)
+    try:
+        return number is not None and abs(number - test.expected) <= test.tolerance
+    except OverflowError:  # an integer beyond every float
+        return False

@@ -265,7 +265,9 @@ def test_a_judge_counts_only_with_a_verdict_and_a_quotation(monkeypatch, reply, 
     from agent2.scorers.judge_model import JudgeAnswer
 
     judge = GroundingJudge("http://127.0.0.1:9/v1#none", cache=False)
-    monkeypatch.setattr(judge.judge, "ask", lambda prompts, _: [JudgeAnswer(Completion(reply), {}) for _ in prompts])
+    monkeypatch.setattr(
+        judge.judge, "ask_for_verdicts", lambda prompts, _: [JudgeAnswer(Completion(reply), {}) for _ in prompts]
+    )
     (result,) = judge.findings([read_episode(rollout_of(*JUDGED))])
     if isinstance(expected, str):
         assert expected in result

@@ -13,8 +13,8 @@ from agent2.records import Item, Rollout, Score, ScorerOutput
 from agent2.scorers.grounding.claims import ToolEpisode, read_episode
 from agent2.scorers.grounding.detectors import DETECTORS, findings_of
 from agent2.scorers.grounding.tool_results import GroundingFinding
-from agent2.scorers.judge_model import UnreadableVerdict, has_verdict, read_verdict
-from agent2.scorers.judges import ModelJudge, is_quoted
+from agent2.scorers.judge_model import UnreadableVerdict, read_verdict
+from agent2.scorers.judges import ModelJudge, is_quoted, joined_text, joined_texts
 
 LABEL_PREFIX = "ungrounded_"
 JUDGED = "judged_result"
@@ -78,11 +78,12 @@ class GroundingJudge(ModelJudge):
             for index, episode in enumerate(episodes)
             if any(not statement.is_thought for statement in episode.statements)
         ]
-        answers = self.judge.ask([self._messages(_texts(episodes[index])) for index in to_judge], has_verdict)
+        texts = [_texts(episodes[index]) for index in to_judge]
+        answers = self.judge.ask_for_verdicts([self._messages(fields) for fields in texts], joined_texts(texts))
         results: list[list[GroundingFinding] | str] = [[] for _ in episodes]
-        for index, answer in zip(to_judge, answers, strict=True):
+        for index, fields, answer in zip(to_judge, texts, answers, strict=True):
             try:
-                verdict = read_verdict(answer.completion)
+                verdict = read_verdict(answer.completion, joined_text(fields))
             except UnreadableVerdict as error:
                 results[index] = str(error)
                 continue
