@@ -141,9 +141,9 @@ def programs(path: Path) -> Iterator[Case]:
         yield Case(f"{answer[-40:]!r}", "add", "add" if "def add(" in code_of(answer) else repr(code_of(answer)))
 
 
-def monitored(path: Path, *options: str) -> str:
+def monitored(path: Path, out: Path) -> str:
     """Exit status, dangers and last step of `agent2 monitor`."""
-    status, text = agent2("monitor", path, "--suite", SUITE, "--json", *options)
+    status, text = agent2("monitor", path, "--suite", SUITE, "--json", "--out", out / "monitor")
     if "{" not in text:
         return f"exit {status}: {last_line(text)}"
     report = json.loads(text[text.index("{") : text.rindex("}") + 1])
@@ -187,7 +187,7 @@ def of_logs(folder: Path, out: Path) -> Iterator[Case]:
     match folder.name[:3]:
         case "F07" | "F08" | "F09":
             for path in sorted(path for path in folder.iterdir() if path.name != "expected.txt"):
-                yield Case(path.name, "has exit 0, dangers []", monitored(path))
+                yield Case(path.name, "has exit 0, dangers []", monitored(path, out))
         case "F11":
             yield Case("a trial that the provider ended", "100%, 1 missing", imported(out, log))
         case "F12":

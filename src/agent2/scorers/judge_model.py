@@ -286,15 +286,15 @@ def read_verdict(completion: Completion, judged: str = "") -> Mapping[str, Any]:
     thought, answer = split_thought(completion.text)  # what a judge thinks is no verdict
     if thought is not None and thought.closing is None:
         raise UnreadableVerdict("the judge's thought never ended, so there is no verdict; raise max_tokens")
-    found = list(_verdict_objects(answer)) or list(_verdict_objects(_without_last_commas(answer)))
-    if not found:
+    objects = list(_verdict_objects(answer)) or list(_verdict_objects(_without_last_commas(answer)))
+    if not objects:
         cut = ", cut off at its token limit" if completion.stop_reason is StopReason.LENGTH else ""
         raise UnreadableVerdict(f"the judge's answer has no verdict{cut}: {quoted(completion.text[-200:])}")
-    verdicts = _without_quoted(found, judged)
+    verdicts = _without_quoted(objects, judged)
     if not verdicts:
-        if not answer.rstrip("`\n\t ").endswith(found[-1][1]):
+        if not answer.rstrip("`\n\t ").endswith(objects[-1][1]):
             raise UnreadableVerdict("the judge's answer quotes verdicts and does not end with one")
-        return found[-1][0]
+        return objects[-1][0]
     if any(verdict != verdicts[0] for verdict in verdicts) and not _speaks_of_verdicts(judged):
         raise UnreadableVerdict(f"the judge's answer has {len(verdicts)} verdicts that differ")
     return verdicts[-1]
@@ -309,18 +309,18 @@ def has_verdict(completion: Completion, judged: str = "") -> bool:
     return True
 
 
-def _without_quoted(found: Sequence[tuple[dict[str, Any], str]], judged: str) -> list[dict[str, Any]]:
+def _without_quoted(objects: Sequence[tuple[dict[str, Any], str]], judged: str) -> list[dict[str, Any]]:
     """The objects (with their text) that are not in the judged texts, white space aside.
 
     An object whose entries begin one of those texts' objects is quoted, too.
     """
     squeezed = "".join(judged.split())
-    own = []
-    for verdict, text in found:
+    own_verdicts = []
+    for verdict, text in objects:
         beginning = "".join(text.split())[:-1]
         if f"{beginning}}}" not in squeezed and f"{beginning}," not in squeezed:
-            own.append(verdict)
-    return own
+            own_verdicts.append(verdict)
+    return own_verdicts
 
 
 def _speaks_of_verdicts(judged: str) -> bool:
