@@ -34,7 +34,7 @@ class LikelihoodEnvironment(QuestionEnvironment):
         chat: bool = False,
         letters: bool = False,
     ) -> None:
-        """by: one of `BY`. chat: whether the question is a chat message, in place of text to go on with.
+        """by: one of `BY`. chat: whether the question is a chat message, in place of text to continue.
 
         letters: whether options are answered by their letters. Raises ConfigError for an unknown `by`.
         """
