@@ -100,6 +100,7 @@ from trial_builders import write_agent, write_task
             "file: is not one of .jsonl, .jsonl.gz, .json, .csv, .tsv, .parquet; convert it",
         ),
         (["benchmarks", "new", "gone.csv", "--answer", "a"], "gone.csv is not a file; check the path"),
+        (["benchmarks", "new", "gone.jsonl"], "gone.jsonl is not a file; check the path"),
         (["benchmarks", "new", "no-command"], "no-command/test.jsonl: already exists; choose another folder"),
     ],
 )

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 tasks_app = typer.Typer(help="List, show and check the tasks of the arena; without a command: what they cover.")
 NO_MODEL = "none"
+DATA_SUFFIXES = frozenset({".csv", ".json", ".jsonl", ".ndjson", ".parquet", ".tsv", ".txt"})
+"""No folder for an example is called so: the path is wrong."""
 MAX_ROWS = 20
 
 
@@ -453,7 +455,8 @@ def new_benchmark(
     from agent2.benchmarks.detection import ColumnHints
 
     if not any(path.is_file() for path in paths):
-        if len(paths) > 1 or out is not None or prompt or answer or option_by:
+        names_data = paths[0].suffix in DATA_SUFFIXES and not paths[0].exists()
+        if len(paths) > 1 or out is not None or prompt or answer or option_by or names_data:
             missing = next((path for path in paths if not path.exists()), paths[0])
             raise ConfigError(f"agent2 benchmarks new: {missing} is not a file; check the path")
         _write_example(paths[0], python=python)
