@@ -26,7 +26,8 @@ StrEnumT = TypeVar("StrEnumT", bound=StrEnum)
 Name = Annotated[
     list[str] | None,
     typer.Option(
-        help="FOLDER of a model, http://HOST/v1#MODEL, scripted:FILE.py:FUNCTION, or a base model's name; repeatable."
+        help="FOLDER of a model or a LoRA adapter, http://HOST/v1#MODEL, scripted:FILE.py:FUNCTION, or a base model's "
+        "name; repeatable."
     ),
 ]
 Control = Annotated[
@@ -67,7 +68,8 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
             "--set",
             help="Override a value of the suite: a.b=value. Settings of this run: "
             "run.split=dev|test_public|test_private, run.seed=0, run.dtype=float32|bfloat16|float16, "
-            "run.plain=true for models without a chat template, run.tokens=true to keep the tokens that a local model "
+            "run.plain=true for models without a chat template, run.base=FOLDER or name of the base model of an "
+            "adapter whose config does not name it, run.tokens=true to keep the tokens that a local model "
             "draws, with their log-probabilities, run.reuse=false to play again what an earlier evaluation played.",
         ),
     ] = None,
@@ -246,6 +248,7 @@ class _Evaluations:
             context_length=contract.protocol.context_length,
             is_plain=self.run.plain,
             keeps_tokens=self.run.tokens,
+            base=None if self.run.base is None else _built(self.run.base, "--set run.base", steps),
             endpoint=self.endpoint or EndpointOptions(),
         )
         return _source(name, flag, contract, settings, steps)
@@ -259,6 +262,8 @@ class _Evaluations:
             raise ConfigError("--endpoint: no model here is an endpoint (http://HOST/v1#MODEL); remove the option")
         if self.run.tokens and SourceKind.HF not in kinds:
             raise ConfigError("--set run.tokens=true: no model here runs in this process; leave it out")
+        if self.run.base is not None and all(source.merges is None for source in sources):
+            raise ConfigError("--set run.base: no model here is an adapter; leave it out")
 
 
 def print_outcome(outcome: "SuiteOutcome", folder: Path) -> None:
@@ -286,17 +291,24 @@ def _source(
     name: str | None, flag: str, contract: "Suite", settings: "LoadSettings", steps: "StepBars"
 ) -> "CheckpointSource":
     """The checkpoint of one side, named on the command line or by the suite; a base model is built if necessary."""
-    from agent2.benchmarks import BASE_MODELS
-    from agent2.models.bases import ensure_base_model
-    from agent2.models.sources import SCRIPTED, find_checkpoint
+    from agent2.models.sources import find_checkpoint
 
     if name is None:
         raise ConfigError(f"suite {contract.id} has no checkpoint for {flag}; give one")
+    return find_checkpoint(_built(name, flag, steps), settings)
+
+
+def _built(name: str, flag: str, steps: "StepBars") -> str:
+    """The folder of a base model that is named, built if necessary; any other name as it is."""
+    from agent2.benchmarks import BASE_MODELS
+    from agent2.models.bases import ensure_base_model
+    from agent2.models.sources import SCRIPTED
+
     if not name.startswith(SCRIPTED) and name in BASE_MODELS:
-        name = str(ensure_base_model(name, BASE_MODELS, lambda message: steps(message)))
-    elif not Path(name).exists() and nearest_name(name, BASE_MODELS) is not None:
+        return str(ensure_base_model(name, BASE_MODELS, lambda message: steps(message)))
+    if not Path(name).exists() and nearest_name(name, BASE_MODELS) is not None:
         raise unknown_name("base model", name, BASE_MODELS, f"{flag}: no folder {name!r}, and")
-    return find_checkpoint(name, settings)
+    return name
 
 
 def _enum_member(kind: type[StrEnumT], name: str, label: str) -> StrEnumT:

@@ -315,6 +315,8 @@ class RunSettings(StrictModel):
     """Keep the tokens that models in this process draw, with their log-probabilities, on the cards."""
     reuse: bool = True
     """Use cards of earlier evaluations again where model, items and protocol are the same; never with `tokens`."""
+    base: str | None = None
+    """Base model of the adapters among the models; None: what each adapter's config names."""
 
 
 class _Run(StrictModel):

@@ -191,12 +191,22 @@ def _lock(request: SuiteRequest, opened: Mapping[str, JsonValue], started: float
         "software": software_lock(),
         "suite": request.suite.id,
         "suite_digest": request.suite.digest,
-        "checkpoints": {side: {"spec": source.spec, "digest": source.digest} for side, source in request.sides.items()},
+        "checkpoints": {side: _identity(source) for side, source in request.sides.items()},
         "samplers": dict(opened),
         "seed": request.seed,
         "started_at": started,
         "finished_at": time.time(),
     }
+
+
+def _identity(source: CheckpointSource) -> dict[str, JsonValue]:
+    identity: dict[str, JsonValue] = {"spec": source.spec, "digest": source.digest}
+    if source.merges is not None:
+        identity |= {
+            "adapter_digest": source.merges.adapter.content_digest,
+            "base_digest": source.merges.base.content_digest,
+        }
+    return identity
 
 
 def _quiet(message: str, done: int | None = None, total: int | None = None) -> None:

@@ -73,6 +73,8 @@ class HfSampler:
     """None: the weights belong to another owner, so no step is recorded."""
     _weights: tuple[object, ...] | None
     """Fingerprint of the weights with which the parked slots were filled; None: this sampler alone holds the model."""
+    source: str
+    """Where the model came from, for messages and cards."""
     returns_pieces: bool = False
     """Whether completions have the text of each token."""
     prefilled_tokens: int
@@ -103,7 +105,7 @@ class HfSampler:
         self._traced = TracedDecoder(model, self._cache)
         self._decode = self._traced.decode
         self._weights = None
-        self._source = str(checkpoint)
+        self.source = str(checkpoint)
 
     @classmethod
     def from_model(cls, model: Any, tokenizer: Any, max_batch: int = 64) -> Self:
@@ -117,7 +119,7 @@ class HfSampler:
         update is right too. Each `collect` puts the model into evaluation mode and restores its mode afterwards.
         """
         sampler = cls.__new__(cls)
-        sampler._source = "in memory"
+        sampler.source = "in memory"
         with _evaluating(model):
             sampler._set_up(model, tokenizer, max_batch)
         sampler._weights = fingerprint(model)
@@ -150,7 +152,7 @@ class HfSampler:
     def submit(self, request_id: int, prompt: Prompt, settings: SamplingSettings) -> None:
         """Queue one request. Raises SamplerFailed for an id in flight, senseless settings or a closed sampler."""
         if self._model is None:
-            raise SamplerFailed(f"request {request_id}: the sampler of {self._source} is closed; make a new one")
+            raise SamplerFailed(f"request {request_id}: the sampler of {self.source} is closed; make a new one")
         if request_id in self._in_flight:
             raise SamplerFailed(f"request {request_id} is in flight already; give each request its own id")
         if settings.max_tokens < 1 or settings.temperature < 0 or not 0 < settings.top_p <= 1:
@@ -170,7 +172,7 @@ class HfSampler:
     def submit_answers(self, request_id: int, prompt: Prompt, offer: AnswerOffer) -> None:
         """Compare answers by likelihood, at once. Raises SamplerFailed for an id in flight or a closed sampler."""
         if self._model is None:
-            raise SamplerFailed(f"request {request_id}: the sampler of {self._source} is closed; make a new one")
+            raise SamplerFailed(f"request {request_id}: the sampler of {self.source} is closed; make a new one")
         if request_id in self._in_flight:
             raise SamplerFailed(f"request {request_id} is in flight already; give each request its own id")
         self._in_flight.add(request_id)
@@ -214,7 +216,7 @@ class HfSampler:
                     n_lost = len(self._in_flight)
                     self._drop_in_flight()
                     raise SamplerFailed(
-                        f"{self._source}: out of memory with {n_lost} requests in flight; lower max_batch"
+                        f"{self.source}: out of memory with {n_lost} requests in flight; lower max_batch"
                     ) from error
         done, self._done = self._done, []
         self._in_flight.difference_update(request_id for request_id, _ in done)
@@ -232,7 +234,7 @@ class HfSampler:
         """What the lock of a card needs."""
         return {
             "kind": "hf",
-            "model": self._source,
+            "model": self.source,
             "architecture": type(self._model).__name__,
             "dtype": str(self._model.dtype).removeprefix("torch."),
             "device": self._model.device.type,

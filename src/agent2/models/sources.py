@@ -1,15 +1,16 @@
 """Finds the checkpoint that a user names, and opens a sampler of it.
 
-    FOLDER                      a model in Hugging Face layout, played in this process
+    FOLDER                      a model in Hugging Face layout, or a LoRA adapter, played in this process
     http(s)://HOST/v1#MODEL     an OpenAI-compatible endpoint
     scripted:FILE.py:FUNCTION   a Python function from chat to reply: an oracle, a heuristic, a test
 
 `find_checkpoint` inspects what is named, so that a wrong name is an error before anything is played, and computes the
 digests that a card needs; `open` loads or connects. A model in this process is accepted only if its folder is
-complete (`models.checkpoint`). Of an endpoint nothing but address and name is known: its digest names those, not
+complete (`models.checkpoint`); an adapter is merged into its base model when it is opened (`models.adapter_sources`),
+and its digest covers both. Of an endpoint nothing but address and name is known: its digest names those, not
 the weights, and `caveats` says so.
 
-Does NOT merge adapters (an adapter is refused), and runs the code of a scripted FILE unchecked.
+Runs the code of a scripted FILE unchecked.
 
 `ScriptedSampler` answers at once with what a function returns, for tests, demos and overhead measurements. It has no
 tokenizer: token counts are 0 unless the script returns whole completions. It does NOT sample: temperature and seed are
@@ -28,6 +29,7 @@ from typing import cast
 
 from agent2.errors import CheckpointError, ConfigError, SamplerFailed, quoted
 from agent2.llm.served import Endpoint, EndpointOptions, ServedSampler, public_url
+from agent2.models.adapter_sources import AdapterOnBase, find_base
 from agent2.models.checkpoint import NO_CHAT_TEMPLATE, inspect_checkpoint, template_digest
 from agent2.records import Completion, JsonValue, Message, Prompt, Sampler, SamplingSettings, digest_of
 
@@ -79,6 +81,8 @@ class LoadSettings:
     """Whether a model in this process gives the text of each sampled token, so that a card can keep them."""
     top_logprobs: int = 0
     """How many of the likeliest tokens an endpoint is asked for at each position."""
+    base: str | None = None
+    """Folder of the base model of an adapter; None: what the adapter's config names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,8 @@ class CheckpointSource:
     opener: Callable[[], Sampler]
     caveats: tuple[str, ...] = ()
     """What is not known of the checkpoint, one sentence each."""
+    merges: AdapterOnBase | None = None
+    """The adapter and its base model, where that is what is played."""
 
     def open(self) -> Sampler:
         """A sampler of it. Raises CheckpointError or ConfigError if it cannot be loaded or reached."""
@@ -141,26 +147,41 @@ def distinctly_named(sources: Sequence[CheckpointSource]) -> list[CheckpointSour
 
 def _hf(spec: str, folder: Path, settings: LoadSettings) -> CheckpointSource:
     info = inspect_checkpoint(folder)
-    if info.is_adapter:
-        raise CheckpointError(f"{folder}: contains an adapter; merge it into its base model and give that folder")
+    merges = find_base(info, settings.base) if info.is_adapter else None
     caveats = [f"{folder.name}: {note}" for note in info.notes]
+    if merges is not None:
+        caveats.append(merges.caveat)
     if settings.is_plain:
         caveats.append(
             f"{folder.name}: prompts in the plain format ({PLAIN_DIGEST}), not in a chat template of its own"
         )
+    template = info.chat_template_digest if merges is None else merges.base.chat_template_digest
     return CheckpointSource(
         spec=spec,
         kind=SourceKind.HF,
         name=folder.resolve().name,
-        digest=info.content_digest,
-        chat_template_digest=PLAIN_DIGEST if settings.is_plain else info.chat_template_digest,
+        digest=info.content_digest if merges is None else merges.digest,
+        chat_template_digest=PLAIN_DIGEST if settings.is_plain else template,
         dtype=settings.dtype,
-        opener=lambda: _open_hf(folder, settings),
+        opener=lambda: _open_hf(folder, settings) if merges is None else _open_merged(merges, folder, settings),
         caveats=tuple(caveats),
+        merges=merges,
     )
 
 
-def _open_hf(folder: Path, settings: LoadSettings) -> Sampler:
+def require_whole_model(source: CheckpointSource) -> None:
+    """Raise CheckpointError for an adapter, where a model is not played but read from its folder."""
+    if source.merges is not None:
+        raise CheckpointError(f"{source.spec}: contains an adapter; merge it into its base model and give that folder")
+
+
+def _open_merged(merges: AdapterOnBase, folder: Path, settings: LoadSettings) -> Sampler:
+    with merges.merged() as merged:
+        return _open_hf(merged, settings, called=folder)
+
+
+def _open_hf(folder: Path, settings: LoadSettings, called: Path | None = None) -> Sampler:
+    """called: the folder that messages and cards name; None: the one that is loaded."""
     module = importlib.import_module(HF_SAMPLER[0])
     sampler = getattr(module, HF_SAMPLER[1])(
         folder,
@@ -171,6 +192,8 @@ def _open_hf(folder: Path, settings: LoadSettings) -> Sampler:
         chat_template=PLAIN_TEMPLATE if settings.is_plain else None,
     )
     sampler.returns_pieces = settings.keeps_tokens
+    if called is not None:
+        sampler.source = str(called)
     return cast(Sampler, sampler)
 
 

@@ -26,7 +26,7 @@ from agent2 import installation
 from agent2.errors import Agent2Error, ConfigError, Fault, SamplerFailed, quoted
 from agent2.llm.served import read_endpoint_options
 from agent2.llm.thoughts import split_thought
-from agent2.models.sources import CheckpointSource, LoadSettings, SourceKind, find_checkpoint
+from agent2.models.sources import CheckpointSource, LoadSettings, SourceKind, find_checkpoint, require_whole_model
 from agent2.records import (
     COST_PREFIX,
     Completion,
@@ -100,6 +100,8 @@ class JudgeModel:
         self.source: CheckpointSource = find_checkpoint(
             model, LoadSettings(endpoint=endpoint_options, top_logprobs=TOP_LOGPROBS if options else 0)
         )
+        if options:
+            require_whole_model(self.source)
         if max_tokens < 1 or not 0.0 <= temperature < math.inf:
             raise ConfigError(f"judge: max_tokens={max_tokens} and temperature={temperature}; give at least 1 and 0")
         if prices is not None and set(prices) != {"prompt", "completion"}:

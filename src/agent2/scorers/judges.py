@@ -43,7 +43,7 @@ from pydantic import Field, model_validator
 from agent2.cards.judgement import EMITS as PAIR_EMITS
 from agent2.config import StrictModel, load_yaml, parse_yaml
 from agent2.errors import ConfigError, Fault, SamplerFailed, quoted, unknown_name
-from agent2.models.sources import FORMS, SourceKind, find_checkpoint
+from agent2.models.sources import FORMS, SourceKind, find_checkpoint, require_whole_model
 from agent2.records import (
     Completion,
     Item,
@@ -499,6 +499,7 @@ class RewardModelScorer:
         source = find_checkpoint(model)
         if source.kind is not SourceKind.HF:
             raise ConfigError(f"scorer {self.name}: {model} is not a FOLDER with a sequence classifier")
+        require_whole_model(source)
         self._folder, self._lock = Path(model).expanduser(), threading.Lock()
         self._rewards: Any = None
         self.version = f"{self.version}+{source.digest[:12]}"
