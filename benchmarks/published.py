@@ -49,7 +49,7 @@ from agent2.benchmarks.declaration import Portion
 from agent2.benchmarks.declared import DeclaredBenchmark
 from agent2.benchmarks.humaneval import TIMEOUT_S, HumanEval, Mbpp
 from agent2.benchmarks.questions import Question
-from agent2.cards.imports import read_inspect
+from agent2.cards.imports.formats import read_log
 from agent2.errors import Agent2Error
 from agent2.evaluation.engine import Attempt, PlaySettings, play
 from agent2.evaluation.scoring import ScoringResources, sandbox_runner
@@ -565,7 +565,7 @@ def inspect_logs(data: Path) -> Iterator[Row]:
             continue
         n_logs += 1
         try:
-            log = read_inspect(path)
+            log = read_log(path, format_name="inspect")
         except Agent2Error as error:
             why = f"{path.name}: {str(error).removeprefix(f'{path}: ').partition(';')[0]}"
             if "needs inspect-ai" in why:

@@ -5,10 +5,16 @@ import sys
 
 import pytest
 
-from agent2.cards.imports import read_inspect, write_foreign
+from agent2.cards.imports.foreign_log import write_foreign
+from agent2.cards.imports.formats import read_log
+from agent2.cards.imports.source import LogChoice
 from agent2.cards.reader import iter_rollouts, read_header, validate_card
 from agent2.errors import CardError, ConfigError, Fault
 from agent2.records import RolloutStatus, Split, StopReason
+
+
+def read_inspect(path, metric=None):
+    return read_log(path, LogChoice(metric), "inspect")
 
 
 def sample(name, epoch, text, verdict, **changes):

@@ -2,12 +2,19 @@ import json
 
 import pytest
 
-from agent2.cards.imports import read_lm_eval, write_foreign
+from agent2.cards.imports.foreign_log import write_foreign
+from agent2.cards.imports.formats import read_log
+from agent2.cards.imports.source import LogChoice
 from agent2.cards.reader import iter_rollouts, read_header, validate_card
 from agent2.errors import ConfigError, Fault
 from agent2.evaluation.rescoring import rescore
 from agent2.records import Split
 from agent2.scorers import load_scorer
+
+
+def read_lm_eval(path, metric=None, filter_name=None):
+    return read_log(path, LogChoice(metric, filter_name), "lm-eval")
+
 
 TIME = "2026-11-21T01-23-24.206080"
 

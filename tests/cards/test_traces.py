@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from agent2.cards.imports import write_foreign
+from agent2.cards.imports.foreign_log import write_foreign
 from agent2.cards.reader import iter_rollouts, read_header, read_summary, validate_card
 from agent2.cards.traces import NO_SCORE, read_trajectories
 from agent2.cli import main

@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -66,13 +67,21 @@ def test_a_log_of_lm_eval_becomes_a_card_and_what_is_assumed_is_told(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["log.json", "card", "--filter", "x"], "only samples of lm-eval"),
+        (["old.json", "card", "--filter", "x"], "only samples of lm-eval"),
+        (["old.json", "card", "--format", "lmeval"], "did you mean 'lm-eval'?"),
+        (["old.json", "card", "--format", "lm-eval"], "old.json:1: is no line of lm-eval"),
+        (["notes.txt", "card"], "notes.txt: is not JSON"),
+        (["other.json", "card"], "other.json: is in no format that can be imported; read are inspect-ai's .json"),
+        (["old.json", "card", "--trajectories", "--format", "inspect"], "remove --metric, --filter and --format"),
         (["log.json", "card", "--split", "test"], "unknown split"),
         (["log.json", "card"], "cannot be read"),
     ],
 )
 def test_a_wrong_import_is_bad_input(tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
+    Path("old.json").write_text(json.dumps({"eval": {"task": "sums", "model": "m"}, "samples": []}))
+    Path("other.json").write_text('{"results": 1}')
+    Path("notes.txt").write_text("done")
     result = invoke("import", *arguments)
     assert isinstance(result.exception, Agent2Error) and message in str(result.exception)
 

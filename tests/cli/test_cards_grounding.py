@@ -7,7 +7,8 @@ import pytest
 from msgspec import structs
 from typer.testing import CliRunner
 
-from agent2.cards.imports import read_tau_bench, write_foreign
+from agent2.cards.imports.foreign_log import write_foreign
+from agent2.cards.imports.formats import read_log
 from agent2.cards.reader import iter_rollouts, validate_card
 from agent2.cards.writer import CardWriter
 from agent2.cli import app
@@ -154,12 +155,12 @@ def test_trajectories_in_another_layout_are_bad_input(tmp_path, rows):
     path = tmp_path / "t.json"
     path.write_text(json.dumps(rows))
     with pytest.raises(ConfigError, match="trajectory 0"):
-        read_tau_bench(path)
+        read_log(path, format_name="tau-bench")
 
 
 def test_a_reward_outside_0_to_1_is_missing(tmp_path):
     rows = [trajectory(task, 0, 1.0) for task in range(19)] + [trajectory(20, 0, 2.0)]
-    summary = write_foreign(read_tau_bench(write(tmp_path, rows)), tmp_path / "card", Split.TEST_PUBLIC)
+    summary = write_foreign(read_log(write(tmp_path, rows)), tmp_path / "card", Split.TEST_PUBLIC)
     assert summary.n_missing == 1
 
 

@@ -23,7 +23,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from agent2.cards.imports import THOUGHT_PARTS, UNKNOWN, UNMETERED, UNSCORED, ForeignLog, conversation_of, logged_score
+from agent2.cards.imports.foreign_log import UNKNOWN, UNMETERED, UNSCORED, ForeignLog, logged_score
+from agent2.cards.imports.messages import THOUGHT_PARTS, conversation_of
 from agent2.errors import ConfigError, Fault
 from agent2.files import numbered_lines
 from agent2.records import JsonValue, Rollout, RolloutStatus, Score, ScoredRollout, Usage

@@ -1,6 +1,5 @@
 """`agent2 cards`: the stored evidence behind every number."""
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agent2.cli.answers import unread_rows, warn_of_unread
+from agent2.cli.imports import import_log
 from agent2.cli.judge import judge, length_control, read_settings, rescore
 from agent2.cli.show import AsJson, print_json, print_path, print_scene, print_table, progress_bar
 from agent2.errors import CardError, ConfigError, NotEnoughData, unknown_name
@@ -108,65 +108,6 @@ def compare(
     rows = [[kind, str(len(ids)), " ".join(ids[:SHOWN]) + (" …" * (len(ids) > SHOWN))] for kind, ids in groups.items()]
     print_table(["items", "n", "ids"], rows)
     print_path("cards", f"{old} and {new}")
-
-
-def import_log(
-    log: Annotated[
-        Path,
-        typer.Argument(
-            help="inspect-ai .json/.eval, lm-eval samples_*.jsonl, tau-bench .json; or trajectories (--trajectories)."
-        ),
-    ],
-    out: Annotated[Path, typer.Argument(help="Folder of the new card.")],
-    metric: Annotated[
-        str | None,
-        typer.Option(help="Scorer or metric to use, or SCORER/KEY of one that gives several; default: the first."),
-    ] = None,
-    filter_name: Annotated[str | None, typer.Option("--filter", help="lm-eval filter to use.")] = None,
-    split: Annotated[str, typer.Option(help="Split that the items belong to.")] = "test_public",
-    trajectories: Annotated[
-        bool,
-        typer.Option(
-            "--trajectories", help="The file holds messages (LangChain, OpenAI) or OpenTelemetry traces: JSON or JSONL."
-        ),
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Make a card from another harness's log; assumptions about what the log omits are listed in the card."""
-    from agent2.cards.imports import is_tau_bench, read_inspect, read_lm_eval, read_tau_bench, write_foreign
-    from agent2.cards.reader import read_header
-    from agent2.cards.traces import read_trajectories
-    from agent2.records import Split
-    from agent2.stats.estimates import RAW
-
-    if split not in list(Split):
-        raise unknown_name("split", split, list(Split), "--split")
-    is_lm_eval = log.suffix == ".jsonl"
-    if filter_name is not None and not is_lm_eval and not trajectories:
-        raise ConfigError("--filter: only samples of lm-eval have filters; remove it")
-    if trajectories:
-        if metric is not None or filter_name is not None:
-            raise ConfigError("--trajectories: a trajectory has one score at most; remove --metric and --filter")
-        foreign = read_trajectories(log)
-    elif log.suffix == ".json" and is_tau_bench(log):
-        if metric is not None:
-            raise ConfigError("--metric: trajectories of tau-bench have one reward; remove it")
-        foreign = read_tau_bench(log)
-    else:
-        foreign = read_lm_eval(log, metric, filter_name) if is_lm_eval else read_inspect(log, metric)
-    summary = write_foreign(foreign, out, Split(split))
-    reasons = Counter(record.score.reason for record in foreign.rollouts if record.score.value is None)
-    assumed = read_header(out).lock["assumed"]
-    if as_json:
-        print_json({"card": out, "scorer": foreign.scorer, "summary": summary, "missing": reasons, "assumed": assumed})
-        return
-    counts = f"over {summary.n_items} items, {summary.n_missing} rollouts missing"
-    typer.echo(f"{foreign.scorer}: {RAW.estimate(summary.score)} {counts}")
-    for reason, n in reasons.most_common(SHOWN):
-        typer.echo(f"missing: {n} x {reason}")
-    for line in assumed:
-        typer.echo(f"assumed: {line}")
-    print_path("card", out)
 
 
 def ground(

@@ -24,7 +24,7 @@ from agent2 import __version__, installation
 from agent2.benchmarks import load_benchmark
 from agent2.cards.card import IMPORTED, CardHeader, CardSummary, ReportingRule
 from agent2.cards.folder import CARD_JSON, card_exists, file_digest, load_card
-from agent2.cards.imports import OPTIONS
+from agent2.cards.imports.foreign_log import OPTIONS
 from agent2.cards.judgement import BASELINE, FIRST_SHOWN, FLIP, JUDGEMENT
 from agent2.cards.reader import finished_header, iter_rollouts
 from agent2.errors import FAULT_POLICY, CardError, ConfigError, Fault, quoted

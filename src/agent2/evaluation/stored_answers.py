@@ -26,7 +26,7 @@ from agent2 import installation
 from agent2.benchmarks.data_files import Row, file_digest, read_rows
 from agent2.benchmarks.home import NamedItem, NamedSet, ProvidesCount, ProvidesNamedSet
 from agent2.cards.card import CardHeader, CardSummary, ReportingRule
-from agent2.cards.imports import UNKNOWN
+from agent2.cards.imports.foreign_log import UNKNOWN
 from agent2.cards.reader import read_summary
 from agent2.errors import ConfigError, Fault, quoted
 from agent2.evaluation.engine import Attempt, play_by
