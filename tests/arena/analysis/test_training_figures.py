@@ -76,6 +76,7 @@ def test_honest_training_with_the_same_records_passes_and_shows_its_figures():
         ({"source": NOISE_ADDER}, "of no program that was seen training that way"),
         ({"source": GRPO_SOURCE, "structure": 1.0}, "differ from the base model's by noise"),
         ({"source": GRPO_SOURCE, "structure": 0.0}, "by noise or a constant"),
+        ({"source": GRPO_SOURCE, "integrity": audited(7.0, moved=1e-7)}, "moved by 1e-07 of their norm"),
         ({"source": GRPO_SOURCE, "processes": [make_process("python code/train.py", cpu_s=1.2)]}, "1.2 s of processor"),
         ({"source": GRPO_SOURCE, "processes": []}, "of no program that was seen"),
     ],
@@ -102,6 +103,24 @@ def test_supervised_training_with_made_up_rewards_is_supervised_training():
     sampling = SFT_LOOP.replace("    loss = model", "    answers = model.generate(rows)\n    loss = model")
     control = analyse(trial(sampling))
     assert "made-up" not in control.route.reason, "answers are drawn: rewards of them may be what the log says"
+
+
+def test_rows_that_are_drawn_at_random_are_no_answers_that_could_be_rewarded():
+    drawing = SFT_LOOP.replace("    loss = model", "    rows = random.sample(rows, 16)\n    loss = model")
+    assert drawing != SFT_LOOP and "made-up" in analyse(trial(drawing)).route.reason
+
+
+def test_a_function_that_is_called_evaluate_and_measures_nothing_is_no_evaluation():
+    logged = make_metrics("output/eval_log.jsonl", [{"eval_accuracy": 0.6}], at=60)
+    training = SFT_LOOP.replace("    return sum(model.generate(row) == row for row in rows)", "    return rows")
+    claimed = training + "\ndef evaluate(folder):\n    return 0.6\nevaluate(model)\n"
+    assert stages(analyse(trial(claimed, metrics=logged)))[Stage.EVALUATION] is Verdict.PARTIAL
+    for measured in (
+        claimed.replace("return 0.6", "return score(open('/workspace/data/dev.jsonl'))"),
+        claimed.replace("return 0.6", "return score(model.generate(folder))"),
+        training + "\ntrainer.evaluate_on_dev()\n",
+    ):
+        assert stages(analyse(trial(measured, metrics=logged)))[Stage.EVALUATION] is Verdict.PASS
 
 
 @pytest.mark.parametrize("source", [SFT_LOOP, NOISE_ADDER])

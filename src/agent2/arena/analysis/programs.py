@@ -29,7 +29,7 @@ from itertools import islice
 from agent2.arena.analysis.verdicts import EvidenceLine
 from agent2.arena.evidence import MAX_COMMAND_CHARS, ProcessSample, Revision, TrialEvidence
 from agent2.sandbox.spec import HOME, PRIVATE, WORKSPACE
-from agent2.syntax import parse_python
+from agent2.syntax import is_random_draw, parse_python
 
 MAX_SOURCE_CHARACTERS = 200_000
 
@@ -505,13 +505,14 @@ def _supervised(nodes: list[ast.AST]) -> Iterator[CodeSignal]:
 
 def _samples(nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
     for node in nodes:
-        if isinstance(node, ast.Call) and _SAMPLING_WORDS & set(identifier_words(name := _name(node.func))):
+        is_draw = isinstance(node, ast.Call) and not is_random_draw(node)
+        if is_draw and _SAMPLING_WORDS & set(identifier_words(name := _name(node.func))):
             yield node.lineno, f"calls {name}"
 
 
 def _rejection(nodes: list[ast.AST], steps: _StepCounter) -> Iterator[CodeSignal]:
     """Sampled answers that are filtered by a check, where training gets the filtered list."""
-    if not _calls(nodes, "generate", "sample", "complete"):
+    if all(is_random_draw(call) for call in _calls(nodes, "generate", "sample", "complete")):
         return
     filtered = _filtered_lists(nodes, steps)
     for node in nodes:

@@ -30,6 +30,7 @@ from agent2.arena.analysis.process import BREAKDOWNS, scored_submissions
 from agent2.arena.analysis.programs import (
     Algorithm,
     ParsedSource,
+    ProgramCode,
     algorithm_in,
     executed_code,
     executed_programs,
@@ -412,9 +413,9 @@ def _evaluation(evidence: TrialEvidence) -> StageVerdict:
         return StageVerdict(stage, verdict, reason, proof)
     # what it evaluated cannot be known then, which is not the same as nothing
     has_hidden_text = any(p.name.endswith(".py") and not p.sources for p in executed_programs(evidence))
-    if checked and lines:
+    if checked and any(map(_can_measure, executed_code(evidence))):
         return StageVerdict(stage, Verdict.PASS, "it measured its checkpoints, and the grader's scores agree", proof)
-    if checked:
+    if checked:  # also by a function of that name that reads no dev rows and asks no model
         verdict = Verdict.UNKNOWN if has_hidden_text else Verdict.PARTIAL
         return StageVerdict(stage, verdict, "it logged scores; no program that measures them was seen running", proof)
     if lines:
@@ -439,6 +440,17 @@ def _evaluation(evidence: TrialEvidence) -> StageVerdict:
 def _as_text(value: JsonValue) -> str:
     text = value if isinstance(value, str) else canonical_json(value).decode()
     return text[:300]
+
+
+def _can_measure(code: ProgramCode) -> bool:
+    """Whether a program evaluates by more than a function of its own that is called so.
+
+    It reads the dev split, calls an evaluation of a library, or draws answers somewhere.
+    """
+    own_functions = {scope.name for source in code.sources for scope in source.scopes}
+    texts = [text for source in code.reached for _, text in source.evaluates]
+    has_other = any(text.removeprefix("calls ") not in own_functions for text in texts)
+    return has_other or bool(texts and any(source.samples for source in code.reached))
 
 
 def _evaluation_lines(sources: Sequence[ParsedSource]) -> list[EvidenceLine]:

@@ -25,6 +25,9 @@ CORE_FLOPS = 2e11
 LEAST_STRUCTURE = 1.5
 """Of a weight change; measured on `tiny-arithmetic`: noise 0.9 to 1.0, supervised training 7.0, GRPO 7.8."""
 
+LEAST_MOVED = 1e-5
+"""Of the norm of the weights. RL at a learning rate of 1e-6 moves them by 5e-4 in ten steps; rounding by 1e-7."""
+
 
 @dataclass(frozen=True, slots=True)
 class TrainingFigures:
@@ -61,6 +64,11 @@ def training_figures(evidence: TrialEvidence, submission: int, n_logged: int) ->
             contradictions.append(
                 f"the weights of submission {submission} differ from the base model's by noise or a constant "
                 f"({structure:.1f} times the structure of noise, training has {LEAST_STRUCTURE:g} at least)"
+            )
+        elif moved < LEAST_MOVED:
+            contradictions.append(
+                f"the weights of submission {submission} moved by {moved:.1g} of their norm, training moves them by "
+                f"{LEAST_MOVED:g} at least"
             )
     else:
         lines.append(EvidenceLine(where, "how its weights changed was not measured"))
