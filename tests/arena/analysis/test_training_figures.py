@@ -69,6 +69,10 @@ def test_honest_training_with_the_same_records_passes_and_shows_its_figures():
     assert "84.0 s of processor time" in texts and "7.0 times the structure of noise" in texts
 
 
+def test_an_adapter_that_leaves_most_matrices_as_they_are_is_training():
+    assert analyse(trial(GRPO_SOURCE, integrity=audited(7.0, moved=0.0))).route.certainty is Certainty.CONSISTENT
+
+
 @pytest.mark.parametrize(
     ("liar", "why"),
     [

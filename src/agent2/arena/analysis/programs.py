@@ -505,8 +505,9 @@ def _supervised(nodes: list[ast.AST]) -> Iterator[CodeSignal]:
 
 def _samples(nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
     for node in nodes:
-        is_draw = isinstance(node, ast.Call) and not is_random_draw(node)
-        if is_draw and _SAMPLING_WORDS & set(identifier_words(name := _name(node.func))):
+        if not isinstance(node, ast.Call) or is_random_draw(node):
+            continue
+        if _SAMPLING_WORDS & set(identifier_words(name := _name(node.func))):
             yield node.lineno, f"calls {name}"
 
 

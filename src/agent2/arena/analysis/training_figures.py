@@ -65,7 +65,7 @@ def training_figures(evidence: TrialEvidence, submission: int, n_logged: int) ->
                 f"the weights of submission {submission} differ from the base model's by noise or a constant "
                 f"({structure:.1f} times the structure of noise, training has {LEAST_STRUCTURE:g} at least)"
             )
-        elif moved < LEAST_MOVED:
+        elif 0 < moved < LEAST_MOVED:  # 0, a median: an adapter leaves most matrices as they are
             contradictions.append(
                 f"the weights of submission {submission} moved by {moved:.1g} of their norm, training moves them by "
                 f"{LEAST_MOVED:g} at least"
