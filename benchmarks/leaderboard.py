@@ -1,6 +1,7 @@
 """Do rank intervals and tiers of the leaderboard cover the truth? Simulated sweeps with known true scores.
 
     python benchmarks/leaderboard.py [--sweeps 1000] [--stacks 8] [--runs 5] [--items 100] [--boards 20]
+    python benchmarks/leaderboard.py --failed 0.3         # trials fail: intention to treat, and the rule before
     python benchmarks/leaderboard.py --write DIR          # one such sweep as folders of trials, for agent2 leaderboard
 
 A sweep has five tasks, three static and two interactive: 200 trials with 8 stacks and 5 runs. Every stack has a true
@@ -8,6 +9,11 @@ score on each task, some of them equal. A run draws a luck of its own (standard 
 different difficulty and suit stacks differently, and every verdict is drawn from the chance that results. A board (of
 one task, or of all tasks of a kind) is covered when all rank intervals contain all true ranks (of equal stacks: all the
 ranks that they share) and no tier claims more levels above a stack than there are.
+
+With `--failed 0.3` three trials in ten fail. Half of them are the infrastructure's fault, for every stack alike, and
+missing. The others are the agent's, of some stacks more often than of others (twice the mean for the worst, none for
+the best), and count with the base model's score; the true score of a stack is its mean over trials that the
+infrastructure did not lose. The same sweeps are ranked by the earlier rule, too, which left out every failed trial.
 
 Prints the shares covered; exits 1 if one of them is below 95%. Places are computed as the leaderboard does it; of the
 first sweeps (`--boards`) they are held against those of `make_leaderboard` itself. `--write` writes trials with cards,
@@ -151,6 +157,79 @@ def boards_of(board: Leaderboard) -> Boards:
     return {name: [place for _, place in sorted(members.items()) if place] for name, members in boards.items()}
 
 
+@dataclass(frozen=True, slots=True)
+class FailedSweep:
+    """A sweep of which trials failed."""
+
+    sweep: SimulatedSweep
+    """With the truth by intention to treat, and the base model's verdicts where the agent failed."""
+    is_lost_KTR: NDArray[np.bool_]
+    """The infrastructure lost the trial."""
+    is_agents_KTR: NDArray[np.bool_]
+    """The agent handed in nothing usable."""
+
+
+def with_failures(sweep: SimulatedSweep, rng: np.random.Generator, share: float) -> FailedSweep:
+    """The sweep with failed trials; share: of all trials, half of it for each kind of fault.
+
+    A stack keeps one run on every task at least: without any it would have no place.
+    """
+    n_stacks, n_tasks, n_runs, _ = sweep.verdicts_KTRI.shape
+    is_lost = rng.random((n_stacks, n_tasks, n_runs)) < share / 2
+    is_lost[..., 0] &= ~is_lost.all(axis=-1)
+    # among trials that were not lost; which stack fails often differs from task to task
+    often_K = np.linspace(0.0, share, n_stacks) / (1 - share / 2)
+    often_KT = np.array([np.roll(often_K, 3 * at) for at in range(n_tasks)]).T
+    is_agents = (rng.random(is_lost.shape) < often_KT[..., None]) & ~is_lost
+    base_TI = sweep.base_TAI[:, 0]
+    verdicts = np.where(is_agents[..., None], base_TI[None, :, None], sweep.verdicts_KTRI)
+    truth = (1 - often_KT) * sweep.truth_KT + often_KT * BASE
+    return FailedSweep(SimulatedSweep(truth, verdicts, sweep.base_TAI), is_lost, is_agents)
+
+
+def ranked_runs(verdicts_KTRI: NDArray[np.float64], counts_KTR: NDArray[np.bool_]) -> Boards:
+    """As `ranked`, of the runs that count; a stack without any on a task has no place and is left out there."""
+    n_stacks = verdicts_KTRI.shape[0]
+    boards: Boards = {}
+    parts = []
+    for at in range(len(TASKS)):
+        samples = [verdicts_KTRI[stack, at, counts_KTR[stack, at]] for stack in range(n_stacks)]
+        pairs = [(a, b) for a, b in combinations(range(n_stacks), 2) if len(samples[a]) and len(samples[b])]
+        parts.append({(a, b): difference_of_samples(samples[a], samples[b]) for a, b in pairs})
+        boards[TASKS[at]] = rank_intervals(n_stacks, {pair: mean_difference([parts[at][pair]]) for pair in pairs})
+    for kind in KINDS:
+        of_kind = [parts[TASKS.index(task)] for task in kind]
+        common = [pair for pair in of_kind[0] if all(pair in part for part in of_kind)]
+        means = {pair: mean_difference([part[pair] for part in of_kind]) for pair in common}
+        boards[kind[0].split("-")[0]] = rank_intervals(n_stacks, means)
+    return boards
+
+
+def simulate_failures(arguments: argparse.Namespace, rng: np.random.Generator) -> int:
+    """Rank sweeps with failed trials by both rules, print what they cover; 1 if the present one covers too little."""
+    rules: dict[str, list[NDArray[np.bool_]]] = {"intention to treat": [], "failed trials left out": []}
+    n_other = n_failed = 0
+    for number in range(arguments.sweeps):
+        plain = simulate(rng, arguments.stacks, arguments.runs, arguments.items)
+        failed = with_failures(plain, rng, arguments.failed)
+        boards = ranked_runs(failed.sweep.verdicts_KTRI, ~failed.is_lost_KTR)
+        rules["intention to treat"].append(covered(boards, failed.sweep))
+        without = ranked_runs(plain.verdicts_KTRI, ~(failed.is_lost_KTR | failed.is_agents_KTR))
+        rules["failed trials left out"].append(covered(without, failed.sweep))
+        n_failed += int((failed.is_lost_KTR | failed.is_agents_KTR).sum())
+        if number < arguments.boards:
+            n_other += boards_of(make_leaderboard(pool_of(failed.sweep, failed))) != boards
+    n_trials = arguments.sweeps * plain.verdicts_KTRI[..., 0].size
+    print(f"{arguments.sweeps} sweeps, {n_failed / n_trials:.1%} of {n_trials} trials failed")
+    print("board         " + "".join(f"  {rule}: ranks, tiers" for rule in rules))
+    shares = {rule: np.mean(verdicts, axis=0) for rule, verdicts in rules.items()}
+    for at, name in enumerate(boards):
+        columns = (f"{ranks:10.1%} {tiers:10.1%}" for ranks, tiers in (share[at] for share in shares.values()))
+        print(f"{name:14}" + "        ".join(columns))
+    print(f"make_leaderboard disagrees on {n_other} of {min(arguments.boards, arguments.sweeps)} sweeps")
+    return 0 if shares["intention to treat"].min() >= 0.95 and not n_other else 1
+
+
 def trials_of(sweep: SimulatedSweep) -> Iterator[tuple[int, str, int, NDArray[np.float64]]]:
     """(number of the stack, task, seed, verdicts_I) of every trial."""
     n_stacks, _, n_runs, _ = sweep.verdicts_KTRI.shape
@@ -165,18 +244,30 @@ def by_item(verdicts_I: NDArray[np.float64]) -> dict[str, float | None]:
     return {f"item-{at:04}": float(value) for at, value in enumerate(verdicts_I)}
 
 
-def pool_of(sweep: SimulatedSweep) -> list[PooledTrial]:
-    """The trials of a sweep as a pool, without files."""
+def pool_of(sweep: SimulatedSweep, failed: FailedSweep | None = None) -> list[PooledTrial]:
+    """The trials of a sweep as a pool, without files. failed: the same sweep, with which of its trials failed."""
     pool = []
     for stack, task, seed, verdicts_I in trials_of(sweep):
         base_I = sweep.base_TAI[TASKS.index(task), 0]
         name = f"{task}-{stack_name(stack)}-{seed}"
         gain = Estimate(float(verdicts_I.mean() - base_I.mean()), None, None, verdicts_I.size)
-        row = SweepRow(task=task, agent=stack_name(stack), seed=seed, trial=name, state="finished", gain=gain,
-                       result="measured", scaffold=stack_name(stack), integrity="clean")  # fmt: skip
+        at = (stack, TASKS.index(task), seed)
+        is_lost = failed is not None and bool(failed.is_lost_KTR[at])
+        kind = "no_submission" if is_lost or (failed is not None and failed.is_agents_KTR[at]) else "measured"
+        row = SweepRow(
+            task=task,
+            agent=stack_name(stack),
+            seed=seed,
+            trial=name,
+            state="finished",
+            gain=None if is_lost else gain,
+            result=kind,
+            scaffold=stack_name(stack),
+            integrity="clean",
+        )
         conditions = TrialConditions(task, "simulated", "items", "secret", "base", "protocol", "budget")
-        pool.append(PooledTrial(LeaderboardTrial(name, row, (), True, True), conditions, task in KINDS[1],
-                                stack_name(stack), name, by_item(base_I), by_item(verdicts_I)))  # fmt: skip
+        trial, final = LeaderboardTrial(name, row, (), True, not is_lost), {} if is_lost else by_item(verdicts_I)
+        pool.append(PooledTrial(trial, conditions, task in KINDS[1], stack_name(stack), name, by_item(base_I), final))
     return pool
 
 
@@ -289,11 +380,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in (("sweeps", 1000), ("stacks", 8), ("runs", 5), ("items", 100), ("boards", 20), ("seed", 0)):
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--failed", type=float, default=0.0, help="share of trials that fail")
     parser.add_argument("--write", type=Path, help="write one sweep as folders of trials and rank them from there")
     arguments = parser.parse_args()
     rng = np.random.default_rng(arguments.seed)
     if arguments.write is not None:
         return write_and_read(simulate(rng, arguments.stacks, arguments.runs, arguments.items), arguments.write)
+    if arguments.failed:
+        return simulate_failures(arguments, rng)
     started = time.process_time()
     verdicts, widths, n_tiers, n_other = [], [], [], 0
     for number in range(arguments.sweeps):

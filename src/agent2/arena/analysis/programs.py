@@ -2,7 +2,7 @@
 
 Sources are read from their syntax trees. A method counts when code names it where it would run: a trainer is called or
 subclassed, a log-probability is multiplied with an advantage next to `backward()`, sampled answers are filtered by a
-check and trained on. Comments, strings, docstrings, type annotations, imports without use, `if False:` blocks and
+check and trained on. Comments, strings, docstrings, type annotations, imports without use, code that never runs and
 functions that nothing in the program refers to never count (`reached_sources`). Programs are recorded processes, joined
 with the code revision that was current when they started and with the agent's own modules that it imports.
 
@@ -29,7 +29,7 @@ from itertools import islice
 from agent2.arena.analysis.verdicts import EvidenceLine
 from agent2.arena.evidence import MAX_COMMAND_CHARS, ProcessSample, Revision, TrialEvidence
 from agent2.sandbox.spec import HOME, PRIVATE, WORKSPACE
-from agent2.syntax import is_random_draw, parse_python
+from agent2.syntax import dead_fields, is_random_draw, live_statements, parse_python
 
 MAX_SOURCE_CHARACTERS = 200_000
 
@@ -387,16 +387,11 @@ def _live_nodes(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def _live_children(node: ast.AST) -> Iterator[ast.AST]:
-    skipped = {"annotation", "returns", "type_comment"}
-    if isinstance(node, ast.If | ast.While):
-        if isinstance(node.test, ast.Constant):  # `if False:` never runs, nor does the `else` of `if True:`
-            skipped.add("orelse" if node.test.value else "body")
-        elif _name(node.test) == "TYPE_CHECKING":
-            skipped.add("body")
+    skipped = {"annotation", "returns", "type_comment", *dead_fields(node)}
     for field, value in ast.iter_fields(node):
         if field in skipped:
             continue
-        for child in value if isinstance(value, list) else [value]:
+        for child in live_statements(value) if isinstance(value, list) else [value]:
             # a docstring, or code that was put into quotation marks
             is_bare_text = isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant)
             if isinstance(child, ast.AST) and not is_bare_text:
