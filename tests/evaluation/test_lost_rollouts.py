@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from agent2.cards.folder import load_card
+from agent2.cards.folder import load_card, restore_replaced
 from agent2.cards.reader import iter_rollouts, read_summary, validate_card
 from agent2.errors import Fault, SamplerFailed
-from agent2.evaluation.lost_rollouts import count_lost, play_lost
+from agent2.evaluation.lost_rollouts import count_lost, count_unjudged, judge_lost, play_lost
 from agent2.evaluation.plan import EvaluationPlan
 from agent2.evaluation.runner import evaluate
+from agent2.evaluation.scoring import ScoringFailed, score_card
 from agent2.models.sources import ScriptedSampler
 from agent2.records import (
     Completion,
@@ -201,3 +202,60 @@ def test_a_plan_stays_the_same_evaluation(tmp_path):
     header = load_card(card).header
     play_lost(plan(), Endpoint(), card)
     assert replace(load_card(card).header, lock={}) == replace(header, lock={})
+
+
+def verdicts(*outcomes):
+    """A judge whose verdicts on item n are `outcomes[n]`; True: right."""
+
+    class Given(Judge):
+        def score(self, item, rollout):
+            outcome = outcomes[int(item.prompt)]
+            return Score(1.0, "right") if outcome is True else Score(None, f"{outcome}", outcome)
+
+        def score_batch(self, batch):
+            self.asked += [item.id for item, _ in batch]
+            return [self.score(item, rollout) for item, rollout in batch]
+
+    return Given()
+
+
+def scored(source, target, judge):
+    items = {item.id: item for item in ITEMS}
+    return score_card(source, target, load_card(source).header, items, judge)
+
+
+def test_lost_verdicts_alone_are_judged_again_on_a_card_of_verdicts(tmp_path):
+    played, card = tmp_path / "played", tmp_path / "judged"
+    evaluate(plan(), Endpoint({"5": LOST}), played)
+    gone, unreadable = Fault.INFRASTRUCTURE, Fault.JUDGE
+    scored(played, card, verdicts(True, gone, unreadable, gone, True, True))
+    before = lines(card)
+    assert (count_unjudged(card), count_lost(card)) == (4, 6), "two rollouts were never played, and cannot be judged"
+    again = verdicts(unreadable, True, True, unreadable, gone, gone)
+    assert judge_lost(card, lambda folder: scored(played, folder, again)) == 4
+    after = lines(card)
+    assert set(again.asked) == {"n1", "n3"}
+    for key, record in before.items():
+        if key[0] not in ("n1", "n3"):
+            assert after[key] == record, key
+    assert {after[key].score.value for key in after if key[0] == "n1"} == {1.0}
+    assert {after[key].score.fault for key in after if key[0] == "n3"} == {Fault.JUDGE}
+    assert validate_card(card) == [] and count_unjudged(card) == 0
+    assert judge_lost(card, lambda folder: pytest.fail("nothing is lost")) == 0
+
+
+def test_a_judge_that_is_still_gone_leaves_the_card_of_verdicts_as_it_is(tmp_path):
+    played, card = tmp_path / "played", tmp_path / "judged"
+    evaluate(plan(), Endpoint(), played)
+    scored(played, card, verdicts(True, Fault.INFRASTRUCTURE, True, True, True, True))
+    before = lines(card)
+
+    def gone(folder):
+        raise ScoringFailed("no server")
+
+    with pytest.raises(ScoringFailed):
+        judge_lost(card, gone)
+    assert lines(card) == before and count_unjudged(card) == 2
+    card.rename(tmp_path / ".judged.replaced")  # killed between the two renames
+    restore_replaced(card)
+    assert lines(card) == before

@@ -14,6 +14,7 @@ protection against forgery.
 """
 
 import hashlib
+import shutil
 import sys
 import zlib
 from array import array
@@ -62,6 +63,29 @@ def card_exists(path: Path) -> bool:
 def is_finished(path: Path) -> bool:
     """Whether the folder holds a card that was closed. Raises CardError if `card.json` is damaged."""
     return card_exists(path) and load_card(path).state == "closed"
+
+
+def replace_card(path: Path, new: Path) -> None:
+    """Put a finished card in the place of another one; killed at any step, `restore_replaced` gives one of the two."""
+    old = _replaced(path)
+    path.rename(old)
+    new.rename(path)
+    shutil.rmtree(old)
+
+
+def restore_replaced(path: Path) -> None:
+    """Undo a replacement that was killed between its two renames, or clear away what it left."""
+    old = _replaced(path)
+    if not old.exists():
+        return
+    if path.exists():
+        shutil.rmtree(old)
+    else:
+        old.rename(path)
+
+
+def _replaced(path: Path) -> Path:
+    return path.with_name(f".{path.name}.replaced")
 
 
 def new_card(header: CardHeader) -> CardFile:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agent2.cli.judge import ScorerSettings, read_settings
+from agent2.cli.judge import RetryLost, ScorerSettings, print_retried, read_settings
 from agent2.cli.paths import check_data
 from agent2.cli.show import AsJson, print_json, print_path, print_table, progress_bar, resumed_by_repeating
 from agent2.errors import ConfigError, unknown_name
@@ -14,6 +14,7 @@ from agent2.errors import ConfigError, unknown_name
 if TYPE_CHECKING:
     from agent2.analysis.unread import UnreadAnswers
     from agent2.cards.card import CardSummary
+    from agent2.evaluation.stored_answers import StoredScore
     from agent2.records import Benchmark, Scorer
 
 SHOWN_CHARACTERS = 160
@@ -42,11 +43,13 @@ def score(  # noqa: PLR0913 - one option of the command line each
     settings: ScorerSettings = None,
     data: Annotated[Path | None, typer.Option(help="Folder of the official data, for a published benchmark.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the card; default: below scores/.")] = None,
+    retry_lost: RetryLost = False,
     as_json: AsJson = False,
 ) -> None:
     """Score a file of stored answers on a benchmark; writes a card, and no model is needed."""
     from agent2.benchmarks import load_benchmark
     from agent2.cards.reader import read_header
+    from agent2.evaluation.lost_rollouts import judge_lost
     from agent2.evaluation.stored_answers import StoredRequest, score_stored
     from agent2.records import Split
 
@@ -65,9 +68,16 @@ def score(  # noqa: PLR0913 - one option of the command line each
         is_partial=partial,
     )
     with progress_bar() as steps, resumed_by_repeating():
-        card, result = score_stored(
-            request, out, on_progress=lambda done, total: steps(f"scoring {answers.name}", done, total)
-        )
+
+        def finish(folder: Path | None) -> "tuple[Path, StoredScore]":
+            return score_stored(
+                request, folder, on_progress=lambda done, total: steps(f"scoring {answers.name}", done, total)
+            )
+
+        card, result = finish(out)
+        n_lost = judge_lost(card, lambda folder: finish(folder)[1].summary) if retry_lost else None
+        if n_lost:
+            card, result = finish(card)
     from agent2.analysis.unread import unread_answers
 
     header, summary, unread = read_header(card), result.summary, unread_answers(card)
@@ -82,6 +92,7 @@ def score(  # noqa: PLR0913 - one option of the command line each
                 "summary": summary,
                 "unread": unread,
                 "notes": result.notes,
+                **({"n_retried": n_lost} if retry_lost else {}),
             }
         )
         return
@@ -104,6 +115,7 @@ def score(  # noqa: PLR0913 - one option of the command line each
     for note in result.notes:
         typer.echo(f"note: {note}")
     warn_of_unread(unread, card)
+    print_retried(card, n_lost)
     print_path("card", card)
 
 

@@ -13,10 +13,18 @@ from agent2.errors import ConfigError
 if TYPE_CHECKING:
     from agent2.analysis.judge_check import JudgeComparison, JudgeReport
     from agent2.analysis.spot_check import RaterAgreement, SpotCheckReport
+    from agent2.cards.card import CardSummary
     from agent2.stats.estimates import Estimate
 
 ScorerSettings = Annotated[
     list[str] | None, typer.Option("--settings", help="A setting of the scorer, NAME=VALUE; repeatable.")
+]
+RetryLost = Annotated[
+    bool,
+    typer.Option(
+        "--retry-lost",
+        help="On a finished card, ask again for the verdicts that failed calls lost; unreadable ones stay missing.",
+    ),
 ]
 app = typer.Typer(help="Check how far the verdicts of judges can be trusted.", no_args_is_help=True)
 
@@ -358,6 +366,7 @@ def rescore(
         typer.Option(help="Benchmark that the card was played on; default: the one it names."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the new card; default: below rescored/.")] = None,
+    retry_lost: RetryLost = False,
     as_json: AsJson = False,
 ) -> None:
     """Judge a card's rollouts again with another scorer; writes a new card, and no model is needed.
@@ -387,15 +396,19 @@ def rescore(
     name = f"{judge.name}-v{judge.version}"
     target = out or _default_card("rescored", f"{card.resolve().name}-{name}", [card], name, scorer_settings)
     with progress_bar() as steps, resumed_by_repeating():
-        new = rescore_card(
-            card,
+        n_lost = judge_or_retry(
             target,
-            judge,
-            scorer_settings,
-            source,
-            on_progress=lambda done, total: steps(f"scoring by {name}", done, total),
+            lambda folder: rescore_card(
+                card,
+                folder,
+                judge,
+                scorer_settings,
+                source,
+                on_progress=lambda done, total: steps(f"scoring by {name}", done, total),
+            ),
+            retry_lost=retry_lost,
         )
-    old = read_summary(card)
+    old, new = read_summary(card), read_summary(target)
     n_changed = sum(old.item_scores[item] != value for item, value in new.item_scores.items())
     if as_json:
         print_json(
@@ -407,6 +420,7 @@ def rescore(
                 "old": old.score,
                 "new": new.score,
                 "n_items_moved": n_changed,
+                **({"n_retried": n_lost} if retry_lost else {}),
             }
         )
         return
@@ -417,6 +431,7 @@ def rescore(
         ["items changed", "", f"{n_changed} of {len(new.item_scores)}"],
     ]
     print_table(["", "before", "now"], rows)
+    print_retried(target, n_lost)
     print_path("card", target)
 
 
@@ -426,6 +441,7 @@ def judge(
     scorer: Annotated[str, typer.Option(help="Name of a pairwise scorer.")],
     settings: ScorerSettings = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the judgement card; default: below judged/.")] = None,
+    retry_lost: RetryLost = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare two cards item by item with a pairwise scorer, in both orders; writes a judgement card."""
@@ -440,19 +456,24 @@ def judge(
     pair_name = f"{new.resolve().name}-against-{old.resolve().name}-{name}"
     target = out or _default_card("judged", pair_name, [old, new], name, scorer_settings)
     with progress_bar() as steps, resumed_by_repeating():
-        judge_cards(
-            old,
-            new,
+        n_lost = judge_or_retry(
             target,
-            referee,
-            scorer_settings,
-            on_progress=lambda done, total: steps(f"judging by {name}", done, total),
+            lambda folder: judge_cards(
+                old,
+                new,
+                folder,
+                referee,
+                scorer_settings,
+                on_progress=lambda done, total: steps(f"judging by {name}", done, total),
+            ),
+            retry_lost=retry_lost,
         )
     judgement = read_judgement(target)
     if as_json:
         from dataclasses import asdict
 
-        print_json({"card": str(target), "baseline": BASELINE, **asdict(judgement)})
+        retried = {"n_retried": n_lost} if retry_lost else {}
+        print_json({"card": str(target), "baseline": BASELINE, **asdict(judgement), **retried})
         return
     rate = RAW.estimate(judgement.win_rate)
     first_shown = "" if judgement.first_shown is None else f"{judgement.first_shown:.4f}"
@@ -465,7 +486,34 @@ def judge(
         ["points of the answer shown first", f"{first_shown}; 0.5 without position bias"],
     ]
     print_table(["", ""], rows)
+    print_retried(target, n_lost)
     print_path("card", target)
+
+
+def judge_or_retry(target: Path, finish: "Callable[[Path], CardSummary]", *, retry_lost: bool) -> int | None:
+    """Finish a card, or judge again what is lost of a finished one; how many verdicts were lost, None without `retry`.
+
+    finish: makes or resumes the card in a folder. Raises what it raises.
+    """
+    from agent2.cards.folder import is_finished, restore_replaced
+    from agent2.evaluation.lost_rollouts import judge_lost
+
+    restore_replaced(target)
+    if retry_lost and is_finished(target):
+        return judge_lost(target, finish)
+    finish(target)
+    return None
+
+
+def print_retried(card: Path, n_lost: int | None) -> None:
+    """Print how many lost verdicts were asked for again (n_lost; None: --retry-lost was not given) and still are."""
+    from agent2.evaluation.lost_rollouts import count_unjudged
+
+    n_now = count_unjudged(card)
+    if n_lost is not None:
+        typer.echo(f"lost verdicts asked for again: {n_lost}" + (f", {n_now} of them still lost" if n_now else ""))
+    elif n_now:
+        typer.echo(f"verdicts lost by failed calls: {n_now}; the same command with --retry-lost asks for them again")
 
 
 def length_control(

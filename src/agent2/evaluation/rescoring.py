@@ -23,7 +23,7 @@ from msgspec import structs
 from agent2 import __version__, installation
 from agent2.benchmarks import load_benchmark
 from agent2.cards.card import IMPORTED, CardHeader, CardSummary, ReportingRule
-from agent2.cards.folder import CARD_JSON, card_exists, file_digest, load_card
+from agent2.cards.folder import CARD_JSON, card_exists, file_digest, load_card, restore_replaced
 from agent2.cards.imports.foreign_log import OPTIONS
 from agent2.cards.judgement import BASELINE, FIRST_SHOWN, FLIP, JUDGEMENT
 from agent2.cards.reader import finished_header, iter_rollouts
@@ -208,6 +208,7 @@ def card_identity(card: Path, header: CardHeader) -> dict[str, JsonValue]:
 
 def _require_free(target: Path, header: CardHeader) -> None:
     """Raises CardError for a card that is finished, or was begun from other cards."""
+    restore_replaced(target)
     if not card_exists(target):
         return
     stored = load_card(target)
@@ -333,9 +334,14 @@ def _score_of_broken(old: Rollout, new: Rollout) -> Score | None:
 def _of_both_orders(first: Preference, second: Preference) -> Score:
     """The points of the new side. first: with it shown first; second: with it shown second."""
     views = added_costs(first.views, second.views)
-    for shown_first_side, preference in ((NEW, first), (OLD, second)):
-        if (problem := _problem(preference)) is not None:
-            return Score(None, f"{shown_first_side} shown first: {problem}", preference.fault or Fault.JUDGE, views)
+    missing = [
+        Score(None, f"{shown_first_side} shown first: {problem}", preference.fault or Fault.JUDGE, views)
+        for shown_first_side, preference in ((NEW, first), (OLD, second))
+        if (problem := _problem(preference)) is not None
+    ]
+    if missing:
+        # The judge's own answer decides: where one order was unreadable, the other one need not be asked for again.
+        return next((score for score in missing if score.fault is not Fault.INFRASTRUCTURE), missing[0])
     shown_first, shown_second = first.first or 0.0, 1.0 - (second.first or 0.0)
     value = (shown_first + shown_second) / 2
     verb = "wins" if value > BASELINE else "loses" if value < BASELINE else "ties"

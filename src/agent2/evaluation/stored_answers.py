@@ -26,6 +26,7 @@ from agent2 import installation
 from agent2.benchmarks.data_files import Row, file_digest, read_rows
 from agent2.benchmarks.home import NamedItem, NamedSet, ProvidesCount, ProvidesNamedSet
 from agent2.cards.card import CardHeader, CardSummary, ReportingRule
+from agent2.cards.folder import restore_replaced
 from agent2.cards.imports.foreign_log import UNKNOWN
 from agent2.cards.reader import read_summary
 from agent2.errors import ConfigError, Fault, quoted
@@ -334,6 +335,7 @@ def score_stored(
     items = [named.item for named in names.items]
     header = _header(request, names.split, items, stored, scorer)
     card = target if target is not None else Path("scores") / _folder_name(header)
+    restore_replaced(card)
     writer, done = open_card(card, header)
     if writer is not None:
         with writer:

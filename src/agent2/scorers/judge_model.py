@@ -283,7 +283,9 @@ def read_verdict(completion: Completion, judged: str = "") -> Mapping[str, Any]:
     verdicts.
     """
     if completion.fault is not None:
-        fault = Fault.JUDGE if completion.fault is Fault.MODEL else completion.fault
+        # A filter that withheld the verdict was provoked by what it reads; another try would choose among verdicts.
+        is_judges = completion.fault is Fault.MODEL or completion.is_final
+        fault = Fault.JUDGE if is_judges else completion.fault
         raise UnreadableVerdict(f"the judge gave no answer: {completion.reason}", fault)
     thought, answer = split_thought(completion.text)  # what a judge thinks is no verdict
     if thought is not None and thought.closing is None:

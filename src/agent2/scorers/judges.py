@@ -420,7 +420,10 @@ class PanelJudge(LlmJudge):
         last = rounds[-1]
         values = [score.value for score in last if score.value is not None]
         if 2 * len(values) <= len(last):
-            missing = next(score for score in last if score.value is None)
+            # An unreadable verdict comes before a lost one, so that it is not asked for again beside it.
+            missing = min(
+                (score for score in last if score.value is None), key=lambda score: score.fault is Fault.INFRASTRUCTURE
+            )
             return Score(
                 None, f"{len(values)} of {len(last)} judges gave a verdict: {missing.reason}", missing.fault, views
             )

@@ -1,0 +1,163 @@
+"""`--retry-lost`: verdicts that failed calls lost are asked for again, and no others."""
+
+import hashlib
+import json
+import sys
+
+import pytest
+
+from agent2.benchmarks import load_benchmark
+from agent2.cards.folder import load_card
+from agent2.cards.reader import iter_rollouts, validate_card
+from agent2.cli import main
+from agent2.evaluation.plan import EvaluationPlan
+from agent2.evaluation.runner import evaluate
+from agent2.models.sources import ScriptedSampler
+from agent2.records import Split
+from served_fakes import chat, endpoint, error
+
+N = 8
+
+
+@pytest.fixture(autouse=True)
+def workplace(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def agent2(monkeypatch, capsys):
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["agent2", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exit_info:
+            main()
+        captured = capsys.readouterr()
+        return exit_info.value.code or 0, " ".join(captured.out.split()), captured.err
+
+    return run
+
+
+class Judge:
+    """An endpoint that rates by what it reads: down, filtering, babbling, or a verdict."""
+
+    def __init__(self):
+        self.down, self.filtered, self.babbled, self.asked = set(), set(), set(), []
+
+    def __call__(self, body, number):
+        text = body["messages"][-1]["content"]
+        named = [answer for answer in self.down | self.filtered | self.babbled if answer in text]
+        if text != "Hello":  # the probe at the start
+            self.asked.append(text)
+        if any(answer in self.down for answer in named):
+            return error(503, "overloaded")
+        if any(answer in self.filtered for answer in named):
+            return chat(None, finish="content_filter")
+        if named:
+            return chat("I would rather not say.")
+        return chat('{"quote": "number", "verdict": 10}')
+
+
+def play(path, side=""):
+    benchmark = load_benchmark("arithmetic")
+    items = benchmark.items(Split.DEV, N, None)
+    places = {item.prompt: place for place, item in enumerate(items)}
+    digest = hashlib.sha256(path.name.encode()).hexdigest()
+    plan = EvaluationPlan(benchmark, Split.DEV, items, path.name, digest, "t" * 64, "none")
+    reply = lambda messages: f"{side}number {places[messages[-1].content]}."  # noqa: E731
+    evaluate(plan, ScriptedSampler(reply), path)
+    return path
+
+
+def scores(card):
+    return {record.rollout.answer: record.score for record in iter_rollouts(card)}
+
+
+def settings(served):
+    return ("--settings", f"model={served.url}#judge", "--settings", "endpoint={max_tries: 1}")
+
+
+def test_a_rescored_card_asks_again_for_what_failed_calls_lost_and_for_nothing_else(workplace, agent2):
+    card, judge = play(workplace / "card"), Judge()
+    judge.down, judge.filtered, judge.babbled = {"number 1."}, {"number 2."}, {"number 3."}
+    with endpoint(judge) as served:
+        command = ("cards", "rescore", card, "--scorer", "llm_judge", *settings(served), "--out", "judged")
+        code, out, err = agent2(*command)
+        assert code == 0, err
+        assert "verdicts lost by failed calls: 1; the same command with --retry-lost asks for them again" in out
+        before = scores(workplace / "judged")
+        assert {answer for answer, score in before.items() if score.value is None} == {
+            *("number 1.", "number 2.", "number 3.")
+        }
+        code, _, err = agent2(*command)
+        assert code == 2 and "none is overwritten" in err
+        judge.down, judge.filtered, judge.babbled, judge.asked = set(), set(), set(), []
+        code, out, err = agent2(*command, "--retry-lost")
+        assert code == 0 and "lost verdicts asked for again: 1" in out, err
+        assert len(judge.asked) == 1 and "number 1." in judge.asked[0]
+        after = scores(workplace / "judged")
+        assert after.pop("number 1.").value == 1.0
+        assert after == {answer: score for answer, score in before.items() if answer != "number 1."}
+        assert validate_card(workplace / "judged") == []
+        notes = load_card(workplace / "judged").notes
+        assert "verdicts that the infrastructure had lost, asked for again: 1" in notes
+        code, out, _ = agent2(*command, "--retry-lost", "--json")
+        assert code == 0 and json.loads(out)["n_retried"] == 0 and len(judge.asked) == 1
+
+
+def test_a_judge_that_is_down_again_leaves_the_verdict_missing_and_says_so(workplace, agent2):
+    card, judge = play(workplace / "card"), Judge()
+    judge.down = {"number 1."}
+    with endpoint(judge) as served:
+        command = ("cards", "rescore", card, "--scorer", "llm_judge", *settings(served), "--out", "judged")
+        assert agent2(*command)[0] == 0
+        code, out, err = agent2(*command, "--retry-lost")
+        assert code == 0 and "lost verdicts asked for again: 1, 1 of them still lost" in out, err
+        assert scores(workplace / "judged")["number 1."].value is None
+
+
+def test_a_judgement_of_two_cards_asks_again_unless_an_order_was_unreadable(workplace, agent2):
+    old, new, judge = play(workplace / "old", "old "), play(workplace / "new", "new "), Judge()
+
+    def prefer(body, number):
+        reply = judge(body, number)
+        return (
+            chat('{"quote": "number", "verdict": "tie"}') if reply.status == 200 and b"verdict" in reply.body else reply
+        )
+
+    judge.down = {"new number 1.", "new number 2."}
+    with endpoint(prefer) as served:
+        command = ("cards", "judge", old, new, "--scorer", "pair_judge", *settings(served), "--out", "judged", "--json")
+        code, out, err = agent2(*command)
+        assert code == 0 and json.loads(out)["n_missing"] == 2, err
+        judge.down, judge.babbled, judge.asked = set(), {"new number 2."}, []
+        code, out, err = agent2(*command, "--retry-lost")
+        assert code == 0, err
+        assert (json.loads(out)["n_missing"], json.loads(out)["n_retried"]) == (1, 2)
+        assert {score.fault for score in scores(workplace / "judged").values()} == {None, "judge"}
+        judge.asked = []
+        code, out, _ = agent2(*command, "--retry-lost")
+        assert (json.loads(out)["n_retried"], judge.asked) == (0, []), "an unreadable verdict is not asked for again"
+
+
+def test_stored_answers_that_a_judge_could_not_read_for_want_of_a_server_are_judged_again(workplace, agent2):
+    own = workplace / "own"
+    own.mkdir()
+    rows = [{"id": f"q{place}", "question": f"Question {place}?", "answer": "x"} for place in range(N)]
+    (own / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    answers = [{"id": row["id"], "answer": f"number {place}."} for place, row in enumerate(rows)]
+    (workplace / "answers.jsonl").write_text("".join(json.dumps(row) + "\n" for row in answers))
+    judge = Judge()
+    judge.down = {"number 1."}
+    with endpoint(judge) as served:
+        (own / "benchmark.yaml").write_text(
+            'name: own\nversion: "1"\nfiles: {dev: rows.jsonl}\nprompt: "{question}"\nanswer: answer\n'
+            f"id: id\nscorer: {{name: llm_judge, model: '{served.url}#judge', endpoint: {{max_tries: 1}}}}\n"
+        )
+        command = ("score", "./own", "answers.jsonl", "--split", "dev", "--out", "scored")
+        code, out, err = agent2(*command)
+        assert code == 0 and "1 of 8 rollouts" in out and "--retry-lost asks for them again" in out, err
+        judge.down, judge.asked = set(), []
+        code, out, err = agent2(*command, "--retry-lost")
+        assert code == 0 and "0 of 8 rollouts" in out and "asked for again: 1" in out, err
+        assert len(judge.asked) == 1
