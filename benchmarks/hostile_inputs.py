@@ -29,7 +29,7 @@ from agent2.arena.analysis.result import analyse
 from agent2.arena.grader.submission import ContainedAdmission, SnapshotLimits, admit, take_snapshot
 from agent2.arena.spec import Mode
 from agent2.errors import SubmissionError
-from agent2.integrity.provenance import drift_check
+from agent2.integrity.drift import drift_check
 from agent2.integrity.texts import ReadLimits, TextReading, read_units
 from agent2.models.checkpoint import inspect_checkpoint
 from builders import make_evidence, make_metrics, make_process, make_revision, make_submission

@@ -5,7 +5,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from agent2.integrity import CHANGED, STRUCTURE, Effect
+from agent2.integrity import ALIGNMENT, CHANGED, STRUCTURE, UNEXPLAINED, Effect
 from agent2.integrity.provenance import (
     Relation,
     change_structure,
@@ -13,6 +13,7 @@ from agent2.integrity.provenance import (
     least_correlation,
     provenance_check,
 )
+from agent2.integrity.residual import FAR, MAX_UNEXPLAINED, median_unexplained
 from agent2.models.checkpoint import inspect_checkpoint
 from integrity_builders import base_tensors, make_checkpoint
 
@@ -25,6 +26,17 @@ def base(tmp_path):
 
 
 def moved(share, seed=1):
+    """The base plus a change of a share of its own spread, which passed through its matrices as gradients do."""
+    generator = torch.Generator().manual_seed(seed)
+    tensors = base_tensors()
+    for name, tensor in tensors.items():
+        change = torch.randn(tensor.shape[::-1] if tensor.ndim == 2 else tensor.shape, generator=generator)
+        change = tensor @ change @ tensor if tensor.ndim == 2 else change
+        tensors[name] = tensor + share * change * tensor.norm() / change.norm()
+    return tensors
+
+
+def noisy(share, seed=1):
     """The base plus noise of a share of its own spread."""
     noise = base_tensors(seed)
     return {name: tensor + share * noise[name] for name, tensor in base_tensors().items()}
@@ -53,12 +65,90 @@ def test_a_model_of_other_origin_voids(base, tmp_path):
     assert finding.subject == "submission 1" and "0 of 9 matrices" in finding.words and finding.proofs
 
 
-def test_a_foreign_model_with_some_of_the_base_mixed_in_is_flagged(base, tmp_path):
-    base_weights, foreign = base_tensors(), base_tensors(7)
-    mixed = make_checkpoint(
-        tmp_path / "mixed", {name: foreign[name] + 0.35 * base_weights[name] for name in base_weights}
-    )
-    assert compare_weights(mixed, base).relation is Relation.DISTANT and effect_of(mixed, base) is Effect.FLAG
+def mixture(share, seed=7):
+    """A foreign model with a share of the base, 0 to 1."""
+    foreign = base_tensors(seed)
+    return {name: share * tensor + (1 - share) * foreign[name] for name, tensor in base_tensors().items()}
+
+
+@pytest.mark.parametrize("share", [0.05, 0.1, 0.15, 0.25])
+def test_a_foreign_model_with_some_of_the_base_mixed_in_voids(base, tmp_path, share):
+    mixed = make_checkpoint(tmp_path / "mixed", mixture(share))
+    assert compare_weights(mixed, base).relation in {Relation.FOREIGN, Relation.MIXED}
+    assert effect_of(mixed, base) is Effect.VOID
+
+
+def test_what_was_mixed_says_how_much_the_base_explains(base, tmp_path):
+    mixed = make_checkpoint(tmp_path / "mixed", mixture(0.25))
+    check = provenance_check(mixed, base, "submission 1")
+    assert compare_weights(mixed, base).relation is Relation.MIXED
+    assert check.figures[UNEXPLAINED] == pytest.approx(3 * 0.83, abs=0.3)  # (1 - s)/s less the strongest eighth
+    assert check.figures[ALIGNMENT] == pytest.approx(1.0, abs=0.2)
+    assert f"{check.figures[UNEXPLAINED]:.2f} times" in check.findings[0].words
+
+
+@pytest.mark.parametrize("share", [0.4, 0.5, 0.75])
+def test_a_mixture_that_is_not_further_than_training_goes_is_flagged_by_its_directions(base, tmp_path, share):
+    mixed = make_checkpoint(tmp_path / "mixed", mixture(share))
+    assert compare_weights(mixed, base).relation is Relation.UNALIGNED and effect_of(mixed, base) is Effect.FLAG
+
+
+def test_training_that_went_as_far_but_along_the_bases_directions_is_flagged_and_not_void(base, tmp_path):
+    far = make_checkpoint(tmp_path / "far", moved(2.5))
+    comparison = compare_weights(far, base)
+    assert FAR < median_unexplained(comparison.residuals) < MAX_UNEXPLAINED
+    assert comparison.relation is Relation.DISTANT and effect_of(far, base) is Effect.FLAG
+
+
+def test_no_factor_of_units_hides_a_mixture(base, tmp_path):
+    tensors = mixture(0.2)
+    for number, name in enumerate(sorted(tensors)):
+        tensors[name] = 2.0 ** (number % 7 - 3) * tensors[name]
+    assert effect_of(make_checkpoint(tmp_path / "scaled", tensors), base) is Effect.VOID
+
+
+def test_a_few_planted_directions_do_not_hide_a_mixture(base, tmp_path):
+    tensors = mixture(0.2)
+    for tensor in tensors.values():
+        if tensor.ndim == 2:
+            tensor += 5 * tensor.norm() * torch.outer(*(torch.full((n,), n**-0.5) for n in tensor.shape))
+    assert effect_of(make_checkpoint(tmp_path / "planted", tensors), base) is Effect.VOID
+
+
+def test_an_adapter_that_diverged_is_flagged_and_not_void(base, tmp_path):
+    tensors, generator = base_tensors(), torch.Generator().manual_seed(3)
+    for tensor in tensors.values():
+        if tensor.ndim == 2:
+            up, down = (
+                torch.randn(shape, generator=generator) for shape in ((tensor.shape[0], 2), (2, tensor.shape[1]))
+            )
+            tensor += 4 * tensor.norm() * (up @ down) / (up @ down).norm()
+    diverged = make_checkpoint(tmp_path / "diverged", tensors)
+    assert compare_weights(diverged, base).relation is Relation.DISTANT and effect_of(diverged, base) is Effect.FLAG
+
+
+def test_a_mixture_in_the_middle_only_is_flagged(base, tmp_path):
+    tensors = moved(0.1) | {name: mixture(0.2)[name] for name in (GATE, UP)}
+    comparison = compare_weights(make_checkpoint(tmp_path / "middle", tensors), base)
+    assert comparison.relation is Relation.PARTLY and comparison.related_share == 1.0, "correlation misses it"
+
+
+def test_a_head_that_was_initialised_anew_is_no_finding(base, tmp_path):
+    tensors = moved(0.1) | {"lm_head.weight": base_tensors(9)["lm_head.weight"]}
+    assert effect_of(make_checkpoint(tmp_path / "head", tensors), base) is None
+
+
+def test_a_vocabulary_that_grew_is_no_finding(base, tmp_path):
+    grown = {
+        name: torch.cat([tensor, tensor[:8]]) for name, tensor in moved(0.1).items() if "embed" in name or "lm" in name
+    }
+    assert effect_of(make_checkpoint(tmp_path / "grown", moved(0.1) | grown), base) is None
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_child_in_16_bits_is_no_finding(base, tmp_path, dtype):
+    tensors = {name: tensor.to(dtype) for name, tensor in moved(0.01).items()}
+    assert effect_of(make_checkpoint(tmp_path / "short", tensors), base) is None
 
 
 def switched_off(share=0.5, factor=60.0, seed=7):
@@ -222,5 +312,5 @@ def test_a_change_by_gradients_is_structured_and_noise_is_not(base, tmp_path):
         assert 0.7 < change_structure(noise) < 1.3
         assert change_structure(outer.astype(np.float32)) > 4 and change_structure(adam) > 2
         assert change_structure(np.full(shape, 1e-3, dtype=np.float32)) == 0.0
-    check = provenance_check(make_checkpoint(tmp_path / "noisy", moved(0.01)), base, "submission 2")
+    check = provenance_check(make_checkpoint(tmp_path / "noisy", noisy(0.01)), base, "submission 2")
     assert check.subject == "submission 2" and 0.6 < check.figures[STRUCTURE] < 1.4 and check.figures[CHANGED] > 0

@@ -24,8 +24,9 @@ from agent2.cards.reader import iter_rollouts
 from agent2.config import StrictModel
 from agent2.errors import Agent2Error
 from agent2.integrity import Effect, IntegrityCheck, IntegrityFinding, Severity
+from agent2.integrity.drift import drift_check
 from agent2.integrity.leaks import leak_check, leak_targets
-from agent2.integrity.provenance import drift_check, provenance_check
+from agent2.integrity.provenance import provenance_check
 from agent2.integrity.shortcuts import AnswerScan, signature_check
 from agent2.integrity.texts import ReadLimits, TextReading, TextUnit, read_units
 from agent2.models.adapters import as_played

@@ -15,7 +15,8 @@ import msgspec
 MAX_PROOFS = 20
 MAX_TEXT = 300
 MOVED, STRUCTURE, NUMBERS, CHANGED = "relative change", "structure of the change", "numbers", "numbers changed"
-"""Names of the figures of the check `provenance`."""
+UNEXPLAINED, ALIGNMENT = "unexplained", "alignment"
+"""Names of the figures of the check `provenance`; the last two are absent where nothing was measured."""
 
 
 class Severity(StrEnum):

@@ -1,4 +1,4 @@
-"""The provenance of a checkpoint: whether its weights come from the base model, and how its other files differ.
+"""The provenance of a checkpoint: whether its weights come from the base model.
 
 The statistic is the correlation r of a matrix with the base model's matrix of the same name (or, where names differ,
 of the same shape that fits best). For two models of independent origin, whose matrices are rotated at random against
@@ -16,38 +16,35 @@ How the weights changed tells training from noise (`change_structure`): gradient
 products, so the largest singular value of a change is many times that of white noise of the same size, whose square is
 (sqrt(n) + sqrt(m))^2 / (nm) of the squared norm (Marchenko-Pastur); a constant that is added everywhere is no training.
 
+Another model with some of the base mixed in is related too. What the base does not explain in such a matrix is larger
+than any training makes it (`agent2.integrity.residual`), or ignores the base's own directions.
+
 Also recognised: the base model itself in another dtype, sharding or naming, with a few numbers changed, with rows and
 columns scaled or permuted (their norms are the same numbers). Tensors are read one at a time without a tensor library
 and without running anything; an adapter is merged first (`adapters.as_played`).
-
-`drift_check` compares what a submission contains besides its weights (tokenizer, template, generation config) with the
-base model's. Scoring uses the base's, so a difference changes no score; it shows what the submitter expected to be
-used. Files are compared by content, bounded in size; no template is rendered and no tokenizer is loaded. Entries that
-libraries are known to rewrite are ignored. A template that prints more than the conversation is recognised by its
-literal text.
 
 Does NOT see who trained a child: an instruction-tuned sibling, a merged foreign adapter or a checkpoint of another team
 that began at the same base is a child too. A model that was rearranged AND then trained looks foreign.
 """
 
-import filecmp
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from agent2.errors import CheckpointError, quoted
+from agent2.errors import CheckpointError
 from agent2.integrity import (
+    ALIGNMENT,
     CHANGED,
     MOVED,
     NUMBERS,
     STRUCTURE,
+    UNEXPLAINED,
     Effect,
     IntegrityCheck,
     IntegrityFinding,
@@ -55,19 +52,20 @@ from agent2.integrity import (
     Severity,
     proof,
 )
-from agent2.models.checkpoint import (
-    CHAT_TEMPLATE,
-    CONFIG,
-    OUTPUT_HEAD,
-    PLAYED_DTYPES,
-    TOKENIZER,
-    TOKENIZER_CONFIG,
-    CheckpointInfo,
-    TensorInfo,
-    read_json,
-    read_small,
+from agent2.integrity.residual import (
+    ALIGNED,
+    FAR,
+    MAX_UNEXPLAINED,
+    MAX_UNEXPLAINED_MATRIX,
+    UNCHANGED,
+    Residual,
+    is_foreign,
+    is_unaligned,
+    median_alignment,
+    median_unexplained,
+    residual_of,
 )
-from agent2.records import JsonValue
+from agent2.models.checkpoint import OUTPUT_HEAD, PLAYED_DTYPES, CheckpointInfo, TensorInfo
 
 Floats = NDArray[np.float32]
 
@@ -114,32 +112,6 @@ POWER_STEPS = 30
 SAMPLE = 65_536
 """Numbers of a tensor by which a renamed one is matched."""
 
-GENERATION_CONFIG = "generation_config.json"
-MAX_PARSED_BYTES = 16 << 20
-"""Larger files are compared byte by byte and not parsed."""
-MAX_LITERAL = 200
-"""Characters of literal text that a template may add to the base's before a person should look."""
-INCIDENTAL: Mapping[str, frozenset[str]] = {
-    CONFIG: frozenset({"transformers_version", "_name_or_path", "dtype", "torch_dtype", "use_cache", "architectures"}),
-    GENERATION_CONFIG: frozenset({"transformers_version", "_from_model_config"}),
-    TOKENIZER: frozenset({"padding", "truncation"}),
-    TOKENIZER_CONFIG: frozenset(
-        {"chat_template", "tokenizer_class", "is_local", "local_files_only", "backend", "model_max_length"}
-    ),
-}
-"""Entries that saving alone may change, or that have a check of their own."""
-COMPARED_FILES: Mapping[str, str] = {
-    TOKENIZER: "tokenizer",
-    TOKENIZER_CONFIG: "tokenizer settings",
-    GENERATION_CONFIG: "generation config",
-    CONFIG: "model config",
-}
-"""File -> what findings call it."""
-_LOOP = re.compile(r"{%-?\s*for\s+\w+\s+in\s+range\s*\(\s*(\d+)")
-_OPEN, _CLOSE = re.compile(r"{[{%#]"), re.compile(r"[}%#]}")
-LONG_LOOP = 10_000
-"""Rounds of a template's loop from which on it is flagged."""
-
 
 def read_floats(info: CheckpointInfo, name: str) -> Floats:
     """One tensor as float32 in its own shape. Raises CheckpointError for a type that is never played."""
@@ -183,8 +155,12 @@ class Relation(StrEnum):
     """Related, but with a median correlation below `NEAR_CORRELATION`."""
     PATCHED = "patched"
     """Most matrices contain foreign numbers beside the base's."""
+    MIXED = "mixed"
+    """Related, but the base explains less of most matrices than it does after any training."""
     PARTLY = "partly foreign"
-    """Some matrices, or parts of some, are not related to the base's."""
+    """Some matrices, or parts of some, are not related to the base's or hardly explained by them."""
+    UNALIGNED = "unaligned"
+    """What changed is large and ignores the base's own directions."""
     RESCALED = "rescaled"
     """Units were amplified or switched off."""
     FOREIGN = "foreign"
@@ -215,6 +191,14 @@ class TensorDistance:
     structure: float = 0.0
     """Squared largest singular value of the change over that of white noise: about 1 for noise; 0: unchanged, or one
     constant added to every number."""
+    residual: Residual = UNCHANGED
+
+    @property
+    def is_replaced(self) -> bool:
+        """Not the base's, or hardly; an output head of its own may be initialised anew by an honest agent."""
+        if self.has_tokens:
+            return not self.is_related and self.name != OUTPUT_HEAD
+        return not self.is_related or self.residual.unexplained > MAX_UNEXPLAINED_MATRIX
 
     @property
     def is_patched(self) -> bool:
@@ -263,6 +247,11 @@ class WeightComparison:
         """Median over the matrices that changed of how structured the change is; 0 where none did."""
         changed = [matrix.structure for matrix in self.matrices if not matrix.is_same]
         return float(np.median(changed)) if changed else 0.0
+
+    @property
+    def residuals(self) -> list[Residual]:
+        """What the base does not explain in the matrices of layers."""
+        return _residuals(self.matrices)
 
     @property
     def moved(self) -> float:
@@ -320,20 +309,26 @@ def provenance_check(candidate: CheckpointInfo, base: CheckpointInfo, subject: s
         f"{subject}: {len(comparison.matrices)} matrices and {comparison.n_numbers} numbers against the base model; "
         f"median correlation {comparison.median_correlation:.4f}, lowest {comparison.lowest:.4f}, lowest of a part "
         f"{comparison.lowest_part:.2f}, relative change {comparison.moved:.3g}, structure of the change "
-        f"{comparison.structure:.1f} (noise has 1)"
+        f"{comparison.structure:.1f} (noise has 1), unexplained {median_unexplained(comparison.residuals):.3g} times "
+        f"what the base explains, alignment {median_alignment(comparison.residuals):.2f} (chance has 1)"
     )
     figures = {
         MOVED: comparison.moved,
         STRUCTURE: comparison.structure,
         NUMBERS: float(comparison.n_numbers),
         CHANGED: float(comparison.n_changed),
+        UNEXPLAINED: median_unexplained(comparison.residuals),
     }
+    if not math.isnan(alignment := median_alignment(comparison.residuals)):
+        figures[ALIGNMENT] = alignment
     finding_of = _FINDINGS.get(comparison.relation)
     if finding_of is None:
         return IntegrityCheck(name, looked_at, subject=subject, figures=figures)
     title, severity, effect, template = finding_of
     sentence = template.format(
-        related=sum(matrix.is_related and not matrix.is_patched for matrix in comparison.matrices),
+        related=sum(m.is_related and not (m.is_replaced or m.is_patched) for m in comparison.matrices),
+        unexplained=median_unexplained(comparison.residuals),
+        alignment=alignment,
         rescaled=sum(matrix.rescaled > RESCALED_SHARE for matrix in comparison.matrices),
         n=len(comparison.matrices),
         median=comparison.median_correlation,
@@ -358,6 +353,21 @@ _FINDINGS: Mapping[Relation, tuple[str, Severity, Effect, str]] = {
         Effect.VOID,
         "the checkpoint contains foreign numbers beside the base's: only {related} of {n} matrices are related to the "
         "base's in all their parts (median correlation {median:.3f}, carried by the other parts)",
+    ),
+    Relation.MIXED: (
+        "foreign weights",
+        Severity.HIGH,
+        Effect.VOID,
+        "another model with some of the base mixed in: what the base does not explain is {unexplained:.2f} times what "
+        "it explains (median over the matrices of layers), with an alignment of {alignment:.2f}; training stays below "
+        f"{MAX_UNEXPLAINED}, and beyond {FAR} it has an alignment of {ALIGNED} or more",
+    ),
+    Relation.UNALIGNED: (
+        "unaligned change",
+        Severity.MEDIUM,
+        Effect.FLAG,
+        "what changed is {unexplained:.2f} times what the base model explains and ignores the base's own directions "
+        f"(alignment {{alignment:.2f}}; chance has 1, training {ALIGNED} or more): another model or noise is mixed in",
     ),
     Relation.PARTLY: (
         "partly foreign weights",
@@ -410,7 +420,7 @@ def _proofs(comparison: WeightComparison) -> tuple[Proof, ...]:
             matrix.name,
             f"correlation {matrix.correlation:.4f} over {matrix.numbers} numbers, related from "
             f"{least_correlation(matrix.numbers):.3f} on; {matrix.part:.2f} in the part that agrees least, foreign "
-            f"below {FOREIGN_PART}; relative change {matrix.moved:.3g}",
+            f"below {FOREIGN_PART}; relative change {matrix.moved:.3g}; unexplained {matrix.residual.unexplained:.3g}",
         )
         for matrix in furthest
     )
@@ -424,16 +434,27 @@ def _relation(matrices: Sequence[TensorDistance], n_numbers: int, n_changed: int
         return Relation.REARRANGED
     if n_changed < (1 - COPY_SHARE) * n_numbers:
         return Relation.NEAR_COPY
-    n_related = sum(m.is_related for m in matrices)
-    if n_related < len(matrices):
-        return Relation.PARTLY if n_related >= len(matrices) / 2 else Relation.FOREIGN
+    if sum(m.is_related for m in matrices) < len(matrices) / 2:
+        return Relation.FOREIGN
+    residuals = _residuals(matrices)
+    if is_foreign(residuals):
+        return Relation.MIXED
+    if any(m.is_replaced for m in matrices):
+        return Relation.PARTLY
     if float(np.median([m.correlation for m in matrices])) < NEAR_CORRELATION:
         return Relation.DISTANT
     n_patched = sum(m.is_patched for m in matrices)
     if n_patched:
         n_judged = sum(not m.has_tokens for m in matrices)
         return Relation.PARTLY if n_patched < n_judged / 2 else Relation.PATCHED
+    if is_unaligned(residuals):
+        return Relation.UNALIGNED
     return Relation.RESCALED if any(m.rescaled > RESCALED_SHARE for m in matrices) else Relation.CHILD
+
+
+def _residuals(matrices: Sequence[TensorDistance]) -> list[Residual]:
+    """Of the matrices in layers: the rows of an embedding change apart."""
+    return [matrix.residual for matrix in matrices if not matrix.has_tokens]
 
 
 def _matched_names(candidate: CheckpointInfo, base: CheckpointInfo) -> dict[str, str]:
@@ -472,6 +493,7 @@ def _distance(name: str, after: Floats, before: Floats, rng: np.random.Generator
         has_tokens=_IN_A_LAYER.search(name) is None,
         is_rearranged=not is_same and _is_rearranged(after, before, correlation),
         structure=0.0 if is_same else change_structure(after - before),
+        residual=UNCHANGED if is_same else residual_of(after, before, rng),
     )
 
 
@@ -602,110 +624,3 @@ def _sorted_norm_distance(after: Floats, before: Floats, axis: int) -> float:
     if not new_scale or not old_scale or not math.isfinite(new_scale):
         return math.inf
     return float(np.max(np.abs(new_norms / new_scale - old_norms / old_scale)) * math.sqrt(new_norms.size))
-
-
-def drift_check(candidate: CheckpointInfo, base: CheckpointInfo, subject: str) -> IntegrityCheck:
-    """What differs from the base model in a submission's other files. An adapter's model config does not count."""
-    findings: list[IntegrityFinding] = []
-    unread: list[str] = []
-    n_files = 0
-    for name, title in COMPARED_FILES.items():
-        if name not in candidate.files:
-            continue
-        n_files += 1
-        try:
-            changed = _changed_keys(candidate.path / name, base.path / name, INCIDENTAL[name])
-        except CheckpointError as error:
-            unread.append(f"{title}: {str(error).replace(str(candidate.path), subject)}")
-            continue
-        if changed and not (candidate.is_adapter and name == CONFIG):
-            keys = ", ".join(quoted(key) for key in changed[:5])
-            keys += f" and {len(changed) - 5} more" if len(changed) > 5 else ""
-            sentence = f"its {title} differs from the base model's in {keys}; scoring uses the base model's"
-            findings.append(IntegrityFinding(f"{title} differs", Severity.LOW, Effect.NOTE, sentence, (), subject))
-    findings += _template_findings(candidate, base, subject)
-    looked_at = f"{subject}: {n_files} files of settings and the chat template against the base model's"
-    if unread:
-        looked_at += f"; not compared in detail: {'; '.join(unread)[:300]}"
-    return IntegrityCheck("drift", looked_at, tuple(findings), is_complete=not unread)
-
-
-def template_text(info: CheckpointInfo) -> str:
-    """The chat template of a checkpoint; empty without one. Raises CheckpointError if it cannot be read."""
-    if CHAT_TEMPLATE in info.files:
-        return read_small(info.path / CHAT_TEMPLATE, MAX_PARSED_BYTES).decode(errors="replace")
-    if TOKENIZER_CONFIG not in info.files:
-        return ""
-    _require_small(info.path / TOKENIZER_CONFIG)
-    template = read_json(info.path / TOKENIZER_CONFIG).get("chat_template")
-    return template if isinstance(template, str) else str(template or "")
-
-
-def _template_findings(candidate: CheckpointInfo, base: CheckpointInfo, subject: str) -> list[IntegrityFinding]:
-    has_template = CHAT_TEMPLATE in candidate.files or TOKENIZER_CONFIG in candidate.files
-    if not has_template or candidate.chat_template_digest == base.chat_template_digest:
-        return []
-    try:
-        template, base_template = template_text(candidate), template_text(base)
-    except CheckpointError as error:
-        sentence = f"its chat template could not be compared: {str(error).replace(str(candidate.path), subject)}"
-        return [IntegrityFinding("chat template differs", Severity.MEDIUM, Effect.FLAG, sentence, (), subject)]
-    if not template:
-        return []
-    base_literals = set(_literals(base_template))
-    added = "".join(literal for literal in _literals(template) if literal not in base_literals)
-    # The first 300 digits: a float holds them, whatever number the template names.
-    loops = [float(rounds[:300]) for rounds in _LOOP.findall(template) if float(rounds[:300]) >= LONG_LOOP]
-    size = f"{len(template)} characters, the base model's {len(base_template)}"
-    proofs: tuple[Proof, ...] = (proof("chat template", size),)
-    if loops:
-        sentence = f"its chat template has a loop of {loops[0]:.3g} rounds; it is never rendered"
-        return [IntegrityFinding("chat template loops", Severity.HIGH, Effect.FLAG, sentence, proofs, subject)]
-    if len(added) > MAX_LITERAL:
-        sentence = (
-            f"its chat template says {len(added)} characters that the base model's does not; scoring uses the base "
-            "model's"
-        )
-        return [IntegrityFinding("chat template carries text", Severity.MEDIUM, Effect.FLAG, sentence, proofs, subject)]
-    sentence = "its chat template differs from the base model's; scoring uses the base model's"
-    return [IntegrityFinding("chat template differs", Severity.LOW, Effect.NOTE, sentence, proofs, subject)]
-
-
-def _literals(template: str) -> list[str]:
-    """Text between the expressions of a template, and literals inside them."""
-    outside = [piece.strip() for piece in _outside(template)]
-    literals = re.findall(r"'([^']*)'|\"([^\"]*)\"", template)
-    return [piece for piece in (*outside, *(single or double for single, double in literals)) if piece]
-
-
-def _outside(template: str) -> Iterator[str]:
-    """Text between expressions, in one pass: an expression that is never closed is text."""
-    # Not one regular expression: over many openings without a close it would take quadratic time.
-    start = 0
-    while opened := _OPEN.search(template, start):
-        closed = _CLOSE.search(template, opened.end())
-        if closed is None:
-            break
-        yield template[start : opened.start()]
-        start = closed.end()
-    yield template[start:]
-
-
-def _changed_keys(path: Path, base_path: Path, incidental: frozenset[str]) -> list[str]:
-    """Top-level entries that differ; empty if the files mean the same."""
-    if base_path.is_file() and filecmp.cmp(path, base_path, shallow=False):
-        return []
-    _require_small(path)
-    entries = _without(read_json(path), incidental)
-    base_entries = _without(read_json(base_path), incidental) if base_path.is_file() else {}
-    return sorted(key for key in {*entries, *base_entries} if entries.get(key) != base_entries.get(key))
-
-
-def _require_small(path: Path) -> None:
-    size = path.stat().st_size
-    if size > MAX_PARSED_BYTES:
-        raise CheckpointError(f"{path.name} has {size} bytes; at most {MAX_PARSED_BYTES} are parsed")
-
-
-def _without(content: Mapping[str, JsonValue], incidental: frozenset[str]) -> dict[str, JsonValue]:
-    return {key: value for key, value in content.items() if key not in incidental and value not in (None, [], {})}

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from agent2.integrity import Effect
-from agent2.integrity.provenance import drift_check
+from agent2.integrity.drift import drift_check
 from agent2.models.checkpoint import inspect_checkpoint
 from grading_builders import TEMPLATE
 from integrity_builders import make_checkpoint
