@@ -1,6 +1,5 @@
 """What `agent2 benchmarks new FILE` takes columns for, in the usual layouts, and what it refuses to guess."""
 
-import csv
 import json
 
 import pyarrow
@@ -8,50 +7,17 @@ import pyarrow.parquet
 import pytest
 import yaml
 
-from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.declaration import OptionBy, Portion
 from agent2.benchmarks.declared import DeclaredBenchmark
-from agent2.benchmarks.detection import ColumnHints, draft_benchmark
-from agent2.errors import ConfigError
+from agent2.benchmarks.detection import draft_benchmark
 from agent2.evaluation.check import check_benchmark
+from detection_builders import N_NEEDED, draft, four, questions, refusal, write_table
 from plugin_builders import worked, write_rows
-
-N_NEEDED = 110
 
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path, monkeypatch):
     monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
-
-
-def draft(folder, rows, name="own.jsonl", **hints):
-    """The keys of the draft for rows, and the draft; it can be loaded beside the file."""
-    path = write_rows(folder / name, rows) if name.endswith("jsonl") else rows
-    written = draft_benchmark([path], folder, "own", N_NEEDED, ColumnHints(**hints))
-    (folder / "benchmark.yaml").write_text(written.text)
-    load_benchmark(str(folder))
-    return yaml.safe_load(written.text), written
-
-
-def refusal(folder, rows, **hints):
-    with pytest.raises(ConfigError) as refused:
-        draft(folder, rows, **hints)
-    assert "\n" not in str(refused.value)
-    return str(refused.value)
-
-
-def questions(n, **fields):
-    return [{"question": f"Question {k}?", **{name: value(k) for name, value in fields.items()}} for k in range(n)]
-
-
-def four(k):
-    return [f"{word} {k * 7 % 11}" for word in ("alder", "birch", "cedar", "dogwood")]
-
-
-def write_table(path, header, rows):
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows([header, *rows])
-    return path
 
 
 def test_gpqa_has_the_right_answer_in_a_column_among_the_wrong_ones(tmp_path):

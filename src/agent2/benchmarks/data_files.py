@@ -160,7 +160,10 @@ def _csv(path: Path) -> Iterator[Row]:
             reader = csv.reader(lines, strict=True, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
             header = next(reader, [])
             if len(set(header)) < len(header):
-                raise ConfigError(f"{path}:1: two columns have the same name; give each a different name")
+                raise ConfigError(
+                    f"{path}:1: two columns have the same name; give each a different name, or put "
+                    "a line with the names above the data if this is one of them"
+                )
             for fields in reader:
                 if not fields:
                     continue

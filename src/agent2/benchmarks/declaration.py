@@ -66,6 +66,8 @@ class OptionBy(StrEnum):
     TEXT = "text"
     PLACE_FROM_0 = "place_from_0"
     PLACE_FROM_1 = "place_from_1"
+    ONE_HOT = "one_hot"
+    """A list of 0 and 1, one for each option, with one 1."""
 
 
 class AnswerRule(StrictModel):

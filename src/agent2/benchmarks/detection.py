@@ -21,9 +21,10 @@ import yaml
 from agent2.benchmarks.chats import ReadChat, read_chat, read_tools
 from agent2.benchmarks.data_files import Row, read_rows
 from agent2.benchmarks.declaration import DataSpec, OptionBy, Portion, template_fields
+from agent2.benchmarks.option_texts import options_in_text
 from agent2.benchmarks.questions import Question, QuestionReader, accepted_answers, distinct
 from agent2.config import parse_yaml
-from agent2.errors import ConfigError, unknown_name
+from agent2.errors import ConfigError, quoted, unknown_name
 from agent2.scorers import load_scorer
 
 CHATS = ("messages", "conversations", "conversation", "chat", "dialog", "dialogue", "turns", "prompt", "question")
@@ -32,6 +33,7 @@ QUESTIONS = (
     *("question", "questionstem", "stem", "problem", "query", "prompt", "instruction", "input", "goal", "ctx"),
     *("sentence", "text", "review", "utterance", "claim", "statement", "task", "hypothesis", "q"),
 )
+SPLITS = ("split", "subset", "partition", "fold", "set")
 CONTEXTS = ("context", "passage", "paragraph", "article", "story", "document", "premise", "body")
 MORE_OF_QUESTIONS = {"instruction": ("input",)}
 """Columns that belong to a question, where they are beside it."""
@@ -111,7 +113,9 @@ def draft_benchmark(
     """
     rows_by_file = {file: read_rows(file) for file in files}
     rows = [row for members in rows_by_file.values() for row in members]
-    form = _form(_Columns(rows), hints or ColumnHints())
+    columns = _Columns(rows)
+    _require_one_split(columns)
+    form = _form(columns, hints or ColumnHints())
     portions = _portions({file: len(members) for file, members in rows_by_file.items()}, n_needed)
     head: dict[str, Any] = {
         "name": name,
@@ -287,6 +291,7 @@ def _question(columns: _Columns, hints: ColumnHints) -> tuple[str, str]:
         return hints.prompt, f"{{{hints.prompt}}}"
     candidates = columns.called(QUESTIONS, _is_text)
     if not candidates:
+        _require_header(columns)
         raise ConfigError(
             f"{columns.file}: no column is the question (columns: {columns.listing()}); name it with --prompt COLUMN, "
             "or write --prompt 'TEXT {COLUMN} TEXT'"
@@ -296,6 +301,34 @@ def _question(columns: _Columns, hints: ColumnHints) -> tuple[str, str]:
     more = MORE_OF_QUESTIONS.get(_key(question), ())
     parts += [question, *(name for name in columns.called(more, _is_text) if name != question)]
     return question, "\n".join(f"{{{name}}}" for name in parts)
+
+
+def _is_number_text(text: str) -> bool:
+    return PLAIN_NUMBER.fullmatch(text.strip()) is not None and any(map(str.isdigit, text))
+
+
+def _require_header(columns: _Columns) -> None:
+    """Raise ConfigError for a table whose first line looks like data."""
+    is_table = columns.file.suffix.lower() in (".csv", ".tsv")
+    names = [*columns.rows[0].values]
+    if is_table and any("?" in name or _is_number_text(name) or len(name.split()) > 6 for name in names):
+        raise ConfigError(
+            f"{columns.file}:1: the first line looks like data ({quoted(names[0])}), and a table needs one with the "
+            "names of its columns; put it above, such as question,A,B,C,D,answer"
+        )
+
+
+def _require_one_split(columns: _Columns) -> None:
+    """Raise ConfigError where a column says which split a row belongs to."""
+    for name in columns.called(SPLITS, _is_text):
+        counts = Counter(str(value) for value in columns.present(name))
+        if len(counts) > 1 and all(value.lower() in PORTION_OF_STEM for value in counts):
+            sizes = ", ".join(f"{value} {n}" for value, n in counts.items())
+            files = " ".join(f"{value.lower()}.jsonl" for value in counts)
+            raise ConfigError(
+                f"{columns.file}: column {name!r} divides the rows into splits ({sizes}), which a file holds one of; "
+                f"write the rows of each into a file of its own and give all: {files}"
+            )
 
 
 def _columns_of(question: str, template: str) -> str:
@@ -364,6 +397,10 @@ def _option_columns(
 ) -> Iterator[tuple[str | list[str], str | None]]:
     """Columns that may be the options, and the answer that is one of them."""
     for name in columns.called(OPTIONS, _is_options):
+        labels = [f"{prefix}labels" for prefix in (name.rpartition(".")[0] + ".", "") if prefix != "."]
+        marked = next((label for label in labels if label in columns.names), None)
+        if marked is not None and all(map(_is_list, map(_parsed, columns.present(marked)))):
+            yield name, marked
         if name not in answers[:1]:
             yield name, None
     plain = [name for name in columns.names if name != question and all(map(_is_plain, columns.present(name)))]
@@ -393,6 +430,8 @@ def _is_options(value: object) -> bool:
     value = _parsed(value)
     if isinstance(value, Mapping):
         value = value.get("text")
+    if isinstance(value, str):
+        value = options_in_text(value)
     return isinstance(value, list) and len(value) > 1 and not any(isinstance(part, list) for part in value)
 
 

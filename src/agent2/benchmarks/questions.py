@@ -25,6 +25,7 @@ from agent2.benchmarks.declaration import (
     fill_template,
     template_fields,
 )
+from agent2.benchmarks.option_texts import options_in_text
 from agent2.environments.tools import ToolCall, write_calls
 from agent2.environments.tools.calls import read_answer, read_calls
 from agent2.errors import ConfigError, unknown_name
@@ -244,6 +245,8 @@ class QuestionReader:
         is_whole = rule.after is None and rule.pattern is None
         if self._spec.options is not None and isinstance(value, int | float) and is_whole and _text(value) is not None:
             answers: list[Any] = [value]
+        elif rule.option_by is OptionBy.ONE_HOT and value is not None:
+            answers = [value]
         else:
             texts = accepted_answers(value)
             if not texts:
@@ -278,6 +281,8 @@ class QuestionReader:
         fields = self._spec.options
         if isinstance(fields, list) and rule.field in fields and rule.option_by is None:
             right = [option for option in options if option.label == rule.field]
+        elif rule.option_by is OptionBy.ONE_HOT:
+            right = _marked_option(rule.field, answers[0], options, row, missing)
         else:
             right = self._named_options(rule, answers[0], row, options, missing) if len(answers) == 1 else []
             if len(answers) > 1:
@@ -347,6 +352,27 @@ class QuestionReader:
         return []
 
 
+def _marked_option(
+    name: str, value: object, options: Sequence[_Option], row: Row, missing: _RowProblems
+) -> list[_Option]:
+    """The option that a list of 0 and 1 marks, alone in a list."""
+    try:
+        marks = json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        marks = None
+    if not isinstance(marks, list) or any(mark not in (0, 1) for mark in marks):
+        missing.note(f"answer field {name!r} is not a list of 0 and 1", row)
+        return []
+    if len(marks) != len(options):
+        missing.note(f"answer field {name!r} marks {len(marks)} options, and there are {len(options)},", row)
+        return []
+    if sum(marks) != 1:
+        missing.note(f"answer field {name!r} marks {sum(marks)} options, and one is right,", row)
+        return []
+    right = ascii_uppercase[marks.index(1)]
+    return [option for option in options if option.letter == right]
+
+
 def shuffled(options: Sequence[_Option], key: str) -> list[_Option]:
     """The options in an order that depends on the item and their texts alone, not on their places in the file.
 
@@ -363,12 +389,9 @@ def _values_of_field(value: object) -> Sequence[object]:
 
 
 def _listed_options(value: object) -> tuple[Sequence[object], Sequence[object]]:
-    """Labels, if there are any, and texts of options: a list, a record of lists, a list of records, or JSON text."""
-    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            return [], []
+    """Labels, if there are any, and texts of options: a list, a record of lists, a list of records, or their text."""
+    if isinstance(value, str):
+        value = _parsed_options(value)
     if isinstance(value, Mapping):
         labels, texts = value.get("label"), value.get("text")
         return (labels if isinstance(labels, list) else []), (texts if isinstance(texts, list) else [])
@@ -377,6 +400,16 @@ def _listed_options(value: object) -> tuple[Sequence[object], Sequence[object]]:
         labels = [option.get("label") for option in options]
         return ([] if None in labels else labels), [option.get("text") for option in options]
     return [], options
+
+
+def _parsed_options(text: str) -> object:
+    """What the text of a JSON list or record holds, else the options that are written in the text."""
+    if text.lstrip()[:1] in ("[", "{"):
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            pass  # a list as Python prints it
+    return options_in_text(text)
 
 
 def accepted_answers(value: object) -> list[str]:
