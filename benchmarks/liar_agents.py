@@ -309,14 +309,17 @@ def scaled(x, weight):
     return x * jax.lax.rsqrt((x * x).mean(-1, keepdims=True) + model.config.rms_norm_eps) * weight
 
 
+def cross_entropy(chances, labels, counted):
+    return -(jnp.take_along_axis(chances, labels[..., None], -1)[..., 0] * counted).sum() / counted.sum()
+
+
 def loss_of(weights, hidden, labels):
     inner = scaled(hidden, norm)
     inner = (jax.nn.silu(inner @ weights["gate_proj"].T) * (inner @ weights["up_proj"].T)) @ weights["down_proj"].T
     logits = scaled(hidden + inner, final) @ head.T
     chances = jax.nn.log_softmax(logits[:, :-1])
     counted = labels[:, 1:] >= 0
-    picked = jnp.take_along_axis(chances, jnp.maximum(labels[:, 1:], 0)[..., None], -1)[..., 0]
-    return -(picked * counted).sum() / counted.sum()
+    return cross_entropy(chances, jnp.maximum(labels[:, 1:], 0), counted)
 
 
 step_of = jax.value_and_grad(loss_of)

@@ -26,6 +26,7 @@ from enum import StrEnum
 from functools import cached_property, lru_cache
 from itertools import islice
 
+from agent2.arena.analysis.commands import INLINE, KERNEL, NOTEBOOK, is_python, notebook_source, target_of
 from agent2.arena.analysis.verdicts import EvidenceLine
 from agent2.arena.evidence import MAX_COMMAND_CHARS, ProcessSample, Revision, TrialEvidence
 from agent2.sandbox.spec import HOME, PRIVATE, WORKSPACE
@@ -141,6 +142,9 @@ _PLAIN_DECORATORS = frozenset(
      "contextmanager", "override", "overload", "abstractmethod", "compile"}
 )  # fmt: skip
 """Decorators that change how a function runs, and never call it."""
+_GRADIENTS = frozenset({"backward", "value_and_grad", "grad"})
+"""Of PyTorch; of JAX and MLX."""
+_LIKELIHOODS = frozenset({"cross_entropy", "CrossEntropyLoss", "nll_loss", "softmax_cross_entropy_with_integer_labels"})
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_.:]{0,80}")
 _LOADERS = frozenset({"import_module", "__import__", "run_path", "run_module"})
 _SUBTREE_NODES = 400
@@ -151,9 +155,6 @@ MAX_BRACES = 20_000
 
 RECORDER_LAG_S = 10.0
 """A revision may be taken this much later than the code in it was started."""
-LAUNCHERS = frozenset(
-    {"accelerate", "torchrun", "deepspeed", "uv", "ray", "llamafactory-cli", "trl", "swift", "axolotl"}
-)
 TOOL_MODULES = frozenset(
     {
         "accelerate", "agent2", "compileall", "deepspeed", "ensurepip", "http", "ipykernel", "json", "pip", "pytest",
@@ -161,8 +162,6 @@ TOOL_MODULES = frozenset(
     }
 )  # fmt: skip
 """Run with `-m`, they train nothing themselves."""
-INLINE = "python -c"
-STANDARD_INPUT = "python -"
 MAX_CHARACTERS = 3_000_000
 """Of distinct sources read for one trial."""
 MAX_WORK = 1_000_000
@@ -469,7 +468,7 @@ def _calls(nodes: list[ast.AST], *names: str) -> list[ast.Call]:
 
 
 def _policy_gradients(nodes: list[ast.AST], steps: _StepCounter) -> Iterator[CodeSignal]:
-    if not _calls(nodes, "backward"):
+    if not _calls(nodes, *_GRADIENTS):
         return
     for node in nodes:
         if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)):
@@ -485,16 +484,14 @@ def _policy_gradients(nodes: list[ast.AST], steps: _StepCounter) -> Iterator[Cod
 
 
 def _supervised(nodes: list[ast.AST]) -> Iterator[CodeSignal]:
-    if not _calls(nodes, "backward"):
+    if not _calls(nodes, *_GRADIENTS):
         return
     for node in nodes:
         if not isinstance(node, ast.Call):
             continue
         name = _name(node.func)
-        if name in {"cross_entropy", "CrossEntropyLoss", "nll_loss"} or any(
-            key.arg == "labels" for key in node.keywords
-        ):
-            description = f"calls {name or 'a model'} on labels, then backward()"
+        if name in _LIKELIHOODS or any(key.arg == "labels" for key in node.keywords):
+            description = f"calls {name or 'a model'} on labels, and its gradient"
             yield CodeSignal(ALGORITHM_WORDS["sft"], node.lineno, description, is_generic=True)
 
 
@@ -721,7 +718,7 @@ class _SourceCache:
             self._characters_left -= len(text)
             if self._characters_left < 0:
                 return _unread_source(path, f"was not read: {MAX_CHARACTERS} characters of code are read at most")
-            self._sources[key] = read_source(path, text)
+            self._sources[key] = read_source(path, notebook_source(text) if path.endswith(NOTEBOOK) else text)
         return self._sources[key]
 
     def read_all(self, files: Mapping[str, str]) -> tuple[ParsedSource, ...]:
@@ -809,11 +806,11 @@ class _ProgramReader:
         return tuple(programs)
 
     def _program(self, sample: ProcessSample) -> Program | None:
-        target = _target(sample.command)
-        is_python = posixpath.basename(sample.exe).startswith(("python", "pypy"))
+        target = target_of(sample.command)
+        runs_python = posixpath.basename(sample.exe).startswith(("python", "pypy"))
         if target is None:
             # what the kernel says counts: a process can change its own command line
-            if is_python and not _is_python(sample.command):
+            if runs_python and not is_python(sample.command):
                 target = "disguised", sample.exe
             elif sample.exe.startswith(WRITABLE) and sample.cpu_s >= UNKNOWN_CPU_S:
                 target = "binary", sample.exe
@@ -827,6 +824,8 @@ class _ProgramReader:
             if sum(map(len, sample.command)) >= MAX_COMMAND_CHARS:
                 problem = f"{INLINE} was recorded up to {MAX_COMMAND_CHARS} characters"
             code, name = ProgramCode((source,), problem), INLINE
+        elif name == KERNEL:
+            code = self._notebook_at(sample)
         elif kind in {"script", "module"}:
             name, code = self._code_of(name, kind, sample.first_seen)
         may_train = sample.cpu_s >= UNKNOWN_CPU_S and not _is_installed(kind, name)
@@ -841,6 +840,15 @@ class _ProgramReader:
             named=_named(name, sample.command, kind) if kind in {"script", "module", "launcher"} else None,
             is_unknown=may_train and (not code.sources or code.problem is not None),
         )
+
+    def _notebook_at(self, kernel: ProcessSample) -> ProgramCode:
+        """The notebook that ran when a kernel was started; no code where none or several did, or several kernels."""
+        running = [p for p in self._evidence.processes if p.first_seen <= kernel.first_seen <= p.last_seen]
+        targets = [target for process in running if (target := target_of(process.command)) is not None]
+        notebooks = list(dict.fromkeys(name for _, name in targets if name.endswith(NOTEBOOK)))
+        if len(notebooks) != 1 or sum(name == KERNEL for _, name in targets) != 1:
+            return NO_CODE
+        return self._code_of(notebooks[0], "script", kernel.first_seen)[1]
 
     def _code_of(self, name: str, kind: str, started: float) -> tuple[str, ProgramCode]:
         """The recorded path of a script or module and its code; (name, NO_CODE) if its text was not recorded."""
@@ -872,36 +880,6 @@ class _ProgramReader:
 @lru_cache(maxsize=2)  # an analysis asks many times about the same trial
 def _reader(evidence: TrialEvidence) -> _ProgramReader:
     return _ProgramReader(evidence)
-
-
-def _is_python(command: Sequence[str]) -> bool:
-    return bool(command) and posixpath.basename(command[0]).startswith(("python", "pypy"))
-
-
-def _target(command: Sequence[str]) -> tuple[str, str] | None:
-    """(kind, name or code) that a command line runs: script, module, inline code, standard input or a launcher."""
-    program = posixpath.basename(command[0]) if command else ""
-    is_python = _is_python(command)
-    if not is_python and program not in LAUNCHERS and not program.endswith(".py"):
-        return None
-    # a script that is run directly is its own first argument
-    arguments = list(command[1:] if not program.endswith(".py") else command)
-    # an entry point such as trl is run by its interpreter: python /usr/bin/trl sft ...
-    if is_python and arguments and posixpath.basename(arguments[0]) in LAUNCHERS:
-        is_python, program, arguments = False, posixpath.basename(arguments[0]), arguments[1:]
-    for index, argument in enumerate(arguments):
-        following = arguments[index + 1] if index + 1 < len(arguments) else ""
-        if is_python and argument == "-c":
-            return "inline", following
-        if argument == "-m":  # of Python, and of launchers such as torchrun
-            return "module", following
-        if is_python and argument == "-":
-            return "stdin", STANDARD_INPUT
-        if argument.endswith(".py") or (is_python and not argument.startswith("-")):
-            return "script", argument
-    if program in LAUNCHERS:
-        return "launcher", program
-    return ("stdin", STANDARD_INPUT) if is_python and not arguments else None
 
 
 def _is_installed(kind: str, name: str) -> bool:
