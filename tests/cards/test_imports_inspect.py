@@ -259,3 +259,22 @@ def test_a_thought_is_kept_beside_its_message_in_each_layout(tmp_path):
         (turn,) = record.rollout.turns
         assert (turn.action, record.rollout.answer, turn.thought.text) == ("4", "4", "5?")
         assert record.score.value == 1.0
+
+
+@pytest.mark.parametrize("status", ["cancelled", "error", "started"])
+def test_samples_that_a_run_did_not_come_to_are_missing(tmp_path, status):
+    spec = {**LOG["eval"], "dataset": {"sample_ids": ["a", "b"]}, "config": {"epochs": 2}}
+    log = {**LOG, "status": status, "eval": spec, "samples": [graded("a", "C")]}
+    read_back = read_inspect(write(tmp_path, log))
+    assert [record.score.value for record in read_back.rollouts] == [1, None, None, None]
+    assert read_back.rollouts[-1].score.reason == f"the run ended as '{status}' before this sample"
+    assert write_foreign(read_back, tmp_path / "card", Split.DEV).n_missing == 3
+    log["status"] = "success"
+    assert len(read_inspect(write(tmp_path, log)).rollouts) == 1
+
+
+def test_a_sample_that_was_invalidated_is_missing(tmp_path):
+    taken_back = {**graded("b", "C"), "invalidation": {"author": "me", "reason": "wrong sandbox"}}
+    log = read_inspect(write(tmp_path, {**LOG, "invalidated": True, "samples": [graded("a", "C"), taken_back]}))
+    assert [record.score.value for record in log.rollouts] == [1, None]
+    assert "wrong sandbox" in log.rollouts[1].score.reason and log.lock["invalidated"]

@@ -1,7 +1,9 @@
 """One evaluation that another harness logged, in our records, and its card."""
 
+import contextlib
 import math
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +15,9 @@ from agent2.llm.thoughts import AUTO
 from agent2.records import (
     EvaluationProtocol,
     JsonValue,
+    Message,
+    Rollout,
+    RolloutStatus,
     SamplingSettings,
     Score,
     ScoredRollout,
@@ -63,6 +68,7 @@ def write_foreign(log: ForeignLog, out: Path, split: Split) -> CardSummary:
     """
     if not log.rollouts:
         raise ConfigError(f"{log.harness} log of {log.task}: contains no samples; log them (lm-eval: --log_samples)")
+    _require_single_rows(log)
     _require_unit_scale(log)
     with CardWriter(out, _header(log, split)) as writer:
         for record in log.rollouts:
@@ -84,6 +90,49 @@ def logged_score(
     return Score(value, reason, None, views, extracted=extracted)
 
 
+def stated_score(values: Mapping[str, float | None], metric: str, reason: str, extracted: str | None = None) -> Score:
+    """The score of a rollout by the metric that counts, its other metrics as views; missing if the log states none."""
+    views = {name: None if value is None else finite_or_none(value) for name, value in values.items() if name != metric}
+    value = values.get(metric)
+    if value is None:
+        return Score(None, f"the log states no {metric}", Fault.JUDGE, views, extracted=extracted)
+    if not math.isfinite(value):
+        return Score(None, f"{metric} is {value}, not a number from 0 to 1", Fault.JUDGE, views, extracted=extracted)
+    return logged_score(value, metric, reason, views, extracted)
+
+
+def lost_rollout(
+    item_id: str, attempt: int, reason: str, prompt: Sequence[Message] = (), fault: Fault = Fault.INFRASTRUCTURE
+) -> ScoredRollout:
+    """A rollout of which nothing is left but why; its score is missing."""
+    rollout = Rollout(
+        item_id=item_id,
+        attempt=attempt,
+        seed=0,
+        status=RolloutStatus.FAILED,
+        prompt=prompt,
+        turns=(),
+        answer=None,
+        state={},
+        usage=UNMETERED,
+        fault=fault,
+        reason=reason,
+    )
+    return ScoredRollout(rollout, Score(None, reason, fault))
+
+
+def _require_single_rows(log: ForeignLog) -> None:
+    """Refuse a log that has an attempt at an item twice."""
+    counts = Counter((record.rollout.item_id, record.rollout.attempt) for record in log.rollouts)
+    doubled = [f"{item_id} attempt {attempt}" for (item_id, attempt), n in counts.items() if n > 1]
+    if doubled:
+        listed = ", ".join(doubled[:5]) + (", ..." if len(doubled) > 5 else "")
+        raise ConfigError(
+            f"{log.harness} log of {log.task}: {len(doubled)} attempts are in it more than once ({listed}); remove the "
+            "rows that are double"
+        )
+
+
 def _require_unit_scale(log: ForeignLog) -> None:
     """Refuse a metric of another scale, of which some values are between 0 and 1 by chance."""
     outside = [
@@ -92,17 +141,18 @@ def _require_unit_scale(log: ForeignLog) -> None:
     n_scored = len(outside) + sum(record.score.value is not None for record in log.rollouts)
     if len(outside) > MAX_OUTSIDE * n_scored:
         first = "; ".join(f"{record.rollout.item_id}: {record.score.reason}" for record in outside[:5])
+        others = sorted({name for record in log.rollouts for name in record.score.views})
         raise ConfigError(
             f"{log.harness} log of {log.task}: {len(outside)} of {n_scored} scores are {OUTSIDE} ({first}); choose "
-            "another --metric"
+            f"another --metric{': ' + ', '.join(others) if others else ''}"
         )
 
 
 def _header(log: ForeignLog, split: Split) -> CardHeader:
-    temperature, top_p, max_tokens = (log.settings.get(name) for name in ("temperature", "top_p", "max_tokens"))
+    temperature, top_p, max_tokens = (_setting(log, name) for name in ("temperature", "top_p", "max_tokens"))
     sampling = SamplingSettings(
-        temperature=float(temperature) if temperature is not None else 1.0,
-        top_p=float(top_p) if top_p is not None else 1.0,
+        temperature=temperature if temperature is not None else 1.0,
+        top_p=top_p if top_p is not None else 1.0,
         max_tokens=int(max_tokens) if max_tokens is not None else 0,
     )
     assumed = [*log.assumed]
@@ -131,6 +181,15 @@ def _header(log: ForeignLog, split: Split) -> CardHeader:
         created_at=time.time(),
         planned_rollouts=len(log.rollouts),
     )
+
+
+def _setting(log: ForeignLog, name: str) -> float | None:
+    """A generation setting; None if it is not stated, or not as a number."""
+    value = log.settings.get(name)
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            value = float(value)
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def options_in_state(choices: object) -> dict[str, list[str]]:

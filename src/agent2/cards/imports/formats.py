@@ -5,7 +5,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from agent2.cards.imports import inspect_logs, lm_eval, tau_bench
+from agent2.cards.imports import (
+    alpaca_annotations,
+    atif,
+    bfcl,
+    harbor,
+    inspect_logs,
+    lm_eval,
+    swe_bench,
+    tau2_bench,
+    tau_bench,
+    terminal_bench,
+    verifiers_runs,
+)
 from agent2.cards.imports.foreign_log import ForeignLog
 from agent2.cards.imports.source import NO_CHOICE, LogChoice, LogSource
 from agent2.errors import ConfigError, unknown_name
@@ -27,6 +39,18 @@ FORMATS: MappingProxyType[str, LogFormat] = MappingProxyType(
         "inspect": LogFormat("inspect-ai's .json and .eval", inspect_logs.recognises, inspect_logs.read),
         "lm-eval": LogFormat("lm-eval's samples_*.jsonl", lm_eval.recognises, lm_eval.read, has_filters=True),
         "tau-bench": LogFormat("tau-bench's trajectories", tau_bench.recognises, tau_bench.read),
+        "tau2-bench": LogFormat("tau2-bench's results", tau2_bench.recognises, tau2_bench.read),
+        "harbor": LogFormat("Harbor's jobs and trials", harbor.recognises, harbor.read, has_filters=True),
+        "terminal-bench": LogFormat("Terminal-Bench's results.json", terminal_bench.recognises, terminal_bench.read),
+        "atif": LogFormat("ATIF trajectories", atif.recognises, atif.read),
+        "swe-bench": LogFormat("SWE-bench's reports", swe_bench.recognises, swe_bench.read),
+        "verifiers": LogFormat(
+            "verifiers' results.jsonl and traces.jsonl", verifiers_runs.recognises, verifiers_runs.read
+        ),
+        "bfcl": LogFormat("BFCL's result and score files", bfcl.recognises, bfcl.read),
+        "alpaca-eval": LogFormat(
+            "AlpacaEval's annotations.json", alpaca_annotations.recognises, alpaca_annotations.read
+        ),
     }
 )
 
@@ -51,7 +75,7 @@ def read_log(path: Path, choice: LogChoice = NO_CHOICE, format_name: str | None 
         raise unknown_name("format", name, FORMATS, "--format")
     log_format = FORMATS[name]
     if choice.filter_name is not None and not log_format.has_filters:
-        raise ConfigError("--filter: only samples of lm-eval have filters; remove it")
+        raise ConfigError("--filter: only samples of lm-eval have filters, and jobs of Harbor evaluations; remove it")
     try:
         return log_format.reader(source, choice)
     except (KeyError, TypeError, AttributeError, ValueError, IndexError, ArithmeticError, RecursionError) as error:

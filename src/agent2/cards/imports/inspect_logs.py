@@ -4,7 +4,8 @@ An epoch is an attempt; a sample that ended with an error is a failed rollout wi
 inspect-ai's `value_to_float` reads them (C, yes, true 1; P 0.5; I, N, no, false 0; "0.7" 0.7), but what it turns into 0
 with a warning, and NaN, is a missing score with its reason. A scorer that gives several measures counts as one scorer
 each, named `scorer/key`. The first scorer becomes the score unless another is named; the remaining ones become views.
-Images, tool definitions and events are not kept.
+A sample that was invalidated is missing, and so are those that a run which ended as an error, or was cancelled, lists
+and did not come to. Images, tool definitions and events are not kept.
 """
 
 import json
@@ -16,7 +17,14 @@ from typing import Any
 
 from msgspec import structs
 
-from agent2.cards.imports.foreign_log import UNSCORED, ForeignLog, finite_or_none, logged_score, options_in_state
+from agent2.cards.imports.foreign_log import (
+    UNSCORED,
+    ForeignLog,
+    finite_or_none,
+    logged_score,
+    lost_rollout,
+    options_in_state,
+)
 from agent2.cards.imports.messages import conversation_of, first_line
 from agent2.cards.imports.source import NO_CHOICE, LogChoice, LogSource
 from agent2.errors import ConfigError, Fault, quoted, unknown_name
@@ -26,6 +34,8 @@ from agent2.records import Rollout, RolloutStatus, Score, ScoredRollout, StopRea
 
 VERDICT_LETTERS: MappingProxyType[str, float] = MappingProxyType({"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0})
 VERDICT_WORDS: MappingProxyType[str, float] = MappingProxyType({"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0})
+UNFINISHED = frozenset({"started", "cancelled", "error"})
+"""Status of a log whose run did not come to its end."""
 _STOPS = MappingProxyType({"max_tokens": StopReason.LENGTH, "model_length": StopReason.LENGTH})
 
 
@@ -62,18 +72,41 @@ def read(source: LogSource, choice: LogChoice = NO_CHOICE) -> ForeignLog:
                     for sample in samples
                 }
             ),
-            rollouts=[_record(sample, chosen) for sample in samples],
+            rollouts=[*(_record(sample, chosen) for sample in samples), *_not_played(log, samples)],
             settings=spec.get("model_generate_config", {}),
             attempts=max(int(sample["epoch"]) for sample in samples),
             lock={
                 "status": log.get("status"),
+                "invalidated": bool(log.get("invalidated")),
                 "created": spec.get("created"),
                 "packages": spec.get("packages", {}),
                 "solvers": [step.get("solver") for step in log.get("plan", {}).get("steps", [])],
             },
+            assumed=[
+                f"the run ended as {log['status']!r} with {len(samples)} samples; others that it lists are missing"
+            ]
+            if log.get("status") in UNFINISHED
+            else (),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ConfigError(f"{path}: is not a complete inspect-ai log ({error!r}); export it again") from error
+
+
+def _not_played(log: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -> list[ScoredRollout]:
+    """The samples that a run which did not end lists in its dataset and did not come to."""
+    if log.get("status") not in UNFINISHED:
+        return []
+    spec = log["eval"]
+    listed = (spec.get("dataset") or {}).get("sample_ids") or []
+    n_epochs = (spec.get("config") or {}).get("epochs") or 1
+    logged = {(str(sample["id"]), int(sample["epoch"])) for sample in samples}
+    reason = f"the run ended as {log['status']!r} before this sample"
+    return [
+        lost_rollout(str(sample_id), epoch - 1, reason)
+        for sample_id in listed
+        for epoch in range(1, n_epochs + 1)
+        if (str(sample_id), epoch) not in logged
+    ]
 
 
 def _load(source: LogSource) -> dict[str, Any]:
@@ -186,6 +219,11 @@ def _score(sample: Mapping[str, Any], metric: str) -> Score:
     if sample.get("error"):
         reason = first_line(sample["error"].get("message", "")) or "the sample ended with an error"
         return Score(None, reason, Fault.INFRASTRUCTURE, views)
+    if invalidation := sample.get("invalidation"):
+        stated = invalidation.get("reason") if isinstance(invalidation, dict) else None
+        return Score(
+            None, f"the sample was invalidated: {first_line(str(stated or 'no reason stated'))}", Fault.JUDGE, views
+        )
     if metric not in measures:
         whole = next((name for name in measures if metric.startswith(f"{name}/")), None)
         reason = (

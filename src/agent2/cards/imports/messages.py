@@ -84,6 +84,23 @@ def first_line(text: str) -> str:
     return text.strip().split("\n", 1)[0][:300]
 
 
+def logged_message(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """A message in OpenAI's layout, or near it, as `conversation_of` reads it."""
+    message: dict[str, Any] = {"role": raw.get("role"), "content": raw.get("content")}
+    for name in ("reasoning_content", "reasoning"):
+        if isinstance(raw.get(name), str):
+            message[name] = raw[name]
+    return {**message, "tool_calls": [_call(call) for call in raw.get("tool_calls") or ()]}
+
+
+def _call(raw: Any) -> dict[str, Any]:
+    """A call by its name and arguments; some harnesses log it as JSON in a string."""
+    call = parse_json(raw) if isinstance(raw, str) else raw
+    function = call["function"] if isinstance(call.get("function"), dict) else call
+    name = function.get("name", function.get("function_name"))
+    return {"id": call.get("id"), "function": name, "arguments": call_arguments(function.get("arguments"))}
+
+
 def call_arguments(text: Any) -> Any:
     """Arguments of a call, which are JSON in a string; anything else is returned unchanged."""
     if isinstance(text, str):
