@@ -52,6 +52,7 @@ def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str,
         on_progress(f"training: {100 * share:.0f}% of dev items, stops at {100 * entry.recipe.target:.0f}%")
         return share
 
+    assert isinstance(entry.recipe, TinyRecipe)
     with no_progress_bars():
         report = build_tiny(entry.recipe, thinking_corpus(entry.corpus), share_right, out_dir)
     return {"parameters": report.n_parameters, "steps": report.steps, "dev_accuracy": report.score}

@@ -110,7 +110,8 @@ def test_a_torn_last_line_is_left_out_and_said(tmp_path):
         ("trainer_state.json", "{", "is not JSON"),
         ("export.csv", "a,b\n1,2\n", "no step column"),
         ("export.csv", "Step,reward\n1,high\n", "'high'"),
-        ("log.txt", "x", "known shape"),
+        ("log.txt", "x", "no line of it"),
+        ("log.zip", "x", "known shape"),
     ],
 )
 def test_a_file_that_is_no_log_is_refused_with_the_place(tmp_path, name, text, message):

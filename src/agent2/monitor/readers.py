@@ -7,6 +7,7 @@ The shape is recognised from the file, not set by an option:
     *.csv                       W&B's export: a step column and one column for each run and metric
     *.db                        trackio's SQLite database of a project, one or more runs
     *.wandb                     W&B's file of an offline run
+    *.log, *.out, *.txt         what transformers, TRL or verl printed (`monitor.console`)
     folder with events.out.*    TensorBoard, one run a folder (needs the extra `tensorboard`)
     folder of such folders      one run each
 
@@ -36,6 +37,7 @@ from pathlib import Path
 
 from agent2.errors import ConfigError
 from agent2.installation import install_hint
+from agent2.monitor.console import console_rows
 from agent2.monitor.series import Reading, TrainingLog, assemble
 from agent2.monitor.signals import is_summary, measurements
 from agent2.records import JsonValue
@@ -53,6 +55,7 @@ _VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5
 TRAINER_STEPS = ("train/global_step", "trainer/global_step")
 """The optimiser's step in W&B, whose own `_step` counts the calls of `wandb.log`."""
 STEP_KEYS = ("step", "global_step", *TRAINER_STEPS, "_step", "Step")
+CONSOLE_SUFFIXES = (".log", ".out", ".txt")
 _NOT_MEASURED = frozenset({"t", "time", "timestamp", "seconds", "epoch", "_timestamp", "_runtime", "_wandb"})
 _TIMINGS = "profiling/"
 """TRL's, one row for each call of a function."""
@@ -219,9 +222,11 @@ def _runs(path: Path) -> list[_TrackedRun]:
         return _trackio(path)
     if path.suffix == ".wandb":
         return [_wandb(path)]
+    if path.suffix in CONSOLE_SUFFIXES:
+        return [_TrackedRun(path.stem, _relaunched(_console(path, notes), notes), notes)]
     raise ConfigError(
         f"{path}: not a training log of a known shape; pass a .jsonl, trainer_state.json, W&B .csv, "
-        "trackio .db, W&B .wandb, or a folder of TensorBoard events"
+        "trackio .db, W&B .wandb, the console's output as .log, or a folder of TensorBoard events"
     )
 
 
@@ -288,6 +293,18 @@ def _trainer_state(path: Path) -> Iterator[_Point]:
         if not isinstance(row, dict):
             raise ConfigError(f"{path}: log_history[{number}] is not an object; restore the file")
         yield from _row(row, f"log_history[{number}]", path)
+
+
+def _console(path: Path, notes: list[str]) -> Iterator[_Point]:
+    n_rows = 0
+    for number, row in console_rows(_text(path, errors="replace"), STEP_KEYS, notes):
+        n_rows += 1
+        yield from _row(row, f"{path.name}:{number}", path)
+    if not n_rows:
+        raise ConfigError(
+            f"{path}: no line of it is a dict of measurements as transformers and TRL print it, or verl's "
+            "`step:1 - name:value`; pass the run's own log"
+        )
 
 
 def _row(row: Mapping[str, JsonValue], where: str, path: Path) -> Iterator[_Point]:
@@ -479,9 +496,9 @@ def _trackio(path: Path) -> list[_TrackedRun]:
     return tracked
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, errors: str = "strict") -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8", errors=errors)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); check the path") from error
     except UnicodeDecodeError as error:
