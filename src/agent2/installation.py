@@ -21,6 +21,7 @@ rewrite the whole chain or cut its end off; organisers who need more send copies
 import fcntl
 import getpass
 import hashlib
+import hmac
 import json
 import os
 import secrets
@@ -106,6 +107,18 @@ def secret() -> bytes:
 def secret_digest(value: bytes) -> str:
     """Identifies a secret in lock files without revealing it."""
     return hashlib.sha256(b"agent2 installation secret\0" + value).hexdigest()[:16]
+
+
+def mark(value: bytes) -> str:
+    """A mark that only holders of the installation secret can make, and check. Raises ConfigError as `secret`."""
+    return hmac.new(secret(), b"agent2 mark\0" + value, hashlib.sha256).hexdigest()
+
+
+def has_own_mark(value: bytes, made: str) -> bool:
+    """Whether a mark was made with this installation's secret. Raises ConfigError as `secret`."""
+    if not (home() / "secret").exists():  # nothing was marked yet, and looking at a file makes no secret
+        return False
+    return hmac.compare_digest(mark(value).encode(), made.encode("utf-8", "replace"))
 
 
 def own_secret_digest() -> str:

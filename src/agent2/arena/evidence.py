@@ -209,6 +209,49 @@ class NoiseBand:
     """What was resampled."""
 
 
+class ReproductionVerdict(StrEnum):
+    """What came out when the recorded program of a trial was run again."""
+
+    REPRODUCED = "reproduced"
+    """The same weights; or a checkpoint that is better than the base model, and not worse than the recorded one."""
+    NOT_REPRODUCED = "not reproduced"
+    UNDECIDED = "undecided"
+    """Neither is shown: the differences are within what the items can tell."""
+    NOT_POSSIBLE = "not possible"
+
+
+@dataclass(frozen=True, slots=True)
+class Reproduction:
+    """The recorded program of a trial, run again as a new trial."""
+
+    t: float
+    """Unix seconds, when it was recorded."""
+    verdict: ReproductionVerdict
+    reason: str
+    """One sentence."""
+    seed: int
+    is_same_seed: bool
+    """The seed of the recorded trial."""
+    weights_digest: str
+    """Of the checkpoint that was to be made again; "" where the trial has none."""
+    trial: str | None = None
+    """Id of the new trial; None: none was run."""
+    is_same_checkpoint: bool = False
+    """The weights that were made again are the recorded ones, bit by bit."""
+    difference: PairedDifference | None = None
+    """Made again minus recorded, on the private items; None where nothing was made that could be scored."""
+    noise: float | None = None
+    """Half-width of the noise band that the difference was held against; None: not known."""
+    gain: PairedDifference | None = None
+    """Of the new trial over the base model."""
+    is_better: bool = False
+    """The new trial's own gain is shown."""
+    conditions: tuple[str, ...] = ()
+    """What was not as in the recorded trial: versions, limits, requests to the LLM."""
+    is_own: bool = False
+    """Recorded by this installation, by its mark; anybody can write the others."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class TrialEvidence:
     """Everything that is known about one trial. Compared by identity, so that analyses of it can be cached."""
@@ -257,6 +300,8 @@ class TrialEvidence:
     commands: Sequence[CommandLine] = ()
     """From the agent's own record; empty where it keeps none (see `processes` then)."""
     interventions: Sequence[Intervention] = ()
+    reproductions: Sequence[Reproduction] = ()
+    """In the order in which they were recorded."""
     lock: Mapping[str, JsonValue] = field(default_factory=dict)
     agent_files: Mapping[str, str] = field(default_factory=dict)
     """Text files of the agent's own folder, keyed by path below /agent; empty when they have changed since."""

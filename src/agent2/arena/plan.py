@@ -50,6 +50,8 @@ GRANTED = ("network", "packages", "gpus", "data", "scoring")
 """What a replay may reach or use: as on a fresh installation, unless an override says so."""
 LIMITED = ("memory_gib", "disk_gib", "processes", "threads", "evaluation_timeout_s")
 """Limits of a replay: the recorded ones, but no more than a fresh installation gives, unless an override says so."""
+ASSIGNED = frozenset({"task", "budget", "mode", "agent", "trial_id", "seed", "replay", "driver", "driver_record"})
+"""Fields that make the assignment: whoever runs a recorded program again may not override them."""
 
 
 def create_workspace(workspace: Path, config: TrialConfig, benchmark: Benchmark, inside: InsidePaths) -> None:
@@ -273,19 +275,26 @@ def repeat_trial(source: Path, out: Path) -> Path:
 
     Raises ConfigError if the source is not a trial, SandboxError for a GPU that is not on this machine.
     """
-    recorded = TrialPaths(source.resolve())
-    return _copy_trial(recorded, read_config(recorded.trial_json), out)
+    return copy_trial(source, read_config(TrialPaths(source).trial_json), out)
 
 
 def replay_trial(source: Path, out: Path, *, strict: bool = False, overrides: Sequence[str] = ()) -> Path:
-    """Make a trial that repeats an earlier one with the recorded answers of its LLM in place of a provider.
+    """Make a trial with the configuration of `replay_config` and the agent's files of an earlier one.
+
+    Raises ConfigError as `replay_config`, SandboxError for a GPU that is not on this machine.
+    """
+    return copy_trial(source, replay_config(source, strict=strict, overrides=overrides), out)
+
+
+def replay_config(source: Path, *, strict: bool = False, overrides: Sequence[str] = ()) -> TrialConfig:
+    """The configuration that repeats a trial with the recorded answers of its LLM in place of a provider.
 
     A recording grants no permissions: its programs may reach and use what a fresh installation allows, unless
     `overrides` say otherwise (see `ungranted`), and no variable of the shell is passed on.
     strict: answer a request that is not the recorded one with an error. overrides: as for `resolve_trial`; a
     base model that the recording names by its folder needs base_model=FOLDER.
     Raises ConfigError if the source is not a trial, contains no recorded LLM traffic, or ran without a sandbox and no
-    override allows that again, SandboxError for a GPU that is not on this machine.
+    override allows that again.
     """
     recorded = TrialPaths(source.resolve())
     config = read_config(recorded.trial_json)
@@ -310,7 +319,7 @@ def replay_trial(source: Path, out: Path, *, strict: bool = False, overrides: Se
             f"{source}: takes its items from {benchmark}; a recording does not choose what is run or read of this "
             "machine: add --set task.benchmark=NAME"
         )
-    if (is_path(config.base_model) or is_code(config.base_model)) and "base_model" not in _chosen(overrides):
+    if (is_path(config.base_model) or is_code(config.base_model)) and "base_model" not in fields_of(overrides):
         raise ConfigError(
             f"{source}: names {config.base_model} as its base model; a recording does not choose what its "
             "programs may read, or run, of this machine: add --set base_model=FOLDER"
@@ -318,12 +327,12 @@ def replay_trial(source: Path, out: Path, *, strict: bool = False, overrides: Se
     replay = ReplaySource(trial=str(recorded.root), strict=strict)
     prices = str(recorded.root / changed.prices) if changed.prices is not None else None
     update = {"replay": replay, "base_model": _absolute(changed.base_model), "prices": prices}
-    return _copy_trial(recorded, changed.model_copy(update=update), out)
+    return changed.model_copy(update=update)
 
 
 def ungranted(config: TrialConfig, overrides: Sequence[str] = ()) -> list[str]:
     """Fields of a recorded configuration that request more than a replay gets, and that no override grants."""
-    chosen = _chosen(overrides)
+    chosen = fields_of(overrides)
     names = []
     for name in (*GRANTED, *LIMITED):
         default = TrialConfig.model_fields[name].get_default(call_default_factory=True)
@@ -334,14 +343,14 @@ def ungranted(config: TrialConfig, overrides: Sequence[str] = ()) -> list[str]:
     return names
 
 
-def _chosen(overrides: Sequence[str]) -> set[str]:
+def fields_of(overrides: Sequence[str]) -> set[str]:
     """The fields that overrides name, without what is below them."""
     return {override.partition("=")[0].partition(".")[0].strip() for override in overrides}
 
 
-def _copy_trial(recorded: TrialPaths, config: TrialConfig, out: Path) -> Path:
-    """Make the folder of a new trial with the agent's files of an earlier one."""
-    agent = load_agent(str(recorded.agent))
+def copy_trial(source: Path, config: TrialConfig, out: Path) -> Path:
+    """Make the folder of a new trial with the agent's files of an earlier one, under a new id."""
+    agent = load_agent(str(TrialPaths(source.resolve()).agent))
     require_driver(agent, config)
     require_system(agent)
     require_gpus(config)

@@ -7,6 +7,7 @@ in every mode. A stack is named by its parts: `codex`, `codex+openai/gpt-5.2`, `
     ├── sweep.json        the resolved plan (machine-written)
     ├── trials/<id>/      one trial each
     ├── logs/<id>.log     what its process printed
+    ├── reproductions/    with `reproduce: best`, the best trial's program run again on each task
     └── report/
 
 A sweep that was killed is resumed by the same command: finished trials are kept, an unfinished one is resumed, and no
@@ -21,6 +22,8 @@ task is given up there and reported. Finish interrupted trials first: one that e
 seed was replaced changes the rounds.
 """
 
+import json
+import math
 import signal
 import subprocess
 import sys
@@ -31,7 +34,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -41,7 +44,7 @@ from agent2.arena.analysis.read import read_evidence
 from agent2.arena.analysis.result import analyse, integrity_verdict, result_of
 from agent2.arena.analysis.verdicts import ResultKind
 from agent2.arena.evidence import TrialEvidence
-from agent2.arena.plan import require_gpus, require_system, resolve_trial
+from agent2.arena.plan import ASSIGNED, fields_of, require_gpus, require_system, resolve_trial
 from agent2.arena.spec import Mode
 from agent2.arena.sweep_records import (
     AgentComparison,
@@ -55,12 +58,13 @@ from agent2.arena.sweep_records import (
 )
 from agent2.arena.tasks import load_task
 from agent2.arena.trial import Steps
-from agent2.arena.trial_folder import TrialPaths, read_events
+from agent2.arena.trial_folder import TrialPaths, read_config, read_events
 from agent2.cards.reader import read_summary
 from agent2.config import StrictModel
 from agent2.errors import Agent2Error, ConfigError
 from agent2.files import write_json
 from agent2.llm.gateway.settings import load_driver
+from agent2.models.bases import is_path
 from agent2.records import Split, derive_seed
 from agent2.stats.comparisons import judge
 from agent2.stats.sequential import AdaStopSettings, AdaStopState, compare_sequentially
@@ -70,6 +74,8 @@ NOT_STARTED = "not started"
 PLAN_FILE = "sweep.json"
 REPORT_FILE = "report.html"
 """Written last; a finished trial without it was cut short just before."""
+NO_INFLUENCE = {"parallel", "reproduce"}
+"""Fields of a sweep that may change between its runs: no trial depends on them."""
 INTERRUPT_GRACE_S = 3.0
 """Ctrl-C in a terminal also reaches the trials, a signal to the sweep alone does not: then they get it after this."""
 
@@ -213,6 +219,8 @@ class SweepSpec(StrictModel):
     """Overrides of every trial, as "budget.wall_clock_s=300"."""
     until_decided: UntilDecided | None = None
     """Run more seeds until the agents are distinguished; None: run `seeds` and stop."""
+    reproduce: Literal["best"] | None = None
+    """"best": run the program of the trial with the largest gain on each task again; None: of none."""
 
 
 def plan_trials(spec: SweepSpec) -> list[PlannedTrial]:
@@ -287,6 +295,8 @@ def run_sweep(spec: SweepSpec, out: Path, steps: Steps) -> tuple[Path, list[str]
             for seed in need.seeds
         ]
         failures = _run_all(spec, added, root, steps)
+    if spec.reproduce is not None:
+        failures += _reproduce_best(spec, root, steps)
     return root, failures
 
 
@@ -426,10 +436,10 @@ def _scored_trials(spec: SweepSpec, root: Path) -> Iterator[tuple[PlannedTrial, 
 
 def _claim_folder(root: Path, spec: SweepSpec) -> None:
     """Make the folder, or require that it is this sweep's. Raises ConfigError."""
-    plan = spec.model_dump(mode="json", exclude={"parallel"})  # may change: it has no influence on results
+    plan = spec.model_dump(mode="json", exclude=NO_INFLUENCE)
     path = root / PLAN_FILE
     if path.exists():
-        before = SweepSpec.model_validate_json(path.read_bytes()).model_dump(mode="json", exclude={"parallel"})
+        before = SweepSpec.model_validate_json(path.read_bytes()).model_dump(mode="json", exclude=NO_INFLUENCE)
         if before != plan:
             changed = ", ".join(sorted(key for key in plan if plan[key] != before.get(key)))
             raise ConfigError(f"{root}: contains a sweep with another {changed}; change its name, or use another --out")
@@ -467,6 +477,45 @@ def _run_one(
         return None
     last = [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-1:]
     return f"ended with exit code {process.returncode} ({' '.join(last)[:300]}); see {log}"
+
+
+def best_trials(rows: Sequence[SweepRow]) -> list[SweepRow]:
+    """On each task the trial with the largest measured gain, if that is above 0; of equal ones the first."""
+    best: dict[str, SweepRow] = {}
+    for row in rows:
+        is_measured = row.result == ResultKind.MEASURED.value
+        if row.gain is None or not is_measured or row.gain.value <= 0:
+            continue
+        if row.task not in best or row.gain.value > _gain_of(best[row.task]):
+            best[row.task] = row
+    return list(best.values())
+
+
+def _gain_of(row: SweepRow) -> float:
+    return row.gain.value if row.gain is not None else -math.inf
+
+
+def _reproduce_best(spec: SweepSpec, root: Path, steps: Steps) -> list[str]:
+    """Run the programs of the best trials again, unless that was done; returns a sentence for each that failed."""
+    chosen = [row for row in best_trials(sweep_rows(spec, root)) if not row.reproduced]
+    failures = []
+    for done, row in enumerate(chosen):
+        steps("reproductions", done, len(chosen))
+        trial = root / "trials" / row.trial
+        # the sweep's own settings: the operator who wrote its file granted them to this very trial
+        granted = [f"sandbox={spec.sandbox}", *(given for given in spec.set if not fields_of([given]) & ASSIGNED)]
+        base = read_config(TrialPaths(trial).trial_json).base_model
+        granted += [f"base_model={json.dumps(base)}"] if is_path(base) else []
+        command = [sys.executable, "-m", "agent2", "reproduce", str(trial), "--out", str(root / "reproductions")]
+        command += [word for override in granted for word in ("--set", override)]
+        log = root / "logs" / f"{row.trial}.reproduction.log"
+        with log.open("ab") as output:
+            code = subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False
+            ).returncode
+        if code not in (0, 1):  # 1: a result as well, though not "reproduced"
+            failures.append(f"{row.trial}: its program could not be run again (exit code {code}); see {log}")
+    return failures
 
 
 def _paths(root: Path, planned: PlannedTrial) -> TrialPaths:

@@ -26,6 +26,7 @@ from itertools import combinations
 
 import numpy as np
 
+from agent2.arena.analysis.reproduced import reproduction_verdict
 from agent2.arena.analysis.verdicts import Analysis, Result, ResultKind
 from agent2.arena.evidence import AgentEnd, SubmissionState, TrialEvidence, TypeScore
 from agent2.arena.spec import Mode
@@ -145,6 +146,8 @@ class SweepRow:
     n_unknown_recoveries: int | None = None
     by_type: tuple[TypeScore, ...] = ()
     """Private scores by kind of task."""
+    reproduced: str = ""
+    """Verdict on the recorded program, run again: reproduced, not reproduced, ...; empty where nobody did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +290,7 @@ def row_of(
         n_recovered=analysis.recovery.n_recovered,
         n_unknown_recoveries=analysis.recovery.n_unknown,
         by_type=tuple(evidence.by_type),
+        reproduced=verdict.value if (verdict := reproduction_verdict(evidence)) is not None else "",
     )
 
 

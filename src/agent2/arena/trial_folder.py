@@ -12,7 +12,8 @@ trials/<trial_id>/
 │   ├── commands.jsonl        command lines that the agent says it ran
 │   ├── network.jsonl         what was fetched from registries or hosts, where the policy allows any
 │   ├── metrics.jsonl         training metrics found in the workspace
-│   └── interventions.jsonl   what people did while the agent worked (agent2 intervene)
+│   ├── interventions.jsonl   what people did while the agent worked (agent2 intervene)
+│   └── reproductions.jsonl   what came out when the recorded program was run again (agent2 reproduce)
 ├── workspace/            bound read-write at /workspace in the sandbox
 │   ├── ASSIGNMENT.md, assignment.json
 │   ├── data/                 train.jsonl, dev.jsonl
@@ -137,6 +138,11 @@ class TrialPaths:
     def interventions_log(self) -> Path:
         """What people did while the agent worked."""
         return self.events / "interventions.jsonl"
+
+    @property
+    def reproductions_log(self) -> Path:
+        """What came out when the recorded program was run again."""
+        return self.events / "reproductions.jsonl"
 
     @property
     def llm(self) -> Path:

@@ -1,4 +1,4 @@
-"""`agent2 run`, `demo`, `resume`, `repeat`, `replay`, `sweep`, `intervene` and `share`: trials and their recordings."""
+"""Trials and their recordings: `agent2 run`, `demo`, `resume`, `repeat`, `replay`, `reproduce`, `sweep`, `share` ..."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ from agent2.errors import ConfigError, MachineError
 
 if TYPE_CHECKING:
     from agent2.arena.analysis.verdicts import Analysis
-    from agent2.arena.evidence import TrialEvidence
+    from agent2.arena.evidence import Reproduction, TrialEvidence
     from agent2.cli.show import StepBars
 
 
@@ -90,6 +90,46 @@ def play_replay(source: Path, out: Path, *, strict: bool, overrides: Sequence[st
     for difference in lock_differences(TrialPaths(source).lock_json, TrialPaths(root).lock_json):
         typer.echo(f"agent2: differs from {source}: {difference}", err=True)
     return root
+
+
+def play_reproduction(
+    source: Path, out: Path, seed: int | None, overrides: Sequence[str] = ()
+) -> "tuple[Reproduction, Path | None]":
+    """Run the program of a recorded trial again below `out`, and record what came out in the trial's folder.
+
+    Returns the result and the folder of the new trial; None: it could not be run, as the result says.
+    """
+    from agent2.arena.analysis.read import read_evidence
+    from agent2.arena.plan import copy_trial
+    from agent2.arena.reproduction import (
+        compare_reproduction,
+        not_possible,
+        obstacle_here,
+        obstacle_to,
+        reproduction_config,
+    )
+    from agent2.arena.reproduction_log import record_reproduction, require_recordable
+    from agent2.arena.trial_folder import TrialPaths
+    from agent2.cli.live import live_trial
+
+    check_is_folder("--out", out)
+    paths = TrialPaths(source.resolve())
+    evidence = read_evidence(paths.root)
+    require_recordable(paths)
+    root, reason = None, obstacle_to(paths.root, evidence)
+    if reason is None:
+        config = reproduction_config(paths.root, seed, overrides)
+        with live_trial(paths.root) as steps:
+            reason = obstacle_here(paths.root, config, steps)
+    if reason is not None:
+        result = not_possible(evidence, reason, evidence.seed if seed is None else seed)
+    else:
+        root = _play(copy_trial(paths.root, config, out))
+        write_trial_report(root)
+        result = compare_reproduction(paths.root, root)
+    result = record_reproduction(paths, evidence.trial_id, result)
+    write_trial_report(paths.root)
+    return result, root
 
 
 def play_resumed(root: Path, *, restarts_agent: bool) -> Path:
@@ -262,6 +302,37 @@ def replay(
     if not as_json:
         print_result(root)
     if not print_replay(root, as_json=as_json):
+        raise typer.Exit(1)
+
+
+def reproduce(
+    trial: Annotated[Path, typer.Argument(help="Folder of a finished trial.")],
+    seed: Annotated[int | None, typer.Option(help="Another seed than the recorded one.")] = None,
+    out: Out = Path("trials"),
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="What the program may reach or use: sandbox=none, network=packages."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run the recorded program of a trial again in a fresh workspace and compare the checkpoints on the same items.
+
+    The agent's files run as they were, an LLM's answers come from the recording. The result (reproduced, not
+    reproduced, undecided, not possible) is written to the trial's folder and shown on its report. Exit 0 if reproduced.
+    """
+    from agent2.arena.evidence import ReproductionVerdict
+    from agent2.arena.trial_folder import TrialPaths
+    from agent2.reports.trial_view import reproduction_fields
+
+    result, root = play_reproduction(trial, out, seed, set_ or [])
+    if as_json:
+        print_json(result)
+    else:
+        print_table(["", ""], [*reproduction_fields(result).lines().items()])
+        if root is not None:
+            print_path("new trial", TrialPaths(root).report / "report.html")
+        print_path("report", TrialPaths(trial).report / "report.html")
+    if result.verdict is not ReproductionVerdict.REPRODUCED:
         raise typer.Exit(1)
 
 

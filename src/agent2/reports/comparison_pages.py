@@ -297,7 +297,9 @@ def _gain_words(row: SweepRow) -> str:
 
 
 def _state_words(row: SweepRow) -> str:
-    return clean(row.state) + ("" if row.mode_kept in {"", "pass"} else f", mode {row.mode}: {row.mode_kept}")
+    again = f", run again: {row.reproduced}" if row.reproduced else ""
+    mode = "" if row.mode_kept in {"", "pass"} else f", mode {row.mode}: {row.mode_kept}"
+    return clean(row.state) + mode + again
 
 
 def _span_words(summary: AgentSummary) -> str:

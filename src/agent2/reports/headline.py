@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from agent2.arena.analysis.process import best_submission, scored_submissions
+from agent2.arena.analysis.reproduced import reproduction_verdict
 from agent2.arena.analysis.result import final_record
 from agent2.arena.analysis.verdicts import Analysis, IntegrityState, ModeFinding, Result, ResultKind, Verdict
 from agent2.arena.evidence import AgentEnd, LlmRecord, TrialEvidence
@@ -51,6 +52,8 @@ class Headline:
     exit_code: int | None
     sandbox: str
     """`none`: the result proves nothing to others."""
+    reproduction: str = ""
+    """Verdict on the recorded program, run again; empty where nobody did."""
 
 
 def headline(evidence: TrialEvidence, analysis: Analysis) -> Headline:
@@ -82,6 +85,7 @@ def headline(evidence: TrialEvidence, analysis: Analysis) -> Headline:
         agent_end=evidence.agent_end,
         exit_code=evidence.agent_exit_code,
         sandbox=evidence.sandbox,
+        reproduction=verdict.value if (verdict := reproduction_verdict(evidence)) is not None else "",
     )
 
 
@@ -98,6 +102,7 @@ def headline_fields(trial: Headline) -> FieldTable[Headline]:
             Column("evaluation noise", lambda trial: noise_words(trial.result)),
             Column("public minus private", _selection_words),
             Column("route", lambda trial: clean(f"{trial.route}: {trial.route_reason}")),
+            Column("run again", lambda trial: trial.reproduction),
             Column("budget used", _budget_words),
             Column("LLM", lambda trial: llm_words(trial.llm) if trial.llm is not None else ""),
             Column(

@@ -18,6 +18,7 @@ from agent2.arena.evidence import (
     LlmCall,
     LlmRecord,
     ProcessSample,
+    Reproduction,
     SubmissionRecord,
     TrialEvidence,
     TypeScore,
@@ -194,6 +195,39 @@ def command_table(evidence: TrialEvidence) -> Table[tuple[int, CommandLine]]:
     )
 
 
+def reproduction_table(evidence: TrialEvidence) -> Table[Reproduction]:
+    """The reproductions of a trial, in the order in which they were recorded."""
+
+    def verdict(reproduction: Reproduction) -> str:
+        return reproduction.verdict.value + ("" if reproduction.is_own else " (says somebody else; does not count)")
+
+    return Table(
+        (Column("verdict", verdict), *_REPRODUCTION_COLUMNS),
+        evidence.reproductions[-MAX_ROWS:],
+    )
+
+
+def reproduction_fields(reproduction: Reproduction) -> FieldTable[Reproduction]:
+    """One reproduction, a line for each field."""
+    return FieldTable((Column("verdict", lambda r: r.verdict.value), *_REPRODUCTION_COLUMNS), reproduction)
+
+
+def _pair_words(reproduction: Reproduction) -> str:
+    pair = reproduction.difference
+    return f"{POINTS.estimate(pair.change)}, {p_words(pair.p_value)}" if pair is not None else DASH
+
+
+_REPRODUCTION_COLUMNS: tuple[Column[Reproduction], ...] = (
+    Column("seed", lambda r: f"{r.seed}{', the recorded one' if r.is_same_seed else ''}"),
+    Column("against the recorded checkpoint, points", _pair_words),
+    Column("noise band, points", lambda r: f"±{100 * r.noise:.1f}" if r.noise is not None else DASH),
+    Column("gain of the new trial, points", lambda r: POINTS.estimate(r.gain.change) if r.gain else DASH),
+    Column("reason", lambda r: clean(r.reason, 500)),
+    Column("what differed", lambda r: clean("; ".join(r.conditions), 500) or DASH),
+    Column("new trial", lambda r: clean(r.trial or "", 120) or DASH),
+)
+
+
 def conduct_fields(analysis: Analysis) -> FieldTable[Analysis]:
     """Mode, autonomy and recovery."""
 
@@ -290,6 +324,8 @@ class TrialView:
     tiles: tuple[Tile, ...]
     headline: FieldTable[Headline]
     route: VerdictView
+    reproductions: Table[Reproduction]
+    """What came out when the recorded program was run again."""
     submissions: Table[SubmissionRecord]
     stages: tuple[VerdictView, ...]
     criteria: tuple[VerdictView, ...]
@@ -339,6 +375,7 @@ def trial_view(evidence: TrialEvidence, analysis: Analysis) -> TrialView:
         tiles=_tiles(evidence, analysis),
         headline=headline_fields(headline(evidence, analysis)),
         route=_route(analysis),
+        reproductions=reproduction_table(evidence),
         submissions=_submissions(evidence, analysis),
         stages=tuple(
             VerdictView(s.stage.value, s.verdict.value, clean(s.reason), _proof(s.evidence)) for s in analysis.stages

@@ -46,6 +46,7 @@ SHORT = (
 MAX_VALUE = 200
 VERIFIED_FROM = (
     "lock.json", "trial.json", "grader.db", "submissions.json", "integrity.json", "events/trial.jsonl",
+    "events/reproductions.jsonl",
 )  # fmt: skip
 """Files of a trial, beside its cards, that its verification reads."""
 

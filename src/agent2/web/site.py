@@ -260,7 +260,8 @@ class Site(PageContext):
         fields |= {"cards": self._cards_of(entry, links)}
         if summary.state in (EntryState.RUNNING, EntryState.STOPPED):
             return self._unfinished_trial(paths, links, fields)
-        stamp = (file_stamp(paths.trial_log), file_stamp(paths.integrity), file_stamp(paths.report / "report.json"))
+        sources = (paths.trial_log, paths.integrity, paths.report / "report.json", paths.reproductions_log)
+        stamp = tuple(map(file_stamp, sources))
         view, figures = self.cached(("trial", entry.id, stamp), lambda: trial_fields(entry.path))
 
         def evidence(where: str) -> str:

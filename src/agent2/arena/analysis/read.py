@@ -30,6 +30,7 @@ from agent2.arena.evidence import (
 )
 from agent2.arena.recorder import RevisionReader, open_revisions
 from agent2.arena.recording import read_submissions_of
+from agent2.arena.reproduction_log import read_reproductions
 from agent2.arena.spec import Mode, TaskSpec
 from agent2.arena.trial_folder import ActiveTime, Events, TrialPaths, interruptions, read_events
 from agent2.errors import ConfigError
@@ -157,6 +158,7 @@ def read_evidence(trial_root: Path) -> TrialEvidence:
         llm=read_llm(paths, config),
         commands=_records(paths.commands_log, CommandLine, warnings, _untimed),
         interventions=interventions,
+        reproductions=read_reproductions(paths, str(config["trial_id"]), warnings),
         gpu_hours=read_gpu_hours(paths),
         processes=processes,
         metrics=_records(paths.metrics_log, MetricPoint, warnings),

@@ -40,6 +40,7 @@ from agent2.arena.analysis.programs import (
     source_steps,
     sources_of,
 )
+from agent2.arena.analysis.reproduced import with_reproductions
 from agent2.arena.analysis.training_figures import training_figures
 from agent2.arena.analysis.verdicts import (
     Certainty,
@@ -240,7 +241,9 @@ class _TrainingHistory:
             finding = _finding(_written_steps(submission, self._evidence))
         finding = _weighed(finding, submission, self._evidence, logs)
         unknown = [program for program in self._unknown if program.first_seen <= until]
-        return _with_doubt(finding, unknown, has_program=n_before > 0) if unknown else finding
+        finding = _with_doubt(finding, unknown, has_program=n_before > 0) if unknown else finding
+        is_final = submission.number == self._evidence.final_submission
+        return with_reproductions(finding, self._evidence) if is_final else finding
 
     def _ancestry(self, n_before: int, since: float) -> list[Program]:
         """The program that made the checkpoint and the earlier ones that it builds on, oldest first.

@@ -58,7 +58,8 @@ class Certainty(StrEnum):
     """How well a route is proven; verdicts count from `CONSISTENT` on."""
 
     OBSERVED = "observed"
-    """The harness itself saw it: the weights prove it (a copy), or nothing was submitted."""
+    """The harness itself saw it: the weights prove it (a copy), nothing was submitted, or the route is consistent and
+    the recorded program made such a checkpoint again when somebody reproduced the trial."""
     CONSISTENT = "consistent"
     """Code that trains so was reached in a program that ran, and nothing that was measured contradicts it: processor
     time, and a weight change that is not noise."""
