@@ -114,11 +114,11 @@ def mark(value: bytes) -> str:
     return hmac.new(secret(), b"agent2 mark\0" + value, hashlib.sha256).hexdigest()
 
 
-def has_own_mark(value: bytes, made: str) -> bool:
+def has_own_mark(value: bytes, claimed: str) -> bool:
     """Whether a mark was made with this installation's secret. Raises ConfigError as `secret`."""
     if not (home() / "secret").exists():  # nothing was marked yet, and looking at a file makes no secret
         return False
-    return hmac.compare_digest(mark(value).encode(), made.encode("utf-8", "replace"))
+    return hmac.compare_digest(mark(value).encode(), claimed.encode("utf-8", "replace"))
 
 
 def own_secret_digest() -> str:

@@ -246,6 +246,8 @@ class Reproduction:
     """Of the new trial over the base model."""
     is_better: bool = False
     """The new trial's own gain is shown."""
+    could_bring: str = ""
+    """How the program may have brought its checkpoint along instead of making it, as a clause; empty: it cannot have."""
     conditions: tuple[str, ...] = ()
     """What was not as in the recorded trial: versions, limits, requests to the LLM."""
     is_own: bool = False
@@ -302,6 +304,8 @@ class TrialEvidence:
     interventions: Sequence[Intervention] = ()
     reproductions: Sequence[Reproduction] = ()
     """In the order in which they were recorded."""
+    reproduces: str | None = None
+    """Id of the trial whose program ran here again; None: a trial of its own."""
     lock: Mapping[str, JsonValue] = field(default_factory=dict)
     agent_files: Mapping[str, str] = field(default_factory=dict)
     """Text files of the agent's own folder, keyed by path below /agent; empty when they have changed since."""

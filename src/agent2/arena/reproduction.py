@@ -13,6 +13,7 @@ Does NOT show that the program trains, only that it makes such a checkpoint: one
 reproduced as well (see `agent2.arena.analysis.reproduced` for what the two kinds of evidence show together).
 """
 
+import lzma
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,10 +39,11 @@ from agent2.benchmarks import BASE_MODELS, load_benchmark
 from agent2.cards.folder import card_exists
 from agent2.cards.reader import read_summary
 from agent2.config import parse_yaml
-from agent2.errors import ConfigError, NotEnoughData
+from agent2.errors import CheckpointError, ConfigError, NotEnoughData
 from agent2.models.bases import ensure_base_model
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.records import JsonValue, Split
+from agent2.sandbox.spec import Network
 from agent2.stats.comparisons import Claim, judge
 from agent2.stats.estimates import POINTS, PairedDifference
 
@@ -54,6 +56,10 @@ LOCKED = {
 UNRECORDED = ("seeds.agent", "config_digest")
 """Differences of locks that are said in other words, or follow from the seed."""
 MAX_CONDITIONS = 20
+LARGEST_PROGRAM_KIB = 64.0
+LARGEST_SHARE = 0.02
+"""Of the weights' size. An agent's packed files up to both bounds are taken for a program; larger ones could hold a
+checkpoint, or what was added to the base model. The packaged agents have 1 to 3 KiB."""
 
 
 def reproduction_config(source: Path, seed: int | None = None, overrides: Sequence[str] = ()) -> TrialConfig:
@@ -79,7 +85,8 @@ def reproduction_config(source: Path, seed: int | None = None, overrides: Sequen
     else:
         draft = yaml.safe_dump(config.model_dump(mode="json"))
         config = parse_yaml(draft, TrialConfig, str(paths.trial_json), overrides)
-    return config.model_copy(update={"seed": config.seed if seed is None else seed})
+    update = {"seed": config.seed if seed is None else seed, "reproduces": config.trial_id}
+    return config.model_copy(update=update)
 
 
 def obstacle_to(source: Path, evidence: TrialEvidence) -> str | None:
@@ -118,10 +125,10 @@ def obstacle_here(source: Path, config: TrialConfig, steps: Steps) -> str | None
         task = LoadedTask(config.task, benchmark, installation.secret())
         agent = load_agent(str(TrialPaths(source.resolve()).agent))
         current: JsonValue = msgspec.to_builtins(lock_record(config, agent, base, task))
-    except ConfigError as error:
+    except (ConfigError, CheckpointError) as error:
         return str(error)
     recorded = msgspec.json.decode(TrialPaths(source).lock_json.read_bytes())
-    changed = [words for part, words in LOCKED.items() if recorded.get(part) != current[part]]
+    changed = [description for part, description in LOCKED.items() if recorded.get(part) != current[part]]
     return f"no longer what they were: {'; '.join(changed)}" if changed else None
 
 
@@ -167,6 +174,7 @@ def compare_reproduction(source: Path, root: Path) -> Reproduction:
         noise=recorded.noise.half_width or None,
         gain=again.gain if after is not None else None,
         is_better=facts.is_better,
+        could_bring=could_bring(TrialPaths(root), again),
         conditions=tuple(_conditions(source, root, again)),
     )
 
@@ -176,7 +184,7 @@ class NewTrial:
     """What the verdict needs to know of the trial in which the program ran again."""
 
     kind: ResultKind
-    words: str
+    outcome: str
     """Its result in one sentence."""
     is_better: bool
     """Its gain over the base model is shown."""
@@ -192,7 +200,7 @@ def judge_reproduction(
 ) -> tuple[ReproductionVerdict, str]:
     """The verdict with its reason. difference: made again minus recorded, on the items that both were scored on."""
     if not again.had_its_budget or again.kind in {ResultKind.NOT_MEASURED, ResultKind.NOT_CLEARED}:
-        return ReproductionVerdict.NOT_POSSIBLE, f"the new trial has no result that counts: {again.words}"
+        return ReproductionVerdict.NOT_POSSIBLE, f"the new trial has no result that counts: {again.outcome}"
     if again.is_same and again.kind is ResultKind.MEASURED:
         return ReproductionVerdict.REPRODUCED, "the program made the same weights again, bit by bit"
     is_shown = _is_better(recorded.gain, recorded.noise)
@@ -200,8 +208,11 @@ def judge_reproduction(
         if again.n_departures:
             return ReproductionVerdict.NOT_POSSIBLE, _departed(again)
         if is_shown:
-            return ReproductionVerdict.NOT_REPRODUCED, f"run again, the program made nothing that counts: {again.words}"
-        return ReproductionVerdict.UNDECIDED, f"neither trial shows a gain; the new one: {again.words}"
+            return (
+                ReproductionVerdict.NOT_REPRODUCED,
+                f"run again, the program made nothing that counts: {again.outcome}",
+            )
+        return ReproductionVerdict.UNDECIDED, f"neither trial shows a gain; the new one: {again.outcome}"
     judged = judge(difference, recorded.noise.half_width)
     figures = f"{POINTS.estimate(difference.change)} points against the recorded checkpoint, n = {difference.change.n}"
     if judged.claim is Claim.WORSE:
@@ -209,17 +220,39 @@ def judge_reproduction(
             return ReproductionVerdict.NOT_POSSIBLE, f"{_departed(again)}; {figures}"
         return ReproductionVerdict.NOT_REPRODUCED, f"{figures}: worse ({judged.why})"
     if again.is_better and is_shown:
-        words = "no worse, and better than the base model itself"
-        return ReproductionVerdict.REPRODUCED, f"{figures}: {words} ({judged.why})"
+        reason = f"{figures}: no worse, and better than the base model itself ({judged.why})"
+        return ReproductionVerdict.REPRODUCED, reason
     unclear = "the recorded gain" if not is_shown else "the gain of the new trial"
     return ReproductionVerdict.UNDECIDED, f"{figures}: within noise ({judged.why}), but {unclear} is so, too"
+
+
+def could_bring(paths: TrialPaths, evidence: TrialEvidence) -> str:
+    """How the program may have brought its checkpoint along instead of making it, as a clause; empty: it cannot have."""
+    config = read_config(paths.trial_json)
+    if config.sandbox == UNSANDBOXED:
+        return "it ran without a sandbox and could read any file of this machine"
+    if config.network is not Network.NONE:
+        return f"its network policy ({config.network.value}) let it fetch files"
+    weights = [file.stat().st_size for file in paths.snapshot(evidence.final_submission or 0).glob("*.safetensors")]
+    packed_kib = packed_size(paths.agent) / 1024
+    most_kib = min(LARGEST_PROGRAM_KIB, LARGEST_SHARE * sum(weights) / 1024)
+    if packed_kib <= most_kib:
+        return ""
+    return f"the agent's files have {packed_kib:.0f} KiB packed (a program has {most_kib:.0f} KiB at most)"
+
+
+def packed_size(folder: Path) -> int:
+    """Bytes of a folder's files, packed one after the other."""
+    packer = lzma.LZMACompressor()
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return sum(len(packer.compress(file.read_bytes())) for file in files) + len(packer.flush())
 
 
 def _facts(again: TrialEvidence, *, is_same: bool) -> NewTrial:
     result = analyse(again).result
     return NewTrial(
         kind=result.kind,
-        words=result.words,
+        outcome=result.words,
         is_better=result.claim is Claim.BETTER,
         is_same=is_same,
         had_its_budget=had_its_budget(again),

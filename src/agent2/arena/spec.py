@@ -21,7 +21,7 @@ SPARE_EVALUATIONS = 10
 """Evaluations of full length that always fit in the grading time where submissions are not limited."""
 UNSANDBOXED = "none"
 """Name of the back end that isolates nothing."""
-NOT_DIGESTED = {"trial_id", "containment", "llm_key", "replay", "data"}
+NOT_DIGESTED = {"trial_id", "containment", "llm_key", "replay", "reproduces", "data"}
 """Fields of a trial's configuration that do not change the assignment; what `data` changes is in the items' digests."""
 ADDED_LATER = {"driver_record", "prices", "mode"}
 """Fields that older trials lack; at their default they leave the configuration's digest as it was."""
@@ -198,6 +198,8 @@ class TrialConfig(StrictModel):
     """Which training routes the agent may take."""
     replay: ReplaySource | None = None
     """Where the LLM's answers come from in place of a provider."""
+    reproduces: str | None = None
+    """Id of the trial whose recorded program this one runs again; None: a trial of its own."""
     seed: int = Field(ge=0, lt=2**32)
     """What numpy takes as a seed."""
     sandbox: str

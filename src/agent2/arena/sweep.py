@@ -503,7 +503,10 @@ def _reproduce_best(spec: SweepSpec, root: Path, steps: Steps) -> list[str]:
         steps("reproductions", done, len(chosen))
         trial = root / "trials" / row.trial
         # the sweep's own settings: the operator who wrote its file granted them to this very trial
-        granted = [f"sandbox={spec.sandbox}", *(given for given in spec.set if not fields_of([given]) & ASSIGNED)]
+        granted = [
+            f"sandbox={spec.sandbox}",
+            *(override for override in spec.set if not fields_of([override]) & ASSIGNED),
+        ]
         base = read_config(TrialPaths(trial).trial_json).base_model
         granted += [f"base_model={json.dumps(base)}"] if is_path(base) else []
         command = [sys.executable, "-m", "agent2", "reproduce", str(trial), "--out", str(root / "reproductions")]

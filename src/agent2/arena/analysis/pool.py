@@ -32,6 +32,7 @@ from agent2.arena.analysis.published import (
     read_published,
 )
 from agent2.arena.analysis.read import read_evidence
+from agent2.arena.analysis.reproduced import reproduction_verdict
 from agent2.arena.analysis.result import analyse, final_record
 from agent2.arena.analysis.verdicts import Analysis, IntegrityState, ResultKind
 from agent2.arena.evidence import SubmissionState, TrialEvidence
@@ -393,3 +394,8 @@ def _marks(evidence: TrialEvidence, analysis: Analysis, problems: Sequence[str])
         yield "a person intervened"
     if evidence.llm is not None and evidence.llm.replay_of is not None:
         yield "a replay"
+    if evidence.reproduces is not None:
+        yield "a reproduction"
+    verdict = reproduction_verdict(evidence)
+    if verdict is not None:
+        yield f"run again: {verdict.value}"

@@ -159,6 +159,7 @@ def read_evidence(trial_root: Path) -> TrialEvidence:
         commands=_records(paths.commands_log, CommandLine, warnings, _untimed),
         interventions=interventions,
         reproductions=read_reproductions(paths, str(config["trial_id"]), warnings),
+        reproduces=config.get("reproduces"),
         gpu_hours=read_gpu_hours(paths),
         processes=processes,
         metrics=_records(paths.metrics_log, MetricPoint, warnings),

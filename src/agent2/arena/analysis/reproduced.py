@@ -2,7 +2,7 @@
 
 Only results that this installation recorded (by their mark) of the present final checkpoint count; others are shown.
 A route that is consistent by code, processor time and weights, and whose program made such a checkpoint again, is
-observed: nothing but the program was there the second time. A route whose program, run again with the recorded seed,
+observed: nothing but the program was there the second time, and its files are too small to hold the checkpoint. A route whose program, run again with the recorded seed,
 makes nothing better than the base model is a claim.
 
 Does NOT prove the method: what the code that was reached computes is still read from its text.
@@ -42,10 +42,14 @@ def with_reproductions(finding: RouteFinding, evidence: TrialEvidence) -> RouteF
     if finding.certainty is Certainty.NONE or not counted:
         return finding
     if reproduction_verdict(evidence) is ReproductionVerdict.REPRODUCED:
-        shown = next(r for r in counted if r.verdict is ReproductionVerdict.REPRODUCED)
-        reason = f"{finding.reason}; the recorded program, run again, made such a checkpoint"
-        certainty = Certainty.OBSERVED if finding.certainty is Certainty.CONSISTENT else finding.certainty
-        return replace(finding, certainty=certainty, reason=reason, evidence=(_line(shown), *finding.evidence))
+        successes = [r for r in counted if r.verdict is ReproductionVerdict.REPRODUCED]
+        success = min(successes, key=lambda r: bool(r.could_bring))
+        reason = f"{finding.reason}; the recorded program, run again, handed in such a checkpoint"
+        if success.could_bring:  # then nothing tells making it from bringing it along
+            reason = f"{reason}, which it may have brought along: {success.could_bring}"
+        is_observed = finding.certainty is Certainty.CONSISTENT and not success.could_bring
+        certainty = Certainty.OBSERVED if is_observed else finding.certainty
+        return replace(finding, certainty=certainty, reason=reason, evidence=(_line(success), *finding.evidence))
     failed = [r for r in _failed_with_its_seed(counted) if not r.is_better]
     if failed and not any(r.verdict is ReproductionVerdict.REPRODUCED for r in counted):
         reason = f"run again with its seed, the recorded program does not make such a checkpoint: {failed[-1].reason}"
