@@ -247,7 +247,7 @@ class Reproduction:
     is_better: bool = False
     """The new trial's own gain is shown."""
     could_bring: str = ""
-    """How the program may have brought its checkpoint along instead of making it, as a clause; empty: it cannot have."""
+    """How the program may have brought its checkpoint along instead of making it; empty: it cannot have."""
     conditions: tuple[str, ...] = ()
     """What was not as in the recorded trial: versions, limits, requests to the LLM."""
     is_own: bool = False

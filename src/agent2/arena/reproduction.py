@@ -227,7 +227,7 @@ def judge_reproduction(
 
 
 def could_bring(paths: TrialPaths, evidence: TrialEvidence) -> str:
-    """How the program may have brought its checkpoint along instead of making it, as a clause; empty: it cannot have."""
+    """How the program may have brought its checkpoint along instead of making it, one clause; empty: it cannot have."""
     config = read_config(paths.trial_json)
     if config.sandbox == UNSANDBOXED:
         return "it ran without a sandbox and could read any file of this machine"

@@ -2,8 +2,8 @@
 
 Only results that this installation recorded (by their mark) of the present final checkpoint count; others are shown.
 A route that is consistent by code, processor time and weights, and whose program made such a checkpoint again, is
-observed: nothing but the program was there the second time, and its files are too small to hold the checkpoint. A route whose program, run again with the recorded seed,
-makes nothing better than the base model is a claim.
+observed: nothing but the program was there the second time, and its files are too small to hold the checkpoint. A route
+whose program, run again with the recorded seed, makes nothing better than the base model is a claim.
 
 Does NOT prove the method: what the code that was reached computes is still read from its text.
 """
