@@ -115,9 +115,47 @@ for path in glob.glob("/proc/[0-9]*/environ"):
 """
     outcome = runner.python(program)
     first = outcome.log.splitlines()[0]
-    assert first.startswith("bwrap --args ")
+    # bubblewrap itself only where it has another user than the program
+    assert first.startswith("bwrap --args " if runner.sandbox.drops_user else "/run/agent2/python -I -S ")
     assert str(runner.workspace) not in first and sys.prefix not in first
     assert "sk-private" not in outcome.log and "PROVIDER_KEY" not in outcome.log
+
+
+def test_no_process_of_the_sandbox_can_be_read_or_taken_over_by_the_program(runner):
+    program = """
+import ctypes, glob, os
+libc = ctypes.CDLL(None)
+others = [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()]
+for other in others:
+    if libc.ptrace(16, other, 0, 0) == 0:
+        print("traced", other)
+    for path in [f"/proc/{other}/mem", *(f"/proc/{other}/fd/{number}" for number in range(3))]:
+        try:
+            os.close(os.open(path, os.O_RDONLY))
+            print("opened", path)
+        except OSError:
+            pass
+print(len(others) >= 1)
+"""
+    assert runner.python(program, stdin=b"of the harness").log == "True\n"
+
+
+def test_orphans_are_collected(runner):
+    program = """
+import os, time
+for _ in range(5):
+    if os.fork() == 0:
+        os.fork() or os._exit(0)
+        os._exit(0)
+    os.wait()
+time.sleep(0.5)
+states = []
+for name in os.listdir("/proc"):
+    if name.isdigit():
+        states.append(open(f"/proc/{name}/stat").read().rpartition(")")[2].split()[0])
+print(states.count("Z"))
+"""
+    assert runner.python(program).log == "0\n"
 
 
 def test_the_environment_is_the_allow_list(runner, monkeypatch):

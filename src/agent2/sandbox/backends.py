@@ -544,6 +544,8 @@ class Bubblewrap(OwnUserSandbox):
                 options.add("--cap-add", capability)
             return
         options.add("--unshare-user", "--uid", str(UNPRIVILEGED_UID), "--gid", str(UNPRIVILEGED_UID))
+        # bwrap's own first process would have the program's user, who could trace it and stay there after its own end
+        options.add("--as-pid-1")
 
     def _launch(self, spec: SandboxSpec, options: "_BwrapOptions", uid: int, proxy: ProxyProcess | None) -> Launch:
         process_limit = spec.limits.processes + OWN_PROCESSES
@@ -575,7 +577,7 @@ class Bubblewrap(OwnUserSandbox):
             spec=spec,
             enforcer=enforcer,
             pass_fds=tuple(options.descriptors),
-            depth=2,
+            depth=2 if self._as_root else 1,
             on_end=() if proxy is None else (proxy.close,),
         )
 

@@ -77,7 +77,11 @@ def main(arguments: list[str]) -> int:
     link.sendall(b"ready")
     if link.recv(2) != b"go":  # by now the harness has put this process into its control group
         return 125
+    # A program with our user could trace this process, open its standard streams, and stay in it after its own end.
+    prctl(PR_SET_DUMPABLE, 0)
     if plan["joined"]:
+        if os.getpid() == 1:
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for orphans
         status_byte = link.recv(1)
         return status_byte[0] if status_byte else 128 + signal.SIGKILL  # the process that joined was killed
     if not plan["leash"]:
@@ -88,14 +92,9 @@ def main(arguments: list[str]) -> int:
         _fork_forwarder(listeners)
     for listener, _ in listeners:
         listener.close()
-    if plan["leash"]:
-        prctl(PR_SET_DUMPABLE, 0)  # the command has the same user and could take the leash off with ptrace
     command = _fork_command(plan)
     signal.signal(signal.SIGTERM, lambda *_: _terminate_group(command))
-    if plan["leash"]:
-        status = _wait_on_leash(command, link)
-    else:
-        _, status = os.waitpid(command, 0)
+    status = _wait_on_leash(command, link) if plan["leash"] else _wait(command)
     if plan["die_with_parent"]:
         _end_leftovers()
     code = os.waitstatus_to_exitcode(status)
@@ -121,6 +120,14 @@ def _receive(link: socket.socket, size: int) -> bytes:
             _quit(125, "the harness hung up before it said what to run")
         data += part
     return data
+
+
+def _wait(command: int) -> int:
+    """The wait status of the command; as the first process of a namespace this one collects orphans as well."""
+    while True:
+        ended, status = os.waitpid(-1 if os.getpid() == 1 else command, 0)
+        if ended == command:
+            return status
 
 
 def _wait_on_leash(command: int, link: socket.socket) -> int:
