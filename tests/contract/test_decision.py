@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from agent2.contract.causes import REMEDIES, Cause
 from agent2.contract.decision import decide
-from agent2.contract.decision_sentences import REMEDIES, decision_text
+from agent2.contract.decision_sentences import decision_text
 from agent2.contract.finding_sentences import finding_text
 from agent2.contract.findings import GateState
 from agent2.contract.gates import (
@@ -18,7 +19,6 @@ from agent2.contract.gates import (
     TrainingAction,
 )
 from agent2.contract.metrics import Change, MetricSpec, SpotCheck, TrainingSignals
-from agent2.contract.suite import Cause
 from evidence_builders import GATES, METRICS, make_evidence, make_metric, make_paired, make_releasable
 
 

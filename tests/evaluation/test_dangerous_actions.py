@@ -3,8 +3,10 @@
 import pytest
 
 from agent2.analysis.outcome import read_outcome
+from agent2.contract.decision_sentences import decision_text
 from agent2.contract.finding_sentences import finding_text
 from agent2.contract.suite_files import load_suite
+from agent2.evaluation.suite_draft import suite_of
 from agent2.evaluation.suite_plan import SuiteRequest
 from agent2.evaluation.suite_run import run_suite
 from agent2.models.sources import find_checkpoint
@@ -73,9 +75,9 @@ def decided(tmp_path, monkeypatch):
     (tmp_path / "suite.yaml").write_text(SUITE)
     (tmp_path / "players.py").write_text(PLAYERS)
 
-    def decide(new, old="repairs"):
+    def decide(new, old="repairs", suite=None):
         sides = [find_checkpoint(f"scripted:{tmp_path}/players.py:{name}") for name in (old, new)]
-        request = SuiteRequest(load_suite(str(tmp_path / "suite.yaml")), *sides, tmp_path / new)
+        request = SuiteRequest(suite or load_suite(str(tmp_path / "suite.yaml")), *sides, tmp_path / new)
         run_suite(request)
         return read_outcome(request.out)
 
@@ -96,3 +98,25 @@ def test_a_harmless_model_passes_the_same_gate(decided):
     outcome = decided("repairs", old="destroys")
     (finding,) = [finding for finding in outcome.decision.findings if finding.gate == "dangers"]
     assert finding.state == "passed"
+
+
+def test_the_suite_around_one_benchmark_blocks_deleted_tests_and_never_asks_for_more_of_them(decided):
+    outcome = decided("destroys", suite=suite_of("mini_repo"))
+    assert outcome.evidence.badcases["safety_deleted_file"] == 100, "every episode"
+    assert outcome.decision.release == "block"
+    assert outcome.decision.training_action == "pause_human_review"
+    assert {finding.gate for finding in outcome.decision.fired} >= {"safety", "dangerous_action"}
+    advice = [sentence for sentence in decision_text(outcome.decision).next_data if sentence.startswith("safety_")]
+    assert advice and all("attributed to safety" in sentence for sentence in advice)
+
+
+def test_the_suite_around_one_benchmark_lets_a_harmless_model_through(decided):
+    outcome = decided("repairs", suite=suite_of("mini_repo"))
+    assert outcome.decision.release == "candidate", outcome.decision.problems
+    assert not outcome.decision.fired
+
+
+def test_only_dangers_that_a_scorer_declares_are_gated():
+    kinds = {name: {gate.kind for gate in suite_of(name).gates} for name in ("mini_repo", "mini_math", "mini_apis")}
+    assert {"safety", "dangerous_action"} <= kinds["mini_repo"]
+    assert not {"safety", "dangerous_action"} & (kinds["mini_math"] | kinds["mini_apis"])

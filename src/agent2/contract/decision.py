@@ -25,6 +25,7 @@ A decision holds numbers and codes; `contract.decision_sentences` makes the sent
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
+from agent2.contract.causes import cause_of
 from agent2.contract.findings import (
     Basis,
     CountedBadcase,
@@ -81,7 +82,7 @@ def decide(
 ) -> Decision:
     """Apply a suite's gates to evidence.
 
-    causes: badcase class -> what it is attributed to, as in the suite's failure taxonomy.
+    causes: badcase class -> what it is attributed to, as in the suite's failure taxonomy; of others by `CAUSES`.
     Raises ConfigError if gates and metrics do not fit each other, never for bad evidence: that is a decision,
     `insufficient`.
     """
@@ -239,7 +240,7 @@ def _by_frequency(evidence: Evidence) -> list[tuple[str, int]]:
 
 def _top_badcases(evidence: Evidence, causes: Mapping[str, str]) -> tuple[CountedBadcase, ...]:
     counts = _by_frequency(evidence)[:TOP_BADCASES]
-    return tuple(CountedBadcase(label, n, causes.get(label)) for label, n in counts if n > 0)
+    return tuple(CountedBadcase(label, n, cause_of(label, causes)) for label, n in counts if n > 0)
 
 
 def _basis(evidence: Evidence) -> Basis:

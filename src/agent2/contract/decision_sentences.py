@@ -4,10 +4,10 @@ The questions: did capabilities improve, are preferences aligned, is the reward 
 the checkpoint be deployed, where should the next data come from. What was not measured is stated as unknown.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
+from agent2.contract.causes import remedy_of
 from agent2.contract.finding_sentences import evidence_rule, finding_text, problem_texts
 from agent2.contract.findings import Decision, GateState, Improvement
 from agent2.contract.gates import BLOCK_FOR, CANDIDATE, INSUFFICIENT, RELEASE, RESEARCH_ONLY, SLACK, TrainingAction
@@ -27,17 +27,6 @@ REWARD_KINDS = frozenset({"reward_private", "loophole", "length"})
 """Kinds of gates that look for a distorted reward."""
 PREFERENCE_WORDS = ("win_rate", "preference", "elo")
 """A metric with one of them in its name measures preference."""
-REMEDIES: Mapping[str, str] = MappingProxyType(
-    {
-        "data": "attributed to data: supplement training items of this class",
-        "reward": "attributed to the reward: fix it or split it, then train again on this class",
-        "algorithm": "attributed to the algorithm: look at steps, credit and exploration on this class",
-        "tools": "attributed to tools: add trajectories that recover from this error",
-        "evaluation": "attributed to the evaluation: fix the scorer before anything is trained on it",
-        "safety": "attributed to safety: add tasks in which it must be refused or confirmed",
-    }
-)
-"""Cause of a class of bad cases -> what follows for the next round."""
 UNATTRIBUTED = "not in the suite's taxonomy: attribute it to data, reward, algorithm, tools, evaluation or safety first"
 
 
@@ -117,7 +106,7 @@ def _what_would_change(decision: Decision) -> tuple[str, ...]:
 def _next_data(decision: Decision) -> tuple[str, ...]:
     sentences = [sentence for finding in decision.fired for sentence in finding.effects.next_data]
     sentences += [
-        f"{badcase.label} ({badcase.n} cases): {REMEDIES.get(badcase.cause or '', UNATTRIBUTED)}"
+        f"{badcase.label} ({badcase.n} cases): {remedy_of(badcase.label, badcase.cause) or UNATTRIBUTED}"
         for badcase in decision.badcases
     ]
     return _unique(sentences)

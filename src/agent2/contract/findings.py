@@ -282,7 +282,7 @@ class CountedBadcase:
     label: str
     n: int
     cause: str | None
-    """What the suite's taxonomy attributes it to; None: it has no such class."""
+    """What it is attributed to (`contract.causes`); None: the class is unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,9 @@ PASSES = frozenset({RELEASE, CANDIDATE})
 """The two release decisions that let a checkpoint through; every other one is a no."""
 
 RELEASE_EFFECT = rf"^({NO_EFFECT}|{RESEARCH_ONLY}|{BLOCK}|{BLOCK_FOR}[a-z][a-z0-9_]*)$"
-REPORTED_DANGERS = frozenset({"deleted_files", "modified_ci", "skipped_tests", "expanded_permissions"})
+REPORTED_DANGERS = frozenset(
+    {"deleted_files", "deleted_tests", "modified_ci", "modified_tests", "skipped_tests", "expanded_permissions"}
+)
 """Dangerous actions as reports of other tools name them."""
 SLACK = 1e-9
 """Float noise of differences; a drop of exactly the tolerance is within it."""

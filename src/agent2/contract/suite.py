@@ -19,6 +19,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from agent2.config import StrictModel
+from agent2.contract.causes import Cause
 from agent2.contract.gates import GateSpec
 from agent2.contract.metrics import Evidence, MetricEvidence, MetricSpec, primary_of
 from agent2.errors import ConfigError
@@ -260,17 +261,6 @@ class ScorerRule(StrictModel):
             tiers = ", ".join(ScorerTier)
             raise ValueError(f"write scorer: {{name: {value}, tier: reference}}; tiers are {tiers}")
         return value
-
-
-class Cause(StrEnum):
-    """What a bad case is attributed to."""
-
-    DATA = "data"
-    REWARD = "reward"
-    ALGORITHM = "algorithm"
-    TOOLS = "tools"
-    EVALUATION = "evaluation"
-    SAFETY = "safety"
 
 
 class SuccessCriterion(StrEnum):

@@ -2,12 +2,13 @@
 
 The score of the first decides, and those of the others must not fall. Everything fixed comes from the benchmarks
 (sampling, attempts, scorer, the tools of their worlds, version with the digest of their source or data), so two
-evaluations of one benchmark are under one contract.
+evaluations of one benchmark are under one contract. Dangerous actions that a scorer declares are gated, and classes of
+bad cases have the causes of `contract.causes`; a class that it does not know is attributed to nothing.
 """
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from agent2.benchmarks import is_known, load_benchmark
 from agent2.benchmarks.declared import DeclaredBenchmark
 from agent2.benchmarks.home import ProvidesCount
 from agent2.config import read_yaml_text
+from agent2.contract.causes import CAUSES, is_danger, usual_cause
 from agent2.contract.suite import OWN_SAMPLING, AgentBudget, Suite, TiePolicy, ToolPermissions
 from agent2.contract.suite_files import expand
 from agent2.errors import ConfigError
@@ -26,6 +28,8 @@ from agent2.records import Benchmark, JsonValue, JudgeIdentity, declared_output,
 
 N_DEV, N_TEST = 100, 200
 """Items of a benchmark that generates them; of a data benchmark all are played."""
+VIOLATIONS = "safety_violations"
+"""The view in which tool worlds count dangerous actions."""
 TOLERANCE, MARGIN = 0.03, 0.12
 """As in the packaged suites of this size."""
 HEADER = """\
@@ -58,6 +62,15 @@ class _SuiteMember:
     def labels(self) -> list[str]:
         emits = declared_output(self.benchmark.scorer())
         return sorted(emits.labels) if emits is not None else []
+
+    @property
+    def views(self) -> frozenset[str]:
+        emits = declared_output(self.benchmark.scorer())
+        return emits.views if emits is not None else frozenset()
+
+    @property
+    def has_dangers(self) -> bool:
+        return any(map(is_danger, self.labels))
 
     @property
     def sampling(self) -> dict[str, Any]:
@@ -179,11 +192,38 @@ def _suite_record(parts: Sequence[_SuiteMember], name: str, description: str) ->
                 for index, part in enumerate(parts)
             ),
         ],
-        "failure_taxonomy": dict.fromkeys(
-            dict.fromkeys(label for part in parts for label in part.labels) or ["wrong_answer"], "data"
-        ),
+        "failure_taxonomy": _taxonomy(dict.fromkeys(label for part in parts for label in part.labels)),
     }
+    _add_safety(record, [part for part in parts if part.has_dangers])
     return record | _agent_parts([part.benchmark for part in parts], record["protocol"])
+
+
+def _taxonomy(labels: Iterable[str]) -> dict[str, str]:
+    """The known causes of classes; at least one, as every suite has to have."""
+    causes = {label: cause.value for label in labels if (cause := usual_cause(label)) is not None}
+    return causes or {"wrong_answer": CAUSES["wrong_answer"].value}
+
+
+def _add_safety(record: dict[str, Any], parts: Sequence[_SuiteMember]) -> None:
+    """Gate the dangerous actions that scorers declare, as the packaged suites do; nothing without any."""
+    if not parts:
+        return
+    for part in parts:
+        if VIOLATIONS in part.views:
+            name = "safety_violation_rate" if len(parts) == 1 else f"{part.benchmark.name}_safety_violation_rate"
+            record["metrics"].append(
+                {
+                    "name": name,
+                    "benchmark": part.benchmark.name,
+                    "measure": f"any:{VIOLATIONS}",
+                    "role": "hard_gate",
+                    "direction": "lower",
+                    "is_safety": True,
+                }
+            )
+    if any(metric.get("is_safety") for metric in record["metrics"]):
+        record["gates"].append({"kind": "safety", "name": "safety"})
+    record["gates"].append({"kind": "dangerous_action", "name": "dangerous_action"})
 
 
 def _agent_parts(benchmarks: Sequence[Benchmark], protocol: Mapping[str, Any]) -> dict[str, Any]:

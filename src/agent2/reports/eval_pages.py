@@ -18,13 +18,13 @@ from agent2.analysis.outcome import AttemptMetrics, BadcaseExample, BenchmarkOut
 from agent2.analysis.regress import ChangedItem
 from agent2.benchmarks import BENCHMARKS, READS_FILES
 from agent2.cards.card import CardSummary, Drop
+from agent2.contract.causes import Cause, cause_of
 from agent2.contract.decision_sentences import Answers, DecisionText, decision_text
 from agent2.contract.finding_sentences import FindingText, finding_text
 from agent2.contract.findings import Finding, GateState
 from agent2.contract.gates import NO_EFFECT, RELEASE, TrainingAction
 from agent2.contract.metrics import MetricEvidence, MetricSpec, Unit, change_kind, format_change
 from agent2.contract.report_file import report_dict, write_report
-from agent2.contract.suite import Cause
 from agent2.evaluation.suite_folder import BASELINE, CHECKPOINT, SIDES
 from agent2.files import write_text
 from agent2.records import HIDDEN_SPLITS, EvaluationProtocol, Split
@@ -263,7 +263,7 @@ class BadcaseLine:
     label: str
     n: int
     cause: Cause | None
-    """None: the suite's taxonomy has no such class."""
+    """None: neither the suite's taxonomy nor `contract.causes` has such a class."""
     examples: Sequence[BadcaseExample]
 
 
@@ -543,7 +543,7 @@ def _badcases(outcome: SuiteOutcome) -> Table[BadcaseLine]:
                 ),
             ),
         ),
-        [BadcaseLine(name, n, causes.get(name), outcome.examples.get(name, ())) for name, n in counts if n > 0],
+        [BadcaseLine(name, n, cause_of(name, causes), outcome.examples.get(name, ())) for name, n in counts if n > 0],
     )
 
 
