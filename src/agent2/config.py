@@ -14,6 +14,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agent2.errors import ConfigError, nearest_name, quoted, unknown_name
+from agent2.foreign_files import MAX_TEXT_BYTES, read_named
 
 MAX_VALUES = 1_000_000
 """That a YAML text may expand to, aliases resolved; a few lines of aliases can expand to more than memory holds."""
@@ -72,7 +73,7 @@ def parse_yaml(
 def read_yaml(path: Path, overrides: Sequence[str] = ()) -> YamlText:
     """Read one YAML file whose keys the caller validates itself. Raises ConfigError as `load_yaml` does."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_named(path, MAX_TEXT_BYTES).decode("utf-8")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); check the path") from error
     except UnicodeDecodeError as error:

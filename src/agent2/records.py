@@ -258,6 +258,17 @@ class Turn(msgspec.Struct, frozen=True):
         return self.thought is not msgspec.UNSET and self.thought.closing is None
 
 
+MAX_TOKENS = 2**53
+"""A larger number is not taken for a count of tokens."""
+
+
+def token_count(stated: object) -> int | None:
+    """A count of tokens as a log or a server states it; None (not known) for anything that cannot be one."""
+    if isinstance(stated, bool) or not isinstance(stated, int | float) or not 0 <= stated <= MAX_TOKENS:
+        return None
+    return int(stated)
+
+
 class Usage(msgspec.Struct, frozen=True):
     """What one rollout cost."""
 

@@ -60,6 +60,7 @@ from agent2.arena.evidence import Interruption
 from agent2.arena.spec import TrialConfig
 from agent2.errors import ConfigError
 from agent2.files import atomic_write
+from agent2.foreign_files import MAX_LOG_BYTES, read_limited
 from agent2.records import JsonValue, Split
 
 LEAST_RESTART_S = 5.0
@@ -239,9 +240,11 @@ class TrialPaths:
 def read_config(path: Path) -> TrialConfig:
     """The configuration of a trial. Raises ConfigError if the file is missing or damaged."""
     try:
-        return TrialConfig.model_validate_json(path.read_bytes())
-    except OSError as error:
+        return TrialConfig.model_validate_json(read_limited(path))
+    except FileNotFoundError as error:
         raise ConfigError(f"{path.parent}: no {path.name} there; pass the folder of a trial") from error
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); pass the folder of a trial") from error
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"]))
@@ -326,7 +329,7 @@ def read_events(path: Path) -> Events:
         return Events([], 0)
     rows: list[dict[str, JsonValue]] = []
     n_torn = 0
-    for line in path.read_bytes().splitlines():
+    for line in _log_bytes(path).splitlines():
         if not line.strip():
             continue
         try:
@@ -338,6 +341,13 @@ def read_events(path: Path) -> Events:
         else:
             n_torn += 1
     return Events(rows, n_torn)
+
+
+def _log_bytes(path: Path) -> bytes:
+    try:
+        return read_limited(path, MAX_LOG_BYTES)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); restore it from a copy") from error
 
 
 def interruptions(events: Events) -> tuple[Interruption, ...]:

@@ -16,10 +16,13 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from agent2.errors import ConfigError, quoted
+from agent2.foreign_files import open_regular, require_no_bomb
 from agent2.texts import parse_json
 
 MAX_LINE_BYTES = 16 << 20
 MAX_ARRAY_BYTES = 512 << 20
+PARQUET_ROWS = 4096
+"""That are unpacked at once."""
 """Of a .json file, which is read as a whole."""
 FORMATS = (".jsonl", ".jsonl.gz", ".json", ".csv", ".tsv", ".parquet")
 
@@ -51,7 +54,7 @@ class Row:
 def file_digest(path: Path) -> str:
     """SHA-256 of a file. Raises ConfigError if it cannot be read."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path, follow=True) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); check the path") from error
@@ -87,8 +90,13 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def _jsonl(path: Path) -> Iterator[Row]:
-    with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
-        for number, line in _lines(file, path):
+    with open_regular(path, follow=True) as stored:
+        is_packed = path.suffix.lower() == ".gz"
+        packed_bytes, unpacked_bytes = os.fstat(stored.fileno()).st_size, 0
+        for number, line in _lines(gzip.GzipFile(fileobj=stored) if is_packed else stored, path):
+            unpacked_bytes += len(line)
+            if is_packed:
+                require_no_bomb(path, packed_bytes, unpacked_bytes)
             if not line.strip():
                 continue
             text = _decoded(line, path, number)
@@ -105,10 +113,12 @@ def _jsonl(path: Path) -> Iterator[Row]:
 
 def _json(path: Path) -> Iterator[Row]:
     """Rows of an array of objects, of an object with one such array, or of JSON lines under that suffix."""
-    if path.stat().st_size > MAX_ARRAY_BYTES:
+    with open_regular(path, follow=True) as file:
+        data = file.read(MAX_ARRAY_BYTES + 1)
+    if len(data) > MAX_ARRAY_BYTES:
         raise ConfigError(f"{path}: is larger than {MAX_ARRAY_BYTES >> 20} MiB; convert it to .jsonl")
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start}); save it as UTF-8") from error
     try:
@@ -152,7 +162,7 @@ def _decoded(line: bytes, path: Path, number: int) -> str:
 
 
 def _csv(path: Path) -> Iterator[Row]:
-    with path.open("rb") as file:
+    with open_regular(path, follow=True) as file:
         lines = (_decoded(line, path, number) for number, line in _lines(file, path))
         # a setting of the whole process, so it is put back below
         before = csv.field_size_limit(min(MAX_LINE_BYTES, sys.maxsize))
@@ -184,9 +194,12 @@ def _parquet(path: Path) -> Iterator[Row]:
     import pyarrow.parquet
 
     try:
-        with pyarrow.parquet.ParquetFile(path) as file:
-            number = 0
-            for batch in file.iter_batches():
+        with open_regular(path, follow=True) as stored, pyarrow.parquet.ParquetFile(stored) as file:
+            number = unpacked_bytes = 0
+            packed_bytes = os.fstat(stored.fileno()).st_size
+            for batch in file.iter_batches(PARQUET_ROWS):
+                unpacked_bytes += batch.nbytes
+                require_no_bomb(path, packed_bytes, unpacked_bytes)
                 for values in batch.to_pylist():
                     number += 1
                     yield Row(values, path, number)

@@ -31,6 +31,7 @@ import zstandard
 from agent2.cards.card import FLAT_SCORE, FORMAT, READABLE, CardFile, CardHeader, CardSummary, Frame
 from agent2.errors import CardError
 from agent2.files import atomic_write
+from agent2.foreign_files import open_regular, read_limited
 from agent2.records import JsonValue, ScoredRollout, canonical_json, digest_of
 from agent2.stats.stored import read_estimate
 
@@ -97,14 +98,14 @@ def load_card(path: Path) -> CardFile:
     """All of `card.json`. Raises CardError if it is missing, damaged or of another format."""
     file = path / CARD_JSON
     try:
-        data = file.read_bytes()
+        data = read_limited(file, follow=True)
     except OSError as error:
         raise CardError(f"{file}: cannot be read ({error.strerror}); is {path} the folder of a card?") from error
     try:
         number = msgspec.json.decode(data, type=CardFormat).format
         if number in READABLE:
             return _decoded(data, number)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CardError(f"{file}: is not a card ({error}); restore it from a copy or evaluate again") from error
     readable = ", ".join(map(str, READABLE))
     raise CardError(f"{file}: format {number}, this version reads {readable}; use the version that wrote it")
@@ -130,7 +131,7 @@ def header_digests(path: Path) -> tuple[str, str]:
     Raises CardError as `load_card` does.
     """
     header = load_card(path).header
-    stored = msgspec.json.decode((path / CARD_JSON).read_bytes())["header"]
+    stored = msgspec.json.decode(read_limited(path / CARD_JSON, follow=True))["header"]
     return _digest_as_stored(header, stored), _digest_as_stored(header.protocol, stored["protocol"])
 
 
@@ -183,7 +184,7 @@ def require_part(path: Path, card: CardFile, name: str) -> Path:
 
 def file_digest(file: Path) -> str:
     """SHA-256 (hex) of a file's bytes, read in pieces."""
-    with file.open("rb") as stream:
+    with open_regular(file, follow=True) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
@@ -204,7 +205,7 @@ def decode_line(line: bytes, where: str) -> ScoredRollout:
     """One line of a rollouts file. Raises CardError that names `where`."""
     try:
         return _decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CardError(
             f"{where}: is not a rollout ({error}); restore the file from a copy or evaluate again"
         ) from error
@@ -219,7 +220,7 @@ def closed_file(path: Path, card: CardFile) -> tuple[Path, BinaryIO]:
     """The file with the frames of a closed card, opened. Raises CardError if it is missing."""
     file = path / (TABLE if TABLE in card.parts else OLD_ROLLOUTS)
     try:
-        return file, file.open("rb")
+        return file, open_regular(file, follow=True)
     except OSError as error:
         raise CardError(f"{file}: cannot be read ({error.strerror}); the card lost its rollouts") from error
 
@@ -286,7 +287,7 @@ def open_lines(path: Path, start: int = 0) -> Iterator[tuple[int, bytes]]:
     """Whole lines of an open card from line `start` on, with their numbers from 0. Raises CardError without a file."""
     file = path / OPEN_ROLLOUTS
     try:
-        stream = file.open("rb")
+        stream = open_regular(file, follow=True)
     except OSError as error:
         raise CardError(f"{file}: cannot be read ({error.strerror}); the card lost its rollouts") from error
     with stream:
@@ -319,7 +320,7 @@ def read_checksums(path: Path) -> "array[int]":
     file = path / LINE_SUMS
     sums = array("I")
     try:
-        sums.frombytes(file.read_bytes())
+        sums.frombytes(read_limited(file, follow=True))
     except FileNotFoundError:
         pass
     except (OSError, ValueError) as error:

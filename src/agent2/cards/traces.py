@@ -27,7 +27,8 @@ from agent2.cards.imports.foreign_log import UNKNOWN, UNMETERED, UNSCORED, Forei
 from agent2.cards.imports.messages import THOUGHT_PARTS, conversation_of
 from agent2.errors import ConfigError, Fault
 from agent2.files import numbered_lines
-from agent2.records import JsonValue, Rollout, RolloutStatus, Score, ScoredRollout, Usage
+from agent2.foreign_files import MAX_LOG_BYTES, read_named
+from agent2.records import JsonValue, Rollout, RolloutStatus, Score, ScoredRollout, Usage, token_count
 from agent2.texts import parse_json
 
 ROLES: Mapping[str, str] = MappingProxyType({"human": "user", "ai": "assistant", "function": "tool"})
@@ -80,7 +81,7 @@ def read_trajectories(path: Path) -> ForeignLog:
 def _documents(path: Path) -> Iterator[tuple[str, Any]]:
     """(file or file:line, value) of each JSON document of a file: one, or one a line."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_named(path, MAX_LOG_BYTES).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read ({error}); give a JSON or JSONL file") from error
     try:
@@ -270,7 +271,7 @@ def _traces(document: Mapping[str, Any], where: str) -> Iterator[_Trajectory]:
         yield _Trajectory(
             [_message(message, f"{where}: trace {trace_id}") for message in messages],
             trace_id,
-            usage=Usage(tokens[0], tokens[1], n_seconds),
+            usage=Usage(token_count(tokens[0]), token_count(tokens[1]), n_seconds),
             model=None if model is None else str(model),
         )
 

@@ -364,7 +364,7 @@ def _object(path: Path) -> dict[str, Any]:
     from agent2.config import read_yaml
     from agent2.web.catalog import read_object
 
-    return read_yaml(path).data if path.suffix.lower() in {".yaml", ".yml"} else read_object(path)
+    return read_yaml(path).data if path.suffix.lower() in {".yaml", ".yml"} else read_object(path, follow=True)
 
 
 def access(as_json: AsJson = False) -> None:

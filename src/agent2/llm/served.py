@@ -50,7 +50,7 @@ from agent2.llm.server_words import (
     room_for_answer,
 )
 from agent2.llm.untrusted import as_object, decode
-from agent2.records import Completion, JsonValue, Message, Prompt, SamplingSettings, StopReason, Thought
+from agent2.records import Completion, JsonValue, Message, Prompt, SamplingSettings, StopReason, Thought, token_count
 
 logger = logging.getLogger(__name__)
 
@@ -315,7 +315,7 @@ def _thought_of(answer: ChatAnswer, text: str, n_hidden: int) -> Thought | None:
 def _count(usage: Mapping[str, JsonValue], name: str) -> int | None:
     """A token count of the server; None where it reports none, which is no fault."""
     value = usage.get(name)
-    return value if isinstance(value, int) and value >= 0 else None
+    return token_count(value) if isinstance(value, int) else None
 
 
 def _malformed(problem: str) -> WireProblem:

@@ -36,6 +36,8 @@ from itertools import groupby
 from pathlib import Path
 
 from agent2.errors import ConfigError
+from agent2.foreign_databases import foreign_database, require_table
+from agent2.foreign_files import MAX_LOG_BYTES, read_named
 from agent2.installation import install_hint
 from agent2.monitor.console import console_rows
 from agent2.monitor.series import Reading, TrainingLog, assemble
@@ -92,7 +94,7 @@ def history_rows(path: Path, notes: list[str]) -> Iterator[dict[str, JsonValue]]
 def _records(path: Path, notes: list[str]) -> Iterator[tuple[int, bytes]]:
     """(offset, bytes) of each record."""
     try:
-        data = path.read_bytes()
+        data = read_named(path, MAX_LOG_BYTES)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); check the path") from error
     if data[: len(MAGIC)] != MAGIC:
@@ -340,7 +342,10 @@ def _csv(path: Path) -> list[_TrackedRun]:
     """W&B's table export: `Step`, then `<run> - <metric>` with `__MIN` and `__MAX` beside it."""
     # not splitlines(): a name may hold U+2028, which ends no line of a CSV file
     text = _text(path)
-    rows = list(csv.DictReader(text.split("\n")))
+    try:
+        rows = list(csv.DictReader(text.split("\n")))
+    except csv.Error as error:  # a field longer than the module takes, or a NUL
+        raise ConfigError(f"{path}: is not valid CSV ({error}); export the table again") from error
     columns = list(rows[0]) if rows else []
     step_column = next((key for key in STEP_KEYS if key in columns), None)
     if step_column is None:
@@ -472,10 +477,13 @@ def _trackio(path: Path) -> list[_TrackedRun]:
     Its later versions have a `run_id`: of several runs of one name the one that began last is read.
     """
     try:
-        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        with closing(foreign_database(path)) as connection:
+            require_table(connection, "metrics", path)
             columns = {column[1] for column in connection.execute("PRAGMA table_info(metrics)")}
             run_id = "run_id" if "run_id" in columns else "run_name"
             rows = connection.execute(f"SELECT run_name, {run_id}, step, metrics FROM metrics ORDER BY id").fetchall()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); check the path") from error
     except sqlite3.Error as error:
         raise ConfigError(f"{path}: not a trackio database ({error}); pass the .db file of a project") from error
     by_name: dict[str, dict[str, list[_Point]]] = {}
@@ -498,7 +506,7 @@ def _trackio(path: Path) -> list[_TrackedRun]:
 
 def _text(path: Path, errors: str = "strict") -> str:
     try:
-        return path.read_text(encoding="utf-8", errors=errors)
+        return read_named(path, MAX_LOG_BYTES).decode("utf-8", errors)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); check the path") from error
     except UnicodeDecodeError as error:

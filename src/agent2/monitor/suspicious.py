@@ -17,6 +17,7 @@ import numpy as np
 from agent2.cards.reader import CARD_FILE, iter_rollouts, read_header
 from agent2.errors import ConfigError, NotEnoughData
 from agent2.files import numbered_lines
+from agent2.foreign_files import MAX_LOG_BYTES, read_named
 from agent2.records import HIDDEN_SPLITS, derive_seed
 
 MIN_ROLLOUTS = 20
@@ -110,7 +111,7 @@ def _from_card(path: Path, view: str) -> Iterator[RewardedRollout]:
 
 def _from_lines(path: Path) -> Iterator[RewardedRollout]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_named(path, MAX_LOG_BYTES).decode("utf-8")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); pass a card or a file of JSON lines") from error
     for number, line in numbered_lines(text):

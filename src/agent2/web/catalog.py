@@ -28,6 +28,7 @@ from agent2.cards import folder as card_folder
 from agent2.cards.card import CardFile
 from agent2.errors import Agent2Error, ConfigError
 from agent2.evaluation.suite_folder import IDENTITY_FILE, read_identity
+from agent2.foreign_files import open_regular, read_limited
 from agent2.reports.text import clean, counted, duration
 from agent2.stats.estimates import PERCENT, POINTS
 from agent2.stats.stored import read_difference
@@ -331,10 +332,13 @@ def _locked_inodes() -> frozenset[int]:
     return _locks_read[1]
 
 
-def read_object(path: Path) -> dict[str, Any]:
-    """A JSON object. Raises ConfigError if the file is missing or contains anything else."""
+def read_object(path: Path, *, follow: bool = False) -> dict[str, Any]:
+    """A JSON object. follow: through a symbolic link.
+
+    Raises ConfigError if the file is missing or contains anything else.
+    """
     try:
-        value = msgspec.json.decode(path.read_bytes())
+        value = msgspec.json.decode(read_limited(path, follow=follow))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -347,11 +351,11 @@ def read_object(path: Path) -> dict[str, Any]:
 def last_events(path: Path) -> list[dict[str, Any]]:
     """The last events of a log, read from its end: at most `TAIL_BYTES` of it."""
     try:
-        with path.open("rb") as log:
+        with open_regular(path) as log:
             size = log.seek(0, os.SEEK_END)
             log.seek(max(0, size - TAIL_BYTES))
             # from the middle of a file the first line is incomplete
-            lines = log.read().split(b"\n")[0 if size <= TAIL_BYTES else 1 :]
+            lines = log.read(TAIL_BYTES).split(b"\n")[0 if size <= TAIL_BYTES else 1 :]
     except OSError:
         return []
     rows = []
@@ -473,7 +477,7 @@ class LineCounter:
         """Whole lines of the file; 0 where there is none."""
         with self._lock:
             try:
-                with path.open("rb") as stream:
+                with open_regular(path) as stream:
                     inode = os.fstat(stream.fileno()).st_ino
                     known_inode, offset, n = self._known.get(path, (inode, 0, 0))
                     if known_inode != inode or os.fstat(stream.fileno()).st_size < offset:

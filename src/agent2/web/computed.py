@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from agent2.errors import ConfigError
+from agent2.foreign_files import read_limited
 from agent2.reports.text import clean
 
 _drawing_lock = threading.Lock()
@@ -51,8 +52,10 @@ def stored_sweep_fields(report: Path) -> dict[str, Any]:
     from agent2.reports.comparison_pages import FORMAT, SweepReport, sweep_fields
 
     try:
-        stored = msgspec.json.decode(report.read_bytes(), type=SweepReport)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        stored = msgspec.json.decode(read_limited(report), type=SweepReport)
+    except OSError as error:
+        raise ConfigError(f"{report}: cannot be read ({error.strerror}); run agent2 sweep again") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{report}: is not a report of this version ({error}); run agent2 sweep again") from error
     if stored.format != FORMAT:
         raise ConfigError(f"{report}: format {clean(stored.format, 40)}, this version reads {FORMAT}")

@@ -19,6 +19,7 @@ import msgspec
 from agent2.cards import folder as card_folder
 from agent2.cards.card import CardFile
 from agent2.errors import ConfigError
+from agent2.foreign_files import open_regular
 from agent2.records import ScoredRollout
 from agent2.reports.text import UNCUT, clean, clean_lines
 
@@ -87,7 +88,7 @@ class NoteBook:
             stamp = (status.st_size, status.st_mtime_ns)
             if self._known is not None and self._known[0] == stamp:
                 return self._known[1:]
-            with self.path.open("rb") as file:
+            with open_regular(self.path) as file:
                 data = file.read(MAX_FILE)
         except OSError:
             return {}, 0

@@ -31,6 +31,7 @@ from starlette.routing import Route
 from agent2.arena.recording import read_submissions_of
 from agent2.arena.trial_folder import TrialPaths
 from agent2.errors import Agent2Error, ConfigError
+from agent2.foreign_files import MAX_LOG_BYTES, open_regular
 from agent2.web.catalog import Catalog, CatalogEntry, EntryKind, EntryState, EntrySummary
 from agent2.web.computed import load_libraries
 from agent2.web.judging import rate
@@ -370,9 +371,9 @@ def _byte_offset(text: str) -> int:
 def _rows_after(path: Path, offset: int) -> tuple[list[dict[str, Any]], int]:
     """The whole lines of a log from a byte offset on, and the offset after them."""
     try:
-        with path.open("rb") as log:
+        with open_regular(path) as log:
             log.seek(offset)
-            data = log.read()
+            data = log.read(MAX_LOG_BYTES)
     except OSError:
         return [], offset
     # an incomplete last line is read again when its end is there

@@ -23,6 +23,7 @@ from pydantic import Field
 from agent2.benchmarks import task_files
 from agent2.config import StrictModel, load_yaml
 from agent2.errors import ConfigError
+from agent2.foreign_files import MAX_TEXT_BYTES, read_limited
 from agent2.stats.estimates import Estimate, PairedDifference
 from agent2.stats.ranking import RankInterval, rank_intervals
 
@@ -94,7 +95,12 @@ def is_published(folder: Path) -> bool:
     if (folder / "trial.json").exists():
         return False
     scores = folder / SCORES_FILE
-    return (folder / FIGURES_FILE).is_file() or (scores.is_file() and b'"modelBenchmarkData"' in scores.read_bytes())
+    if (folder / FIGURES_FILE).is_file():
+        return True
+    try:
+        return b'"modelBenchmarkData"' in read_limited(scores, MAX_TEXT_BYTES)
+    except OSError:  # none, or nothing that is read
+        return False
 
 
 def read_published(folder: Path) -> PublishedBoard:
@@ -125,14 +131,14 @@ def read_posttrainbench(folder: Path) -> PublishedBoard:
     """
     file = folder / SCORES_FILE
     try:
-        stored = msgspec.json.decode(file.read_bytes())
+        stored = msgspec.json.decode(read_limited(file, MAX_TEXT_BYTES))
         weights = {str(name): float(weight) for name, weight in stored["benchmarkWeights"].items()}
         agents: dict[str, Any] = stored["modelBenchmarkData"]
         aggregates: dict[str, Any] = stored["aggregatedScores"]
         cells = {name: _agent_cells(agent, weights) for name, agent in agents.items()}
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read ({error.strerror}); pass the folder that contains it") from error
-    except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise ConfigError(
             f"{file}: is not the scores.json of PostTrainBench ({type(error).__name__}: {error}); take it unchanged "
             "from the website's repository"

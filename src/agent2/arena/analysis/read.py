@@ -34,6 +34,7 @@ from agent2.arena.reproduction_log import read_reproductions
 from agent2.arena.spec import Mode, TaskSpec
 from agent2.arena.trial_folder import ActiveTime, Events, TrialPaths, interruptions, read_events
 from agent2.errors import ConfigError
+from agent2.foreign_files import open_regular, read_limited
 from agent2.integrity import IntegrityRecord
 from agent2.llm.gateway.recording import DIFFERENCES, Exchange, ExchangeOutcome, read_exchanges, totals
 from agent2.records import JsonValue, Split
@@ -216,10 +217,10 @@ def _base_public(events: Events, paths: TrialPaths) -> Estimate:
 
 def _json_object(path: Path) -> dict[str, JsonValue]:
     try:
-        value = msgspec.json.decode(path.read_bytes())
+        value = msgspec.json.decode(read_limited(path))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); pass the folder of a finished trial") from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path}: is not JSON ({error}); it is machine-written, restore it") from error
     if not isinstance(value, dict):
         raise ConfigError(f"{path}: contains a {type(value).__name__}, an object is needed; restore the file")
@@ -344,10 +345,12 @@ def _integrity(paths: TrialPaths, audited: Mapping[str, JsonValue] | None) -> tu
     """
     if not paths.integrity.exists():
         return None, "" if audited is None else "integrity.json: is missing, although the log has an audit."
-    data = paths.integrity.read_bytes()
     try:
+        data = read_limited(paths.integrity)
         record = msgspec.json.decode(data, type=IntegrityRecord)
-    except msgspec.MsgspecError as error:
+    except OSError as error:
+        return None, f"integrity.json: cannot be read ({error.strerror}); judged without an audit."
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return None, f"integrity.json: is damaged ({error}); judged without an audit."
     if audited is None:
         return None, "integrity.json: is of an audit that is not in the log; judged without it."
@@ -364,12 +367,13 @@ def _integrity(paths: TrialPaths, audited: Mapping[str, JsonValue] | None) -> tu
 
 
 def _tail(path: Path) -> str:
-    if not path.exists():
+    n_bytes = 4 * LOG_TAIL_CHARACTERS  # a character takes at most four
+    try:
+        with open_regular(path) as log:
+            log.seek(max(0, log.seek(0, 2) - n_bytes))
+            return log.read(n_bytes).decode(errors="replace")[-LOG_TAIL_CHARACTERS:]
+    except OSError:  # no log, or something else in its place
         return ""
-    with path.open("rb") as log:
-        size = log.seek(0, 2)
-        log.seek(max(0, size - 4 * LOG_TAIL_CHARACTERS))  # a character takes at most four bytes
-        return log.read().decode(errors="replace")[-LOG_TAIL_CHARACTERS:]
 
 
 def _agent_files(folder: Path, lock: Mapping[str, JsonValue], warnings: list[str]) -> dict[str, str]:

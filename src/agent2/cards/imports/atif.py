@@ -16,7 +16,7 @@ from agent2.cards.imports.foreign_log import UNKNOWN, UNSCORED, ForeignLog
 from agent2.cards.imports.messages import conversation_of
 from agent2.cards.imports.source import NO_CHOICE, LogChoice, LogSource, document_of, require_metric, shaped
 from agent2.errors import ConfigError, Fault
-from agent2.records import Message, Rollout, RolloutStatus, Score, ScoredRollout, Turn, Usage
+from agent2.records import Message, Rollout, RolloutStatus, Score, ScoredRollout, Turn, Usage, token_count
 
 NO_SCORE = "a trajectory has no score; judge it with agent2 cards rescore"
 MAX_PARTS = 100
@@ -152,7 +152,7 @@ def usage_of(trajectory: AtifTrajectory, seconds: float) -> Usage:
         prompt = _sum([step.prompt_tokens for step in metrics])
     if completion is None:
         completion = _sum([step.completion_tokens for step in metrics])
-    return Usage(prompt, completion, seconds)
+    return Usage(token_count(prompt), token_count(completion), seconds)
 
 
 def _sum(counts: Sequence[int | None]) -> int | None:

@@ -20,7 +20,7 @@ from agent2.cards.imports.foreign_log import UNKNOWN, UNSCORED, ForeignLog
 from agent2.cards.imports.messages import first_line, turn_of
 from agent2.cards.imports.source import NO_CHOICE, LogChoice, LogSource, require_metric, shaped
 from agent2.errors import ConfigError, Fault
-from agent2.records import Rollout, RolloutStatus, Score, ScoredRollout, Usage
+from agent2.records import Rollout, RolloutStatus, Score, ScoredRollout, Usage, token_count
 
 VALID = "valid"
 INFERENCE_ERROR = "Error during inference:"
@@ -198,11 +198,7 @@ def _texts(result: Any) -> Iterator[str]:
 
 def _usage(answer: _BfclAnswer) -> Usage:
     prompt, completion = _total(answer.input_token_count), _total(answer.output_token_count)
-    return Usage(
-        None if prompt is None else int(prompt),
-        None if completion is None else int(completion),
-        _total(answer.latency) or 0.0,
-    )
+    return Usage(token_count(prompt), token_count(completion), _total(answer.latency) or 0.0)
 
 
 def _total(count: Any) -> float | None:

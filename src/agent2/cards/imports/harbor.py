@@ -23,7 +23,7 @@ from agent2.cards.imports.foreign_log import UNKNOWN, ForeignLog, lost_rollout, 
 from agent2.cards.imports.messages import first_line
 from agent2.cards.imports.source import NO_CHOICE, LogChoice, LogSource, document_of, require_metric, shaped
 from agent2.errors import ConfigError, Fault, unknown_name
-from agent2.records import Message, Rollout, RolloutStatus, Score, ScoredRollout, Turn, Usage
+from agent2.records import Message, Rollout, RolloutStatus, Score, ScoredRollout, Turn, Usage, token_count
 
 INVALID = frozenset(
     re.findall(
@@ -304,7 +304,7 @@ def _played(trial: HarborTrial, folder: Path) -> tuple[list[Message], list[Turn]
     if tokens == [None, None] and len(trajectories) == 1:
         usage = atif.usage_of(trajectories[0], _seconds(trial))
     else:
-        usage = Usage(tokens[0], tokens[1], _seconds(trial))
+        usage = Usage(token_count(tokens[0]), token_count(tokens[1]), _seconds(trial))
     answer = atif.answer_of(trajectories[-1], turns) if trajectories else None
     return opening, turns, answer, usage
 

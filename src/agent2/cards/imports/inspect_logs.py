@@ -10,6 +10,8 @@ and did not come to. Images, tool definitions and events are not kept.
 
 import json
 import math
+import os
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -28,9 +30,10 @@ from agent2.cards.imports.foreign_log import (
 from agent2.cards.imports.messages import conversation_of, first_line
 from agent2.cards.imports.source import NO_CHOICE, LogChoice, LogSource
 from agent2.errors import ConfigError, Fault, quoted, unknown_name
+from agent2.foreign_files import MAX_LOG_BYTES, open_regular, require_no_bomb
 from agent2.installation import install_hint
 from agent2.llm.thoughts import split_thought
-from agent2.records import Rollout, RolloutStatus, Score, ScoredRollout, StopReason, Usage
+from agent2.records import Rollout, RolloutStatus, Score, ScoredRollout, StopReason, Usage, token_count
 
 VERDICT_LETTERS: MappingProxyType[str, float] = MappingProxyType({"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0})
 VERDICT_WORDS: MappingProxyType[str, float] = MappingProxyType({"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0})
@@ -126,8 +129,24 @@ def _load_with_inspect(path: Path) -> dict[str, Any]:
             f"{path}: reading .eval needs inspect-ai; {install_hint('inspect')}, or convert the file where it is "
             "installed: inspect log convert --to json"
         ) from error
+    _require_small(path)
     loaded: dict[str, Any] = read_eval_log(str(path)).model_dump(mode="json")
     return loaded
+
+
+def _require_small(path: Path) -> None:
+    """Refuse an archive that would unpack to more than a log may have. Raises ConfigError."""
+    try:
+        with open_regular(path, follow=True) as file, zipfile.ZipFile(file) as archive:
+            unpacked_bytes = sum(member.file_size for member in archive.infolist())
+            if unpacked_bytes > MAX_LOG_BYTES:
+                raise ConfigError(
+                    f"{path}: unpacks to {unpacked_bytes} bytes, more than {MAX_LOG_BYTES}; export fewer samples"
+                )
+            require_no_bomb(path, os.fstat(file.fileno()).st_size, unpacked_bytes)
+    except (OSError, zipfile.BadZipFile, NotImplementedError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"{path}: cannot be read ({reason}); give the file as inspect-ai wrote it") from error
 
 
 def _chosen_measure(
@@ -189,8 +208,8 @@ def _record(sample: Mapping[str, Any], metric: str) -> ScoredRollout:
         answer=split_thought(answer)[1] if isinstance(answer, str) else None,
         state={"target": sample.get("target"), "limit": sample.get("limit"), **options_in_state(sample.get("choices"))},
         usage=Usage(
-            sum(entry.get("input_tokens") or 0 for entry in usage) if usage else None,
-            sum(entry.get("output_tokens") or 0 for entry in usage) if usage else None,
+            token_count(sum(entry.get("input_tokens") or 0 for entry in usage) if usage else None),
+            token_count(sum(entry.get("output_tokens") or 0 for entry in usage) if usage else None),
             float(sample.get("total_time") or 0.0),
         ),
         fault=Fault.INFRASTRUCTURE if error else None,

@@ -18,7 +18,7 @@ from msgspec import structs
 
 from agent2.cards.imports.foreign_log import UNMETERED, ForeignLog, finite_or_none, logged_score, options_in_state
 from agent2.cards.imports.messages import turn_of
-from agent2.cards.imports.source import NO_CHOICE, LogChoice, LogSource
+from agent2.cards.imports.source import NO_CHOICE, LogChoice, LogSource, document_of
 from agent2.errors import ConfigError, Fault, unknown_name
 from agent2.llm.thoughts import split_thought
 from agent2.records import Message, Rollout, RolloutStatus, Score, ScoredRollout
@@ -93,9 +93,9 @@ def _results(path: Path, time: str) -> dict[str, Any]:
     if not file.is_file():
         return {}
     try:
-        results = parse_json(file.read_text(encoding="utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{file}: is not JSON ({error}); restore it or remove it") from error
+        results = document_of(file)
+    except ConfigError as error:
+        raise ConfigError(f"{error}; restore the file or remove it") from error
     return results if isinstance(results, dict) else {}
 
 

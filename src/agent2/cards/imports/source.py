@@ -10,6 +10,7 @@ import msgspec
 
 from agent2.errors import ConfigError, unknown_name
 from agent2.files import numbered_lines
+from agent2.foreign_files import MAX_LOG_BYTES, read_named
 from agent2.texts import parse_json
 
 T = TypeVar("T")
@@ -81,10 +82,10 @@ class LogSource:
         return row
 
 
-def read_text(path: Path) -> str:
-    """Text of a file. Raises ConfigError."""
+def read_text(path: Path, errors: str = "strict") -> str:
+    """Text of a file. errors: as in `bytes.decode`. Raises ConfigError."""
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return read_named(path, MAX_LOG_BYTES).decode("utf-8-sig", errors)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); check the path") from error
     except UnicodeDecodeError as error:

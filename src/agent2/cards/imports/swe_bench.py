@@ -17,7 +17,7 @@ import msgspec
 
 from agent2.cards.imports.foreign_log import UNKNOWN, UNMETERED, ForeignLog, stated_score
 from agent2.cards.imports.messages import turn_of
-from agent2.cards.imports.source import NO_CHOICE, LogChoice, LogSource, document_of, require_metric, shaped
+from agent2.cards.imports.source import NO_CHOICE, LogChoice, LogSource, document_of, read_text, require_metric, shaped
 from agent2.errors import ConfigError, Fault
 from agent2.records import Rollout, RolloutStatus, Score, ScoredRollout
 
@@ -222,7 +222,7 @@ def _lost(reason: str) -> Score:
 
 def _record(instance_id: str, score: Score, logs: Path) -> ScoredRollout:
     patch = logs / Path(instance_id).name / "patch.diff"
-    text = patch.read_text(encoding="utf-8", errors="replace") if patch.is_file() else None
+    text = read_text(patch, errors="replace") if patch.is_file() else None
     is_lost = score.value is None and score.fault is Fault.INFRASTRUCTURE
     rollout = Rollout(
         item_id=instance_id,
@@ -243,4 +243,4 @@ def _record(instance_id: str, score: Score, logs: Path) -> ScoredRollout:
 def _is_patch_refused(instance: Path) -> bool:
     """Whether an instance's log ends with a patch that could not be applied."""
     log = instance / "run_instance.log"
-    return log.is_file() and PATCH_FAILED in log.read_text(encoding="utf-8", errors="replace")[-LOG_END:]
+    return log.is_file() and PATCH_FAILED in read_text(log, errors="replace")[-LOG_END:]

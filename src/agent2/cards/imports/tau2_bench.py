@@ -20,7 +20,7 @@ from agent2.cards.imports.foreign_log import UNKNOWN, ForeignLog, stated_score
 from agent2.cards.imports.messages import conversation_of, first_line, logged_message
 from agent2.cards.imports.source import NO_CHOICE, LogChoice, LogSource, document_of, require_metric, shaped
 from agent2.errors import ConfigError, Fault
-from agent2.records import Message, Rollout, RolloutStatus, Score, ScoredRollout, Usage
+from agent2.records import Message, Rollout, RolloutStatus, Score, ScoredRollout, Usage, token_count
 
 LOST = MappingProxyType(
     {
@@ -217,4 +217,4 @@ def _usage(messages: Sequence[Mapping[str, Any]], seconds: float) -> Usage:
     for numbers in counts:
         stated = [number for number in numbers if isinstance(number, int)]
         totals.append(sum(stated) if stated and len(stated) == len(usages) else None)
-    return Usage(totals[0], totals[1], seconds)
+    return Usage(token_count(totals[0]), token_count(totals[1]), seconds)

@@ -18,7 +18,7 @@ import msgspec
 from agent2.cards.imports.foreign_log import UNKNOWN, ForeignLog, stated_score
 from agent2.cards.imports.source import NO_CHOICE, LogChoice, LogSource, document_of, require_metric, shaped
 from agent2.errors import ConfigError, Fault
-from agent2.records import Message, Rollout, RolloutStatus, Score, ScoredRollout, Usage
+from agent2.records import Message, Rollout, RolloutStatus, Score, ScoredRollout, Usage, token_count
 
 RESOLVED, TESTS = "is_resolved", "tests_passed"
 LOST = MappingProxyType(
@@ -132,7 +132,7 @@ def _record(trial: TerminalBenchTrial, attempt: int, metric: str) -> ScoredRollo
         turns=[],
         answer=None,
         state={"trial": trial.trial_name, "failure_mode": trial.failure_mode},
-        usage=Usage(trial.total_input_tokens, trial.total_output_tokens, _seconds(trial)),
+        usage=Usage(token_count(trial.total_input_tokens), token_count(trial.total_output_tokens), _seconds(trial)),
         fault=Fault.INFRASTRUCTURE if is_failed else None,
         reason=score.reason if is_failed else "",
     )

@@ -20,7 +20,7 @@ from agent2.cards.imports.foreign_log import UNKNOWN, ForeignLog, stated_score
 from agent2.cards.imports.messages import conversation_of, first_line, logged_message
 from agent2.cards.imports.source import NO_CHOICE, LogChoice, LogSource, document_of, require_metric, shaped
 from agent2.errors import ConfigError, Fault
-from agent2.records import Rollout, RolloutStatus, Score, ScoredRollout, StopReason, Usage
+from agent2.records import Rollout, RolloutStatus, Score, ScoredRollout, StopReason, Usage, token_count
 
 OWN_ERRORS = frozenset({"ToolParseError", "OverlongPromptError"})
 """Errors that the model's output caused, and no machine."""
@@ -203,7 +203,7 @@ def _record(raw: Mapping[str, Any], row: _VerifiersRow, attempt: int, metric: st
         turns=turns,
         answer=turns[-1].action if turns and ends_with_answer else None,
         state={"target": row.answer, "stop_condition": row.stop_condition},
-        usage=Usage(_count(tokens.get("input_tokens")), _count(tokens.get("output_tokens")), _seconds(row)),
+        usage=Usage(token_count(tokens.get("input_tokens")), token_count(tokens.get("output_tokens")), _seconds(row)),
         fault=Fault.INFRASTRUCTURE if is_failed else None,
         reason=score.reason if is_failed else "",
     )
@@ -232,10 +232,6 @@ def _error(error: Any) -> tuple[str, str]:
     text = first_line(str(error))
     name = re.match(r"\w+", text)
     return (name[0] if name else ""), text
-
-
-def _count(value: object) -> int | None:
-    return int(value) if isinstance(value, int | float) else None
 
 
 def _seconds(row: _VerifiersRow) -> float:
@@ -296,7 +292,7 @@ def _episode_record(episode: _VerifiersEpisode, item_id: str, attempt: int, metr
         turns=turns,
         answer=turns[-1].action if turns and ends_with_answer else None,
         state={"stop_condition": trace.stop_condition},
-        usage=Usage(trace.num_input_tokens, trace.num_output_tokens),
+        usage=Usage(token_count(trace.num_input_tokens), token_count(trace.num_output_tokens)),
         fault=Fault.INFRASTRUCTURE if is_failed else None,
         reason=score.reason if is_failed else "",
     )

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from agent2.errors import ConfigError, EnvironmentFailed, quoted
 from agent2.files import atomic_write, numbered_lines
+from agent2.foreign_files import open_regular
 from agent2.installation import worlds_dir
 from agent2.plugins import build, find, source_digest
 from agent2.records import JsonValue, digest_of
@@ -261,7 +262,7 @@ def documents_digest(path: Path) -> str:
 
 
 def _file_digest(path: Path) -> str:
-    with path.open("rb") as file:
+    with open_regular(path, follow=True) as file:
         return file_digest(file, "sha256").hexdigest()
 
 

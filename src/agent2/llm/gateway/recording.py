@@ -33,6 +33,7 @@ import msgspec
 import zstandard
 
 from agent2.errors import Agent2Error, Fault
+from agent2.foreign_files import MAX_LOG_BYTES, read_limited
 from agent2.llm.records import LlmTotals, TokenCounts, WireProtocol
 
 logger = logging.getLogger(__name__)
@@ -203,9 +204,11 @@ def read_lines(folder: Path) -> tuple[list[RecordingLine], int]:
     """
     path = folder / EXCHANGES
     try:
-        text = path.read_bytes()
+        text = read_limited(path, MAX_LOG_BYTES)
     except FileNotFoundError:
         return [], 0
+    except OSError as error:
+        raise RecordingError(f"{path}: cannot be read ({error.strerror}); restore the file") from error
     whole, _, torn = text.rpartition(b"\n")
     lines: list[RecordingLine] = []
     for number, line in enumerate(whole.split(b"\n") if whole else [], 1):
@@ -426,7 +429,7 @@ def read_exchanges(folder: Path) -> list[Exchange]:
 def read_body(path: Path) -> bytes:
     """A recorded body. Raises RecordingError if it is missing or damaged."""
     try:
-        data = path.read_bytes()
+        data = read_limited(path, MAX_BODY)
         # asked of the header first: a recording with a bomb must not be unpacked to find out
         if zstandard.frame_content_size(data) > MAX_BODY:
             raise RecordingError(f"{path}: unpacks to more than {MAX_BODY} bytes, which no gateway writes; restore it")

@@ -14,8 +14,8 @@ from urllib.parse import quote, urlsplit
 from agent2.llm.records import ProviderEndpoint, WireProtocol
 from agent2.records import JsonValue
 
-_MODEL = r"[^/:]+(?:/[^/:]+)*"
-"""A model's name; `org/model` is one, too."""
+_MODEL = r"(?!\.{1,2}(?:/|:|$))[^/:]+(?:/(?!\.{1,2}(?:/|:|$))[^/:]+)*"
+"""A model's name; `org/model` is one, too. No part is `.` or `..`: clients and proxies resolve those in an address."""
 _GEMINI = re.compile(rf"/(v1(?:beta|alpha)?)/models/({_MODEL}):(generateContent|streamGenerateContent|countTokens)")
 _MODELS = re.compile(rf"/v1(beta|alpha)?/models(?:/{_MODEL}(?::[^/:]+)?)?")
 _UPSTREAM = {

@@ -1,0 +1,180 @@
+"""Each hostile file at each door of the command line: an error of one line, or left out; no wait, no traceback.
+
+The controls are honest files at the same doors, symbolic links and pipes of the user among them.
+"""
+
+import json
+import os
+import resource
+import signal
+import sqlite3
+from contextlib import closing, contextmanager
+
+import pytest
+
+from cli_builders import run_agent2
+
+LONGEST_S = 20
+MOST_BYTES = 8 << 30
+"""Of address space: a device of zeros that is read ends there, not with the machine's memory."""
+
+
+@contextmanager
+def bounded():
+    """A time and memory limit around a command in this process."""
+
+    def stop(number, frame):
+        raise TimeoutError(f"the command took longer than {LONGEST_S} s")
+
+    limits, before = resource.getrlimit(resource.RLIMIT_AS), signal.signal(signal.SIGALRM, stop)
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, limits[1]))
+    signal.alarm(LONGEST_S)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+
+
+def pipe(path):
+    os.mkfifo(path)
+
+
+def zeros(path):
+    path.symlink_to("/dev/zero")
+
+
+def folder(path):
+    path.mkdir()
+
+
+def deep(path):
+    path.write_text("[" * 300_000)
+
+
+def deep_objects(path):
+    path.write_text('{"a":' * 300_000 + "\n")
+
+
+def large(path):
+    with path.open("wb") as file:
+        file.truncate(3 << 30)
+
+
+def large_number(path):
+    path.write_text('{"step": ' + "9" * 6_000 + ', "format": 1' + "0" * 400 + "}\n")
+
+
+def not_utf8(path):
+    path.write_bytes(b'{"name": "\xff\xfe"}\n')
+
+
+def aliases(path):
+    """A YAML text of a few lines that expands to 10^9 values; no JSON."""
+    rows = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
+    path.write_text("\n".join(["a0: &a0 [x]", *rows, ""]))
+
+
+HOSTILE = [pipe, zeros, folder, deep, deep_objects, large, large_number, not_utf8, aliases]
+DATA = "name: quiz\nversion: '1'\nprompt: '{question}'\nanswer: answer\nscorer: exact\nfiles: {test: test.jsonl}\n"
+DOORS = {
+    "trial": ("leaderboard", "given/trial.json"),
+    "trial shown": ("show", "given/trial.json"),
+    "published figures": ("leaderboard", "given/published.yaml"),
+    "published scores": ("leaderboard", "given/scores.json"),
+    "card": ("cards show", "given/card.json"),
+    "card validated": ("cards validate", "given/card.json"),
+    "report shown": ("show", "given.json"),
+    "log": ("cards import", "given.json"),
+    "log of lines": ("cards import", "given.jsonl"),
+    "archive": ("cards import", "given.eval"),
+    "trajectories": ("cards import --trajectories", "given.jsonl"),
+    "training log": ("monitor", "given.jsonl"),
+    "training table": ("monitor", "given.csv"),
+    "training database": ("monitor", "given.db"),
+    "W&B file": ("monitor", "given.wandb"),
+    "benchmark": ("benchmarks check", "given/benchmark.yaml"),
+    "data": ("benchmarks check", "given/test.jsonl"),
+    "suite": ("suite check", "given.yaml"),
+}
+
+
+def command_of(door, root):
+    """(words of the command line, file that is hostile)."""
+    words, name = DOORS[door]
+    target = root / name
+    target.parent.mkdir(exist_ok=True)
+    if door == "data":
+        (target.parent / "benchmark.yaml").write_text(DATA)
+    at = target.parent if target.parent != root else target
+    return [*words.split(), f"./{at.relative_to(root)}", *(["out"] if "import" in words else [])], target
+
+
+@pytest.mark.parametrize("hostile", HOSTILE, ids=lambda hostile: hostile.__name__)
+@pytest.mark.parametrize("door", DOORS)
+def test_a_hostile_file_is_refused_in_a_line_or_left_out(tmp_path, door, hostile):
+    words, target = command_of(door, tmp_path)
+    hostile(target)
+    with bounded():
+        ended = run_agent2(*words, home=tmp_path)
+    assert ended.returncode in (0, 1, 2), ended
+    assert "Traceback" not in ended.stdout + ended.stderr
+    assert "bug in agent2" not in ended.stderr
+    assert ended.stderr.strip() or ended.stdout.strip(), "nothing is said about it"
+    assert len(ended.stderr.strip().splitlines()) <= 3
+    assert len(ended.stdout) + len(ended.stderr) < 20_000
+
+
+def test_an_endless_view_in_a_training_database_is_refused(tmp_path):
+    with closing(sqlite3.connect(tmp_path / "given.db")) as connection:
+        connection.execute(
+            "CREATE VIEW metrics AS WITH RECURSIVE n(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n) "
+            "SELECT id, 'r' AS run_name, id AS step, '{}' AS metrics FROM n"
+        )
+    with bounded():
+        ended = run_agent2("monitor", "given.db", home=tmp_path)
+    assert ended.returncode == 2
+    assert "'metrics' is a view, a table is needed" in ended.stderr
+
+
+# ---------------------------------------------------------------- controls: honest files at the same doors
+
+
+def training_rows():
+    return "".join(json.dumps({"step": step, "loss": 1.0, "reward": step % 7 / 7}) + "\n" for step in range(1, 30))
+
+
+def test_a_training_log_is_read_through_a_link(tmp_path):
+    (tmp_path / "real.jsonl").write_text(training_rows())
+    (tmp_path / "log.jsonl").symlink_to("real.jsonl")
+    with bounded():
+        ended = run_agent2("monitor", "log.jsonl", home=tmp_path)
+    assert ended.returncode in (0, 1), ended.stderr  # 1: a danger was raised, which only a log that was read can
+    assert "report: " in ended.stdout
+
+
+def test_data_are_read_through_a_link(tmp_path):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "benchmark.yaml").write_text(DATA)
+    (tmp_path / "real.jsonl").write_text(
+        "".join(json.dumps({"question": f"{n} + 1?", "answer": str(n + 1)}) + "\n" for n in range(8))
+    )
+    (mine / "test.jsonl").symlink_to("../real.jsonl")
+    with bounded():
+        ended = run_agent2("benchmarks", "show", "./mine", home=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_trajectories_are_read_from_a_pipe_of_the_user(tmp_path):
+    reader, writer = os.pipe()
+    rows = [{"id": "a", "messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}]}]
+    os.write(writer, "".join(json.dumps(row) + "\n" for row in rows).encode())
+    os.close(writer)
+    try:
+        with bounded():
+            ended = run_agent2("cards", "import", "--trajectories", f"/dev/fd/{reader}", "out", home=tmp_path)
+    finally:
+        os.close(reader)
+    assert ended.returncode == 0, ended.stderr
