@@ -9,14 +9,16 @@ import resource
 import signal
 import sqlite3
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 import pytest
 
 from cli_builders import run_agent2
 
 LONGEST_S = 20
-MOST_BYTES = 8 << 30
-"""Of address space: a device of zeros that is read ends there, not with the machine's memory."""
+MORE_BYTES = 6 << 30
+"""Of address space, beyond what this process has: a device of zeros that is read ends there, not with the machine's
+memory."""
 
 
 @contextmanager
@@ -27,7 +29,8 @@ def bounded():
         raise TimeoutError(f"the command took longer than {LONGEST_S} s")
 
     limits, before = resource.getrlimit(resource.RLIMIT_AS), signal.signal(signal.SIGALRM, stop)
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, limits[1]))
+    n_pages = int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (n_pages * resource.getpagesize() + MORE_BYTES, limits[1]))
     signal.alarm(LONGEST_S)
     try:
         yield

@@ -424,7 +424,8 @@ def free_port() -> int:
         first = int(EPHEMERAL_PORTS.read_text(encoding="ascii").split()[0])
     except (OSError, ValueError, IndexError):
         first = 32768  # Linux's default
-    for port in random.sample(range(1024, max(first, 2048)), 100):
+    # not of the process's generator: trainers seed it, and two processes with one seed would draw the same ports
+    for port in random.SystemRandom().sample(range(1024, max(first, 2048)), 100):
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
