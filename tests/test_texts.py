@@ -3,7 +3,7 @@ import json
 import pytest
 
 from agent2.records import digest_of
-from agent2.texts import canonical, parse_json, storable
+from agent2.texts import canonical, parse_json, printable, storable
 
 
 def test_half_a_character_is_replaced_and_two_halves_find_each_other():
@@ -36,3 +36,13 @@ def test_texts_that_look_the_same_are_the_same_to_a_comparison():
 
 def test_a_digest_of_half_a_character_is_one():
     assert digest_of({"a": "\ud835"}) == digest_of({"a": json.loads(r'"\ufffd"')})
+
+
+def test_text_of_others_moves_no_cursor_and_turns_no_line_around():
+    assert printable("a\x1b[31mred\x1b[0m\x1b]0;title\x07 b\u202etxt\u202c\x9b2J\r!\ud800") == "ared b txt  2J ! "
+    assert printable("two\tcolumns\nand a line") == "two    columns\nand a line"
+
+
+@pytest.mark.parametrize("text", ["plain", "naïve café", "数学", "שלום", "[bold]x[/bold]", "🙂", "a  b"])
+def test_honest_text_is_printed_as_it_is(text):
+    assert printable(text) == text

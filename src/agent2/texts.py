@@ -11,6 +11,12 @@ import unicodedata
 from typing import Any
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_ESCAPE_SEQUENCE = re.compile(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-_])")
+_UNSEEN = re.compile(
+    "[\x00-\x1f\x7f-\x9f"  # controls
+    "\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # invisible, line ends, directions
+    "\ud800-\udfff\U000e0000-\U000e007f]"  # lone surrogates, tags
+)
 _INVISIBLE = re.compile("[\u200b\u2060\ufeff\u00ad]")
 """Zero-width space, word joiner, byte-order mark, soft hyphen; not the joiners that letters and emoji are made with."""
 
@@ -41,3 +47,19 @@ def parse_json(text: str) -> Any:
 def canonical(text: str) -> str:
     """The text in the normal form NFC and without characters that nobody sees, to be compared with another one."""
     return text if text.isascii() else _INVISIBLE.sub("", unicodedata.normalize("NFC", text))
+
+
+def without_escapes(text: str) -> str:
+    """The text without the escape sequences of terminals."""
+    return _ESCAPE_SEQUENCE.sub("", text)
+
+
+def visible(text: str) -> str:
+    """The text with a blank for each control, invisible or direction character and half character."""
+    return _UNSEEN.sub(" ", text)
+
+
+def printable(text: str) -> str:
+    """Text of others as lines that no terminal or page takes for more than text; a tab becomes four spaces."""
+    lines = without_escapes(text).replace("\t", "    ").split("\n")
+    return "\n".join(map(visible, lines))

@@ -181,3 +181,34 @@ def test_trajectories_are_read_from_a_pipe_of_the_user(tmp_path):
     finally:
         os.close(reader)
     assert ended.returncode == 0, ended.stderr
+
+
+def test_text_of_published_figures_neither_moves_the_cursor_nor_is_markup(tmp_path):
+    hostile = r"\e[31mred\e]0;owned\a \u202etxt [bold]b[/bold] [/x]"
+    rows = f'rows: [{{name: "n {hostile}", score: 50, note: "k {hostile}"}}]'
+    (tmp_path / "given").mkdir()
+    (tmp_path / "given" / "published.yaml").write_text(
+        f'title: "t {hostile}"\nsource: "s {hostile}"\nnote: "o {hostile}"\n{rows}\n'
+    )
+    shown = run_agent2("leaderboard", "given", home=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    assert "t red txt [bold]b[/bold] [/x]" in shown.stdout
+    texts = [shown.stdout]
+    for kind in ("html", "csv", "markdown"):
+        ended = run_agent2("leaderboard", "given", "--format", kind, "--out", f"board.{kind}", home=tmp_path)
+        assert ended.returncode == 0, ended.stderr
+        texts.append((tmp_path / f"board.{kind}").read_text())
+    assert not any(sign in text for text in texts for sign in "\x1b\x07\u202e")
+
+
+def test_names_of_files_neither_move_the_cursor_nor_stop_a_command(tmp_path):
+    for name in (b"t\x1b[31mred", b"bad\xff", "\u202etxt".encode()):
+        folder = os.path.join(os.fsencode(tmp_path), name)
+        os.mkdir(folder)
+        with open(os.path.join(folder, b"trial.json"), "w") as file:
+            file.write("{")
+        shown = run_agent2("show", os.fsdecode(name), home=tmp_path)
+        board = run_agent2("leaderboard", os.fsdecode(name), home=tmp_path)
+        assert (shown.returncode, board.returncode) == (2, 0), (shown, board)
+        said = shown.stdout + shown.stderr + board.stdout + board.stderr
+        assert not any(sign in said for sign in "\x1b\u202e\udcff")

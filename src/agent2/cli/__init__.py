@@ -16,6 +16,7 @@ from agent2 import __version__
 from agent2.cli import answers, cards, data, decide, judge, look, run, setup
 from agent2.cli import eval as evaluation
 from agent2.errors import Agent2Error, is_machine_failure
+from agent2.texts import printable
 
 EXIT_BAD_INPUT = 2
 EXIT_OUR_BUG = 3
@@ -148,5 +149,6 @@ def _save_traceback(error: Exception) -> str:
 
 
 def _exit_with(sentence: str, code: int) -> NoReturn:
-    typer.echo(f"agent2: {' '.join(sentence.split())}", err=True)
+    text = sentence.encode("utf-8", "backslashreplace").decode()  # a file's name need not be UTF-8
+    typer.echo(f"agent2: {' '.join(printable(text).split())}", err=True)
     sys.exit(code)

@@ -17,6 +17,8 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from agent2.texts import printable
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON (docs/json-output.md).")]
 WIDTH_OF_A_FILE = 160
 """Columns of a table that is printed to a pipe or file."""
@@ -25,19 +27,20 @@ QUIET_S = 30.0
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
-    """Print rows to stdout; cells are plain text, never markup. Without column names there is no header."""
-    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False, show_header=any(columns))
+    """Print rows to stdout; cells and title are plain text, never markup. Without column names there is no header."""
+    heading = None if title is None else Text(printable(title), style="table.title")
+    table = Table(box=box.SIMPLE_HEAD, title=heading, title_justify="left", pad_edge=False, show_header=any(columns))
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(Text(printable(column)), overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(printable(cell)) for cell in row))
     _stdout().print(table)
 
 
 def print_scene(title: str, text: str) -> None:
     """A titled block of untrusted text: control characters are escaped."""
-    printable = "".join(letter if letter.isprintable() or letter in "\n\t" else repr(letter)[1:-1] for letter in text)
-    _stdout().print(Panel(Text(printable), title=Text(title), title_align="left", box=box.ROUNDED))
+    escaped = "".join(letter if letter.isprintable() or letter in "\n\t" else repr(letter)[1:-1] for letter in text)
+    _stdout().print(Panel(Text(escaped), title=Text(printable(title)), title_align="left", box=box.ROUNDED))
 
 
 def print_json(value: object) -> None:
@@ -52,7 +55,7 @@ def print_file(path: Path) -> None:
 
 def print_path(label: str, path: object) -> None:
     """The last line of a command: the path of the result, never wrapped."""
-    _stdout().print(Text(f"{label}: {path}"), soft_wrap=True)
+    _stdout().print(Text(printable(f"{label}: {path}")), soft_wrap=True)
 
 
 def _stdout() -> Console:

@@ -15,6 +15,7 @@ import jinja2
 from markupsafe import Markup
 
 from agent2.stats.estimates import PERCENT, Estimate, Notation
+from agent2.texts import visible, without_escapes
 
 T = TypeVar("T")
 
@@ -24,12 +25,6 @@ SYMBOLS = {"pass": "✓", "partial": "◐", "fail": "✗", "unknown": "?"}
 MAX_CHARACTERS = 400
 UNCUT = 4
 """Characters that one character of `clean_lines` becomes, at most."""
-_ESCAPE_SEQUENCE = re.compile(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-_])")
-_UNSEEN = re.compile(
-    "[\x00-\x1f\x7f-\x9f"  # controls
-    "\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # invisible, line ends, directions
-    "\ud800-\udfff\U000e0000-\U000e007f]"  # lone surrogates, tags
-)
 _MARKDOWN = re.compile(r"[\\`*_\[\]|<>~&]|^[#+-]")
 _LONG_WORD = re.compile(r"\S{17,}")
 _JOINT = re.compile(r"(?<=[_/.:=@])(?=[^\s_/.:=@])")
@@ -93,8 +88,7 @@ class Tile:
 def clean(value: object, limit: int = MAX_CHARACTERS) -> str:
     """One line of harmless text; beyond `limit` characters it is cut, and ends with the number of those left out."""
     # cut before the patterns run, so that a long hostile text costs no time
-    text = _ESCAPE_SEQUENCE.sub("", str(value)[: 20 * limit])
-    text = _UNSEEN.sub(" ", text).strip()
+    text = visible(without_escapes(str(value)[: 20 * limit])).strip()
     return text if len(text) <= limit else f"{text[:limit]}… ({len(str(value)) - limit} more characters)"
 
 
@@ -103,14 +97,14 @@ def clean_lines(value: object, limit: int = MAX_CHARACTERS) -> str:
 
     Never cut where `limit` is `UNCUT * len(value)` or more.
     """
-    text = _ESCAPE_SEQUENCE.sub("", str(value)[: 20 * limit])
-    text = "\n".join(_UNSEEN.sub(" ", line.replace("\t", "    ")).rstrip() for line in text.splitlines()).strip("\n")
+    text = without_escapes(str(value)[: 20 * limit])
+    text = "\n".join(visible(line.replace("\t", "    ")).rstrip() for line in text.splitlines()).strip("\n")
     return text if len(text) <= limit else f"{text[:limit]}… ({len(str(value)) - limit} more characters)"
 
 
 def clean_piece(value: object) -> str:
     """A token of a text, harmless, with its blanks; line ends and tabs become visible signs."""
-    return _UNSEEN.sub(" ", str(value).replace("\n", "↵").replace("\t", "⇥"))
+    return visible(str(value).replace("\n", "↵").replace("\t", "⇥"))
 
 
 def breakable(value: object) -> Markup:

@@ -1,5 +1,6 @@
 """A stranger's folder is looked at by a contained process: what breaks it is refused, and nothing else happens."""
 
+import os
 from dataclasses import replace
 
 import pytest
@@ -30,6 +31,17 @@ def test_the_contained_answer_is_the_same(copied):
     check = ContainedAdmission()
     assert check(snapshot, base, "output/model") == admit(snapshot, base, "output/model")
     assert {path.name for path in snapshot.path.parent.iterdir()} == {snapshot.path.name}, "nothing is left behind"
+
+
+def test_names_that_are_not_utf8_are_left_aside_and_told(copied):
+    def add_names(folder):
+        (folder / os.fsdecode(b"notes-\xff.txt")).write_text("x")
+        (folder / os.fsdecode(b"logs-\xfe")).mkdir()
+
+    snapshot, base = copied(add_names)
+    admission = ContainedAdmission()(snapshot, base, "output/model")
+    assert any("notes-" in remark and "udcff" in remark and "logs-" in remark for remark in admission.remarks)
+    assert admission.files == ContainedAdmission()(copied()[0], base, "output/model").files, "the control"
 
 
 def test_a_refusal_has_the_agents_name_of_the_folder(copied):

@@ -43,6 +43,12 @@ def test_a_request_goes_to_the_same_place_at_the_provider(base, path, query, url
         ("POST", "/v1beta/models/a//b:generateContent"),
         ("POST", "/v1beta/models/:generateContent"),
         ("POST", "/v1beta/models/a:embedContent"),
+        ("POST", "/v1beta/models/..:generateContent"),
+        ("POST", "/v1beta/models/../../v1/files/a:generateContent"),
+        ("POST", "/v1beta/models/a/../b:streamGenerateContent"),
+        ("POST", "/v1beta/models/./a:countTokens"),
+        ("GET", "/v1beta/models/../files"),
+        ("GET", "/v1/models/a/.."),
         ("POST", "/v1/messages/batches"),
         ("DELETE", "/v1/models"),
     ],
@@ -51,7 +57,16 @@ def test_other_paths_are_no_routes(method, path):
     assert find_route(method, path, {}) is None
 
 
-@pytest.mark.parametrize("path", ["/v1/models/org/model", "/v1beta/models/org/model", "/v1/models/org/model:free"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/models/org/model",
+        "/v1beta/models/org/model",
+        "/v1/models/org/model:free",
+        "/v1beta/models/gemini-2.5-pro",
+        "/v1/models/.hidden/a..b",
+    ],
+)
 def test_a_models_name_may_have_an_organisation_in_it(path):
     route = find_route("GET", path, {})
     assert route is not None and route.kind is RequestKind.MODELS

@@ -26,6 +26,7 @@ from agent2.errors import ConfigError
 from agent2.foreign_files import MAX_TEXT_BYTES, read_limited
 from agent2.stats.estimates import Estimate, PairedDifference
 from agent2.stats.ranking import RankInterval, rank_intervals
+from agent2.texts import printable
 
 SCORES_FILE, FIGURES_FILE = "scores.json", "published.yaml"
 PUBLISHED_FILES = (FIGURES_FILE, SCORES_FILE)
@@ -167,7 +168,13 @@ def _board(
     """Rows best first, those with several runs with their rank intervals."""
     ranks = _welch_ranks({name: row.score for name, row in rows.items() if row.score.low is not None}, stds)
     rows_with_ranks = [replace(row, place=ranks.get(name)) for name, row in rows.items()]
-    return PublishedBoard(title, source, tuple(sorted(rows_with_ranks, key=lambda row: -row.score.value)), note)
+    places = tuple(sorted(rows_with_ranks, key=lambda row: -row.score.value))
+    return PublishedBoard(_line(title), _line(source), places, _line(note))
+
+
+def _line(text: str) -> str:
+    """A text of the file as one line for terminals and pages."""
+    return " ".join(printable(text).split())
 
 
 def _score(value: float, n_runs: int, std: float | None, n_filled: int) -> tuple[Estimate, str]:

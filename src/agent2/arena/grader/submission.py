@@ -168,8 +168,13 @@ def remove_folder(folder: Path) -> None:
 
 def quote_name(name: str) -> str:
     """A name that an agent chose, quoted for a message: valid text of limited length."""
-    text = name.encode("utf-8", "backslashreplace").decode()
+    text = _as_text(name)
     return repr(text if len(text) <= 200 else text[:200] + "...")
+
+
+def _as_text(name: str) -> str:
+    """A name whose bytes may be any, as text that JSON can hold."""
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def _roots(workspace: Path, limits: SnapshotLimits) -> tuple[str, ...]:
@@ -236,7 +241,7 @@ def _list_folder(folder: int, limits: SnapshotLimits) -> tuple[list[str], tuple[
                     f"the folder holds more than {limits.max_entries} entries; submit a separate folder for the model"
                 )
             if entry.is_dir(follow_symlinks=False):
-                skipped.append(entry.name + "/")
+                skipped.append(_as_text(entry.name) + "/")
             elif entry.is_symlink():
                 raise SubmissionError(
                     f"{quote_name(entry.name)} is a symbolic link; put the file itself into the folder"
@@ -246,7 +251,7 @@ def _list_folder(folder: int, limits: SnapshotLimits) -> tuple[list[str], tuple[
             elif entry.name in ALLOWED_FILES or SHARD_NAME.fullmatch(entry.name):
                 names.append(entry.name)
             else:
-                skipped.append(entry.name)
+                skipped.append(_as_text(entry.name))
     if WEIGHTS in names and ADAPTER_CONFIG not in names:  # transformers would not look at shards beside it
         ballast = [name for name in names if name == INDEX or (SHARD_NAME.fullmatch(name) and name != WEIGHTS)]
         names = [name for name in names if name not in ballast]
