@@ -6,7 +6,7 @@ import pytest
 from agent2 import plugins
 from agent2.benchmarks import load_benchmark
 from agent2.errors import ConfigError
-from agent2.plugins import build, find, relative_to, source_digest, source_digest_of
+from agent2.plugins import build, failing_line, find, load, place_of, relative_to, source_digest, source_digest_of
 from agent2.records import Split, declared_output
 from agent2.scorers import declared, load_scorer
 from plugin_builders import QUIZ, write_gsm, write_quiz
@@ -198,3 +198,32 @@ def test_an_installed_benchmark_can_be_named_by_its_code_too_and_another_of_its_
     assert load_benchmark("quiz_by_code:Quiz").version == load_benchmark("quiz").version
     with pytest.raises(ConfigError, match="calls itself 'quiz', the name of a benchmark that is installed"):
         load_benchmark(f"{write_quiz(tmp_path / 'q')}:Quiz")
+
+
+def raised_by(function, *arguments):
+    """The error that a call ends with."""
+    with pytest.raises(Exception) as info:
+        function(*arguments)
+    return info.value
+
+
+def test_an_error_of_a_plug_in_has_its_file_and_line_and_one_of_the_package_has_none(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "import json\nimport agent2.texts\n\n"
+        "def wrong():\n    return 1 / 0\n\n"
+        "def in_library():\n    json.loads('{')\n\n"
+        "def in_package():\n    agent2.texts.storable(agent2.texts.printable(3))\n"
+    )
+    loaded = {name: load(find("scorer", f"{file}:{name}", {})) for name in ("wrong", "in_library", "in_package")}
+    assert failing_line(raised_by(loaded["wrong"])) == (str(file), 5, "wrong")
+    assert failing_line(raised_by(loaded["in_library"])) == (str(file), 8, "in_library")
+    assert failing_line(raised_by(loaded["in_package"])) is None, "the last call was into the package"
+    assert place_of(raised_by(loaded["wrong"])) == " (mine.py:5)"
+
+
+@pytest.mark.parametrize(("text", "line"), [("import nothing_like_this\n", 1), ("x = 1\n\ny = {}['gone']\n", 3)])
+def test_a_plug_in_that_cannot_be_imported_has_its_line(tmp_path, text, line):
+    (tmp_path / "mine.py").write_text(text)
+    with pytest.raises(ConfigError, match=rf"cannot be imported: .* \(mine.py:{line}\)"):
+        load(find("scorer", f"{tmp_path}/mine.py:X", {}))

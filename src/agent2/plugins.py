@@ -22,6 +22,7 @@ import re
 import shutil
 import sys
 import sysconfig
+import traceback
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -40,6 +41,11 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _FILE = re.compile(r"(?P<file>.+\.py):(?P<attribute>[^/:]*)")
 _MODULE = re.compile(r"(?P<module>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):(?P<attribute>[A-Za-z_]\w*)")
 MAX_SOURCE_FILES = 2_000
+_PACKAGE = Path(__file__).resolve().parent
+_LIBRARIES = tuple(
+    sorted({Path(sysconfig.get_path(name)) for name in ("purelib", "platlib", "stdlib", "platstdlib")}, reverse=True)
+)
+"""Longest first: on most machines the folder of packages is in that of the standard library."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +161,48 @@ def load(location: PluginLocation) -> Any:
         raise
     except (Exception, SystemExit) as error:  # boundary: foreign code can raise anything
         raise ConfigError(
-            f"{location}: cannot be imported: {_one_line(error)}; try python -c 'import {_import_name(location)}'"
+            f"{location}: cannot be imported: {_one_line(error)}{place_of(error)}; "
+            f"try python -c 'import {_import_name(location)}'"
         ) from error
     return target
+
+
+def failing_line(error: BaseException) -> tuple[str, int, str] | None:
+    """(file, line, function) of the user's code that raised an error; None if the package's own code did.
+
+    Calls that end in a library count as the code that called it. An error that the package raises over what a plug-in
+    returned is not found: nothing of the plug-in is running then.
+    """
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        path = Path(frame.filename)
+        if path.is_relative_to(_PACKAGE):
+            return None
+        if frame.filename.startswith("<") or _is_library(path):
+            continue
+        return frame.filename, frame.lineno or 0, frame.name
+    return None
+
+
+def _is_library(path: Path) -> bool:
+    """Whether a file belongs to Python or to an installed package that declares no plug-in."""
+    for folder in _LIBRARIES:
+        if path.is_relative_to(folder):
+            return path.relative_to(folder).parts[0].removesuffix(".py") not in _plugin_packages()
+    return False
+
+
+@cache
+def _plugin_packages() -> frozenset[str]:
+    """Top-level modules that installed packages declare plug-ins in."""
+    every = entry_points()
+    points = (point for group in every.groups if group.startswith("agent2.") for point in every.select(group=group))
+    return frozenset(point.module.partition(".")[0] for point in points) - {"agent2"}
+
+
+def place_of(error: BaseException) -> str:
+    """` (file:line)` of the user's code that raised an error; empty if the package's own did."""
+    line = failing_line(error)
+    return "" if line is None else f" ({Path(line[0]).name}:{line[1]})"
 
 
 def build(location: PluginLocation, settings: Mapping[str, Any] | None = None) -> Any:
@@ -176,7 +221,9 @@ def build(location: PluginLocation, settings: Mapping[str, Any] | None = None) -
     except Agent2Error:
         raise
     except (Exception, SystemExit) as error:  # boundary: foreign code can raise anything
-        raise ConfigError(f"{location}: could not be made: {_one_line(error)}; fix its {location.attribute}") from error
+        raise ConfigError(
+            f"{location}: could not be made: {_one_line(error)}{place_of(error)}; fix its {location.attribute}"
+        ) from error
 
 
 def _check_settings(location: PluginLocation, target: Any, settings: Mapping[str, Any]) -> None:

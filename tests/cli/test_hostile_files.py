@@ -212,3 +212,27 @@ def test_names_of_files_neither_move_the_cursor_nor_stop_a_command(tmp_path):
         assert (shown.returncode, board.returncode) == (2, 0), (shown, board)
         said = shown.stdout + shown.stderr + board.stdout + board.stderr
         assert not any(sign in said for sign in "\x1b\u202e\udcff")
+
+
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [
+        ("scorer: exact\nenvironment: ../mine.py:World\n", "mine.py:8: in reset: ZeroDivisionError"),
+        ("scorer: ../mine.py:Broken\n", "could not be made: KeyError: 'gone' (mine.py:3)"),
+    ],
+)
+def test_an_error_in_a_plug_in_of_the_user_is_theirs_with_file_and_line(tmp_path, keys, line):
+    (tmp_path / "mine.py").write_text(
+        "class Broken:\n    def __init__(self):\n        {}['gone']\n"
+        "class World:\n    name = 'w'\n    version = '1'\n"
+        "    def reset(self, *parts, **named):\n        1 / 0\n"
+        "    def act(self, *parts):\n        pass\n    def state(self):\n        return {}\n"
+    )
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "benchmark.yaml").write_text(DATA.replace("scorer: exact\n", keys))
+    rows = [json.dumps({"question": f"{n} + 1?", "answer": str(n + 1)}) + "\n" for n in range(8)]
+    (tmp_path / "mine" / "test.jsonl").write_text("".join(rows))
+    ended = run_agent2("benchmarks", "check", "./mine", home=tmp_path)
+    assert ended.returncode == 2
+    assert line in ended.stderr and len(ended.stderr.strip().splitlines()) == 1
+    assert "bug in agent2" not in ended.stderr and "Traceback" not in ended.stderr

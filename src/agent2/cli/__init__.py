@@ -16,6 +16,7 @@ from agent2 import __version__
 from agent2.cli import answers, cards, data, decide, judge, look, run, setup
 from agent2.cli import eval as evaluation
 from agent2.errors import Agent2Error, is_machine_failure
+from agent2.plugins import failing_line
 from agent2.texts import printable
 
 EXIT_BAD_INPUT = 2
@@ -128,6 +129,9 @@ def _report_error(error: Exception) -> NoReturn:
     if has_failed:
         cause = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         _exit_with(f"{cause}; the machine ran out of disk space or memory: free some and repeat the command", code)
+    if (line := failing_line(error)) is not None:
+        cause = f"{type(error).__name__}: {str(error)[:300]}" if str(error) else type(error).__name__
+        _exit_with(f"{line[0]}:{line[1]}: in {line[2]}: {cause}; fix this code (agent2 -v shows the traceback)", code)
     location = "shown above" if is_verbose else _save_traceback(error)
     _exit_with(
         f"this is a bug in agent2: {type(error).__name__}: {str(error)[:300]}; its traceback is {location}",

@@ -35,6 +35,7 @@ from agent2.cards.reader import iter_rollouts, read_summary
 from agent2.cards.writer import CardWriter, require_same_evaluation
 from agent2.errors import FAULT_POLICY, Agent2Error, CardError, ConfigError, Fault
 from agent2.llm.thoughts import CUT_OFF
+from agent2.plugins import place_of
 from agent2.records import (
     COST_PREFIX,
     BatchScorer,
@@ -396,7 +397,7 @@ def _score_of_error(name: str, item: Item, error: BaseException) -> Score:
     """A missing score with a fault for the card: one broken verdict must not cost the others."""
     logger.info("scorer %s failed on item %s", name, item.id, exc_info=error)
     fault = Fault.INFRASTRUCTURE if getattr(error, "fault", None) is Fault.INFRASTRUCTURE else Fault.JUDGE
-    return Score(None, f"scorer {name} raised {type(error).__name__}: {error}", fault)
+    return Score(None, f"scorer {name} raised {type(error).__name__}: {error}{place_of(error)}", fault)
 
 
 def _valid(name: str, item: Item, score: Score) -> Score:

@@ -27,9 +27,9 @@ from agent2.evaluation.suite_folder import (
     CHECKPOINT,
     LOCK_FILE,
     REFERENCES_FILE,
-    SUITE_FILE,
     card_path,
     owned_folder,
+    write_suite,
 )
 from agent2.evaluation.suite_plan import BenchmarkPlan, SuitePlan, SuiteRequest, plan_suite
 from agent2.files import write_json
@@ -57,7 +57,7 @@ def run_suite(request: SuiteRequest, on_progress: SuiteProgress | None = None) -
     plan = plan_suite(request)
     progress = on_progress or _quiet
     with owned_folder(request.out, plan.identity):
-        write_json(request.out / SUITE_FILE, request.suite.model_dump(mode="json"))
+        write_suite(request.suite, request.out)
         # References of hidden items stay out of the folder, which is shown and passed on.
         if request.played_split not in HIDDEN_SPLITS:
             write_json(request.out / REFERENCES_FILE, _references(plan))
