@@ -70,10 +70,11 @@ def read_limited(path: Path, max_bytes: int = MAX_RECORD_BYTES, *, follow: bool 
     return data
 
 
-def read_named(path: Path, max_bytes: int, *, wait_s: float = PIPE_WAIT_S) -> bytes:
+def read_named(path: Path, max_bytes: int, *, wait_s: float | None = None) -> bytes:
     """All of a file or pipe that the user named.
 
-    Raises OSError for anything else, for more than `max_bytes`, and for a pipe from which nothing comes for `wait_s`.
+    wait_s: `PIPE_WAIT_S` by default. Raises OSError for anything else, for more than `max_bytes`, and for a pipe from
+    which nothing comes for that long.
     """
     if not stat.S_ISFIFO(path.stat().st_mode):
         return read_limited(path, max_bytes, follow=True)
@@ -81,7 +82,7 @@ def read_named(path: Path, max_bytes: int, *, wait_s: float = PIPE_WAIT_S) -> by
     try:
         if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "was replaced while it was opened", os.fspath(path))
-        return _read_pipe(path, descriptor, max_bytes, wait_s)
+        return _read_pipe(path, descriptor, max_bytes, PIPE_WAIT_S if wait_s is None else wait_s)
     finally:
         os.close(descriptor)
 

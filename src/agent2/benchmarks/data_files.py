@@ -21,6 +21,8 @@ from agent2.texts import parse_json
 
 MAX_LINE_BYTES = 16 << 20
 MAX_ARRAY_BYTES = 512 << 20
+MAX_FILE_BYTES = 16 << 30
+"""Of a data file: rows are kept in memory, and a file that is mostly holes would be hashed for hours."""
 PARQUET_ROWS = 4096
 """That are unpacked at once."""
 """Of a .json file, which is read as a whole."""
@@ -52,9 +54,11 @@ class Row:
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file. Raises ConfigError if it cannot be read."""
+    """SHA-256 of a file. Raises ConfigError if it cannot be read, or is larger than `MAX_FILE_BYTES`."""
     try:
         with open_regular(path, follow=True) as file:
+            if os.fstat(file.fileno()).st_size > MAX_FILE_BYTES:
+                raise ConfigError(f"{path}: is larger than {MAX_FILE_BYTES >> 30} GiB; divide it, or take a part of it")
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); check the path") from error
