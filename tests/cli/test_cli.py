@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 import typer
 
-import agent2
 from agent2.benchmarks import BASE_MODELS
 from agent2.cards.writer import CardWriter
 from agent2.cli import app, main
@@ -24,6 +23,7 @@ from card_builders import make_header, make_record
 from cli_builders import run_agent2 as agent2
 from gateway_fakes import wait_for
 from grading_builders import write_checkpoint
+from package_source import SOURCE
 from trial_builders import write_agent, write_task
 
 
@@ -176,7 +176,7 @@ def test_a_bug_of_ours_is_one_line_with_exit_code_3_and_its_trace_is_kept(tmp_pa
 def test_the_exit_code_says_whose_fault_an_error_is(error, code, monkeypatch, capsys):
     # as if a file of the package raised it: an error of other code is its author's
     names = {"error": error}
-    exec(compile("def fail():\n    raise error\n", str(Path(agent2.__file__).with_name("stand_in.py")), "exec"), names)
+    exec(compile("def fail():\n    raise error\n", str(SOURCE / "stand_in.py"), "exec"), names)
     fail = names["fail"]
     monkeypatch.setattr(sys, "argv", ["agent2", "tasks", "list"])
     monkeypatch.setattr("agent2.arena.tasks.task_names", fail)
