@@ -12,7 +12,7 @@ from package_source import SOURCE, module_name, sources, trees
 
 LAYERS: list[set[str]] = [
     {"errors", "texts"},
-    {"records", "files", "foreign_files", "syntax"},
+    {"records", "files", "foreign_files", "sampling_keys", "syntax"},
     {"config", "foreign_databases", "installation", "plugins", "stats", "sandbox"},
     {"llm"},
     {"cards", "models", "environments"},

@@ -71,13 +71,30 @@ class Item:
 class SamplingSettings:
     """How one completion is sampled."""
 
-    temperature: float = 0.0
-    """0 is greedy."""
-    top_p: float = 1.0
+    temperature: float | None = 0.0
+    """0 is greedy. None: a server is not told, and decides."""
+    top_p: float | None = 1.0
+    """None: a server is not told, and decides."""
     max_tokens: int = 256
     """Most new tokens of one completion."""
     seed: int = 0
     """Belongs to the request, not to the batch it happens to run in."""
+
+    @property
+    def model_temperature(self) -> float:
+        """The temperature of a model in this process: 1, the providers' default, where none is set."""
+        return 1.0 if self.temperature is None else self.temperature
+
+    @property
+    def model_top_p(self) -> float:
+        """The top_p of a model in this process: 1, which cuts nothing, where none is set."""
+        return 1.0 if self.top_p is None else self.top_p
+
+    @property
+    def description(self) -> str:
+        """For reports: "temperature 0.6, top-p 0.95, 12 new tokens"."""
+        temperature, top_p = ("unset" if value is None else f"{value:g}" for value in (self.temperature, self.top_p))
+        return f"temperature {temperature}, top-p {top_p}, {self.max_tokens} new tokens"
 
 
 class StopReason(StrEnum):

@@ -236,11 +236,19 @@ def test_a_scorer_from_a_file_beside_it_is_used_with_its_settings_and_is_in_the_
         ),
         ("test: test.jsonl", "all: test.jsonl", "'all' is divided into splits, so 'train' cannot be named beside it"),
         ("test: test.jsonl", "tests: test.jsonl", ":3: unknown key 'tests'; did you mean 'test'?"),
+        ("temperature: 0.0", "temperature: none", "sampling.temperature: Value error, give a temperature of 0 to 100"),
         ("sampling:", "sampilng:", ":7: unknown key 'sampilng'; did you mean 'sampling'?"),
     ],
 )
 def test_a_wrong_file_is_refused_in_one_line_that_says_where_and_why(gsm, before, after, message):
     assert message in refusal(change(gsm, (before, after)))
+
+
+def test_a_declared_benchmark_may_leave_its_sampling_to_the_server(gsm):
+    change(gsm, ("temperature: 0.0", "temperature: unset, top_p: unset"))
+    sampling = load_benchmark(str(gsm)).sampling
+    assert (sampling.temperature, sampling.top_p) == (None, None)
+    assert sampling.description.startswith("temperature unset, top-p unset, ")
 
 
 def test_an_answer_that_half_the_rows_lack_is_counted_and_the_first_one_named(gsm):

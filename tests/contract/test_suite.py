@@ -5,6 +5,7 @@ import pytest
 
 from agent2.contract.suite import EvaluationRole, Suite, SuiteBenchmark, unmet_prerequisite
 from agent2.contract.suite_files import load_suite, suite_names
+from agent2.errors import ConfigError
 from agent2.records import SamplingSettings, Split
 
 OTHER = SamplingSettings(0.9, 0.5, 7)
@@ -17,6 +18,10 @@ def agent_suite():
 
 def changed(suite: Suite, **values) -> Suite:
     return Suite.model_validate(suite.model_dump(mode="json") | values)
+
+
+def dumped(suite: Suite) -> list[dict]:
+    return suite.model_dump(mode="json")["benchmarks"]
 
 
 def test_the_digest_covers_everything_but_the_checkpoint_under_test(agent_suite):
@@ -79,6 +84,19 @@ def test_sampling_is_the_protocols_unless_a_benchmark_has_its_own_length():
     suite = load_suite("agent_tool_regression_mini")
     assert suite.sampling(suite.benchmark("mini_functions"), OTHER) == SamplingSettings(0.0, 1.0, 64)
     assert suite.sampling(suite.benchmark("mini_apis"), OTHER).max_tokens == 40
+
+
+def test_a_suite_leaves_settings_unset_in_its_protocol_or_for_one_benchmark():
+    suite = load_suite("agent_tool_regression_mini", ["protocol.sampling.top_p=unset"])
+    assert suite.sampling(suite.benchmark("mini_functions"), OTHER) == SamplingSettings(0.0, None, 64)
+    own = changed(suite, benchmarks=[entry | {"sampling": {"temperature": "unset"}} for entry in dumped(suite)])
+    assert own.sampling(own.benchmarks[0], OTHER) == SamplingSettings(None, 0.5, own.benchmarks[0].max_tokens or 7)
+
+
+@pytest.mark.parametrize("value", ["none", -1, "0.5x"])
+def test_another_word_than_unset_is_refused(value):
+    with pytest.raises(ConfigError, match=r"protocol.sampling.temperature.*unset"):
+        load_suite("agent_tool_regression_mini", [f"protocol.sampling.temperature={value}"])
 
 
 @pytest.mark.parametrize("name", suite_names())

@@ -488,7 +488,11 @@ def test_a_field_that_is_refused_and_has_no_effect_is_left_out_from_then_on():
 @pytest.mark.parametrize(
     ("message", "settings", "how"),
     [
-        (ONLY_1, {"temperature": 0.7}, "refuses temperature as the suite sets it.*--set protocol.sampling.temperature"),
+        (
+            ONLY_1,
+            {"temperature": 0.7},
+            "refuses temperature as the suite sets it.*sampling.temperature=VALUE, or =unset",
+        ),
         (BOTH, {"temperature": 0.7, "top_p": 0.9}, "refuses temperature and top_p.*--set protocol.sampling.top_p"),
     ],
 )
@@ -497,6 +501,19 @@ def test_a_refused_setting_ends_the_evaluation_with_the_field_and_how_to_set_it(
         sampler = opened(served.url)
         with pytest.raises(ConfigError, match=how):
             ask(sampler, "a", settings=SamplingSettings(**settings, max_tokens=8))
+        sampler.close()
+
+
+def test_a_server_that_refuses_both_settings_answers_where_they_are_unset():
+    def reply(body, number):
+        return error(400, ONLY_1) if {"temperature", "top_p"} & body.keys() else chat("yes")
+
+    with endpoint(reply) as served:
+        sampler = opened(served.url)
+        unset = SamplingSettings(temperature=None, top_p=None, max_tokens=8)
+        assert ask(sampler, "a", settings=unset)[0].text == "yes"
+        with pytest.raises(ConfigError, match="refuses temperature"):
+            ask(opened(served.url), "a", settings=SamplingSettings(temperature=0.7, max_tokens=8))
         sampler.close()
 
 

@@ -245,6 +245,16 @@ def test_a_thought_that_the_server_keeps_to_itself_is_one():
     assert read(unfinished, 400).thought == Thought("", closing=None)
 
 
+@pytest.mark.parametrize("temperature", [None, 0.0, 0.7])
+@pytest.mark.parametrize("top_p", [None, 1.0, 0.9])
+def test_a_setting_of_the_sampling_is_sent_only_if_it_is_set(temperature, top_p):
+    body = request_body("m", HELLO, SamplingSettings(temperature=temperature, top_p=top_p), Dialect())
+    assert body.get("temperature") == temperature
+    assert body.get("top_p") == (None if temperature == 0.0 else top_p)
+    # what the server draws with is not known, so its log-probabilities are of an unknown distribution
+    assert ("logprobs" in body) is (temperature == 0.0)
+
+
 def test_top_p_is_not_sent_where_it_has_no_effect():
     greedy, drawn = SamplingSettings(top_p=0.9), SamplingSettings(temperature=0.7)
     assert "top_p" not in request_body("m", HELLO, greedy, Dialect())

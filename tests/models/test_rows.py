@@ -104,6 +104,8 @@ def test_only_what_some_row_needs_is_asked_of_the_draw():
     rows.start(0, request(0, temperature=1.0))
     settings = rows.batch_sampling(slice(0, 1), torch.device("cpu"))
     assert settings == type(settings)()
+    rows.start(0, request(0, temperature=None, top_p=None))
+    assert rows.batch_sampling(slice(0, 1), torch.device("cpu")) == settings
     rows.start(1, request(1, temperature=0.0))
     rows.start(2, request(2, temperature=0.5, top_p=0.9))
     settings = rows.batch_sampling(all_rows, torch.device("cpu"))

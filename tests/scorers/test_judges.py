@@ -243,6 +243,7 @@ def test_two_judges_never_have_the_same_version(workplace):
         judge(prompt="own.yaml").version,
         judge(max_tokens=64).version,
         judge(temperature=1.0).version,
+        judge(temperature="unset").version,
     ]
     assert len(set(versions)) == len(versions)
     assert judge().version == versions[0]

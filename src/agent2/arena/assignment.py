@@ -163,8 +163,8 @@ def assignment_json(
             "network": config.network.value if config.sandbox != UNSANDBOXED else "not isolated",
         },
         "scoring": {
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
+            "temperature": sampling.model_temperature,
+            "top_p": sampling.model_top_p,
             "max_tokens": sampling.max_tokens,
             "max_turns": world.max_turns,
         },

@@ -318,7 +318,7 @@ def check_base(
             f"the base model solves {100 * solved.value:.2g}% of its attempts: online RL has no reward to learn "
             "from; warm it up (SFT), or use easier items or a stronger base model"
         )
-    if band.over == ITEMS and benchmark.sampling.temperature > 0:
+    if band.over == ITEMS and benchmark.sampling.model_temperature > 0:
         no_band = (
             "no attempt differed between sampling seeds, so the band is over items alone: an item that is always or "
             "never solved gives RL no signal"

@@ -17,6 +17,8 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from agent2.config import StrictModel, read_yaml
 from agent2.errors import ConfigError
 from agent2.plugins import NAME
+from agent2.records import SamplingSettings
+from agent2.sampling_keys import Temperature, TopP, if_set
 
 FILE = "benchmark.yaml"
 OPTIONS = "options"
@@ -121,9 +123,14 @@ class PluginSpec(StrictModel):
 class SamplingSpec(StrictModel):
     """How completions are drawn."""
 
-    temperature: float = Field(default=0.0, ge=0, le=100)
-    top_p: float = Field(default=1.0, gt=0, le=1)
+    temperature: Temperature = 0.0
+    top_p: TopP = 1.0
     max_tokens: int = Field(default=512, ge=1)
+
+    @property
+    def settings(self) -> SamplingSettings:
+        """As samplers take them."""
+        return SamplingSettings(if_set(self.temperature), if_set(self.top_p), self.max_tokens)
 
 
 class HubData(StrictModel):

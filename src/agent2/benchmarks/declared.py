@@ -61,7 +61,7 @@ from agent2.environments.search.world import SearchSettings, follow_reference, r
 from agent2.environments.tools.world import FaultSettings, ToolFaultKind
 from agent2.errors import ConfigError
 from agent2.plugins import PluginLocation, build, find, relative_to, require_members, source_digest
-from agent2.records import HIDDEN_SPLITS, Environment, Item, SamplingSettings, Scorer, Split, digest_of
+from agent2.records import HIDDEN_SPLITS, Environment, Item, Scorer, Split, digest_of
 from agent2.scorers import SCORERS, load_scorer
 
 PACKAGED = Path(__file__).resolve().parent
@@ -93,7 +93,7 @@ class DeclaredBenchmark:
         spec = self.spec
         self.name, self.description = spec.name, spec.description
         self.primary_metric, self.max_turns, self.attempts = spec.primary_metric, spec.max_turns, spec.attempts
-        self.sampling = SamplingSettings(**spec.sampling.model_dump())
+        self.sampling = spec.sampling.settings
         self._questions: dict[Portion, list[Question]] = {}
         self.scorer_location = self._locate("scorer", spec.scorer.name, SCORERS)
         self.environment_location = self._locate("environment", spec.world, ENVIRONMENTS)

@@ -25,6 +25,7 @@ from agent2.contract.metrics import Evidence, MetricEvidence, MetricSpec, primar
 from agent2.errors import ConfigError
 from agent2.llm.thoughts import read_thinking
 from agent2.records import SamplingSettings, Split, digest_of
+from agent2.sampling_keys import Temperature, TopP, if_set
 
 MANDATORY_PARTS = ("task_distribution", "protocol", "scorer", "control_group", "splits", "failure_taxonomy")
 """Without one of these a suite is not an evaluation contract; the scorer belongs to each benchmark."""
@@ -69,9 +70,8 @@ class TaskDistribution(StrictModel):
 class SuiteSampling(StrictModel):
     """How completions are drawn."""
 
-    temperature: float = Field(ge=0)
-    """0 is greedy."""
-    top_p: float = Field(gt=0, le=1)
+    temperature: Temperature
+    top_p: TopP
     n: int = Field(ge=1)
     """Attempts for each item; all of them are scored."""
     max_tokens: int = Field(ge=1)
@@ -334,8 +334,8 @@ class Prerequisite(StrictModel):
 class BenchmarkSampling(StrictModel):
     """How completions are drawn on one benchmark, in place of the protocol; null: as the benchmark itself says."""
 
-    temperature: float | None = Field(default=None, ge=0)
-    top_p: float | None = Field(default=None, gt=0, le=1)
+    temperature: Temperature | None = None
+    top_p: TopP | None = None
     max_tokens: int | None = Field(default=None, ge=1)
 
     @model_validator(mode="before")
@@ -445,10 +445,11 @@ class Suite(StrictModel):
         """
         entry, protocol = benchmark.sampling, self.protocol.sampling
         if entry is None:
-            return SamplingSettings(protocol.temperature, protocol.top_p, benchmark.max_tokens or protocol.max_tokens)
+            temperature, top_p = if_set(protocol.temperature), if_set(protocol.top_p)
+            return SamplingSettings(temperature, top_p, benchmark.max_tokens or protocol.max_tokens)
         return SamplingSettings(
-            declared.temperature if entry.temperature is None else entry.temperature,
-            declared.top_p if entry.top_p is None else entry.top_p,
+            declared.temperature if entry.temperature is None else if_set(entry.temperature),
+            declared.top_p if entry.top_p is None else if_set(entry.top_p),
             benchmark.max_tokens or entry.max_tokens or declared.max_tokens,
         )
 

@@ -25,6 +25,7 @@ from agent2.contract.suite_files import expand
 from agent2.errors import ConfigError
 from agent2.plugins import is_code, relative_to
 from agent2.records import Benchmark, JsonValue, JudgeIdentity, declared_output, judge_of
+from agent2.sampling_keys import UNSET
 
 N_DEV, N_TEST = 100, 200
 """Items of a benchmark that generates them; of a data benchmark all are played."""
@@ -75,7 +76,8 @@ class _SuiteMember:
     @property
     def sampling(self) -> dict[str, Any]:
         sampling = self.benchmark.sampling
-        return {"temperature": sampling.temperature, "top_p": sampling.top_p, "max_tokens": sampling.max_tokens}
+        stated = {"temperature": sampling.temperature, "top_p": sampling.top_p, "max_tokens": sampling.max_tokens}
+        return {name: UNSET if value is None else value for name, value in stated.items()}
 
 
 def suite_of(name: str, overrides: Sequence[str] = ()) -> Suite:

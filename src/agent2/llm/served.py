@@ -73,8 +73,8 @@ _TIMEOUT_ADVICE = "give it longer with --endpoint timeout_s=SECONDS"
 SAMPLING_FIELDS = ("temperature", "top_p", "max_tokens", "max_completion_tokens", "seed", "logprobs", "tools")
 """Fields of our requests that a server may refuse."""
 _HOW_TO_SET = {
-    "temperature": "--set protocol.sampling.temperature=VALUE",
-    "top_p": "--set protocol.sampling.top_p=VALUE (1 is not sent)",
+    "temperature": "--set protocol.sampling.temperature=VALUE, or =unset to leave it out (of a judge: temperature)",
+    "top_p": "--set protocol.sampling.top_p=VALUE, or =unset to leave it out",
     "max_tokens": "--set protocol.sampling.max_tokens=N",
     "max_completion_tokens": "--set protocol.sampling.max_tokens=N",
     "tools": "--endpoint native_tools=false",
@@ -154,7 +154,7 @@ def request_body(
 ) -> dict[str, JsonValue]:
     """The JSON body of one request. tools: what is offered natively; earlier calls are then sent natively too.
 
-    Without an effect, and not sent: top_p where the draw is greedy, and a 1 where the dialect does without the field.
+    Not sent: what is unset, top_p where the draw is greedy, and a 1 where the dialect does without the field.
     """
     chat = _with_native_calls(messages) if tools else [ChatMessage(sent.role, sent.text) for sent in messages]
     body: dict[str, JsonValue] = {
@@ -162,10 +162,10 @@ def request_body(
         "messages": build_messages(chat),
         dialect.limit_name: settings.max_tokens,
     }
-    if dialect.temperature or settings.temperature != 1.0:
+    if settings.temperature is not None and (dialect.temperature or settings.temperature != 1.0):
         body["temperature"] = settings.temperature
     # Sent also where it is 1, since some servers default to what the model's own configuration says.
-    if settings.temperature > 0.0 and (dialect.top_p or settings.top_p != 1.0):
+    if settings.top_p is not None and settings.temperature != 0.0 and (dialect.top_p or settings.top_p != 1.0):
         body["top_p"] = settings.top_p
     if dialect.seed:
         body["seed"] = settings.seed & ((1 << SEED_BITS) - 1)

@@ -155,7 +155,7 @@ class HfSampler:
             raise SamplerFailed(f"request {request_id}: the sampler of {self.source} is closed; make a new one")
         if request_id in self._in_flight:
             raise SamplerFailed(f"request {request_id} is in flight already; give each request its own id")
-        if settings.max_tokens < 1 or settings.temperature < 0 or not 0 < settings.top_p <= 1:
+        if settings.max_tokens < 1 or settings.model_temperature < 0 or not 0 < settings.model_top_p <= 1:
             raise SamplerFailed(f"request {request_id}: {settings} cannot be sampled; see SamplingSettings for ranges")
         self._in_flight.add(request_id)
         tokens, problem = self._tokens_of(prompt)

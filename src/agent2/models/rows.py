@@ -126,8 +126,8 @@ class Rows:
         self.counts[row] = 0
         self._limits[row] = request.limit
         self._keys[row] = seed_key(request.settings.seed)
-        self._temperatures[row] = request.settings.temperature
-        self._top_ps[row] = request.settings.top_p
+        self._temperatures[row] = request.settings.model_temperature
+        self._top_ps[row] = request.settings.model_top_p
 
     def park(self, row: int) -> None:
         """End a running row and keep what the cache holds of it."""

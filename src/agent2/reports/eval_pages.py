@@ -195,7 +195,7 @@ def limits_of_numbers(outcome: SuiteOutcome) -> list[str]:
         "one checkpoint of one training run: how far another seed of the same training would land is not measured"
     )
     protocols = [benchmark.protocols[side] for benchmark in outcome.benchmarks for side in SIDES]
-    if any(protocol.attempts == 1 and protocol.sampling.temperature > 0 for protocol in protocols):
+    if any(protocol.attempts == 1 and protocol.sampling.model_temperature > 0 for protocol in protocols):
         limits.append(
             "one attempt an item, drawn at a temperature: the luck of the draw is in the intervals, and not separated "
             "from the choice of items"
@@ -653,13 +653,12 @@ def _protocol_table(benchmarks: Sequence[BenchmarkOutcome]) -> Table[BenchmarkOu
 
 
 def _protocol_words(new: EvaluationProtocol) -> str:
-    sampling = new.sampling
     time = "" if new.max_wall_time_s is None else f", {new.max_wall_time_s:g} s a rollout"
     context = "" if new.context_length is None else f", context {new.context_length}"
     tools = ", ".join(f"{key} {value}" for key, value in new.tools.items())
     text = (
-        f"{new.benchmark}, {new.split.value}, items {new.items_digest[:12]}; temperature {sampling.temperature:g}, "
-        f"top-p {sampling.top_p:g}, {sampling.max_tokens} new tokens, {new.attempts} attempt(s){context}; at most "
+        f"{new.benchmark}, {new.split.value}, items {new.items_digest[:12]}; {new.sampling.description}, "
+        f"{new.attempts} attempt(s){context}; at most "
         f"{new.max_turns} turn(s){time}, {new.retries} retry(s); {new.environment}, {new.scorer}; {new.dtype}, "
         f"chat template {new.chat_template_digest[:12]}" + (f"; tools: {tools}" if tools else "")
     )

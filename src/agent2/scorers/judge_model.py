@@ -36,6 +36,7 @@ from agent2.records import (
     StopReason,
     digest_of,
 )
+from agent2.sampling_keys import UNSET, if_set
 
 COSTS = tuple(COST_PREFIX + name for name in ("prompt_tokens", "completion_tokens", "dollars", "cached_calls"))
 """Views of every verdict: tokens as the endpoint reports them, dollars where prices are set, answers from the cache."""
@@ -77,7 +78,7 @@ class JudgeModel:
         model: str,
         *,
         max_tokens: int = 512,
-        temperature: float = 0.0,
+        temperature: float | str = 0.0,
         seed: int = 0,
         cache: bool = True,
         prices: Mapping[str, float] | None = None,
@@ -86,8 +87,8 @@ class JudgeModel:
     ) -> None:
         """Open nothing yet.
 
-        options: the verdicts whose probabilities are read; empty: none are. Raises ConfigError or CheckpointError for
-        a model that does not exist and for a wrong setting.
+        temperature: `unset` sends none to an endpoint. options: the verdicts whose probabilities are read; empty: none
+        are. Raises ConfigError or CheckpointError for a model that does not exist and for a wrong setting.
         """
         if not isinstance(endpoint, Mapping | None):
             raise ConfigError(
@@ -102,11 +103,13 @@ class JudgeModel:
         )
         if options:
             require_whole_model(self.source)
-        if max_tokens < 1 or not 0.0 <= temperature < math.inf:
-            raise ConfigError(f"judge: max_tokens={max_tokens} and temperature={temperature}; give at least 1 and 0")
+        if max_tokens < 1 or not (temperature == UNSET or _is_temperature(temperature)):
+            raise ConfigError(
+                f"judge: max_tokens={max_tokens} and temperature={temperature}; give at least 1 and 0 (or {UNSET})"
+            )
         if prices is not None and set(prices) != {"prompt", "completion"}:
             raise ConfigError("judge: prices are {prompt: DOLLARS, completion: DOLLARS}, per million tokens")
-        self.settings = SamplingSettings(temperature=temperature, max_tokens=max_tokens, seed=seed)
+        self.settings = SamplingSettings(temperature=if_set(temperature), max_tokens=max_tokens, seed=seed)
         self.prices = None if prices is None else Prices(float(prices["prompt"]), float(prices["completion"]))
         self.digest = digest_of([self.source.digest, max_tokens, temperature, seed, dict(endpoint or {}), *options])
         self._options = tuple(options)
@@ -216,6 +219,10 @@ class JudgeModel:
         tokens = [None if n is None else float(n) for n in (n_read, n_new)]
         values = (*tokens, dollars, float(is_cached))
         return dict(zip(COSTS, values, strict=True))
+
+
+def _is_temperature(value: object) -> bool:
+    return isinstance(value, int | float) and 0.0 <= value < math.inf
 
 
 class AnswerCache:
