@@ -2,7 +2,8 @@
 
     $AGENT2_HOME (default ~/.local/share/agent2)
     ├── secret        32 random bytes, mode 0600; hidden items derive from it; never mounted into a sandbox
-    ├── models/       base models made by a recipe, one folder each, with a manifest
+    ├── models/       base models, made by a recipe or fetched, one folder each, with a manifest
+    ├── downloads/    what `agent2 models get` has fetched in part; may be deleted at any time
     ├── baselines/    cards of base models, keyed by content digests
     ├── worlds/       catalogues that worlds read, made from users' files; may be deleted at any time
     ├── facts/        tables derived from small cards, keyed by the digest of the card; may be deleted at any time
@@ -60,8 +61,13 @@ def home() -> Path:
 
 
 def models_dir() -> Path:
-    """Where base models made by a recipe are cached."""
+    """Where base models are cached."""
     return _subfolder("models")
+
+
+def downloads_dir() -> Path:
+    """Where files are kept until all of them is here."""
+    return _subfolder("downloads")
 
 
 def baselines_dir() -> Path:

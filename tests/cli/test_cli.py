@@ -337,6 +337,7 @@ def commands(command, path=()):
 PATH_ONLY = {
     "view",
     *("benchmarks new", "benchmarks serve", "cards export", "intervene", "models build", "share"),
+    *("models convert", "models get"),
     *("spotcheck draw", "spotcheck record", "suite freeze", "suite new"),
 }
 """They write one thing and print where it is, or serve it; so do those of `chart`, with a CSV table beside."""

@@ -13,7 +13,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from agent2 import __version__
-from agent2.cli import answers, cards, data, decide, judge, look, run, setup
+from agent2.cli import answers, cards, data, decide, judge, look, models, run, setup
 from agent2.cli import eval as evaluation
 from agent2.errors import Agent2Error, is_machine_failure
 from agent2.plugins import failing_line
@@ -69,7 +69,7 @@ app.command("view", rich_help_panel=LOOK)(look.view)
 app.command("access", rich_help_panel=LOOK)(look.access)
 app.command("doctor", rich_help_panel=SET_UP)(setup.doctor)
 app.add_typer(setup.agents_app, name="agents", rich_help_panel=SET_UP)
-app.add_typer(setup.models_app, name="models", rich_help_panel=SET_UP)
+app.add_typer(models.models_app, name="models", rich_help_panel=SET_UP)
 
 
 def _print_version(is_requested: bool) -> None:

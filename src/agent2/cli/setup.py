@@ -1,13 +1,12 @@
-"""`agent2 doctor`, `agents` and `models`: isolation on this machine, agent systems, base models and checkpoints."""
+"""`agent2 doctor` and `agents`: isolation on this machine, and agent systems."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agent2.cli.paths import check_data
 from agent2.cli.show import AsJson, print_json, print_path, print_table, progress_bar
-from agent2.errors import ConfigError, unknown_name
+from agent2.errors import ConfigError
 
 if TYPE_CHECKING:
     from agent2.arena.systems import InstalledSystem
@@ -116,62 +115,3 @@ def _system_record(system: "InstalledSystem") -> dict[str, object]:
         "size_mib": manifest.size_mib,
         "digest": system.digest,
     }
-
-
-models_app = typer.Typer(help="List, build and check base models and checkpoints.", no_args_is_help=True)
-
-
-@models_app.command("list")
-def list_models(as_json: AsJson = False) -> None:
-    """List the packaged base models and which of them are cached."""
-    from agent2.benchmarks import BASE_MODELS
-    from agent2.models.bases import cached_path
-
-    paths = {name: cached_path(name, BASE_MODELS) for name in sorted(BASE_MODELS)}
-    if as_json:
-        print_json(paths)
-        return
-    print_table(["base model", "cached at"], [[name, str(path or "not built yet")] for name, path in paths.items()])
-
-
-@models_app.command("build")
-def build_model(
-    kind: Annotated[
-        str, typer.Argument(help="Recipe family; `tiny` is a small model, unpacked if the package ships its weights.")
-    ],
-    task: Annotated[str, typer.Option(help="Task that the model is for; the demo's by default.")] = "",
-    data: Annotated[Path | None, typer.Option(help="Folder of official data, for a model that reads it.")] = None,
-) -> None:
-    """Build the base model of a task, or find it in the cache."""
-    from agent2.benchmarks import BASE_MODELS, DEMO_TASK
-    from agent2.models.bases import ensure_base_model
-
-    name = f"{kind}-{task or DEMO_TASK}"
-    if name not in BASE_MODELS:
-        raise unknown_name("base model", name, BASE_MODELS, "agent2 models build KIND --task TASK")
-    with progress_bar() as steps:
-        path = ensure_base_model(name, BASE_MODELS, lambda message: steps(message), data=check_data(data))
-    print_path("model", path)
-
-
-@models_app.command("check")
-def check_model(
-    folder: Annotated[Path, typer.Argument(help="Checkpoint in Hugging Face layout.")], as_json: AsJson = False
-) -> None:
-    """Check a checkpoint as the grader would: layout, safetensors, no custom code; print its digests."""
-    from agent2.models.checkpoint import inspect_checkpoint
-
-    info = inspect_checkpoint(folder)
-    if as_json:
-        names = ("architecture", "weights_digest", "content_digest", "chat_template_digest", "notes")
-        print_json({name: getattr(info, name) for name in names} | {"n_tensors": len(info.tensors)})
-        return
-    rows = [
-        ["architecture", info.architecture],
-        ["tensors", str(len(info.tensors))],
-        ["weights digest", info.weights_digest],
-        ["content digest", info.content_digest],
-        ["chat template digest", info.chat_template_digest],
-        *(["note", note] for note in info.notes),
-    ]
-    print_table(["field", "value"], rows)

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from agent2 import installation
 from agent2.errors import ConfigError, unknown_name
+from agent2.models.published import chat_models, published_models
 from agent2.models.tiny_recipe import BaseModel, Builder, OnProgress, named_function
 from agent2.plugins import find, is_code, known_names, load, source_digest
 
@@ -37,7 +38,7 @@ _HUB_NAME = re.compile(r"(?!models/)[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 class RecipeTable(Mapping[str, BaseModel]):
     """The recipes by name, each imported when it is looked up.
 
-    Iterating gives those of the packaged table and of installed packages, not code.
+    Iterating gives those of the packaged table and of installed packages and the published models, not code.
     """
 
     def __init__(self, packaged: Mapping[str, str]):
@@ -46,6 +47,8 @@ class RecipeTable(Mapping[str, BaseModel]):
 
     def __getitem__(self, name: str) -> BaseModel:
         if not is_code(name) and name not in known_names("base", self._packaged):
+            if name in chat_models():
+                return published_models()[name].recipe
             raise KeyError(name)
         location = find("base", name, self._packaged)
         recipe = load(location)
@@ -59,10 +62,10 @@ class RecipeTable(Mapping[str, BaseModel]):
         return dataclasses.replace(recipe, origin=(*recipe.origin, source_digest(location)))
 
     def __iter__(self) -> Iterator[str]:
-        return iter(known_names("base", self._packaged))
+        return iter(dict.fromkeys([*known_names("base", self._packaged), *chat_models()]))
 
     def __len__(self) -> int:
-        return len(known_names("base", self._packaged))
+        return len(list(iter(self)))
 
 
 def cached_path(name: str, recipes: Mapping[str, BaseModel]) -> Path | None:
@@ -70,7 +73,7 @@ def cached_path(name: str, recipes: Mapping[str, BaseModel]) -> Path | None:
 
     Raises ConfigError for a name that is not in the table.
     """
-    require_base_model(name, recipes)
+    require_base_model(name, recipes, may_fetch=True)
     try:
         folder = _folder(name, _entry(name, recipes, None))
     except ConfigError:
@@ -83,15 +86,17 @@ def ensure_base_model(
     recipes: Mapping[str, BaseModel],
     on_progress: OnProgress | None = None,
     data: Path | None = None,
+    *,
+    may_fetch: bool = False,
 ) -> Path:
     """The folder of a base model, unpacked or trained first if need be (minutes of one core where it is trained).
 
     name_or_path: a name in `recipes`, code with a recipe (`./base.py:BASE`), or anything else with a slash: a
     folder in Hugging Face layout, returned as it is. recipes: the table to look in (`agent2.benchmarks.BASE_MODELS`).
-    data: the folder of official data, for a recipe that reads it; None: where its benchmark looks. Raises ConfigError
-    as `require_base_model` does, and for data that cannot be read.
+    data: the folder of official data, for a recipe that reads it; None: where its benchmark looks. may_fetch: bring a
+    published model here. Raises ConfigError as `require_base_model` does, and for data that cannot be read.
     """
-    require_base_model(name_or_path, recipes)
+    require_base_model(name_or_path, recipes, may_fetch=may_fetch)
     if is_path(name_or_path):
         return Path(name_or_path).expanduser().resolve()
     entry = _entry(name_or_path, recipes, data)
@@ -109,15 +114,22 @@ def is_path(name_or_path: str) -> bool:
     return ("/" in name_or_path or name_or_path == ".") and not is_code(name_or_path)
 
 
-def require_base_model(name_or_path: str, recipes: Mapping[str, BaseModel]) -> None:
+def require_base_model(name_or_path: str, recipes: Mapping[str, BaseModel], *, may_fetch: bool = False) -> None:
     """Require that `ensure_base_model` can return a model, without building it.
 
     Raises ConfigError: with the nearest name for an unknown one, with the command that gets a model where there is no
-    such folder (nothing is downloaded here), or for a folder that is not a model in Hugging Face layout.
+    such folder or published model (nothing is downloaded here), or for a folder that is not a model in Hugging Face
+    layout.
     """
     if not is_path(name_or_path):
         if name_or_path not in recipes:
             raise unknown_name("base model", name_or_path, recipes)
+        entry = recipes[name_or_path]
+        if entry.is_fetched and not may_fetch and not (_folder(name_or_path, entry) / MANIFEST).is_file():
+            raise ConfigError(
+                f"base model {name_or_path}: is not on this machine yet; get it once with: agent2 models get "
+                f"{name_or_path}"
+            )
         return
     folder = Path(name_or_path).expanduser().resolve()
     names = ", ".join(sorted(recipes))
@@ -138,7 +150,6 @@ def require_base_model(name_or_path: str, recipes: Mapping[str, BaseModel]) -> N
 
 def _entry(name: str, recipes: Mapping[str, BaseModel], data: Path | None) -> BaseModel:
     """The recipe, completed from official data where it reads them."""
-    require_base_model(name, recipes)
     entry = recipes[name]
     return named_function(entry.from_data)(entry, data) if entry.from_data else entry
 
@@ -183,8 +194,7 @@ def _build(name: str, entry: BaseModel, folder: Path, on_progress: OnProgress) -
             "recipe_digest": entry.digest,
             "recipe": dataclasses.asdict(dataclasses.replace(entry, sample=None))
             | {"builder": entry.builder if isinstance(entry.builder, str) else entry.builder.__qualname__},
-            "seed": entry.recipe.seed,
-            "threads": entry.recipe.threads,
+            **({} if entry.is_fetched else {"seed": entry.recipe.seed, "threads": entry.recipe.threads}),
             **measured,
         }
         (draft / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")

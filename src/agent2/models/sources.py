@@ -1,6 +1,7 @@
 """Finds the checkpoint that a user names, and opens a sampler of it.
 
     FOLDER                      a model in Hugging Face layout, or a LoRA adapter, played in this process
+    NAME                        a published model that is on this machine (`agent2 models get`), played likewise
     http(s)://HOST/v1#MODEL     an OpenAI-compatible endpoint
     scripted:FILE.py:FUNCTION   a Python function from chat to reply: an oracle, a heuristic, a test
 
@@ -30,7 +31,9 @@ from typing import cast
 from agent2.errors import CheckpointError, ConfigError, SamplerFailed, quoted
 from agent2.llm.served import Endpoint, EndpointOptions, ServedSampler, public_url
 from agent2.models.adapter_sources import AdapterOnBase, find_base
+from agent2.models.bases import ensure_base_model
 from agent2.models.checkpoint import NO_CHAT_TEMPLATE, inspect_checkpoint, template_digest
+from agent2.models.published import PublishedRecipes, chat_models
 from agent2.records import Completion, JsonValue, Message, Prompt, Sampler, SamplingSettings, digest_of
 
 BY_SERVER = "by the server"
@@ -117,6 +120,8 @@ def find_checkpoint(spec: str, settings: LoadSettings | None = None) -> Checkpoi
     if spec.startswith(SCRIPTED):
         return _scripted(spec)
     folder = Path(spec).expanduser()
+    if not folder.is_dir() and spec in chat_models():
+        folder = ensure_base_model(spec, PublishedRecipes())
     if not folder.is_dir():
         raise ConfigError(f"checkpoint {spec!r}: no such folder; give {FORMS}")
     return _hf(spec, folder, settings)

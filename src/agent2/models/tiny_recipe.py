@@ -95,7 +95,8 @@ class BaseModel:
 
     version: str
     """Raise it when the code of the recipe changes what comes out of the same settings."""
-    recipe: TinyRecipe | ChatRecipe
+    recipe: Any
+    """A `TinyRecipe` or `ChatRecipe`; of a model that is fetched, where it comes from (`agent2.models.published`)."""
     corpus: Any
     """Settings of the corpus, a frozen dataclass of the home's."""
     builder: "str | Builder"
@@ -109,6 +110,8 @@ class BaseModel:
     sample: "Callable[[Any], Any] | None" = None
     """Draws the first part of the corpus, of its settings; for shipped weights, so that a test can see whether the code
     of the corpus still is the one that drew what they were trained on."""
+    is_fetched: bool = False
+    """Others published it: brought here by `agent2 models get` alone, never on the way."""
     from_data: str = ""
     """"module:function" that completes the recipe from a folder of the user's official data (None: the usual place) and
     returns one without this; empty: the recipe is complete. A completed one holds all that it read."""
