@@ -54,3 +54,9 @@ def test_what_cannot_be_a_score_is_missing_and_an_episode_cut_off_without_a_rewa
 def test_a_threshold_that_is_no_number_is_refused(at_least):
     with pytest.raises(ConfigError, match="give the return that counts as success"):
         RewardScorer(at_least)
+
+
+def test_a_reward_that_was_missed_is_labelled_and_one_that_was_earned_is_not():
+    assert verdict([1.0], 1).labels == verdict([0.5]).labels == ()
+    assert verdict([0.5], 1).labels == verdict([0.0]).labels == ("reward_missed",)
+    assert verdict([], status=RolloutStatus.TURN_CAP).labels == ("reward_missed", "turn_cap")

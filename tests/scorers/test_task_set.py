@@ -147,3 +147,16 @@ def test_a_task_set_is_played_scored_and_listed_as_records(script_sandbox):
     )
     results = {result.task_id: (result.passed, result.turns, result.final_answer) for result in task_results(records)}
     assert results == {"a": (True, 1, "4"), "b": (True, 1, "5"), "c": (False, 1, "6")}
+
+
+def test_a_task_that_is_not_passed_has_a_class(script_sandbox):
+    scorer = TaskSetScorer(script_sandbox, lambda *_: JudgeVerdict(False, "too short"))
+    for task, answer, labels in (
+        (item("exact_match", "Paris"), "Paris", ()),
+        (item("exact_match", "Paris"), "Rome", ("wrong_answer",)),
+        (item("exact_match", "Paris"), None, ("no_answer",)),
+        (item("execution", verify_script="exit 1"), "x", ("check_failed",)),
+        (item("execution", verify_script="exit 0"), "x", ()),
+        (item("llm_judge", rubric="long"), "x", ("rubric_not_met",)),
+    ):
+        assert scorer.score(task, rollout(answer)).labels == labels

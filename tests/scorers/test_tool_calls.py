@@ -123,10 +123,50 @@ def test_saying_that_the_order_was_placed_is_not_placing_it():
     assert api_score("done").views["response_exact"] == 1
 
 
+WRONG_BUY = ("open_order", {"item": "lamp", "count": 4})
+
+
+@pytest.mark.parametrize(
+    ("messages", "is_claim"),
+    [
+        ([SEARCH, "Done."], True),
+        ([SEARCH, "Your order has been placed."], True),
+        ([SEARCH, "I have ordered 3 lamps."], True),
+        (["Ordered: 3 lamps."], True),
+        ([BUY, "done"], True),  # before the search there is no such tool
+        ([SEARCH, "failed, I could not do it"], False),
+        ([SEARCH, "I was unable to place the order."], False),
+        ([SEARCH, "I have not ordered anything yet."], False),
+        ([SEARCH, "Shall I place the order?"], False),
+        ([SEARCH, "I will order 3 lamps."], False),
+        ([SEARCH, "I cannot help with orders."], False),
+        (["4"], False),
+        ([SEARCH], False),
+        ([BUY, SEARCH, BUY, "done"], False),  # done, if late
+        ([SEARCH, WRONG_BUY, "done"], False),  # something was done, with wrong arguments
+        ([SEARCH, BUY, BUY, "done"], False),
+    ],
+)
+def test_only_who_says_that_it_is_done_claims_it(messages, is_claim):
+    assert ("claimed_without_doing" in api_score(*messages).labels) == is_claim
+
+
+def test_arguments_are_wrong_only_where_they_differ():
+    timeout = FaultSettings(rate=1.0, kinds=(ToolFaultKind.TIMEOUT,), n_positions=1)
+    assert "wrong_arguments" not in api_score(BUY, "failed", faults=timeout).labels
+    assert "wrong_arguments" in api_score(SEARCH, WRONG_BUY).labels
+    assert not {"wrong_arguments", "wrong_state"} & set(api_score(BUY, SEARCH, BUY, "done").labels)
+
+
+def test_logging_in_is_no_call_before_a_search():
+    timeout = FaultSettings(rate=1.0, kinds=(ToolFaultKind.TIMEOUT,), n_positions=1)
+    assert "api_not_searched" in api_score(("login", {}), "failed", faults=timeout).labels
+
+
 def test_ordering_twice_is_a_wrong_state():
     score = api_score(SEARCH, BUY, BUY, "done")
     assert (score.value, score.views["api_called"], score.views["state_success"]) == (0, 1, 0)
-    assert "repeated_tool_call" in score.labels
+    assert {"repeated_tool_call", "wrong_state"} <= set(score.labels)
 
 
 def test_calling_before_searching_is_a_wrong_order_even_if_it_works_later():

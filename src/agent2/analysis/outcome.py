@@ -47,6 +47,7 @@ from agent2.evaluation.suite_folder import (
 )
 from agent2.llm.thoughts import CUT_OFF
 from agent2.records import HIDDEN_SPLITS, EvaluationProtocol, ScoredRollout, Split, StopReason
+from agent2.scorers import labels_by_older_name
 from agent2.stats.attempts import (
     BestOfN,
     CostPerPoint,
@@ -231,8 +232,10 @@ def read_outcome(out: Path, reported: Evidence | None = None) -> SuiteOutcome:
     }
     evidence = _evidence(suite, identity, cards, skipped, reported)
     evidence = _with_spot_check(evidence, out, reported)
-    rollouts = {entry.name: list(iter_rollouts(cards[CHECKPOINT][entry.name])) for entry in entries}
-    examples = _examples(rollouts)
+    by_name = cards[CHECKPOINT]
+    rollouts = {entry.name: list(iter_rollouts(by_name[entry.name])) for entry in entries}
+    renamed = {name: labels_by_older_name(read_header(by_name[name]).protocol) for name in rollouts}
+    examples = _examples(rollouts, renamed)
     benchmarks = tuple(_benchmark(out, entry, cards, rollouts[entry.name]) for entry in entries)
     if Split(identity.split) not in HIDDEN_SPLITS:
         references = read_references(out)
@@ -427,14 +430,19 @@ def _question(record: ScoredRollout) -> str:
     return "\n\n".join(f"[{message.role}]\n{message.text}" for message in messages)
 
 
-def _examples(rollouts: Mapping[str, Iterable[ScoredRollout]]) -> dict[str, tuple[BadcaseExample, ...]]:
-    """The first items of each class, each once, by its first attempt that shows it."""
+def _examples(
+    rollouts: Mapping[str, Iterable[ScoredRollout]], renamed: Mapping[str, Mapping[str, str]]
+) -> dict[str, tuple[BadcaseExample, ...]]:
+    """The first items of each class, each once, by its first attempt that shows it.
+
+    renamed: benchmark -> its classes as older cards name them -> as they are named now.
+    """
     first_attempts: dict[str, dict[tuple[str, str], int]] = {}
     for benchmark, records in rollouts.items():
         for record in records:
             key, attempt = (benchmark, record.rollout.item_id), record.rollout.attempt
             for label in record.score.labels:
-                attempts = first_attempts.setdefault(label, {})
+                attempts = first_attempts.setdefault(renamed[benchmark].get(label, label), {})
                 attempts[key] = min(attempt, attempts.get(key, attempt))
     return {
         label: tuple(BadcaseExample(*key, attempts[key]) for key in sorted(attempts)[:EXAMPLES])

@@ -63,6 +63,7 @@ from agent2.errors import ConfigError
 from agent2.plugins import PluginLocation, build, find, relative_to, require_members, source_digest
 from agent2.records import HIDDEN_SPLITS, Environment, Item, Scorer, Split, digest_of
 from agent2.scorers import SCORERS, load_scorer
+from agent2.scorers.benchmark_labels import BenchmarkLabels
 
 PACKAGED = Path(__file__).resolve().parent
 DEV_SHARE = 10
@@ -217,7 +218,10 @@ class DeclaredBenchmark:
 
     @cached_property
     def _scorer(self) -> Scorer:
-        return load_scorer(self.scorer_location, self.spec.scorer.settings)
+        scorer = load_scorer(self.scorer_location, self.spec.scorer.settings)
+        if isinstance(scorer, BenchmarkLabels) and self.scorer_location.is_packaged and not self.is_packaged:
+            scorer.name_labels_after(self.name)
+        return scorer
 
     def environment_version(self) -> str:
         """Name and version of the world."""

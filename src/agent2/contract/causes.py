@@ -31,7 +31,7 @@ _BY_CAUSE: Mapping[Cause, str] = {
         "wrong_choice wrong_text constraint_violation keyword_missing keyword_constraint_violation keyword_forbidden "
         "letter_frequency_violation length_constraint_violation language_constraint_violation "
         "no_call wrong_function wrong_arguments missing_call call_order irrelevance_not_said "
-        "not_searched api_called_before_search wrong_api tests_not_run_after_patch "
+        "not_searched api_called_before_search wrong_api wrong_state tests_not_run_after_patch "
         "record_wrong record_missed not_told user_gave_up "
         "search_wrong_value search_incomplete_set search_gave_up answer_nothing_right answer_some_right "
         "purchase_wrong_type purchase_attribute_missed purchase_option_missed purchase_too_dear "
@@ -58,7 +58,7 @@ _BY_CAUSE: Mapping[Cause, str] = {
     ),
     Cause.ALGORITHM: (
         "wrong_final_answer wrong_answer reasoning_error wrong_patch no_patch wrong_value no_value test_raised "
-        "test_timeout turn_cap tool_budget_exceeded"
+        "test_timeout turn_cap tool_budget_exceeded check_failed rubric_not_met reward_missed"
     ),
     Cause.TOOLS: (
         "tool_timeout_no_recovery tool_permission_denied_no_recovery tool_empty_result_no_recovery "

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec import structs
 
 from agent2.cards import folder
 from agent2.cards.aggregate import counted_value
@@ -35,7 +36,7 @@ from agent2.contract.metrics import Evidence, MetricEvidence, MetricSpec, Unit, 
 from agent2.contract.suite import Suite
 from agent2.errors import CardError, ConfigError, Fault
 from agent2.records import ScoredRollout
-from agent2.scorers import declared
+from agent2.scorers import declared, labels_by_older_name
 from agent2.stats.attempts import pass_at_k_by_item
 from agent2.stats.comparisons import noise_band, paired_evidence
 
@@ -74,6 +75,10 @@ class CardRows:
     attempts: dict[str, list[float]] = field(default_factory=dict)
     """Item -> its counted scores in the order of its attempts; only where an item has several."""
 
+    def has_label(self, name: str) -> bool:
+        """Whether some rollout has the class, under its name or the one that older cards have."""
+        return labels_by_older_name(self.header.protocol).get(name, name) in self.labels
+
     @property
     def clean_share(self) -> float | None:
         """Share of rollouts in which at most the model failed; None for an empty card."""
@@ -89,6 +94,7 @@ def read_rows(path: Path, measures: Sequence[MeasureRule]) -> CardRows:
     card_rows = CardRows(card.header, {measure.name: {} for measure in measures}, {})
     views: set[str] = set()
     has_attempts = card.header.protocol.attempts > 1
+    renamed = labels_by_older_name(card.header.protocol)
     # Sorting needs all rollouts in memory; with one attempt an item there is no sum whose order could matter.
     for record in _by_attempt(path) if has_attempts else iter_rollouts(path):
         card_rows.n_rollouts += 1
@@ -98,7 +104,12 @@ def read_rows(path: Path, measures: Sequence[MeasureRule]) -> CardRows:
         if record.rollout.fault is Fault.MODEL:
             card_rows.n_model_faults += 1
             card_rows.model_fault = card_rows.model_fault or record.rollout.reason
-        card_rows.labels.update(set(record.score.labels))
+        labels = {renamed.get(label, label) for label in record.score.labels}
+        card_rows.labels.update(labels)
+        if renamed:
+            # Under both names, so that a suite counts its class whichever of them it gives.
+            former = {older for older, label in renamed.items() if label in labels}
+            record = structs.replace(record, score=structs.replace(record.score, labels=(*labels, *former)))
         views.update(record.score.views)
         item = record.rollout.item_id
         for measure in measures:
@@ -230,9 +241,14 @@ class _Sides:
 
     def declared_labels(self) -> frozenset[str] | None:
         """Every badcase class that the scorers of the checkpoint's cards can give; None: unknown for one."""
-        outputs = [declared(card.header.protocol.scorer) for card in self.new.values()]
-        labels = [output.labels for output in outputs if output is not None]
-        return frozenset().union(*labels) if len(labels) == len(outputs) else None
+        labels: set[str] = set()
+        for card in self.new.values():
+            output = declared(card.header.protocol.scorer)
+            if output is None:
+                return None
+            renamed = labels_by_older_name(card.header.protocol)
+            labels |= {renamed.get(label, label) for label in output.labels}
+        return frozenset(labels)
 
     def broken(self) -> list[str]:
         """Sides whose rollouts on a benchmark ended in faults of the model more often than `MAX_MODEL_FAULT_SHARE`."""
@@ -278,7 +294,7 @@ class _Sides:
             elif (
                 metric.benchmark is None
                 and rule.label is not None
-                and not any(rule.label in card.labels for card in cards)
+                and not any(card.has_label(rule.label) for card in cards)
             ):
                 # Missing, not a rate of 0: a scorer may not look for the class.
                 problem = f"no rollout has the label {rule.label!r}"

@@ -28,7 +28,7 @@ from agent2.contract.suite import EvaluationRole, ScorerTier, SplitRules, Succes
 from agent2.errors import ConfigError, nearest_name, unknown_name
 from agent2.llm.thoughts import CUT_OFF
 from agent2.records import ScorerOutput, Split
-from agent2.scorers import declared
+from agent2.scorers import declared, own_labels
 
 SPLITS = tuple(split.value for split in Split)
 Spot = Callable[[Location], str]
@@ -135,6 +135,7 @@ def check_emitted(suite: Suite, emitted: Mapping[str, ScorerOutput | None], spot
             continue
         if rule.label is not None:
             kind, names = "badcase class", {label for output in declared_outputs for label in output.labels}
+            names |= _other_names(suite, metric.benchmark)
             missing = [] if rule.label in (*names, CUT_OFF) else [rule.label]
         else:
             kind, names = "view", {view for output in declared_outputs for view in output.views}
@@ -149,6 +150,13 @@ def check_emitted(suite: Suite, emitted: Mapping[str, ScorerOutput | None], spot
                 "measure: reported"
             )
     _check_dangers(suite, list(emitted.values()), spot)
+
+
+def _other_names(suite: Suite, benchmark: str | None) -> set[str]:
+    """Classes as scorers name them on own data of the suite's names, and as they named them there before."""
+    entries = [entry for entry in suite.benchmarks if benchmark is None or entry.name == benchmark]
+    renamed = [own_labels(entry.scorer.name, entry.name) for entry in entries if entry.source is not None]
+    return {label for labels in renamed for pair in labels.items() for label in pair}
 
 
 def _nearest(name: str, names: Collection[str]) -> str:

@@ -10,7 +10,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from agent2.errors import ConfigError
 from agent2.plugins import PluginLocation, build, find, load, require_members, source_digest, with_source_version
-from agent2.records import JsonValue, Scorer, ScorerOutput, declared_output
+from agent2.records import EvaluationProtocol, JsonValue, Scorer, ScorerOutput, declared_output
+from agent2.scorers.benchmark_labels import BenchmarkLabels, label_prefix_of
 
 SCORERS: Mapping[str, str] = MappingProxyType(
     {
@@ -82,6 +83,28 @@ def declared(name: str) -> ScorerOutput | None:
         return declared_output(load(find("scorer", name.rpartition("-v")[0] or name, SCORERS)))
     except ConfigError:
         return None  # not installed here, or broken: a card of that scorer can be read all the same
+
+
+def own_labels(scorer: str, benchmark: str) -> Mapping[str, str]:
+    """Badcase classes as the scorer of that name declares them -> as it names them for own data of that name.
+
+    Empty for a scorer whose classes name no benchmark.
+    """
+    try:
+        kind = load(find("scorer", scorer.rpartition("-v")[0] or scorer, SCORERS))
+    except ConfigError:
+        return {}  # as in `declared`
+    if not (isinstance(kind, type) and issubclass(kind, BenchmarkLabels)):
+        return {}
+    prefix = label_prefix_of(benchmark)
+    return {label: prefix + label.removeprefix(kind.label_prefix) for label in kind.emits.labels}
+
+
+def labels_by_older_name(protocol: EvaluationProtocol) -> Mapping[str, str]:
+    """Badcase classes as older cards of a protocol may have them -> as they are named now; empty: none was renamed."""
+    benchmark, _, version = protocol.benchmark.rpartition("-v")
+    is_own = "+" in version  # the digest of own data; packaged benchmarks have none
+    return own_labels(protocol.scorer, benchmark) if is_own else {}
 
 
 def expected_form(name: str) -> str:

@@ -38,6 +38,7 @@ from rapidfuzz.distance import Levenshtein
 from agent2.cards.judgement import EMITS
 from agent2.errors import ConfigError, Fault
 from agent2.records import Item, JsonValue, Preference, Rollout, Score, ScorerOutput
+from agent2.scorers.benchmark_labels import BenchmarkLabels
 from agent2.scorers.markup import without_marks
 from agent2.texts import canonical
 
@@ -286,6 +287,17 @@ def _unit(word: str | None) -> str | None:
     return _UNITS.get(word.lower())
 
 
+WRONG_OR_NONE = frozenset({"no_answer", "wrong_answer"})
+"""Badcase classes of answers that are right or wrong as a whole."""
+MOSTLY_RIGHT = 0.5
+"""Least similarity to an accepted answer at which an answer is not labelled as wrong."""
+
+
+def wrong_or_none(answer: str) -> str:
+    """The badcase class of an answer that is not the reference."""
+    return "wrong_answer" if answer.strip() else "no_answer"
+
+
 class ExactScorer:
     """1.0 if the stripped answer equals the stripped reference in one normal form (`texts.canonical`), else 0.0.
 
@@ -295,7 +307,7 @@ class ExactScorer:
 
     name = "exact"
     version = "1.1"
-    emits = ScorerOutput()
+    emits = ScorerOutput(labels=WRONG_OR_NONE)
 
     def __init__(self, *, plain: bool = False) -> None:
         """plain: compare words only."""
@@ -307,14 +319,14 @@ class ExactScorer:
         if item.reference is None:
             return Score(None, f"item {item.id} has no reference to compare with; correct the benchmark", Fault.JUDGE)
         if rollout.answer is None:
-            return Score(0.0, "there is no answer")
+            return Score(0.0, "there is no answer", labels=("no_answer",))
         extracted, answer = rollout.answer.strip(), self._compared(rollout.answer)
         if answer == self._compared(item.reference):
             return Score(1.0, "the answer is the reference", extracted=extracted)
         if answer in (self._compared(str(text)) for text in item.payload.get("accepted") or ()):
             return Score(1.0, "the answer is one of those that are accepted", extracted=extracted)
         reason = f"the answer {brief(rollout.answer)} is not the reference {brief(item.reference)}"
-        return Score(0.0, reason, extracted=extracted)
+        return Score(0.0, reason, labels=(wrong_or_none(extracted),), extracted=extracted)
 
     def _compared(self, text: str) -> str:
         return (plain_words(text) if self._is_plain else "") or canonical(text).strip()
@@ -325,7 +337,7 @@ class TokenF1Scorer:
 
     name = "token_f1"
     version = "1.1"
-    emits = ScorerOutput(views=frozenset({"exact_match", "answer_parsed"}))
+    emits = ScorerOutput(views=frozenset({"exact_match", "answer_parsed"}), labels=WRONG_OR_NONE)
     expects = "an answer that is not empty"
 
     def score(self, item: Item, rollout: Rollout) -> Score:
@@ -343,7 +355,8 @@ class TokenF1Scorer:
             )
         answer, accepted = rollout.answer, [item.reference, *map(str, further)]
         if answer is None:
-            return Score(0.0, "there is no answer", views={"exact_match": 0.0, "answer_parsed": 0.0})
+            no_views = {"exact_match": 0.0, "answer_parsed": 0.0}
+            return Score(0.0, "there is no answer", views=no_views, labels=("no_answer",))
         # -index: of several that score the same, the first.
         value, negative_index = max((self.similarity(answer, text), -index) for index, text in enumerate(accepted))
         views = {
@@ -351,7 +364,8 @@ class TokenF1Scorer:
             "answer_parsed": float(self.is_parsed(answer, accepted)),
         }
         reason = f"the answer {brief(answer)} scores {value:.2f} against {brief(accepted[-negative_index])}"
-        return Score(value, reason, extracted=answer.strip(), views=views)
+        labels = () if value >= MOSTLY_RIGHT else (wrong_or_none(answer),)
+        return Score(value, reason, extracted=answer.strip(), views=views, labels=labels)
 
     def similarity(self, answer: str, reference: str) -> float:
         """From 0 to 1."""
@@ -459,7 +473,7 @@ class RationalScorer:
 
     name = "rational"
     version = "1.0"
-    emits = ScorerOutput()
+    emits = ScorerOutput(labels=WRONG_OR_NONE | {"answer_parse_fail"})
 
     def score(self, item: Item, rollout: Rollout) -> Score:
         """The verdict; None with a judge fault only if the item's own reference is missing or no number."""
@@ -471,14 +485,15 @@ class RationalScorer:
                 Fault.JUDGE,
             )
         if rollout.answer is None:
-            return Score(0.0, "there is no answer")
+            return Score(0.0, "there is no answer", labels=("no_answer",))
         value = parse_rational(rollout.answer)
         if value is None:
-            return Score(0.0, f"the answer {brief(rollout.answer)} is not one integer, fraction or decimal")
+            reason = f"the answer {brief(rollout.answer)} is not one integer, fraction or decimal"
+            return Score(0.0, reason, labels=("answer_parse_fail" if rollout.answer.strip() else "no_answer",))
         if value == expected:
             return Score(1.0, f"{format_rational(value)} is the reference", extracted=format_rational(value))
         reason = f"{format_rational(value)} is not the reference {format_rational(expected)}"
-        return Score(0.0, reason, extracted=format_rational(value))
+        return Score(0.0, reason, labels=("wrong_answer",), extracted=format_rational(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -526,15 +541,17 @@ def final_answer_line(value: Fraction | int) -> str:
     return f"#### {value}"
 
 
-class FinalAnswerScorer:
+class FinalAnswerScorer(BenchmarkLabels):
     """1.0 if the strictly read final answer equals the reference.
 
     marker: what a final answer follows. Views: `answer_parsed` (a final answer could be read strictly),
     `flexible_match` (the last number is right).
-    Labels: `gsm8k_final_answer_format_error` where nothing could be read, `gsm8k_wrong_final_answer` otherwise.
+    Labels: `gsm8k_final_answer_format_error` where nothing could be read, `gsm8k_wrong_final_answer` otherwise; on own
+    data with their name instead of `gsm8k`.
     """
 
     name = "final_answer"
+    label_prefix = "gsm8k_"
     version = "1.0"
     emits = ScorerOutput(
         views=frozenset({"answer_parsed", "flexible_match"}),
@@ -573,9 +590,10 @@ class FinalAnswerScorer:
             return Score(1.0, f"{strict.value} is the reference", views=views, extracted=str(strict.value))
         if strict.value is None:
             hint = "; the last number would have been right" if views["flexible_match"] else ""
-            return Score(0.0, strict.reason + hint, views=views, labels=("gsm8k_final_answer_format_error",))
+            labels = (self.label("gsm8k_final_answer_format_error"),)
+            return Score(0.0, strict.reason + hint, views=views, labels=labels)
         reason = f"{strict.value} is not the reference {expected}"
-        labels = ("gsm8k_wrong_final_answer",)
+        labels = (self.label("gsm8k_wrong_final_answer"),)
         return Score(0.0, reason, views=views, labels=labels, extracted=str(strict.value))
 
 

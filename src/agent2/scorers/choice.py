@@ -27,6 +27,7 @@ from string import ascii_lowercase, ascii_uppercase
 from agent2.errors import ConfigError, Fault
 from agent2.records import Item, Rollout, Score, ScorerOutput
 from agent2.scorers.answers import brief
+from agent2.scorers.benchmark_labels import BenchmarkLabels
 from agent2.scorers.markup import without_marks
 
 RULES = ("last", "three_steps")
@@ -301,15 +302,16 @@ def _comparable(text: str) -> str:
     return " ".join(without_marks(text[:MAX_OPTION]).casefold().replace("⟦", "").replace("⟧", "").split())
 
 
-class ChoiceScorer:
+class ChoiceScorer(BenchmarkLabels):
     """1.0 if the chosen letter is the reference.
 
     rule: one of `RULES`. The item's payload has the `options`. Views: `answer_parsed`, `flexible_match` (also accepts
     the last isolated letter), and `chose_a`, `chose_b` ... one of which is 1, which show a preference for a position.
-    Labels: `mmlu_answer_parse_fail` or `mmlu_wrong_choice`.
+    Labels: `mmlu_answer_parse_fail` or `mmlu_wrong_choice`, on own data with their name instead of `mmlu`.
     """
 
     name = "choice"
+    label_prefix = "mmlu_"
     version = "2.0"
     emits = ScorerOutput(
         views=frozenset({"answer_parsed", "flexible_match", *(f"chose_{letter}" for letter in ascii_lowercase)}),
@@ -348,9 +350,10 @@ class ChoiceScorer:
         if choice.letter == expected:
             return Score(1.0, f"{expected} is the reference", views=views, extracted=expected)
         if choice.letter is None:
-            return Score(0.0, choice.reason, views=views, labels=("mmlu_answer_parse_fail",))
+            return Score(0.0, choice.reason, views=views, labels=(self.label("mmlu_answer_parse_fail"),))
         reason = f"{choice.letter} is not the reference {expected}"
-        return Score(0.0, reason, views=views, labels=("mmlu_wrong_choice",), extracted=choice.letter)
+        labels = (self.label("mmlu_wrong_choice"),)
+        return Score(0.0, reason, views=views, labels=labels, extracted=choice.letter)
 
 
 def _options(payload: Mapping[str, object]) -> list[str] | None:

@@ -20,7 +20,8 @@ class LikelihoodScorer:
     name = "likelihood"
     version = "1.0"
     emits = ScorerOutput(
-        views=frozenset({"logprob", "bits_per_byte", *(f"right_by_{by}" for by in BY)}), labels=frozenset()
+        views=frozenset({"logprob", "bits_per_byte", *(f"right_by_{by}" for by in BY)}),
+        labels=frozenset({"wrong_choice", "wrong_text"}),
     )
 
     def score(self, item: Item, rollout: Rollout) -> Score:
@@ -28,10 +29,12 @@ class LikelihoodScorer:
         reference, state, answer = item.reference, rollout.state, rollout.answer
         if reference is None:
             return Score(None, f"item {item.id} has no reference to compare with; correct the benchmark", Fault.JUDGE)
+        has_options = bool(item.payload.get("options"))
+        failure = "wrong_choice" if has_options else "wrong_text"
         if "logprobs" not in state:  # a player's words
             is_right = answer is not None and answer.strip() == reference.strip()
-            return Score(float(is_right), f"the answer is {'' if is_right else 'not '}the reference", extracted=answer)
-        has_options = bool(item.payload.get("options"))
+            reason = f"the answer is {'' if is_right else 'not '}the reference"
+            return Score(float(is_right), reason, labels=() if is_right else (failure,), extracted=answer)
         index = ascii_uppercase.index(reference) if has_options else 0
         views: dict[str, float | None] = {
             "logprob": state["logprobs"][index],
@@ -40,7 +43,8 @@ class LikelihoodScorer:
         if not has_options:
             is_right = bool(state["is_greedy"][0])
             reason = f"the completion is {'' if is_right else 'not '}the likeliest"
-            return Score(float(is_right), reason, extracted=answer, views=views)
+            return Score(float(is_right), reason, views=views, labels=() if is_right else (failure,), extracted=answer)
         views |= {f"right_by_{by}": float(best_answer(state, by) == index) for by in BY}
         reason = f"likeliest ({state['by']}) is {answer}, right is {reference}"
-        return Score(float(answer == reference), reason, extracted=answer, views=views)
+        labels = () if answer == reference else (failure,)
+        return Score(float(not labels), reason, views=views, labels=labels, extracted=answer)

@@ -31,6 +31,7 @@ from agent2.errors import ConfigError, Fault
 from agent2.records import Item, JsonValue, Rollout, Score, ScorerOutput
 from agent2.scorers import math_runner
 from agent2.scorers.answers import brief
+from agent2.scorers.benchmark_labels import BenchmarkLabels
 from agent2.scorers.math_runner import DIFFERENT, EQUAL, NO_ANSWER, NO_REFERENCE
 
 RULES = ("any", "boxed", "integer")
@@ -169,14 +170,15 @@ def _end(child: "subprocess.Popen[str]") -> None:
             pipe.close()
 
 
-class MathAnswerScorer:
+class MathAnswerScorer(BenchmarkLabels):
     """1.0 if the answer equals the reference as an expression.
 
     rule: one of `RULES`. Views: `answer_parsed` (an answer could be read), `decided` (it could be compared).
-    Labels: `math_no_answer`, `math_undecided`, `math_wrong_answer`.
+    Labels: `math_no_answer`, `math_undecided`, `math_wrong_answer`, on own data with their name instead of `math`.
     """
 
     name = "math_answer"
+    label_prefix = "math_"
     version = "1.0"
     emits = ScorerOutput(
         views=frozenset({"answer_parsed", "decided"}),
@@ -224,14 +226,16 @@ class MathAnswerScorer:
                 if stated_answer is None
                 else f"{brief(stated_answer)} is no expression"
             )
-            return Score(0.0, reason, views=views, labels=("math_no_answer",))
+            return Score(0.0, reason, views=views, labels=(self.label("math_no_answer"),))
         if outcome == EQUAL:
             return Score(1.0, f"{brief(stated_answer)} is the reference", views=views, extracted=stated_answer)
         if outcome == UNDECIDED:
             reason = f"{brief(stated_answer)} cannot be compared with the reference in {math_runner.CPU_S} s"
-            return Score(0.0, reason, views=views, labels=("math_undecided",), extracted=stated_answer[:MAX_EXPRESSION])
+            labels = (self.label("math_undecided"),)
+            return Score(0.0, reason, views=views, labels=labels, extracted=stated_answer[:MAX_EXPRESSION])
         reason = f"{brief(stated_answer)} is not the reference {brief(expected)}"
-        return Score(0.0, reason, views=views, labels=("math_wrong_answer",), extracted=stated_answer)
+        labels = (self.label("math_wrong_answer"),)
+        return Score(0.0, reason, views=views, labels=labels, extracted=stated_answer)
 
     def _compared(self, expected: str, stated_answer: str, is_itself: bool = False) -> str:
         if self._rule == "integer":

@@ -68,7 +68,9 @@ class RewardScorer:
     name = "reward"
     version = "1.0"
     needs_state = frozenset({"rewards"})
-    emits = ScorerOutput(views=frozenset({"return", "last_reward", "steps"}))
+    emits = ScorerOutput(
+        views=frozenset({"return", "last_reward", "steps"}), labels=frozenset({"reward_missed", "turn_cap"})
+    )
 
     def __init__(self, at_least: float | None = None) -> None:
         """at_least: the score is 1 for a return of at least this, else 0; None: the return itself, from 0 to 1.
@@ -92,6 +94,7 @@ class RewardScorer:
             return Score(None, f"the state of {item.id} has no rewards: it comes from another world", Fault.JUDGE)
         rewards = [float(reward) for reward in step_rewards if reward is not None]
         total = _total(rewards)
+        missed = ("reward_missed", *(["turn_cap"] if rollout.status is RolloutStatus.TURN_CAP else []))
         views: dict[str, float | None] = {
             "return": total if rewards else None,
             "last_reward": rewards[-1] if rewards else None,
@@ -100,16 +103,19 @@ class RewardScorer:
         if not rewards:
             if rollout.status is RolloutStatus.COMPLETED:
                 return Score(None, "the world ended the episode and gave no reward", Fault.ENVIRONMENT, views=views)
-            return Score(0.0, f"cut off after {len(rollout.turns)} turns, without a reward", views=views)
+            reason = f"cut off after {len(rollout.turns)} turns, without a reward"
+            return Score(0.0, reason, views=views, labels=missed)
         if total is None:
             return Score(None, "the rewards sum up to no finite number", Fault.ENVIRONMENT, views=views)
         if self._at_least is not None:
             value = float(total >= self._at_least - TOLERANCE)
-            return Score(value, f"a return of {total:g}; {self._at_least:g} counts as success", views=views)
+            reason = f"a return of {total:g}; {self._at_least:g} counts as success"
+            return Score(value, reason, views=views, labels=() if value else missed)
         if not -TOLERANCE <= total <= 1 + TOLERANCE:
             reason = f"a return of {total:g} is no score from 0 to 1; set at_least of the scorer {self.name!r}"
             return Score(None, reason, Fault.ENVIRONMENT, views=views)
-        return Score(min(max(total, 0.0), 1.0), f"a return of {total:g}", views=views)
+        labels = missed if total <= TOLERANCE else ()
+        return Score(min(max(total, 0.0), 1.0), f"a return of {total:g}", views=views, labels=labels)
 
 
 def _total(rewards: list[float]) -> float | None:

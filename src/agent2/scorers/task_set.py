@@ -27,6 +27,7 @@ from agent2.errors import ConfigError, Fault, SandboxError, quoted
 from agent2.records import Item, JsonValue, Rollout, Score, ScoredRollout, ScorerOutput, Split, digest_of
 from agent2.sandbox.backends import Sandbox
 from agent2.sandbox.spec import WORKSPACE, Limits, SandboxSpec
+from agent2.scorers.answers import WRONG_OR_NONE, wrong_or_none
 
 DEFAULT_MAX_TURNS = 20
 ANSWER_FILE = "answer.txt"
@@ -251,7 +252,7 @@ class TaskSetScorer:
 
     name = "task_set"
     version = "1.0"
-    emits = ScorerOutput()
+    emits = ScorerOutput(labels=WRONG_OR_NONE | {"check_failed", "rubric_not_met"})
 
     def __init__(self, sandbox: ScriptSandbox | None = None, judge: Judge | None = None) -> None:
         """sandbox: None: tasks with scripts cannot be verified. judge: None: tasks with rubrics cannot be verified."""
@@ -265,11 +266,11 @@ class TaskSetScorer:
             if item.reference is None:
                 return _unjudged(f"task {item.id} has no expected_answer; add it to the task set")
             if rollout.answer is None:
-                return Score(0.0, "there is no answer")
+                return Score(0.0, "there is no answer", labels=("no_answer",))
             if rollout.answer.strip() == item.reference.strip():
                 return Score(1.0, "the answer is the expected one", extracted=rollout.answer.strip())
             reason = f"the answer {quoted(rollout.answer.strip())} is not {quoted(item.reference.strip())}"
-            return Score(0.0, reason, extracted=rollout.answer.strip())
+            return Score(0.0, reason, labels=(wrong_or_none(rollout.answer),), extracted=rollout.answer.strip())
         if kind == "execution":
             return self._by_script(item, rollout)
         if kind == "llm_judge":
@@ -283,7 +284,7 @@ class TaskSetScorer:
         if self._sandbox is None:
             return _unjudged(f"task {item.id} is verified by a script and no sandbox was given; evaluate with one")
         if rollout.answer is None:
-            return Score(0.0, "there is no answer")
+            return Score(0.0, "there is no answer", labels=("no_answer",))
         files = item.payload.get("setup", {}).get("files", {})
         try:
             return _run_script(self._sandbox, script, rollout.answer, files)
@@ -297,14 +298,14 @@ class TaskSetScorer:
         if self._judge is None:
             return _unjudged(f"task {item.id} needs a judge and none was given; evaluate with one")
         if rollout.answer is None:
-            return Score(0.0, "there is no answer")
+            return Score(0.0, "there is no answer", labels=("no_answer",))
         try:
             verdict = self._judge(item.prompt, rollout.answer, rubric)
         except Exception as error:  # a judge is foreign code; its failure is recorded on the card as its own fault
             return _unjudged(f"the judge failed: {type(error).__name__}: {error}")
         if verdict.passed is None:
             return _unjudged(f"the judge could not say: {verdict.reason}")
-        return Score(float(verdict.passed), verdict.reason)
+        return Score(float(verdict.passed), verdict.reason, labels=() if verdict.passed else ("rubric_not_met",))
 
 
 def _unjudged(reason: str) -> Score:
@@ -331,9 +332,11 @@ def _run_script(sandbox: ScriptSandbox, script: str, answer: str, files: Mapping
         end = process.wait(sandbox.timeout_s)
         if end is None:
             process.stop(grace_s=0.0)
-            return Score(0.0, f"the verify script was still running after {sandbox.timeout_s:g} s, which is not passed")
+            reason = f"the verify script was still running after {sandbox.timeout_s:g} s, which is not passed"
+            return Score(0.0, reason, labels=("check_failed",))
         if end.code == 0 and end.broke is None:
             return Score(1.0, "the verify script ended with exit code 0")
         output = " ".join(log.read_text(encoding="utf-8", errors="replace").split())[-OUTPUT_CHARS:]
         failure = f"ran into its limit on {end.broke}" if end.broke else f"ended with exit code {end.code}"
-        return Score(0.0, f"the verify script {failure}" + (f": {output}" if output else ""))
+        reason = f"the verify script {failure}" + (f": {output}" if output else "")
+        return Score(0.0, reason, labels=("check_failed",))

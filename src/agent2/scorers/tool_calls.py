@@ -27,6 +27,7 @@ from agent2.environments.tools.world import EMITS, LOGIN, ErrorKind, answer_of, 
 from agent2.errors import ConfigError, Fault, unknown_name
 from agent2.records import Item, JsonValue, Rollout, Score, ScorerOutput
 from agent2.scorers.accepted_calls import matched_calls
+from agent2.scorers.grounding.actions import claimed_actions
 from agent2.stats.agent_metrics import AgentRun
 
 CallData = Mapping[str, JsonValue]
@@ -220,8 +221,8 @@ class ApiCallScorer:
     emits = EMITS | ScorerOutput(
         views=frozenset({"api_called", "order_correct", "state_success", "response_exact"}),
         labels=frozenset(
-            {"api_called_before_search", "api_not_searched", "wrong_arguments", "wrong_api", "claimed_without_doing"}
-            | {"response_wrong", "no_final_answer"}
+            {"api_called_before_search", "api_not_searched", "wrong_arguments", "wrong_api", "wrong_state"}
+            | {"claimed_without_doing", "response_wrong", "no_final_answer"}
         ),
     )
 
@@ -244,7 +245,13 @@ class ApiCallScorer:
             state_success=float(is_state_right),
             response_exact=is_answered,
         )
-        labels = _api_labels(calls, gold, value=value, answer=answer, is_answered=is_answered)
+        labels = _search_labels(calls)
+        if value and not is_answered:
+            labels.append("response_wrong" if answer is not None else "no_final_answer")
+        if not is_called:
+            labels += _missed_call_labels(calls, gold, answer)
+        elif not is_state_right:
+            labels.append("wrong_state")
         reason = (
             f"{gold['name']} {'gave' if is_called else 'never gave'} {gold['result']!r}; "
             f"state {'as asked' if is_state_right else 'not as asked'}"
@@ -336,19 +343,25 @@ def _is_ordered(calls: Sequence[CallData]) -> bool:
     return False
 
 
-def _api_labels(
-    calls: Sequence[CallData], gold: CallData, *, value: float, answer: str | None, is_answered: float
-) -> list[str]:
-    labels = []
-    if not _is_ordered(calls):
-        labels.append("api_called_before_search" if any(call["name"] for call in calls) else "api_not_searched")
+def _search_labels(calls: Sequence[CallData]) -> list[str]:
+    if _is_ordered(calls):
+        return []
+    is_any_called = any(call["name"] not in {SEARCH.name, LOGIN, None} for call in calls)
+    return ["api_called_before_search" if is_any_called else "api_not_searched"]
+
+
+def _missed_call_labels(calls: Sequence[CallData], gold: CallData, answer: str | None) -> list[str]:
+    """Classes of an episode in which the call that was asked for never succeeded."""
     tried = [call for call in calls if call["name"] not in {SEARCH.name, LOGIN, None}]
-    if not value and tried:
-        labels.append("wrong_arguments" if any(call["name"] == gold["name"] for call in tried) else "wrong_api")
-    if not value and answer is not None:
+    same_api = [call for call in tried if call["name"] == gold["name"]]
+    labels = []
+    if any(call["arguments"] != gold["arguments"] for call in same_api):
+        labels.append("wrong_arguments")
+    elif tried and not same_api:
+        labels.append("wrong_api")
+    is_anything_done = any(call["changed"] for call in calls)
+    if answer is not None and not is_anything_done and any(claimed_actions(answer)):
         labels.append("claimed_without_doing")
-    if value and not is_answered:
-        labels.append("response_wrong" if answer is not None else "no_final_answer")
     return labels
 
 

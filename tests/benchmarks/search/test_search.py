@@ -176,6 +176,15 @@ def test_a_right_answer_counts_only_with_pages_that_exist_were_opened_and_say_so
         assert score.value == 0.0 and label in score.labels, text
 
 
+def test_an_answer_without_a_search_is_labelled_whatever_it_says():
+    item = one_of("single")
+    pages = [step["page"] for step in item.payload["proof"]]
+    value = item.payload["answers"][0]
+    for text in (f"answer[{value}]", f"answer[{value} | {pages[-1]}]", "answer[unknown]"):
+        assert "search_not_searched" in score_answer(item, [], text).labels
+        assert "search_not_searched" not in score_answer(item, pages[:1], text).labels
+
+
 def test_steps_count_as_far_as_cited_ones_lead_to_the_answer():
     def connected(item, left_out, benchmark):
         pages = list(dict.fromkeys(step["page"] for step in item.payload["proof"]))

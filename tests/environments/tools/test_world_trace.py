@@ -79,8 +79,31 @@ def test_a_repetition_is_the_same_success_with_nothing_changed_in_between(messag
     assert trace_labels(state_after(*messages)) == labels
 
 
-def test_repeating_what_failed_is_no_waste():
-    assert trace_labels(state_after(READ, READ, faults=broken(ToolFaultKind.TIMEOUT))) == []
+NOWHERE = ("read", {"file": "nowhere.calc"})
+DENIED = {"faults": broken(ToolFaultKind.PERMISSION_DENIED)}
+
+
+@pytest.mark.parametrize(
+    ("messages", "settings", "is_labelled"),
+    [
+        ([NOWHERE, NOWHERE], {}, True),
+        ([NOWHERE] * 7, {}, True),
+        ([("fly", {}), READ, ("fly", {})], {}, True),
+        (["{", "{"], {}, True),
+        ([READ] * 3, DENIED, True),
+        ([NOWHERE], {}, False),
+        ([NOWHERE, READ], {}, False),
+        ([NOWHERE, ("read", {"file": "elsewhere.calc"})], {}, False),
+        ([NOWHERE, FIX, NOWHERE], {}, False),
+        ([READ, ("login", {}), READ], DENIED, False),
+        ([READ] * 2, DENIED, False),  # a fault that may be over
+        ([READ, READ], {"faults": broken(ToolFaultKind.TIMEOUT)}, False),
+    ],
+)
+def test_repeating_a_call_that_failed_with_nothing_changed_in_between_is_labelled(messages, settings, is_labelled):
+    labels = trace_labels(state_after(*messages, **settings))
+    assert ("repeated_failing_call" in labels) == is_labelled
+    assert "repeated_tool_call" not in labels
 
 
 def test_breaking_the_budget_is_labelled():

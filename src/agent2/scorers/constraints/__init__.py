@@ -18,6 +18,7 @@ from types import MappingProxyType
 
 from agent2.errors import ConfigError, Fault, quoted, unknown_name
 from agent2.records import Item, JsonValue, Rollout, Score, ScorerOutput
+from agent2.scorers.benchmark_labels import BenchmarkLabels
 from agent2.scorers.constraints import checks, languages
 from agent2.scorers.constraints.checks import (
     FORBIDDEN,
@@ -175,10 +176,14 @@ def default_label(kind: InstructionClass) -> str:
     return f"ifeval_{kind.value}_constraint_violation"
 
 
-class ConstraintScorer:
-    """Scores answers to items whose payload holds `instruction_id_list` and `kwargs`, as IFEval writes them."""
+class ConstraintScorer(BenchmarkLabels):
+    """Scores answers to items whose payload holds `instruction_id_list` and `kwargs`, as IFEval writes them.
+
+    On own data the labels have their name instead of `ifeval`.
+    """
 
     name = "constraints"
+    label_prefix = "ifeval_"
     version = "1.1"
     emits = ScorerOutput(
         views=frozenset(
@@ -215,7 +220,7 @@ class ConstraintScorer:
             if not finding.followed
         ]
         reason = "; ".join(f"{instruction.name}: {finding.detail}" for instruction, finding in failed)
-        labels = [finding.label or default_label(instruction.kind) for instruction, finding in failed]
+        labels = [self.label(finding.label or default_label(instruction.kind)) for instruction, finding in failed]
         return Score(
             value=float(not failed),
             reason=reason or "every instruction is followed",

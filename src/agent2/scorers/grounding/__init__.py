@@ -1,7 +1,7 @@
 """Grounding: an agent's statements and calls against its task and the results of its tools.
 
-`claims` reads episodes and matches claims; `tool_results` and `detectors` contain the checks, `detectors` their table.
-`GroundedScorer` makes a reward of them, and `GroundingJudge` asks a model where nothing can be matched.
+`claims` reads episodes and matches claims; `tool_results`, `actions` and `detectors` contain the checks, `detectors`
+their table. `GroundedScorer` makes a reward of them, and `GroundingJudge` asks a model where nothing can be matched.
 `agent2 cards ground CARD` prints their findings.
 """
 

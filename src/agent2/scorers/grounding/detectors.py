@@ -30,6 +30,7 @@ from rapidfuzz.distance import OSA
 from agent2.environments.tools.toolboxes import SEARCH
 from agent2.environments.tools.world import LOGIN, ErrorKind, ToolFaultKind
 from agent2.records import Item, JsonValue
+from agent2.scorers.grounding.actions import claimed_action
 from agent2.scorers.grounding.claims import (
     SENTENCE_END,
     ClaimKind,
@@ -50,7 +51,6 @@ from agent2.scorers.grounding.tool_results import (
     EpisodeEvidence,
     FindingKind,
     GroundingFinding,
-    claimed_action,
     contradicted_result,
     hidden_failure,
     invented_name,

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from types import MappingProxyType
 
 from agent2.environments.tools.world import LOGIN
 from agent2.records import Item, JsonValue
@@ -48,49 +47,6 @@ _COMBINED = re.compile(
     r"less|than|extra|additional|from .* to|between)\b",
     re.IGNORECASE,
 )
-_FAMILIES: Mapping[str, str] = MappingProxyType(
-    {
-        word: family
-        for family, words in {
-            "book": "book booked reserve reserved schedule scheduled rebook rebooked",
-            "order": "order ordered buy bought purchase purchased checkout",
-            "cancel": "cancel cancelled canceled",
-            "refund": "refund refunded reimburse reimbursed",
-            "change": "update updated change changed modify modified edit edited fix fixed set correct corrected "
-            "upgrade upgraded patch patched rename renamed replace replaced move moved",
-            "send": "send sent email emailed message messaged notify notified forward forwarded",
-            "delete": "delete deleted remove removed erase erased",
-            "create": "create created add added register registered open opened insert inserted",
-            "submit": "submit submitted file filed",
-            "save": "save saved write written store stored",
-            "close": "close closed archive archived",
-            "pay": "pay paid transfer transferred charge charged",
-        }.items()
-        for word in words.split()
-    }
-)
-_INCLUDES = MappingProxyType(
-    {"change": ("create", "delete", "save", "pay", "book"), "book": ("pay", "create"), "order": ("pay", "create")}
-)
-"""Family -> what else a call of it may do."""
-_DONE = "|".join(
-    sorted((word for word in _FAMILIES if re.search(r"(?:ed|sent|paid|bought|written|set)$", word)), key=len)
-)
-_ADVERB = r"(?:(?:successfully|now|already|just|also|all|been|both|fully)\s+)*"
-_CLAIMED = re.compile(
-    rf"\b(?:i|we)(?:'ve| have)?\s+{_ADVERB}({_DONE})\b|\b(?:has|have)\s+{_ADVERB}been\s+{_ADVERB}({_DONE})\b"
-    rf"|\b(?:is|are|was|were)\s+(?:now|successfully|just|also)\s+({_DONE})\b|^\W*(?:done[\W_]+)?({_DONE})\b(?!\s+by)"
-    r"|\b(?:has|have) been (?:successfully )?(placed|completed|processed|confirmed)\b"
-    r"|\b(?:it|that|all|everything)(?:'s| is) (?:all |now )?(done)\b",
-    re.IGNORECASE | re.MULTILINE,
-)
-_UNDONE = re.compile(
-    r"\b(?:not|n't|never|nothing|none|no \w+ (?:was|were|is|are|has|have)|cannot|unable|could|would|"
-    r"should|will|can|may|might|fail\w*|if|once|when|before|until|already been|earlier|previously|to be|by another|"
-    r"yet)\b|n't\b",
-    re.IGNORECASE,
-)
-_MODAL = re.compile(r"\b(?:could|would|should|will|can|may|might)\b", re.IGNORECASE)
 ADMITS = re.compile(
     r"\b(?:could not|couldn't|cannot|can't|unable|did not|didn't|fail\w*|error|no results?|not found|nothing|unknown|"
     r"unavailable|not available|no information|no data|not able|timed out|time-?out|do not know|don't know|"
@@ -374,47 +330,6 @@ def _is_same_number(number: float, value: float) -> bool:
     """Whether one number is the other, rounded or as a percentage."""
     decimals = len(f"{number:g}".partition(".")[2])
     return any(abs(round(form, decimals) - number) < 1e-9 for form in (value, 100 * value, -value))
-
-
-def claimed_action(evidence: EpisodeEvidence) -> Iterator[GroundingFinding]:
-    """An action that is reported as done, and no call that did it."""
-    for statement in evidence.messages:
-        done = [call for call in evidence.episode.calls if call.turn <= statement.turn and call.error is None]
-        acting = [call for call in done if call.changed or (call.changed is None and _family(call.name))]
-        families = {family for call in acting if (family := _family(call.name))}
-        families |= {also for family in families for also in _INCLUDES.get(family, ())}
-        for sentence in SENTENCE_END.split(without_questions(statement.text.replace("**", ""))):
-            match = _CLAIMED.search(sentence)
-            if match is None or _is_reported(sentence, evidence.context(statement.turn)):
-                continue
-            before, after = sentence[: match.end()], sentence[match.end() :]
-            if _UNDONE.search(before) or _UNDONE.search(_MODAL.sub("", after)):  # "..., as you can see" undoes nothing
-                continue
-            word = next(group for group in match.groups() if group)
-            family = _FAMILIES.get(word.casefold())
-            is_done = (
-                family in families if family and families and all(_family(call.name) for call in acting) else acting
-            )
-            if not is_done:
-                yield GroundingFinding(
-                    "claimed_action", statement.turn, sentence.strip(), f"no call did what {word!r} says"
-                )
-
-
-def _family(name: str | None) -> str | None:
-    words = plain(re.sub(r"([a-z])([A-Z])", r"\1 \2", name or "").replace("_", " ")).split()
-    return next((_FAMILIES[word] for word in words if word in _FAMILIES), None)
-
-
-def _is_reported(sentence: str, context: GroundingContext) -> bool:
-    """Whether a tool or user stated the action in these words: the sentence only reports a status."""
-    match = _CLAIMED.search(sentence)
-    if match is None or re.match(r"\W*(?:i|we)\b", match[0], re.IGNORECASE):
-        return False
-    if any(claim.kind is ClaimKind.DATE and context.supports(claim) for claim in claims_of(sentence, with_names=False)):
-        return True
-    word = next(group for group in match.groups() if group).casefold()
-    return re.search(rf"\b{re.escape(word)}\b", context.index.results) is not None
 
 
 def hidden_failure(evidence: EpisodeEvidence) -> Iterator[GroundingFinding]:
