@@ -54,7 +54,8 @@ from agent2.errors import Agent2Error
 from agent2.evaluation.engine import Attempt, PlaySettings, play
 from agent2.evaluation.scoring import ScoringResources, sandbox_runner
 from agent2.files import numbered_lines
-from agent2.llm.served import WireProblem, read_answer
+from agent2.llm.served import read_answer
+from agent2.llm.wire_problems import WireProblem
 from agent2.models.sources import ScriptedSampler
 from agent2.records import Item, Message, Rollout, RolloutStatus, Split, Usage
 from agent2.scorers.accepted_calls import first_accepted, matched_calls, read_accepted

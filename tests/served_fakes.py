@@ -52,6 +52,7 @@ class Served:
     url: str
     bodies: list[dict[str, Any]] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
     most_at_once: int = 0
 
 
@@ -95,6 +96,7 @@ def endpoint(reply: Callable[[dict[str, Any], int], Reply]) -> Iterator[Served]:
             with lock:
                 number = len(served.bodies)
                 served.bodies.append(body)
+                served.paths.append(self.path)
                 served.keys.append(self.headers.get("authorization"))
                 at_once += 1
                 served.most_at_once = max(served.most_at_once, at_once)

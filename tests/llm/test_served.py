@@ -13,7 +13,8 @@ from agent2.benchmarks import load_benchmark
 from agent2.environments import QuestionEnvironment
 from agent2.errors import ConfigError, EndpointFailed, Fault, SamplerFailed
 from agent2.evaluation.engine import Attempt, PlaySettings, play
-from agent2.llm.served import Endpoint, ServedSampler, public_url, read_endpoint_options
+from agent2.llm.endpoints import Endpoint, EndpointClient, public_url, read_endpoint_options
+from agent2.llm.served import ServedSampler
 from agent2.models.hf import HfSampler
 from agent2.records import Item, Message, SamplingSettings, Score, Split, StopReason
 from model_builders import make_model
@@ -29,7 +30,7 @@ def opened(url, **changes):
 def impatient(url, timeout_s, **changes):
     """A sampler that opens in its own time, and waits no longer than that for an answer."""
     sampler = opened(url, **changes)
-    sampler._endpoint = replace(sampler._endpoint, timeout_s=timeout_s)
+    sampler._client.endpoint = replace(sampler._client.endpoint, timeout_s=timeout_s)
     return sampler
 
 
@@ -222,7 +223,8 @@ def test_a_closed_sampler_takes_nothing_and_does_not_wait_for_a_slow_server():
 def test_a_server_that_never_answers_does_not_hold_the_exit_of_the_program_up():
     program = """
 import sys
-from agent2.llm.served import Endpoint, ServedSampler
+from agent2.llm.endpoints import Endpoint
+from agent2.llm.served import ServedSampler
 from agent2.records import Message, SamplingSettings
 sampler = ServedSampler(Endpoint(sys.argv[1], "m"))
 sampler.submit(1, [Message("user", "q")], SamplingSettings())
@@ -331,9 +333,8 @@ def test_some_slow_requests_among_others_do_not_end_the_evaluation():
 
 
 def test_the_time_for_an_answer_grows_with_its_length():
-    sampler = ServedSampler.__new__(ServedSampler)
-    sampler._endpoint = Endpoint("http://127.0.0.1:1/v1", "m")
-    assert [sampler._limit_s(SamplingSettings(max_tokens=n)) for n in (1, 4096)] == [60.1, pytest.approx(469.6)]
+    client = EndpointClient(Endpoint("http://127.0.0.1:1/v1", "m"))
+    assert [client.limit_s(n) for n in (1, 4096)] == [60.1, pytest.approx(469.6)]
 
 
 def test_opening_an_endpoint_that_hangs_does_not_try_again():

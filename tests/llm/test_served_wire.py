@@ -4,7 +4,8 @@ from datetime import UTC, datetime
 import pytest
 
 from agent2.errors import Fault
-from agent2.llm.served import Dialect, WireProblem, read_answer, request_body
+from agent2.llm.served import Dialect, read_answer, request_body
+from agent2.llm.wire_problems import WireProblem
 from agent2.records import Completion, Message, SamplingSettings, StopReason, Thought
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from agent2.contract.metrics import Evidence
     from agent2.contract.suite import EvaluationRole, Suite
     from agent2.evaluation.suite_plan import RunSettings, SuiteRequest
-    from agent2.llm.served import EndpointOptions
+    from agent2.llm.endpoints import EndpointOptions
     from agent2.models.sources import CheckpointSource, LoadSettings
 
 
@@ -83,7 +83,7 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
     from agent2.contract.report_file import read_report
     from agent2.contract.suite import EvaluationRole
     from agent2.evaluation.suite_plan import open_contract, read_run_settings
-    from agent2.llm.served import read_endpoint_options
+    from agent2.llm.endpoints import read_endpoint_options
     from agent2.models.sources import DTYPES
 
     run, overrides = read_run_settings(set_ or ())
@@ -240,7 +240,7 @@ class _Evaluations:
         return self.out if self._is_alone else self.out / default.name
 
     def _source(self, name: str | None, flag: str, contract: "Suite", steps: "StepBars") -> "CheckpointSource":
-        from agent2.llm.served import EndpointOptions
+        from agent2.llm.endpoints import EndpointOptions
         from agent2.models.sources import LoadSettings
 
         settings = LoadSettings(

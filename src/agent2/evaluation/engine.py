@@ -471,7 +471,7 @@ class _Loop:
                 if not isinstance(self._sampler, LikelihoodSampler):
                     raise ConfigError(
                         f"item {episode.attempt.item.id}: answers are compared by likelihood, which this checkpoint "
-                        "cannot give; name the FOLDER of a model"
+                        "cannot give; name the FOLDER of a model, or an endpoint (vLLM, SGLang)"
                     )
                 self._sampler.submit_answers(request_id, prompt, offer)
             elif self._offers_tools:

@@ -92,9 +92,10 @@ def plan_suite(request: SuiteRequest) -> SuitePlan:
         if any(getattr(benchmark, "needs_chat_template", True) for benchmark in installed.values()):
             require_chat_template(source, "add one to the tokenizer, or add --set run.plain=true for both sides")
         for name, benchmark in installed.items():
-            if getattr(benchmark, "compares_answers", False) and source.kind is not SourceKind.HF:
+            if getattr(benchmark, "compares_answers", False) and source.kind is SourceKind.SCRIPTED:
                 raise ConfigError(
-                    f"{name} compares answers by likelihood, which {source.spec} cannot give; name a model's FOLDER"
+                    f"{name} compares answers by likelihood, which {source.spec} cannot give; name a model's FOLDER "
+                    "or an endpoint (vLLM, SGLang)"
                 )
     emitted = {name: declared_output(benchmark.scorer()) for name, benchmark in installed.items()}
     # Again with the installed scorers: a suite file is also checked where they are not installed.

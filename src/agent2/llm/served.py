@@ -8,70 +8,60 @@ is put on a card.
 
 Promises: each submitted request is answered exactly once, also after `close`; keys are sent to the endpoint and
 appear nowhere else; no broken response becomes an empty answer of the model; a refused field is left out where that
-changes nothing, else the sampler fails with the field and how to set it. Opening asks the endpoint for one
-token, so that a wrong address, key or model name is an error at once. Tools that are offered natively are sent as the
-protocol's own `tools` and `tool_calls`; on our side a call stays the text that worlds read,
+changes nothing, else the sampler fails with the field and how to set it. Opening asks the endpoint for
+one token, so that a wrong address, key or model name is an error at once; a server that takes no chats, as for a base
+model without a template, is opened if it gives likelihoods (`served_likelihoods`). Tools that are offered natively are
+sent as the protocol's own `tools` and `tool_calls`; on our side a call stays the text that worlds read,
 `{"name": ..., "arguments": {...}}`, so that a card is the same either way.
 
 Does NOT promise that one seed gives one answer: the seed is sent, and the server decides how to use it (`transformers
 serve` seeds its whole process). Which weights answer only the server knows. Prompts must be chats. Not covered:
-streaming, tool calls that a server parses out of the text unasked (reported), text beside a native call (dropped),
-several choices per response, log-probabilities where the server's and ours would be of different distributions.
+streaming, tool calls that a server parses out of the text unasked (reported), text beside a native call
+(dropped), several choices per response, log-probabilities where the server's and ours would be of
+different distributions.
 """
 
-import email.utils
 import json
 import logging
-import math
-import os
 import queue
+import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from enum import StrEnum
+from functools import partial
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
-from pydantic import Field, field_validator
-
-from agent2.config import StrictModel, parse_yaml
-from agent2.errors import FAULT_POLICY, ConfigError, EndpointFailed, Fault, SamplerFailed, quoted
+from agent2.errors import ConfigError, EndpointFailed, Fault, SamplerFailed, quoted
+from agent2.llm.endpoints import KEY_VARIABLE, Endpoint, EndpointClient, public_url
 from agent2.llm.messages import CallPart, ChatAnswer, ChatMessage, ResultPart, ThoughtPart
 from agent2.llm.openai_chat import OpenAiChat, build_messages, likeliest_tokens, logprobs_of
-from agent2.llm.server_words import (
-    CALL_REASONS,
-    FINISH_REASONS,
-    FinishKind,
-    is_too_long,
-    is_unfinished,
-    refused_fields,
-    room_for_answer,
-)
+from agent2.llm.served_likelihoods import CHAT_COMPLETIONS, ServedLikelihoods
+from agent2.llm.server_words import CALL_REASONS, FINISH_REASONS, FinishKind, error_text, is_unfinished, read_refusal
 from agent2.llm.untrusted import as_object, decode
-from agent2.records import Completion, JsonValue, Message, Prompt, SamplingSettings, StopReason, Thought, token_count
+from agent2.llm.wire_problems import ConnectionFailure, WireProblem, fault_completion, malformed
+from agent2.records import (
+    AnswerOffer,
+    Completion,
+    JsonValue,
+    Message,
+    Prompt,
+    SamplingSettings,
+    StopReason,
+    Thought,
+    token_count,
+)
 
 logger = logging.getLogger(__name__)
 
 OPENAI_CHAT = OpenAiChat()
-PASSING_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529})
-"""HTTP codes of a state that may pass: busy, restarting, overloaded."""
 SEED_BITS = 31
 """Seeds are cut to what every server takes."""
 STOP_REASONS = {FinishKind.END: StopReason.END, FinishKind.LENGTH: StopReason.LENGTH}
-KEY_VARIABLE = "AGENT2_API_KEY"
-"""Holds the endpoint's key, where it needs one. No provider's own variable is read: a key goes nowhere by default."""
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-CONNECT_S = 5.0
-"""A server that does not accept a connection in this time is unreachable."""
-BASE_S, S_PER_TOKEN = 60.0, 0.1
-"""Time limit of one request where none is set: a fixed part, and more for each token that may be written."""
 MAX_UNANSWERED = 3
 """So many requests without any HTTP answer, and none answered in between, mean that the endpoint is gone."""
 _TIMEOUT_ADVICE = "give it longer with --endpoint timeout_s=SECONDS"
-SAMPLING_FIELDS = ("temperature", "top_p", "max_tokens", "max_completion_tokens", "seed", "logprobs", "tools")
-"""Fields of our requests that a server may refuse."""
 _HOW_TO_SET = {
     "temperature": "--set protocol.sampling.temperature=VALUE, or =unset to leave it out (of a judge: temperature)",
     "top_p": "--set protocol.sampling.top_p=VALUE, or =unset to leave it out",
@@ -79,13 +69,6 @@ _HOW_TO_SET = {
     "max_completion_tokens": "--set protocol.sampling.max_tokens=N",
     "tools": "--endpoint native_tools=false",
 }
-_PROTOCOL_FIELDS = frozenset(
-    {
-        *("model", "messages", "temperature", "top_p", "max_tokens", "max_completion_tokens", "seed"),
-        *("n", "stream", "logprobs", "tools", "functions"),
-    }
-)
-"""Fields that the evaluation decides."""
 _PROBE_TOOL = {"type": "function", "function": {"name": "noop", "parameters": {"type": "object", "properties": {}}}}
 
 
@@ -112,37 +95,6 @@ DIALECTS = (
     Dialect("max_completion_tokens", logprobs=False, seed=False),
 )
 """In the order in which they are tried."""
-
-
-class ConnectionFailure(StrEnum):
-    """Why there was no HTTP answer at all."""
-
-    UNREACHABLE = "unreachable"
-    """The connection was not accepted."""
-    TIMEOUT = "timeout"
-    """The connection was accepted, and no complete answer came in time."""
-
-
-@dataclass(frozen=True, slots=True)
-class WireProblem:
-    """Why there is no completion."""
-
-    reason: str
-    fault: Fault
-    may_pass: bool
-    """Another try can help."""
-    wait_s: float | None = None
-    """How long the server asks to wait before it."""
-    connection_failure: ConnectionFailure | None = None
-    """Set exactly when the server sent no HTTP answer."""
-    refused: tuple[str, ...] = ()
-    """Fields of the request that the server does not take, or not with these values."""
-    room: int | None = None
-    """How many new tokens would fit the context, where prompt and answer together do not and the server says so."""
-    n_dropped: int = 0
-    """Tokens that the model wrote and the server did not send."""
-    is_final: bool = False
-    """The model's own output provoked it."""
 
 
 def request_body(
@@ -247,14 +199,16 @@ def read_answer(
     now: to which a date in Retry-After is compared; None: the present.
     """
     if status != 200:
-        return _refusal(status, headers, content, now or datetime.now(UTC))
+        if is_unfinished(status, error_text(content)):
+            return Completion("", stop_reason=StopReason.LENGTH, thought=Thought("", closing=None))
+        return read_refusal(status, headers, content, now or datetime.now(UTC))
     try:
         body = decode(content)
         answer = OPENAI_CHAT.parse_answer(body)
         if not all(call.name for call in answer.calls) and takes_calls:
             raise ValueError("a call without a name")
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        return _malformed(f"{type(error).__name__} in {quoted(content[:200])}")
+        return malformed(f"{type(error).__name__} in {quoted(content[:200])}")
     if answer.calls and not takes_calls:
         return WireProblem(
             "the server took a tool call out of the text; start it without a tool-call parser, or offer tools natively "
@@ -269,7 +223,7 @@ def read_answer(
     if ending is FinishKind.ABORTED:
         return WireProblem(f"the endpoint gave up (finish_reason {quoted(answer.stop)})", Fault.INFRASTRUCTURE, True)
     if ending is None:
-        return _malformed(f"content {quoted(answer.text)}, finish_reason {quoted(answer.stop)}")
+        return malformed(f"content {quoted(answer.text)}, finish_reason {quoted(answer.stop)}")
     choice, usage = body["choices"][0], OPENAI_CHAT.usage_in(body)
     text = _render_calls(answer.calls) if answer.calls else answer.text
     n_hidden = _count(as_object(usage.get("completion_tokens_details")), "reasoning_tokens") or 0
@@ -318,112 +272,17 @@ def _count(usage: Mapping[str, JsonValue], name: str) -> int | None:
     return token_count(value) if isinstance(value, int) else None
 
 
-def _malformed(problem: str) -> WireProblem:
-    return WireProblem(
-        f"the endpoint's answer is not a chat completion: {problem}", Fault.INFRASTRUCTURE, may_pass=True
-    )
-
-
-def _refusal(status: int, headers: Mapping[str, str], content: bytes, now: datetime) -> Completion | WireProblem:
-    message = _error_text(content)
-    reason = f"the endpoint answered HTTP {status}: {quoted(message)}"
-    if is_unfinished(status, message):
-        return Completion("", stop_reason=StopReason.LENGTH, thought=Thought("", closing=None))
-    if is_too_long(status, message):
-        why = f"the prompt does not fit the model's context ({reason})"
-        return WireProblem(why, Fault.MODEL, may_pass=False, room=room_for_answer(message))
-    return WireProblem(
-        reason,
-        Fault.INFRASTRUCTURE,
-        may_pass=status in PASSING_STATUS,
-        wait_s=_wait_s(headers.get("retry-after"), now),
-        refused=refused_fields(status, content, message, SAMPLING_FIELDS),
-    )
-
-
-def _error_text(content: bytes) -> str:
-    """The message and code of an error in JSON, or the text of the answer."""
-    try:
-        error = json.loads(content)
-        error = error.get("error", error.get("detail", error))
-        if isinstance(error, dict):
-            return " ".join(str(error[key]) for key in ("message", "code") if error.get(key))
-        return str(error)
-    except (ValueError, AttributeError, RecursionError):
-        return content[:400].decode(errors="replace")
-
-
-def _wait_s(value: str | None, now: datetime) -> float | None:
-    """Seconds of a Retry-After header, which holds a number or a date; None if it holds neither."""
-    if value is None:
-        return None
-    try:
-        seconds = float(value)
-        return max(0.0, seconds) if math.isfinite(seconds) else None
-    except ValueError:
-        pass  # a date
-    try:
-        retry_at = email.utils.parsedate_to_datetime(value)
-    except ValueError:
-        return None
-    return max(0.0, (retry_at - now).total_seconds()) if retry_at.tzinfo is not None else None
-
-
-class EndpointOptions(StrictModel):
-    """What a user may set for an endpoint: `agent2 eval --endpoint KEY=VALUE`."""
-
-    timeout_s: float | None = Field(default=None, gt=0)
-    """For one complete answer; None: 60 s, and 0.1 s for each token that may be written."""
-    concurrency: int = Field(default=16, ge=1, le=1024)
-    """Requests at once."""
-    max_tries: int = Field(default=4, ge=1)
-    """Of a request that meets a state that may pass."""
-    extra_body: dict[str, Any] = Field(default_factory=dict)
-    """Further fields of each request, such as `chat_template_kwargs`; part of what makes two scores comparable."""
-    native_tools: bool = False
-    """Offer a world's tools as the protocol's `tools`; part of what makes two scores comparable, too."""
-
-    @field_validator("extra_body")
-    @classmethod
-    def _refuse_protocol_fields(cls, value: dict[str, Any]) -> dict[str, Any]:
-        if taken := sorted(_PROTOCOL_FIELDS & value.keys()):
-            raise ValueError(f"{', '.join(taken)}: set by the suite's protocol; change it there")
-        return value
-
-    @property
-    def rendering(self) -> dict[str, JsonValue]:
-        """The options that change what the model sees, where they differ from the defaults."""
-        options = {"extra_body": self.extra_body, "native_tools": self.native_tools}
-        return {name: value for name, value in options.items() if value}
-
-
-def read_endpoint_options(overrides: Sequence[str]) -> EndpointOptions:
-    """Options from `KEY=VALUE` texts; values are YAML. Raises ConfigError for an unknown key or a wrong value."""
-    return parse_yaml("", EndpointOptions, "--endpoint", overrides, "--endpoint")
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where a model is served, and how patient to be with it."""
-
-    url: str
-    """Up to and including the version: "http://127.0.0.1:8000/v1"."""
-    model: str
-    max_in_flight: int = 16
-    timeout_s: float | None = None
-    """For one complete answer; None: by the number of tokens that may be written. Also the time for all tries of a
-    request together, the waits between them left out, after which no further try begins."""
-    max_tries: int = 4
-    extra_body: Mapping[str, JsonValue] = field(default_factory=dict)
-    """Sent with every request beside our own fields."""
-    native_tools: bool = False
-    """Offer the tools of a world natively."""
-    top_logprobs: int = 0
-    """How many of the likeliest tokens to ask for at each position, where the server gives log-probabilities."""
-    first_wait_s: float = 0.5
-    """Before the second try; doubles with each further one, unless the server says how long."""
-    max_wait_s: float = 60.0
-    """A request whose server asks to wait longer is given up."""
+def simpler_dialect(dialect: Dialect, refused: Sequence[str], settings: SamplingSettings) -> Dialect | None:
+    """The dialect without one of the refused fields; None: none can be left out without an effect."""
+    if "top_p" in refused and dialect.top_p and settings.top_p == 1.0:
+        return replace(dialect, top_p=False)
+    if "temperature" in refused and dialect.temperature and settings.temperature == 1.0:
+        return replace(dialect, temperature=False)
+    if "seed" in refused and dialect.seed:
+        return replace(dialect, seed=False)
+    if "logprobs" in refused and dialect.logprobs:
+        return replace(dialect, logprobs=False)
+    return None
 
 
 class ServedSampler:
@@ -435,27 +294,21 @@ class ServedSampler:
         Raises EndpointFailed if it cannot be reached or does not answer, ConfigError if it refuses or does not know the
         model.
         """
-        _check(endpoint)
         self.capacity = endpoint.max_in_flight
         self.takes_tools = endpoint.native_tools
         self._endpoint = endpoint
-        import httpx  # not at the top: the settings of endpoints are also read by processes that open none
-
-        self._client = httpx.Client(
-            headers=_headers(),
-            limits=httpx.Limits(max_connections=endpoint.max_in_flight),
-            trust_env=urlsplit(endpoint.url).hostname not in LOOPBACK,  # no proxy is between us and this machine
-        )
-        self._closing = threading.Event()
+        self._client = EndpointClient(endpoint)
         self._done: queue.SimpleQueue[tuple[int, Completion]] = queue.SimpleQueue()
         self._in_flight: set[int] = set()
-        self._server = ""
         self._lock = threading.Lock()
         self._n_unanswered, self._answered_at = 0, time.monotonic()
         self._has_answered = False
         self._gone: EndpointFailed | ConfigError | None = None
+        self._dialect = Dialect()
+        self._chat_problem: ConfigError | None = None
+        self._likelihoods: ServedLikelihoods | None = None
         try:
-            self._dialect = self._find_dialect()
+            self._open()
         except BaseException:
             self._client.close()
             raise
@@ -469,11 +322,34 @@ class ServedSampler:
         """Queue one request. tools: offered natively.
 
         Raises SamplerFailed for an id in flight, for token ids and when closed, EndpointFailed when the endpoint is
-        gone, ConfigError when it refuses a setting.
+        gone, ConfigError when it refuses a setting, or chats.
         """
+        if self._chat_problem is not None:
+            raise self._chat_problem
+        self._put(request_id, prompt, settings, tools)
+
+    def submit_answers(self, request_id: int, prompt: Prompt, offer: AnswerOffer) -> None:
+        """Queue one comparison of answers (`records.LikelihoodSampler`).
+
+        Raises as `submit` does, and ConfigError if the endpoint says of no text how likely it is.
+        """
+        if self._likelihoods is None:
+            self._likelihoods = ServedLikelihoods(self._client)
+        if offer.text is None:
+            self._likelihoods.require_chats()
+        self._put(request_id, prompt, SamplingSettings(max_tokens=1), offer=offer)
+
+    def _put(
+        self,
+        request_id: int,
+        prompt: Prompt,
+        settings: SamplingSettings,
+        tools: Sequence[Mapping[str, JsonValue]] = (),
+        offer: AnswerOffer | None = None,
+    ) -> None:
         if self._gone is not None:
             raise self._gone
-        if self._closing.is_set():
+        if self._client.closing.is_set():
             raise SamplerFailed(f"request {request_id}: the sampler of {self._endpoint.url} is closed; make a new one")
         if request_id in self._in_flight:
             raise SamplerFailed(f"request {request_id} is in flight already; give each request a unique id")
@@ -481,7 +357,7 @@ class ServedSampler:
         if len(messages) != len(prompt):
             raise SamplerFailed("a served sampler sends messages, not token ids; submit a chat")
         self._in_flight.add(request_id)
-        self._waiting.put(_Request(request_id, messages, settings, tools))
+        self._waiting.put(_Request(request_id, messages, settings, tools, offer))
 
     def collect(self) -> list[tuple[int, Completion]]:
         """Block until at least one request is done; return all that are. Empty only when none is in flight.
@@ -505,7 +381,7 @@ class ServedSampler:
             "kind": "served",
             "model": self._endpoint.model,
             "endpoint": public_url(self._endpoint.url),
-            "server": self._server,
+            "server": self._client.server,
             "max_in_flight": self.capacity,
             "timeout_s": self._endpoint.timeout_s,
             "extra_body": dict(self._endpoint.extra_body),
@@ -515,16 +391,30 @@ class ServedSampler:
             "seed_sent": self._dialect.seed,
             "temperature_sent": self._dialect.temperature,
             "top_p_sent": self._dialect.top_p,
+            "likelihood_form": self._likelihoods.form.value if self._likelihoods is not None else None,
         }
 
     def close(self) -> None:
         """End waiting and running requests; what was not collected is lost."""
-        if not self._closing.is_set():
-            self._closing.set()
+        if not self._client.closing.is_set():
+            self._client.closing.set()
             for _ in range(self.capacity):  # one for each thread
                 self._waiting.put(None)
         self._client.close()
         self._in_flight.clear()
+
+    def _open(self) -> None:
+        """Find out what the endpoint takes: chats in some dialect, or else texts of which it gives likelihoods."""
+        try:
+            self._dialect = self._find_dialect()
+        except ConfigError as problem:
+            if re.search(r"HTTP 40[13]\b", str(problem)):
+                raise
+            try:
+                self._likelihoods = ServedLikelihoods(self._client)
+            except ConfigError:
+                raise problem from None
+            self._chat_problem = problem
 
     def _find_dialect(self) -> Dialect:
         """Ask for one token in each dialect until one is accepted."""
@@ -544,7 +434,7 @@ class ServedSampler:
             problem = problem or answer
             if answer.may_pass or "HTTP 4" not in answer.reason:
                 break  # another dialect would change nothing
-        prefix = f"{self._name()}: {problem.reason if problem else 'no answer'}; check that"
+        prefix = f"{self._client.name}: {problem.reason if problem else 'no answer'}; check that"
         if problem is not None and problem.may_pass:
             is_slow = problem.connection_failure is ConnectionFailure.TIMEOUT
             longer = f", or {_TIMEOUT_ADVICE} if it loads the model on its first request" if is_slow else ""
@@ -554,23 +444,23 @@ class ServedSampler:
             "needs one, and it knows the fields that --endpoint adds"
         )
 
-    def _name(self) -> str:
-        return f"{public_url(self._endpoint.url)}#{self._endpoint.model}"
-
     def _work(self) -> None:
         """One thread: answer queued requests until the sampler is closed."""
-        while (request := self._waiting.get()) is not None and not self._closing.is_set():
+        while (request := self._waiting.get()) is not None and not self._client.closing.is_set():
             self._answer(request)
 
     def _answer(self, request: "_Request") -> None:
         try:
-            answer = self._ask_as_taken(request)
+            if request.offer is not None and self._likelihoods is not None:
+                answer = self._likelihoods.compare(request.messages, request.offer)
+            else:
+                answer = self._ask_as_taken(request)
         except Exception as error:  # boundary: a request whose thread dies would be waited for without end
             logger.exception("request %d to %s failed", request.id, self._endpoint.model)
             answer = WireProblem(f"the client failed: {type(error).__name__}: {error}", Fault.INFRASTRUCTURE, False)
         # In this order: `collect` reads `_gone` after it has taken something from the queue.
-        self._record_outcome(answer, self._limit_s(request.settings))
-        self._done.put((request.id, answer if isinstance(answer, Completion) else _fault_completion(answer)))
+        self._record_outcome(answer, self._client.limit_s(request.settings.max_tokens))
+        self._done.put((request.id, answer if isinstance(answer, Completion) else fault_completion(answer)))
 
     def _record_outcome(self, answer: Completion | WireProblem, limit_s: float) -> None:
         """Count unanswered requests; a few in a row mean that the endpoint is gone."""
@@ -588,9 +478,9 @@ class ServedSampler:
                 answer.connection_failure is ConnectionFailure.UNREACHABLE
                 or time.monotonic() - self._answered_at >= limit_s
             )
-            if self._n_unanswered >= MAX_UNANSWERED and is_silent and not self._closing.is_set():
+            if self._n_unanswered >= MAX_UNANSWERED and is_silent and not self._client.closing.is_set():
                 self._gone = self._gone or EndpointFailed(
-                    f"{self._name()}: {self._n_unanswered} requests in a row got no answer, the last one because: "
+                    f"{self._client.name}: {self._n_unanswered} requests in a row got no answer, the last one because: "
                     f"{answer.reason}; check the server, {_TIMEOUT_ADVICE} if it is only slow, and run the same "
                     "command again: what was played is kept"
                 )
@@ -599,10 +489,9 @@ class ServedSampler:
         """What to change where the server refuses a setting; later on, one request may be refused for its content."""
         names = " and ".join(problem.refused)
         how = "; ".join(dict.fromkeys(_HOW_TO_SET.get(name, f"leave {name} out") for name in problem.refused))
-        return ConfigError(f"{self._name()}: refuses {names} as the suite sets it: {problem.reason}; change it: {how}")
-
-    def _limit_s(self, settings: SamplingSettings) -> float:
-        return self._endpoint.timeout_s or BASE_S + S_PER_TOKEN * settings.max_tokens
+        return ConfigError(
+            f"{self._client.name}: refuses {names} as the suite sets it: {problem.reason}; change it: {how}"
+        )
 
     def _ask_as_taken(self, request: "_Request") -> Completion | WireProblem:
         """Ask; leave out what the server refuses and has no effect; ask for fewer tokens where the context is short."""
@@ -611,7 +500,7 @@ class ServedSampler:
             answer = self._ask(request, dialect)
             if isinstance(answer, Completion):
                 return answer
-            simpler = _simpler(dialect, answer.refused, request.settings)
+            simpler = simpler_dialect(dialect, answer.refused, request.settings)
             if simpler is not None:
                 logger.info("%s: left out from now on: %s", self._endpoint.model, ", ".join(answer.refused))
                 self._dialect = dialect = simpler
@@ -621,61 +510,11 @@ class ServedSampler:
                 return answer
 
     def _ask(self, request: "_Request", dialect: Dialect) -> Completion | WireProblem:
-        """Try until there is an answer, a problem that does not pass, or no try or time is left."""
-        endpoint, limit_s, spent_s = self._endpoint, self._limit_s(request.settings), 0.0
-        body = request_body(endpoint.model, request.messages, request.settings, dialect, request.tools)
-        if endpoint.top_logprobs and body.get("logprobs"):
-            body["top_logprobs"] = endpoint.top_logprobs
-        wait_s = endpoint.first_wait_s
-        for n_tries in range(1, endpoint.max_tries + 1):
-            started = time.monotonic()
-            answer = self._try_once({**endpoint.extra_body, **body}, limit_s)  # the protocol's own fields win
-            if isinstance(answer, Completion):
-                return answer
-            spent_s += time.monotonic() - started
-            is_over = n_tries == endpoint.max_tries or not answer.may_pass or not FAULT_POLICY[answer.fault].retry
-            # A timeout is not retried: it has used up the time limit of the request.
-            is_over = is_over or answer.connection_failure is ConnectionFailure.TIMEOUT or spent_s >= limit_s
-            asked_s = answer.wait_s if answer.wait_s is not None else wait_s
-            if is_over or asked_s > endpoint.max_wait_s:
-                return _with_tries(answer, n_tries, None if is_over else asked_s)
-            logger.info("%s: try %d of %d: %s", endpoint.model, n_tries, endpoint.max_tries, answer.reason)
-            if self._closing.wait(asked_s):
-                return WireProblem("the sampler was closed", Fault.INFRASTRUCTURE, may_pass=False)
-            wait_s *= 2
-        raise AssertionError("unreachable: the last try returns")
-
-    def _try_once(self, body: dict[str, JsonValue], limit_s: float) -> Completion | WireProblem:
-        import httpx
-
-        url, ends = f"{self._endpoint.url.rstrip('/')}/chat/completions", time.monotonic() + limit_s
-        patience, content = httpx.Timeout(limit_s, connect=min(CONNECT_S, limit_s)), bytearray()
-        late = f"no whole answer within {limit_s:g} s"
-        try:
-            with self._client.stream("POST", url, json=body, timeout=patience) as response:
-                for piece in response.iter_bytes():
-                    content += piece
-                    if time.monotonic() > ends:  # httpx limits the wait for each piece, not for all of them
-                        return WireProblem(
-                            late, Fault.INFRASTRUCTURE, may_pass=True, connection_failure=ConnectionFailure.TIMEOUT
-                        )
-        except httpx.HTTPError as error:
-            detail = f"{type(error).__name__}: {str(error) or 'no details'}"
-            if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-                return WireProblem(
-                    f"no connection: {detail}",
-                    Fault.INFRASTRUCTURE,
-                    True,
-                    connection_failure=ConnectionFailure.UNREACHABLE,
-                )
-            if isinstance(error, httpx.TimeoutException):
-                return WireProblem(
-                    f"{late} ({detail})", Fault.INFRASTRUCTURE, True, connection_failure=ConnectionFailure.TIMEOUT
-                )
-            return WireProblem(f"no whole answer: {detail}", Fault.INFRASTRUCTURE, may_pass=True)
-        self._server = response.headers.get("server", "")
-        headers = {name.lower(): value for name, value in response.headers.items()}
-        return read_answer(response.status_code, headers, bytes(content), takes_calls="tools" in body)
+        body = request_body(self._endpoint.model, request.messages, request.settings, dialect, request.tools)
+        if self._endpoint.top_logprobs and body.get("logprobs"):
+            body["top_logprobs"] = self._endpoint.top_logprobs
+        reader = partial(read_answer, takes_calls="tools" in body)
+        return self._client.exchange(CHAT_COMPLETIONS, body, self._client.limit_s(request.settings.max_tokens), reader)
 
 
 @dataclass(frozen=True, slots=True)
@@ -686,66 +525,5 @@ class _Request:
     messages: Sequence[Message]
     settings: SamplingSettings
     tools: Sequence[Mapping[str, JsonValue]]
-
-
-def public_url(url: str) -> str:
-    """The address without user name, password and query. Raises ConfigError for one that cannot be parsed."""
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port
-    except ValueError as error:  # the address itself is not shown: it may contain a password
-        raise ConfigError(f"address of an endpoint: {error}; write http://HOST:PORT/v1#MODEL") from error
-    host = f"[{host}]" if ":" in host else host
-    return urlunsplit((parts.scheme, f"{host}:{port}" if port else host, parts.path, "", ""))
-
-
-def _check(endpoint: Endpoint) -> None:
-    public_url(endpoint.url)
-    parts = urlsplit(endpoint.url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ConfigError(f"endpoint {public_url(endpoint.url)!r}: write http://HOST:PORT/v1 or https://HOST/v1")
-    if parts.username is not None or parts.password is not None:
-        raise ConfigError(
-            f"endpoint {public_url(endpoint.url)}: has a user name or password in its address, which would end up in "
-            f"the shell's history; put the key into {KEY_VARIABLE}"
-        )
-    if not endpoint.model:
-        raise ConfigError(f"endpoint {public_url(endpoint.url)}: name the model after a #, URL#MODEL")
-    if endpoint.max_in_flight < 1 or endpoint.max_tries < 1:
-        raise ConfigError(
-            f"endpoint {public_url(endpoint.url)}: max_in_flight={endpoint.max_in_flight} and "
-            f"max_tries={endpoint.max_tries} must both be at least 1"
-        )
-
-
-def _headers() -> dict[str, str]:
-    key = os.environ.get(KEY_VARIABLE, "")
-    if not key.isascii() or any(character.isspace() for character in key):
-        raise ConfigError(f"{KEY_VARIABLE}: the key holds white space or characters beyond ASCII; set it again")
-    return {"authorization": f"Bearer {key}"} if key else {}
-
-
-def _simpler(dialect: Dialect, refused: Sequence[str], settings: SamplingSettings) -> Dialect | None:
-    """The dialect without one of the refused fields; None: none can be left out without an effect."""
-    if "top_p" in refused and dialect.top_p and settings.top_p == 1.0:
-        return replace(dialect, top_p=False)
-    if "temperature" in refused and dialect.temperature and settings.temperature == 1.0:
-        return replace(dialect, temperature=False)
-    if "seed" in refused and dialect.seed:
-        return replace(dialect, seed=False)
-    if "logprobs" in refused and dialect.logprobs:
-        return replace(dialect, logprobs=False)
-    return None
-
-
-def _with_tries(problem: WireProblem, n_tries: int, asked_s: float | None) -> WireProblem:
-    """The problem, its reason extended by the number of tries and a wait that was too long."""
-    wait = f"; the server asks to wait {asked_s:g} s, too long" if asked_s is not None else ""
-    tries = f" (after {n_tries} tries)" if n_tries > 1 else ""
-    return replace(problem, reason=f"{problem.reason}{tries}{wait}")
-
-
-def _fault_completion(problem: WireProblem) -> Completion:
-    return Completion(
-        "", stop_reason=StopReason.FAULT, fault=problem.fault, reason=problem.reason, is_final=problem.is_final
-    )
+    offer: AnswerOffer | None = None
+    """Answers to be compared, in place of an answer to be written."""

@@ -5,11 +5,22 @@ TGI, TensorRT-LLM, LM Studio and Ollama send. Words are read where there is no c
 the caller to report, never to guess.
 """
 
+import email.utils
+import json
+import math
 import re
 from collections.abc import Collection, Mapping
+from datetime import datetime
 from enum import StrEnum
 
+from agent2.errors import Fault, quoted
 from agent2.llm.untrusted import as_object, as_text, decode_or_none
+from agent2.llm.wire_problems import WireProblem
+
+PASSING_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529})
+"""HTTP codes of a state that may pass: busy, restarting, overloaded."""
+SAMPLING_FIELDS = ("temperature", "top_p", "max_tokens", "max_completion_tokens", "seed", "logprobs", "tools")
+"""Fields of our requests that a server may refuse."""
 
 
 class FinishKind(StrEnum):
@@ -107,3 +118,47 @@ def refused_fields(status: int, content: bytes, message: str, sent: Collection[s
     if _REFUSES.search(message) is None:
         return ()
     return tuple(name for name in sent if re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", message))
+
+
+def read_refusal(status: int, headers: Mapping[str, str], content: bytes, now: datetime) -> WireProblem:
+    """What a status other than 200 says. now: to which a date in Retry-After is compared."""
+    message = error_text(content)
+    reason = f"the endpoint answered HTTP {status}: {quoted(message)}"
+    if is_too_long(status, message):
+        why = f"the prompt does not fit the model's context ({reason})"
+        return WireProblem(why, Fault.MODEL, may_pass=False, room=room_for_answer(message))
+    return WireProblem(
+        reason,
+        Fault.INFRASTRUCTURE,
+        may_pass=status in PASSING_STATUS,
+        wait_s=_wait_s(headers.get("retry-after"), now),
+        refused=refused_fields(status, content, message, SAMPLING_FIELDS),
+    )
+
+
+def error_text(content: bytes) -> str:
+    """The message and code of an error in JSON, or the text of the answer."""
+    try:
+        error = json.loads(content)
+        error = error.get("error", error.get("detail", error))
+        if isinstance(error, dict):
+            return " ".join(str(error[key]) for key in ("message", "code") if error.get(key))
+        return str(error)
+    except (ValueError, AttributeError, RecursionError):
+        return content[:400].decode(errors="replace")
+
+
+def _wait_s(value: str | None, now: datetime) -> float | None:
+    """Seconds of a Retry-After header, which holds a number or a date; None if it holds neither."""
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+        return max(0.0, seconds) if math.isfinite(seconds) else None
+    except ValueError:
+        pass  # a date
+    try:
+        retry_at = email.utils.parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    return max(0.0, (retry_at - now).total_seconds()) if retry_at.tzinfo is not None else None

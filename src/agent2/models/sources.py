@@ -29,7 +29,8 @@ from pathlib import Path
 from typing import cast
 
 from agent2.errors import CheckpointError, ConfigError, SamplerFailed, quoted
-from agent2.llm.served import Endpoint, EndpointOptions, ServedSampler, public_url
+from agent2.llm.endpoints import Endpoint, EndpointOptions, public_url
+from agent2.llm.served import ServedSampler
 from agent2.models.adapter_sources import AdapterOnBase, find_base
 from agent2.models.bases import ensure_base_model
 from agent2.models.checkpoint import NO_CHAT_TEMPLATE, inspect_checkpoint, template_digest

@@ -24,7 +24,7 @@ from msgspec import structs
 
 from agent2 import installation
 from agent2.errors import Agent2Error, ConfigError, Fault, SamplerFailed, quoted
-from agent2.llm.served import read_endpoint_options
+from agent2.llm.endpoints import read_endpoint_options
 from agent2.llm.thoughts import split_thought
 from agent2.models.sources import CheckpointSource, LoadSettings, SourceKind, find_checkpoint, require_whole_model
 from agent2.records import (
