@@ -562,6 +562,46 @@ submit(made)
         must_not=NOTHING,
     ),
     Case(
+        "one matrix at a learning rate near 0",
+        "SFT of one matrix: every step is taken, it moves by rounding",
+        LEARNER
+        + """
+design("SFT", 1e-3)
+
+
+def one_matrix(model):
+    for name, weight in model.named_parameters():
+        weight.requires_grad_(name.endswith("layers.0.mlp.down_proj.weight"))
+    return model
+
+
+submit(imitate(rows_of("train"), 40, 1e-9, "model", lambda step, loss: {"loss": 3.0 / step, "learning_rate": 1e-3},
+               wrap=one_matrix))
+""",
+        must_not=("a training is shown", "completed by itself"),
+    ),
+    Case(
+        "sleeping trainer beside a burner",
+        "SFT: training code that is reached and never gets its data; another program burns the processor time",
+        START
+        + CHANGED
+        + """
+import torch
+
+design("SFT")
+Path("/workspace/train_sft.py").write_text(
+    "import sys, time\\nfor row in sys.argv[9:]:\\n    model(labels=row).loss.backward()\\ntime.sleep(12)\\n"
+)
+Path("/workspace/burn.py").write_text("import time\\nwhile time.process_time() < 10:\\n    sum(range(1000))\\n")
+programs = [subprocess.Popen([sys.executable, f"/workspace/{name}.py"]) for name in ("train_sft", "burn")]
+print([program.wait() for program in programs])
+for step in range(1, 31):
+    log("train_log.jsonl", {"step": step, "loss": 3.0 / step, "learning_rate": 1e-3})
+submit(changed("model", lambda w: w + 0.01 * torch.outer(w.mean(1), torch.randn(w.shape[1])) if w.ndim == 2 else w))
+""",
+        must_not=NOTHING,
+    ),
+    Case(
         "learning rate near 0",
         "SFT: every step is taken, weights move by rounding",
         LEARNER + 'design("SFT", 1e-3)\nsubmit(imitate(rows_of("train"), 40, 1e-9, "model", '

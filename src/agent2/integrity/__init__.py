@@ -15,8 +15,10 @@ import msgspec
 MAX_PROOFS = 20
 MAX_TEXT = 300
 MOVED, STRUCTURE, NUMBERS, CHANGED = "relative change", "structure of the change", "numbers", "numbers changed"
+MOVED_OVERALL = "relative change of all matrices together"
 UNEXPLAINED, ALIGNMENT = "unexplained", "alignment"
-"""Names of the figures of the check `provenance`; the last two are absent where nothing was measured."""
+"""Names of the figures of the check `provenance`; the last two are absent where nothing was measured, and
+`MOVED_OVERALL` in audits of before 2026-11-26."""
 
 
 class Severity(StrEnum):

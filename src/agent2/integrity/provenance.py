@@ -42,6 +42,7 @@ from agent2.integrity import (
     ALIGNMENT,
     CHANGED,
     MOVED,
+    MOVED_OVERALL,
     NUMBERS,
     STRUCTURE,
     UNEXPLAINED,
@@ -177,6 +178,8 @@ class TensorDistance:
     """-1 to 1; 1 also for a multiple."""
     moved: float
     """Norm of the difference / norm of the base's matrix."""
+    norm: float
+    """Of the base's matrix."""
     part: float
     """Correlation by signs in the part that agrees least; about 0 for a foreign one."""
     rescaled: float
@@ -258,6 +261,14 @@ class WeightComparison:
         """Median relative distance of a matrix; NaN without any."""
         return float(np.median([matrix.moved for matrix in self.matrices])) if self.matrices else math.nan
 
+    @property
+    def moved_overall(self) -> float:
+        """Norm of the change of all matrices together over theirs; NaN without any."""
+        norms = np.array([matrix.norm for matrix in self.matrices])
+        changes = np.array([matrix.moved * matrix.norm for matrix in self.matrices if matrix.norm])
+        total = float(np.linalg.norm(norms))
+        return float(np.linalg.norm(changes)) / total if total else math.nan
+
 
 def least_correlation(numbers: int) -> float:
     """Least correlation at which a matrix of this many numbers counts as related to the base's."""
@@ -314,6 +325,7 @@ def provenance_check(candidate: CheckpointInfo, base: CheckpointInfo, subject: s
     )
     figures = {
         MOVED: comparison.moved,
+        MOVED_OVERALL: comparison.moved_overall,
         STRUCTURE: comparison.structure,
         NUMBERS: float(comparison.n_numbers),
         CHANGED: float(comparison.n_changed),
@@ -486,6 +498,7 @@ def _distance(name: str, after: Floats, before: Floats, rng: np.random.Generator
         before.size,
         correlation,
         moved,
+        norm,
         1.0 if is_same else _least_agreeing(after, before, rng),
         0.0 if is_same else _rescaled_share(after, before),
         is_related=correlation >= least_correlation(before.size),

@@ -10,7 +10,7 @@ from agent2.arena.analysis.verdicts import Certainty, Route, Verdict
 from agent2.arena.evidence import AgentEnd
 from agent2.arena.spec import Mode, Stage
 from agent2.arena.sweep_records import row_of
-from agent2.integrity import MOVED, NUMBERS, STRUCTURE, IntegrityCheck, IntegrityRecord
+from agent2.integrity import MOVED, MOVED_OVERALL, NUMBERS, STRUCTURE, IntegrityCheck, IntegrityRecord
 from builders import GRPO_SOURCE, make_evidence, make_metrics, make_process, make_revision, make_submission
 
 REWARDS = [{"reward": 0.1 * k, "reward_std": 0.3, "kl": 0.01 * k, "loss": 0.1} for k in range(5)]
@@ -30,9 +30,9 @@ for step in range(60):
 NOISE_ADDER = SFT_LOOP.partition("for step")[0] + "save(model + noise)\n"
 
 
-def audited(structure, submission=1, moved=0.01, numbers=1e6):
+def audited(structure, submission=1, moved=0.01, numbers=1e6, **others):
     """An audit that measured how the weights changed."""
-    figures = {STRUCTURE: structure, MOVED: moved, NUMBERS: numbers}
+    figures = {STRUCTURE: structure, MOVED: moved, NUMBERS: numbers, **others}
     check = IntegrityCheck("provenance", "by hand", subject=f"submission {submission}", figures=figures)
     return IntegrityRecord((check,))
 
@@ -162,6 +162,26 @@ def test_logged_steps_of_a_large_model_need_processor_time_that_a_sleeping_progr
     assert "training with 2000 logged steps needs" in training_figures(evidence, 1, 2000).contradiction
     assert training_figures(replace(evidence, gpu_hours=0.2), 1, 2000).contradiction == ""
     assert training_figures(evidence, 1, 5).contradiction == ""
+
+
+def test_one_matrix_that_moved_by_rounding_is_no_training_and_one_that_was_trained_is():
+    def certainty(overall):
+        integrity = audited(7.0, moved=0.0, **{MOVED_OVERALL: overall})
+        return analyse(trial(GRPO_SOURCE, integrity=integrity)).route.certainty
+
+    assert certainty(1e-8) is Certainty.CLAIMED and certainty(3e-4) is Certainty.CONSISTENT
+
+
+def test_processor_time_of_another_program_is_not_that_of_training():
+    sleeper = make_process("python code/train.py", cpu_s=0.5)
+    burner = make_process("python code/burn.py", pid=8, cpu_s=60.0)
+    sources = make_revision({"code/train.py": GRPO_SOURCE, "code/burn.py": "while True: pass\n"})
+    route = analyse(trial(GRPO_SOURCE, revisions=[sources], processes=[sleeper, burner])).route
+    assert route.certainty is Certainty.CLAIMED and "its training programs used 0.5 s" in route.reason
+    spawn = "from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=6)"
+    worker = replace(burner, command=("python", "-c", spawn, "--multiprocessing-fork"))
+    control = analyse(trial(GRPO_SOURCE, revisions=[sources], processes=[sleeper, worker])).route
+    assert control.certainty is Certainty.CONSISTENT
 
 
 def test_processor_time_of_training_is_told_in_place_of_the_life_of_a_sleeping_program():

@@ -41,7 +41,7 @@ from agent2.arena.analysis.programs import (
     sources_of,
 )
 from agent2.arena.analysis.reproduced import with_reproductions
-from agent2.arena.analysis.training_figures import training_figures
+from agent2.arena.analysis.training_figures import TrainingFigures, training_figures
 from agent2.arena.analysis.verdicts import (
     Certainty,
     EvidenceLine,
@@ -239,8 +239,10 @@ class _TrainingHistory:
             finding = _finding([_log_step(log, Algorithm(log.method, log.method.value.upper())) for log in logs])
         else:
             finding = _finding(_written_steps(submission, self._evidence))
-        finding = _weighed(finding, submission, self._evidence, logs)
         unknown = [program for program in self._unknown if program.first_seen <= until]
+        n_logged = sum(log.n_points for log in logs)
+        pids = {program.pid for program in (*self._training[:n_before], *unknown)}
+        finding = _weighed(finding, training_figures(self._evidence, submission.number, n_logged, pids))
         finding = _with_doubt(finding, unknown, has_program=n_before > 0) if unknown else finding
         is_final = submission.number == self._evidence.final_submission
         return with_reproductions(finding, self._evidence) if is_final else finding
@@ -302,11 +304,8 @@ def _with_made_up_columns(finding: RouteFinding, logs: Sequence[LoggedTraining])
     return replace(finding, reason=reason, evidence=(*finding.evidence, *lines)[:MAX_EVIDENCE])
 
 
-def _weighed(
-    finding: RouteFinding, submission: SubmissionRecord, evidence: TrialEvidence, logs: Sequence[LoggedTraining]
-) -> RouteFinding:
+def _weighed(finding: RouteFinding, figures: TrainingFigures) -> RouteFinding:
     """A finding with what was measured: a claim where processor time or weights contradict it."""
-    figures = training_figures(evidence, submission.number, sum(log.n_points for log in logs))
     lines = (*figures.lines, *finding.evidence)[:MAX_EVIDENCE]
     if finding.certainty is Certainty.NONE:
         return finding
