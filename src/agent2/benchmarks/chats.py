@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agent2.benchmarks.printed_values import parse_printed
 from agent2.environments.tools import ToolCall, write_calls
 from agent2.environments.tools.calls import read_answer, read_calls
 from agent2.llm.untrusted import as_object
@@ -99,8 +100,8 @@ def _messages_in(value: object) -> list[dict[str, Any]]:
 
 def _json_or_none(text: str) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return parse_printed(text)
+    except ValueError:
         return None
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from agent2.benchmarks.printed_values import with_arrays_read
 from agent2.errors import ConfigError, quoted
 from agent2.foreign_files import open_regular, require_no_bomb
 from agent2.texts import parse_json
@@ -186,7 +187,7 @@ def _csv(path: Path) -> Iterator[Row]:
                         f"{path}:{reader.line_num}: has {len(fields)} fields, the header {len(header)}; quote fields "
                         "that hold commas"
                     )
-                yield Row(dict(zip(header, fields, strict=True)), path, reader.line_num)
+                yield Row(dict(zip(header, map(with_arrays_read, fields), strict=True)), path, reader.line_num)
         except csv.Error as error:
             raise ConfigError(f"{path}:{reader.line_num}: not valid CSV ({error}); fix the line") from error
         finally:

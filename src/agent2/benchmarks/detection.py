@@ -5,7 +5,6 @@ refused with what was tried and what to name. A number is taken for the place of
 every other reading. Does NOT know what a question is worth, and reads no documentation of a data set.
 """
 
-import json
 import os
 import re
 from collections import Counter
@@ -22,6 +21,7 @@ from agent2.benchmarks.chats import ReadChat, read_chat, read_tools
 from agent2.benchmarks.data_files import Row, read_rows
 from agent2.benchmarks.declaration import DataSpec, OptionBy, Portion, template_fields
 from agent2.benchmarks.option_texts import options_in_text
+from agent2.benchmarks.printed_values import parse_printed
 from agent2.benchmarks.questions import Question, QuestionReader, accepted_answers, distinct
 from agent2.config import parse_yaml
 from agent2.errors import ConfigError, quoted, unknown_name
@@ -195,12 +195,12 @@ def _is_tools(value: object) -> bool:
 
 
 def _parsed(value: object) -> object:
-    """The value of a JSON array or object that is written as text; any other as it is."""
-    if not isinstance(value, str) or value.lstrip()[:1] not in ("[", "{"):
+    """The value of a list or record that is written as text; any other as it is."""
+    if not isinstance(value, str):
         return value
     try:
-        return json.loads(value)
-    except (ValueError, RecursionError):
+        return parse_printed(value)
+    except ValueError:
         return value
 
 

@@ -26,6 +26,7 @@ from agent2.benchmarks.declaration import (
     template_fields,
 )
 from agent2.benchmarks.option_texts import options_in_text
+from agent2.benchmarks.printed_values import parse_printed
 from agent2.environments.tools import ToolCall, write_calls
 from agent2.environments.tools.calls import read_answer, read_calls
 from agent2.errors import ConfigError, unknown_name
@@ -357,8 +358,8 @@ def _marked_option(
 ) -> list[_Option]:
     """The option that a list of 0 and 1 marks, alone in a list."""
     try:
-        marks = json.loads(value) if isinstance(value, str) else value
-    except (ValueError, RecursionError):
+        marks = parse_printed(value) if isinstance(value, str) else value
+    except ValueError:
         marks = None
     if not isinstance(marks, list) or any(mark not in (0, 1) for mark in marks):
         missing.note(f"answer field {name!r} is not a list of 0 and 1", row)
@@ -404,12 +405,10 @@ def _listed_options(value: object) -> tuple[Sequence[object], Sequence[object]]:
 
 def _parsed_options(text: str) -> object:
     """What the text of a JSON list or record holds, else the options that are written in the text."""
-    if text.lstrip()[:1] in ("[", "{"):
-        try:
-            return json.loads(text)
-        except (ValueError, RecursionError):
-            pass  # a list as Python prints it
-    return options_in_text(text)
+    try:
+        return parse_printed(text)
+    except ValueError:
+        return options_in_text(text)  # a list as numpy prints it, or lettered options
 
 
 def accepted_answers(value: object) -> list[str]:
