@@ -16,6 +16,7 @@ cannot be read says it too. Does NOT guard the folders on the way: a folder that
 """
 
 import errno
+import hashlib
 import io
 import os
 import select
@@ -68,6 +69,20 @@ def read_limited(path: Path, max_bytes: int = MAX_RECORD_BYTES, *, follow: bool 
     if len(data) > max_bytes:  # it grew, or is one of /proc, whose sizes are 0
         raise _too_large(path, max_bytes)
     return data
+
+
+def digest_limited(path: Path, max_bytes: int, *, follow: bool = False) -> str:
+    """SHA-256 of a regular file. Raises OSError as `read_limited`."""
+    digest, size = hashlib.sha256(), 0
+    with open_regular(path, follow=follow) as file:
+        if os.fstat(file.fileno()).st_size > max_bytes:
+            raise _too_large(path, max_bytes)
+        while part := file.read(MIB):
+            size += len(part)
+            if size > max_bytes:
+                raise _too_large(path, max_bytes)
+            digest.update(part)
+    return digest.hexdigest()
 
 
 def read_named(path: Path, max_bytes: int, *, wait_s: float | None = None) -> bytes:
@@ -132,6 +147,9 @@ def _read_pipe(path: Path, descriptor: int, max_bytes: int, wait_s: float) -> by
 
 
 def _too_large(path: Path, max_bytes: int) -> OSError:
-    limit = f"{max_bytes // MIB} MiB" if max_bytes >= MIB else f"{max_bytes} bytes"
+    unit, name = next(
+        (unit, name) for unit, name in ((1 << 30, "GiB"), (MIB, "MiB"), (1, "bytes")) if max_bytes >= unit
+    )
+    limit = f"{max_bytes // unit} {name}" if max_bytes % unit == 0 else f"{max_bytes} bytes"
     # not EFBIG: that would be blamed on the machine (`is_machine_failure`)
     return OSError(errno.EINVAL, f"is larger than {limit}, the limit for such a file", os.fspath(path))

@@ -8,6 +8,7 @@ import pytest
 from agent2.benchmarks import load_benchmark, name_inside
 from agent2.benchmarks.data_files import MAX_LINE_BYTES, file_digest, read_rows
 from agent2.benchmarks.declared import DeclaredBenchmark
+from agent2.benchmarks.outside import allow
 from agent2.errors import ConfigError
 from agent2.records import Rollout, RolloutStatus, Split, Usage
 from plugin_builders import GSM_YAML, worked, write_gsm, write_quiz, write_rows
@@ -123,6 +124,7 @@ def test_a_local_data_set_of_the_datasets_library_is_read(gsm):
     text = GSM_YAML.replace("files: {train: train.jsonl, test: test.jsonl}", source)
     (gsm.parent / "hub").mkdir()
     (gsm.parent / "hub" / "benchmark.yaml").write_text(text)
+    allow(gsm.parent / "hub", [gsm, gsm.parent / "nothing"])
     ours, files = load_benchmark(str(gsm.parent / "hub")), load_benchmark(str(gsm))
     assert everything(ours, Split.TEST_PRIVATE) == everything(files, Split.TEST_PRIVATE)
     (gsm.parent / "hub" / "benchmark.yaml").write_text(text.replace(str(gsm), str(gsm.parent / "nothing")))

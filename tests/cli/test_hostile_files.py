@@ -173,7 +173,7 @@ def test_a_training_log_is_read_through_a_link(tmp_path):
     assert "report: " in ended.stdout
 
 
-def test_data_are_read_through_a_link(tmp_path):
+def test_data_are_read_through_a_link_that_the_user_allowed(tmp_path):
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "benchmark.yaml").write_text(DATA)
@@ -182,8 +182,12 @@ def test_data_are_read_through_a_link(tmp_path):
     )
     (mine / "test.jsonl").symlink_to("../real.jsonl")
     with bounded():
+        refused = run_agent2("benchmarks", "show", "./mine", home=tmp_path)
+        allowed = run_agent2("benchmarks", "allow", "./mine", home=tmp_path)
         ended = run_agent2("benchmarks", "show", "./mine", home=tmp_path)
-    assert ended.returncode == 0, ended.stderr
+    assert refused.returncode == 2 and "agent2 benchmarks allow mine/benchmark.yaml" in refused.stderr
+    assert f"{tmp_path / 'real.jsonl'}" in allowed.stdout.replace("\n", "")
+    assert (allowed.returncode, ended.returncode) == (0, 0), ended.stderr
 
 
 def test_trajectories_are_read_from_a_pipe_of_the_user(tmp_path):

@@ -1,32 +1,39 @@
 """Data files of users: rows of JSONL, JSON, CSV, TSV and Parquet, and official files that users download.
 
-Promises: a file is never trusted to be small or sound. A line of JSONL is read up to `MAX_LINE_BYTES`, text must be
-UTF-8, and every refusal names file and line. The digest is that of the bytes that were read. Does NOT download.
+Promises: a file is never trusted to be small or sound. Bytes, rows and values are counted while it is read, and it is
+refused at the first beyond a limit; text must be UTF-8, and every refusal names file and line. The digest is that of
+the bytes that were read. Does NOT download.
 """
 
 import csv
 import gzip
-import hashlib
 import os
 import sys
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from agent2.benchmarks.printed_values import with_arrays_read
 from agent2.errors import ConfigError, quoted
-from agent2.foreign_files import open_regular, require_no_bomb
+from agent2.foreign_files import digest_limited, open_regular, require_no_bomb
 from agent2.texts import parse_json
 
 MAX_LINE_BYTES = 16 << 20
 MAX_ARRAY_BYTES = 512 << 20
-MAX_FILE_BYTES = 16 << 30
-"""Of a data file: rows are kept in memory, and a file that is mostly holes would be hashed for hours."""
-PARQUET_ROWS = 4096
-"""That are unpacked at once."""
 """Of a .json file, which is read as a whole."""
+MAX_DATA_BYTES = 4 << 30
+"""Of a file, and of what it unpacks to: rows are kept in memory."""
+MAX_ROWS = 5_000_000
+MAX_VALUES = 100_000_000
+"""Of a file, counted roughly: its commas, lists and objects, and lines; a list of nothing takes 60 bytes of memory."""
+PARQUET_BYTES = 1 << 30
+"""Unpacked at once, at most, if each row were as large as a whole column of its row group."""
+PARQUET_ROWS = 64
+"""Unpacked at once."""
+_VALUE_SIGNS = (b",", b"\t", b"[", b"{")
 FORMATS = (".jsonl", ".jsonl.gz", ".json", ".csv", ".tsv", ".parquet")
 
 
@@ -54,13 +61,34 @@ class Row:
         return f"{self.file}:{self.number}"
 
 
-def file_digest(path: Path) -> str:
-    """SHA-256 of a file. Raises ConfigError if it cannot be read, or is larger than `MAX_FILE_BYTES`."""
+class _Allowance:
+    """What may still be read of one file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._bytes, self._values = MAX_DATA_BYTES, MAX_VALUES
+
+    def take(self, n_bytes: int, n_values: int, number: int) -> None:
+        """Raise ConfigError at the line or row `number` that is beyond a limit."""
+        self._bytes -= n_bytes
+        self._values -= n_values
+        if self._bytes < 0:
+            raise self._refusal(number, f"{MAX_DATA_BYTES >> 30} GiB of data")
+        if self._values < 0:
+            raise self._refusal(number, f"{MAX_VALUES // 1_000_000} million values")
+
+    def take_text(self, text: bytes, number: int) -> None:
+        """The same for a line, or a whole text."""
+        self.take(len(text), sum(text.count(sign) for sign in _VALUE_SIGNS) + 1, number)
+
+    def _refusal(self, number: int, limit: str) -> ConfigError:
+        return ConfigError(f"{self._path}:{number}: the file holds more than {limit}, the limit; take a part of it")
+
+
+def file_digest(path: Path, max_bytes: int = MAX_DATA_BYTES) -> str:
+    """SHA-256 of a file. Raises ConfigError if it cannot be read, or is larger than `max_bytes`."""
     try:
-        with open_regular(path, follow=True) as file:
-            if os.fstat(file.fileno()).st_size > MAX_FILE_BYTES:
-                raise ConfigError(f"{path}: is larger than {MAX_FILE_BYTES >> 30} GiB; divide it, or take a part of it")
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return digest_limited(path, max_bytes, follow=True)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); check the path") from error
 
@@ -69,9 +97,10 @@ def read_rows(path: Path) -> list[Row]:
     """All rows of a file, its format recognised by its suffix.
 
     Raises ConfigError for a format that is not read, a file without rows, and with file and line for text that is not
-    UTF-8, a line that is too long or no JSON object, and a CSV row with more or fewer fields than the header.
+    UTF-8, a line that is too long or no JSON object, a CSV row with more or fewer fields than the header, and what is
+    beyond a limit.
     """
-    readers = {
+    readers: Mapping[str, Callable[[Path, _Allowance], Iterator[Row]]] = {
         ".jsonl": _jsonl,
         ".jsonl.gz": _jsonl,
         ".json": _json,
@@ -85,20 +114,22 @@ def read_rows(path: Path) -> list[Row]:
     if reader is None:
         raise ConfigError(f"{path}: is not one of {', '.join(FORMATS)}; convert it, or name another file")
     try:
-        rows = list(reader(path))
+        rows = list(islice(reader(path, _Allowance(path)), MAX_ROWS + 1))
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(f"{path}: cannot be read ({reason}); check the file") from error
     if not rows:
         raise ConfigError(f"{path}: holds no rows; name a file with data")
+    if len(rows) > MAX_ROWS:
+        raise ConfigError(f"{path}: holds more than {MAX_ROWS:,} rows, the limit; take a part of it")
     return rows
 
 
-def _jsonl(path: Path) -> Iterator[Row]:
+def _jsonl(path: Path, allowance: _Allowance) -> Iterator[Row]:
     with open_regular(path, follow=True) as stored:
         is_packed = path.suffix.lower() == ".gz"
         packed_bytes, unpacked_bytes = os.fstat(stored.fileno()).st_size, 0
-        for number, line in _lines(gzip.GzipFile(fileobj=stored) if is_packed else stored, path):
+        for number, line in _lines(gzip.GzipFile(fileobj=stored) if is_packed else stored, path, allowance):
             unpacked_bytes += len(line)
             if is_packed:
                 require_no_bomb(path, packed_bytes, unpacked_bytes)
@@ -116,20 +147,21 @@ def _jsonl(path: Path) -> Iterator[Row]:
             yield Row(values, path, number)
 
 
-def _json(path: Path) -> Iterator[Row]:
+def _json(path: Path, allowance: _Allowance) -> Iterator[Row]:
     """Rows of an array of objects, of an object with one such array, or of JSON lines under that suffix."""
     with open_regular(path, follow=True) as file:
         data = file.read(MAX_ARRAY_BYTES + 1)
     if len(data) > MAX_ARRAY_BYTES:
         raise ConfigError(f"{path}: is larger than {MAX_ARRAY_BYTES >> 20} MiB; convert it to .jsonl")
     try:
+        allowance.take_text(data, 1)
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start}); save it as UTF-8") from error
     try:
         value = parse_json(text)
     except (ValueError, RecursionError):
-        yield from _jsonl(path)  # which names the line
+        yield from _jsonl(path, _Allowance(path))  # which names the line
         return
     if isinstance(value, dict):
         arrays = [part for part in value.values() if isinstance(part, list) and part and isinstance(part[0], dict)]
@@ -142,7 +174,7 @@ def _json(path: Path) -> Iterator[Row]:
         yield Row(values, path, number)
 
 
-def _lines(file: BinaryIO | gzip.GzipFile, path: Path) -> Iterator[tuple[int, bytes]]:
+def _lines(file: BinaryIO | gzip.GzipFile, path: Path, allowance: _Allowance) -> Iterator[tuple[int, bytes]]:
     """(number, line); at most `MAX_LINE_BYTES` of a line are read."""
     number = 0
     # one byte beyond the limit shows that a line is too long, however long it is
@@ -153,6 +185,7 @@ def _lines(file: BinaryIO | gzip.GzipFile, path: Path) -> Iterator[tuple[int, by
                 f"{path}:{number}: the line is longer than {MAX_LINE_BYTES >> 20} MiB; a row is one line of .jsonl, so "
                 "check that the file is not one large JSON array"
             )
+        allowance.take_text(line, number)
         yield number, line
 
 
@@ -166,9 +199,9 @@ def _decoded(line: bytes, path: Path, number: int) -> str:
         ) from error
 
 
-def _csv(path: Path) -> Iterator[Row]:
+def _csv(path: Path, allowance: _Allowance) -> Iterator[Row]:
     with open_regular(path, follow=True) as file:
-        lines = (_decoded(line, path, number) for number, line in _lines(file, path))
+        lines = (_decoded(line, path, number) for number, line in _lines(file, path, allowance))
         # a setting of the whole process, so it is put back below
         before = csv.field_size_limit(min(MAX_LINE_BYTES, sys.maxsize))
         try:
@@ -194,7 +227,7 @@ def _csv(path: Path) -> Iterator[Row]:
             csv.field_size_limit(before)
 
 
-def _parquet(path: Path) -> Iterator[Row]:
+def _parquet(path: Path, allowance: _Allowance) -> Iterator[Row]:
     import pyarrow  # here: it takes a quarter of a second that no other format needs
     import pyarrow.parquet
 
@@ -202,14 +235,47 @@ def _parquet(path: Path) -> Iterator[Row]:
         with open_regular(path, follow=True) as stored, pyarrow.parquet.ParquetFile(stored) as file:
             number = unpacked_bytes = 0
             packed_bytes = os.fstat(stored.fileno()).st_size
-            for batch in file.iter_batches(PARQUET_ROWS):
-                unpacked_bytes += batch.nbytes
-                require_no_bomb(path, packed_bytes, unpacked_bytes)
+            for batch in file.iter_batches(_rows_at_once(file.metadata)):
+                for n_bytes, n_values in map(_size, batch.columns):
+                    unpacked_bytes += n_bytes
+                    require_no_bomb(path, packed_bytes, unpacked_bytes)
+                    allowance.take(n_bytes, n_values, number + 1)
                 for values in batch.to_pylist():
                     number += 1
                     yield Row(values, path, number)
     except pyarrow.ArrowException as error:
         raise ConfigError(f"{path}: not a readable Parquet file ({' '.join(str(error).split())[:200]})") from error
+
+
+def _rows_at_once(metadata: Any) -> int:
+    """Rows of a batch: one text that is stored once may be the value of every row.
+
+    Sizes are those that the file states of itself.
+    """
+    groups = (metadata.row_group(k) for k in range(metadata.num_row_groups))
+    sizes = (group.column(k).total_uncompressed_size for group in groups for k in range(group.num_columns))
+    return max(2, min(PARQUET_ROWS, PARQUET_BYTES // max(sizes, default=1)))
+
+
+def _size(column: Any) -> tuple[int, int]:
+    """(bytes, values) of an Arrow array as Python objects, those inside lists and records included."""
+    from pyarrow import compute, types
+
+    members = []
+    if types.is_dictionary(column.type):  # each row becomes a text of its own
+        lengths = compute.binary_length(column.dictionary.cast("binary"))
+        return compute.sum(lengths.take(column.indices)).as_py() or 0, len(column)
+    if types.is_struct(column.type):
+        members = column.flatten()  # unlike field(), only of the rows of this batch
+    elif types.is_map(column.type):
+        start, end = column.offsets[0].as_py(), column.offsets[len(column)].as_py()
+        members = [column.keys.slice(start, end - start), column.items.slice(start, end - start)]
+    elif types.is_nested(column.type) and hasattr(column, "flatten"):
+        members = [column.flatten()]
+    if not members:
+        return column.nbytes, len(column)
+    sizes = [_size(member) for member in members]
+    return sum(n_bytes for n_bytes, _ in sizes), len(column) + sum(n_values for _, n_values in sizes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ from agent2.benchmarks.declaration import (
     template_fields,
 )
 from agent2.benchmarks.home import NamedItem, NamedSet, Players, at_random, question_of_row, row_of_question
+from agent2.benchmarks.outside import require_allowed
 from agent2.benchmarks.questions import Question, QuestionReader, distinct
 from agent2.config import YamlText, load_yaml, read_yaml
 from agent2.environments import ENVIRONMENTS
@@ -82,14 +83,17 @@ class DeclaredBenchmark:
     def __init__(self, path: Path, overrides: Sequence[str] = (), data: Path | None = None) -> None:
         """path: the file, or its folder. overrides: "a.b=value". data: folder of the official files of published data.
 
-        Raises ConfigError for a wrong file, scorer or environment, and data that are not as they were pinned. Data of a
-        packaged benchmark are not looked for before items are requested.
+        Raises ConfigError for a wrong file, scorer or environment, data outside its folder that were not allowed
+        (`outside`), and data that are not as they were pinned. Data of a packaged benchmark are not looked for before
+        items are requested.
         """
         self.path = path / FILE if path.is_dir() else path
         self.spec: DataSpec = load_yaml(self.path, DataSpec, overrides)
         self._text: YamlText = read_yaml(self.path, overrides)
         self.folder = self.path.resolve().parent
         self.is_packaged = self.folder.is_relative_to(PACKAGED)
+        if not self.is_packaged:
+            require_allowed(self.spec, self._text, self.folder)
         self.data = data
         spec = self.spec
         self.name, self.description = spec.name, spec.description

@@ -1,6 +1,5 @@
 """`agent2 tasks`, `benchmarks` and `decontaminate`: sources of items, and whether training data contain them."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -8,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from agent2.cli.benchmark_files import allow_data, plain_name, write_example
 from agent2.cli.paths import check_data, check_is_folder
 from agent2.cli.show import AsJson, print_json, print_path, print_table, progress_bar
 from agent2.errors import Agent2Error, ConfigError, unknown_name
+from agent2.texts import printable
 
 if TYPE_CHECKING:
     from agent2.arena.spec import TaskSpec
@@ -394,8 +395,8 @@ def show_benchmark(benchmark: Named, as_json: AsJson = False) -> None:
         typer.echo("no visible item")
         return
     for message in record["item"]["messages"]:
-        typer.echo(f"--- {message['role']}\n{message['content']}")
-    typer.echo(f"--- reference\n{item.reference}")
+        typer.echo(f"--- {message['role']}\n{printable(str(message['content']))}")
+    typer.echo(f"--- reference\n{printable(str(item.reference))}")
 
 
 @benchmarks_app.command("check")
@@ -421,7 +422,7 @@ def check_named(
             ["check", "verdict", "detail"], [[check.name, _verdict(check), check.detail] for check in report.checks]
         )
         typer.echo(f"items: {', '.join(f'{split} {count}' for split, count in report.counts.items())}")
-        typer.echo(f"--- first prompt\n{report.example}\n---")
+        typer.echo(f"--- first prompt\n{printable(report.example)}\n---")
         typer.echo(f"{report.benchmark} is {'sound' if report.is_sound else 'not sound'}")
     if pin:
         pinned = _pin(source)
@@ -459,7 +460,7 @@ def new_benchmark(
         if len(paths) > 1 or out is not None or prompt or answer or option_by or names_data:
             missing = next((path for path in paths if not path.exists()), paths[0])
             raise ConfigError(f"agent2 benchmarks new: {missing} is not a file; check the path")
-        _write_example(paths[0], python=python)
+        write_example(paths[0], python=python)
         return
     if python:
         raise ConfigError("agent2 benchmarks new: --python writes an example of a class, and reads no files; leave one")
@@ -474,6 +475,7 @@ def _write_draft(files: Sequence[Path], out: Path | None, hints: "ColumnHints") 
     from agent2.benchmarks import is_known, load_benchmark
     from agent2.benchmarks.declared import DeclaredBenchmark
     from agent2.benchmarks.detection import draft_benchmark
+    from agent2.benchmarks.outside import allow
     from agent2.contract.gates import EvidenceNeeds
     from agent2.evaluation.item_checks import items_to_decide
     from agent2.evaluation.suite_draft import MARGIN
@@ -486,7 +488,7 @@ def _write_draft(files: Sequence[Path], out: Path | None, hints: "ColumnHints") 
     target = folder / "benchmark.yaml"
     if target.exists():
         raise ConfigError(f"{target}: already exists; choose another folder with --out")
-    name = _plain_name(folder)
+    name = plain_name(folder)
     n_needed = items_to_decide(MARGIN, EvidenceNeeds())
     draft = draft_benchmark(files, folder, f"my_{name}" if is_known(name) else name, n_needed, hints)
     location = str(folder) if folder.is_absolute() else f"./{folder}"
@@ -495,6 +497,7 @@ def _write_draft(files: Sequence[Path], out: Path | None, hints: "ColumnHints") 
     folder.mkdir(parents=True, exist_ok=True)
     target.write_text(draft.text, encoding="utf-8")
     try:
+        allow(folder.resolve(), [file.resolve() for file in files])  # the user named them
         load_benchmark(location)
         benchmark = DeclaredBenchmark(folder)
     except ConfigError:  # a file that cannot be loaded is not left behind
@@ -514,31 +517,7 @@ def _write_draft(files: Sequence[Path], out: Path | None, hints: "ColumnHints") 
     print_path("benchmark", target)
 
 
-def _plain_name(folder: Path) -> str:
-    """A name for the benchmark in a folder."""
-    return re.sub(r"[^A-Za-z0-9_]+", "_", folder.resolve().name).strip("_") or "mine"
-
-
-def _write_example(folder: Path, *, python: bool) -> None:
-    from importlib import resources
-
-    name = _plain_name(folder)
-    templates = resources.files("agent2.benchmarks") / "templates"
-    if python:
-        texts = {f"{name}.py": (templates / "benchmark.py.txt").read_text(encoding="utf-8")}
-    else:
-        texts = {"benchmark.yaml": (templates / "benchmark.yaml").read_text(encoding="utf-8"), **_example_data()}
-    check_is_folder("agent2 benchmarks new", folder)
-    for file in texts:
-        if (folder / file).exists():
-            raise ConfigError(f"{folder / file}: already exists; choose another folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    for file, text in texts.items():
-        with (folder / file).open("x", encoding="utf-8") as target:
-            target.write(text.replace("NAME", name))
-    first = next(iter(texts))
-    typer.echo(f"next: agent2 benchmarks check {folder / first}{':Products' if python else ''}")
-    print_path("benchmark", folder / first)
+benchmarks_app.command("allow")(allow_data)
 
 
 @benchmarks_app.command("record")
@@ -612,15 +591,6 @@ def serve_benchmark(
         raise unknown_name("split", split, list(Split), "--split")
     app = openenv_app(load_benchmark(benchmark, check_data(data)), Split(split), items, sessions)
     run_server(app, host, port, lambda url: typer.echo(f"serving {items} items of {benchmark} ({split}) at {url}"))
-
-
-def _example_data() -> dict[str, str]:
-    """Data files of the example: products of two numbers, all questions distinct."""
-    import json
-
-    pairs = [(a, b) for a in range(11, 31) for b in range(a, 31)]
-    rows = [json.dumps({"question": f"What is {a} * {b}?", "answer": str(a * b)}) + "\n" for a, b in pairs]
-    return {"train.jsonl": "".join(rows[::2]), "test.jsonl": "".join(rows[1::2])}
 
 
 def _first_visible(benchmark: "Benchmark") -> "Item | None":

@@ -63,6 +63,8 @@ SOURCE = (
 PRODUCTS = OfficialFile("webshop", ("items_shuffle.json", "items_shuffle_1000.json"), SOURCE, {})
 ATTRIBUTES = OfficialFile("webshop", ("items_ins_v2.json", "items_ins_v2_1000.json"), SOURCE, {})
 INSTRUCTIONS = OfficialFile("webshop", ("items_human_ins.json",), SOURCE, {})
+MAX_CATALOGUE_BYTES = 16 << 30
+"""Of one official file; the products take 5 GB."""
 N_PUBLISHED = 12_087
 """Instructions with attributes in the published files."""
 POSITIONS: Mapping[Split, tuple[int, int | None]] = {
@@ -288,7 +290,7 @@ def read_table(file: OfficialFile, folder: Path | None, layout: Any) -> Any:
 @lru_cache
 def _digest(path: Path, size: int, changed_ns: int) -> str:
     """Digest of a file; read again only if it changed. 5 GB take some seconds."""
-    return file_digest(path)
+    return file_digest(path, MAX_CATALOGUE_BYTES)
 
 
 def catalogue_of(folder: Path | None) -> Catalogue:

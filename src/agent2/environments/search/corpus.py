@@ -18,7 +18,8 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from hashlib import blake2b, file_digest
+from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
@@ -28,10 +29,11 @@ from numpy.typing import NDArray
 
 from agent2.errors import ConfigError, EnvironmentFailed, quoted
 from agent2.files import atomic_write, numbered_lines
-from agent2.foreign_files import open_regular
+from agent2.foreign_files import MAX_LOG_BYTES, digest_limited, open_regular, read_limited
 from agent2.installation import worlds_dir
 from agent2.plugins import build, find, source_digest
 from agent2.records import JsonValue, digest_of
+from agent2.texts import parse_json
 
 if TYPE_CHECKING:
     from bm25s import BM25
@@ -42,6 +44,11 @@ SNIPPET_CHARS = 160
 MAX_QUERY_WORDS = 64
 """Further words of a query are ignored."""
 SUFFIXES = (".txt", ".md")
+MAX_DOCUMENTS = 25_000_000
+MAX_DOCUMENT_BYTES = 64 << 20
+"""Of one text file, or line of a dump."""
+MAX_BYTES = 16 << 30
+"""Of all documents."""
 MAX_ID_CHARS = 500
 _DOCUMENTS, _OFFSETS, _KEYS, _INDEX = "documents.jsonl", "offsets.npy", "keys.npy", "index"
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
@@ -239,10 +246,17 @@ def _key(document: str) -> int:
     return int.from_bytes(blake2b(document.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
-def _text_files(folder: Path) -> list[Path]:
-    files = sorted(file for file in folder.rglob("*") if file.suffix in SUFFIXES and file.is_file())
+def text_files(folder: Path) -> list[Path]:
+    """The text files of a folder and the folders in it, in order; links to folders are not followed.
+
+    Raises ConfigError if there are none, and beyond `MAX_DOCUMENTS`.
+    """
+    members = (file for file in folder.rglob("*") if file.suffix in SUFFIXES and file.is_file())
+    files = sorted(islice(members, MAX_DOCUMENTS + 1))
     if not files:
         raise ConfigError(f"{folder}: contains no {' or '.join(SUFFIXES)} file; put the documents there")
+    if len(files) > MAX_DOCUMENTS:
+        raise ConfigError(f"{folder}: contains more than {MAX_DOCUMENTS:,} documents, the limit; take a part of them")
     return files
 
 
@@ -253,17 +267,24 @@ def documents_digest(path: Path) -> str:
     """
     try:
         if not path.is_dir():
-            return _file_digest(path)
-        return digest_of([[file.relative_to(path).as_posix(), _file_digest(file)] for file in _text_files(path)])
+            return digest_limited(path, MAX_BYTES, follow=True)
+        digests, n_bytes = [], 0
+        for file in text_files(path):
+            n_bytes += file.stat().st_size
+            _require_size(path, n_bytes)
+            digests.append([file.relative_to(path).as_posix(), digest_limited(file, MAX_DOCUMENT_BYTES, follow=True)])
+        return digest_of(digests)
     except OSError as error:
         raise ConfigError(
-            f"{path}: cannot be read ({error.strerror}); give a folder of text files or a JSONL file"
+            f"{error.filename or path}: cannot be read ({error.strerror}); give a folder of text files or a JSONL file"
         ) from error
 
 
-def _file_digest(path: Path) -> str:
-    with open_regular(path, follow=True) as file:
-        return file_digest(file, "sha256").hexdigest()
+def _require_size(path: Path, n_bytes: int) -> None:
+    if n_bytes > MAX_BYTES:
+        raise ConfigError(
+            f"{path}: contains more than {MAX_BYTES >> 30} GiB of documents, the limit; take a part of them"
+        )
 
 
 def index_documents(documents: Path, digest: str) -> Path:
@@ -315,21 +336,39 @@ def read_documents(path: Path) -> Iterator[Document]:
     Raises ConfigError for a path that is neither, a folder without text files, an id on two lines, and what cannot be
     read.
     """
-    if path.is_dir():
-        for file in _text_files(path):
-            try:
-                text = file.read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError) as error:
-                raise ConfigError(f"{file}: cannot be read as UTF-8 text ({error}); convert or remove it") from error
-            yield Document(file.relative_to(path).as_posix(), file.stem, text)
-        return
+    yield from _documents_in_folder(path) if path.is_dir() else _documents_in_dump(path)
+
+
+def _documents_in_folder(folder: Path) -> Iterator[Document]:
+    n_bytes = 0
+    for file in text_files(folder):
+        try:
+            data = read_limited(file, MAX_DOCUMENT_BYTES, follow=True)
+            text = data.decode("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise ConfigError(f"{file}: cannot be read as UTF-8 text ({reason}); convert or remove it") from error
+        n_bytes += len(data)
+        _require_size(folder, n_bytes)
+        yield Document(file.relative_to(folder).as_posix(), file.stem, _with_plain_ends(text))
+
+
+def _documents_in_dump(path: Path) -> Iterator[Document]:
+    n_bytes = 0
     first: dict[str, int] = {}
     try:
-        with path.open(encoding="utf-8") as lines:
+        with open_regular(path, follow=True) as stored:
+            # one byte beyond the limit shows that a line is too long, however long it is
+            lines = iter(lambda: stored.readline(MAX_DOCUMENT_BYTES + 1), b"")
             for number, line in enumerate(lines, 1):
+                n_bytes += len(line)
+                _require_size(path, n_bytes)
+                if len(line) > MAX_DOCUMENT_BYTES or len(first) >= MAX_DOCUMENTS:
+                    limit = f"a line of {MAX_DOCUMENT_BYTES >> 20} MiB or {MAX_DOCUMENTS:,} documents"
+                    raise ConfigError(f"{path}:{number}: is beyond {limit}, the limits; take a part of the documents")
                 if not line.strip():
                     continue
-                document = _read_document(f"{path}:{number}", line)
+                document = _read_document(f"{path}:{number}", line.decode("utf-8"))
                 if first.setdefault(document.id, number) != number:
                     raise ConfigError(
                         f"{path}:{number}: documents of lines {first[document.id]} and {number} have the same id "
@@ -337,14 +376,20 @@ def read_documents(path: Path) -> Iterator[Document]:
                     )
                 yield document
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read ({error}); give a folder of text files or a JSONL file") from error
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"{path}: cannot be read ({reason}); give a folder of text files or a JSONL file") from error
+
+
+def _with_plain_ends(text: str) -> str:
+    """The text with its lines ended as Python ends them in a file opened as text."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _read_document(where: str, line: str) -> Document:
     try:
-        row = json.loads(line)
+        row = parse_json(line)
         return Document(str(row["id"]), str(row.get("title", row["id"])), str(row["text"]))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ConfigError(
             f"{where}: is not a document ({type(error).__name__}: {error}); each line is an object with id, title and "
             "text"
@@ -433,9 +478,10 @@ def read_recorded_rows(path: Path | str) -> list[JsonValue]:
     """The rows of a file of `record_search`, each once. Raises ConfigError for a file that is not one."""
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = _with_plain_ends(read_limited(path, MAX_LOG_BYTES, follow=True).decode("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read ({error}); record searches with record_search") from error
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"{path}: cannot be read ({reason}); record searches with record_search") from error
     rows: dict[str, JsonValue] = {}
     lines = list(numbered_lines(text))
     for index, (number, line) in enumerate(lines):
@@ -459,6 +505,8 @@ def _is_cut_off(line: str) -> bool:
         json.loads(line)
     except json.JSONDecodeError as error:
         return error.pos >= len(line.rstrip()) - 1 or "Unterminated" in error.msg
+    except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists without end
+        return False
     return False
 
 
@@ -477,7 +525,7 @@ def _recorded_row(where: str, line: str) -> dict[str, JsonValue]:
         row = json.loads(line)
         if isinstance(row, dict) and "query" in row:
             return {"query": str(row["query"]), "results": [str(document) for document in row["results"]]}
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ConfigError(f"{where}: is not a recorded search ({error}); it needs query and results") from error
     page = _read_document(where, line)
     return {"id": page.id, "title": page.title, "text": page.text}
