@@ -28,8 +28,8 @@ from agent2.benchmarks import load_benchmark
 from agent2.evaluation.engine import Attempt, PlaySettings, play
 from agent2.models.sources import ScriptedSampler
 from agent2.records import Item, Message, Rollout, RolloutStatus, Split, StopReason, Turn, Usage, derive_seed
-from agent2.scorers.grounding.claims import SAYING, read_episode
 from agent2.scorers.grounding.detectors import DETECTORS, findings_of
+from agent2.scorers.grounding.episodes import SAYING, read_episode
 
 CASES = Path(__file__).with_name("grounding_cases.yaml")
 HELD_OUT = CASES.with_name("grounding_held_out.yaml")

@@ -25,8 +25,8 @@ from agent2.errors import ConfigError, NotEnoughData, unknown_name
 from agent2.evaluation.rescoring import benchmark_of, items_of
 from agent2.records import Item, RolloutStatus
 from agent2.scorers.grounding import JUDGED, GroundingJudge
-from agent2.scorers.grounding.claims import ToolEpisode, read_episode
 from agent2.scorers.grounding.detectors import DETECTORS, admits_failure, findings_of
+from agent2.scorers.grounding.episodes import ToolEpisode, read_episode
 from agent2.scorers.grounding.tool_results import GroundingFinding
 from agent2.stats.comparisons import paired_evidence
 from agent2.stats.estimates import UNIT, Estimate, PairedDifference, measure_by_item

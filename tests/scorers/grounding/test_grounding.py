@@ -11,8 +11,9 @@ from msgspec import structs
 from agent2.records import Item, Message, Rollout, RolloutStatus, Split, StopReason, Turn, Usage
 from agent2.scorers import load_scorer
 from agent2.scorers.grounding import GroundingJudge
-from agent2.scorers.grounding.claims import ClaimKind, GroundingContext, claims_of, read_episode
+from agent2.scorers.grounding.claims import ClaimKind, GroundingContext, claims_of
 from agent2.scorers.grounding.detectors import DETECTORS, findings_of
+from agent2.scorers.grounding.episodes import read_episode
 
 SCRIPT = Path(__file__).parents[3] / "benchmarks" / "grounding.py"
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from agent2.errors import Fault
 from agent2.records import Item, Rollout, Score, ScorerOutput
-from agent2.scorers.grounding.claims import ToolEpisode, read_episode
 from agent2.scorers.grounding.detectors import DETECTORS, findings_of
+from agent2.scorers.grounding.episodes import ToolEpisode, read_episode
 from agent2.scorers.grounding.tool_results import GroundingFinding
 from agent2.scorers.judge_model import UnreadableVerdict, read_verdict
 from agent2.scorers.judges import ModelJudge, is_quoted, joined_text, joined_texts

@@ -1,4 +1,4 @@
-"""Checkable claims in a text, tool episodes as grounding checks read them, and the context that supports a claim.
+"""Checkable claims in a text, and the context that supports a claim.
 
 A claim is a piece of text that can be matched without understanding the sentence: a number, a time, a date, an
 identifier, an address, a name, a quotation. `GroundingContext` has all text before some turn (prompt, tool results,
@@ -21,8 +21,8 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from agent2.environments.tools import parse_message
-from agent2.records import JsonValue, Rollout
+from agent2.records import JsonValue
+from agent2.scorers.grounding.names import is_descriptive, names_of
 
 
 class ClaimKind(StrEnum):
@@ -38,11 +38,6 @@ class ClaimKind(StrEnum):
     QUOTE = "quote"
 
 
-def word_set(text: str) -> frozenset[str]:
-    """The words of a text; makes constants of word lists, and so stands before them."""
-    return frozenset(text.split())
-
-
 MAX_OPERANDS = 12
 """Where the context has more numbers, arithmetic explains any number; then operands must be in the same message."""
 MAX_COMBINED = 200
@@ -51,12 +46,6 @@ HUGE = 1e300
 """Larger numbers have no totals."""
 MAX_FACTOR = 10
 """A number of the context may be multiplied by one up to this in the same message ("two passengers")."""
-ANSWERING = frozenset({"answer", "final_answer", "finish", "respond", "reply", "submit_answer"})
-"""Tools whose arguments are the final answer."""
-SAYING = frozenset({"say", "ask_user", "message_user", "reply_to_user", "tell"})
-"""Tools whose argument is a message to a user, and whose result is the user's reply."""
-THINKING = frozenset({"think", "plan", "scratchpad"})
-"""Tools that only take the model's own thoughts."""
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH = r"(jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"  # noqa: E501
 _URL = re.compile(r"(?:https?://|www\.)[^\s<>\"'`)\]]+")
@@ -90,29 +79,10 @@ _NUMBER_WORDS = """two three four five six seven eight nine ten eleven twelve th
 _WORDS_OF_NUMBERS = dict(zip(_NUMBER_WORDS.split(), [*range(2, 21), *range(30, 100, 10), 100, 1000], strict=True))
 _NUMBER_WORD = re.compile(rf"\b({'|'.join(_WORDS_OF_NUMBERS)})\b", re.IGNORECASE)
 _QUOTE = re.compile('["\u201c]([^"\u201c\u201d]{1,2000})["\u201d]')
-_LABEL = re.compile(r"^[^\S\n]*(?:(?:[-*\u2022]|\d+[.)])[^\S\n]*)?\**[A-Z][\w /()-]{0,40}\**:\**", re.MULTILINE)
 _LIST_NUMBER = re.compile(r"^[^\S\n]*\d+[.)](?:\s|$)", re.MULTILINE)
 _MARKER = re.compile(r"\[\d+\]")
-_TOKEN = re.compile(r"[^\W\d_][\w'\u2019-]*")
-_SENTENCE = re.compile(r"(?<=[.!?])[\"\u201d*)]*\s+|\n+")
 SENTENCE_END = re.compile(r"\s(?:(?<=[.!?]\s)\s*|(?<=\n)\n*)")
 """What is between two sentences or lines. It begins with white space, so that other positions are skipped quickly."""
-_FOLLOWS_A_NAME = re.compile(
-    r"\s+(?:is|was|has|had|are|were|will|does|founded|said|says|lives|works|costs?|and|or)\b|'s\b|,"
-)
-_NO_NAMES = word_set(
-    """
-    i a an the this that these those it its he she they we you your my our their his her there here yes no not
-    none ok okay and or but if when where who what which why how so then thus also as at by for from in into of
-    on to with after before all any both each every some one done note please sorry thanks thank however
-    therefore because since let sure great unfortunately currently unknown answer total result results api apis
-    url urls id ids json http https sql usd eur pdf csv html faq mr mrs ms dr n/a na tbd hello hi regarding
-    based according source sources reference references am pm am. pm. found nothing only both neither nobody
-    everything could would can may i'm i've i'll it's that's there's here's don't can't couldn't let's you're
-    yours he's she's we're they're is was are were has had will do does did booked ordered cancelled canceled
-    updated refunded sent created deleted moved
-    """
-)
 _RELATIVE = re.compile(
     r"\b(today|tomorrow|yesterday|tonight|(?:next|last|this|coming|following) (?:day|week|[a-z]+day)|"
     r"(?:day|week)s? (?:after|before|later|earlier)|"
@@ -121,9 +91,6 @@ _RELATIVE = re.compile(
 )
 NEAR_DAYS = 8
 """Where days are named relative to others ("the day after"), a date this near to one of the context is supported."""
-_NOTHING = frozenset({"", "none", "null", "[]", "{}", "no results", "no result", "not found", "0 results", "n/a"})
-_BRACKET_CALL = re.compile(r"(\w{1,40})\[(.*)\]")
-_SOURCE_KEYS = frozenset({"pages", "sources", "citations", "urls", "references"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +101,8 @@ class TextClaim:
     text: str
     opens: bool = False
     """A name of several words at the start of a sentence, where the first word may be capitalised for that reason."""
+    code: str = ""
+    """The code in brackets behind a name, "LAX" of "Los Angeles (LAX)"."""
 
 
 def plain(text: object) -> str:
@@ -183,7 +152,7 @@ def claims_of(text: str, *, with_names: bool = True) -> list[TextClaim]:
         claims += [TextClaim(ClaimKind.NUMBER, match[0]) for match in _NUMBER.finditer(masked)]
     claims += [TextClaim(ClaimKind.NUMBER, match[0]) for match in _NUMBER_WORD.finditer(masked)]
     if with_names:
-        claims += [TextClaim(ClaimKind.NAME, *piece) for piece in _names(_LABEL.sub(" ", masked))]
+        claims += [TextClaim(ClaimKind.NAME, name.text, name.opens, name.code) for name in names_of(masked)]
     return list(dict.fromkeys(claims))
 
 
@@ -201,40 +170,6 @@ def _without_addresses(text: str) -> tuple[list[str], str]:
         addresses += [match[1] for match in _EMAIL.finditer(text)]
         text = _EMAIL.sub(" ", text)
     return addresses, text
-
-
-def _names(text: str) -> Iterator[tuple[str, bool]]:
-    """Runs of capitalised words, and whether each opens a sentence; single ones there only where a verb follows."""
-    whole_text = text.strip(' .*"')
-    for sentence in _SENTENCE.split(text):
-        tokens = list(_TOKEN.finditer(sentence))
-        start = 0
-        while start < len(tokens):
-            end = start + 1
-            if _is_capitalised(tokens[start]):
-                while (
-                    end < len(tokens)
-                    and _is_capitalised(tokens[end])
-                    and sentence[tokens[end - 1].end() : tokens[end].start()] == " "
-                ):
-                    end += 1
-                name = tokens[start:end]
-                while name and name[0][0].casefold() in _NO_NAMES:
-                    name = name[1:]
-                while name and name[-1][0].casefold() in _NO_NAMES:
-                    name = name[:-1]
-                is_code = len(name) == 1 and re.fullmatch(r"[A-Z]{2,4}|[A-Z-]{5,}", name[0][0]) is not None
-                if name and not is_code:
-                    is_first = name[0].start() == tokens[0].start()
-                    if len(name) > 1 or not is_first or _FOLLOWS_A_NAME.match(sentence, name[0].end()):
-                        yield re.sub(r"['\u2019]s$", "", sentence[name[0].start() : name[-1].end()]), is_first
-                    elif whole_text == name[0][0]:  # the text is this name alone, as an answer may be
-                        yield name[0][0], False
-            start = end
-
-
-def _is_capitalised(token: re.Match[str]) -> bool:
-    return token[0][0].isupper()
 
 
 def number_of(text: str) -> float:
@@ -320,8 +255,16 @@ class GroundingContext:
             return match is not None and bool({_minutes(match), (_minutes(match) + 720) % 1440} & self.times)
         if claim.kind in (ClaimKind.ADDRESS, ClaimKind.QUOTE):
             return self.has_verbatim(claim.text)
+        return self._supports_name(claim)
+
+    def _supports_name(self, claim: TextClaim) -> bool:
+        """Whether the texts have a name, or the code that it spells out; words that only describe need no support."""
+        if claim.code and plain(claim.code) in self.plain_text:
+            return True
+        parts = claim.text.split()
+        named = " ".join(part for part in parts if not is_descriptive(part)) if len(parts) > 1 else claim.text
         further_words = claim.text.partition(" ")[2] if claim.opens else ""
-        return self.has_words(claim.text) or bool(further_words and self.has_words(further_words))
+        return self.has_words(named) or bool(further_words and self.has_words(further_words))
 
     def has_words(self, text: str) -> bool:
         """Whether the texts contain every word of a text, in any order and inflection of number."""
@@ -363,7 +306,7 @@ def _analysed(text: str) -> GroundingContext:
         plain_text=plain(text) + "\n",
         stems={stem(word) for word in plain(text).split()},
         numbers=numbers,
-        counts=set(_totals(data_of(text))) | ({float(len(lines))} if len(lines) > 1 else set()),
+        counts=set(totals(data_of(text))) | ({float(len(lines))} if len(lines) > 1 else set()),
         times={_minutes(match) for match in _TIME.finditer(loose)},
         dates=set(_dates(loose)),
     )
@@ -489,18 +432,18 @@ def data_of(result: JsonValue) -> JsonValue:
     return result
 
 
-def _totals(data: JsonValue) -> Iterator[float]:
+def totals(data: JsonValue) -> Iterator[float]:
     """Lengths of lists in some data, and sum and mean of the numbers under each key of their entries."""
     if isinstance(data, Mapping):
         for value in data.values():
-            yield from _totals(value)
+            yield from totals(value)
     elif isinstance(data, list):
         yield float(len(data))
         columns: dict[str, list[float]] = {}
         for entry in data:
             for path, value in _figures(entry, ""):
                 columns.setdefault(path, []).append(value)
-            yield from _totals(entry)
+            yield from totals(entry)
         for column in columns.values():
             yield sum(column)
             yield sum(column) / len(column)
@@ -513,210 +456,3 @@ def _figures(entry: JsonValue, path: str) -> Iterator[tuple[str, float]]:
             yield from _figures(value, f"{path}.{key}")
     elif isinstance(entry, int | float) and not isinstance(entry, bool) and abs(entry) < HUGE:
         yield path, float(entry)
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedCall:
-    """One tool call of an episode and its result."""
-
-    turn: int
-    name: str | None
-    """None: the message was not a readable call."""
-    arguments: Mapping[str, JsonValue]
-    result: JsonValue
-    error: str | None
-    detail: str = ""
-    injected: bool = False
-    changed: bool | None = None
-    """Whether it changed the world; None: not recorded."""
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the call returned nothing: an error, or a result without content."""
-        if self.error is not None and self.result is None:
-            return True
-        text = str(data_of(self.result)).strip().casefold()
-        return text in _NOTHING or text.startswith(("no results", "not found", "no match"))
-
-
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """Text that the model wrote besides calls."""
-
-    turn: int
-    text: str
-    is_thought: bool = False
-    """True: written beside a call; False: a message to the user, or the final answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class ToolEpisode:
-    """A rollout as grounding checks read it."""
-
-    opening: str
-    calls: tuple[RecordedCall, ...]
-    statements: tuple[Statement, ...]
-    responses: tuple[tuple[int, str], ...] = ()
-    """(turn, text) of what followed messages without a call, such as a user's responses."""
-    citations: tuple[Mapping[str, JsonValue], ...] = ()
-    """{page, exists, opened} of the final answer, where the world records them."""
-    values: tuple[str, ...] = ()
-    """The answers that the citations support."""
-
-    def context_before(self, turn: int) -> GroundingContext:
-        """All text that the model had before a turn."""
-        context = GroundingContext()
-        context.add(self.opening)
-        for call in self.calls:
-            if call.turn < turn:
-                context.add("" if call.result is None else call.result)
-                context.add(_without_echo(call))
-                if call.name and call.error != "unknown_tool":
-                    context.add(call.name.replace("_", " "))
-        for reply_turn, text in self.responses:
-            if reply_turn < turn:
-                context.add(text)
-        by_tool: dict[str | None, list[JsonValue]] = {}
-        for call in self.calls:
-            if call.turn < turn and call.error is None:
-                by_tool.setdefault(call.name, []).append(data_of(call.result))
-        for results in by_tool.values():
-            context.add_counts(_totals(results) if len(results) > 1 else ())
-        return context
-
-    @property
-    def final(self) -> Statement | None:
-        """The last statement that is not a thought."""
-        messages = [statement for statement in self.statements if not statement.is_thought]
-        return messages[-1] if messages else None
-
-
-def _without_echo(call: RecordedCall) -> str:
-    """The text of an error without the call's own arguments: an invented value is not supported by being repeated."""
-    text = call.detail
-    for value in leaves_of(call.arguments):
-        text = text.replace(str(value), " ") if str(value).strip() else text
-    return text
-
-
-def leaves_of(value: JsonValue) -> Iterator[JsonValue]:
-    """The texts, numbers and booleans in some data."""
-    if isinstance(value, Mapping):
-        for inner in value.values():
-            yield from leaves_of(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from leaves_of(inner)
-    elif value is not None:
-        yield value
-
-
-def read_episode(rollout: Rollout) -> ToolEpisode | None:
-    """A rollout as an episode with tools; None for one without tools (no calls recorded, and none in its messages).
-
-    Calls are those that the world recorded in `state["tool_calls"]`; without them, those that can be read from the
-    messages, each with the reply as its result.
-    """
-    recorded = rollout.state.get("tool_calls")
-    calls = _calls_in_records(recorded) if isinstance(recorded, list) else _calls_in_messages(rollout)
-    if calls is None:
-        return None
-    final = rollout.state.get("final")
-    final = final if isinstance(final, Mapping) else {}
-    thinking = [call for call in calls if call.name in THINKING]
-    saying = [call for call in calls if call.name in SAYING and call.error is None]
-    calls = [call for call in calls if call.name not in THINKING and call not in saying]
-    answering = [call for call in calls if call.name in ANSWERING and call.error is None]
-    calling = {call.turn for call in (*calls, *thinking, *saying)}
-    statements: list[Statement] = []
-    responses: list[tuple[int, str]] = []
-    for call in saying:
-        statements += [Statement(call.turn, str(argument)) for argument in leaves_of(call.arguments)]
-        responses.append((call.turn, str(call.result or "")))
-    for call in thinking:
-        statements += [Statement(call.turn, str(argument), is_thought=True) for argument in leaves_of(call.arguments)]
-    for number, turn in enumerate(rollout.turns):
-        text = _text_beside_calls(turn.action) if number in calling else turn.action.strip()
-        if text:
-            statements.append(Statement(number, text, is_thought=number in calling))
-        if number not in calling and turn.observation:
-            responses.append((number, turn.observation))
-    last = max([len(rollout.turns) - 1, *calling], default=0)
-    if answering:
-        values = "; ".join(str(value) for key, value in answering[-1].arguments.items() if key not in _SOURCE_KEYS)
-        statements.append(Statement(answering[-1].turn, values))
-    elif rollout.answer and rollout.answer.strip() not in {turn.action.strip() for turn in rollout.turns}:
-        statements.append(Statement(last + (last in calling), rollout.answer.strip()))
-    return ToolEpisode(
-        opening="\n".join(message.text for message in rollout.prompt),
-        calls=tuple(call for call in calls if call.name not in ANSWERING or call.error is not None),
-        statements=tuple(sorted(statements, key=lambda statement: statement.turn)),
-        responses=tuple(responses),
-        citations=tuple(citation for citation in final.get("citations", ()) if isinstance(citation, Mapping)),
-        values=tuple(str(value) for value in final.get("values", ())),
-    )
-
-
-def _calls_in_records(records: Iterable[JsonValue]) -> list[RecordedCall]:
-    return [
-        RecordedCall(
-            int(record.get("turn", index)),
-            record.get("name"),
-            record.get("arguments") or {},
-            record.get("result"),
-            record.get("error"),
-            str(record.get("detail") or ""),
-            bool(record.get("injected")),
-            record.get("changed"),
-        )
-        for index, record in enumerate(records)
-        if isinstance(record, Mapping)
-    ]
-
-
-def _calls_in_messages(rollout: Rollout) -> list[RecordedCall] | None:
-    """The calls in the messages of a rollout; None if there is none."""
-    calls = []
-    for number, turn in enumerate(rollout.turns):
-        for name, arguments in _calls_in(turn.action):
-            reply = turn.observation
-            data = data_of(reply) if reply else None
-            error = data.get("error") if isinstance(data, Mapping) and data.get("error") else None
-            if error is None and reply and reply.lstrip().casefold().startswith("error"):
-                error = reply.strip()
-            result = data.get("result", data) if isinstance(data, Mapping) and error is None else reply
-            kind = None if error is None else str(error).partition(":")[0].strip()
-            calls.append(
-                RecordedCall(number, name, arguments, result if error is None else None, kind, str(error or ""))
-            )
-    return calls or None
-
-
-def _calls_in(action: str) -> list[tuple[str, Mapping[str, JsonValue]]]:
-    text = action.strip()
-    if imported := [call for line in text.splitlines() if (call := _imported(line)) is not None]:
-        return imported
-    if text.startswith(("{", "[")):
-        return [(call.name, call.arguments) for call in parse_message(text).calls]
-    match = _BRACKET_CALL.fullmatch(text.rpartition("\n")[2].strip())
-    return [] if match is None else [(match[1], {"argument": match[2].strip()} if match[2].strip() else {})]
-
-
-def _imported(line: str) -> tuple[str, Mapping[str, JsonValue]] | None:
-    """A call as imported cards write it, on a line after the text of its message."""
-    if not line.startswith("{"):
-        return None
-    call = data_of(line)
-    if not isinstance(call, Mapping) or not isinstance(call.get("tool"), str):
-        return None
-    arguments = call.get("arguments")
-    return call["tool"], arguments if isinstance(arguments, Mapping) else {}
-
-
-def _text_beside_calls(action: str) -> str:
-    """The text of a message without its call."""
-    text = action.strip()
-    lines = text.splitlines()
-    if any(_imported(line) is not None for line in lines):
-        return "\n".join(line for line in lines if _imported(line) is None).strip()
-    return "" if text.startswith(("{", "[")) else text.rpartition("\n")[0].strip()

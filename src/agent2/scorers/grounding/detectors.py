@@ -35,17 +35,14 @@ from agent2.scorers.grounding.claims import (
     SENTENCE_END,
     ClaimKind,
     GroundingContext,
-    RecordedCall,
-    Statement,
     TextClaim,
-    ToolEpisode,
     addresses_of,
     claims_of,
-    leaves_of,
     plain,
     stem,
-    word_set,
 )
+from agent2.scorers.grounding.episodes import RecordedCall, Statement, ToolEpisode, leaves_of
+from agent2.scorers.grounding.names import word_set
 from agent2.scorers.grounding.tool_results import (
     ADMITS,
     EpisodeEvidence,

@@ -16,18 +16,15 @@ from agent2.scorers.grounding.claims import (
     SENTENCE_END,
     ClaimKind,
     GroundingContext,
-    RecordedCall,
-    Statement,
     TextClaim,
-    ToolEpisode,
     claims_of,
     data_of,
-    leaves_of,
     number_of,
     plain,
     stem,
-    word_set,
 )
+from agent2.scorers.grounding.episodes import RecordedCall, Statement, ToolEpisode, leaves_of
+from agent2.scorers.grounding.names import word_set
 
 _CONDITION = re.compile(r"\s*(?:if|in case|should you|suppose|for example|e\.g\.)\b", re.IGNORECASE)
 _KEY_LINE = re.compile(r"^\s*([A-Za-z][\w ]{1,30}?)\s*[:=]\s*(\S.{0,80}?)[.;,]?\s*$")
