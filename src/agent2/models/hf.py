@@ -48,6 +48,7 @@ from agent2.models.loading import (
     make_cache,
     require_slots_work,
 )
+from agent2.models.packed_linears import pack_linears
 from agent2.models.rows import Request, RowIndex, Rows, SlotAssignment, assign_slots
 from agent2.models.slots import TracedDecoder, decode, extend, prefill, sample_tokens
 from agent2.records import AnswerOffer, Completion, JsonValue, Message, Prompt, SamplingSettings, StopReason
@@ -70,7 +71,7 @@ class HfSampler:
     _decode: Any
     """From the last token and the position of each row to logits: an ordinary step, or a recorded one."""
     _traced: TracedDecoder | None
-    """None: the weights belong to another owner, so no step is recorded."""
+    """None: the weights belong to another owner or are packed, so no step is recorded."""
     _weights: tuple[object, ...] | None
     """Fingerprint of the weights with which the parked slots were filled; None: this sampler alone holds the model."""
     source: str
@@ -100,10 +101,12 @@ class HfSampler:
         tokenizer = load_tokenizer(checkpoint)
         if chat_template is not None:
             tokenizer.chat_template = chat_template
+        is_packed = pack_linears(model)
         self._set_up(model, tokenizer, max_batch)
         self._context: int = min(self._context, context_length or self._context)
-        self._traced = TracedDecoder(model, self._cache)
-        self._decode = self._traced.decode
+        if not is_packed:  # what was packed cannot be recorded, and has numbers that cost more than the Python
+            self._traced = TracedDecoder(model, self._cache)
+            self._decode = self._traced.decode
         self._weights = None
         self.source = str(checkpoint)
 
