@@ -70,4 +70,5 @@ def pack_linears(model: Any) -> bool:
 
 
 def _has_onednn() -> bool:
-    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    is_built_in: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return is_built_in and hasattr(torch.ops.mkldnn, "_linear_pointwise")
