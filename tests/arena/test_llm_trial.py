@@ -22,8 +22,9 @@ from agent2.arena.analysis.result import analyse
 from agent2.arena.analysis.verdicts import FailureKind
 from agent2.arena.evidence import AgentEnd
 from agent2.arena.plan import new_trial
-from agent2.arena.recording import compare_replay, share_trial
+from agent2.arena.recording import compare_replay
 from agent2.arena.scoring import LoadedTask
+from agent2.arena.sharing import share_trial
 from agent2.arena.trial import run_trial
 from agent2.arena.trial_folder import TrialPaths, read_config, read_events, record_intervention
 from agent2.benchmarks import load_benchmark

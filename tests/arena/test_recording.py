@@ -3,7 +3,8 @@
 import pytest
 
 from agent2.arena.plan import new_trial
-from agent2.arena.recording import compare_replay, read_submissions_of, recording_cut, share_trial
+from agent2.arena.recording import compare_replay, read_submissions_of, recording_cut
+from agent2.arena.sharing import share_trial
 from agent2.arena.trial_folder import EventLog, TrialPaths
 from agent2.errors import ConfigError
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from agent2.arena.agents import Agent
 from agent2.arena.assignment import InsidePaths
+from agent2.arena.host_folders import HostFolders
 from agent2.arena.spec import TrialConfig
 from agent2.arena.systems import LlmInside
 from agent2.arena.trial_folder import TrialPaths, read_events
@@ -113,7 +114,7 @@ def gateway_settings(
     replay = None
     if config.replay is not None:
         source = TrialPaths(Path(config.replay.trial))
-        volatile = (*agent.spec.volatile, *ARENA_VOLATILE, *_host_patterns(source, inside))
+        volatile = (*agent.spec.volatile, *ARENA_VOLATILE, *_host_patterns(source, inside), *HostFolders().volatile())
         replay = ReplaySettings(source=source.llm, strict=config.replay.strict, volatile=volatile)
     budget = config.budget
     return GatewaySettings(

@@ -29,6 +29,7 @@ from agent2.arena.spec import UNSANDBOXED, ReplaySource, TrialConfig, config_dig
 from agent2.arena.systems import find_installed, require_installed
 from agent2.arena.tasks import load_task
 from agent2.arena.trial_folder import TrialPaths, read_config
+from agent2.arena.trial_mark import LOCK_MARK, marked_lock
 from agent2.benchmarks import BASE_MODELS, BENCHMARKS, code_folders, load_benchmark, name_inside
 from agent2.benchmarks.home import visible_row
 from agent2.config import parse_yaml
@@ -107,7 +108,7 @@ def lock_record(config: TrialConfig, agent: Agent, base: CheckpointInfo, task: L
     """Everything that the result depends on, as plain JSON values."""
     benchmark = task.benchmark
     system = find_installed(agent)
-    return {
+    record: dict[str, JsonValue] = {
         "agent2": __version__,
         "git_commit": _git_commit(),
         "software": software_lock(),
@@ -124,6 +125,7 @@ def lock_record(config: TrialConfig, agent: Agent, base: CheckpointInfo, task: L
         "installation_secret_digest": installation.secret_digest(task.secret),
         "seeds": {"agent": config.seed, "evaluation": 0},
     }
+    return marked_lock(record)
 
 
 def require_same_lock(lock_json: Path, current: dict[str, JsonValue]) -> None:
@@ -143,6 +145,8 @@ def require_same_lock(lock_json: Path, current: dict[str, JsonValue]) -> None:
 def lock_differences(before: Path, after: Path) -> list[str]:
     """What differs between two locks, as "part: before -> after"; empty if both trials had the same conditions."""
     old, new = (_flatten(msgspec.json.decode(path.read_bytes())) for path in (before, after))
+    for lock in (old, new):  # it differs whenever anything else does
+        lock.pop(LOCK_MARK, None)
     return [f"{key}: {old.get(key)} -> {new.get(key)}" for key in sorted(old | new) if old.get(key) != new.get(key)]
 
 

@@ -70,6 +70,7 @@ from agent2.arena.trial_folder import (
     stopped_at,
     time_used,
 )
+from agent2.arena.trial_mark import MarkState, read_mark, write_mark
 from agent2.benchmarks import BASE_MODELS, load_benchmark
 from agent2.benchmarks.home import ProvidesJudge, world_mounts
 from agent2.cards.folder import file_digest
@@ -167,6 +168,8 @@ def _run(paths: TrialPaths, steps: Steps, evaluation: EvaluatorProgram, *, resta
 
 
 def _run_phases(paths: TrialPaths, steps: Steps, evaluation: EvaluatorProgram, *, restarts_agent: bool) -> None:
+    # a finished trial whose audit is repeated gets a new mark only if what it has is what was marked
+    is_marked = read_events(paths.trial_log).last("finished") is None or read_mark(paths).state is MarkState.OWN
     # Each phase returns at once if its closing event is in the log: a resumed trial runs the open ones only.
     with _harness_lock(paths), _open_trial(paths, steps, evaluation, restarts_agent=restarts_agent) as trial:
         with _grading(trial) as grader:
@@ -181,6 +184,8 @@ def _run_phases(paths: TrialPaths, steps: Steps, evaluation: EvaluatorProgram, *
             trial.log.append("graded")
             _final_phase(trial, grader, base)
             _audit(trial, grader)
+        if is_marked:
+            write_mark(paths)
         trial.log.append("finished")
 
 

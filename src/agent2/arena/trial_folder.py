@@ -28,6 +28,7 @@ trials/<trial_id>/
 ├── harness.lock          held by the harness that runs the trial
 ├── harness.alive         touched by it while the agent works
 ├── agent.log             what the agent printed (agent.1.log: before it was started again)
+├── mark.json             what the installation vouches for, keyed with its secret (`agent2.arena.trial_mark`)
 ├── replay.json           of a replay: what was the same as in its source, and what was not
 └── report/               report.json, report.md, report.html, figures
 
@@ -159,6 +160,11 @@ class TrialPaths:
     def launch(self) -> Path:
         """The agent's configuration files and prompt."""
         return self.root / "launch"
+
+    @property
+    def mark_json(self) -> Path:
+        """The installation's mark."""
+        return self.root / "mark.json"
 
     @property
     def shared_submissions(self) -> Path:

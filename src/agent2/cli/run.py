@@ -418,10 +418,16 @@ def intervene(
 def share(
     trial: Annotated[Path, typer.Argument(help="Folder of a finished trial.")],
     out: Annotated[Path, typer.Argument(help="New folder for the recording.")],
-) -> None:
-    """Write a recording of a trial for others to read and replay, without keys, hidden items or checkpoints."""
-    from agent2.arena.recording import share_trial
+    with_cards: Annotated[bool, typer.Option("--with-cards", help="Also the cards that agent2 verify reads; they hold "
+                                             "the hidden items.")] = False,
+) -> None:  # fmt: skip
+    """Write a recording of a trial for others to read and replay, without keys, hidden items or checkpoints.
 
-    shared = share_trial(trial, out)
+    With --with-cards others can verify its scores, and see the hidden items: share those of an exam that is over, or
+    with people who may know them.
+    """
+    from agent2.arena.sharing import share_trial
+
+    shared = share_trial(trial, out, with_cards=with_cards)
     write_trial_report(shared)
     print_path("recording", shared)
