@@ -37,14 +37,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from agent2.arena.analysis.leaderboard import (
-    Leaderboard,
-    LeaderboardTrial,
-    PooledTrial,
-    TrialConditions,
-    make_leaderboard,
-)
+from agent2.arena.analysis.leaderboard import Leaderboard, make_leaderboard
 from agent2.arena.analysis.pool import read_pool
+from agent2.arena.analysis.pooled import LeaderboardTrial, PooledTrial, TrialConditions
 from agent2.arena.evidence import SubmissionRecord, SubmissionState
 from agent2.arena.scoring import NOISE_REPLICATES, card_score, measure_noise, paired_gain
 from agent2.arena.spec import Level, TrialConfig, config_digest

@@ -1,5 +1,6 @@
 """Trials of a leaderboard's pool, written by hand."""
 
+import json
 import sys
 import types
 from dataclasses import replace
@@ -7,8 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from agent2.arena.analysis.leaderboard import LeaderboardTrial, PooledTrial, TrialConditions
+from agent2 import installation
+from agent2.arena.analysis.pooled import LeaderboardTrial, PooledTrial, TrialConditions
 from agent2.arena.sweep_records import SweepRow
+from agent2.arena.trial_folder import TrialPaths
+from agent2.arena.trial_mark import marked_lock, write_mark
 from agent2.stats.estimates import Estimate
 
 N_ITEMS = 60
@@ -52,3 +56,13 @@ def simulation():
     source = path.read_text().replace("sys.path.pop(0)", "")  # as a script it leaves its own folder
     exec(compile(source, path, "exec"), module.__dict__)
     return module
+
+
+def mark_as_own(folder):
+    """Lets a written trial name this installation's secret in its lock, and marks both."""
+    paths = TrialPaths(folder)
+    lock = json.loads(paths.lock_json.read_text())
+    secret = installation.secret_digest(installation.secret())
+    paths.lock_json.write_text(json.dumps(marked_lock({**lock, "installation_secret_digest": secret})))
+    write_mark(paths)
+    return folder

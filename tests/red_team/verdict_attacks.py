@@ -9,7 +9,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from agent2.arena.analysis.leaderboard import PooledTrial, make_leaderboard
+from agent2.arena.analysis.exams import ExamChoice
+from agent2.arena.analysis.leaderboard import make_leaderboard
+from agent2.arena.analysis.pooled import PooledTrial
 from agent2.arena.analysis.result import analyse
 from agent2.arena.analysis.route import logged_training
 from agent2.arena.analysis.verdicts import Analysis, Verdict
@@ -143,7 +145,7 @@ def _left_out(name: str, **changes: object) -> Attack:
 
 
 def _first(trials: Sequence[PooledTrial], own_secret: str = "") -> str:
-    return make_leaderboard(trials, own_secret=own_secret).tasks[0].standings[0].stack
+    return make_leaderboard(trials, choice=ExamChoice(own_secret)).tasks[0].standings[0].stack
 
 
 def _with_failures(stack: str, n_failed: int) -> list[PooledTrial]:
@@ -183,7 +185,7 @@ def _strangers(**changes: str) -> list[PooledTrial]:
 
 
 def _shows_strangers(**changes: str) -> bool:
-    stacks = {s.stack for s in make_leaderboard(_strangers(**changes), own_secret="secret").tasks[0].standings}
+    stacks = {s.stack for s in make_leaderboard(_strangers(**changes), choice=ExamChoice("secret")).tasks[0].standings}
     return stacks != {"mine"}
 
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from agent2.arena.analysis.leaderboard import LeaderboardTrial, PooledTrial, TrialConditions, make_leaderboard
+from agent2.arena.analysis.leaderboard import make_leaderboard
+from agent2.arena.analysis.pooled import LeaderboardTrial, PooledTrial, TrialConditions
 from agent2.arena.analysis.result import analyse
 from agent2.arena.sweep_records import SweepRow
 from agent2.cli import app

@@ -53,8 +53,7 @@ class HostFolders:
 
     def volatile(self) -> Sequence[str]:
         """Regular expressions that a replay masks: these folders, and the words for those of other machines."""
-        words = "|".join(("trial", "agent2-home", "python", "agent2", "home"))
-        return (rf"<(?:{words})>", self._pattern.pattern.decode("utf-8", "surrogateescape"))
+        return (r"<(?:trial|agent2-home|python|agent2|home)>", self._pattern.pattern.decode("utf-8", "surrogateescape"))
 
 
 def _is_telling(path: Path) -> bool:

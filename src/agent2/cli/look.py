@@ -27,9 +27,17 @@ def leaderboard(
     folders: Annotated[list[Path], typer.Argument(help="Folders with sweeps, trials or published tables.")],
     format_: Annotated[str, typer.Option("--format", help="table, html, csv, json or markdown.")] = "table",
     out: Annotated[Path | None, typer.Option(help="File to write instead of printing.")] = None,
+    exam: Annotated[list[str] | None, typer.Option(help="Exam of a task to show, TASK=KEY, as in arithmetic=100/200.")
+                    ] = None,
+    count_unmarked: Annotated[bool, typer.Option("--count-unmarked", help="Count trials without this installation's "
+                                                 "mark beside those that have it.")] = False,
     as_json: AsJson = False,
-) -> None:
-    """Pool comparable trials, verify them from their cards, and rank the stacks with intervals."""
+) -> None:  # fmt: skip
+    """Pool comparable trials, verify them from their cards, and rank the stacks with intervals.
+
+    Of each task one exam is shown, by default this installation's own; others are listed with their keys.
+    """
+    from agent2.arena.analysis.exams import ExamChoice
     from agent2.arena.analysis.leaderboard import make_leaderboard
     from agent2.arena.analysis.pool import read_pool
     from agent2.files import write_text
@@ -43,10 +51,11 @@ def leaderboard(
         raise ConfigError(f"--out {out}: tables are for the terminal; add --format html, csv, json or markdown")
     if out is not None:
         check_is_file("--out", out)
+    choice = ExamChoice(own_secret_digest(), _exam_keys(exam or ()), count_unmarked)
     with progress_bar() as steps:
         pool = read_pool(folders, steps)
         steps("ranks")
-        board = make_leaderboard(pool.trials, pool.left_out, pool.published, pool.sources, own_secret_digest())
+        board = make_leaderboard(pool.trials, pool.left_out, pool.published, pool.sources, choice)
     if form == "table":
         _print_board(board)
         return
@@ -66,6 +75,16 @@ def leaderboard(
     print_path("leaderboard", out)
 
 
+def _exam_keys(chosen: Sequence[str]) -> dict[str, str]:
+    keys = {}
+    for text in chosen:
+        task, equals, key = text.partition("=")
+        if not (task and equals and key):
+            raise ConfigError(f"--exam {text}: is not TASK=KEY; agent2 leaderboard lists the exams with their keys")
+        keys[task] = key
+    return keys
+
+
 def _as_json(board: "Leaderboard") -> str:
     import msgspec
 
@@ -77,6 +96,7 @@ def _print_board(board: "Leaderboard") -> None:
         NOT_OURS,
         TERMINAL,
         axis_table,
+        exam_table,
         left_out_table,
         overall_table,
         overall_title,
@@ -98,6 +118,9 @@ def _print_board(board: "Leaderboard") -> None:
     for task in board.tasks:
         standings = standing_table(task).of(*TERMINAL)
         print_table(standings.names, standings.cells(), task_title(task))
+    exams = exam_table(board.exams)
+    if len(exams.records) > len(board.tasks):
+        print_table(exams.names, exams.cells(), "Exams; another one: --exam TASK=KEY")
     effects = axis_table(board.effects)
     if effects.records:
         print_table(effects.names, effects.cells(), "What the driver and the agent system are worth")
@@ -593,6 +616,7 @@ def _pool(folders: Sequence[Path]) -> "TrialPool":
 
 def _board(pool: "TrialPool", folders: Sequence[Path], only: Sequence[str]) -> "Leaderboard":
     """The leaderboard of a pool, or of some of its agents; trials that are left out are named on stderr."""
+    from agent2.arena.analysis.exams import ExamChoice
     from agent2.arena.analysis.leaderboard import make_leaderboard
     from agent2.installation import own_secret_digest
 
@@ -600,7 +624,8 @@ def _board(pool: "TrialPool", folders: Sequence[Path], only: Sequence[str]) -> "
     if only:
         _check_only(only, [trial.trial.row.agent for trial in trials])
         trials = [trial for trial in trials if trial.trial.row.agent in only]
-    board = make_leaderboard(trials, pool.left_out, sources=pool.sources, own_secret=own_secret_digest())
+    choice = ExamChoice(own_secret_digest())
+    board = make_leaderboard(trials, pool.left_out, sources=pool.sources, choice=choice)
     for out in board.left_out:
         typer.echo(f"agent2: {out.folder}: left out: {out.why}", err=True)
     for trial in board.trials:

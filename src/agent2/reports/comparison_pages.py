@@ -17,15 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agent2.arena.analysis.exams import Exam
 from agent2.arena.analysis.leaderboard import (
-    ExcludedFolder,
     Leaderboard,
-    LeaderboardTrial,
     OverallStanding,
     OverallStandings,
     Standing,
     TaskStandings,
 )
+from agent2.arena.analysis.pooled import ExcludedFolder, LeaderboardTrial
 from agent2.arena.analysis.published import PublishedBoard, PublishedRow
 from agent2.arena.analysis.verdicts import IntegrityState
 from agent2.arena.sweep_records import (
@@ -487,6 +487,30 @@ def pooled_table(trials: Sequence[LeaderboardTrial]) -> Table[LeaderboardTrial]:
     )
 
 
+def exam_table(exams: Sequence[Exam]) -> Table[Exam]:
+    """The exams of every task; of each the shown one first."""
+    return Table(
+        (
+            Column("task", lambda exam: clean(exam.task)),
+            Column("exam", lambda exam: clean(exam.label, 400)),
+            Column("trials", lambda exam: f"{exam.n_counted} of {exam.n_trials} count"),
+            Column("marked by this installation", lambda exam: str(exam.n_marked)),
+            Column("shown", lambda exam: "yes" if exam.is_shown else "no"),
+            Column("key", lambda exam: exam.key),
+        ),
+        exams,
+    )
+
+
+def exam_sentence(board: Leaderboard, task: TaskStandings) -> str:
+    """Under which conditions the trials of a task's board were played."""
+    exam, conditions = board.exam_of(task.task), task.exam
+    label = exam.label if exam is not None else "unknown"
+    base = conditions.base_name or "unknown"
+    sentence = f"Exam: {label}. {conditions.benchmark}, base model {base}, budget {conditions.budget or 'none'}."
+    return clean(sentence, 600)
+
+
 def left_out_table(left_out: Sequence[ExcludedFolder]) -> Table[ExcludedFolder]:
     """Folders that are not on the board, with the reasons."""
     return Table(
@@ -583,7 +607,8 @@ def _fields(board: Leaderboard) -> dict[str, object]:
         "title": "Leaderboard",
         "subtitle": subtitle(board),
         "overall": overall_views(board),
-        "tasks": [(task_title(task), standing_table(task), task.exam) for task in board.tasks],
+        "tasks": [(task_title(task), standing_table(task), exam_sentence(board, task)) for task in board.tasks],
+        "exams": exam_table(board.exams),
         "effects": axis_table(board.effects),
         "pairs": pair_table(board.pair_effects),
         "published": [(source, published_table(source)) for source in board.published],

@@ -7,21 +7,23 @@ those among all stacks of a task, whatever is filtered. A trial is verified once
 import contextlib
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent2.arena.analysis.exams import Exam, ExamChoice
 from agent2.arena.analysis.leaderboard import (
-    ExcludedFolder,
+    DEFAULT_CHOICE,
     Leaderboard,
-    PooledTrial,
     Standing,
     TaskStandings,
     compare_stacks,
     make_leaderboard,
 )
 from agent2.arena.analysis.pool import published_boards, trial_or_reason
+from agent2.arena.analysis.pooled import ExcludedFolder, PooledTrial
 from agent2.arena.analysis.published import PUBLISHED_FILES, PublishedBoard, PublishedRow, is_published
 from agent2.arena.sweep_records import AxisEffect
 from agent2.cards.folder import CARD_JSON, TABLE
@@ -44,9 +46,12 @@ SHORT = (
 )  # fmt: skip
 """Columns that are shown unless all are asked for."""
 MAX_VALUE = 200
+MAX_BOARDS = 20
+"""With other exams than the default ones, kept in memory."""
 VERIFIED_FROM = (
-    "lock.json", "trial.json", "grader.db", "submissions.json", "integrity.json", "events/trial.jsonl",
-    "events/reproductions.jsonl",
+    "lock.json", "trial.json", "grader.db", "submissions.json", "integrity.json", "mark.json", "agent.log",
+    "events/trial.jsonl", "events/reproductions.jsonl", "events/processes.jsonl", "events/revisions.jsonl",
+    "events/metrics.jsonl", "events/interventions.jsonl", "events/commands.jsonl", "llm/exchanges.jsonl",
 )  # fmt: skip
 """Files of a trial, beside its cards, that its verification reads."""
 
@@ -66,8 +71,10 @@ class BoardSnapshot:
     """Folder of a trial, as the board has it -> id of its page."""
     overall: "Sequence[OverallView]" = ()
     """Drawn once, not for every reader."""
-    own_secret: str = ""
-    """Digest of the secret whose exams the board prefers."""
+    choice: ExamChoice = DEFAULT_CHOICE
+    """What decides which exams are shown."""
+    unread: Sequence[ExcludedFolder] = ()
+    """Folders that could not be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +104,8 @@ class BoardCache:
         self._trials: dict[Stamp, PooledTrial | ExcludedFolder] = {}
         """Trial and state of its files -> the trial, or the reason why it is left out."""
         self._snapshot: BoardSnapshot | None = None
+        self._other_exams: dict[tuple[str, ...], BoardSnapshot] = {}
+        """Of the present snapshot: chosen exams -> the board that shows them."""
         self._worker: threading.Thread | None = None
         self._failure: BaseException | None = None
         self._progress = BoardProgress(0, 0)
@@ -127,6 +136,28 @@ class BoardCache:
             if worker.is_alive():
                 return self._progress
             # the build that ended may have been one of older files: then the next turn starts another one
+
+    def with_exams(self, snapshot: BoardSnapshot, exams: tuple[str, ...]) -> BoardSnapshot:
+        """The board with the exams that a reader chose, each as `TASK=KEY`; those that do not exist are ignored."""
+        from agent2.reports.comparison_pages import overall_views
+
+        names = {f"{exam.task}={exam.key}": exam for exam in snapshot.board.exams}
+        keys = {names[name].task: names[name].key for name in exams if name in names}
+        if all(exam.is_shown for name in exams if (exam := names.get(name))):
+            return snapshot
+        cache_key = tuple(sorted(f"{task}={key}" for task, key in keys.items()))
+        with self._lock:
+            cached = self._other_exams.get(cache_key)
+            if cached is not None and cached.stamp == snapshot.stamp:
+                return cached
+        choice = replace(snapshot.choice, keys=keys)
+        board = make_leaderboard(snapshot.pool, snapshot.unread, snapshot.board.published, choice=choice)
+        chosen = replace(snapshot, board=board, choice=choice, overall=overall_views(board))
+        with self._lock:
+            if len(self._other_exams) >= MAX_BOARDS:
+                self._other_exams.clear()
+            self._other_exams[cache_key] = chosen
+        return chosen
 
     def _trial_keys(self) -> list[tuple[Stamp, CatalogEntry]]:
         """(state of the files that verification reads, trial) of every trial."""
@@ -162,12 +193,13 @@ class BoardCache:
             pool = [trial for trial in verified.values() if isinstance(trial, PooledTrial)]
             published, refused = published_boards(tables, [trial.conditions.task for trial in pool])
             left_out = [trial for trial in verified.values() if isinstance(trial, ExcludedFolder)]
-            own_secret = own_secret_digest()
-            board = make_leaderboard(pool, [*left_out, *refused], published, own_secret=own_secret)
+            unread, choice = [*left_out, *refused], ExamChoice(own_secret_digest())
+            board = make_leaderboard(pool, unread, published, choice=choice)
             trial_ids = {entry.display_path: entry.id for _, entry in keys}
-            snapshot = BoardSnapshot(stamp, board, pool, trial_ids, overall_views(board), own_secret)
+            snapshot = BoardSnapshot(stamp, board, pool, trial_ids, overall_views(board), choice, unread)
             with self._lock:
                 self._trials, self._snapshot = verified, snapshot
+                self._other_exams.clear()
         except Exception as error:  # boundary: shown on the page instead of ending a thread unseen
             with self._lock:
                 self._failure = error
@@ -198,6 +230,8 @@ class BoardFilter:
     """Row that is compared, as `TASK / STACK`; `one` in the address."""
     second: str = ""
     """Row that it is compared with; `other` in the address."""
+    exams: tuple[str, ...] = ()
+    """Exams that are shown in place of the default ones, each as `TASK=KEY`."""
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> "BoardFilter":
@@ -212,6 +246,7 @@ class BoardFilter:
             pins=tuple(dict.fromkeys(name for name in query.get("pin", "")[:MAX_VALUE].split(",") if name)),
             first=query.get("one", "")[: 2 * MAX_VALUE],
             second=query.get("other", "")[: 2 * MAX_VALUE],
+            exams=tuple(dict.fromkeys(name for name in query.get("exam", "")[: 10 * MAX_VALUE].split(",") if name)),
         )
 
 
@@ -255,6 +290,8 @@ class BoardPage:
     overall: "Sequence[OverallView]"
     effects: Table[AxisEffect]
     published: Sequence[tuple[PublishedBoard, Table[PublishedRow]]]
+    exams: Sequence[tuple[Exam, str]]
+    """All exams, where a task has several; and what the address says to show each (`exam`)."""
     left_out: Table[ExcludedFolder]
     not_ours: str
     group_names: Sequence[str] = GROUPS
@@ -277,9 +314,23 @@ def board_page(snapshot: BoardSnapshot, board_filter: BoardFilter) -> BoardPage:
         overall=snapshot.overall,
         effects=axis_table(board.effects),
         published=[(figures, published_table(figures)) for figures in board.published],
+        exams=exam_choices(board),
         left_out=left_out_table(board.left_out),
         not_ours=NOT_OURS,
     )
+
+
+def exam_choices(board: Leaderboard) -> list[tuple[Exam, str]]:
+    """The exams of a board on which some task has several, each with the choice of exams that shows it, too."""
+    if len(board.exams) <= len(board.tasks):
+        return []
+    shown_keys = {exam.task: exam.key for exam in board.exams if exam.is_shown}
+    n_exams = Counter(exam.task for exam in board.exams)
+    choices = []
+    for exam in board.exams:
+        keys = {task: key for task, key in shown_keys.items() if n_exams[task] > 1} | {exam.task: exam.key}
+        choices.append((exam, ",".join(f"{task}={key}" for task, key in sorted(keys.items()))))
+    return choices
 
 
 def filter_options(board: Leaderboard) -> dict[str, list[str]]:
@@ -294,7 +345,7 @@ def filter_options(board: Leaderboard) -> dict[str, list[str]]:
 
 def board_groups(snapshot: BoardSnapshot, board_filter: BoardFilter) -> list[BoardGroup]:
     """The rows that pass the filter, in its groups and order."""
-    from agent2.reports.comparison_pages import standing_table, task_title
+    from agent2.reports.comparison_pages import exam_sentence, standing_table, task_title
 
     lines: list[BoardLine] = []
     for task in snapshot.board.tasks:
@@ -324,13 +375,9 @@ def board_groups(snapshot: BoardSnapshot, board_filter: BoardFilter) -> list[Boa
             trials = trials_of(snapshot, task.task, standing.stack)
             rows.append(BoardRow(cells, trials, _tie(task, standing), begins_tier))
         names = members[0][2].names if is_by_task else ["task", *members[0][2].names]
-        conditions = members[0][0].exam
-        note = (
-            f"Conditions: {conditions.benchmark}, base model {conditions.base_model}, secret {conditions.secret}; "
-            f"{conditions.budget}."
-        )
+        note = exam_sentence(snapshot.board, members[0][0])
         n_pinned = names.index("stack") + 1 + sum(name in names for name in board_filter.pins if name != "stack")
-        sections.append(BoardGroup(title, clean(note, 600) if is_by_task else "", names, n_pinned, rows))
+        sections.append(BoardGroup(title, note if is_by_task else "", names, n_pinned, rows))
     return sections
 
 
@@ -408,7 +455,7 @@ def compare_rows(snapshot: BoardSnapshot, first: str, second: str) -> Comparison
     if stack == other_stack:
         return ComparisonView(title, "That is the same row twice. Choose another one.", ())
     try:
-        pair = compare_stacks(snapshot.pool, task, stack, other_stack, snapshot.own_secret)
+        pair = compare_stacks(snapshot.pool, task, stack, other_stack, snapshot.choice)
     except Agent2Error as error:
         return ComparisonView(title, clean(error, 400), ())
     lines = [

@@ -191,14 +191,20 @@ class Site(PageContext):
         snapshot = self._board.board(LONGEST_WAIT_S if links.is_static else BOARD_WAIT_S)
         if isinstance(snapshot, BoardProgress):
             return self.render("leaderboard_page.html.j2", links, progress=snapshot)
+        snapshot = self._board.with_exams(snapshot, board_filter.exams)
 
         def pinned(name: str) -> str:
             """The address of the board with a column pinned, or no longer."""
             pins = [pin for pin in board_filter.pins if pin != name] + ([] if name in board_filter.pins else [name])
             return links.to("leaderboard", **(dict(route.query) | {"pin": ",".join(pins)}))
 
+        def with_exam(choice: str) -> str:
+            """The address of the board with those exams."""
+            return links.to("leaderboard", **(dict(route.query) | {"exam": choice}))
+
         return self.render(
             "leaderboard_page.html.j2", links, query=dict(route.query), board_filter=board_filter, pinned=pinned,
+            with_exam=with_exam,
             is_filtered=board_filter != BoardFilter(), board=board_page(snapshot, board_filter), progress=None,
             pairs=self._run_pairs(snapshot, board_filter, links),
         )  # fmt: skip

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from agent2.arena.analysis.exams import ExamChoice
 from agent2.arena.analysis.leaderboard import compare_stacks, make_leaderboard
 from agent2.errors import ConfigError
 from agent2.reports.comparison_pages import leaderboard_csv, leaderboard_html, leaderboard_markdown, standing_table
@@ -24,7 +25,8 @@ def test_a_trial_of_another_exam_is_left_out_and_the_part_is_named(part):
     board = make_leaderboard([*pool(low=0.3, high=0.9), stranger])
     (out,) = board.left_out
     assert out.folder == stranger.trial.folder
-    assert f"another {part.replace('_', ' ')} (other" in out.why
+    words = {"items": "other items of the same number", "base_model": "another base model"}
+    assert out.why.startswith(words.get(part, f"another {part}")) and "s3cret" not in out.why
     assert "fox" not in {standing.stack for standing in board.tasks[0].standings}
 
 
@@ -93,9 +95,9 @@ def test_the_readers_own_secret_decides_which_exam_is_shown_whatever_most_strang
         replace(trial, conditions=conditions(secret="theirs"), identity=trial.identity + "s")
         for trial in pool(fox=0.9, wolf=0.9)
     ]
-    board = make_leaderboard([*strangers, *pool(low=0.3)], own_secret="secret")
+    board = make_leaderboard([*strangers, *pool(low=0.3)], choice=ExamChoice("secret"))
     assert [standing.stack for standing in board.tasks[0].standings] == ["low"]
-    assert "another secret (theirs; this board has secret)" in board.left_out[0].why
+    assert "this board has the exam of this installation" in board.left_out[0].why
     control = make_leaderboard([*strangers, *pool(low=0.3)])
     assert {standing.stack for standing in control.tasks[0].standings} == {"fox", "wolf"}, (
         "without a secret of one's own"

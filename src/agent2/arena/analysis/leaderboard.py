@@ -1,9 +1,8 @@
 """The leaderboard: comparable trials of several sweeps and laboratories, pooled and ranked.
 
 Two trials are comparable only under the same conditions: task, benchmark version, items of all splits, installation
-secret, base model, protocol and budget. Of each task one exam is shown: that of the reader's own installation, where
-one of the trials has its secret, else the one that most trials share; somebody who sends many trials cannot choose it.
-Trials under other conditions are left out, with the part that differs.
+secret, base model, protocol and budget. Of each task one exam is shown (`agent2.arena.analysis.exams`). Trials under
+other conditions are left out, with the part that differs.
 
 Ranks come from paired tests on the same private items and hold for all stacks at once (`agent2.stats.ranking`). Runs
 of a stack are numbered, not matched by seed: a seed means nothing across stacks. Ranks are by intention to treat: an
@@ -17,12 +16,14 @@ Does NOT read folders (`agent2.arena.analysis.pool`) and makes no pages.
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from agent2.arena.analysis.exams import Exam, ExamChoice, choose_exam, difference
+from agent2.arena.analysis.pooled import ExcludedFolder, LeaderboardTrial, PooledTrial, TrialConditions
 from agent2.arena.analysis.published import PublishedBoard
 from agent2.arena.analysis.verdicts import IntegrityState
 from agent2.arena.spec import Mode
@@ -38,6 +39,7 @@ from agent2.arena.sweep_records import (
     pair_effects,
     summarise_agents,
 )
+from agent2.arena.trial_mark import MarkState
 from agent2.errors import ConfigError, NotEnoughData
 from agent2.records import derive_seed
 from agent2.stats.agent_metrics import AgentMetrics, AgentRun, Resource, agent_metrics, spend_per_success
@@ -52,72 +54,7 @@ FORMAT = "agent2-leaderboard-1"
 THRESHOLDS = tuple(round(0.05 * step, 2) for step in range(-4, 21))
 """Of performance profiles: share of the way from the base model (0) to a perfect score (1)."""
 N_REPLICATES = 5_000
-
-
-@dataclass(frozen=True, slots=True)
-class TrialConditions:
-    """What must be equal for two trials to be comparable; digests, so that nothing hidden is shown."""
-
-    task: str
-    benchmark: str
-    """Name and version."""
-    items: str
-    """Digests of all splits."""
-    secret: str
-    """Digest of the installation secret."""
-    base_model: str
-    """Digest of its weights."""
-    protocol: str
-    """Digest of how the private items are played; empty where the trial has no cards."""
-    budget: str
-
-    def difference(self, reference: "TrialConditions") -> str:
-        """The first part that differs from the conditions of the board, in words; empty where none does."""
-        for part in fields(self):
-            value, expected = getattr(self, part.name), getattr(reference, part.name)
-            is_known = part.name != "protocol" or (value and expected)
-            if value != expected and is_known:
-                name = part.name.replace("_", " ")
-                return f"another {name} ({value or 'none'}; this board has {expected or 'none'})"
-        return ""
-
-
-@dataclass(frozen=True, slots=True)
-class LeaderboardTrial:
-    """One trial of the pool."""
-
-    folder: str
-    row: SweepRow
-    marks: Sequence[str]
-    """Reservations: not verified, audit not cleared, no sandbox, ...; empty for a plain trial."""
-    is_verified: bool
-    """Its cards are complete and give the scores that it reports."""
-    is_counted: bool
-    """It has a result that enters ranks and averages."""
-
-
-@dataclass(frozen=True, slots=True)
-class PooledTrial:
-    """A trial with what is needed to compare it."""
-
-    trial: LeaderboardTrial
-    conditions: TrialConditions
-    is_interactive: bool
-    agent_digest: str
-    identity: str
-    """The same for two copies of one trial."""
-    base: Mapping[str, float | None]
-    """Item -> score of the base model on the private items; empty where that is not known."""
-    final: Mapping[str, float | None]
-    """Item -> score of the result: the base model's where that is the result by identity or rule; empty without one."""
-
-
-@dataclass(frozen=True, slots=True)
-class ExcludedFolder:
-    """A folder that is not on the board."""
-
-    folder: str
-    why: str
+DEFAULT_CHOICE = ExamChoice()
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +143,12 @@ class Leaderboard:
     pair_effects: Sequence[PairEffect]
     published: Sequence[PublishedBoard]
     """Figures that others published; never compared with ours."""
+    exams: Sequence[Exam] = ()
+    """Of each task all exams, the shown one first."""
+
+    def exam_of(self, task: str) -> Exam | None:
+        """The exam of a task that is shown."""
+        return next((exam for exam in self.exams if exam.task == task and exam.is_shown), None)
 
 
 def make_leaderboard(
@@ -213,13 +156,13 @@ def make_leaderboard(
     left_out: Sequence[ExcludedFolder] = (),
     published: Sequence[PublishedBoard] = (),
     sources: Sequence[str] = (),
-    own_secret: str = "",
+    choice: ExamChoice = DEFAULT_CHOICE,
 ) -> Leaderboard:
     """Rank a pool of trials. The same pool gives the same board, in any order.
 
-    own_secret: digest of the reader's installation secret; trials with it decide which exam of a task is shown.
+    choice: what decides which exam of a task is shown. Raises ConfigError if it names one that no task has.
     """
-    comparable, excluded = _comparable_trials(pool, own_secret)
+    comparable, excluded, exams = _comparable_trials(pool, choice)
     tasks = [_task_standings(members) for members in _by_task(comparable).values()]
     overall = [_overall(comparable, tasks, is_interactive=is_interactive) for is_interactive in (False, True)]
     effects = pair_effects(_planned(comparable), _runs(comparable))
@@ -233,6 +176,7 @@ def make_leaderboard(
         effects=axis_effects(effects),
         pair_effects=effects,
         published=tuple(published),
+        exams=exams,
     )
 
 
@@ -255,13 +199,13 @@ class StackComparison:
 
 
 def compare_stacks(
-    pool: Sequence[PooledTrial], task: str, stack: str, other_stack: str, own_secret: str = ""
+    pool: Sequence[PooledTrial], task: str, stack: str, other_stack: str, choice: ExamChoice = DEFAULT_CHOICE
 ) -> StackComparison:
     """Two stacks of a board made of the same pool; without a correction for the board's other pairs.
 
     Raises ConfigError if the board has no such stack on the task.
     """
-    comparable, _ = _comparable_trials(pool, own_secret)
+    comparable, _, _ = _comparable_trials(pool, choice)
     stacks = {pooled.trial.row.agent for pooled in comparable if pooled.conditions.task == task}
     for name in (stack, other_stack):
         if name not in stacks:
@@ -319,30 +263,37 @@ def _by_task(pool: Sequence[PooledTrial]) -> dict[str, list[PooledTrial]]:
 
 
 def _comparable_trials(
-    pool: Sequence[PooledTrial], own_secret: str = ""
-) -> tuple[list[PooledTrial], list[ExcludedFolder]]:
-    """For each task its trials under the same conditions, without copies; and the folders that are left out."""
+    pool: Sequence[PooledTrial], choice: ExamChoice
+) -> tuple[list[PooledTrial], list[ExcludedFolder], list[Exam]]:
+    """For each task its trials under the same conditions, without copies; the folders that are left out; all exams."""
+    by_task = _by_task(sorted(pool, key=_sort_key))
+    if unknown := [task for task in choice.keys if task not in by_task]:
+        raise ConfigError(f"--exam: no trial of {unknown[0]!r} here; there are {', '.join(sorted(by_task)) or 'none'}")
     comparable: list[PooledTrial] = []
     excluded: list[ExcludedFolder] = []
-    for members in _by_task(_with_distinct_names(sorted(pool, key=_sort_key))).values():
+    exams: list[Exam] = []
+    for members in by_task.values():
         originals: dict[str, PooledTrial] = {}
-        # those that count come first: a changed copy must not hide the trial that it was made from
-        for pooled in sorted(members, key=lambda pooled: (not pooled.trial.is_counted, not pooled.trial.is_verified)):
+        for pooled in sorted(members, key=_trust):  # a changed copy must not hide the trial that it was made from
             original = originals.setdefault(pooled.identity, pooled)
             if original is not pooled:
                 excluded.append(ExcludedFolder(pooled.trial.folder, f"a copy of {original.trial.folder}"))
         distinct = [pooled for pooled in members if originals[pooled.identity] is pooled]
-        # trials that count choose the conditions: a folder full of broken ones must not outvote them
-        voters = [pooled for pooled in distinct if pooled.trial.is_counted] or distinct
-        voters = [pooled for pooled in voters if pooled.conditions.secret == own_secret] or voters
-        votes = Counter(pooled.conditions for pooled in voters)
-        chosen = max(votes, key=lambda conditions: (votes[conditions], repr(conditions)))
-        for pooled in distinct:
-            if difference := pooled.conditions.difference(chosen):
-                excluded.append(ExcludedFolder(pooled.trial.folder, difference))
-            else:
-                comparable.append(pooled)
-    return comparable, excluded
+        exam_trials, task_exams = choose_exam(distinct, choice)
+        comparable += exam_trials
+        exams += task_exams
+        identities, conditions = {pooled.identity for pooled in exam_trials}, task_exams[0].conditions
+        excluded += [
+            ExcludedFolder(pooled.trial.folder, difference(pooled.conditions, conditions, choice.own_secret))
+            for pooled in distinct
+            if pooled.identity not in identities
+        ]
+    return sorted(_with_distinct_names(comparable), key=_sort_key), excluded, exams
+
+
+def _trust(pooled: PooledTrial) -> tuple[bool, bool, bool]:
+    trial = pooled.trial
+    return pooled.mark is not MarkState.OWN, not trial.is_counted, not trial.is_verified
 
 
 def _runs(pool: Sequence[PooledTrial]) -> dict[tuple[str, str], BySeed]:

@@ -20,10 +20,10 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from agent2.arena.agents import agent_names, load_agent
-from agent2.arena.analysis.leaderboard import ExcludedFolder, LeaderboardTrial, PooledTrial, TrialConditions
+from agent2.arena.analysis.pooled import ExcludedFolder, LeaderboardTrial, PooledTrial, TrialConditions
 from agent2.arena.analysis.published import (
     PUBLISHED_FILES,
     PublishedBoard,
@@ -40,6 +40,7 @@ from agent2.arena.scoring import choose_final, gain_of_items, measure_noise
 from agent2.arena.spec import UNSANDBOXED, Level, config_digest
 from agent2.arena.sweep_records import row_of
 from agent2.arena.trial_folder import TrialPaths, read_config
+from agent2.arena.trial_mark import MarkState, TrialMark, is_own_lock, read_mark
 from agent2.cards.card import CardHeader
 from agent2.cards.folder import card_exists
 from agent2.cards.reader import read_header, read_summary, read_totals, rollouts_digest, validate_card
@@ -179,12 +180,12 @@ def read_trial(folder: Path) -> PooledTrial:
     if row.gain is not None:
         result = checked.final if analysis.result.kind is ResultKind.MEASURED else checked.base
     is_verified = not problems
-    lock = evidence.lock
+    lock, mark = evidence.lock, read_mark(paths)
     return PooledTrial(
         trial=LeaderboardTrial(
             folder=str(folder),
             row=row,
-            marks=tuple(_marks(evidence, analysis, problems)),
+            marks=tuple(_marks(evidence, analysis, problems, mark)),
             is_verified=is_verified,
             is_counted=is_verified and bool(result),
         ),
@@ -194,6 +195,9 @@ def read_trial(folder: Path) -> PooledTrial:
         identity=_identity(paths, evidence),
         base=checked.base,
         final=result,
+        mark=mark.state,
+        has_own_lock=is_own_lock(lock),
+        started_at=evidence.started_at,
     )
 
 
@@ -371,12 +375,17 @@ def _conditions(evidence: TrialEvidence, protocol: str) -> TrialConditions:
         base_model=evidence.base_weights_digest[:12],
         protocol=protocol[:12],
         budget=", ".join(f"{name}={json.dumps(value)}" for name, value in sorted(budget.items())),
+        n_public=evidence.task.n_items[Split.TEST_PUBLIC],
+        n_private=evidence.task.n_items[Split.TEST_PRIVATE],
+        base_name=PurePath(evidence.task.base_model).name,
     )
 
 
-def _marks(evidence: TrialEvidence, analysis: Analysis, problems: Sequence[str]) -> Iterator[str]:
+def _marks(evidence: TrialEvidence, analysis: Analysis, problems: Sequence[str], mark: TrialMark) -> Iterator[str]:
     if problems:
         yield f"unverified: {problems[0]}"
+    if mark.state is MarkState.CHANGED:
+        yield f"changed since it was marked ({mark.reason})"
     state = analysis.integrity.state
     marks = {
         IntegrityState.NOT_AUDITED: "not audited",
