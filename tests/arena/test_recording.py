@@ -1,10 +1,9 @@
-"""What is refused when a trial is shared, and what a recording must hold to be whole."""
+"""What a recording must hold to be whole."""
 
 import pytest
 
 from agent2.arena.plan import new_trial
 from agent2.arena.recording import compare_replay, read_submissions_of, recording_cut
-from agent2.arena.sharing import share_trial
 from agent2.arena.trial_folder import EventLog, TrialPaths
 from agent2.errors import ConfigError
 
@@ -12,38 +11,6 @@ from agent2.errors import ConfigError
 @pytest.fixture
 def trial(task, tmp_path):
     return TrialPaths(new_trial(task, "nop", 0, tmp_path / "trials", trial_id="one"))
-
-
-def test_a_trial_that_is_not_finished_is_not_shared(trial, tmp_path):
-    with pytest.raises(ConfigError, match=r"is not finished; let it finish, or resume it with: agent2 resume"):
-        share_trial(trial.root, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_folder_that_exists_is_not_written_over(trial, tmp_path):
-    EventLog(trial.trial_log).append("finished")
-    (tmp_path / "out").mkdir()
-    with pytest.raises(ConfigError, match="already exists; pass a new folder"):
-        share_trial(trial.root, tmp_path / "out")
-
-
-def test_what_cannot_be_unpacked_is_not_shared(trial, tmp_path):
-    EventLog(trial.trial_log).append("finished")
-    (trial.llm / "bodies").mkdir(parents=True)
-    (trial.llm / "bodies" / "000001.request.zst").write_bytes(b"no zstd at all")
-    with pytest.raises(ConfigError, match=r"000001\.request\.zst: cannot be unpacked"):
-        share_trial(trial.root, tmp_path / "out")
-    assert [path.name for path in tmp_path.iterdir()] == ["trials"]
-
-
-@pytest.mark.parametrize("name", ["SOMEBODYS_API_KEY", "HF_TOKEN", "password"])
-def test_a_key_that_is_not_the_drivers_is_found_too(trial, tmp_path, monkeypatch, name):
-    EventLog(trial.trial_log).append("finished")
-    monkeypatch.setenv(name, "hunter2-hunter2")
-    trial.agent_log.write_text("+ export X=hunter2-hunter2\n")
-    with pytest.raises(ConfigError, match=rf"agent\.log: contains the key in {name}; nothing was written"):
-        share_trial(trial.root, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
 
 
 def test_damaged_submissions_of_a_recording_are_named(trial):

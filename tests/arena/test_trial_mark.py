@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from agent2 import installation
+from agent2.arena.evidence import MarkState
 from agent2.arena.trial_folder import EventLog, TrialPaths, read_events
-from agent2.arena.trial_mark import MarkState, is_own_lock, marked_lock, read_mark
+from agent2.arena.trial_mark import is_own_lock, marked_lock, read_mark
 from agent2.cards.folder import header_digests
 from agent2.cli.run import play_new_trial
 from pool_builders import mark_as_own, simulation

@@ -1,19 +1,22 @@
-"""Every attack on a verdict: its control earns it, the attempt does not; and honest neighbours are not harmed."""
+"""Every attack on a verdict or board: its control earns it, the attempt does not; honest neighbours are not harmed."""
 
 import pytest
 
 from agent2.arena.analysis.result import analyse
+from red_team.board_attacks import BOARD_ATTACKS
 from red_team.verdict_attacks import IMPORT, TRAINS, VERDICT_ATTACKS, _earns_rl, _trial
 
+ATTACKS = (*VERDICT_ATTACKS, *BOARD_ATTACKS)
 
-@pytest.mark.parametrize("attack", VERDICT_ATTACKS, ids=lambda attack: attack.name.replace(" ", "-"))
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name.replace(" ", "-"))
 def test_the_control_earns_the_verdict_and_the_attempt_does_not(attack):
     assert attack.control(None).succeeded, "the control proves nothing"
     assert not attack.attempt(None).succeeded
 
 
 def test_there_are_enough_of_them_and_their_names_differ():
-    assert len({attack.name for attack in VERDICT_ATTACKS}) == len(VERDICT_ATTACKS) >= 20
+    assert len({attack.name for attack in ATTACKS}) == len(ATTACKS) >= 45
 
 
 @pytest.mark.parametrize(

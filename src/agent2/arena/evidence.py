@@ -254,6 +254,28 @@ class Reproduction:
     """Recorded by this installation, by its mark; anybody can write the others."""
 
 
+class MarkState(StrEnum):
+    """What the mark of a trial says to this installation."""
+
+    OWN = "own"
+    """Made here, or by a holder of the same secret, and everything is as it was then."""
+    CHANGED = "changed"
+    """The trial is not what was marked, or the mark was not made with the secret that it names."""
+    FOREIGN = "foreign"
+    """Made by another installation, which alone can check it."""
+    NONE = "none"
+    """There is none: a trial of an earlier version, or one whose mark was taken away."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialMark:
+    """A trial's mark as this installation reads it."""
+
+    state: MarkState
+    reason: str
+    """One sentence."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class TrialEvidence:
     """Everything that is known about one trial. Compared by identity, so that analyses of it can be cached."""

@@ -28,11 +28,12 @@ import msgspec
 import zstandard
 
 from agent2 import installation
+from agent2.arena.evidence import MarkState
 from agent2.arena.host_folders import HostFolders
 from agent2.arena.recording import read_submissions_of
 from agent2.arena.spec import TrialConfig, config_digest
 from agent2.arena.trial_folder import TrialPaths, read_config, read_events
-from agent2.arena.trial_mark import MarkState, is_own_lock, marked_lock, read_mark, write_mark
+from agent2.arena.trial_mark import is_own_lock, marked_lock, read_mark, write_mark
 from agent2.cards.folder import (
     CARD_JSON,
     OLD_ROLLOUTS,
@@ -81,10 +82,9 @@ def share_trial(source: Path, out: Path, *, with_cards: bool = False) -> Path:
         if config.prices is not None and Path(config.prices).is_file():
             shutil.copyfile(config.prices, draft.root / PRICES)
         write_json(draft.shared_submissions, read_submissions_of(paths))
-        shared_config = _without_host_paths(config)
-        write_json(draft.trial_json, shared_config.model_dump(mode="json"))
-        _relock(draft, config, shared_config)
+        write_json(draft.trial_json, _without_host_paths(config).model_dump(mode="json"))
         _replace_folders(draft, HostFolders(paths.root))
+        _relock(paths, draft, config)
         _require_clean(draft.root, _secrets(config))
         if is_marked:
             write_mark(draft)
@@ -123,16 +123,17 @@ def _copy_cards(paths: TrialPaths, draft: TrialPaths) -> None:
             (copy / name).chmod(0o644)
 
 
-def _relock(draft: TrialPaths, config: TrialConfig, shared: TrialConfig) -> None:
-    """Let the lock name the configuration as it is shared, if it named that of the trial."""
+def _relock(paths: TrialPaths, draft: TrialPaths, config: TrialConfig) -> None:
+    """Let the lock name the configuration as it is shared, if it named that of the trial, and mark it if it was."""
     try:
-        lock = msgspec.json.decode(draft.lock_json.read_bytes())
+        lock, shared_lock = (msgspec.json.decode(folder.lock_json.read_bytes()) for folder in (paths, draft))
     except (OSError, msgspec.DecodeError):  # readers report it
         return
-    if not isinstance(lock, dict) or lock.get("config_digest") != config_digest(config):
+    if not isinstance(lock, dict):
         return
-    changed = {**lock, "config_digest": config_digest(shared)}
-    write_json(draft.lock_json, marked_lock(changed) if is_own_lock(lock) else changed)
+    if lock.get("config_digest") == config_digest(config):
+        shared_lock["config_digest"] = config_digest(read_config(draft.trial_json))
+    write_json(draft.lock_json, marked_lock(shared_lock) if is_own_lock(lock) else shared_lock)
 
 
 def _replace_folders(draft: TrialPaths, folders: HostFolders) -> None:

@@ -26,7 +26,7 @@ from agent2.arena.agents import Agent, load_agent
 from agent2.arena.assignment import InsidePaths, assignment_json
 from agent2.arena.audit import AuditedTrial, audit_trial, is_unfinished
 from agent2.arena.driver import LLM_PORT, open_gateway, require_driver
-from agent2.arena.evidence import AgentEnd
+from agent2.arena.evidence import AgentEnd, MarkState
 from agent2.arena.grader.evaluator import (
     PACKAGED,
     ChildEvaluator,
@@ -70,7 +70,7 @@ from agent2.arena.trial_folder import (
     stopped_at,
     time_used,
 )
-from agent2.arena.trial_mark import MarkState, read_mark, write_mark
+from agent2.arena.trial_mark import read_mark, write_mark
 from agent2.benchmarks import BASE_MODELS, load_benchmark
 from agent2.benchmarks.home import ProvidesJudge, world_mounts
 from agent2.cards.folder import file_digest

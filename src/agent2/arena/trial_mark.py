@@ -13,13 +13,12 @@ own. Does NOT cover what is in the workspace, and says nothing about a folder of
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 import msgspec
 
 from agent2 import installation
+from agent2.arena.evidence import MarkState, TrialMark
 from agent2.arena.recording import read_submissions_of
 from agent2.arena.trial_folder import TrialPaths
 from agent2.cards.folder import CARD_JSON, card_exists
@@ -37,28 +36,6 @@ SUBMISSIONS = "submissions"
 """Part with the grader's records, wherever they are kept."""
 _LATER = frozenset({"events/reproductions.jsonl"})
 _CHUNK_BYTES = 1 << 20
-
-
-class MarkState(StrEnum):
-    """What the mark of a trial says to this installation."""
-
-    OWN = "own"
-    """Made here, or by a holder of the same secret, and everything is as it was then."""
-    CHANGED = "changed"
-    """The trial is not what was marked, or the mark was not made with the secret that it names."""
-    FOREIGN = "foreign"
-    """Made by another installation, which alone can check it."""
-    NONE = "none"
-    """There is none: a trial of an earlier version, or one whose mark was taken away."""
-
-
-@dataclass(frozen=True, slots=True)
-class TrialMark:
-    """A trial's mark as this installation reads it."""
-
-    state: MarkState
-    reason: str
-    """One sentence."""
 
 
 class _StoredMark(msgspec.Struct):

@@ -6,7 +6,7 @@ import pytest
 
 from agent2.arena.analysis.exams import ExamChoice
 from agent2.arena.analysis.leaderboard import make_leaderboard
-from agent2.arena.trial_mark import MarkState
+from agent2.arena.evidence import MarkState
 from agent2.errors import ConfigError
 from agent2.reports.comparison_pages import leaderboard_html, leaderboard_markdown
 from pool_builders import conditions, pooled

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from agent2.arena.analysis.pooled import PooledTrial, TrialConditions
-from agent2.arena.trial_mark import MarkState
+from agent2.arena.evidence import MarkState
 from agent2.errors import ConfigError, quoted
 
 _PROVEN, _NAMED, _OTHER = 2, 1, 0

@@ -26,6 +26,7 @@ from agent2.arena.analysis.exams import Exam, ExamChoice, choose_exam, differenc
 from agent2.arena.analysis.pooled import ExcludedFolder, LeaderboardTrial, PooledTrial, TrialConditions
 from agent2.arena.analysis.published import PublishedBoard
 from agent2.arena.analysis.verdicts import IntegrityState
+from agent2.arena.evidence import MarkState
 from agent2.arena.spec import Mode
 from agent2.arena.sweep_records import (
     FINISHED,
@@ -39,7 +40,6 @@ from agent2.arena.sweep_records import (
     pair_effects,
     summarise_agents,
 )
-from agent2.arena.trial_mark import MarkState
 from agent2.errors import ConfigError, NotEnoughData
 from agent2.records import derive_seed
 from agent2.stats.agent_metrics import AgentMetrics, AgentRun, Resource, agent_metrics, spend_per_success

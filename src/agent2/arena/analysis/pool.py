@@ -35,12 +35,12 @@ from agent2.arena.analysis.read import read_evidence
 from agent2.arena.analysis.reproduced import reproduction_verdict
 from agent2.arena.analysis.result import analyse, final_record
 from agent2.arena.analysis.verdicts import Analysis, IntegrityState, ResultKind
-from agent2.arena.evidence import SubmissionState, TrialEvidence
+from agent2.arena.evidence import MarkState, SubmissionState, TrialEvidence, TrialMark
 from agent2.arena.scoring import choose_final, gain_of_items, measure_noise
 from agent2.arena.spec import UNSANDBOXED, Level, config_digest
 from agent2.arena.sweep_records import row_of
 from agent2.arena.trial_folder import TrialPaths, read_config
-from agent2.arena.trial_mark import MarkState, TrialMark, is_own_lock, read_mark
+from agent2.arena.trial_mark import is_own_lock, read_mark
 from agent2.cards.card import CardHeader
 from agent2.cards.folder import card_exists
 from agent2.cards.reader import read_header, read_summary, read_totals, rollouts_digest, validate_card

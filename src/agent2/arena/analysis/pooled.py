@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from agent2.arena.evidence import MarkState
 from agent2.arena.sweep_records import SweepRow
-from agent2.arena.trial_mark import MarkState
 
 
 @dataclass(frozen=True, slots=True)
