@@ -82,6 +82,44 @@ def test_responses_that_lm_eval_never_scored_are_missing(tmp_path):
     assert log.attempts == 3
 
 
+def counted(n_effective, n_original=100):
+    return RESULTS | {"n-samples": {"sums": {"original": n_original, "effective": n_effective}}}
+
+
+def test_items_that_a_stopped_run_did_not_log_are_missing_with_the_reason(tmp_path):
+    path = write(tmp_path, [row(0, "4", 1.0), row(2, "5", 0.0)], counted(4))
+    log = read_lm_eval(path)
+    missing = {record.rollout.item_id: record.score.reason for record in log.rollouts if record.score.value is None}
+    reason = "the samples file has 2 of the 4 items that the results file counts"
+    assert missing == {"sums-1": reason, "sums-3": reason}
+    assert any(reason in line for line in log.assumed)
+    summary = write_foreign(log, tmp_path / "card", Split.TEST_PUBLIC)
+    assert (summary.score.n, summary.score.n_missing) == (2, 2) and validate_card(tmp_path / "card") == []
+
+
+def test_items_beyond_a_limit_that_the_user_set_are_not_missing(tmp_path):
+    log = read_lm_eval(write(tmp_path, [row(0, "4", 1.0), row(1, "5", 0.0)], counted(2)))
+    assert [record.score.value for record in log.rollouts] == [1.0, 0.0]
+
+
+def test_chosen_items_that_were_not_logged_are_counted_without_a_number(tmp_path):
+    log = read_lm_eval(write(tmp_path, [row(7, "4", 1.0), row(90, "5", 0.0)], counted(3)))
+    assert [record.rollout.item_id for record in log.rollouts] == ["sums-7", "sums-90", "sums-unlogged-0"]
+
+
+@pytest.mark.parametrize(("ids", "n_missing"), [((7, 90), 0), ((0, 1), 2)])
+def test_an_old_count_is_believed_only_of_the_first_items_since_others_may_have_been_chosen(tmp_path, ids, n_missing):
+    results = counted(4) | {"lm_eval_version": "0.4.9.1"}
+    log = read_lm_eval(write(tmp_path, [row(doc_id, "4", 1.0) for doc_id in ids], results))
+    assert sum(record.score.value is None for record in log.rollouts) == n_missing
+
+
+def test_more_items_than_the_run_counts_are_refused(tmp_path):
+    rows = [row(number, "4", 1.0) for number in range(3)]
+    with pytest.raises(ConfigError, match=r"has 3 items, and the results file beside it counts 2.*the same run"):
+        read_lm_eval(write(tmp_path, rows, counted(2)))
+
+
 def test_likelihoods_of_choices_are_kept_as_one_rollout(tmp_path):
     choice = row(0, "", 1.0, resps=[[[-1.5, False]], [[-2.5, True]]], filtered_resps=[[-1.5, False], [-2.5, True]])
     log = read_lm_eval(write(tmp_path, [choice]))

@@ -11,6 +11,7 @@ from agent2.cards.imports import (
     bfcl,
     harbor,
     inspect_logs,
+    lighteval,
     lm_eval,
     swe_bench,
     tau2_bench,
@@ -38,6 +39,7 @@ FORMATS: MappingProxyType[str, LogFormat] = MappingProxyType(
     {
         "inspect": LogFormat("inspect-ai's .json and .eval", inspect_logs.recognises, inspect_logs.read),
         "lm-eval": LogFormat("lm-eval's samples_*.jsonl", lm_eval.recognises, lm_eval.read, has_filters=True),
+        "lighteval": LogFormat("lighteval's details_*.parquet", lighteval.recognises, lighteval.read),
         "tau-bench": LogFormat("tau-bench's trajectories", tau_bench.recognises, tau_bench.read),
         "tau2-bench": LogFormat("tau2-bench's results", tau2_bench.recognises, tau2_bench.read),
         "harbor": LogFormat("Harbor's jobs and trials", harbor.recognises, harbor.read, has_filters=True),

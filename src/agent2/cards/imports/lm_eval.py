@@ -4,6 +4,10 @@ One line is one item under one filter: the chosen filter gives the score, other 
 `metric@filter`. A value that is a list (one verdict for each instruction) counts as its mean. Several lines of an item
 under one filter are its attempts. lm-eval scores only the first of several responses to an item; later ones are kept as
 rollouts with a missing score that says so. Tokens and seconds are not known: lm-eval does not log them.
+
+Where the results file counts more items than are logged (`n-samples`), the others are missing: the run stopped, or the
+file was cut. Before 0.4.13 that count did not know of items that the user chose (`--samples`), so it is believed only
+where the logged items are the first ones.
 """
 
 import contextlib
@@ -16,7 +20,14 @@ from typing import Any
 
 from msgspec import structs
 
-from agent2.cards.imports.foreign_log import UNMETERED, ForeignLog, finite_or_none, logged_score, options_in_state
+from agent2.cards.imports.foreign_log import (
+    UNMETERED,
+    ForeignLog,
+    finite_or_none,
+    logged_score,
+    lost_rollout,
+    options_in_state,
+)
 from agent2.cards.imports.messages import turn_of
 from agent2.cards.imports.source import NO_CHOICE, LogChoice, LogSource, document_of
 from agent2.errors import ConfigError, Fault, unknown_name
@@ -25,6 +36,8 @@ from agent2.records import Message, Rollout, RolloutStatus, Score, ScoredRollout
 from agent2.texts import parse_json
 
 _SAMPLES_NAME = re.compile(r"samples_(?P<task>.+)_(?P<time>\d{4}-\d{2}-\d{2}T[\d.-]+)\.jsonl$")
+COUNTS_PLAYED = (0, 4, 13)
+"""From this version on, `n-samples` counts what was played."""
 ONLY_FIRST = "lm-eval scores only the first response to an item"
 
 
@@ -61,19 +74,53 @@ def read(source: LogSource, choice: LogChoice = NO_CHOICE) -> ForeignLog:
         for item_id, group in items.items()
         for record in _records_of_item(item_id, group, chosen, chosen_filter, path)
     ]
+    unlogged = _unlogged(task, items, results, path)
     config = results.get("config", {})
     return ForeignLog(
         harness=f"lm-eval {results.get('lm_eval_version', 'of unknown version')}",
         task=f"{task}-v{results.get('versions', {}).get(task, 'unknown')}",
         model=str(results.get("model_name") or config.get("model") or "not stated"),
         scorer=f"{chosen}@{chosen_filter}",
-        questions=[(item_id, str(group[0].get("doc_hash", ""))) for item_id, group in items.items()],
-        rollouts=records,
+        questions=[(item_id, str(group[0].get("doc_hash", ""))) for item_id, group in items.items()]
+        + [(record.rollout.item_id, "") for record in unlogged],
+        rollouts=[*records, *unlogged],
         settings=_settings(rows[0], results, task),
         attempts=1 + max(record.rollout.attempt for record in records),
         lock={"config": config, "git_hash": results.get("git_hash"), "n_shot": results.get("n-shot", {}).get(task)},
-        assumed=("seconds: 0, lm-eval does not log them",),
+        assumed=[
+            "seconds: 0, lm-eval does not log them",
+            *([f"{unlogged[0].score.reason}; the others are missing"] if unlogged else []),
+        ],
     )
+
+
+def _version(results: Mapping[str, Any]) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", str(results.get("lm_eval_version", "")))[:3]))
+
+
+def _unlogged(task: str, items: Mapping[str, Any], results: Mapping[str, Any], path: Path) -> list[ScoredRollout]:
+    """Items that the run counts and the samples file does not have.
+
+    Raises ConfigError for a samples file with more items than the run counts, which is of another run.
+    """
+    counted = results.get("n-samples", {}).get(task)
+    n_played = counted.get("effective") if isinstance(counted, dict) else None
+    if not isinstance(n_played, int) or n_played == len(items):
+        return []
+    if n_played < len(items):
+        raise ConfigError(
+            f"{path}: has {len(items)} items, and the results file beside it counts {n_played}; give both files of the "
+            "same run"
+        )
+    reason = f"the samples file has {len(items)} of the {n_played} items that the results file counts"
+    numbered = [item_id for item_id in (f"{task}-{number}" for number in range(n_played)) if item_id not in items]
+    n_lost = n_played - len(items)
+    are_first = items.keys() == {f"{task}-{number}" for number in range(len(items))}
+    if not are_first and _version(results) < COUNTS_PLAYED:
+        return []
+    # Of chosen items the numbers are not those from 0 on.
+    ids = numbered if len(numbered) == n_lost else [f"{task}-unlogged-{number}" for number in range(n_lost)]
+    return [lost_rollout(item_id, 0, reason) for item_id in ids]
 
 
 def _rows(source: LogSource) -> list[dict[str, Any]]:

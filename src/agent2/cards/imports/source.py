@@ -14,7 +14,7 @@ from agent2.foreign_files import MAX_LOG_BYTES, read_named
 from agent2.texts import parse_json
 
 T = TypeVar("T")
-ARCHIVES = frozenset({".eval"})
+ARCHIVES = frozenset({".eval", ".parquet"})
 """Suffixes of files that hold no text."""
 
 
