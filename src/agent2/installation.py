@@ -115,6 +115,13 @@ def secret_digest(value: bytes) -> str:
     return hashlib.sha256(b"agent2 installation secret\0" + value).hexdigest()[:16]
 
 
+def judge_key(value: bytes, draw: str) -> bytes:
+    """What a judge is made with: the secret itself, or a key for a draw, from which neither follows."""
+    if not draw:
+        return value
+    return hmac.new(value, b"agent2 judge\0" + draw.encode("utf-8", "surrogatepass"), hashlib.sha256).digest()
+
+
 def mark(value: bytes) -> str:
     """A mark that only holders of the installation secret can make, and check. Raises ConfigError as `secret`."""
     return hmac.new(secret(), b"agent2 mark\0" + value, hashlib.sha256).hexdigest()

@@ -101,13 +101,15 @@ def test_an_agent_folder_that_is_too_large_is_refused(task, tmp_path):
         new_trial(task, str(agent), 0, tmp_path / "trials", trial_id="one")
 
 
-def test_a_repetition_has_the_same_configuration_and_agent_under_a_name_of_its_own(task, tmp_path):
+def test_a_repetition_has_the_same_configuration_and_agent_under_a_name_and_with_a_judge_of_its_own(task, tmp_path):
     agent = write_agent(tmp_path / "mine", "print(1)")
     first = new_trial(task, str(agent), 7, tmp_path / "trials", overrides=["budget.wall_clock_s=9"])
     (agent / "main.py").write_text("changed")
     second = repeat_trial(first, tmp_path / "again")
     first_config, second_config = (read_config(root / "trial.json") for root in (first, second))
-    assert first_config.model_copy(update={"trial_id": second_config.trial_id}) == second_config
+    own = {"trial_id": second_config.trial_id, "judge_draw": second_config.judge_draw}
+    assert first_config.model_copy(update=own) == second_config
+    assert first_config.judge_draw != second_config.judge_draw
     assert first_config.trial_id != second_config.trial_id
     assert (second / "agent" / "main.py").read_text() == "print(1)"
 

@@ -32,6 +32,7 @@ from agent2.arena.trial_folder import TrialPaths, read_config
 from agent2.arena.trial_mark import LOCK_MARK, marked_lock
 from agent2.benchmarks import BASE_MODELS, BENCHMARKS, code_folders, load_benchmark, name_inside
 from agent2.benchmarks.home import visible_row
+from agent2.benchmarks.trial_judge import draws_judge
 from agent2.config import parse_yaml
 from agent2.errors import ConfigError
 from agent2.evaluation.runner import software_lock
@@ -44,6 +45,7 @@ from agent2.records import HIDDEN_SPLITS, Benchmark, JsonValue, Split, digest_of
 from agent2.sandbox.backends import find_sandbox
 from agent2.sandbox.host import gpu_devices
 from agent2.sandbox.spec import refuse_hidden
+from agent2.scorers.hidden import digest_of_draw
 
 VISIBLE_SPLITS = tuple(split for split in Split if split not in HIDDEN_SPLITS)
 MAX_AGENT_MIB = 256
@@ -51,7 +53,9 @@ GRANTED = ("network", "packages", "gpus", "data", "scoring")
 """What a replay may reach or use: as on a fresh installation, unless an override says so."""
 LIMITED = ("memory_gib", "disk_gib", "processes", "threads", "evaluation_timeout_s")
 """Limits of a replay: the recorded ones, but no more than a fresh installation gives, unless an override says so."""
-ASSIGNED = frozenset({"task", "budget", "mode", "agent", "trial_id", "seed", "replay", "driver", "driver_record"})
+ASSIGNED = frozenset(
+    {"task", "budget", "mode", "agent", "trial_id", "seed", "judge_draw", "replay", "driver", "driver_record"}
+)
 """Fields that make the assignment: whoever runs a recorded program again may not override them."""
 
 
@@ -124,6 +128,7 @@ def lock_record(config: TrialConfig, agent: Agent, base: CheckpointInfo, task: L
         "items": {split.value: digest_of(task.items(split)) for split in Split},
         "installation_secret_digest": installation.secret_digest(task.secret),
         "seeds": {"agent": config.seed, "evaluation": 0},
+        **({"judge_digest": digest_of_draw(config.judge_draw)} if config.judge_draw and draws_judge(benchmark) else {}),
     }
     return marked_lock(record)
 
@@ -134,8 +139,10 @@ def require_same_lock(lock_json: Path, current: dict[str, JsonValue]) -> None:
     current: the record as it would be made now. Raises ConfigError naming the part that differs.
     """
     locked = msgspec.json.decode(lock_json.read_bytes())
-    for part in ("benchmark", "items", "base_model", "config_digest"):
-        if locked.get(part) != current[part]:
+    for part in ("benchmark", "items", "base_model", "config_digest", "judge_digest"):
+        if part not in locked and part not in current:
+            continue
+        if locked.get(part) != current.get(part):
             raise ConfigError(
                 f"{lock_json}: the {part.replace('_', ' ')} of this trial changed since it began, so its scores "
                 "could not be compared; restore what it was (installation secret, base model, trial.json) and resume"
@@ -195,6 +202,7 @@ def resolve_trial(
         "task": spec.model_dump(mode="json"),
         "agent": _absolute(agent),
         "seed": seed,
+        "judge_draw": new_draw(),
         "sandbox": sandbox,
         "budget": spec.budget.model_dump(mode="json"),
         "base_model": spec.base_model,
@@ -275,11 +283,14 @@ def require_gpus(config: TrialConfig) -> None:
 
 
 def repeat_trial(source: Path, out: Path) -> Path:
-    """Make a new trial with the configuration and the agent's files of an earlier one.
+    """Make a new trial with the configuration and the agent's files of an earlier one, and a judge of its own.
 
     Raises ConfigError if the source is not a trial, SandboxError for a GPU that is not on this machine.
     """
-    return copy_trial(source, read_config(TrialPaths(source).trial_json), out)
+    config = read_config(TrialPaths(source).trial_json)
+    # the recorded answers of a replay belong to the judge that was asked
+    update = {} if config.replay is not None else {"judge_draw": new_draw()}
+    return copy_trial(source, config.model_copy(update=update), out)
 
 
 def replay_trial(source: Path, out: Path, *, strict: bool = False, overrides: Sequence[str] = ()) -> Path:
@@ -360,6 +371,11 @@ def copy_trial(source: Path, config: TrialConfig, out: Path) -> Path:
     require_gpus(config)
     trial_id = _new_id(config.task.name, agent.spec.name, config.seed)
     return _make_folder(config.model_copy(update={"trial_id": trial_id}), agent, out)
+
+
+def new_draw() -> str:
+    """A draw of a judge that no other trial has."""
+    return secrets.token_hex(8)
 
 
 def _new_id(task: str, agent: str, seed: int) -> str:

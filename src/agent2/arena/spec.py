@@ -21,8 +21,9 @@ SPARE_EVALUATIONS = 10
 """Evaluations of full length that always fit in the grading time where submissions are not limited."""
 UNSANDBOXED = "none"
 """Name of the back end that isolates nothing."""
-NOT_DIGESTED = {"trial_id", "containment", "llm_key", "replay", "reproduces", "data"}
-"""Fields of a trial's configuration that do not change the assignment; what `data` changes is in the items' digests."""
+NOT_DIGESTED = {"trial_id", "containment", "llm_key", "replay", "reproduces", "data", "judge_draw"}
+"""Fields of a trial's configuration that do not change the assignment; what `data` changes is in the items' digests,
+and the lock names the judge that was drawn by itself."""
 ADDED_LATER = {"driver_record", "prices", "mode"}
 """Fields that older trials lack; at their default they leave the configuration's digest as it was."""
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
@@ -202,6 +203,9 @@ class TrialConfig(StrictModel):
     """Id of the trial whose recorded program this one runs again; None: a trial of its own."""
     seed: int = Field(ge=0, lt=2**32)
     """What numpy takes as a seed."""
+    judge_draw: str = ""
+    """Which of the installation's judges gives the verdicts (`agent2.benchmarks.trial_judge`): one draw, one judge.
+    No secret; the agent is not told. Empty, as in older trials: the judge of all of them."""
     sandbox: str
     """Name of the back end."""
     network: Network = Network.NONE

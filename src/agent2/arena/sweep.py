@@ -44,7 +44,7 @@ from agent2.arena.analysis.read import read_evidence
 from agent2.arena.analysis.result import analyse, integrity_verdict, result_of
 from agent2.arena.analysis.verdicts import ResultKind
 from agent2.arena.evidence import TrialEvidence
-from agent2.arena.plan import ASSIGNED, fields_of, require_gpus, require_system, resolve_trial
+from agent2.arena.plan import ASSIGNED, fields_of, new_draw, require_gpus, require_system, resolve_trial
 from agent2.arena.spec import Mode
 from agent2.arena.sweep_records import (
     AgentComparison,
@@ -76,6 +76,8 @@ REPORT_FILE = "report.html"
 """Written last; a finished trial without it was cut short just before."""
 NO_INFLUENCE = {"parallel", "reproduce"}
 """Fields of a sweep that may change between its runs: no trial depends on them."""
+MADE_ONCE = {"judge_draw"}
+"""Fields that the first run of a sweep makes."""
 INTERRUPT_GRACE_S = 3.0
 """Ctrl-C in a terminal also reaches the trials, a signal to the sweep alone does not: then they get it after this."""
 
@@ -217,6 +219,9 @@ class SweepSpec(StrictModel):
     sandbox: str = "bubblewrap"
     set: list[str] = Field(default_factory=list)
     """Overrides of every trial, as "budget.wall_clock_s=300"."""
+    judge_draw: str = ""
+    """Which judges the trials of a task with a hidden judge have: one for each seed, the same for all agents, so that
+    they are comparable. Empty: drawn when the sweep begins."""
     until_decided: UntilDecided | None = None
     """Run more seeds until the agents are distinguished; None: run `seeds` and stop."""
     reproduce: Literal["best"] | None = None
@@ -285,7 +290,7 @@ def run_sweep(spec: SweepSpec, out: Path, steps: Steps) -> tuple[Path, list[str]
     planned = plan_trials(spec)
     check_trials(spec, planned)
     root = (out / spec.name).resolve()
-    _claim_folder(root, spec)
+    spec = _claim_folder(root, spec)
     failures = _run_all(spec, all_trials(spec, root), root, steps)
     while not failures and (decision := decide_sweep(spec, root)) is not None and decision.needs:
         cells = {(trial.task_name, trial.stack): trial for trial in planned}
@@ -434,18 +439,26 @@ def _scored_trials(spec: SweepSpec, root: Path) -> Iterator[tuple[PlannedTrial, 
         yield planned, _ItemScores(base, final)
 
 
-def _claim_folder(root: Path, spec: SweepSpec) -> None:
-    """Make the folder, or require that it is this sweep's. Raises ConfigError."""
+def _claim_folder(root: Path, spec: SweepSpec) -> SweepSpec:
+    """Make the folder, or require that it is this sweep's; returns the plan with the draw of its judges.
+
+    Raises ConfigError.
+    """
     plan = spec.model_dump(mode="json", exclude=NO_INFLUENCE)
     path = root / PLAN_FILE
     if path.exists():
-        before = SweepSpec.model_validate_json(path.read_bytes()).model_dump(mode="json", exclude=NO_INFLUENCE)
-        if before != plan:
-            changed = ", ".join(sorted(key for key in plan if plan[key] != before.get(key)))
-            raise ConfigError(f"{root}: contains a sweep with another {changed}; change its name, or use another --out")
-        return
+        stored = SweepSpec.model_validate_json(path.read_bytes())
+        ignored = MADE_ONCE if not spec.judge_draw else set()
+        before = stored.model_dump(mode="json", exclude=NO_INFLUENCE)
+        changed = sorted(key for key in plan if plan[key] != before.get(key) and key not in ignored)
+        if changed:
+            listed = ", ".join(changed)
+            raise ConfigError(f"{root}: contains a sweep with another {listed}; change its name, or use another --out")
+        return spec.model_copy(update={"judge_draw": stored.judge_draw})
+    spec = spec.model_copy(update={"judge_draw": spec.judge_draw or new_draw()})
     (root / "logs").mkdir(parents=True, exist_ok=True)
     write_json(path, spec.model_dump(mode="json"))
+    return spec
 
 
 def _run_one(
@@ -465,7 +478,9 @@ def _run_one(
     else:
         command += ["run", planned.task, "--agent", planned.agent, "--seed", str(planned.seed)]
         command += ["--out", str(root / "trials")]
-        overrides = (f"sandbox={spec.sandbox}", f"trial_id={planned.trial_id}")
+        overrides = [f"sandbox={spec.sandbox}", f"trial_id={planned.trial_id}"]
+        if spec.judge_draw:  # a sweep that an earlier version began has none
+            overrides.append(f"judge_draw={spec.judge_draw}-{planned.seed}")
         command += [word for override in (*overrides, *spec.set, *planned.overrides) for word in ("--set", override)]
     log = root / "logs" / f"{planned.trial_id}.log"
     with log.open("ab") as output:

@@ -73,8 +73,10 @@ from agent2.arena.trial_folder import (
 from agent2.arena.trial_mark import read_mark, write_mark
 from agent2.benchmarks import BASE_MODELS, load_benchmark
 from agent2.benchmarks.home import ProvidesJudge, world_mounts
+from agent2.benchmarks.trial_judge import draws_judge, with_drawn_judge
 from agent2.cards.folder import file_digest
 from agent2.errors import Agent2Error, ConfigError, Fault
+from agent2.evaluation.runner import played_beside, score_beside
 from agent2.files import lock_file, write_json
 from agent2.installation import ARENA_ROLE
 from agent2.integrity.exposure import honey_file_for, write_honey_file
@@ -213,7 +215,7 @@ def _open_trial(
         sandbox.require()  # a host that cannot run the sandbox must say so before the base model is scored
         require_driver(agent, config)
     data = Path(config.data) if config.data is not None else None
-    benchmark = load_benchmark(config.task.benchmark, data)
+    benchmark = with_drawn_judge(load_benchmark(config.task.benchmark, data), config.judge_draw)
     task = LoadedTask(config.task, benchmark, installation.secret())
     steps("base model")
     folder = ensure_base_model(
@@ -457,8 +459,14 @@ def _noise_band(trial: _Trial, grader: Grader) -> None:
 
 
 def _evaluate_base(trial: _Trial, grader: Grader, split: Split, card: Path, attempts: int) -> None:
-    """Produce a card of the base model: copied from the installation's cache, or played by the grader and cached."""
+    """Produce a card of the base model: copied from the installation's cache, or played by the grader and cached.
+
+    What the cache has with the verdicts of another judge is judged by the trial's own.
+    """
     key = card_key(trial.task, trial.base, split, attempts, trial.config.scoring)
-    if not fetch_cached(key, card):
+    cached = played_beside(card) if draws_judge(trial.task.benchmark) else card
+    if not fetch_cached(key, cached):
         grader.evaluate_checkpoint(trial.base.path, split, card, name="base", attempts=attempts)
         store_cached(key, card)
+    elif cached != card:
+        score_beside(trial.task.benchmark, trial.task.items(split), card)

@@ -22,6 +22,7 @@ from msgspec import structs
 
 from agent2 import __version__, installation
 from agent2.benchmarks import load_benchmark
+from agent2.benchmarks.trial_judge import with_drawn_judge
 from agent2.cards.card import IMPORTED, CardHeader, CardSummary, ReportingRule
 from agent2.cards.folder import CARD_JSON, card_exists, file_digest, load_card, restore_replaced
 from agent2.cards.imports.foreign_log import OPTIONS
@@ -29,7 +30,7 @@ from agent2.cards.judgement import BASELINE, FIRST_SHOWN, FLIP, JUDGEMENT
 from agent2.cards.reader import finished_header, iter_rollouts
 from agent2.errors import FAULT_POLICY, CardError, ConfigError, Fault, quoted
 from agent2.evaluation.engine import Attempt, play_by
-from agent2.evaluation.runner import UNSCORED, software_lock
+from agent2.evaluation.runner import JUDGE_DRAW, UNSCORED, judged_by, software_lock
 from agent2.evaluation.scoring import (
     PlayedItem,
     Progress,
@@ -132,10 +133,13 @@ def play_again(item: Item, rollout: Rollout, make_environment: Callable[[], Envi
 
 
 def benchmark_of(card: Path, header: CardHeader) -> Benchmark:
-    """The benchmark that a card names. Raises ConfigError if it is not installed here."""
+    """The benchmark that a card names, of a trial's card with the judge that the trial drew.
+
+    Raises ConfigError if it is not installed here.
+    """
     name = header.protocol.benchmark.rpartition("-v")[0] or header.protocol.benchmark
     try:
-        return load_benchmark(name)
+        return with_drawn_judge(load_benchmark(name), str(header.lock.get(JUDGE_DRAW, "")))
     except ConfigError as error:
         raise ConfigError(
             f"{card}: its items come from {header.protocol.benchmark!r}, and that cannot be loaded ({error}); name the "
@@ -179,11 +183,9 @@ def require_state(card: Path, header: CardHeader, scorer: object) -> None:
 
 def rescored_header(source: Path, header: CardHeader, scorer: Scorer, settings: Mapping[str, JsonValue]) -> CardHeader:
     """The header of a rescored card."""
-    protocol = replace(
-        header.protocol,
-        scorer=f"{scorer.name}-v{scorer.version}",
-        judge_digest=digest_of(dict(settings)) if settings else "",
-    )
+    judged = judged_by(header, scorer)
+    judge_digest = judged.protocol.judge_digest if JUDGE_DRAW in judged.lock else ""
+    protocol = replace(judged.protocol, judge_digest=digest_of(dict(settings)) if settings else judge_digest)
     provenance = {
         **card_identity(source, header),
         "scorer": protocol.scorer,
@@ -191,7 +193,7 @@ def rescored_header(source: Path, header: CardHeader, scorer: Scorer, settings: 
         "agent2": __version__,
         "software": software_lock(),
     }
-    return replace(header, protocol=protocol, lock={**header.lock, RESCORED: provenance}, created_at=time.time())
+    return replace(header, protocol=protocol, lock={**judged.lock, RESCORED: provenance}, created_at=time.time())
 
 
 def card_identity(card: Path, header: CardHeader) -> dict[str, JsonValue]:

@@ -48,9 +48,12 @@ from agent2.records import (
     derive_seed,
     work_of,
 )
+from agent2.scorers.hidden import HiddenJudge
 
 DISTRIBUTIONS = ("agent2-rl-bench", "numpy", "scipy", "msgspec", "torch", "transformers", "trl", "vllm")
 """Installed packages whose versions the lock names."""
+JUDGE_DRAW = "judge_draw"
+"""Key of a card's lock: which judge of the installation gave the verdicts, where a trial drew its own."""
 UNSCORED = "pending"
 """Stands for the scorer in the protocol of a played card."""
 
@@ -146,15 +149,28 @@ def score_beside(
 ) -> CardSummary:
     """Score the played card beside a card with the benchmark's own scorer, then remove the played one.
 
+    Verdicts that the played card has already, of another judge, do not count.
+
     Raises as `scoring.score_card` does.
     """
     played_card, scorer = played_beside(card_path), benchmark.scorer()
     header = read_header(played_card)
-    header = replace(header, protocol=replace(header.protocol, scorer=f"{scorer.name}-v{scorer.version}"))
+    header = judged_by(header, scorer)
     by_id = {item.id: item for item in items}
     summary = score_card(played_card, card_path, header, by_id, scorer, resources=resources, on_progress=on_progress)
     shutil.rmtree(played_card)
     return summary
+
+
+def judged_by(header: CardHeader, scorer: Scorer) -> CardHeader:
+    """The header of a card with the verdicts of a scorer; of a judge that a trial drew, with its draw."""
+    protocol = replace(header.protocol, scorer=f"{scorer.name}-v{scorer.version}")
+    lock = {key: fact for key, fact in header.lock.items() if key != JUDGE_DRAW}
+    if lock != header.lock:
+        protocol = replace(protocol, judge_digest="")  # of the judge that gave the verdicts before
+    if isinstance(scorer, HiddenJudge) and scorer.draw:
+        protocol, lock = replace(protocol, judge_digest=scorer.judge_digest), {**lock, JUDGE_DRAW: scorer.draw}
+    return replace(header, protocol=protocol, lock=lock)
 
 
 def played_beside(card_path: Path) -> Path:

@@ -1,19 +1,31 @@
 """Judges that an agent can query but not read: a function derived from the installation secret, or an LLM.
 
 A benchmark of level 2 gives its judge as `HiddenJudge(make)`. Where the harness runs, the judge is made with the
-installation's secret. In an agent's workspace there is no secret, and the verdicts on visible items come from the
-grading API (`POST /judge`), which charges for each and records it. So reference agents use one reward in both cases.
+installation's secret, or in a trial with a key that follows from the secret and the trial (`drawn`). In an agent's
+workspace there is no secret, and the verdicts on visible items come from the grading API (`POST /judge`), which charges
+for each and records it. So reference agents use one reward in both cases.
 
 Does NOT hide the secret from a program with the rights of the user who runs the harness; a sandbox does that.
 """
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from typing import Any
 
 from agent2 import installation
 from agent2.errors import Fault
-from agent2.records import Item, Rollout, Score, ScorerOutput, ScoringWork, declared_output, judge_of, work_of
+from agent2.records import (
+    Item,
+    Rollout,
+    Score,
+    ScorerOutput,
+    ScoringWork,
+    declared_output,
+    digest_of,
+    judge_of,
+    work_of,
+)
 
 URL_VARIABLE = "GRADING_SERVER_URL"
 """Environment variable of an agent's workspace: the address of the grading API."""
@@ -35,20 +47,38 @@ class HiddenJudge:
         self.emits = declared_output(declaration) or ScorerOutput()
         self.work: ScoringWork = work_of(declaration)
         self.identity = judge_of(declaration)
+        self.draw = ""
+        """Which of the installation's judges it is; empty: the one that is made with the secret itself."""
         self._make = make
         self._judge: Any = None
+
+    @property
+    def judge_digest(self) -> str:
+        """Tells judges apart whose verdicts must not be compared; empty without a draw."""
+        return digest_of_draw(self.draw) if self.draw else ""
+
+    def drawn(self, draw: str) -> "HiddenJudge":
+        """The judge of a draw."""
+        judge = copy(self)
+        judge.draw, judge._judge = draw, None
+        return judge
 
     def score_batch(self, batch: Sequence[tuple[Item, Rollout]]) -> list[Score]:
         """One verdict for each; verdicts bought in a workspace have no reason, because the API gives none."""
         if url := os.environ.get(URL_VARIABLE):
             return [score for answers in _requests(batch) for score in _buy_verdicts(url, answers)]
         # Made at the first question: the secret is only read where a verdict is needed.
-        self._judge = self._judge or self._make(installation.secret())
+        self._judge = self._judge or self._make(installation.judge_key(installation.secret(), self.draw))
         return list(self._judge.score_batch(batch))
 
     def score(self, item: Item, rollout: Rollout) -> Score:
         """The verdict on one answer."""
         return self.score_batch([(item, rollout)])[0]
+
+
+def digest_of_draw(draw: str) -> str:
+    """Names the judge of a draw on pages and in locks."""
+    return digest_of({"draw": draw})
 
 
 def _requests(batch: Sequence[tuple[Item, Rollout]]) -> Iterator[list[tuple[str, str]]]:
