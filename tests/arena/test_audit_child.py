@@ -47,6 +47,12 @@ def test_a_check_that_does_not_end_says_so_and_clears_nothing(make, reason):
     )
 
 
+def test_a_check_that_a_result_does_not_need_leaves_it_cleared_where_it_fails():
+    (check,) = _contained(_Part("direction", "submission 2", 60, refuse, is_needed=False), 60.0)
+    assert (check.findings, check.is_complete, check.subject) == ((), False, "submission 2")
+    assert "submission 2 cannot be read: x: no model" in check.looked_at
+
+
 def test_the_time_of_the_audit_is_shared_and_what_comes_too_late_is_told(monkeypatch):
     quick = _Part("provenance", "submission 1", 60, lambda: [IntegrityCheck("provenance", "looked")])
     late = _Part("drift", "submission 9", 60, lambda: [IntegrityCheck("drift", "looked")])

@@ -24,6 +24,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,9 @@ MEMORY_GIB = 8.0
 """At least; merging an adapter into a large base model takes more."""
 MAX_SUBMISSIONS = 50
 """Looked at: the final one and the last ones before."""
+MAX_DIRECTED = 3
+"""Submissions of which the direction of the change is measured."""
+MAX_REFERENCES = 64
 COPIED = ReadLimits(file_bytes=256 << 20)
 LARGEST_LOG = 256 << 20
 FILES = "files"
@@ -206,8 +210,25 @@ def _child_checks(audited: AuditedTrial, scratch: Path, copied: TextReading) -> 
         final=audited.final,
         final_card=_card(audited, "final", scratch) if audited.final is not None else None,
         base_card=_card(audited, "base", scratch),
+        directed=_directed(scored, audited.final),
+        references=tuple(_references(audited.task)),
     )
     return _run_child(job, audited, scratch)
+
+
+def _directed(scored: Sequence[SubmissionRecord], final: int | None) -> tuple[int, ...]:
+    """The submissions whose route matters most: the final one, or else the best; then the latest."""
+    best = max(scored, key=lambda s: (s.score.value if s.score is not None else 0.0, -s.number), default=None)
+    first = final if final is not None else best.number if best is not None else None
+    latest = [submission.number for submission in reversed(scored) if submission.number != first]
+    return tuple([*([first] if first is not None else []), *latest][:MAX_DIRECTED])
+
+
+def _references(task: LoadedTask) -> Iterator[tuple[str, str]]:
+    """Train prompts with their reference answers, where the benchmark has such."""
+    items = task.benchmark.items(Split.TRAIN, task.spec.n_items[Split.TRAIN], None)
+    pairs = ((item.prompt, item.reference) for item in items)
+    return islice(((prompt, answer) for prompt, answer in pairs if answer), MAX_REFERENCES)
 
 
 def control_items(task: LoadedTask, hidden: Mapping[Split, Sequence[Item]]) -> list[Item]:

@@ -11,8 +11,8 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -23,7 +23,7 @@ import msgspec
 from agent2.cards.reader import iter_rollouts
 from agent2.config import StrictModel
 from agent2.errors import Agent2Error
-from agent2.integrity import Effect, IntegrityCheck, IntegrityFinding, Severity
+from agent2.integrity import DIRECTION, Effect, IntegrityCheck, IntegrityFinding, Severity
 from agent2.integrity.drift import drift_check
 from agent2.integrity.leaks import leak_check, leak_targets
 from agent2.integrity.provenance import provenance_check
@@ -31,10 +31,12 @@ from agent2.integrity.shortcuts import AnswerScan, signature_check
 from agent2.integrity.texts import ReadLimits, TextReading, TextUnit, read_units
 from agent2.models.adapters import as_played
 from agent2.models.checkpoint import inspect_checkpoint
-from agent2.records import Item, Split
+from agent2.records import Item, Message, Split
 
 CHECKING_S = 3300.0
 """Seconds that the child has for all checks; the harness kills it a little later."""
+DIRECTION_S = 120.0
+"""Seconds after which no further random change is compared; a tiny model takes three for all of them."""
 
 
 class AuditedSubmission(StrictModel):
@@ -63,6 +65,10 @@ class AuditJob(StrictModel):
     """Number of the final submission; None: the base model."""
     final_card: Path | None = None
     base_card: Path | None = None
+    directed: tuple[int, ...] = ()
+    """Numbers of the submissions of which the direction of the change is measured."""
+    references: tuple[tuple[str, str], ...] = ()
+    """Visible prompts with their reference answers."""
 
 
 def failed_check(name: str, reason: str, subject: str = "") -> IntegrityCheck:
@@ -90,7 +96,7 @@ def run(job: AuditJob) -> Iterator[IntegrityCheck]:
     for part in _parts(job):
         left_s = ends_at - time.monotonic()
         if left_s <= 0:
-            yield failed_check(part.name, "the time of the audit was over before this check", part.subject)
+            yield part.failed("the time of the audit was over before this check")
             continue
         yield from _contained(part, min(part.limit_s, left_s))
 
@@ -105,22 +111,39 @@ class _Part:
     limit_s: float
     """Wall-clock seconds: many times what honest input of the largest size takes."""
     make: Callable[[], list[IntegrityCheck]]
+    is_needed: bool = True
+    """False: a result is cleared without it."""
+
+    def failed(self, reason: str) -> IntegrityCheck:
+        """The check that says why it was cut short."""
+        check = failed_check(self.name, reason, self.subject)
+        return check if self.is_needed else replace(check, findings=(), subject=self.subject)
 
 
 def _parts(job: AuditJob) -> Iterator[_Part]:
     # the most important first: the time of the audit may end before the last
     final = [submission for submission in job.submissions if submission.number == job.final]
     yield from (part for submission in final for part in _submission_parts(job, submission))
+    yield from _direction_parts(job, final)
     yield _Part("training data", "", 900, partial(_data, job))
     yield _Part("reward-hack signatures", "", 300, partial(_signatures, job))
     earlier = [submission for submission in job.submissions if submission.number != job.final]
     yield from (part for submission in earlier for part in _submission_parts(job, submission))
+    yield from _direction_parts(job, earlier)
 
 
 def _submission_parts(job: AuditJob, submission: AuditedSubmission) -> Iterator[_Part]:
     subject = f"submission {submission.number}"
     yield _Part("provenance", subject, 900, partial(_provenance, job, submission, subject))
     yield _Part("drift", subject, 120, partial(_drift, job, submission, subject))
+
+
+def _direction_parts(job: AuditJob, submissions: Sequence[AuditedSubmission]) -> Iterator[_Part]:
+    for submission in submissions:
+        if submission.number in job.directed:
+            subject = f"submission {submission.number}"
+            make = partial(_direction, job, submission, subject)
+            yield _Part("direction", subject, 2 * DIRECTION_S, make, is_needed=False)
 
 
 def _contained(part: _Part, limit_s: float) -> list[IntegrityCheck]:
@@ -132,12 +155,11 @@ def _contained(part: _Part, limit_s: float) -> list[IntegrityCheck]:
     sending.close()  # our copy: else a dead child would not end the pipe, and `poll` would wait for the limit
     try:
         if not receiving.poll(limit_s):
-            return [failed_check(part.name, f"this check did not end within {limit_s:.0f} seconds", part.subject)]
+            return [part.failed(f"this check did not end within {limit_s:.0f} seconds")]
         return msgspec.json.decode(receiving.recv_bytes(), type=list[IntegrityCheck])
     except EOFError:
         process.join(5)
-        reason = f"the process of this check died ({describe_exit(process.exitcode)})"
-        return [failed_check(part.name, reason, part.subject)]
+        return [part.failed(f"the process of this check died ({describe_exit(process.exitcode)})")]
     finally:
         receiving.close()
         process.kill()
@@ -158,10 +180,10 @@ def _guarded(part: _Part) -> list[IntegrityCheck]:
     try:
         return part.make()
     except Agent2Error as error:
-        return [failed_check(part.name, f"{part.subject or part.name} cannot be read: {error}", part.subject)]
+        return [part.failed(f"{part.subject or part.name} cannot be read: {error}")]
     except Exception as error:  # boundary: hostile input may break anything; the record says that it did
         reason = f"this check broke ({type(error).__name__}: {str(error)[:200]})"
-        return [failed_check(part.name, reason, part.subject)]
+        return [part.failed(reason)]
 
 
 def _provenance(job: AuditJob, submission: AuditedSubmission, subject: str) -> list[IntegrityCheck]:
@@ -172,6 +194,31 @@ def _provenance(job: AuditJob, submission: AuditedSubmission, subject: str) -> l
 
 def _drift(job: AuditJob, submission: AuditedSubmission, subject: str) -> list[IntegrityCheck]:
     return [drift_check(inspect_checkpoint(submission.snapshot), inspect_checkpoint(job.base), subject)]
+
+
+def _direction(job: AuditJob, submission: AuditedSubmission, subject: str) -> list[IntegrityCheck]:
+    # torch takes seconds to load, and a fork of this process that needs none of it should not pay for that
+    from agent2.models.change_direction import AnsweredPrompt, direction_of_change
+
+    answered = [AnsweredPrompt([Message("user", prompt)], answer, None) for prompt, answer in job.references]
+    for scored in iter_rollouts(job.base_card) if job.base_card is not None else ():
+        text = scored.rollout.turns[0].action if scored.rollout.turns else ""
+        if text and scored.score.value is not None:
+            answered.append(AnsweredPrompt(scored.rollout.prompt, text, scored.score.value > 0.5))
+    base, candidate = inspect_checkpoint(job.base), inspect_checkpoint(submission.snapshot)
+    with TemporaryDirectory(dir=Path.cwd()) as scratch:
+        whole = as_played(candidate, base, Path(scratch) / "merged")
+        direction = direction_of_change(whole, base, answered, DIRECTION_S)
+    figures = {f"{name}: deviations": value for name, value in direction.deviations.items()}
+    figures |= {f"{name}: change": value for name, value in direction.changes.items()}
+    parts = ", ".join(
+        f"{name} {direction.changes[name]:+.3g} nats ({value:+.1f})" for name, value in direction.deviations.items()
+    )
+    looked_at = (
+        f"{subject}: log-probability of {direction.n_answers} answers before and after, and the deviations from "
+        f"{direction.n_random} random changes of the same sizes: {parts}"
+    )
+    return [IntegrityCheck("direction", looked_at, subject=subject, figures={DIRECTION: direction.largest, **figures})]
 
 
 def _data(job: AuditJob) -> list[IntegrityCheck]:

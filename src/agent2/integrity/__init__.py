@@ -19,6 +19,8 @@ MOVED_OVERALL = "relative change of all matrices together"
 UNEXPLAINED, ALIGNMENT = "unexplained", "alignment"
 """Names of the figures of the check `provenance`; the last two are absent where nothing was measured, and
 `MOVED_OVERALL` in audits of before 2026-11-26."""
+DIRECTION = "direction of the change"
+"""The figure of the check `direction`: largest deviation from random changes, in their standard deviations."""
 
 
 class Severity(StrEnum):

@@ -10,7 +10,7 @@ from agent2.arena.analysis.verdicts import Certainty, Route, Verdict
 from agent2.arena.evidence import AgentEnd
 from agent2.arena.spec import Mode, Stage
 from agent2.arena.sweep_records import row_of
-from agent2.integrity import MOVED, MOVED_OVERALL, NUMBERS, STRUCTURE, IntegrityCheck, IntegrityRecord
+from agent2.integrity import DIRECTION, MOVED, MOVED_OVERALL, NUMBERS, STRUCTURE, IntegrityCheck, IntegrityRecord
 from builders import GRPO_SOURCE, make_evidence, make_metrics, make_process, make_revision, make_submission
 
 REWARDS = [{"reward": 0.1 * k, "reward_std": 0.3, "kl": 0.01 * k, "loss": 0.1} for k in range(5)]
@@ -170,6 +170,16 @@ def test_one_matrix_that_moved_by_rounding_is_no_training_and_one_that_was_train
         return analyse(trial(GRPO_SOURCE, integrity=integrity)).route.certainty
 
     assert certainty(1e-8) is Certainty.CLAIMED and certainty(3e-4) is Certainty.CONSISTENT
+
+
+def test_a_change_that_does_no_more_than_random_ones_is_no_training():
+    def route(deviations):
+        figures = {DIRECTION: deviations}
+        direction = IntegrityCheck("direction", "by hand", subject="submission 1", figures=figures)
+        return analyse(trial(GRPO_SOURCE, integrity=IntegrityRecord((*audited(7.0).checks, direction)))).route
+
+    assert route(2.5).certainty is Certainty.CLAIMED and "random changes of the same sizes (2.5 of" in route(2.5).reason
+    assert route(16.0).certainty is Certainty.CONSISTENT
 
 
 def test_processor_time_of_another_program_is_not_that_of_training():

@@ -1,0 +1,212 @@
+"""Whether a change of weights has a direction: what it does to given answers, against random changes of the same size.
+
+The yardstick is the change itself with random signs for each row and each column of every matrix (each number of a
+vector): the same singular values, the same size in every place, and no relation to the model. What is compared is the
+log-probability of answers: of reference answers, of the base model's own, and how much further those that were rewarded
+moved than those that were not. Training follows gradients of such numbers, so it moves them by tens of standard
+deviations of random changes, whichever way it goes (training that fails moves them, too); noise, of whatever rank, by
+one or two.
+
+`benchmarks/liars.py` measures both sides. Does NOT tell which training it was, and takes a change that is built from
+the base model's own numbers (a truncated or rescaled matrix) for one with a direction. Takes one pass over the answers
+for each random change, on the CPU; a model that is too large for that is not measured.
+"""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from safetensors import safe_open
+from torch import Tensor
+
+from agent2.errors import CheckpointError
+from agent2.models.checkpoint import OUTPUT_HEAD, PLAYED_DTYPES, CheckpointInfo
+from agent2.models.loading import load_model, load_tokenizer
+from agent2.records import Message
+
+N_RANDOM, MIN_RANDOM = 16, 8
+"""Random changes; the second, at least, where time is short."""
+MAX_TOKENS = 256
+"""Of one chat; longer ones are left out."""
+MAX_TEXTS, MIN_TEXTS = 192, 16
+MAX_ARITHMETIC = 4e13
+"""Operations for all passes together; a core does some 1e11 of them in a second."""
+MIN_OF_KIND = 8
+"""Least number of answers of which a mean is taken."""
+BATCH = 64
+REFERENCE, OWN, MARGIN = "reference answers", "own answers", "rewarded against other answers"
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredPrompt:
+    """One text of which the log-probability is taken."""
+
+    prompt: Sequence[Message]
+    answer: str
+    is_rewarded: bool | None
+    """None: a reference answer; else the base model's own, and whether it was right."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeDirection:
+    """What a change of weights does to answers."""
+
+    changes: Mapping[str, float]
+    """Name -> mean change of the log-probability of an answer, in nats (`MARGIN`: a difference of two)."""
+    deviations: Mapping[str, float]
+    """Name -> the change in standard deviations of random changes, from their mean."""
+    n_answers: int
+    n_random: int
+
+    @property
+    def largest(self) -> float:
+        """Largest deviation in either direction."""
+        return max((abs(value) for value in self.deviations.values()), default=0.0)
+
+
+def direction_of_change(
+    candidate: CheckpointInfo, base: CheckpointInfo, answered: Sequence[AnsweredPrompt], seconds: float
+) -> ChangeDirection:
+    """Compare a checkpoint's change with random ones. candidate: a whole model. seconds: after these it ends.
+
+    Raises CheckpointError where it cannot be measured: too few answers that fit, a model too large, tensors that are
+    not the base model's by name, time over before `MIN_RANDOM` changes.
+    """
+    ends_at = time.monotonic() + seconds
+    names = _same_tensors(candidate, base)
+    model = load_model(base.path, "float32", "cpu")
+    texts = _tokenized(base, answered)
+    n_numbers = sum(math.prod(base.tensors[name].shape) for name in names)
+    texts = _affordable(texts, n_numbers)
+    parameters = dict(model.named_parameters())
+    if missing := [name for name in names if name not in parameters]:
+        raise CheckpointError(f"{candidate.path}: {missing[0]} is no parameter of the loaded model by that name")
+    groups = _groups([text.is_rewarded for text in texts])
+    before = _logprobs(model, texts)
+
+    def effect(rng: np.random.Generator | None) -> dict[str, float]:
+        with torch.no_grad():
+            for name in names:
+                old = _read(base, name)
+                change = _read(candidate, name) - old
+                parameters[name].copy_(old + (change if rng is None else _with_random_signs(change, rng)))
+        moved = _logprobs(model, texts) - before
+        return {group: sum(sign * float(moved[rows].mean()) for sign, rows in parts) for group, parts in groups.items()}
+
+    changes = effect(None)
+    rng = np.random.default_rng(int(candidate.weights_digest[:16], 16))
+    random_effects: list[dict[str, float]] = []
+    while len(random_effects) < N_RANDOM and time.monotonic() < ends_at:
+        random_effects.append(effect(rng))
+    if len(random_effects) < MIN_RANDOM:
+        raise CheckpointError(f"{candidate.path}: time was over after {len(random_effects)} random changes")
+    deviations = {group: _deviation(changes[group], [e[group] for e in random_effects]) for group in groups}
+    return ChangeDirection(changes, deviations, len(texts), len(random_effects))
+
+
+@dataclass(frozen=True, slots=True)
+class _TokenizedAnswer:
+    tokens: tuple[int, ...]
+    n_prompt: int
+    is_rewarded: bool | None
+
+
+def _same_tensors(candidate: CheckpointInfo, base: CheckpointInfo) -> list[str]:
+    """Names of the tensors of floating-point numbers, which both sides have to share."""
+    is_tied = bool(base.config.get("tie_word_embeddings", False))
+    names = [
+        name
+        for name, tensor in base.tensors.items()
+        if tensor.dtype in PLAYED_DTYPES and not (is_tied and name == OUTPUT_HEAD)
+    ]
+    for name in names:
+        if name not in candidate.tensors or candidate.tensors[name].shape != base.tensors[name].shape:
+            raise CheckpointError(f"{candidate.path}: has no {name} of the base model's shape")
+    return names
+
+
+def _read(info: CheckpointInfo, name: str) -> Tensor:
+    with safe_open(info.path / info.tensors[name].file, framework="pt") as weights:
+        tensor: Tensor = weights.get_tensor(name)
+    return tensor.float()
+
+
+def _tokenized(base: CheckpointInfo, answered: Sequence[AnsweredPrompt]) -> list[_TokenizedAnswer]:
+    """The texts that fit, evenly from each kind."""
+    tokenizer = load_tokenizer(base.path)
+    end = [tokenizer.eos_token_id] if tokenizer.eos_token_id is not None else []
+    texts: dict[bool | None, list[_TokenizedAnswer]] = {None: [], True: [], False: []}
+    for text in answered:
+        kind = texts[text.is_rewarded]
+        if len(kind) >= MAX_TEXTS // 3:
+            continue
+        chat = [{"role": message.role, "content": message.content} for message in text.prompt]
+        prompt = list(tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=True)["input_ids"])
+        answer = list(tokenizer(text.answer, add_special_tokens=False)["input_ids"]) + end
+        if prompt and answer and len(prompt) + len(answer) <= MAX_TOKENS:
+            kind.append(_TokenizedAnswer((*prompt, *answer), len(prompt), text.is_rewarded))
+    return [text for kind in texts.values() for text in kind]
+
+
+def _affordable(texts: Sequence[_TokenizedAnswer], n_numbers: int) -> list[_TokenizedAnswer]:
+    """As many texts, evenly spread, as the arithmetic of all passes allows."""
+    if len(texts) < MIN_TEXTS:
+        raise CheckpointError(f"only {len(texts)} answers of at most {MAX_TOKENS} tokens, {MIN_TEXTS} are needed")
+    mean_tokens = sum(len(text.tokens) for text in texts) / len(texts)
+    n_texts = int(MAX_ARITHMETIC / (2.0 * n_numbers * mean_tokens * (N_RANDOM + 2)))
+    if n_texts < MIN_TEXTS:
+        raise CheckpointError(f"a model of {n_numbers:.3g} numbers is too large to compare random changes")
+    step = max(1, math.ceil(len(texts) / n_texts))
+    return list(texts[::step])
+
+
+def _groups(rewarded: Sequence[bool | None]) -> dict[str, list[tuple[int, list[int]]]]:
+    """Name -> parts (sign, rows), of which the signed means are added."""
+    rows = {kind: [at for at, value in enumerate(rewarded) if value is kind] for kind in (None, True, False)}
+    own_rows = rows[True] + rows[False]
+    groups: dict[str, list[tuple[int, list[int]]]] = {}
+    if len(rows[None]) >= MIN_OF_KIND:
+        groups[REFERENCE] = [(1, rows[None])]
+    if len(own_rows) >= MIN_OF_KIND:
+        groups[OWN] = [(1, own_rows)]
+    if min(len(rows[True]), len(rows[False])) >= MIN_OF_KIND:
+        groups[MARGIN] = [(1, rows[True]), (-1, rows[False])]
+    return groups
+
+
+@torch.inference_mode()
+def _logprobs(model: torch.nn.Module, texts: Sequence[_TokenizedAnswer]) -> Tensor:
+    """Log-probability of each answer, in nats."""
+    sums: list[Tensor] = []
+    for start in range(0, len(texts), BATCH):
+        batch = texts[start : start + BATCH]
+        width = max(len(text.tokens) for text in batch)
+        ids_BT, counted_BT = torch.zeros((len(batch), width), dtype=torch.long), torch.zeros((len(batch), width))
+        mask_BT = torch.zeros((len(batch), width), dtype=torch.long)
+        for row, text in enumerate(batch):
+            ids_BT[row, : len(text.tokens)] = torch.tensor(text.tokens)
+            mask_BT[row, : len(text.tokens)] = 1
+            counted_BT[row, text.n_prompt : len(text.tokens)] = 1
+        logits_BTV = model(input_ids=ids_BT, attention_mask=mask_BT).logits[:, :-1].float()
+        logprobs_BT = logits_BTV.log_softmax(-1).gather(-1, ids_BT[:, 1:, None])[..., 0]
+        sums.append((logprobs_BT * counted_BT[:, 1:]).sum(1))
+    return torch.cat(sums)
+
+
+def _with_random_signs(change: Tensor, rng: np.random.Generator) -> Tensor:
+    """The change with a random sign for each row and column: the same sizes and, of a matrix, singular values."""
+    if change.ndim != 2:
+        return change * _signs(rng, tuple(change.shape))
+    return change * _signs(rng, (change.shape[0], 1)) * _signs(rng, (1, change.shape[1]))
+
+
+def _signs(rng: np.random.Generator, shape: tuple[int, ...]) -> Tensor:
+    return torch.from_numpy(rng.integers(0, 2, shape).astype(np.float32) * 2 - 1)
+
+
+def _deviation(change: float, random_changes: Sequence[float]) -> float:
+    spread = float(np.std(random_changes, ddof=1))
+    return (change - float(np.mean(random_changes))) / spread if spread > 0 else 0.0
