@@ -3,6 +3,7 @@
 import hashlib
 import json
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -17,6 +18,13 @@ from agent2.records import Split
 from served_fakes import chat, endpoint, error
 
 N = 8
+FAILURES = {
+    "overloaded": error(503, "overloaded"),
+    "busy": error(429, "rate limit reached", retry_after="0"),
+    "unauthorised": error(401, "invalid key"),
+    "dropped": replace(chat('{"quote": "number", "verdict": 1}'), cut_after=30),
+}
+"""Of which no answer comes; a torn one ends inside the verdict."""
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +49,8 @@ def agent2(monkeypatch, capsys):
 class Judge:
     """An endpoint that rates by what it reads: down, filtering, babbling, or a verdict."""
 
-    def __init__(self):
+    def __init__(self, failure=FAILURES["overloaded"]):
+        self.failure = failure
         self.down, self.filtered, self.babbled, self.asked = set(), set(), set(), []
 
     def __call__(self, body, number):
@@ -50,12 +59,17 @@ class Judge:
         if text != "Hello":  # the probe at the start
             self.asked.append(text)
         if any(answer in self.down for answer in named):
-            return error(503, "overloaded")
+            return self.failure
         if any(answer in self.filtered for answer in named):
             return chat(None, finish="content_filter")
         if named:
             return chat("I would rather not say.")
         return chat('{"quote": "number", "verdict": 10}')
+
+
+@pytest.fixture(params=FAILURES)
+def failure(request):
+    return FAILURES[request.param]
 
 
 def play(path, side=""):
@@ -77,8 +91,8 @@ def settings(served):
     return ("--settings", f"model={served.url}#judge", "--settings", "endpoint={max_tries: 1}")
 
 
-def test_a_rescored_card_asks_again_for_what_failed_calls_lost_and_for_nothing_else(workplace, agent2):
-    card, judge = play(workplace / "card"), Judge()
+def test_a_rescored_card_asks_again_for_what_failed_calls_lost_and_for_nothing_else(workplace, agent2, failure):
+    card, judge = play(workplace / "card"), Judge(failure)
     judge.down, judge.filtered, judge.babbled = {"number 1."}, {"number 2."}, {"number 3."}
     with endpoint(judge) as served:
         command = ("cards", "rescore", card, "--scorer", "llm_judge", *settings(served), "--out", "judged")
@@ -105,8 +119,8 @@ def test_a_rescored_card_asks_again_for_what_failed_calls_lost_and_for_nothing_e
         assert code == 0 and json.loads(out)["n_retried"] == 0 and len(judge.asked) == 1
 
 
-def test_a_judge_that_is_down_again_leaves_the_verdict_missing_and_says_so(workplace, agent2):
-    card, judge = play(workplace / "card"), Judge()
+def test_a_judge_that_is_down_again_leaves_the_verdict_missing_and_says_so(workplace, agent2, failure):
+    card, judge = play(workplace / "card"), Judge(failure)
     judge.down = {"number 1."}
     with endpoint(judge) as served:
         command = ("cards", "rescore", card, "--scorer", "llm_judge", *settings(served), "--out", "judged")
@@ -116,13 +130,15 @@ def test_a_judge_that_is_down_again_leaves_the_verdict_missing_and_says_so(workp
         assert scores(workplace / "judged")["number 1."].value is None
 
 
-def test_a_judgement_of_two_cards_asks_again_unless_an_order_was_unreadable(workplace, agent2):
-    old, new, judge = play(workplace / "old", "old "), play(workplace / "new", "new "), Judge()
+def test_a_judgement_of_two_cards_asks_again_unless_an_order_was_unreadable(workplace, agent2, failure):
+    old, new, judge = play(workplace / "old", "old "), play(workplace / "new", "new "), Judge(failure)
 
     def prefer(body, number):
         reply = judge(body, number)
         return (
-            chat('{"quote": "number", "verdict": "tie"}') if reply.status == 200 and b"verdict" in reply.body else reply
+            chat('{"quote": "number", "verdict": "tie"}')
+            if reply.status == 200 and reply.cut_after is None and b"verdict" in reply.body
+            else reply
         )
 
     judge.down = {"new number 1.", "new number 2."}
@@ -140,14 +156,14 @@ def test_a_judgement_of_two_cards_asks_again_unless_an_order_was_unreadable(work
         assert (json.loads(out)["n_retried"], judge.asked) == (0, []), "an unreadable verdict is not asked for again"
 
 
-def test_stored_answers_that_a_judge_could_not_read_for_want_of_a_server_are_judged_again(workplace, agent2):
+def test_stored_answers_that_a_judge_could_not_read_for_want_of_a_server_are_judged_again(workplace, agent2, failure):
     own = workplace / "own"
     own.mkdir()
     rows = [{"id": f"q{place}", "question": f"Question {place}?", "answer": "x"} for place in range(N)]
     (own / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     answers = [{"id": row["id"], "answer": f"number {place}."} for place, row in enumerate(rows)]
     (workplace / "answers.jsonl").write_text("".join(json.dumps(row) + "\n" for row in answers))
-    judge = Judge()
+    judge = Judge(failure)
     judge.down = {"number 1."}
     with endpoint(judge) as served:
         (own / "benchmark.yaml").write_text(
@@ -161,3 +177,51 @@ def test_stored_answers_that_a_judge_could_not_read_for_want_of_a_server_are_jud
         code, out, err = agent2(*command, "--retry-lost")
         assert code == 0 and "0 of 8 rollouts" in out and "asked for again: 1" in out, err
         assert len(judge.asked) == 1
+
+
+class Model:
+    """An endpoint that answers questions by their number, fails for some, and has the answer to one withheld."""
+
+    def __init__(self, failure):
+        self.failure, self.lost, self.filtered, self.asked = failure, set(), set(), []
+
+    def __call__(self, body, number):
+        text = body["messages"][-1]["content"]
+        if text == "Hello":
+            return chat("yes")
+        place = int(text.split()[1].rstrip("?"))
+        self.asked.append(place)
+        if place in self.filtered:
+            return chat(None, finish="content_filter")
+        return self.failure if place in self.lost else chat("right" if place != 5 else "wrong")
+
+
+def test_the_same_eval_command_plays_again_what_each_failure_lost_and_nothing_else(workplace, agent2, failure):
+    own, model = workplace / "own", Model(failure)
+    own.mkdir()
+    rows = [{"id": f"q{place}", "question": f"Question {place}?", "answer": "right"} for place in range(N)]
+    (own / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (own / "benchmark.yaml").write_text(
+        'name: own\nversion: "1"\nfiles: {dev: rows.jsonl}\nprompt: "{question}"\nanswer: answer\n'
+        "id: id\nscorer: exact\n"
+    )
+    model.lost, model.filtered = {1, 2, 6}, {3}
+    with endpoint(model) as served:
+        command = ("eval", "./own", "--checkpoint", f"{served.url}#m", "--endpoint", "max_tries=1", "--out", "run")
+        code, _, err = agent2(*command)
+        assert code == 0, err
+        card = next((workplace / "run").rglob("card.json")).parent
+        before = {record.rollout.item_id: record for record in iter_rollouts(card)}
+        lost = {item_id for item_id, record in before.items() if record.score.value is None}
+        assert lost == {f"own-q{place}" for place in (1, 2, 3, 6)}
+        assert before["own-q5"].score.value == 0.0, "a wrong answer is no lost one"
+        model.lost, model.filtered, model.asked = {6}, set(), []
+        assert agent2(*command)[0] == 0
+        assert sorted(set(model.asked)) == [1, 2, 6], "what the model's own output provoked is not played again"
+        after = {record.rollout.item_id: record for record in iter_rollouts(card)}
+        assert [after[f"own-q{place}"].score.value for place in (1, 2, 3, 6)] == [1.0, 1.0, None, None]
+        assert all(after[item_id] == before[item_id] for item_id in before.keys() - lost)
+        model.lost, model.asked = set(), []
+        assert agent2(*command)[0] == 0
+        assert sorted(set(model.asked)) == [6]
+    assert validate_card(card) == []
