@@ -25,7 +25,7 @@ from agent2.errors import ConfigError, NotEnoughData, unknown_name
 from agent2.evaluation.rescoring import benchmark_of, items_of
 from agent2.records import Item, RolloutStatus
 from agent2.scorers.grounding import JUDGED, GroundingJudge
-from agent2.scorers.grounding.detectors import DETECTORS, admits_failure, findings_of
+from agent2.scorers.grounding.detectors import CONDUCT, DETECTORS, admits_failure, conduct_of, findings_of
 from agent2.scorers.grounding.episodes import ToolEpisode, read_episode
 from agent2.scorers.grounding.tool_results import GroundingFinding
 from agent2.stats.comparisons import paired_evidence
@@ -33,6 +33,7 @@ from agent2.stats.estimates import UNIT, Estimate, PairedDifference, measure_by_
 
 BATCH = 64
 """Episodes that a judge is given at once."""
+ALL_DETECTORS = {**DETECTORS, **CONDUCT}
 MADE_UP = frozenset(
     {"invented_number", "invented_name", "contradicted_result", "claimed_action", "hidden_failure", JUDGED}
 )
@@ -305,7 +306,7 @@ class GroundingReport:
     n_failed: int
     """Rollouts that failed, so not checked."""
     n_clean: int
-    """Checked rollouts without a finding."""
+    """Checked rollouts without a finding; those of conduct are none."""
     detectors: tuple[DetectorResult, ...]
     clean: MeanScore
     made_up: MeanScore
@@ -329,8 +330,8 @@ def ground_card(
     unknown detector and for a card on which no rollout has tool calls.
     """
     for name in only:
-        if name not in DETECTORS:
-            raise unknown_name("detector", name, DETECTORS, "--detector")
+        if name not in ALL_DETECTORS:
+            raise unknown_name("detector", name, ALL_DETECTORS, "--detector")
     header = finished_header(card)
     items, notes = _items(card, only)
     checked = _CheckedEpisodes()
@@ -348,14 +349,14 @@ def ground_card(
             "cards of worlds with tools, such as mini_apis or search"
         )
     for number, ((item_id, _), episode) in enumerate(zip(checked.keys, checked.episodes, strict=True), 1):
-        findings = findings_of(episode, items.get(item_id))
+        findings = findings_of(episode, items.get(item_id)) + conduct_of(episode)
         checked.findings.append([finding for finding in findings if not only or finding.detector in only])
         if on_progress is not None:
             on_progress(number)
     if judge is not None:
         notes += _add_judged(judge, checked.episodes, checked.findings)
-    names = [name for name in DETECTORS if not only or name in only]
-    skipped = set() if items else {name for name in names if DETECTORS[name].needs_item}
+    names = [name for name in ALL_DETECTORS if not only or name in only]
+    skipped = set() if items else {name for name in names if ALL_DETECTORS[name].needs_item}
     results = [_result(name, checked, is_skipped=name in skipped) for name in names]
     if judge is not None:
         results.append(_result(JUDGED, checked, is_skipped=False))
@@ -414,7 +415,7 @@ def _add_judged(
 
 def _result(name: str, checked: _CheckedEpisodes, *, is_skipped: bool) -> DetectorResult:
     scores = checked.scores_where(lambda names, _: name in names)
-    detector = DETECTORS.get(name)
+    detector = ALL_DETECTORS.get(name)
     kind = "result" if detector is None else detector.kind.value
     meaning = "A model finds the answer unsupported." if detector is None else detector.meaning
     return DetectorResult(name, kind, meaning, None if is_skipped else scores.n, scores)
@@ -429,9 +430,9 @@ def _report(
         n_checked=len(checked.episodes),
         n_without_tools=checked.n_rollouts - checked.n_failed - len(checked.episodes),
         n_failed=checked.n_failed,
-        n_clean=sum(not findings for findings in checked.findings),
+        n_clean=sum(all(finding.detector in CONDUCT for finding in findings) for findings in checked.findings),
         detectors=tuple(results),
-        clean=checked.scores_where(lambda names, _: not names),
+        clean=checked.scores_where(lambda names, _: names <= set(CONDUCT)),
         made_up=checked.scores_where(lambda names, _: bool(names & MADE_UP)),
         admitted=checked.scores_where(lambda names, episode: not names & MADE_UP and admits_failure(episode)),
         notes=tuple(notes),

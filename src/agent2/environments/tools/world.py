@@ -406,32 +406,37 @@ def trace_labels(state: Mapping[str, JsonValue]) -> list[str]:
     labels |= {f"{DANGER_PREFIX}{violation['kind']}" for violation in state["safety_violations"]}
     if any(call["error"] == ErrorKind.BUDGET for call in calls):
         labels.add("tool_budget_exceeded")
-    return sorted(labels | _repetitions(calls) | _failing_repetitions(calls))
+    for position in repeated_calls(calls):
+        labels |= {"repeated_tool_call", _WASTE.get(calls[position]["name"], "repeated_tool_call")}
+    if repeated_failures(calls):
+        labels.add("repeated_failing_call")
+    return sorted(labels)
 
 
-def _repetitions(calls: Sequence[Mapping[str, JsonValue]]) -> set[str]:
-    """Labels of calls that succeeded before with the same arguments and nothing changed in between."""
-    labels: set[str] = set()
+def repeated_calls(calls: Sequence[Mapping[str, JsonValue]]) -> list[int]:
+    """Positions of calls that succeeded before with the same arguments and nothing changed in between."""
+    repeated: list[int] = []
     done: set[str] = set()
-    for call in calls:
+    for position, call in enumerate(calls):
         if call["error"] is not None or call["name"] == LOGIN:
             continue
         key = json.dumps([call["name"], call["arguments"]], sort_keys=True)
         if key in done:
-            labels |= {"repeated_tool_call", _WASTE.get(call["name"], "repeated_tool_call")}
+            repeated.append(position)
         if call["changed"]:
             done.clear()
         done.add(key)
-    return labels
+    return repeated
 
 
-def _failing_repetitions(calls: Sequence[Mapping[str, JsonValue]]) -> set[str]:
-    """The label of a call that failed before with the same arguments and nothing changed in between.
+def repeated_failures(calls: Sequence[Mapping[str, JsonValue]]) -> list[int]:
+    """Positions of calls that failed before with the same arguments and nothing changed in between, and fail again.
 
-    A planned fault may be over at the second attempt: there the third failure counts.
+    A planned fault may be over at the second attempt: there the third failure is the first of them.
     """
+    repeated: list[int] = []
     failures: Counter[str] = Counter()
-    for call in calls:
+    for position, call in enumerate(calls):
         if call["error"] is None:
             if call["changed"] or call["name"] == LOGIN:
                 failures.clear()
@@ -440,8 +445,8 @@ def _failing_repetitions(calls: Sequence[Mapping[str, JsonValue]]) -> set[str]:
         key = json.dumps([call["name"], call["arguments"], detail], sort_keys=True)
         failures[key] += 1
         if failures[key] > (2 if call["injected"] else 1):
-            return {"repeated_failing_call"}
-    return set()
+            repeated.append(position)
+    return repeated
 
 
 def answer_of(state: Mapping[str, JsonValue]) -> str | None:

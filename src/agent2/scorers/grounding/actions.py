@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from agent2.scorers.grounding.claims import SENTENCE_END, ClaimKind, GroundingContext, claims_of, plain
+from agent2.scorers.grounding.episodes import RecordedCall
 from agent2.scorers.grounding.tool_results import EpisodeEvidence, GroundingFinding, without_questions
 
 _FAMILIES: Mapping[str, str] = MappingProxyType(
@@ -89,7 +90,7 @@ def claimed_action(evidence: EpisodeEvidence) -> Iterator[GroundingFinding]:
     """An action that is reported as done, and no call that did it."""
     for statement in evidence.messages:
         done = [call for call in evidence.episode.calls if call.turn <= statement.turn and call.error is None]
-        acting = [call for call in done if call.changed or (call.changed is None and _family(call.name))]
+        acting = [call for call in done if is_acting(call)]
         families = {family for call in acting if (family := _family(call.name))}
         families |= {also for family in families for also in _INCLUDES.get(family, ())}
         for claim in claimed_actions(statement.text):
@@ -102,6 +103,11 @@ def claimed_action(evidence: EpisodeEvidence) -> Iterator[GroundingFinding]:
             if not is_done:
                 reason = f"no call did what {claim.word!r} says"
                 yield GroundingFinding("claimed_action", statement.turn, claim.sentence.strip(), reason)
+
+
+def is_acting(call: RecordedCall) -> bool:
+    """Whether a call that succeeded changes something: as recorded, else by its name."""
+    return bool(call.changed) if call.changed is not None else call.error is None and _family(call.name) is not None
 
 
 def _family(name: str | None) -> str | None:

@@ -41,6 +41,7 @@ from agent2.scorers.grounding.claims import (
     plain,
     stem,
 )
+from agent2.scorers.grounding.conduct import SEARCHING, answer_without_search, repeated_call, repeated_failing_call
 from agent2.scorers.grounding.episodes import RecordedCall, Statement, ToolEpisode, leaves_of
 from agent2.scorers.grounding.names import word_set
 from agent2.scorers.grounding.tool_results import (
@@ -83,7 +84,6 @@ _OPTIONS = word_set(
     """
 )
 """Values that belong to an interface."""
-_SEARCHING = re.compile(r"search|find|query|lookup|look_up|retrieve|browse")
 _OPENING = re.compile(r"open|fetch|read|visit|browse|get_page|load|scrape|click", re.IGNORECASE)
 _GOAL = r"(?:task|goal|question|request|assignment|objective|instructions?)"
 _FORGOTTEN = re.compile(
@@ -216,7 +216,7 @@ def misspelt_argument(evidence: EpisodeEvidence) -> Iterator[GroundingFinding]:
     for call, name, value in _arguments(evidence):
         context = evidence.context(call.turn)
         suspects = _unsupported_parts(call, name, value, evidence)
-        if isinstance(value, str) and not suspects and _SEARCHING.search(call.name or ""):
+        if isinstance(value, str) and not suspects and SEARCHING.search(call.name or ""):
             suspects = _suspect_query_words(value, context)
         for text in suspects:
             if (meant := _misspelling(text, context)) is not None:
@@ -273,7 +273,7 @@ def _unsupported_parts(call: RecordedCall, name: str, value: JsonValue, evidence
     text = str(value).strip()
     is_free = key in _FREE or len(text.split()) > 6 or "\n" in text
     if is_free:
-        if _SEARCHING.search(call.name or ""):
+        if SEARCHING.search(call.name or ""):
             return []  # a query may be a guess; `misspelt_argument` checks its spelling
         checked = [claim for claim in claims_of(text) if claim.kind not in (ClaimKind.NUMBER, ClaimKind.QUOTE)]
         return [claim.text for claim in checked if not context.supports(claim)]
@@ -602,6 +602,22 @@ def _table() -> Mapping[str, Detector]:
 
 
 DETECTORS = _table()
+
+
+CONDUCT: Mapping[str, Detector] = MappingProxyType(
+    {
+        find.__name__: Detector(find.__name__, FindingKind.CONDUCT, find)
+        for find in (repeated_call, repeated_failing_call, answer_without_search)
+    }
+)
+"""How the agent works; none of these is in `findings_of`, which is about ground alone."""
+
+
+def conduct_of(episode: ToolEpisode) -> list[GroundingFinding]:
+    """What the detectors of conduct find, by turn."""
+    evidence = EpisodeEvidence(episode)
+    findings = [finding for detector in CONDUCT.values() for finding in detector.find(evidence)]
+    return sorted(findings, key=lambda finding: finding.turn)
 
 
 def findings_of(episode: ToolEpisode, item: Item | None = None) -> list[GroundingFinding]:

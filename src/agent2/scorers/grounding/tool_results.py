@@ -62,6 +62,8 @@ class FindingKind(StrEnum):
     CITATION = "citation"
     GOAL = "goal"
     CASCADE = "cascade"
+    CONDUCT = "conduct"
+    """Not a claim: how the agent works."""
 
 
 @dataclass(frozen=True, slots=True)
