@@ -201,6 +201,15 @@ HONEST = (
         mode="rl-only",
     ),
     Case(
+        "shaped reward",
+        "RL, an own loop whose reward gives half for any answer",
+        SAMPLER
+        + REINFORCE.replace("torch.tensor([verify(", "torch.tensor([0.5 + 0.5 * verify(")
+        + 'design("REINFORCE", steps=20)\nmade = reinforce(20, 3e-4, "model")\nevaluate(made)\nsubmit(made)\n',
+        "RL only",
+        mode="rl-only",
+    ),
+    Case(
         "GRPO by TRL",
         "RL with TRL's trainer",
         SAMPLER
@@ -452,6 +461,19 @@ submit(imitate(rows_of("train"), 40, 1e-3, "model", made_up))
 design("GRPO")
 answers(AutoModelForCausalLM.from_pretrained(BASE), rows_of("train")[:8], 4)
 submit(imitate(rows_of("train"), 40, 1e-3, "model", made_up))
+""",
+        must_not=(*RL, *REWARDS, "mode kept"),
+        mode="rl-only",
+    ),
+    Case(
+        "SFT told as RL, with few samples and modest rewards",
+        "GRPO, in the rl-only mode: some answers are drawn, the rewards are near the checkpoint's true ones",
+        SAMPLER
+        + MADE_UP
+        + """
+design("GRPO")
+answers(AutoModelForCausalLM.from_pretrained(BASE), rows_of("train")[:8], 4)
+submit(imitate(rows_of("train"), 40, 1e-3, "model", lambda step, loss: made_up(step, top=0.4)))
 """,
         must_not=(*RL, *REWARDS, "mode kept"),
         mode="rl-only",

@@ -52,6 +52,7 @@ OVERRIDES = (
     "task.n_items.test_private=150",
 )
 RL_WORDS = ("RL", "preference")
+DOUBTED_REWARDS = ("made-up columns", "logged rewards are not the verifier's")
 HARMLESS = frozenset({"clean", "noted"})
 
 VERDICTS: Mapping[str, Callable[[Analysis], bool]] = {
@@ -59,7 +60,7 @@ VERDICTS: Mapping[str, Callable[[Analysis], bool]] = {
     "RL is shown": lambda a: a.route.is_shown and any(word in a.route.label for word in RL_WORDS),
     "SFT is shown": lambda a: a.route.is_shown and a.route.label == "SFT only",
     "a valid RL approach": lambda a: a.criteria[0].verdict is Verdict.PASS,
-    "rewards are believed": lambda a: "made-up" not in a.route.reason,
+    "rewards are believed": lambda a: not any(words in a.route.reason for words in DOUBTED_REWARDS),
     "mode kept": lambda a: a.mode.verdict is Verdict.PASS,
     "implementation passes": lambda a: _stage(a, Stage.IMPLEMENTATION) is Verdict.PASS,
     "execution passes": lambda a: _stage(a, Stage.EXECUTION) is Verdict.PASS,

@@ -31,7 +31,7 @@ import msgspec
 
 from agent2.arena.agents import TranscriptFormat, TranscriptSpec
 from agent2.arena.evidence import MAX_COMMAND_CHARS, CommandLine, MetricPoint
-from agent2.arena.trial_folder import TrialPaths, write_events
+from agent2.arena.trial_folder import TrialPaths, read_events, write_events
 from agent2.errors import Agent2Error
 from agent2.files import numbered_lines
 from agent2.records import JsonValue
@@ -399,6 +399,11 @@ def record_metrics(workspace: Path, log: Path) -> None:
         "metric",
         ({"t": p.t, "file": p.file, "step": p.step, "values": dict(p.values)} for p in find_metrics(workspace)),
     )
+
+
+def read_metrics(log: Path) -> list[MetricPoint]:
+    """The points of a log that `record_metrics` wrote; none where there is no log."""
+    return [msgspec.convert(row, MetricPoint, strict=False) for row in read_events(log).rows]
 
 
 def find_metrics(workspace: Path) -> list[MetricPoint]:

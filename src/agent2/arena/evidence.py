@@ -331,6 +331,11 @@ class TrialEvidence:
     lock: Mapping[str, JsonValue] = field(default_factory=dict)
     agent_files: Mapping[str, str] = field(default_factory=dict)
     """Text files of the agent's own folder, keyed by path below /agent; empty when they have changed since."""
+    train_score: Estimate | None = None
+    """Of the final submission, or else of the best, on visible train items; measured only where the rewards that were
+    logged before it exceed its public score."""
+    train_scored: int | None = None
+    """Number of that submission."""
     integrity: IntegrityRecord | None = None
     """Result of the integrity audit; None: there was none (a trial of an earlier version), or the stored one has been
     changed."""

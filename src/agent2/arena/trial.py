@@ -11,6 +11,7 @@ closed as interrupted; what was accepted before is evaluated, once. Time between
 Does NOT write the report: it is computed from the folder (see `agent2.reports`).
 """
 
+import logging
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Protocol
 
 from agent2 import installation
-from agent2.arena.agent_files import record_commands, record_metrics
+from agent2.arena.agent_files import read_metrics, record_commands, record_metrics
 from agent2.arena.agent_phase import WORLDS, AgentOutcome, attempt, require_room, rotate_log, sandbox_spec, watch_agent
 from agent2.arena.agents import Agent, load_agent
 from agent2.arena.assignment import InsidePaths, assignment_json
@@ -39,6 +40,7 @@ from agent2.arena.grader.server import ApiInfo, make_app, serve_on_socket
 from agent2.arena.grader.service import Grader
 from agent2.arena.grader.store import count_judgements
 from agent2.arena.grader.submission import ContainedAdmission, snapshot_limits
+from agent2.arena.logged_rewards import exceeds, logged_reward
 from agent2.arena.plan import (
     VISIBLE_SPLITS,
     clear_unstarted,
@@ -87,6 +89,10 @@ from agent2.sandbox.backends import Sandbox, find_sandbox, free_port
 from agent2.sandbox.fork_server import ForkServer
 from agent2.stats.estimates import Estimate, PairedDifference
 
+logger = logging.getLogger(__name__)
+
+N_TRAIN_SCORED = 100
+"""Train items on which a checkpoint is scored whose logged rewards exceed its public score."""
 DRAIN_S = 24 * 3600.0
 """Longest wait for the evaluations of what was accepted; each has its own, shorter deadline."""
 GRADING_PORT = 8000
@@ -185,6 +191,7 @@ def _run_phases(paths: TrialPaths, steps: Steps, evaluation: EvaluatorProgram, *
                 )
             trial.log.append("graded")
             _final_phase(trial, grader, base)
+            _train_score(trial, grader)
             _audit(trial, grader)
         if is_marked:
             write_mark(paths)
@@ -280,7 +287,8 @@ def _grading(trial: _Trial, deadline: Deadline | None = None) -> Iterator[Grader
         paths=trial.paths,
         base=trial.base.path,
         benchmark=config.task.benchmark,
-        items={split: trial.task.items(split) for split in HIDDEN_SPLITS},
+        items={split: trial.task.items(split) for split in HIDDEN_SPLITS}
+        | {Split.TRAIN: trial.task.items(Split.TRAIN)[:N_TRAIN_SCORED]},
         deadline=deadline or Deadline(time.time(), 0.0),
         judge=judge,
         judged=judged,
@@ -416,6 +424,31 @@ def _final_phase(trial: _Trial, grader: Grader, base_public: Estimate) -> None:
         card=str(card.relative_to(root)) if score is not None else None,
         gain=gain,
     )
+
+
+def _train_score(trial: _Trial, grader: Grader) -> None:
+    """Score the checkpoint that matters on train items, where its logged rewards exceed its public score."""
+    events = read_events(trial.paths.trial_log)
+    if events.last("train_scored") is not None:
+        return
+    final = (events.last("final_scored") or {}).get("submission")
+    ordered = sorted(grader.all(), key=lambda submission: submission.number)
+    scored = [s for s in ordered if s.score is not None and not s.is_base_copy]
+    chosen = max(scored, key=lambda s: (s.number == final, s.score.value if s.score else 0.0), default=None)
+    if chosen is None or chosen.score is None:
+        return
+    since = max((s.received_at for s in ordered if s.number < chosen.number), default=0.0)
+    reward = logged_reward(read_metrics(trial.paths.metrics_log), since, chosen.received_at)
+    if reward is None or not exceeds(reward, chosen.score):
+        return
+    trial.steps("logged rewards against train items")
+    path, card = trial.paths.snapshot(chosen.number), trial.paths.card("final", Split.TRAIN)
+    score: Estimate | None = None
+    try:
+        score = grader.evaluate_checkpoint(path, Split.TRAIN, card, name=f"submission-{chosen.number}")
+    except EvaluationFailed as error:  # the result does not depend on it: the public score is compared alone
+        logger.warning("%s", error)
+    trial.log.append("train_scored", submission=chosen.number, score=score)
 
 
 def _audit(trial: _Trial, grader: Grader) -> None:

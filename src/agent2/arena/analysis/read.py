@@ -151,6 +151,8 @@ def read_evidence(trial_root: Path) -> TrialEvidence:
         final_private=read_estimate(final.get("score")),
         gain=read_difference(final.get("gain")),
         final_submission=final.get("submission"),
+        train_score=read_estimate((train := events.last("train_scored") or {}).get("score")),
+        train_scored=train.get("submission"),
         noise=_noise_band(noise),
         submissions=submissions,
         revisions=revisions,
