@@ -17,7 +17,7 @@ from agent2.analysis.judge_check import (
 )
 from agent2.cli import main
 from agent2.errors import ConfigError, Fault
-from agent2.evaluation.judging import LabelledPair, judge_pairs, judge_with_phrases
+from agent2.evaluation.judging import JudgedPair, LabelledPair, judge_pairs, judge_with_phrases
 from agent2.records import Preference
 
 N = 600
@@ -113,6 +113,34 @@ def test_a_constant_judge_scores_half_although_the_data_show_the_better_answer_f
     report = check_judge(judge_pairs(pairs, Judge(first_one, 1.0)))
     assert report.accuracy.value == 0.5 and report.order_agreement.value == 0.0
     assert report.position_bias.value == 0.5
+
+
+def test_a_judge_that_goes_by_the_place_is_told_from_one_that_leans_a_little():
+    assert check_judge(judge_pairs(labelled(), Judge(first_one, 1.0))).goes_by_position
+    assert check_judge(judge_pairs(labelled(), Judge(first_one, 0.8))).goes_by_position
+    assert not check_judge(judge_pairs(labelled(), Judge(first_one, 0.3))).goes_by_position
+    assert not check_judge(judge_pairs(labelled(), Judge())).goes_by_position
+    assert not check_judge(judge_pairs(labelled(3), Judge(any_one, 1.0))).goes_by_position
+
+
+def test_own_pairs_may_name_their_models_for_self_preference(tmp_path):
+    rows = [
+        {
+            "instruction": "t",
+            "first": f"a{n}",
+            "second": f"b{n}",
+            "label": "tie",
+            "first_model": "me",
+            "second_model": "x",
+        }
+        for n in range(20)
+    ]
+    (tmp_path / "pairs.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    pairs = read_pairs(tmp_path / "pairs.jsonl")
+    assert {pair.models for pair in pairs} == {("me", "x")}
+    kept = [JudgedPair(pair, 1.0, 1.0) for pair in pairs]  # its own answer, wherever it stands
+    assert check_judge(kept, "me").self_preference.value == 0.5
+    assert check_judge(kept).self_preference is None
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3])

@@ -21,6 +21,15 @@ def test_check_prints_what_was_filled_in_and_from_where(tmp_path):
     assert done.stdout.splitlines()[-1].startswith("digest: ")
 
 
+def test_check_says_that_nothing_checks_a_prerequisite_that_is_not_in_the_suite(tmp_path):
+    (tmp_path / "s.yaml").write_text(
+        "suite: s\ntrack: agent_tool\nbaseline: b\ndatasets:\n- {name: swebench_verified}\n"
+    )
+    done = agent2("suite", "check", str(tmp_path / "s.yaml"), home=tmp_path)
+    assert "note: swebench_verified is to be played only where bfcl_v3 holds, which is not in this suite" in done.stdout
+    assert "to be played only" not in agent2("suite", "check", "agent_tool_regression_v1", home=tmp_path).stdout
+
+
 def test_check_can_print_the_whole_suite(tmp_path):
     done = agent2("suite", "check", "agent_tool_regression_mini", "--full", home=tmp_path)
     assert "# Frozen suite agent_tool_regression_mini-v1.0" in done.stdout and "max_tool_calls: 8" in done.stdout

@@ -25,6 +25,15 @@ def test_a_production_task_without_benchmark_is_remarked_on():
     assert any("benchmark 'ifeval' represents no production task" in sentence for sentence in sentences)
 
 
+@pytest.mark.parametrize(
+    ("scorer", "tier", "is_said"),
+    [("final_answer", "judge", True), ("final_answer", "reference", False), ("of_mine", "judge", False)],
+)
+def test_a_rule_that_is_called_a_judge_is_remarked_on(scorer, tier, is_said):
+    sentences = remarks(suite(f"datasets:\n- {{name: gsm8k, scorer: {{name: {scorer}, tier: {tier}}}}}\n"))
+    assert any("follows rules and asks no model" in sentence for sentence in sentences) == is_said
+
+
 def test_a_weaker_scorer_than_possible_is_remarked_on():
     sentences = remarks(suite("datasets:\n- {name: gsm8k, scorer: {name: j, tier: judge}}\n"))
     assert "benchmark 'gsm8k' is scored by judge; reference is possible and stronger" in sentences

@@ -34,6 +34,18 @@ class Repeating(Small):
         return [replace(item, prompt="0 + 1", reference="1") for item in super().items(split, n, secret)]
 
 
+class SameOpening(Small):
+    max_turns = 3
+
+    def items(self, split, n, secret):
+        items = super().items(split, n, secret)
+        return [replace(item, prompt="Help me.", payload=item.payload | {"world": item.id}) for item in items]
+
+
+class SameWorld(Repeating):
+    max_turns = 3
+
+
 class WrongReferences(Small):
     def items(self, split, n, secret):
         items = super().items(split, n, secret)
@@ -79,6 +91,11 @@ def test_a_prompt_in_two_splits_is_named_with_both():
     finding = findings(Repeating())["no two items ask the same"]
     assert finding.ok is False
     assert finding.detail == "11 prompts come more than once, that of train-1 (train) in train"
+
+
+def test_in_worlds_the_same_opening_may_be_another_task_and_the_same_task_is_none():
+    assert findings(SameOpening())["no two items ask the same"].ok is True
+    assert findings(SameWorld())["no two items ask the same"].ok is False
 
 
 DATA = """\

@@ -27,6 +27,8 @@ from agent2.texts import parse_json
 
 FOLDS = 5
 """Of the pairs, for the length-normalised verdicts."""
+DECIDING_BIAS = 0.25
+"""Position bias beyond which the place of an answer decides more than half of the verdicts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,14 @@ class JudgeReport:
     """Accuracy for each subset."""
     swayed: Mapping[str, Estimate | None] = field(default_factory=dict)
     """Of `sway`; empty: not measured."""
+
+    @property
+    def goes_by_position(self) -> bool:
+        """Whether the place of an answer decides more than half of the verdicts, by the whole interval."""
+        bias = self.position_bias
+        if bias is None or bias.low is None or bias.high is None:
+            return False
+        return bias.low > DECIDING_BIAS or bias.high < -DECIDING_BIAS
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +170,12 @@ def _pair(row: Mapping[str, Any], where: str, number: int) -> LabelledPair:
     elif "instruction" in row:
         points = {"1": 1.0, "2": 0.0, "tie": 0.5}
         fields = text("instruction"), (text("first"), text("second")), label(row.get("label"), points)
+        if "first_model" in row or "second_model" in row:
+            models = text("first_model"), text("second_model")
     else:
         raise ConfigError(
             f"{where}: fields {', '.join(sorted(row)[:8])} are of no known layout; "
-            "ours is instruction, first, second, label"
+            "ours is instruction, first, second, label, and first_model and second_model if known"
         )
     pair_id = row.get("pair_id", row.get("id", number))
     if "conversation_a" in row:

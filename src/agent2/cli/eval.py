@@ -386,6 +386,13 @@ def check_suite(
         [line.name, ", ".join(covered[line.name]) or "-", line.risk] for line in selection_table().capability_lines
     ]
     print_table(["capability", "benchmarks here", "risk of a good score"], lines, "coverage")
+    for note in expansion.notes:
+        if note.field.endswith(".requires") and note.origin.startswith("left out"):
+            benchmark = note.field.removeprefix("benchmarks[").partition("]")[0]
+            typer.echo(
+                f"note: {benchmark} is to be played only where {note.value} holds, which is not in this suite: nothing "
+                f"checks it; add {note.value}, or state requires: [] for {benchmark}"
+            )
     for sentence in remarks(checked):
         typer.echo(f"note: {sentence}")
     if missing := _not_installed(checked):

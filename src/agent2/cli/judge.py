@@ -59,7 +59,8 @@ def check_judge(  # noqa: PLR0913 - one option of the command line each
     """Compare a judge's verdicts with people's labels: accuracy, agreement, bias by position, length and self.
 
     Every pair is judged in both orders. With --verdicts, new verdicts are compared with stored ones (another judge's,
-    the same judge's earlier ones, or anchors); exit 1 if the accuracy changed by more than chance.
+    the same judge's earlier ones, or anchors); exit 1 if the accuracy changed by more than chance, or if most of a
+    judge's verdicts follow the place of the answer.
     """
     from dataclasses import asdict, replace
 
@@ -122,7 +123,10 @@ def check_judge(  # noqa: PLR0913 - one option of the command line each
             print_table(["", "value [95%]", "pairs"], _comparison_rows(comparison), title=f"compared with {name}")
         if out is not None:
             print_path("verdicts", out)
-    if any(comparison.has_drifted for comparison in comparisons.values()):
+    by_position = [name for name, report in reports.items() if report.goes_by_position]
+    for name in by_position:
+        typer.echo(f"{name}: most verdicts follow the place of the answer, not the answer", err=True)
+    if by_position or any(comparison.has_drifted for comparison in comparisons.values()):
         raise typer.Exit(1)
 
 

@@ -28,7 +28,7 @@ from agent2.contract.suite import EvaluationRole, ScorerTier, SplitRules, Succes
 from agent2.errors import ConfigError, nearest_name, unknown_name
 from agent2.llm.thoughts import CUT_OFF
 from agent2.records import ScorerOutput, Split
-from agent2.scorers import declared, own_labels
+from agent2.scorers import declared, follows_rules, own_labels
 
 SPLITS = tuple(split.value for split in Split)
 Spot = Callable[[Location], str]
@@ -112,6 +112,10 @@ def remarks(suite: Suite) -> list[str]:
         sentences.append(
             f"cadence.candidate.spot_check is false; a release needs a human spot check all the same{scored}"
         )
+    sentences += [
+        f"benchmark {name!r} is of the tier judge, and its scorer {scorer!r} follows rules and asks no model"
+        for name, scorer in _judged_by_rules(suite)
+    ]
     if suite.protocol.judge is not None and not judged:
         sentences.append("protocol.judge is not used: no benchmark is scored by a judge")
     unknown = [entry.scorer.name for entry in suite.benchmarks if declared(entry.scorer.name) is None]
@@ -119,6 +123,12 @@ def remarks(suite: Suite) -> list[str]:
         names = ", ".join(dict.fromkeys(unknown))
         sentences.append(f"scorers that are not packaged ({names}): their views and badcase classes are not checked")
     return sentences + _weaker_scorers(suite)
+
+
+def _judged_by_rules(suite: Suite) -> list[tuple[str, str]]:
+    """Benchmarks of the tier judge whose packaged scorer asks no model."""
+    judged = [entry for entry in suite.benchmarks if entry.scorer.tier is ScorerTier.JUDGE]
+    return [(entry.name, entry.scorer.name) for entry in judged if follows_rules(entry.scorer.name)]
 
 
 def check_emitted(suite: Suite, emitted: Mapping[str, ScorerOutput | None], spot: Spot) -> None:

@@ -424,12 +424,16 @@ def split_items(benchmark: Benchmark, split: Split, secret: bytes | None) -> lis
 
 
 def _checks(benchmark: Benchmark, items: dict[Split, list[Item]], all_items: list[Item]) -> Iterator[CheckFinding]:
-    n_distinct, repeated = repeated_items(items, lambda item: item.prompt)
-    detail = f"{n_distinct} distinct prompts"
+    is_world = benchmark.max_turns > 1  # there the same opening may be another task: what is behind it differs
+    n_distinct, repeated = repeated_items(
+        items, lambda item: digest_of([item.prompt, item.reference, item.payload]) if is_world else item.prompt
+    )
+    kind = "tasks" if is_world else "prompts"
+    detail = f"{n_distinct} distinct {kind}"
     if repeated:
         again = repeated[0]
         detail = (
-            f"{len(repeated)} prompts come more than once, that of {again.item.id} ({again.split.value}) in "
+            f"{len(repeated)} {kind} come more than once, that of {again.item.id} ({again.split.value}) in "
             f"{again.earlier_split.value}"
         )
     yield CheckFinding("no two items ask the same", not repeated, detail)

@@ -85,6 +85,14 @@ def declared(name: str) -> ScorerOutput | None:
         return None  # not installed here, or broken: a card of that scorer can be read all the same
 
 
+def follows_rules(name: str) -> bool:
+    """Whether the scorer of that name is packaged and asks no model: those that do take batches or compare pairs."""
+    if name not in SCORERS:
+        return False
+    kind = load(find("scorer", name, SCORERS))
+    return not hasattr(kind, "score_batch") and not hasattr(kind, "prefer")
+
+
 def own_labels(scorer: str, benchmark: str) -> Mapping[str, str]:
     """Badcase classes as the scorer of that name declares them -> as it names them for own data of that name.
 

@@ -157,7 +157,8 @@ def _fit(
         from sklearn.model_selection import GroupKFold
     except ImportError as error:
         raise ConfigError(
-            "a length-controlled win rate needs scikit-learn; install the extra winrate, or: pip install scikit-learn"
+            f"a length-controlled win rate needs scikit-learn, which cannot be imported ({error}); install the extra "
+            "winrate, or: pip install scikit-learn"
         ) from error
 
     def log_loss(
