@@ -63,8 +63,9 @@ def test_entries_that_are_switched_off_or_say_nothing_about_merging_are_no_hindr
     ],
 )
 def test_what_cannot_be_merged_exactly_is_refused_before_anything_is_loaded(base, tmp_path, values, complaint):
-    with pytest.raises(CheckpointError, match=complaint.replace("(", "[(]")):
+    with pytest.raises(CheckpointError, match=complaint.replace("(", "[(]")) as refused:
         lora_settings(write_adapter(tmp_path / "a", **values), base)
+    assert "submi" not in str(refused.value), "an evaluation has no submissions"
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.float8_e4m3fn])

@@ -33,8 +33,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from agent2.integrity import MAX_PROOFS, Effect, IntegrityCheck, IntegrityFinding, Severity, proof
 from agent2.integrity.plain_text import joined_words, normalized_words, undisguised
 from agent2.integrity.retrieval import Nearest, Retrieval
@@ -108,9 +106,8 @@ class NgramIndex:
 
     def search(self, text: str) -> list[Hit]:
         """The items that share a run with a text."""
-        plain, parts, stride = joined_words(text), self._parts, self._stride
+        (plain, blanks), parts, stride = joined_words(text), self._parts, self._stride
         # Windows are cut from the bytes at the blanks, so that a text without any known part is never split into words.
-        blanks = np.flatnonzero(np.frombuffer(plain, np.uint8) == 32)
         starts = [0, *(blanks[stride - 1 :: stride] + 1).tolist()]  # of every stride-th word
         ends = [*blanks[self._size - 1 :: stride].tolist(), len(plain)]  # of the S-th word from there
         windows = [

@@ -15,6 +15,9 @@ import string
 import unicodedata
 from types import MappingProxyType
 
+import numpy as np
+from numpy.typing import NDArray
+
 MAX_ENCODED = 3
 """How many times a text may have been written as entities (`&amp;nbsp;` is twice)."""
 _INVISIBLE = re.compile(
@@ -81,6 +84,12 @@ _BLANKS = re.compile(r"\s+")
 
 def undisguised(text: str) -> str:
     """The text in lower case without disguises; what is not ASCII is composed (NFKC)."""
+    plain = _as_seen(text)
+    return plain.lower() if plain.isascii() else plain
+
+
+def _as_seen(text: str) -> str:
+    """The text without disguises; where it is not ASCII, in lower case and composed."""
     for _ in range(MAX_ENCODED):
         if "&" not in text or (decoded := html.unescape(text)) == text:
             break
@@ -88,7 +97,7 @@ def undisguised(text: str) -> str:
     if "<" in text:
         text = _BLOCK_TAG.sub(" ", _TAG.sub("", text))
     if text.isascii():
-        return text.lower()
+        return text
     letters = _MARKS.sub("", unicodedata.normalize("NFKD", _INVISIBLE.sub("", text).replace("\u2800", " ")))
     letters = _CAPITALS.sub(lambda capital: capital[0].translate(_CAPITALS_AS_LATIN), letters)
     # Folding the case decomposes some letters again.
@@ -97,16 +106,23 @@ def undisguised(text: str) -> str:
 
 def normalized_words(text: str) -> list[bytes]:
     """The words of a text, lower case, without disguises and punctuation."""
-    return joined_words(text).split()
+    return joined_words(text)[0].split()
 
 
-def joined_words(text: str) -> bytes:
-    """The words of a text with one blank between them."""
-    text = undisguised(text)
+def joined_words(text: str) -> tuple[bytes, NDArray[np.intp]]:
+    """The words of a text with one blank between them, and the places of the blanks."""
+    text = _as_seen(text)
     if not text.isascii():
         text = _BLANKS.sub(" ", _IDEOGRAPH.sub(r" \1 ", _OTHER_PUNCTUATION.sub("", text)))
-    plain = text.encode(errors="replace").translate(_PLAIN, _PUNCTUATION)
-    # Deleting punctuation leaves runs of blanks; `NgramIndex.search` takes every blank for the end of a word.
-    while b"  " in plain:
-        plain = plain.replace(b"  ", b" ")
-    return plain.strip()
+    plain = text.encode(errors="replace").translate(_PLAIN, _PUNCTUATION).strip()
+    blanks = _blanks(plain)
+    # Deleting punctuation leaves runs of blanks. Found by their places: a search for two of them stops at every blank.
+    if blanks.size > 1 and (blanks[1:] - blanks[:-1]).min() == 1:
+        plain = b" ".join(plain.split())
+        blanks = _blanks(plain)
+    return plain, blanks
+
+
+def _blanks(plain: bytes) -> NDArray[np.intp]:
+    places: NDArray[np.intp] = (np.frombuffer(plain, np.uint8) == 32).nonzero()[0]
+    return places

@@ -83,7 +83,7 @@ def lora_settings(adapter: CheckpointInfo, base: CheckpointInfo) -> dict[str, An
     if adapter.config["peft_type"] != "LORA":
         raise CheckpointError(
             f"{adapter.path}: a {adapter.config['peft_type']} adapter cannot be merged here; merge it yourself and "
-            "submit the whole model"
+            "use the whole model"
         )
     for name, tensor in adapter.tensors.items():
         if tensor.dtype not in PLAYED_DTYPES or not name.startswith(_PREFIX):
@@ -102,7 +102,7 @@ def lora_settings(adapter: CheckpointInfo, base: CheckpointInfo) -> dict[str, An
         problem = MERGED[key](value, base) if key in MERGED else "is set, which is not merged here"
         if problem:
             raise CheckpointError(
-                f"{path}: {quoted(key)} {problem}; merge the adapter yourself and submit the whole model"
+                f"{path}: {quoted(key)} {problem}; merge the adapter yourself and use the whole model"
             )
         settings[key] = value
     _require_tied(adapter, base)
@@ -114,8 +114,8 @@ def _require_unchanged_base(path: Path, value: object) -> None:
     if value is not True and value not in HARMLESS_STARTS:
         raise CheckpointError(
             f"{path}: 'init_lora_weights' is {quoted(value)}, which changes the base model's own weights, so the "
-            "adapter cannot be merged into the model that was given; merge it into the model that you trained and "
-            "submit the whole model"
+            "adapter cannot be merged into that base model; merge it into the model that you trained and "
+            "use the whole model"
         )
 
 
@@ -125,7 +125,7 @@ def _require_tied(adapter: CheckpointInfo, base: CheckpointInfo) -> None:
     if tied is not None and base.config.get("tie_word_embeddings"):
         raise CheckpointError(
             f"{adapter.path}: adapter tensor {quoted(tied)} belongs to the embedding or the output head, which the "
-            "base model ties to each other; leave both out of the adapter, or submit a whole model whose head is tied"
+            "base model ties to each other; leave both out of the adapter, or use a whole model whose head is tied"
         )
 
 
@@ -265,6 +265,6 @@ def _merge(model: Any, adapter: CheckpointInfo, settings: dict[str, Any]) -> Any
     if unmatched:
         raise CheckpointError(
             f"{path}: {len(unmatched)} adapter weights do not match the base model, the first is {unmatched[0]!r}; "
-            "train the adapter on the base model that was given"
+            "train the adapter on that base model"
         )
     return wrapped.merge_and_unload()

@@ -310,7 +310,7 @@ def refuse_code(path: Path, names: set[str]) -> None:
     for name in sorted(names):
         if name.endswith(".py"):
             raise CheckpointError(
-                f"{path}: {name!r} is custom code, which is never run; submit a model of a class that "
+                f"{path}: {name!r} is custom code, which is never run; save a model of a class that "
                 "transformers has itself"
             )
         if name in CONFIG_FILES:
