@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from agent2.arena.analysis.result import analyse
@@ -5,6 +7,7 @@ from agent2.arena.evidence import AgentEnd, LlmCall, LlmRecord, SubmissionState
 from agent2.arena.sweep_records import SweepRow, difference_of_runs, row_of, summarise_agents
 from agent2.errors import Fault
 from agent2.llm.records import LlmTotals, TokenCounts
+from agent2.stats.estimates import Estimate
 from builders import make_evidence, make_gain, make_submission
 
 
@@ -90,7 +93,7 @@ def test_the_mean_gain_has_an_interval_over_items_and_seeds_that_seeds_far_apart
 
 def test_one_run_within_the_noise_band_is_unclear_in_the_summary_as_in_its_own_row():
     inside, outside = gains(0.02), gains(0.19)
-    alone = row(gain=make_gain(0.02))
+    alone = row(gain=replace(make_gain(0.02), change=Estimate(0.02, 0.005, 0.035, 600)))
     assert alone.noise > 0.02
     (within,) = summarise_agents([alone], {("arithmetic", "grpo"): inside})
     (beyond,) = summarise_agents([row(gain=make_gain(0.19))], {("arithmetic", "grpo"): outside})
@@ -98,8 +101,14 @@ def test_one_run_within_the_noise_band_is_unclear_in_the_summary_as_in_its_own_r
     assert (within.claim, beyond.claim) == ("unclear", "better")
 
 
+def test_the_mean_of_one_trial_has_the_interval_of_that_trial():
+    alone = row(gain=make_gain(0.19))
+    (summary,) = summarise_agents([alone], {("arithmetic", "grpo"): gains(0.19)})
+    assert summary.mean_gain == alone.gain == summary.gain_submitted
+
+
 def test_without_item_gains_a_mean_has_no_interval_and_claims_nothing():
-    (summary,) = summarise_agents([row()])
+    (summary,) = summarise_agents([row(seed=0), row(seed=1)])
     assert (summary.mean_gain.low, summary.claim, summary.over) == (None, "", "")
 
 

@@ -346,7 +346,7 @@ def _summary(task: str, agent: str, rows: Sequence[SweepRow], item_gains: BySeed
         n_trials=len(rows),
         n_finished=sum(row.state == FINISHED for row in rows),
         n_with_gain=len(gains),
-        mean_gain=_mean_gain(gains, difference),
+        mean_gain=_mean_gain(rows, difference),
         spread_points=100 * statistics.stdev(gains) if len(gains) > 1 else None,
         min_gain_points=100 * min(gains) if gains else None,
         max_gain_points=100 * max(gains) if gains else None,
@@ -369,14 +369,17 @@ def _submitted_gain(task: str, agent: str, rows: Sequence[SweepRow], item_gains:
     runs = {row.seed: item_gains[row.seed] for row in rows if row.seed in item_gains}
     zeros: BySeed = {seed: dict.fromkeys(by_item, 0.0) for seed, by_item in runs.items()}
     difference = difference_of_runs(runs, zeros, f"gain when submitted {task} {agent}")
-    return _mean_gain([row.gain.value for row in rows if row.gain is not None], difference)
+    return _mean_gain(rows, difference)
 
 
-def _mean_gain(gains: Sequence[float], difference: PairedDifference | None) -> Estimate | None:
-    """The mean over trials with a gain; its interval is that of the common items and seeds."""
+def _mean_gain(rows: Sequence[SweepRow], difference: PairedDifference | None) -> Estimate | None:
+    """The mean over trials with a gain; its interval is that of the common items and seeds, or of the one trial."""
+    gains = [row.gain for row in rows if row.gain is not None]
     if not gains:
         return None
-    mean = statistics.fmean(gains)
+    if len(gains) == 1 and gains[0].low is not None:  # resampled again it would have a second interval
+        return gains[0]
+    mean = statistics.fmean(gain.value for gain in gains)
     return replace(difference.change, value=mean) if difference is not None else Estimate(mean, None, None, len(gains))
 
 

@@ -1,4 +1,4 @@
-"""`agent2 leaderboard`, `show`, `chart`, `view` and `access`: views of results, and the log of private-item access."""
+"""`agent2 show`, `chart`, `view` and `access`: views of results, and the log of private-item access."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agent2.cli.paths import check_is_file, check_is_folder
+from agent2.cli.board import print_board
+from agent2.cli.paths import check_is_folder
 from agent2.cli.show import AsJson, print_file, print_json, print_path, print_table, progress_bar
 from agent2.errors import Agent2Error, ConfigError, unknown_name
 
@@ -18,119 +19,8 @@ if TYPE_CHECKING:
     from agent2.reports.run_figures import TrialRun
     from agent2.web.catalog import Catalog, CatalogEntry, EntrySummary
 
-FORMATS = ("table", "html", "csv", "json", "markdown")
 MAX_LISTED = 200
 SHOWN_ROLLOUTS = 10
-
-
-def leaderboard(
-    folders: Annotated[list[Path], typer.Argument(help="Folders with sweeps, trials or published tables.")],
-    format_: Annotated[str, typer.Option("--format", help="table, html, csv, json or markdown.")] = "table",
-    out: Annotated[Path | None, typer.Option(help="File to write instead of printing.")] = None,
-    exam: Annotated[list[str] | None, typer.Option(help="Exam of a task to show, TASK=KEY, as in arithmetic=100/200.")
-                    ] = None,
-    count_unmarked: Annotated[bool, typer.Option("--count-unmarked", help="Count trials without this installation's "
-                                                 "mark beside those that have it.")] = False,
-    as_json: AsJson = False,
-) -> None:  # fmt: skip
-    """Pool comparable trials, verify them from their cards, and rank the stacks with intervals.
-
-    Of each task one exam is shown, by default this installation's own; others are listed with their keys.
-    """
-    from agent2.arena.analysis.exams import ExamChoice
-    from agent2.arena.analysis.leaderboard import make_leaderboard
-    from agent2.arena.analysis.pool import read_pool
-    from agent2.files import write_text
-    from agent2.installation import own_secret_digest
-    from agent2.reports.comparison_pages import leaderboard_csv, leaderboard_html, leaderboard_markdown
-
-    form = "json" if as_json else format_
-    if form not in FORMATS:
-        raise unknown_name("format", form, FORMATS, "--format")
-    if out is not None and form == "table":
-        raise ConfigError(f"--out {out}: tables are for the terminal; add --format html, csv, json or markdown")
-    if out is not None:
-        check_is_file("--out", out)
-    choice = ExamChoice(own_secret_digest(), _exam_keys(exam or ()), count_unmarked)
-    with progress_bar() as steps:
-        pool = read_pool(folders, steps)
-        steps("ranks")
-        board = make_leaderboard(pool.trials, pool.left_out, pool.published, pool.sources, choice)
-    if form == "table":
-        _print_board(board)
-        return
-    if form == "json" and out is None:
-        print_json(board)
-        return
-    text = {
-        "html": leaderboard_html,
-        "markdown": leaderboard_markdown,
-        "csv": leaderboard_csv,
-        "json": _as_json,
-    }[form](board)
-    if out is None:
-        typer.echo(text.rstrip("\n"))
-        return
-    write_text(out, text)
-    print_path("leaderboard", out)
-
-
-def _exam_keys(chosen: Sequence[str]) -> dict[str, str]:
-    keys = {}
-    for text in chosen:
-        task, equals, key = text.partition("=")
-        if not (task and equals and key):
-            raise ConfigError(f"--exam {text}: is not TASK=KEY; agent2 leaderboard lists the exams with their keys")
-        keys[task] = key
-    return keys
-
-
-def _as_json(board: "Leaderboard") -> str:
-    import msgspec
-
-    return msgspec.json.format(msgspec.json.encode(board, enc_hook=str), indent=1).decode() + "\n"
-
-
-def _print_board(board: "Leaderboard") -> None:
-    from agent2.reports.comparison_pages import (
-        NOT_OURS,
-        TERMINAL,
-        axis_table,
-        exam_table,
-        left_out_table,
-        overall_table,
-        overall_title,
-        profiles_table,
-        published_table,
-        standing_table,
-        subtitle,
-        task_title,
-    )
-
-    for overall in board.overall:
-        table = overall_table(overall)
-        print_table(table.names, table.cells(), overall_title(overall))
-        for stack, missing in overall.lacking.items():
-            typer.echo(f"{stack} has no place: no counted trial on {missing}")
-        profiles = profiles_table(overall)
-        if profiles.records:
-            print_table(profiles.names, profiles.cells(), "Performance profiles: share of runs that came so far")
-    for task in board.tasks:
-        standings = standing_table(task).of(*TERMINAL)
-        print_table(standings.names, standings.cells(), task_title(task))
-    exams = exam_table(board.exams)
-    if len(exams.records) > len(board.tasks):
-        print_table(exams.names, exams.cells(), "Exams; another one: --exam TASK=KEY")
-    effects = axis_table(board.effects)
-    if effects.records:
-        print_table(effects.names, effects.cells(), "What the driver and the agent system are worth")
-    for source in board.published:
-        rows = published_table(source)
-        print_table(rows.names, rows.cells(), f"{source.title} ({source.source}; {NOT_OURS})")
-    out = left_out_table(board.left_out)
-    if out.records:
-        print_table(out.names, out.cells(), "Left out")
-    typer.echo(subtitle(board))
 
 
 def show(
@@ -334,7 +224,7 @@ def _show_file(path: Path, *, as_json: bool) -> None:
         if as_json:
             print_file(path)
         else:
-            _print_board(msgspec.json.decode(path.read_bytes(), type=Leaderboard))
+            print_board(msgspec.json.decode(path.read_bytes(), type=Leaderboard))
     elif kind.startswith("agent2-sweep"):
         _show_sweep_report(path, as_json=as_json)
     elif "release_decision" in document:

@@ -387,10 +387,10 @@ def overall_table(board: OverallStandings) -> Table[OverallStanding]:
             Column("rank", lambda standing: standing.place.text),
             Column("tier", lambda standing: str(standing.place.tier)),
             Column("stack", lambda standing: clean(standing.stack)),
-            Column("IQM of the way to 100% [95%]", lambda standing: PERCENT.estimate(standing.iqm.estimate)),
+            Column("share of possible gain, IQM [95%]", lambda standing: PERCENT.estimate(standing.iqm.estimate)),
             Column("mean gain [95%], points", lambda standing: POINTS.estimate(standing.mean_gain)),
             Column(
-                "beats the next in",
+                "beats the next with probability",
                 lambda standing: _rate(standing.beats_next.estimate if standing.beats_next else None),
             ),
             Column("note", lambda standing: standing.iqm.warning or DASH),
@@ -625,5 +625,7 @@ def _rate(rate: Estimate | None) -> str:
 def _cost(standing: Standing) -> str:
     if standing.summary.llm_tokens is None:
         return DASH
+    if standing.summary.llm_dollars is None:
+        return dollars(None)
     unknown = f" + {standing.summary.n_unknown_cost} unknown" if standing.summary.n_unknown_cost else ""
     return f"{dollars(standing.summary.llm_dollars)}{unknown}"

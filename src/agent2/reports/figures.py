@@ -242,7 +242,7 @@ def profiles_plot(board: Leaderboard) -> Plot:
         for stack, profile in profiles.items():
             rows += _profile_rows(stack, _closed(board, stack, tasks), profile)
         notes += [
-            f"{standing.stack} has no profile: one run a task"
+            f"{standing.stack} has no profile: one run per task"
             for standing in kind.standings
             if standing.profile is None
         ]

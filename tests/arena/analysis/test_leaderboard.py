@@ -139,6 +139,17 @@ def test_static_and_interactive_tasks_are_never_averaged():
     assert best.profile.share[0].value == 1.0
 
 
+def test_one_trial_has_one_interval_on_every_table():
+    board = make_leaderboard([pooled("fox", 0, 0.9), pooled("wolf", 0, 0.5)])
+    for trial, standing, overall in zip(
+        board.trials, board.tasks[0].standings, board.overall[0].standings, strict=True
+    ):
+        assert trial.row.gain == standing.summary.mean_gain == overall.mean_gain
+    several = make_leaderboard(pool(fox=0.9, wolf=0.5))
+    for standing, overall in zip(several.tasks[0].standings, several.overall[0].standings, strict=True):
+        assert standing.summary.mean_gain == overall.mean_gain, "of one task"
+
+
 def test_a_driver_effect_needs_one_scaffold_with_two_drivers():
     trials = [pooled("codex", seed, rate, driver=name) for name, rate in (("weak", 0.3), ("strong", 0.95)) for seed in range(3)]  # fmt: skip  # noqa: E501
     (effect,) = make_leaderboard(trials).effects

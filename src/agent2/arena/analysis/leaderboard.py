@@ -111,9 +111,9 @@ class OverallStanding:
     """Mean over tasks of the gain on private items, runs and items drawn."""
     place: RankInterval
     profile: PerformanceProfile | None
-    """Share of its runs above each threshold; None with one run a task."""
+    """Share of its runs above each threshold; None with one run per task."""
     beats_next: RunEstimate | None
-    """Chance that one of its runs beats one of the next stack's on the same task; None: last, or one run a task."""
+    """Chance that one of its runs beats one of the next stack's on the same task; None: last, or one run per task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -477,12 +477,13 @@ def _overall(
             pairs[a, b] = mean_difference([part for part in parts if part is not None])
     ranks = _ranks(complete, pairs)
     gains = _gains(pool)
+    alone = {row.stack: row.summary.mean_gain for row in _board_of(boards, tasks[0])} if len(tasks) == 1 else {}
     order = sorted(complete, key=lambda stack: (-iqm_value(closed[stack]), stack))
     standings = [
         OverallStanding(
             stack=stack,
             iqm=_iqm(closed[stack], stack),
-            mean_gain=_mean_gain([gains[task, stack] for task in tasks]),
+            mean_gain=alone.get(stack) or _mean_gain([gains[task, stack] for task in tasks]),
             place=ranks[stack],
             profile=_profile(closed[stack], stack),
             beats_next=_beats(closed[stack], closed[order[i + 1]], stack) if i + 1 < len(order) else None,
@@ -491,6 +492,10 @@ def _overall(
     ]
     lacking = {stack: ", ".join(absent) for stack, absent in missing.items() if absent}
     return OverallStandings(is_interactive, tuple(tasks), standings, lacking)
+
+
+def _board_of(boards: Sequence[TaskStandings], task: str) -> Sequence[Standing]:
+    return next(board.standings for board in boards if board.task == task)
 
 
 def _gap_closed(pool: Sequence[PooledTrial], task: str, stack: str | None = None) -> list[float]:
@@ -521,10 +526,10 @@ def _rng(*parts: str) -> np.random.Generator:
 def _iqm(closed_RT: NDArray[np.float64], stack: str) -> RunEstimate:
     try:
         return iqm(closed_RT, _rng("iqm", stack), N_REPLICATES)
-    except NotEnoughData:  # one run a task cannot be resampled over runs
+    except NotEnoughData:  # one run per task cannot be resampled over runs
         n_missing = int(np.isnan(closed_RT).sum())
-        estimate = Estimate(iqm_value(closed_RT), None, None, closed_RT.shape[0], n_missing, "IQM, one run a task")
-        return RunEstimate(estimate, closed_RT.shape[1], "one run a task: no interval")
+        estimate = Estimate(iqm_value(closed_RT), None, None, closed_RT.shape[0], n_missing, "IQM, one run per task")
+        return RunEstimate(estimate, closed_RT.shape[1], "one run per task: no interval for the IQM")
 
 
 def _mean_gain(gains: Sequence[BySeed]) -> Estimate:

@@ -45,6 +45,7 @@ from agent2.cards.card import CardHeader
 from agent2.cards.folder import card_exists
 from agent2.cards.reader import read_header, read_summary, read_totals, rollouts_digest, validate_card
 from agent2.errors import Agent2Error, CardError, ConfigError
+from agent2.installation import own_secret_digest
 from agent2.records import JsonValue, Split, digest_of
 from agent2.stats.estimates import Estimate, PairedDifference
 
@@ -199,6 +200,46 @@ def read_trial(folder: Path) -> PooledTrial:
         has_own_lock=is_own_lock(lock),
         started_at=evidence.started_at,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class TrialVerification:
+    """What could be checked of one trial, on this machine."""
+
+    trial: str
+    """Name of its folder."""
+    is_verified: bool
+    """Its cards are complete and give what it reports; and its mark, where this installation can check it, fits."""
+    problems: Sequence[str]
+    mark: TrialMark
+    unchecked: Sequence[str]
+    """What cannot be checked here, one clause each, with who could."""
+
+
+def verify_trial(folder: Path) -> TrialVerification:
+    """Check a trial as boards do. Raises ConfigError if it is not finished or its folder is damaged."""
+    paths = TrialPaths(folder)
+    checked = _check_cards(paths, read_evidence(folder))
+    mark = read_mark(paths)
+    problems = [*checked.problems, *_public_problems(paths, checked.evidence)]
+    problems += [checked.evidence.integrity_problem] if checked.evidence.integrity_problem else []
+    problems += [f"changed since it was marked: {mark.reason}"] if mark.state is MarkState.CHANGED else []
+    problems = [problem.replace(f"{folder}/", "") for problem in problems]
+    unchecked = list(_unchecked(paths, checked.evidence, mark))
+    return TrialVerification(folder.resolve().name, not problems, problems, mark, unchecked)
+
+
+def _unchecked(paths: TrialPaths, evidence: TrialEvidence, mark: TrialMark) -> Iterator[str]:
+    if not paths.card("base", Split.TEST_PRIVATE).is_dir():
+        yield "the scores: the cards are not here (agent2 share leaves them out without --with-cards)"
+    if evidence.lock.get("installation_secret_digest") != own_secret_digest():
+        yield "that the hidden items are those of its installation: whoever has that secret can draw them again"
+    if mark.state in {MarkState.FOREIGN, MarkState.NONE}:
+        checker = "it has no mark" if mark.state is MarkState.NONE else "its installation can, by the mark"
+        yield f"that nothing was edited since (rollouts with their digests, times, logs): {checker}"
+    final = final_record(evidence)
+    if final is not None and not paths.snapshot(final.number).is_dir():
+        yield "that the checkpoint gives these answers: its weights are not here; agent2 reproduce makes them again"
 
 
 def _identity(paths: TrialPaths, evidence: TrialEvidence) -> str:
