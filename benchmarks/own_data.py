@@ -92,11 +92,23 @@ def write_questions(folder: Path) -> Path:
     return folder / "questions.json"
 
 
+def write_pandas(folder: Path) -> Path:
+    """MMLU's rows as pandas writes them to a table, with the options as numpy prints an array."""
+    with (folder / "mmlu.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["question", "subject", "choices", "answer"])
+        for k in range(N_ROWS):
+            texts = [f"right {k}" if place == k % 4 else f"wrong {k} {place}" for place in range(4)]
+            writer.writerow([f"Which is number {k}?", "anatomy", f"array({texts!r}, dtype=object)", k % 4])
+    return folder / "mmlu.csv"
+
+
 LAYOUTS: dict[str, Callable[[Path], Path]] = {
     "GPQA, CSV": write_gpqa,
     "ARC, JSON": write_arc,
     "chats with tools": write_chats,
     "200 questions": write_questions,
+    "MMLU by pandas": write_pandas,
 }
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.option_texts import options_in_text
+from agent2.evaluation.engine import score_messages
 from agent2.records import Split
 from detection_builders import draft, four, questions, refusal, write_table
 
@@ -101,3 +102,46 @@ def test_a_table_without_a_header_is_refused_with_a_header_to_write(tmp_path):
     assert "put a line with the names above the data" in refusal(tmp_path, path, name="twice.csv")
     named = write_table(tmp_path / "named.csv", ["", "question", "answer"], [[k, f"Q{k}?", f"w{k}"] for k in range(N)])
     assert draft(tmp_path, named, "named.csv")[1].n_rows == N
+
+
+def chat_of(ask):
+    return [{"role": "user", "content": ask}]
+
+
+def scored(folder, *replies):
+    """Values of replies to the first item, whose right answer is 3."""
+    benchmark = load_benchmark(str(folder))
+    (item,) = (item for item in benchmark.items(Split.TEST_PUBLIC, N, b"s" * 32) if " 0 plus 3" in item.prompt)
+    return [score_messages(benchmark, item, [reply]).value for reply in replies]
+
+
+def test_verls_rows_are_chats_with_their_answer_in_another_column(tmp_path):
+    ask = 'What is {k} plus 3? Let\'s think step by step and output the final answer after "####".'
+    rows = [
+        {
+            "data_source": "openai/gsm8k",
+            "prompt": chat_of(ask.format(k=k)),
+            "reward_model": {"style": "rule", "ground_truth": str(k + 3)},
+            "extra_info": {"index": k},
+        }
+        for k in range(N)
+    ]
+    keys, written = draft(tmp_path, rows)
+    assert keys["chat"] == {"messages": "prompt"} and keys["scorer"] == "final_answer" and written.n_rows == N
+    assert keys["answer"] == {"field": "reward_model.ground_truth", "form": "#### {answer}"}
+    assert scored(tmp_path, "0 + 3 is\n#### 3", "#### 4", "") == [1.0, 0.0, 0.0]
+
+
+def test_numbers_that_a_chat_does_not_ask_to_mark_are_read_as_mathematics(tmp_path):
+    rows = [{"messages": chat_of(f"What is {k} plus 3?"), "ground_truth": str(k + 3)} for k in range(N)]
+    keys, _ = draft(tmp_path, rows)
+    assert keys["scorer"] == "math_answer"
+    assert scored(tmp_path, "The answer is $\\boxed{3}$.", "The answer is 3.", "So it is 4.") == [1.0, 1.0, 0.0]
+
+
+def test_a_chat_with_words_as_its_answer_is_compared_exactly_and_an_answered_chat_keeps_its_own(tmp_path):
+    rows = [{"prompt": chat_of(f"Capital of {k}?"), "answer": f"Town {k}"} for k in range(N)]
+    assert draft(tmp_path, rows)[0]["scorer"] == {"name": "exact", "plain": True}
+    for row in rows:
+        row["prompt"] = [*row["prompt"], {"role": "assistant", "content": "Another town"}]
+    assert "answer" not in draft(tmp_path, rows)[0]

@@ -81,6 +81,11 @@ def test_from_a_file_to_a_decision_with_the_commands_alone(agent2, workplace):
     sides = ("--checkpoint", "scripted:players.py:after", "--baseline", "scripted:players.py:before")
     code, out, _ = agent2("eval", "./capitals", "--role", "nightly", *sides)
     assert code == 0 and "40.0% -> 70.0%" in out and "release decision: candidate" in out
+    assert "improvement: yes" in out
+    code, out, _ = agent2(
+        "eval", "./capitals", "--role", "nightly", *sides[:2], "--baseline", sides[1], "--out", "same"
+    )
+    assert code == 0 and "improvement: not shown" in out
 
 
 def test_a_file_that_is_not_understood_leaves_nothing_behind(agent2, workplace):

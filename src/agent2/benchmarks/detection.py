@@ -272,7 +272,10 @@ def _chat_form(columns: _Columns, hints: ColumnHints) -> _Form | None:
     if answer is not None:
         keys["answer"], detected["answer"] = answer, f"column {answer!r}"
     if tools is None:
-        scorer, reason = _scorer_of_texts([part.answer for part in _chats(columns.present(chat)) if part.answer])
+        chats = _chats(columns.present(chat))
+        if chats and not any(part.answer for part in chats) and (form := _asked_chat_form(columns, chat, chats, hints)):
+            return form
+        scorer, reason = _scorer_of_texts([part.answer for part in chats if part.answer])
         keys |= {"scorer": scorer, "sampling": {"temperature": 0.0, "max_tokens": 512}}
         return _Form(keys, {**detected, "scorer": reason})
     n_calls = [sum(bool(part.calls) for part in _chats(columns.present(chat), asks_call=by)) for by in (False, True)]
@@ -424,6 +427,24 @@ def _option_columns(
         first = marks[0].upper()
         if len(members) > 1 and first in "A01" and marks == [chr(ord(marks[0]) + k) for k in range(len(marks))]:
             yield [name for _, name in members], None
+
+
+def _asked_chat_form(columns: _Columns, chat: str, chats: Sequence[ReadChat], hints: ColumnHints) -> _Form | None:
+    """The form of chats that end with the user, as RL data sets have them: the answer is in another column."""
+    answer = hints.answer or next(iter(columns.called(ANSWERS, lambda value: not isinstance(value, bytes))), None)
+    if answer is None:
+        return None
+    form = _answer_form(columns, chat, "", answer, hints)
+    keys = {"chat": {"messages": chat}, **{name: value for name, value in form.keys.items() if name != "prompt"}}
+    detected = {**form.detected, "chat": f"column {chat!r}"}
+    if keys["scorer"] == "final_answer" and not all(MARKER.strip() in part.text for part in chats):
+        # Nothing in the chat asks for the line that final_answer reads.
+        keys["scorer"] = "math_answer"
+        if isinstance(keys["answer"], dict):
+            keys["answer"] = {"field": answer, "form": "\\boxed{{{answer}}}"}
+        detected["scorer"] = "math_answer: the number or expression that an answer ends with"
+    del detected["question"]
+    return _Form(keys, detected)
 
 
 def _is_options(value: object) -> bool:

@@ -282,7 +282,9 @@ def print_outcome(outcome: "SuiteOutcome", folder: Path) -> None:
     print_table(["", "baseline -> checkpoint"], [*eval_summary(outcome).lines().items()])
     if len({side.digest for side in outcome.identity.sides.values()}) == 1:
         typer.echo("- both sides are the same checkpoint: differences are sampling noise")
-    for reason in decision_text(outcome.decision).reasons:
+    text = decision_text(outcome.decision)
+    typer.echo(f"improvement: {text.answers.capabilities_improved}")
+    for reason in text.reasons:
         typer.echo(f"- {reason}")
     typer.echo(f"release decision: {outcome.decision.release}")
 
