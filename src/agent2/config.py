@@ -42,6 +42,8 @@ class YamlText:
     overrides: Sequence[str] = ()
     flag: str = "--set"
     """The command-line option of the overrides."""
+    text: str = ""
+    """As it was read: a pipe can be read only once."""
 
     def spot(self, location: Location) -> str:
         """`file:line` of the deepest part of a location that exists, or the override that set it."""
@@ -89,7 +91,7 @@ def read_yaml_text(text: str, where: str, overrides: Sequence[str] = (), flag: s
         raise ConfigError(f"{where}: contains a {type(data).__name__}, a mapping of keys is needed")
     for override in overrides:
         _apply_override(data, override, flag)
-    return YamlText(where, data, root, tuple(overrides), flag)
+    return YamlText(where, data, root, tuple(overrides), flag, text)
 
 
 def _validated(source: YamlText, model: type[ModelT]) -> ModelT:

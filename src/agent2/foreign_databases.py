@@ -21,14 +21,15 @@ _STEPS = 100_000
 
 
 def foreign_database(
-    path: Path, max_s: float = MAX_STATEMENT_S, clock: Callable[[], float] = time.monotonic
+    path: Path, max_s: float = MAX_STATEMENT_S, clock: Callable[[], float] = time.monotonic, *, is_closed: bool = False
 ) -> sqlite3.Connection:
     """A connection that reads; all its statements together may take `max_s`, then they end with sqlite3.Error.
 
+    is_closed: nobody has it open, so it is read without files beside it, also on a read-only disk.
     Raises OSError for anything but a regular file, sqlite3.Error for a file that is no database.
     """
     open_regular(path, follow=True).close()  # SQLite would wait at a named pipe
-    connection = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True)
+    connection = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro{'&immutable=1' * is_closed}", uri=True)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
     ends_at = clock() + max_s
@@ -40,6 +41,13 @@ def foreign_database(
         connection.close()
         raise
     return connection
+
+
+def require_tables_alone(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise ConfigError if a database has anything but ordinary tables and indexes."""
+    others = "type NOT IN ('table', 'index') OR sql LIKE 'CREATE VIRTUAL%'"
+    if (row := connection.execute(f"SELECT type, name FROM sqlite_master WHERE {others}").fetchone()) is not None:
+        raise ConfigError(f"{path}: {row[1]!r} is a {row[0]}, tables are needed; restore it from a copy")
 
 
 def require_table(connection: sqlite3.Connection, name: str, path: Path) -> None:

@@ -46,14 +46,19 @@ _KINDS = (
 )
 
 
-def open_regular(path: Path, *, follow: bool = False, dir_fd: int | None = None) -> io.BufferedReader:
-    """A regular file, opened for reading. Raises OSError for anything else, at once.
+def open_regular(
+    path: Path, *, follow: bool = False, dir_fd: int | None = None, max_bytes: int | None = None
+) -> io.BufferedReader:
+    """A regular file, opened for reading. Raises OSError for anything else, at once, and for more than `max_bytes`.
 
     follow: through a symbolic link. dir_fd: descriptor of the folder that a relative path starts from.
     """
     descriptor = _open(path, follow=follow, dir_fd=dir_fd)
     try:
-        _require_regular(path, os.fstat(descriptor).st_mode)
+        status = os.fstat(descriptor)
+        _require_regular(path, status.st_mode)
+        if max_bytes is not None and status.st_size > max_bytes:
+            raise _too_large(path, max_bytes)
         return os.fdopen(descriptor, "rb")
     except BaseException:
         os.close(descriptor)
@@ -62,9 +67,7 @@ def open_regular(path: Path, *, follow: bool = False, dir_fd: int | None = None)
 
 def read_limited(path: Path, max_bytes: int = MAX_RECORD_BYTES, *, follow: bool = False) -> bytes:
     """All of a regular file. Raises OSError as `open_regular`, and for a file of more than `max_bytes`."""
-    with open_regular(path, follow=follow) as file:
-        if os.fstat(file.fileno()).st_size > max_bytes:
-            raise _too_large(path, max_bytes)
+    with open_regular(path, follow=follow, max_bytes=max_bytes) as file:
         data = file.read(max_bytes + 1)
     if len(data) > max_bytes:  # it grew, or is one of /proc, whose sizes are 0
         raise _too_large(path, max_bytes)
@@ -74,9 +77,7 @@ def read_limited(path: Path, max_bytes: int = MAX_RECORD_BYTES, *, follow: bool 
 def digest_limited(path: Path, max_bytes: int, *, follow: bool = False) -> str:
     """SHA-256 of a regular file. Raises OSError as `read_limited`."""
     digest, size = hashlib.sha256(), 0
-    with open_regular(path, follow=follow) as file:
-        if os.fstat(file.fileno()).st_size > max_bytes:
-            raise _too_large(path, max_bytes)
+    with open_regular(path, follow=follow, max_bytes=max_bytes) as file:
         while part := file.read(MIB):
             size += len(part)
             if size > max_bytes:
@@ -100,6 +101,14 @@ def read_named(path: Path, max_bytes: int, *, wait_s: float | None = None) -> by
         return _read_pipe(path, descriptor, max_bytes, PIPE_WAIT_S if wait_s is None else wait_s)
     finally:
         os.close(descriptor)
+
+
+def require_plain_files(folder: Path) -> None:
+    """Raise OSError for a pipe, device or socket in a folder that is about to be copied; links are not followed."""
+    for path in folder.rglob("*"):
+        mode = path.lstat().st_mode
+        if not (stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
+            _require_regular(path, mode)
 
 
 def require_no_bomb(path: Path, packed_bytes: int, unpacked_bytes: int) -> None:

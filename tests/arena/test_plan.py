@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import os
 
 import pytest
 
@@ -124,4 +125,11 @@ def test_a_link_in_an_agents_folder_is_refused_because_it_could_carry_a_host_fil
     agent = write_agent(tmp_path / "agent", "print()")
     (agent / "notes").symlink_to("/etc/hostname")
     with pytest.raises(ConfigError, match="notes: is a link"):
+        new_trial(task, str(agent), 0, tmp_path / "trials", sandbox="none")
+
+
+def test_a_pipe_in_an_agents_folder_is_refused(task, tmp_path):
+    agent = write_agent(tmp_path / "agent", "print()")
+    os.mkfifo(agent / "notes")
+    with pytest.raises(OSError, match="is a named pipe"):
         new_trial(task, str(agent), 0, tmp_path / "trials", sandbox="none")

@@ -21,6 +21,7 @@ import numpy as np
 from agent2.errors import ConfigError, NotEnoughData
 from agent2.evaluation.judging import TIE, ContrastPair, JudgedPair, LabelledPair
 from agent2.files import numbered_lines
+from agent2.foreign_files import MAX_LOG_BYTES, read_named
 from agent2.stats.estimates import UNIT, Estimate, measure
 from agent2.stats.quality import SharedErrors, cohens_kappa, krippendorff_alpha, preference_tau, shared_errors
 from agent2.texts import parse_json
@@ -125,7 +126,7 @@ def read_pairs(path: Path) -> list[LabelledPair]:
 def _rows(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Rows of a JSON list or of JSON lines, each with its location in the file."""
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        text = read_named(file, MAX_LOG_BYTES).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: cannot be read ({error}); give a JSON or JSONL file, or LLMBar's folder") from error
     try:

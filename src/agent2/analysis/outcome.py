@@ -45,6 +45,7 @@ from agent2.evaluation.suite_folder import (
     read_identity,
     read_references,
 )
+from agent2.foreign_files import read_limited
 from agent2.llm.thoughts import CUT_OFF
 from agent2.records import HIDDEN_SPLITS, EvaluationProtocol, ScoredRollout, Split, StopReason
 from agent2.scorers import labels_by_older_name
@@ -294,7 +295,7 @@ def read_played_suite(out: Path) -> Suite:
     """
     file, identity = out / SUITE_FILE, read_identity(out)
     try:
-        suite = Suite.model_validate_json(file.read_bytes())
+        suite = Suite.model_validate_json(read_limited(file, follow=True))
     except (OSError, ValueError) as error:
         problem = first_problem(error, Suite)[1] if isinstance(error, ValidationError) else error
         raise ConfigError(f"{file}: cannot be read ({problem}); run the evaluation again") from error
@@ -498,7 +499,7 @@ def report_differences(folder: Path) -> list[str]:
     """
     file = folder / REPORT
     try:
-        stored = json.loads(file.read_bytes())
+        stored = json.loads(read_limited(file, follow=True))
     except (OSError, ValueError) as error:
         raise ConfigError(f"{file}: cannot be read ({error}); run agent2 eval again") from error
     suite = read_played_suite(folder)

@@ -36,6 +36,7 @@ from agent2.contract.metrics import SpotCheck
 from agent2.errors import ConfigError, NotEnoughData, unknown_name
 from agent2.evaluation.suite_folder import CHECKPOINT, IDENTITY_FILE, read_identity, read_references
 from agent2.files import write_json
+from agent2.foreign_files import read_limited
 from agent2.records import HIDDEN_SPLITS, ScoredRollout, digest_of
 from agent2.scorers.judges import cut_middle
 from agent2.stats.estimates import UNIT, Estimate, measure
@@ -519,8 +520,8 @@ def recorded_forms(folder: Path) -> list[RecordedForm]:
     forms = []
     for file in sorted((folder / FORMS_FOLDER).glob("*.json")):
         try:
-            forms.append(msgspec.json.decode(file.read_bytes(), type=RecordedForm))
-        except (OSError, msgspec.DecodeError) as error:
+            forms.append(msgspec.json.decode(read_limited(file, follow=True), type=RecordedForm))
+        except (OSError, msgspec.DecodeError, RecursionError) as error:
             raise ConfigError(f"{file}: is not a recorded form ({error}); record it again") from error
     return forms
 

@@ -34,6 +34,7 @@ from agent2.arena.evidence import MAX_COMMAND_CHARS, CommandLine, MetricPoint
 from agent2.arena.trial_folder import TrialPaths, read_events, write_events
 from agent2.errors import Agent2Error
 from agent2.files import numbered_lines
+from agent2.foreign_files import open_regular
 from agent2.records import JsonValue
 
 MAX_FILES = 5_000
@@ -209,7 +210,7 @@ def _json_lines(path: Path) -> Iterator[JsonValue]:
     """Every line of a log that is a JSON object or array; other lines are ordinary output."""
     if not path.exists():
         return
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         while line := file.readline(MAX_LINE_BYTES):
             if line[:1] in b"{[" and (value := _decode(line)) is not None:
                 yield value

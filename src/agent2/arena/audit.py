@@ -39,6 +39,7 @@ from agent2.arena.trial_folder import TrialPaths, read_events
 from agent2.benchmarks.declared import DeclaredBenchmark
 from agent2.errors import Agent2Error, quoted
 from agent2.files import write_json
+from agent2.foreign_files import read_limited
 from agent2.installation import access_log
 from agent2.integrity import Effect, IntegrityCheck, IntegrityFinding, IntegrityRecord, Severity, proof
 from agent2.integrity.exposure import (
@@ -137,8 +138,8 @@ def is_unfinished(path: Path) -> bool:
 def read_integrity(path: Path) -> IntegrityRecord:
     """The record of an audit. Raises Agent2Error if it is damaged."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=IntegrityRecord)
-    except (OSError, msgspec.MsgspecError) as error:
+        return msgspec.json.decode(read_limited(path), type=IntegrityRecord)
+    except (OSError, msgspec.MsgspecError, RecursionError) as error:
         raise Agent2Error(f"{path}: cannot be read ({error}); it is machine-written, restore it") from error
 
 
@@ -178,7 +179,7 @@ def _logs(paths: TrialPaths) -> Iterator[tuple[str, bytes]]:
     for path in (paths.agent_log, *sorted(paths.llm.rglob("*"))):
         if not path.is_file() or path.is_symlink() or path.stat().st_size > LARGEST_LOG:
             continue
-        data = path.read_bytes()
+        data = read_limited(path, LARGEST_LOG)
         yield str(path.relative_to(paths.root)), data
         if path.suffix == ".zst":
             try:

@@ -37,6 +37,7 @@ from agent2.config import parse_yaml
 from agent2.errors import ConfigError
 from agent2.evaluation.runner import software_lock
 from agent2.files import write_json
+from agent2.foreign_files import read_limited, require_plain_files
 from agent2.llm.gateway.settings import load_driver
 from agent2.models.bases import is_path, require_base_model
 from agent2.models.checkpoint import CheckpointInfo
@@ -133,12 +134,20 @@ def lock_record(config: TrialConfig, agent: Agent, base: CheckpointInfo, task: L
     return marked_lock(record)
 
 
+def read_lock(lock_json: Path) -> dict[str, JsonValue]:
+    """The lock of a trial. Raises ConfigError if it is damaged."""
+    try:
+        return msgspec.json.decode(read_limited(lock_json), type=dict[str, JsonValue])
+    except (OSError, msgspec.MsgspecError, RecursionError) as error:
+        raise ConfigError(f"{lock_json}: cannot be read ({error}); it is machine-written, restore it") from error
+
+
 def require_same_lock(lock_json: Path, current: dict[str, JsonValue]) -> None:
     """Require that a trial is resumed on the items, base model and settings that it was started with.
 
     current: the record as it would be made now. Raises ConfigError naming the part that differs.
     """
-    locked = msgspec.json.decode(lock_json.read_bytes())
+    locked = read_lock(lock_json)
     for part in ("benchmark", "items", "base_model", "config_digest", "judge_digest"):
         if part not in locked and part not in current:
             continue
@@ -151,7 +160,7 @@ def require_same_lock(lock_json: Path, current: dict[str, JsonValue]) -> None:
 
 def lock_differences(before: Path, after: Path) -> list[str]:
     """What differs between two locks, as "part: before -> after"; empty if both trials had the same conditions."""
-    old, new = (_flatten(msgspec.json.decode(path.read_bytes())) for path in (before, after))
+    old, new = (_flatten(read_lock(path)) for path in (before, after))
     for lock in (old, new):  # it differs whenever anything else does
         lock.pop(LOCK_MARK, None)
     return [f"{key}: {old.get(key)} -> {new.get(key)}" for key in sorted(old | new) if old.get(key) != new.get(key)]
@@ -418,6 +427,7 @@ def _copy_agent(agent: Agent, target: Path) -> None:
 
     Raises ConfigError for a link: following it could copy any file of this host into the agent's folder.
     """
+    require_plain_files(agent.folder)
     links = [path for path in agent.folder.rglob("*") if path.is_symlink()]
     if links:
         raise ConfigError(f"{links[0]}: is a link; an agent's folder holds plain files only, put the file itself there")

@@ -18,6 +18,7 @@ from agent2.arena.recorder import file_digests, open_revisions, revision_files, 
 from agent2.arena.trial_folder import TrialPaths, read_config, read_events
 from agent2.errors import ConfigError
 from agent2.files import write_json
+from agent2.foreign_files import read_limited
 from agent2.llm.gateway.recording import DIFFERENCES, ExchangeOutcome, read_exchanges
 from agent2.records import JsonValue
 
@@ -32,8 +33,8 @@ def read_submissions_of(paths: TrialPaths) -> tuple[SubmissionRecord, ...]:
     if not paths.shared_submissions.exists():
         return ()
     try:
-        return msgspec.json.decode(paths.shared_submissions.read_bytes(), type=tuple[SubmissionRecord, ...])
-    except msgspec.MsgspecError as error:
+        return msgspec.json.decode(read_limited(paths.shared_submissions), type=tuple[SubmissionRecord, ...])
+    except (OSError, msgspec.MsgspecError, RecursionError) as error:
         raise ConfigError(f"{paths.shared_submissions}: {error}; it is machine-written, restore it") from error
 
 

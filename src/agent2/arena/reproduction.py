@@ -28,7 +28,7 @@ from agent2.arena.analysis.read import read_evidence
 from agent2.arena.analysis.result import analyse, final_record
 from agent2.arena.analysis.verdicts import ResultKind
 from agent2.arena.evidence import NoiseBand, Reproduction, ReproductionVerdict, SubmissionRecord, TrialEvidence
-from agent2.arena.plan import ASSIGNED, fields_of, lock_differences, lock_record, replay_config
+from agent2.arena.plan import ASSIGNED, fields_of, lock_differences, lock_record, read_lock, replay_config
 from agent2.arena.recording import recording_cut
 from agent2.arena.scoring import LoadedTask, gain_of_items
 from agent2.arena.spec import UNSANDBOXED, TrialConfig
@@ -127,7 +127,7 @@ def obstacle_here(source: Path, config: TrialConfig, steps: Steps) -> str | None
         current: JsonValue = msgspec.to_builtins(lock_record(config, agent, base, task))
     except (ConfigError, CheckpointError) as error:
         return str(error)
-    recorded = msgspec.json.decode(TrialPaths(source).lock_json.read_bytes())
+    recorded = read_lock(TrialPaths(source).lock_json)
     changed = [description for part, description in LOCKED.items() if recorded.get(part) != current[part]]
     return f"no longer what they were: {'; '.join(changed)}" if changed else None
 

@@ -43,8 +43,11 @@ from agent2.cards.folder import (
     load_card,
     store_card,
 )
+from agent2.config import load_yaml
 from agent2.errors import ConfigError
 from agent2.files import write_json
+from agent2.foreign_files import MAX_LOG_BYTES, MAX_TEXT_BYTES, open_regular, read_limited, require_plain_files
+from agent2.llm.gateway.settings import PriceFile
 from agent2.records import Split
 
 SHARED_FILES = ("lock.json", "agent.log", "integrity.json")
@@ -80,7 +83,8 @@ def share_trial(source: Path, out: Path, *, with_cards: bool = False) -> Path:
         if with_cards:
             _copy_cards(paths, draft)
         if config.prices is not None and Path(config.prices).is_file():
-            shutil.copyfile(config.prices, draft.root / PRICES)
+            load_yaml(Path(config.prices), PriceFile)  # not any file that a trial of others calls so
+            (draft.root / PRICES).write_bytes(read_limited(Path(config.prices), MAX_TEXT_BYTES, follow=True))
         write_json(draft.shared_submissions, read_submissions_of(paths))
         write_json(draft.trial_json, _without_host_paths(config).model_dump(mode="json"))
         _replace_folders(draft, HostFolders(paths.root))
@@ -97,11 +101,18 @@ def share_trial(source: Path, out: Path, *, with_cards: bool = False) -> Path:
 def _copy(paths: TrialPaths, draft: TrialPaths) -> None:
     for name in SHARED_FILES:
         if (paths.root / name).is_file():
-            shutil.copyfile(paths.root / name, draft.root / name)
+            _copy_file(paths.root / name, draft.root / name)
     for name in SHARED_FOLDERS:
         if (paths.root / name).is_dir():
+            require_plain_files(paths.root / name)
             # links stay links: one that the agent made must not bring a file of this host into the recording
             shutil.copytree(paths.root / name, draft.root / name, symlinks=True)
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    """Copy a file. Raises OSError for a link, which in a trial of others may lead to any file of this host."""
+    with open_regular(source) as stored, target.open("xb") as copy:
+        shutil.copyfileobj(stored, copy)
 
 
 def _copy_cards(paths: TrialPaths, draft: TrialPaths) -> None:
@@ -119,15 +130,15 @@ def _copy_cards(paths: TrialPaths, draft: TrialPaths) -> None:
         names = [CARD_JSON, *load_card(card).parts]
         names += [OLD_ROLLOUTS] if (card / OLD_ROLLOUTS).is_file() else []
         for name in dict.fromkeys(names):
-            shutil.copyfile(card / name, copy / name)
+            _copy_file(card / name, copy / name)
             (copy / name).chmod(0o644)
 
 
 def _relock(paths: TrialPaths, draft: TrialPaths, config: TrialConfig) -> None:
     """Let the lock name the configuration as it is shared, if it named that of the trial, and mark it if it was."""
     try:
-        lock, shared_lock = (msgspec.json.decode(folder.lock_json.read_bytes()) for folder in (paths, draft))
-    except (OSError, msgspec.DecodeError):  # readers report it
+        lock, shared_lock = (msgspec.json.decode(read_limited(folder.lock_json)) for folder in (paths, draft))
+    except (OSError, msgspec.DecodeError, RecursionError):  # readers report it
         return
     if not isinstance(lock, dict):
         return
@@ -231,9 +242,12 @@ def _contents(path: Path) -> Iterator[bytes]:
         yield _unpacked(path, stored)
     elif path.parent.parent.name == "objects":  # a loose object of revisions.git
         try:
-            yield zlib.decompress(stored)
+            unpacker = zlib.decompressobj()
+            yield unpacker.decompress(stored, MAX_LOG_BYTES)
         except zlib.error as error:
             raise _unknown_content(path, error) from error
+        if not unpacker.eof:
+            raise _unknown_content(path, f"torn, or more than {MAX_LOG_BYTES >> 20} MiB")
     elif path.name == CARD_JSON:
         for _, lines in closed_lines(path.parent, load_card(path.parent)):
             yield from lines
@@ -242,10 +256,13 @@ def _contents(path: Path) -> Iterator[bytes]:
 def _unpacked(path: Path, stored: bytes) -> bytes:
     try:
         with zstandard.ZstdDecompressor().stream_reader(stored, read_across_frames=True) as stream:
-            return stream.read()
+            unpacked = stream.read(MAX_LOG_BYTES + 1)
     except zstandard.ZstdError as error:
         raise _unknown_content(path, error) from error
+    if len(unpacked) > MAX_LOG_BYTES:
+        raise _unknown_content(path, f"more than {MAX_LOG_BYTES >> 20} MiB")
+    return unpacked
 
 
-def _unknown_content(path: Path, error: Exception) -> ConfigError:
+def _unknown_content(path: Path, error: object) -> ConfigError:
     return ConfigError(f"{path}: cannot be unpacked ({error}), so its content is unknown; restore it")

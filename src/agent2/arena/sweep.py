@@ -63,6 +63,7 @@ from agent2.cards.reader import read_summary
 from agent2.config import StrictModel
 from agent2.errors import Agent2Error, ConfigError
 from agent2.files import write_json
+from agent2.foreign_files import read_limited
 from agent2.llm.gateway.settings import load_driver
 from agent2.models.bases import is_path
 from agent2.records import Split, derive_seed
@@ -447,7 +448,11 @@ def _claim_folder(root: Path, spec: SweepSpec) -> SweepSpec:
     plan = spec.model_dump(mode="json", exclude=NO_INFLUENCE)
     path = root / PLAN_FILE
     if path.exists():
-        stored = SweepSpec.model_validate_json(path.read_bytes())
+        try:
+            stored = SweepSpec.model_validate_json(read_limited(path))
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "is not the plan of a sweep"
+            raise ConfigError(f"{path}: {reason}; use another --out") from error
         ignored = MADE_ONCE if not spec.judge_draw else set()
         before = stored.model_dump(mode="json", exclude=NO_INFLUENCE)
         changed = sorted(key for key in plan if plan[key] != before.get(key) and key not in ignored)

@@ -108,7 +108,7 @@ def last_check(task: TaskSpec) -> StoredCheck | None:
     """The last check of this task, of whatever sizes; None if there was none, the task changed, or it is damaged."""
     try:
         check = msgspec.json.decode(_check_path(task.name).read_bytes(), type=StoredCheck)
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, msgspec.MsgspecError, RecursionError):
         return None
     return check if check.task_digest == _task_digest(task) else None
 

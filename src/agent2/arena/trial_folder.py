@@ -61,7 +61,7 @@ from agent2.arena.evidence import Interruption
 from agent2.arena.spec import TrialConfig
 from agent2.errors import ConfigError
 from agent2.files import atomic_write
-from agent2.foreign_files import MAX_LOG_BYTES, read_limited
+from agent2.foreign_files import MAX_LOG_BYTES, open_regular, read_limited
 from agent2.records import JsonValue, Split
 
 LEAST_RESTART_S = 5.0
@@ -284,7 +284,7 @@ class EventLog:
 
 
 def _ends_torn(path: Path) -> bool:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - 1))
         return size > 0 and file.read() != b"\n"

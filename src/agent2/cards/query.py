@@ -9,7 +9,6 @@ extension, environment variable or setting; where the statement allows it, the f
 memory is bounded. Only closed cards are included; unfinished ones are listed in `skipped`.
 """
 
-import hashlib
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -187,7 +186,7 @@ def table_of(path: Path) -> Path:
         raise CardError(f"{path}: the card is not finished; resume its evaluation, then query it")
     if folder.TABLE in card.parts:
         return folder.require_part(path, card, folder.TABLE)
-    key = hashlib.sha256((path / folder.CARD_JSON).read_bytes()).hexdigest()
+    key = folder.file_digest(path / folder.CARD_JSON)
     file = installation.facts_dir() / f"{key[:32]}-v{FORMAT}.parquet"
     if not file.is_file():
         from agent2.cards.tables import make_table  # loads pyarrow, which queries of current cards do without

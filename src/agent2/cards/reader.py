@@ -35,6 +35,7 @@ from agent2.cards.folder import (
     read_checksums,
 )
 from agent2.errors import CardError
+from agent2.foreign_files import open_regular
 from agent2.records import ScoredRollout
 from agent2.stats.estimates import Estimate
 
@@ -109,7 +110,7 @@ def _open_damage(path: Path, tally: Tally) -> list[str]:
     except CardError as error:
         return [str(error)]
     number = 0
-    with file.open("rb") as lines:
+    with open_regular(file, follow=True) as lines:
         for number, line in enumerate(lines, start=1):
             where = f"{file}:{number}"
             if not line.endswith(b"\n"):

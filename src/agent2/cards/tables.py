@@ -183,7 +183,7 @@ def _cells_of(lines: Sequence[bytes]) -> list[_Cells]:
     """One for each line. Raises CardError for a line that is not a rollout."""
     try:
         return list(map(_decode_cells, lines))
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         for number, line in enumerate(lines, start=1):
             folder.decode_line(line, f"line {number} of a frame")
         raise

@@ -9,6 +9,7 @@ import typer
 from agent2.cli.paths import check_is_file
 from agent2.cli.show import AsJson, print_json, print_path, print_table, progress_bar, resumed_by_repeating
 from agent2.errors import ConfigError
+from agent2.foreign_files import MAX_RECORD_BYTES, read_named
 
 if TYPE_CHECKING:
     from agent2.analysis.judge_check import JudgeComparison, JudgeReport
@@ -538,7 +539,9 @@ def length_control(
     difficulties = None
     if difficulty is not None:
         try:
-            difficulties = {str(key): float(value) for key, value in json.loads(difficulty.read_text("utf-8")).items()}
+            difficulties = {
+                str(key): float(value) for key, value in json.loads(read_named(difficulty, MAX_RECORD_BYTES)).items()
+            }
         except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
             raise ConfigError(
                 f"--difficulty {difficulty}: {error}; give a JSON object of item ids and numbers"

@@ -11,6 +11,7 @@ from agent2.cli.board import print_board
 from agent2.cli.paths import check_is_folder
 from agent2.cli.show import AsJson, print_file, print_json, print_path, print_table, progress_bar
 from agent2.errors import Agent2Error, ConfigError, unknown_name
+from agent2.foreign_files import read_limited
 
 if TYPE_CHECKING:
     from agent2.arena.analysis.leaderboard import Leaderboard
@@ -170,7 +171,10 @@ def _show_sweep_report(file: Path, *, as_json: bool) -> None:
     from agent2.reports.text import clean
 
     _require_format(file, _object(file), FORMAT, "run agent2 sweep again")
-    report = msgspec.json.decode(file.read_bytes(), type=SweepReport)
+    try:
+        report = msgspec.json.decode(read_limited(file, follow=True), type=SweepReport)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ConfigError(f"{file}: {error}; run agent2 sweep again") from error
     if as_json:
         print_file(file)
         return
@@ -211,9 +215,7 @@ def _show_training(path: Path, *, as_json: bool) -> None:
 
 def _show_file(path: Path, *, as_json: bool) -> None:
     """A leaderboard, a sweep's report, an evaluation's report or a decision, as a file."""
-    import msgspec
-
-    from agent2.arena.analysis.leaderboard import FORMAT, Leaderboard
+    from agent2.arena.analysis.leaderboard import FORMAT
 
     if path.name == "card.json" or path.parent.name == "rollouts":
         raise ConfigError(f"{path}: is part of a card; pass the card's folder")
@@ -224,7 +226,7 @@ def _show_file(path: Path, *, as_json: bool) -> None:
         if as_json:
             print_file(path)
         else:
-            print_board(msgspec.json.decode(path.read_bytes(), type=Leaderboard))
+            print_board(_board_of(path))
     elif kind.startswith("agent2-sweep"):
         _show_sweep_report(path, as_json=as_json)
     elif "release_decision" in document:
@@ -270,6 +272,17 @@ def _require_format(path: Path, document: Mapping[str, Any], readable: str, reme
     is_newer = all(end.isdecimal() for end in ends) and int(ends[0]) > int(ends[1])
     remedy = "upgrade agent2" if is_newer else remedy
     raise ConfigError(f"{path}: has the format {has or 'of no name'}, this version reads {readable}; {remedy}")
+
+
+def _board_of(path: Path) -> "Leaderboard":
+    import msgspec
+
+    from agent2.arena.analysis.leaderboard import Leaderboard
+
+    try:
+        return msgspec.json.decode(read_limited(path, follow=True), type=Leaderboard)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ConfigError(f"{path}: {error}; run agent2 leaderboard again") from error
 
 
 def _object(path: Path) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from agent2.foreign_files import read_limited
 from agent2.texts import printable
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON (docs/json-output.md).")]
@@ -50,7 +51,7 @@ def print_json(value: object) -> None:
 
 def print_file(path: Path) -> None:
     """Print a JSON file that the command has written to stdout."""
-    typer.echo(path.read_text(encoding="utf-8").rstrip())
+    typer.echo(read_limited(path, follow=True).decode("utf-8").rstrip())
 
 
 def print_path(label: str, path: object) -> None:

@@ -616,13 +616,16 @@ def _locate_sources(file: YamlText) -> None:
             entry["source"] = relative_to(entry["source"], Path(file.where).parent)
 
 
+def _read_file(path: Path, overrides: Sequence[str]) -> tuple[YamlText, str]:
+    file = read_yaml(path, overrides)
+    return file, file.text
+
+
 def _read(name_or_path: str, overrides: Sequence[str]) -> tuple[YamlText, str]:
     if is_located(name_or_path) and not is_code(name_or_path):
-        file = read_yaml(Path(name_or_path), overrides)
-        return file, Path(name_or_path).read_text(encoding="utf-8")
+        return _read_file(Path(name_or_path), overrides)
     location = find("suite", name_or_path, {name: name for name in suite_names()})
     if not location.is_packaged:
-        path = path_of(location)
-        return read_yaml(path, overrides), path.read_text(encoding="utf-8")
+        return _read_file(path_of(location), overrides)
     text = (FOLDER / f"{name_or_path}.yaml").read_text(encoding="utf-8")
     return read_yaml_text(text, f"suites/{name_or_path}.yaml", overrides), text

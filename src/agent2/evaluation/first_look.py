@@ -22,6 +22,7 @@ from agent2.evaluation.suite_folder import CHECKPOINT, LOOK_FILE
 from agent2.evaluation.suite_plan import SuiteRequest, plan_suite
 from agent2.evaluation.suite_run import LazySampler, SuiteProgress, play_side
 from agent2.files import write_json
+from agent2.foreign_files import read_limited
 from agent2.models.sources import CheckpointSource
 from agent2.records import Item, Split, digest_of
 
@@ -156,7 +157,7 @@ def _take_folder(request: LookRequest, out: Path) -> None:
         raise ConfigError(f"{out}: is not a directory; give another --out")
     if file.exists():
         try:
-            digest = json.loads(file.read_text("utf-8"))["digest"]
+            digest = json.loads(read_limited(file, follow=True))["digest"]
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise ConfigError(f"{file}: is damaged ({error}); give another --out") from error
         if digest != request.digest:

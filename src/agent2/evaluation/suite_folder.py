@@ -24,6 +24,7 @@ import msgspec
 from agent2.contract.suite import Suite
 from agent2.errors import ConfigError
 from agent2.files import lock_file, write_json
+from agent2.foreign_files import read_limited
 
 IDENTITY_FILE = "evaluation.json"
 SUITE_FILE = "suite.json"
@@ -98,12 +99,12 @@ def read_identity(out: Path) -> Identity:
             "--limit"
         )
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Identity)
+        return msgspec.json.decode(read_limited(file, follow=True), type=Identity)
     except OSError as error:
         raise ConfigError(
             f"{out}: contains no evaluation ({error.strerror}: {IDENTITY_FILE}); check the folder"
         ) from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise ConfigError(f"{file}: is damaged ({error}); evaluate into another folder") from error
 
 
@@ -111,10 +112,10 @@ def read_references(out: Path) -> Mapping[str, Mapping[str, str]]:
     """Benchmark -> item -> reference answer; empty where none were stored. Raises ConfigError for a damaged file."""
     file = out / REFERENCES_FILE
     try:
-        return msgspec.json.decode(file.read_bytes(), type=dict[str, dict[str, str]])
+        return msgspec.json.decode(read_limited(file, follow=True), type=dict[str, dict[str, str]])
     except FileNotFoundError:
         return {}
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, msgspec.DecodeError, RecursionError) as error:
         raise ConfigError(f"{file}: cannot be read ({error}); delete it and run the evaluation again") from error
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from agent2.errors import ConfigError
 from agent2.files import numbered_lines
+from agent2.foreign_files import MAX_LOG_BYTES, read_limited
 from agent2.integrity.leaks import N_WORDS, NgramIndex, ShortIndex
 from agent2.integrity.plain_text import normalized_words
 from agent2.integrity.retrieval import Retrieval, terms_of
@@ -102,7 +103,11 @@ def items_from(path: Path) -> list[Item]:
 
 
 def _check_lines(path: Path) -> None:
-    for number, line in numbered_lines(path.read_bytes()):
+    try:
+        text = read_limited(path, MAX_LOG_BYTES, follow=True)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); check the path") from error
+    for number, line in numbered_lines(text):
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:

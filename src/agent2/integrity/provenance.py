@@ -38,6 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent2.errors import CheckpointError
+from agent2.foreign_files import open_regular
 from agent2.integrity import (
     ALIGNMENT,
     CHANGED,
@@ -134,7 +135,7 @@ def float_names(info: CheckpointInfo) -> list[str]:
 
 
 def _read(info: CheckpointInfo, tensor: TensorInfo) -> bytes:
-    with (info.path / tensor.file).open("rb") as file:
+    with open_regular(info.path / tensor.file, follow=True) as file:
         file.seek(tensor.start)
         raw = file.read(tensor.end - tensor.start)
     if len(raw) != tensor.end - tensor.start:

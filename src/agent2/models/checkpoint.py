@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from agent2.errors import CheckpointError, quoted
+from agent2.foreign_files import open_regular
 
 MAX_HEADER_BYTES = 16 << 20
 """More than a hundred thousand tensors need. The reference implementation allows 100 MB, but JSON can grow to
@@ -148,9 +149,8 @@ def read_tensors(path: Path) -> dict[str, TensorInfo]:
     Raises CheckpointError if the file is truncated, has bytes that belong to no tensor, has tensors that
     share bytes, or has a header that contradicts itself.
     """
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        prefix = file.read(8)
+    with open_regular(path, follow=True) as file:
+        size, prefix = os.fstat(file.fileno()).st_size, file.read(8)
         length = int.from_bytes(prefix, "little")  # untrusted: compared with the file's size before it is read
         if len(prefix) < 8 or length > size - 8:
             raise _weight_file_error(path, f"is truncated: {size} bytes, the header alone needs {8 + length}")
@@ -171,7 +171,7 @@ def digest_file(path: Path, tensors: dict[str, TensorInfo]) -> FileDigests:
     """
     file_hash = hashlib.sha256()
     digests: dict[str, str] = {}
-    with path.open("rb") as file:
+    with open_regular(path, follow=True, max_bytes=None if tensors else MAX_JSON_BYTES) as file:
         start = min((tensor.start for tensor in tensors.values()), default=os.fstat(file.fileno()).st_size)
         for chunk in _chunks(path, file, start):
             file_hash.update(chunk)
@@ -281,7 +281,7 @@ def read_json(path: Path) -> dict[str, Any]:
 def read_small(path: Path, limit: int) -> bytes:
     """The bytes of a file of a checkpoint. Raises CheckpointError if there are more than the limit, unread."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path, follow=True) as file:
             raw = file.read(limit + 1)  # not stat first: the file may grow in between
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror}); save the model again") from error

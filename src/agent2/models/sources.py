@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import cast
 
 from agent2.errors import CheckpointError, ConfigError, SamplerFailed, quoted
+from agent2.foreign_files import MAX_TEXT_BYTES, read_limited
 from agent2.llm.endpoints import Endpoint, EndpointOptions, public_url
 from agent2.llm.served import ServedSampler
 from agent2.models.adapter_sources import AdapterOnBase, find_base
@@ -250,7 +251,7 @@ def _scripted(spec: str) -> CheckpointSource:
     if not separator or not function.isidentifier() or path.suffix != ".py":
         raise ConfigError(f"checkpoint {spec!r}: write scripted:FILE.py:FUNCTION")
     try:
-        source = path.read_bytes()
+        source = read_limited(path, MAX_TEXT_BYTES, follow=True)
     except OSError as error:
         raise ConfigError(f"checkpoint {spec!r}: {path} cannot be read ({error.strerror}); check the path") from error
     return CheckpointSource(

@@ -37,6 +37,7 @@ from agent2.config import StrictModel, first_problem, parse_yaml, read_yaml_text
 from agent2.contract.metrics import Direction, MetricSpec, Unit
 from agent2.errors import ConfigError, quoted
 from agent2.evaluation.suite_folder import IDENTITY_FILE
+from agent2.foreign_files import MAX_RECORD_BYTES, read_named
 from agent2.records import EvaluationProtocol
 from agent2.reports.text import csv_cell, markdown
 
@@ -484,7 +485,7 @@ def read_radar(*sources: str) -> Radar:
         return parse_yaml(text, Radar, source)
     path = Path(source)
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_named(path, MAX_RECORD_BYTES).decode("utf-8-sig")
     except FileNotFoundError:
         references = ", ".join(REFERENCES)
         raise ConfigError(

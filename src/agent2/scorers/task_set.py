@@ -24,6 +24,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from agent2.config import StrictModel, first_problem
 from agent2.errors import ConfigError, Fault, SandboxError, quoted
+from agent2.foreign_files import MAX_TEXT_BYTES, read_named
 from agent2.records import Item, JsonValue, Rollout, Score, ScoredRollout, ScorerOutput, Split, digest_of
 from agent2.sandbox.backends import Sandbox
 from agent2.sandbox.spec import WORKSPACE, Limits, SandboxSpec
@@ -135,7 +136,7 @@ class TaskResult:
 def load_task_set(path: Path) -> TaskSet:
     """Read a task set. Raises ConfigError naming the file, the task and what to fix."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_named(path, MAX_TEXT_BYTES).decode("utf-8")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); check the path") from error
     except UnicodeDecodeError as error:

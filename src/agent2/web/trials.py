@@ -6,13 +6,11 @@ be read is named, and everything else is shown. Everything that an agent wrote i
 
 import difflib
 import hashlib
-import os
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 
@@ -21,6 +19,7 @@ from agent2.arena.recorder import RevisionReader, open_revisions
 from agent2.arena.recording import read_submissions_of
 from agent2.arena.trial_folder import TrialPaths, read_events
 from agent2.errors import Agent2Error
+from agent2.foreign_files import open_regular, read_limited
 from agent2.llm.gateway.recording import Exchange, read_body, read_exchanges
 from agent2.llm.messages import readable
 from agent2.llm.protocols import FORMATS
@@ -468,7 +467,7 @@ def _program(folder: Path) -> dict[str, str]:
         return texts
     for path in sorted(folder.rglob("*")):
         if len(texts) < MAX_SOURCES and path.is_file() and not path.is_symlink() and path.stat().st_size <= MAX_DIFFED:
-            data = path.read_bytes()
+            data = read_limited(path, MAX_DIFFED)
             if b"\0" not in data:
                 texts[f"/agent/{path.relative_to(folder)}"] = data.decode(errors="replace")
     return texts
@@ -519,19 +518,10 @@ def _file_diff(path: str, old: str, new: str, max_lines: int) -> FileDiff:
     return FileDiff(clean(path, 200), n_added, n_removed, tuple(lines))
 
 
-def _opened(path: Path) -> BinaryIO:
-    """A file of a trial's folder. Raises OSError.
-
-    Symbolic links are refused, since an agent could link any file of the machine. `O_NONBLOCK` since opening a FIFO
-    would wait for its writer.
-    """
-    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
-
-
 def log_tail(path: Path, end: int | None = None) -> str:
     """The end of an untrusted log. end: bytes of it that are read; None: all."""
     try:
-        with _opened(path) as log:
+        with open_regular(path) as log:
             size = log.seek(0, 2)
             end = size if end is None else min(end, size)
             log.seek(max(0, end - LOG_TAIL))
@@ -543,7 +533,7 @@ def log_tail(path: Path, end: int | None = None) -> str:
 def log_after(path: Path, offset: int) -> tuple[str, int]:
     """The whole lines of a log from a byte offset on, at most the last `LOG_TAIL` bytes, and the offset after them."""
     try:
-        with _opened(path) as log:
+        with open_regular(path) as log:
             size = log.seek(0, 2)
             start = max(offset, size - LOG_TAIL)
             log.seek(start)

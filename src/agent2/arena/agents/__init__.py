@@ -18,6 +18,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from agent2.config import StrictModel, load_yaml
 from agent2.errors import ConfigError
+from agent2.foreign_files import read_limited
 from agent2.llm.records import WireProtocol
 from agent2.plugins import find, is_code, known_names, path_of
 from agent2.records import digest_of
@@ -173,7 +174,9 @@ class Agent:
     def digest(self) -> str:
         """Of all files of the agent, for the lock."""
         files = sorted(path for path in self.folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-        return digest_of([(str(path.relative_to(self.folder)), path.read_bytes().hex()) for path in files])
+        return digest_of(
+            [(str(path.relative_to(self.folder)), read_limited(path, follow=True).hex()) for path in files]
+        )
 
 
 def agent_names() -> list[str]:

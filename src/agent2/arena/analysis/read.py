@@ -7,6 +7,7 @@ counted, and reported among the warnings. Unknown keys are ignored: newer harnes
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any, TypeVar
@@ -389,6 +390,9 @@ def _agent_files(folder: Path, lock: Mapping[str, JsonValue], warnings: list[str
         return {}
     files = {}
     for path in sorted(agent.folder.rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts and path.stat().st_size <= MAX_AGENT_FILE_BYTES:
-            files[str(path.relative_to(agent.folder))] = path.read_text(encoding="utf-8", errors="replace")
+        if "__pycache__" in path.parts:
+            continue
+        with suppress(OSError):  # a folder, a large file, or a link, which may lead to any file of this machine
+            data = read_limited(path, MAX_AGENT_FILE_BYTES)
+            files[str(path.relative_to(agent.folder))] = data.decode("utf-8", "replace")
     return files

@@ -17,6 +17,8 @@ from pathlib import Path
 
 from agent2.arena.evidence import SubmissionRecord, SubmissionState
 from agent2.errors import Agent2Error, ConfigError, Fault
+from agent2.foreign_databases import foreign_database, require_tables_alone
+from agent2.foreign_files import open_regular
 from agent2.records import Split
 from agent2.stats.estimates import Estimate
 from agent2.stats.stored import read_estimate
@@ -118,15 +120,16 @@ class GraderStore:
     def __init__(self, path: Path, *, is_read_only: bool = False):
         self._path = path
         self._lock = threading.Lock()
-        name: Path | str = path
-        if is_read_only:
-            # without a write-ahead log no process has it open; then immutable=1 reads it and makes no files beside it
-            is_closed = not path.with_name(f"{path.name}-wal").exists()
-            name = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' * is_closed}"
+        if is_read_only:  # it may be a stranger's
+            open_regular(path).close()
+            # without a write-ahead log no process has it open
+            self._db = foreign_database(path, is_closed=not path.with_name(f"{path.name}-wal").exists())
+            require_tables_alone(self._db, path)
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
-        # any thread may use the connection, under `_lock`; isolation_level None leaves transactions to `_transaction`
-        self._db = sqlite3.connect(name, check_same_thread=False, isolation_level=None, uri=is_read_only)
+            # any thread may use the connection, under `_lock`; isolation_level None leaves transactions to
+            # `_transaction`
+            self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self._db.row_factory = sqlite3.Row
         with self._lock:
             if not is_read_only:
@@ -337,7 +340,7 @@ class GraderStore:
 def read_submissions(path: Path) -> list[SubmissionRecord]:
     """Every attempt recorded in a trial's grader.db, which may be on a read-only disk and is not changed.
 
-    Raises StoreError if the file is missing or of another format, ConfigError if it is damaged.
+    Raises StoreError if the file is missing or of another format, ConfigError if it is damaged or no regular file.
     """
     if not path.exists():
         raise StoreError(f"{path}: there is no such file; the trial has no grader's record")
@@ -347,7 +350,7 @@ def read_submissions(path: Path) -> list[SubmissionRecord]:
             return store.all()
         finally:
             store.close()
-    except (sqlite3.Error, ValueError) as error:  # ValueError: the name of no state or fault
+    except (OSError, sqlite3.Error, ValueError) as error:  # ValueError: the name of no state or fault
         raise ConfigError(f"{path}: cannot be read ({error}); restore it from a copy") from error
 
 

@@ -421,7 +421,7 @@ class ContainedAdmission:
         if end.ended_by is EndedBy.ITSELF and end.code == 0 and not end.dropped:
             try:
                 answer = msgspec.json.decode(end.stdout, type=AdmissionAnswer)
-            except msgspec.MsgspecError:
+            except (msgspec.MsgspecError, RecursionError):
                 answer = AdmissionAnswer()
             if answer.admission is not None:
                 return answer.admission

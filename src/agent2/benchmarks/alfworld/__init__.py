@@ -231,7 +231,7 @@ class OfficialData:
             raise ConfigError(
                 f"{path}: cannot be read ({error.strerror}); download the data again with: {again}"
             ) from error
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise ConfigError(
                 f"{path}: is truncated or not JSON ({error}); the download is incomplete, unpack it again with: {again}"
             ) from error

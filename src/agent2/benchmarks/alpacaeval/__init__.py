@@ -31,6 +31,7 @@ from agent2.cards.judgement import REFERENCE_CHARS, REPLY_CHARS
 from agent2.config import StrictModel, load_yaml
 from agent2.environments import QUESTION_WORLD, QuestionEnvironment
 from agent2.errors import ConfigError, Fault, quoted
+from agent2.foreign_files import MAX_LOG_BYTES, read_limited
 from agent2.records import (
     Completion,
     Environment,
@@ -300,6 +301,6 @@ def _installed_prompt() -> Path:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_limited(path, MAX_LOG_BYTES, follow=True).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read ({error}); get it from github.com/tatsu-lab/alpaca_eval") from error

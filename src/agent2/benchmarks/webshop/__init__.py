@@ -281,7 +281,7 @@ def read_table(file: OfficialFile, folder: Path | None, layout: Any) -> Any:
     path = file.path(folder)
     try:
         return msgspec.json.decode(path.read_bytes(), type=layout)
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, msgspec.DecodeError, RecursionError) as error:
         raise ConfigError(
             f"{path}: is not in the published layout ({error}); get it again from {file.source}"
         ) from error

@@ -214,7 +214,7 @@ def read_lines(folder: Path) -> tuple[list[RecordingLine], int]:
     for number, line in enumerate(whole.split(b"\n") if whole else [], 1):
         try:
             lines.append(_decoder.decode(line))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise RecordingError(f"{path}:{number}: is not a line of a record ({error}); restore the file") from error
     return lines, len(torn)
 
