@@ -123,7 +123,7 @@ def test_a_trace_has_its_model_its_tokens_and_its_time(tmp_path):
         ('[{"role": "assistant", "tool_calls": [{"id": "a"}]}]', "a call has no name"),
         ('{"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": "t"}]}]}]}', "is not OTLP"),
         ('{"resourceSpans": []}', "holds no trajectory"),
-        ('{"messages": [{"role": "assistant", "content": "x"}], "reference": 3}', "reference is a list"),
+        ('{"messages": [{"role": "assistant", "content": "x"}], "reference": 3}', "reference is a text, or a list"),
     ],
 )
 def test_what_is_no_trajectory_is_named_with_its_place(tmp_path, text, why):
@@ -131,6 +131,20 @@ def test_what_is_no_trajectory_is_named_with_its_place(tmp_path, text, why):
     path.write_text(text)
     with pytest.raises(ConfigError, match=why):
         read_trajectories(path)
+
+
+def test_a_reference_in_words_is_the_answer_that_scorers_compare_with(tmp_path):
+    def said(answer, reference):
+        messages = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": answer}]
+        return json.dumps({"messages": messages, "reference": reference})
+
+    path = tmp_path / "runs.jsonl"
+    path.write_text(
+        "\n".join([said("4", "4"), said("5", "4"), said("four", ["4", "four"]), said("six", ["4", "four"])])
+    )
+    write_foreign(read_trajectories(path), tmp_path / "card", Split.DEV)
+    rescore(tmp_path / "card", tmp_path / "judged", scorer=load_scorer("exact"))
+    assert [record.score.value for record in iter_rollouts(tmp_path / "judged")] == [1.0, 0.0, 1.0, 0.0]
 
 
 RUNS = {

@@ -1,7 +1,8 @@
 """Import of agents' trajectories that other software ran: chat messages, or OpenTelemetry traces.
 
 Messages: a JSON document or JSON lines; a trajectory is a list of messages, or an object with `messages` and, where
-known, `id`, `score` (0 to 1) and `reference` (the expected messages or calls). A message is in OpenAI's layout
+known, `id`, `score` (0 to 1) and `reference` (the expected messages or calls, or the right answer as text, or a list of
+accepted ones). A message is in OpenAI's layout
 (`role`, `content`, `tool_calls`) or LangChain's (`type` human, ai, tool or system; also `{"type", "data"}`).
 
 Traces: OTLP as JSON, one document or one a line, with the attributes of the semantic conventions for generative AI
@@ -45,6 +46,9 @@ class _Trajectory:
     id: str | None = None
     score: object = None
     reference: Sequence[Mapping[str, Any]] | None = None
+    """The expected calls."""
+    target: str | list[str] | None = None
+    """The right answer, or all accepted ones."""
     usage: Usage = UNMETERED
     model: str | None = None
 
@@ -109,11 +113,15 @@ def _trajectories(value: Any, where: str) -> Iterator[_Trajectory]:
     elif isinstance(value, dict) and isinstance(value.get("messages"), list):
         reference = value.get("reference")
         raw_id = value.get("id")
+        is_text = isinstance(reference, str) or (
+            isinstance(reference, list) and bool(reference) and all(isinstance(text, str) for text in reference)
+        )
         yield _Trajectory(
             [_message(message, where) for message in value["messages"]],
             None if raw_id is None else str(raw_id),
             value.get("score"),
-            None if reference is None else _reference(reference, where),
+            None if reference is None or is_text else _reference(reference, where),
+            target=reference if is_text else None,
         )
     else:
         raise ConfigError(
@@ -186,7 +194,7 @@ def _call(raw: Any, where: str) -> dict[str, Any]:
 def _reference(raw: Any, where: str) -> list[dict[str, Any]]:
     """The calls of a reference trajectory, which is messages or calls."""
     if not isinstance(raw, list):
-        raise ConfigError(f"{where}: reference is a list of messages or of calls")
+        raise ConfigError(f"{where}: reference is a text, or a list of texts, of messages or of calls")
     if all(
         isinstance(entry, dict) and ("name" in entry or "function" in entry) and "role" not in entry for entry in raw
     ):
@@ -203,6 +211,8 @@ def _record(trajectory: _Trajectory, item_id: str, attempt: int, where: str) -> 
     state: dict[str, JsonValue] = {"tool_calls": _calls_of(trajectory.messages)}
     if trajectory.reference is not None:
         state[REFERENCE_CALLS] = [_name_and_arguments(call) for call in trajectory.reference]
+    if trajectory.target is not None:
+        state["target"] = trajectory.target
     score = Score(None, NO_SCORE, Fault.JUDGE)
     if isinstance(trajectory.score, int | float):
         score = logged_score(float(trajectory.score), "score", "score as stored", {})
