@@ -67,6 +67,7 @@ BENCHMARKS: MappingProxyType[str, str] = MappingProxyType(
         "dialogue": "agent2.benchmarks.dialogue:ServiceDialogue",
         "replies": "agent2.benchmarks.replies:Replies",
         "replies_guarded": "agent2.benchmarks.replies:GuardedReplies",
+        "instructions": "agent2.benchmarks.instructions:Instructions",
         "alpacaeval": "agent2.benchmarks.alpacaeval:AlpacaEval",
         "mini_ifeval": "agent2.benchmarks.mini.ifeval:MiniIfeval",
         "mini_knowledge": "agent2.benchmarks.mini.knowledge:MiniKnowledge",
