@@ -345,5 +345,7 @@ class TrialEvidence:
     """Times at which the agent was stopped with its harness and started again; all other times exclude the pauses."""
     by_type: Sequence[TypeScore] = ()
     """Private scores by kind of task; empty where the items have no kinds."""
+    train_kinds: frozenset[str] | None = None
+    """Kinds of the visible train items; None: not recorded (a trial of before 2026-11-26), or items have no kinds."""
     warnings: Sequence[str] = ()
     """What was damaged or missing in the trial's folder, one sentence each."""

@@ -423,7 +423,14 @@ def _final_phase(trial: _Trial, grader: Grader, base_public: Estimate) -> None:
         score=score,
         card=str(card.relative_to(root)) if score is not None else None,
         gain=gain,
+        train_kinds=_train_kinds(trial.task),
     )
+
+
+def _train_kinds(task: LoadedTask) -> list[JsonValue] | None:
+    """Kinds of the train items; None: they have none."""
+    kinds = {str(item.payload["task_type"]) for item in task.items(Split.TRAIN) if "task_type" in item.payload}
+    return [*sorted(kinds)] or None
 
 
 def _train_score(trial: _Trial, grader: Grader) -> None:

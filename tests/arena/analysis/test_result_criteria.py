@@ -2,6 +2,7 @@ import pytest
 
 from agent2.arena.analysis.result import analyse
 from agent2.arena.analysis.verdicts import Verdict
+from agent2.arena.evidence import TypeScore
 from builders import (
     DESIGN,
     SFT_SOURCE,
@@ -10,6 +11,7 @@ from builders import (
     make_metrics,
     make_rejected,
     make_revision,
+    make_score,
     make_submission,
 )
 
@@ -18,8 +20,26 @@ def verdicts(**changes):
     return [criterion.verdict for criterion in analyse(make_evidence(**changes)).criteria]
 
 
-def test_a_good_rl_trial_meets_all_five():
-    assert verdicts() == [Verdict.PASS] * 5
+def kind(name, base, final, n=400):
+    return TypeScore(name, make_score(base, n) if base is not None else None, make_score(final, n))
+
+
+def test_a_good_rl_trial_meets_the_four_that_are_measured():
+    assert verdicts() == [*[Verdict.PASS] * 4, Verdict.UNKNOWN]
+    fifth = analyse(make_evidence()).criteria[4]
+    assert "not measured" in fifth.reason and "agent2 eval" in fifth.reason
+
+
+@pytest.mark.parametrize(
+    ("base", "final", "verdict"),
+    [(0.3, 0.6, Verdict.PASS), (0.3, 0.33, Verdict.PARTIAL), (0.3, 0.2, Verdict.FAIL), (None, 0.6, Verdict.UNKNOWN)],
+)
+def test_generalisation_is_shown_on_kinds_that_training_had_no_row_of(base, final, verdict):
+    by_type = [kind("sums", 0.3, 0.9), kind("products", base, final)]
+    changes = {"by_type": by_type, "train_kinds": frozenset({"sums"})}
+    assert verdicts(**changes)[3:] == [Verdict.PASS, verdict]
+    assert verdicts(**changes | {"train_kinds": frozenset({"sums", "products"})})[4] is Verdict.UNKNOWN
+    assert verdicts(**changes | {"train_kinds": None})[4] is Verdict.UNKNOWN, "which kinds were visible is not known"
 
 
 def test_a_supervised_pipeline_designs_no_rl():
@@ -28,7 +48,7 @@ def test_a_supervised_pipeline_designs_no_rl():
         "revisions": [make_revision({"code/train.py": SFT_SOURCE})],
         "metrics": make_metrics("log.jsonl", [{"loss": 1.0}]),
     }
-    assert verdicts(**changes) == [Verdict.FAIL, *[Verdict.PASS] * 4]
+    assert verdicts(**changes) == [Verdict.FAIL, *[Verdict.PASS] * 3, Verdict.UNKNOWN]
 
 
 def test_no_submission_improves_nothing_and_generalises_nothing():
@@ -39,18 +59,16 @@ def test_no_submission_improves_nothing_and_generalises_nothing():
 
 
 @pytest.mark.parametrize(
-    ("delta", "half_width", "improves", "generalises"),
+    ("delta", "half_width", "improves"),
     [
-        (0.10, 0.05, Verdict.PASS, Verdict.PASS),
-        (0.02, 0.05, Verdict.PARTIAL, Verdict.PARTIAL),
-        (0.04, 0.05, Verdict.PARTIAL, Verdict.PARTIAL),
-        (-0.10, 0.05, Verdict.FAIL, Verdict.FAIL),
+        (0.10, 0.05, Verdict.PASS),
+        (0.02, 0.05, Verdict.PARTIAL),
+        (0.04, 0.05, Verdict.PARTIAL),
+        (-0.10, 0.05, Verdict.FAIL),
     ],
 )
-def test_improvement_needs_more_than_noise_and_generalisation_an_interval_above_zero(
-    delta, half_width, improves, generalises
-):
-    assert verdicts(gain=make_gain(delta, half_width))[3:] == [improves, generalises]
+def test_improvement_needs_more_than_noise_and_shows_no_generalisation(delta, half_width, improves):
+    assert verdicts(gain=make_gain(delta, half_width))[3:] == [improves, Verdict.UNKNOWN]
 
 
 def test_a_refused_submission_is_a_bug():

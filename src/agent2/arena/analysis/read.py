@@ -173,6 +173,7 @@ def read_evidence(trial_root: Path) -> TrialEvidence:
         integrity=integrity,
         integrity_problem=problem,
         by_type=read_by_type(paths),
+        train_kinds=frozenset(map(str, kinds)) if (kinds := final.get("train_kinds")) is not None else None,
         warnings=tuple(warnings),
         interruptions=pauses,
     )

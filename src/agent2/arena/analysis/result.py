@@ -237,7 +237,7 @@ def success_criteria(
         Criterion("bug-free code", *_bug_free(evidence, route, failures)),
         Criterion("trains without crashes", *_trains(evidence, route, failures)),
         Criterion("positive delta performance", *_improves(result)),
-        Criterion("generalizes to held-out tasks", *_generalises(result)),
+        Criterion("generalizes to held-out tasks", *_generalises(evidence, result)),
     )
 
 
@@ -318,14 +318,32 @@ def _improves(result: Result) -> tuple[Verdict, str]:
     return (Verdict.PASS if result.claim is Claim.BETTER else Verdict.PARTIAL), detail
 
 
-def _generalises(result: Result) -> tuple[Verdict, str]:
-    if result.gain is None or result.gain.high is None:
+def _generalises(evidence: TrialEvidence, result: Result) -> tuple[Verdict, str]:
+    """On kinds of items that training had no row of; the same kinds again would repeat the criterion before."""
+    if result.gain is None or result.kind is not ResultKind.MEASURED:
         return _no_gain(result) or (Verdict.UNKNOWN, result.words)
-    items = "on items that neither training nor selection saw (same task; other tasks were not tested)"
-    detail = f"95% interval {POINTS.interval(result.gain)} points, {result.claim} ({result.why}), {items}"
-    if result.claim is Claim.BETTER:
+    if evidence.train_kinds is None:
+        held_out = []
+    else:
+        held_out = [score for score in evidence.by_type if score.task_type not in {*evidence.train_kinds, NO_KIND}]
+    if not held_out:
+        return Verdict.UNKNOWN, (
+            "not measured: all hidden items are of the kinds that training had; to measure another task: agent2 eval "
+            "BENCHMARK --checkpoint TRIAL/submissions/N/snapshot --baseline BASE"
+        )
+    pairs = [(score.task_type, score.base, score.final) for score in held_out]
+    measured = [(kind, base, final) for kind, base, final in pairs if base is not None and final is not None]
+    if len(measured) < len(pairs):
+        n_unscored = len(pairs) - len(measured)
+        return Verdict.UNKNOWN, f"{n_unscored} of {len(pairs)} kinds that training had no row of could not be scored"
+    detail = "kinds that training had no row of: " + ", ".join(
+        f"{kind} {100 * base.value:.1f} -> {100 * final.value:.1f} (n = {final.n})" for kind, base, final in measured
+    )
+    # intervals of both sides apart are stricter than a paired test
+    if all(final.low is not None and base.high is not None and final.low > base.high for _, base, final in measured):
         return Verdict.PASS, detail
-    return (Verdict.FAIL if result.gain.high <= 0 else Verdict.PARTIAL), detail
+    is_better = any(final.value > base.value for _, base, final in measured)
+    return (Verdict.PARTIAL if is_better else Verdict.FAIL), detail
 
 
 def read_by_type(paths: TrialPaths) -> tuple[TypeScore, ...]:
