@@ -29,6 +29,17 @@ def test_a_link_to_a_folder_is_known_too(tmp_path):
     assert folders.replaced(os.fsencode(f"{tmp_path}/link {tmp_path}/real")) == b"<trial> <trial>"
 
 
+def test_in_a_page_broken_words_are_found_and_the_word_is_escaped(tmp_path):
+    folders = HostFolders(more={tmp_path / "a & b": "results"})
+    escaped = re.findall(r"&amp;|.", f"{tmp_path}/a &amp; b/x")
+    broken = "<wbr>".join(escaped)
+    page = f"<td>{broken}</td><td>{tmp_path}/a &amp; b</td><td>{sys.prefix}/bin</td><p>é \ud800"
+    assert folders.replaced_in_page(page).startswith(
+        "<td>results<wbr>/<wbr>x</td><td>results</td><td>&lt;python&gt;/bin"
+    )
+    assert folders.replaced_in_page(page).endswith("<p>é \ud800")
+
+
 def test_a_replay_masks_words_of_others_and_folders_of_this_machine():
     patterns = [re.compile(pattern) for pattern in HostFolders().volatile()]
     texts = []

@@ -20,14 +20,16 @@ from agent2.web.board import (
     BoardProgress,
     BoardSnapshot,
     board_groups,
+    board_page,
     compare_rows,
+    exam_choices,
     filter_options,
 )
 from agent2.web.catalog import Catalog, EntryKind
 from agent2.web.page import LiveLinks, PageAddress
 from agent2.web.server import ReaderGuard, make_view_app
 from agent2.web.site import Site
-from pool_builders import pooled, simulation
+from pool_builders import conditions, pooled, simulation
 from web_builders import HOSTILE, write_trial
 
 
@@ -61,6 +63,29 @@ def test_filters_groups_and_order_come_from_the_address(snapshot):
     assert filter_options(snapshot.board) == {
         "task": ["t", "u"], "driver": ["gpt", "no driver"], "system": ["high", "low", "tall"]
     }  # fmt: skip
+
+
+def test_another_exam_is_shown_by_its_address_and_an_unknown_one_is_ignored(tmp_path):
+    trials = [pooled("mine", seed, 0.5, conditions=conditions(n_public=60, n_private=100)) for seed in range(3)]
+    trials += [
+        pooled("large", seed, 0.5, conditions=conditions(items="more", n_public=60, n_private=200)) for seed in range(2)
+    ]
+    default = BoardSnapshot((), make_leaderboard(trials), trials, {})
+    cache = BoardCache(Catalog(tmp_path))
+    chosen = cache.with_exams(default, BoardFilter.of({"exam": "t=60/200"}).exams)
+    assert stacks_shown(default) == {"t": ["mine"]} and stacks_shown(chosen) == {"t": ["large"]}
+    assert [(exam.key, address) for exam, address in exam_choices(default.board)] == [
+        ("60/100", "t=60/100"),
+        ("60/200", "t=60/200"),
+    ]
+    assert cache.with_exams(default, ("t=9/9", "u=60/100")) is default
+    assert cache.with_exams(default, ("t=60/100",)) is default
+    assert cache.with_exams(default, ("t=60/200",)) is chosen, "kept, not ranked again"
+    (group,) = board_groups(chosen, BoardFilter())
+    assert group.note.startswith("Exam: 60 public and 200 private items, another installation.")
+    page = board_page(chosen, BoardFilter())
+    assert [exam.is_shown for exam, _ in page.exams] == [True, False] and "digest" not in str(page.exams[0][0].label)
+    assert exam_choices(make_leaderboard(trials[:3])) == []
 
 
 def test_ties_are_shown_as_ties_and_ranks_do_not_depend_on_the_filter(snapshot):

@@ -1,7 +1,9 @@
 """The site as files: every link leads to a file, nothing hidden is in one, a broken result hides no other."""
 
+import json
 import os
 import re
+import sys
 from html import unescape
 from pathlib import Path
 
@@ -12,8 +14,14 @@ from agent2.cli import app
 from agent2.records import Split
 from agent2.web.catalog import Catalog
 from agent2.web.export import MOST_ROLLOUTS, FileLinks, export_site
+from agent2.web.page import LiveLinks, PageAddress
 from agent2.web.site import Site, without_dead_links
 from web_builders import HOSTILE, digest_of_tree, write_card, write_evaluation, write_trial
+
+
+def write_processes(trial, *command):
+    sample = {"pid": 3, "command": command, "first_seen": 1000.0, "last_seen": 1900.0, "cpu_s": 9.0, "max_rss_bytes": 9}
+    (trial / "events" / "processes.jsonl").write_text(json.dumps({"t": 1900.0, "event": "process", **sample}) + "\n")
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +33,7 @@ def folder(tmp_path_factory):
     write_card(top / "results" / "cards" / "shown", n=60)
     write_card(top / "results" / "cards" / "hidden", split=Split.TEST_PRIVATE)
     write_trial(top / "results" / "trials" / "killed", {"event": "agent_started"})
+    write_processes(top / "results" / "trials" / "killed", f"{sys.prefix}/bin/python", f"{top}/results/x/train.py")
     write_trial(top / "results" / "trials" / "broken").joinpath("trial.json").write_text("{")
     return top / "results"
 
@@ -56,6 +65,18 @@ def test_a_site_never_contains_hidden_texts(exported):
     out, _ = exported
     for page in out.rglob("*hidden*.html"):
         assert "secret-1" not in page.read_text(), page
+
+
+def test_no_exported_page_names_a_folder_of_this_machine(exported, folder):
+    out, _ = exported
+    texts = {page: page.read_text().replace("<wbr>", "") for page in out.rglob("*.html")}
+    for place in (folder.parent, out, Path(sys.prefix), Path.home()):
+        assert [page for page, text in texts.items() if f"{place}/" in text] == []
+    live = Site(Catalog(folder), shows_hidden=True)
+    (killed,) = [entry for entry in live.catalog.scan().entries.values() if entry.path.name == "killed"]
+    shown = live.html(PageAddress("trial", killed.id, "timeline"), LiveLinks()).replace("<wbr>", "")
+    assert f"{sys.prefix}/bin/python" in shown, "the control: a server shows them to its own user"
+    assert any("&lt;python&gt;/bin/python" in text for text in texts.values())
 
 
 def test_a_result_that_cannot_be_shown_is_said(exported):

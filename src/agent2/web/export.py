@@ -1,8 +1,8 @@
 """The whole site as files for a web host or an artifact store, which need no server.
 
 Promises: every link of an exported page leads to an exported page, or is plain text; texts of hidden items are never
-exported with a site; the folder of results is only read. Bounded: of a large card the first rollouts and those that an
-evaluation's page links are exported, and each such card says so.
+exported with a site, nor are folders of this machine; the folder of results is only read. Bounded: of a large card the
+first rollouts and those that an evaluation's page links are exported, and each such card says so.
 """
 
 import hashlib
@@ -124,7 +124,7 @@ def export_site(site: Site, out: Path, on_page: Callable[[int, int], None] = lam
                 page = site.html(address, links)
             except (NoSuchPageError, UnreadableResultError) as error:
                 problems.append(f"{file}: {error}")
-                page = site.problem("This cannot be shown", str(error), links)
+                page = site.without_host_folders(site.problem("This cannot be shown", str(error), links))
             page = without_dead_links(page)
             (out / file).parent.mkdir(exist_ok=True)
             write_text(out / file, page)

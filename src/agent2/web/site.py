@@ -11,6 +11,7 @@ from functools import partial
 from importlib import resources
 from typing import Any
 
+from agent2.arena.host_folders import HostFolders
 from agent2.arena.recording import read_submissions_of
 from agent2.arena.trial_folder import TrialPaths
 from agent2.cards import folder as card_folder
@@ -126,7 +127,12 @@ class Site(PageContext):
         page = self._pages.get(route.kind)
         if page is None:
             raise NoSuchPageError(f"there are no pages of the kind {clean(route.kind, 40)}")
-        return self.guarded(route, lambda: page(route, links))
+        text = self.guarded(route, lambda: page(route, links))
+        return self.without_host_folders(text) if links.is_static else text
+
+    def without_host_folders(self, page: str) -> str:
+        """A page that leaves this machine, without its folders."""
+        return HostFolders(more={self.catalog.root: self.catalog.root.resolve().name}).replaced_in_page(page)
 
     # Home
 
