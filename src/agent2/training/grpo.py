@@ -30,6 +30,7 @@ from torch import Tensor
 from transformers import TrainerCallback, set_seed
 from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
+from agent2.errors import ConfigError
 from agent2.training.episodes import Episode
 from agent2.training.running import (
     CheckpointSaver,
@@ -79,6 +80,10 @@ class GrpoSettings:
     log_every_steps: int = 5
     max_seconds: float | None = None
     """Training ends with the first step after so long; None: no limit."""
+    rows_per_pass: int | None = None
+    """Completions that go through the model together, a divisor of a step's; None: all of them."""
+    lora_rank: int = 0
+    """Of an adapter that is trained instead of the weights; 0: all weights are trained."""
     seed: int = 0
 
 
@@ -132,7 +137,7 @@ def _train(
     require_rows(f"train_{name}", rows)
     use_threads()
     set_seed(settings.seed)
-    model, tokenizer = load_for_training(model_path)
+    model, tokenizer = load_for_training(model_path, settings.lora_rank)
     shared = _arguments(settings, out_dir)
     kind, arguments = (
         (GRPOTrainer, GRPOConfig(**shared, loss_type=settings.loss_type))
@@ -175,10 +180,18 @@ def _trl_reward(reward: Reward) -> Callable[..., list[float]]:
 
 
 def _arguments(settings: GrpoSettings, out_dir: Path) -> dict[str, Any]:
+    n_rows = settings.prompts_per_step * settings.generations
+    rows_per_pass = settings.rows_per_pass or n_rows
+    if n_rows % rows_per_pass:
+        raise ConfigError(
+            f"rows_per_pass is {rows_per_pass}; take a divisor of the {n_rows} completions of a step "
+            f"({settings.prompts_per_step} prompts, {settings.generations} each)"
+        )
     return {
         **trainer_arguments(out_dir, settings.learning_rate, settings.seed),
         "max_steps": settings.steps,
-        "per_device_train_batch_size": settings.prompts_per_step * settings.generations,
+        "per_device_train_batch_size": rows_per_pass,
+        "gradient_accumulation_steps": n_rows // rows_per_pass,
         "num_generations": settings.generations,
         "max_completion_length": settings.max_completion_tokens,
         "temperature": settings.temperature,

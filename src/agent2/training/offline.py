@@ -176,6 +176,8 @@ class SftSettings:
     log_every_steps: int = 10
     max_seconds: float | None = None
     """Training ends with the first step after so long, wherever its learning rate is; None: no limit."""
+    lora_rank: int = 0
+    """Of an adapter that is trained instead of the weights; 0: all weights are trained."""
     seed: int = 0
 
 
@@ -197,7 +199,7 @@ def train_sft(
         require_rows("train_sft", rows)
     use_threads()
     set_seed(settings.seed)
-    model, tokenizer = load_for_training(model_path)
+    model, tokenizer = load_for_training(model_path, settings.lora_rank)
     if are_chats:
         examples: list[dict[str, Any]] = [*labelled_chats(rows, tokenizer, settings.max_tokens, "train_sft")]
     else:
@@ -248,6 +250,8 @@ class DpoSettings:
     max_tokens: int = 256
     """Longest pair, prompt and completion together; longer ones are cut."""
     log_every_steps: int = 10
+    lora_rank: int = 0
+    """Of an adapter that is trained instead of the weights; 0: all weights are trained."""
     seed: int = 0
 
 
@@ -270,8 +274,8 @@ def train_dpo(
             raise ConfigError(f"train_dpo: pair {index} has no {' and no '.join(sorted(missing))}")
     use_threads()
     set_seed(settings.seed)
-    model, tokenizer = load_for_training(model_path)
-    reference, _ = load_for_training(model_path)
+    model, tokenizer = load_for_training(model_path, settings.lora_rank)
+    reference = None if settings.lora_rank else load_for_training(model_path)[0]  # an adapter's is the model without it
     trainer = DPOTrainer(
         model=model,
         ref_model=reference,

@@ -1,7 +1,8 @@
 """The parts that all recipes share: checks of rows, one log format, checkpoints, limits and the run itself.
 
 The saved tokenizer, chat template and generation config are those of the model that training began with, whatever a
-trainer changed in the meantime. Does NOT shard, quantise or merge adapters.
+trainer changed in the meantime; where an adapter was trained, it is merged: what is saved is a whole model. Does NOT
+shard or quantise.
 
 The log is JSON lines, written as training runs. A line holds `phase`, `step`, `t` (Unix seconds), `seconds` (since
 training began) and those of `loss`, `reward`, `reward_std`, `kl`, `entropy`, `length` (tokens of a completion),
@@ -25,6 +26,7 @@ rejected one) and `rewards/accuracies` (share of pairs where that is above 0). O
     reward_success, reward_valid, reward_format                         of a composite reward
 """
 
+import copy
 import json
 import logging
 import math
@@ -36,11 +38,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
     GenerationConfig,
-    PreTrainedModel,
     PreTrainedTokenizerBase,
     PrinterCallback,
     TrainerCallback,
@@ -99,17 +101,29 @@ def use_threads() -> int:
     return int(text)
 
 
-def load_for_training(model_path: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The model in float32 and its tokenizer, padding on the left. Raises ConfigError if there is no such folder."""
+def load_for_training(model_path: Path, lora_rank: int = 0) -> tuple[Any, PreTrainedTokenizerBase]:
+    """The model in float32 and its tokenizer, padding on the left. Raises ConfigError if there is no such folder.
+
+    lora_rank: of an adapter on every linear layer but the head, which is trained instead of the weights (Hu et al.
+    2021, arXiv:2106.09685; its scale is 2); 0: all weights are trained.
+    """
     if not (model_path / "config.json").is_file():
         raise ConfigError(f"{model_path}: no config.json there; give the folder of a model in Hugging Face layout")
     model = AutoModelForCausalLM.from_pretrained(model_path, dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(model_path, padding_side="left")
+    if lora_rank:
+        adapter = LoraConfig(r=lora_rank, lora_alpha=2 * lora_rank, target_modules="all-linear", task_type="CAUSAL_LM")
+        return get_peft_model(model, adapter), tokenizer
     return model, tokenizer
 
 
-def save_checkpoint(model: PreTrainedModel, model_path: Path, out_dir: Path) -> None:
-    """Write weights (safetensors) to out_dir, with the tokenizer and generation config of model_path."""
+def save_checkpoint(model: Any, model_path: Path, out_dir: Path) -> None:
+    """Write weights (safetensors) to out_dir, with the tokenizer and generation config of model_path.
+
+    An adapter is merged into a copy of its model: training goes on with the adapter.
+    """
+    if isinstance(model, PeftModel):
+        model = copy.deepcopy(model).merge_and_unload()
     trainer_config = model.generation_config
     if (model_path / "generation_config.json").is_file():
         model.generation_config = GenerationConfig.from_pretrained(model_path)

@@ -40,6 +40,8 @@ from agent2.training.running import LogLine
 KIND_VARIABLE = "AGENT2_TASK_TYPE"
 N_MEASURED = 3
 """Measurements on the dev items that an agent plans for."""
+LARGE_BYTES = 80_000_000
+"""Of weight files: 20 million weights in 32 bits."""
 GRPO_SHARE = 0.8
 """Of the assignment's wall clock, after which no step of GRPO on questions begins; the rest is for measuring."""
 
@@ -212,6 +214,8 @@ class AttemptSettings:
     """Each round samples from the checkpoint that the previous round trained."""
     attempts: int = 4
     """At each item, in each round."""
+    items: int | None = None
+    """Train items drawn for each round; None: all."""
     temperature: float = 1.0
     seed: int = 0
 
@@ -239,6 +243,11 @@ class VisibleTask:
     def context(self) -> int:
         """Most tokens that the base model takes, prompt and completion together."""
         return context_length(AutoConfig.from_pretrained(self.participant.base).get_text_config(decoder=True))
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the base model is so large that a recipe for the tiny ones would take hours."""
+        return sum(file.stat().st_size for file in self.participant.base.glob("*.safetensors")) > LARGE_BYTES
 
     @property
     def has_teacher(self) -> bool:
@@ -319,11 +328,12 @@ class VisibleTask:
         )
 
     def n_attempted(self, settings: AttemptSettings) -> int:
-        """Items that are attempted in a round: all, times the effort requested, or as many as the judgements allow.
+        """Items that are attempted in a round: those of the settings, times the effort requested, or fewer.
 
-        Raises ConfigError if the judgements allow none.
+        Fewer where the judgements allow no more. Raises ConfigError if the judgements allow none.
         """
-        n_items = max(1, round(min(1.0, self.participant.effort) * len(self.train)))
+        available = len(self.train) if settings.items is None else min(settings.items, len(self.train))
+        n_items = max(1, round(min(1.0, self.participant.effort) * available))
         if self.participant.judgements is None:
             return n_items
         n_judgements = self.participant.judgements - (settings.rounds + 1) * len(self.dev)

@@ -12,24 +12,32 @@ DRAWS = AttemptSettings(seed=SEED)
 ON_ANSWERS = SftSettings(learning_rate=1e-3, seed=SEED)
 ON_EPISODES = SftSettings(epochs=3, batch_size=16, learning_rate=1e-3, warmup_steps=20, log_every_steps=40, seed=SEED)
 
+DRAWS_OF_LARGE = AttemptSettings(rounds=3, items=160, seed=SEED)
+ON_ANSWERS_OF_LARGE = SftSettings(
+    epochs=2, batch_size=8, learning_rate=1e-3, warmup_steps=2, log_every_steps=5, lora_rank=16, seed=SEED
+)
+"""For base models of more than 20 million weights: fewer items, an adapter instead of the weights."""
+
 
 def run(me: Participant) -> None:
     """Plan and measure; in each round attempt, choose, imitate and submit."""
     task = read_visible(me)
-    settings = dataclasses.replace(ON_EPISODES if task.is_interactive else ON_ANSWERS, max_tokens=task.context)
+    draws = DRAWS_OF_LARGE if task.is_large else DRAWS
+    on_answers = ON_ANSWERS_OF_LARGE if task.is_large else ON_ANSWERS
+    settings = dataclasses.replace(ON_EPISODES if task.is_interactive else on_answers, max_tokens=task.context)
     me.write_design(
         {
             "algorithm": "rejection sampling: SFT on the best of several attempts",
-            "hyperparameters": {"draws": dataclasses.asdict(DRAWS), "sft": dataclasses.asdict(settings)},
-            "data_preprocessing": f"{DRAWS.attempts} attempts at each of {task.n_attempted(DRAWS)} train items in each "
-            f"of {DRAWS.rounds} rounds; the best of each item is kept if it earns no less than the mean",
+            "hyperparameters": {"draws": dataclasses.asdict(draws), "sft": dataclasses.asdict(settings)},
+            "data_preprocessing": f"{draws.attempts} attempts at each of {task.n_attempted(draws)} train items in each "
+            f"of {draws.rounds} rounds; the best of each item is kept if it earns no less than the mean",
             "evaluation_protocol": task.describe_evaluation(["before training", "after each round"]),
         }
     )
     print_progress(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
     checkpoint = me.base
-    for number in range(1, DRAWS.rounds + 1):
-        chosen = task.rejection_sampling(checkpoint, DRAWS, number)
+    for number in range(1, draws.rounds + 1):
+        chosen = task.rejection_sampling(checkpoint, draws, number)
         out = me.output / f"round-{number}" / "model"
         checkpoint = train_sft(checkpoint, chosen.rows, out, settings, print_log_line).checkpoint
         task.check_and_submit(checkpoint, f"round {number}, {chosen.description}")

@@ -13,25 +13,32 @@ from agent2.training.visible import AttemptSettings, print_log_line, read_visibl
 SEED = int(os.environ.get("AGENT2_SEED", "0"))
 DRAWS = AttemptSettings(seed=SEED)
 SETTINGS = DpoSettings(seed=SEED)
+DRAWS_OF_LARGE = AttemptSettings(rounds=2, items=160, seed=SEED)
+SETTINGS_OF_LARGE = DpoSettings(
+    epochs=1, batch_size=8, learning_rate=2e-4, warmup_steps=2, log_every_steps=5, lora_rank=16, seed=SEED
+)
+"""For base models of more than 20 million weights: fewer items, an adapter instead of the weights."""
 
 
 def run(me: Participant) -> None:
     """Plan and measure; in each round answer, compare, train and submit."""
     task = read_visible(me)
-    settings = dataclasses.replace(SETTINGS, max_tokens=task.context)
+    draws = DRAWS_OF_LARGE if task.is_large else DRAWS
+    usual = SETTINGS_OF_LARGE if task.is_large else SETTINGS
+    settings = dataclasses.replace(usual, max_tokens=task.context)
     me.write_design(
         {
             "algorithm": "DPO",
-            "hyperparameters": {"draws": dataclasses.asdict(DRAWS), "dpo": dataclasses.asdict(settings)},
-            "data_preprocessing": f"{DRAWS.attempts} answers to each of {task.n_attempted(DRAWS)} train items in each "
-            f"of {DRAWS.rounds} rounds; the best and the worst of each item are a pair if they differ in worth",
+            "hyperparameters": {"draws": dataclasses.asdict(draws), "dpo": dataclasses.asdict(settings)},
+            "data_preprocessing": f"{draws.attempts} answers to each of {task.n_attempted(draws)} train items in each "
+            f"of {draws.rounds} rounds; the best and the worst of each item are a pair if they differ in worth",
             "evaluation_protocol": task.describe_evaluation(["before training", "after each round"]),
         }
     )
     print_progress(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
     checkpoint = me.base
-    for number in range(1, DRAWS.rounds + 1):
-        pairs = task.preference_pairs(checkpoint, DRAWS, number)
+    for number in range(1, draws.rounds + 1):
+        pairs = task.preference_pairs(checkpoint, draws, number)
         out = me.output / f"round-{number}" / "model"
         checkpoint = train_dpo(checkpoint, pairs, out, settings, print_log_line).checkpoint
         task.check_and_submit(checkpoint, f"dpo, round {number}, {len(pairs)} pairs")

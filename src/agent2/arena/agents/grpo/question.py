@@ -12,13 +12,24 @@ from agent2.training.grpo import GrpoHooks, GrpoSettings, train_grpo
 from agent2.training.participant import Participant, print_progress, run_recipe
 from agent2.training.visible import print_log_line, read_visible
 
-SETTINGS = GrpoSettings(steps=100, seed=int(os.environ.get("AGENT2_SEED", "0")))
+SEED = int(os.environ.get("AGENT2_SEED", "0"))
+SETTINGS = GrpoSettings(steps=100, seed=SEED)
+SETTINGS_OF_LARGE = GrpoSettings(
+    steps=40,
+    prompts_per_step=8,
+    learning_rate=3e-4,
+    log_every_steps=1,
+    rows_per_pass=16,
+    lora_rank=16,
+    seed=SEED,
+)
+"""For base models of more than 20 million weights: smaller steps, an adapter instead of the weights."""
 
 
 def run(me: Participant) -> None:
     """Plan, measure, train and submit."""
     task = read_visible(me)
-    settings = task.grpo_settings(SETTINGS, time.monotonic())
+    settings = task.grpo_settings(SETTINGS_OF_LARGE if task.is_large else SETTINGS, time.monotonic())
     settings = dataclasses.replace(settings, checkpoint_steps=(settings.steps // 2,))
     me.write_design(
         {
