@@ -104,6 +104,14 @@ def test_a_table_without_a_header_is_refused_with_a_header_to_write(tmp_path):
     assert draft(tmp_path, named, "named.csv")[1].n_rows == N
 
 
+def test_options_that_a_few_rows_lack_are_refused_and_never_a_question_without_them(tmp_path):
+    rows = questions(N, choices=lambda k: four(k)[: 1 if k == 5 else 4], answer=lambda k: "A")
+    message = refusal(tmp_path, rows)
+    assert "own.jsonl:6: column 'choices' holds" in message and "in 1 of 60 rows" in message
+    lists = questions(N, answers=lambda k: [f"name {k}"] if k % 9 else [f"name {k}", f"alias {k}"])
+    assert draft(tmp_path, lists)[0]["answer"] == "answers", "accepted answers are no options"
+
+
 def chat_of(ask):
     return [{"role": "user", "content": ask}]
 

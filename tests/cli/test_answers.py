@@ -69,6 +69,19 @@ def test_a_high_rate_of_unread_answers_is_a_warning_that_quotes_one(agent2, work
     assert len(warning) < 600
 
 
+@pytest.mark.parametrize(("every", "is_warned"), [(3, True), (10, False)])
+def test_stored_thoughts_that_never_end_are_a_warning_from_a_third_on(agent2, workplace, every, is_warned):
+    rows = answers("<think>one more</think>#### {}")
+    for row in rows[::every]:
+        row["outputs"]["model"] = "<think>one more, or"
+    write(workplace / "thoughts.jsonl", rows)
+    code, _, err = agent2("score", "./sums", "thoughts.jsonl", "--answer", "outputs.model")
+    assert code == 0
+    assert (
+        "in 10 of 30 rollouts the thought before the answer never ended, so they have no answer" in err
+    ) is is_warned
+
+
 def test_other_settings_of_the_scorer_read_another_marker(agent2, workplace):
     write(workplace / "other.jsonl", answers("A: {}"))
     _, out, _ = agent2(

@@ -23,6 +23,7 @@ from pydantic import ValidationError
 from agent2.analysis.card_scores import final_answer
 from agent2.analysis.regress import ChangedItem, regress
 from agent2.analysis.spot_check import spot_check_evidence
+from agent2.analysis.unread import warning_of_thoughts
 from agent2.cards.card import CardSummary
 from agent2.cards.comparability import find_cards
 from agent2.cards.folder import card_exists, is_finished
@@ -46,8 +47,7 @@ from agent2.evaluation.suite_folder import (
     read_references,
 )
 from agent2.foreign_files import read_limited
-from agent2.llm.thoughts import CUT_OFF
-from agent2.records import HIDDEN_SPLITS, EvaluationProtocol, ScoredRollout, Split, StopReason
+from agent2.records import HIDDEN_SPLITS, EvaluationProtocol, ScoredRollout, Split
 from agent2.scorers import labels_by_older_name
 from agent2.stats.attempts import (
     BestOfN,
@@ -66,8 +66,6 @@ SELECTOR_VIEWS = ("reward", "verifier")
 EXAMPLES = 3
 """Rollouts named for each class of bad cases."""
 REPORT = "report.json"
-WARNED_CUT_OFF = 0.3
-"""Share of rollouts whose thought never ended at which a reader is warned."""
 TOLERANCE = 1e-9
 """Relative and absolute difference up to which a stored number counts as reproduced."""
 NOT_COMPARED = "notes"
@@ -263,20 +261,9 @@ def _warnings_of_thoughts(cards: Mapping[str, Mapping[str, Path]], identity: Ide
     """A sentence for each card on which the thoughts before the answers often never end."""
     for side, by_benchmark in cards.items():
         for benchmark, card in by_benchmark.items():
-            n = n_cut_off = n_at_limit = 0
-            for record in iter_rollouts(card):
-                n += record.rollout.fault is None
-                if CUT_OFF in record.score.labels:
-                    n_cut_off += 1
-                    n_at_limit += record.rollout.turns[-1].stop_reason is StopReason.LENGTH
-            if n_cut_off and n_cut_off >= WARNED_CUT_OFF * n:
-                limit = read_header(card).protocol.sampling.max_tokens
-                yield (
-                    f"{identity.sides[side].name} ({side}) on {benchmark}: in {n_cut_off} of {n} rollouts the thought "
-                    f"before the answer never ended, {n_at_limit} of them at the limit of {limit} tokens, so they have "
-                    "no answer; give it more (--set protocol.sampling.max_tokens=N), or state how its thoughts end "
-                    "(--set protocol.thinking='<think> </think>')"
-                )
+            warning = warning_of_thoughts(card)
+            if warning is not None:
+                yield f"{identity.sides[side].name} ({side}) on {benchmark}: {warning}"
 
 
 def require_same_checkpoint(reported: Evidence, checkpoint: str) -> None:

@@ -1,4 +1,4 @@
-"""Answers in which a scorer found nothing to read: how many, what it expected, and one of them.
+"""Answers in which a scorer found nothing to read, and thoughts that never ended, so that there is no answer.
 
 An unread answer scores 0 although it may be right. So a high share says that model and scorer do not agree on a form,
 and the score measures that.
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent2.cards.reader import iter_rollouts, read_header
+from agent2.llm.thoughts import CUT_OFF
 from agent2.records import StopReason
 from agent2.scorers import declared, expected_form
 
@@ -15,6 +16,8 @@ PARSED = "answer_parsed"
 """View of the scorers that read an answer out of a text."""
 WARNED_ABOVE = 0.1
 """Share of unread answers."""
+WARNED_CUT_OFF = 0.3
+"""Share of rollouts whose thought never ended at which a reader is warned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +69,23 @@ def unread_answers(card: Path) -> UnreadAnswers | None:
         if not example_item or (not is_whole and not is_cut_off and text.strip()):
             example, example_item, is_whole = text, record.rollout.item_id, not is_cut_off and bool(text.strip())
     return UnreadAnswers(n, n_unread, n_cut_off, expected_form(scorer), example, example_item) if n else None
+
+
+def warning_of_thoughts(card: Path) -> str | None:
+    """What to do about a card on which the thoughts before the answers often never end; None: they do."""
+    n = n_cut_off = n_at_limit = 0
+    for record in iter_rollouts(card):
+        n += record.rollout.fault is None
+        if CUT_OFF in record.score.labels:
+            n_cut_off += 1
+            n_at_limit += record.rollout.turns[-1].stop_reason is StopReason.LENGTH
+    if not n_cut_off or n_cut_off < WARNED_CUT_OFF * n:
+        return None
+    limit = read_header(card).protocol.sampling.max_tokens
+    unended = f"in {n_cut_off} of {n} rollouts the thought before the answer never ended"
+    if not limit:  # stored answers, which do not say what their limit was
+        return f"{unended}, so they have no answer; they were cut off, or their thoughts end with another mark"
+    return (
+        f"{unended}, {n_at_limit} of them at the limit of {limit} tokens, so they have no answer; give it more (--set "
+        "protocol.sampling.max_tokens=N), or state how its thoughts end (--set protocol.thinking='<think> </think>')"
+    )

@@ -244,6 +244,7 @@ def _form(columns: _Columns, hints: ColumnHints) -> _Form:
         return form
     if problems:
         raise problems[0]
+    _require_options_everywhere(columns)
     if not answers and {"test", "entry_point"} <= {*columns.names}:
         raise ConfigError(
             f"{columns.file}: programs with tests are not described by columns; the packaged benchmark humaneval plays "
@@ -445,6 +446,17 @@ def _asked_chat_form(columns: _Columns, chat: str, chats: Sequence[ReadChat], hi
         detected["scorer"] = "math_answer: the number or expression that an answer ends with"
     del detected["question"]
     return _Form(keys, detected)
+
+
+def _require_options_everywhere(columns: _Columns) -> None:
+    """Refuse a column that holds options in most rows only; without them the answer's letter means nothing."""
+    for name in columns.called([name for name in OPTIONS if name != "answers"], lambda value: True):
+        rows = [row for row in columns.rows if not _is_options(row.get(name))]
+        if 0 < len(rows) < len(columns.rows) / 2:
+            raise ConfigError(
+                f"{rows[0].where}: column {name!r} holds {quoted(rows[0].get(name))}, which is no list of options, in "
+                f"{len(rows)} of {len(columns.rows)} rows, this one first; complete these rows or leave them out"
+            )
 
 
 def _is_options(value: object) -> bool:

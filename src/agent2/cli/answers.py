@@ -115,6 +115,7 @@ def score(  # noqa: PLR0913 - one option of the command line each
     for note in result.notes:
         typer.echo(f"note: {note}")
     warn_of_unread(unread, card)
+    warn_of_thoughts(card, card)
     print_retried(card, n_lost)
     print_path("card", card)
 
@@ -192,3 +193,12 @@ def warn_of_unread(unread: "UnreadAnswers | None", where: object) -> None:
         f"{clean(unread.example_item, 80)} was answered with {clean(unread.example, SHOWN_CHARACTERS)!r}",
         err=True,
     )
+
+
+def warn_of_thoughts(card: Path, where: object) -> None:
+    """Warn on stderr where the thoughts before the answers on a card often never end."""
+    from agent2.analysis.unread import warning_of_thoughts
+
+    warning = warning_of_thoughts(card)
+    if warning is not None:
+        typer.echo(f"warning: {where}: {warning}", err=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from agent2.cli.answers import print_scores
+from agent2.cli.answers import print_scores, warn_of_thoughts
 from agent2.cli.show import AsJson, print_file, print_json, print_path, print_table, progress_bar, resumed_by_repeating
 from agent2.errors import ConfigError, nearest_name, unknown_name
 
@@ -224,6 +224,8 @@ class _Evaluations:
             print_file(folder / "report.json")
             return
         print_scores([(card.model, card.benchmark, card.card) for card in cards])
+        for card in cards:
+            warn_of_thoughts(card.card, f"{card.model} on {card.benchmark}")
         for reason in reasons:
             typer.echo(f"- {reason}")
         typer.echo(NO_DECISION)
