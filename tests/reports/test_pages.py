@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from agent2.arena.analysis.result import analyse
+from agent2.arena.evidence import AgentEnd
 from agent2.reports.headline import headline, headline_fields
 from agent2.reports.pages import write_report
 from agent2.stats.estimates import Estimate
@@ -169,6 +170,14 @@ def test_no_submission_shows_the_base_in_words_and_no_zero(tmp_path):
     assert rows["gain on private items"] == "none: no submission (this is not a zero)"
     html = written(tmp_path, **changes).html.read_text()
     assert "<b>none</b>" in html and "<b>0.0 points</b>" not in html
+
+
+def test_why_an_agent_crashed_is_said_and_of_one_that_did_not_nothing():
+    log = "Traceback ...\n  File 'main.py', line 2\nKeyError: 'anser'\n\n"
+    crashed = {"agent_end": AgentEnd.CRASHED, "agent_exit_code": 1, "agent_log_tail": log}
+    assert told(*_both(**crashed))["last line of agent.log"] == "KeyError: 'anser'"
+    assert "last line of agent.log" not in told(*_both(agent_log_tail=log))
+    assert "last line of agent.log" not in told(*_both(**{**crashed, "agent_log_tail": " \n"}))
 
 
 def test_a_copy_shows_a_zero_with_its_flag():

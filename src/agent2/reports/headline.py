@@ -54,6 +54,8 @@ class Headline:
     """`none`: the result proves nothing to others."""
     reproduction: str = ""
     """Verdict on the recorded program, run again; empty where nobody did."""
+    last_log_line: str = ""
+    """Of agent.log, where the agent crashed or ended with an exit code; for a Python program its error."""
 
 
 def headline(evidence: TrialEvidence, analysis: Analysis) -> Headline:
@@ -86,7 +88,15 @@ def headline(evidence: TrialEvidence, analysis: Analysis) -> Headline:
         exit_code=evidence.agent_exit_code,
         sandbox=evidence.sandbox,
         reproduction=verdict.value if (verdict := reproduction_verdict(evidence)) is not None else "",
+        last_log_line=_last_log_line(evidence),
     )
+
+
+def _last_log_line(evidence: TrialEvidence) -> str:
+    if evidence.agent_end is not AgentEnd.CRASHED and not evidence.agent_exit_code:
+        return ""
+    lines = [line for line in evidence.agent_log_tail.splitlines() if line.strip()]
+    return lines[-1] if lines else ""
 
 
 def headline_fields(trial: Headline) -> FieldTable[Headline]:
@@ -111,6 +121,7 @@ def headline_fields(trial: Headline) -> FieldTable[Headline]:
             ),
             Column("mode", lambda trial: mode_words(trial.mode) if trial.mode.mode is not Mode.FREE else ""),
             Column("agent's phase", lambda trial: f"{trial.agent_end.value}, {_exit_words(trial.exit_code)}"),
+            Column("last line of agent.log", lambda trial: clean(trial.last_log_line, 300)),
             Column(
                 "sandbox",
                 lambda trial: "NONE: the result proves nothing to others" if trial.sandbox == "none" else trial.sandbox,
