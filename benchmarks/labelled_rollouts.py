@@ -1,4 +1,4 @@
-"""Precision and recall of the detectors on rollouts that people labelled who did not write the detectors.
+"""Precision and recall of the detectors on rollouts that a reader labelled who did not see the detectors.
 
     python benchmarks/labelled_rollouts.py DATA                the half that nobody tuned on (in docs/labels.md)
     python benchmarks/labelled_rollouts.py DATA --half tuned   the half that detectors may be adjusted on
@@ -10,7 +10,8 @@ DATA is a folder with the files that `benchmarks/labelled/*.jsonl` names (tau_be
 
 The two halves are divided by a digest of source and item, so that all attempts at an item are in the same one. A class
 counts once for a rollout. Intervals are Wilson's, 95%; rollouts of one item are not independent, so they are somewhat
-narrow. Without a detector, a class has no prediction and no precision.
+narrow. Without a detector, a class has no prediction and no precision. Who the reader was, and
+by what guideline: benchmarks/labelled/GUIDELINE.md.
 """
 
 import argparse
@@ -30,23 +31,24 @@ from agent2.stats.estimates import wilson
 LABELLED = Path(__file__).with_name("labelled")
 DETECTORS_OF: Mapping[str, frozenset[str]] = {
     "claimed_without_doing": frozenset({"claimed_action"}),
-    "repeated_call": frozenset({"repeated_call", "repeated_failing_call"}),
+    "repeated_call": frozenset({"repeated_call"}),
     "repeated_failing_call": frozenset({"repeated_failing_call"}),
-    "wrong_tool": frozenset({"unknown_tool", "unneeded_tool", "wrong_tool"}),
-    "wrong_arguments": frozenset({"misfit_argument", "invented_argument", "misspelt_argument"}),
+    "wrong_tool": frozenset({"unknown_tool", "unneeded_tool", "wrong_tool", "unexpected_change"}),
+    "wrong_arguments": frozenset({"misfit_argument", "invented_argument", "misspelt_argument", "other_arguments"}),
     "answer_without_search": frozenset({"answer_without_search"}),
+    "gave_up": frozenset({"nothing_changed"}),
     "invented_fact": frozenset(
         {"invented_number", "invented_name", "contradicted_result", "missing_source", "altered_quote"}
     ),
 }
 """Class -> the detectors of which any predicts it."""
-UNDETECTED = ("policy_violation", "gave_up")
+UNDETECTED = ("policy_violation",)
 OK = "ok"
 
 
 @dataclass(frozen=True)
 class LabelledRollout:
-    """One rollout with the labels of people, and what the detectors find."""
+    """One rollout with the labels of the reader, and what the detectors find."""
 
     source: str
     rollout: str
@@ -125,7 +127,7 @@ def found_in(rollout: Rollout) -> dict[str, tuple[str, ...]]:
 
 
 def figures(rollouts: Sequence[LabelledRollout]) -> list[ClassFigures]:
-    """The figures of each class that people or detectors give."""
+    """The figures of each class that reader or detectors give."""
     return [
         ClassFigures(
             name,
@@ -138,10 +140,10 @@ def figures(rollouts: Sequence[LabelledRollout]) -> list[ClassFigures]:
 
 
 def disagreements(rollouts: Sequence[LabelledRollout], name: str, n: int) -> Iterator[str]:
-    """Up to n rollouts of a class that only the detectors find, and up to n that only people do."""
+    """Up to n rollouts of a class that only the detectors find, and up to n that only the reader does."""
     by_kind: Mapping[str, Callable[[LabelledRollout], bool]] = {
         "only detectors": lambda rollout: name in rollout.predicted - rollout.labels,
-        "only people": lambda rollout: name in rollout.labels - rollout.predicted,
+        "only reader": lambda rollout: name in rollout.labels - rollout.predicted,
     }
     for kind, is_one in by_kind.items():
         for rollout in [rollout for rollout in rollouts if is_one(rollout)][:n]:
@@ -172,7 +174,7 @@ def main() -> int:
     ]
     rollouts = list(labelled_rollouts(options.data, rows))
     print(f"{len(rollouts)} rollouts, half: {options.half}")
-    print(f"{'class':24}{'people':>8}{'detected':>10}{'both':>6}  {'precision':>20}  {'recall':>20}")
+    print(f"{'class':24}{'reader':>8}{'detected':>10}{'both':>6}  {'precision':>20}  {'recall':>20}")
     for row in figures(rollouts):
         detected = "-" if row.name in UNDETECTED else str(row.n_predicted)
         shares = f"{_share(row.n_both, row.n_predicted):>20}  {_share(row.n_both, row.n_gold):>20}"

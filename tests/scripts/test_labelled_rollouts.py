@@ -1,4 +1,4 @@
-"""The script that measures detectors on rollouts that people labelled."""
+"""The script that measures detectors on labelled rollouts."""
 
 import importlib.util
 import json
@@ -57,7 +57,7 @@ def rows(*labels):
     return [{"source": "runs.json", "rollout": f"{task}/0", "labels": of} for task, of in enumerate(labels)]
 
 
-def test_a_class_is_counted_once_for_each_rollout_that_people_or_detectors_give_it(data):
+def test_a_class_is_counted_once_for_each_rollout_that_has_it(data):
     gold = rows(["claimed_without_doing"], ["ok"], ["ok"], ["repeated_call", "repeated_failing_call", "gave_up"])
     rollouts = list(labelled_rollouts.labelled_rollouts(data, gold))
     table = {row.name: (row.n_gold, row.n_predicted, row.n_both) for row in labelled_rollouts.figures(rollouts)}
@@ -73,7 +73,7 @@ def test_disagreements_name_the_rollout_and_the_finding(data):
     (line,) = labelled_rollouts.disagreements(rollouts, "claimed_without_doing", 3)
     assert "only detectors: runs.json 0/0 (ok): turn 1: 'I have cancelled T1.'" in line
     (missed,) = labelled_rollouts.disagreements(rollouts, "invented_fact", 3)
-    assert "only people: runs.json 3/0" in missed
+    assert "only reader: runs.json 3/0" in missed
 
 
 def test_all_attempts_at_an_item_are_in_one_half():
@@ -95,3 +95,9 @@ def test_a_rollout_that_no_file_holds_is_refused(data):
         list(labelled_rollouts.labelled_rollouts(data, [{"source": "runs.json", "rollout": "9/0", "labels": ["ok"]}]))
     with pytest.raises(ValueError, match=r"holds no other\.json"):
         labelled_rollouts.rollouts_of(data, "other.json")
+
+
+def test_the_labels_of_the_package_are_readable_and_in_both_halves():
+    gold = labelled_rollouts.read_labels(labelled_rollouts.LABELLED)
+    halves = [labelled_rollouts.is_tuned(str(row["source"]), str(row["rollout"])) for row in gold]
+    assert len(gold) == 233 and 100 < sum(halves) < 133

@@ -13,10 +13,10 @@ def call(name, result="ok", error=None, **arguments):
     return {"name": name, "arguments": arguments, "result": None if error else result, "error": error}
 
 
-def found(*calls, answer="Oren wrote it.", task=TASK):
+def found(*calls, answer="Oren wrote it.", task=TASK, reference=None):
     records = [record | {"turn": turn} for turn, record in enumerate(calls)]
     turns = [Turn(text, None, StopReason.END, 0, 0) for text in (*["call"] * len(records), answer)]
-    state = {"tool_calls": records, "final": {}}
+    state = {"tool_calls": records, "final": {}} | ({} if reference is None else {"actions": reference})
     opening = [Message("user", task)]
     episode = read_episode(Rollout("i", 0, 0, RolloutStatus.COMPLETED, opening, turns, answer, state, Usage()))
     assert not {finding.detector for finding in findings_of(episode)} & set(CONDUCT)
@@ -24,6 +24,7 @@ def found(*calls, answer="Oren wrote it.", task=TASK):
 
 
 LOOK = call("search_pages", words="author")
+OTHER = call("search_pages", words="title")
 FAIL = call("search_pages", error="no such page", words="author")
 CANCEL = call("cancel_trip", trip="T1")
 
@@ -32,11 +33,12 @@ CANCEL = call("cancel_trip", trip="T1")
     ("calls", "detectors"),
     [
         ([LOOK, LOOK], {"repeated_call"}),
-        ([FAIL, FAIL], {"repeated_failing_call"}),
-        ([FAIL, LOOK, FAIL, FAIL], {"repeated_failing_call"}),
+        ([LOOK, OTHER, LOOK, OTHER, LOOK], {"repeated_call"}),
+        ([FAIL, FAIL], {"repeated_call", "repeated_failing_call"}),
+        ([FAIL, OTHER, FAIL], {"repeated_failing_call"}),
+        ([LOOK, OTHER, LOOK], set()),  # a second look, later
         ([LOOK], set()),
-        ([FAIL, LOOK], set()),
-        ([LOOK, call("search_pages", words="title")], set()),
+        ([LOOK, OTHER], set()),
         ([LOOK, CANCEL, LOOK], set()),  # the trip was cancelled in between
         ([FAIL, CANCEL, FAIL], set()),
     ],
@@ -58,6 +60,38 @@ def test_a_call_is_repeated_if_nothing_changed_since(calls, detectors):
 )
 def test_an_answer_without_a_search_is_one_where_a_search_was_offered(calls, answer, task, is_found):
     assert ("answer_without_search" in found(*calls, answer=answer, task=task)) == is_found
+
+
+def trip(name="T1", **more):
+    return call("cancel_trip", trip=name, **more)
+
+
+REFERENCE = [
+    {"name": "find_trip", "kwargs": {}},
+    {"name": "cancel_trip", "kwargs": {"trip": "T1", "refund_to": ["a", "b"]}},
+]
+
+
+@pytest.mark.parametrize(
+    ("calls", "detectors"),
+    [
+        ([LOOK, trip(refund_to=["b", "a"])], set()),
+        ([LOOK, trip(refund_to=["a"])], {"other_arguments"}),
+        ([LOOK, trip("T2", refund_to=["c"])], {"unexpected_change"}),
+        ([LOOK, call("book_trip", trip="T1")], {"unexpected_change"}),
+        ([LOOK], {"nothing_changed"}),
+        ([LOOK, call("transfer_to_human_agents", summary="x")], {"nothing_changed"}),
+        ([LOOK, trip(refund_to=["a", "b"]), call("send_note", to="me")], {"unexpected_change"}),
+    ],
+)
+def test_changes_are_compared_with_the_reference_calls(calls, detectors):
+    assert found(*calls, reference=REFERENCE) == detectors
+    assert found(*calls) == set()  # without a reference nothing is said of changes
+
+
+def test_a_reference_without_a_change_expects_none():
+    assert found(LOOK, reference=[]) == found(LOOK, reference=REFERENCE[:1]) == set()
+    assert found(LOOK, trip(), reference=[]) == {"unexpected_change"}
 
 
 def test_conduct_is_no_part_of_the_grounding_reward():

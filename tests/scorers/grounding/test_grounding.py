@@ -292,3 +292,13 @@ def test_a_failed_call_alone_is_no_cascade():
         case.rollout, turns=case.rollout.turns[:-1], answer=None, state={**case.rollout.state, "answer": None}
     )
     assert "cascade" not in {finding.detector for finding in findings_of(read_episode(silent))}
+
+
+def test_a_sum_that_a_message_shows_with_its_parts_may_be_repeated_and_another_may_not():
+    task, call = (
+        "What do the two flights cost?",
+        '> prices {"day": "today"} = [112, 104, 9, 8, 77, 61, 52, 43, 35, 26, 17, 201, 333]',
+    )
+    shown = "- The flights cost $112 and $104, $216 in total."
+    assert "invented_number" not in detected(task, call, shown, "< Fine.", "Booked for $216.")
+    assert "invented_number" in detected(task, call, shown, "< Fine.", "Booked for $218.")

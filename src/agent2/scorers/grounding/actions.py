@@ -35,7 +35,11 @@ _FAMILIES: Mapping[str, str] = MappingProxyType(
     }
 )
 _INCLUDES = MappingProxyType(
-    {"change": ("create", "delete", "save", "pay", "book"), "book": ("pay", "create"), "order": ("pay", "create")}
+    {
+        "change": ("create", "delete", "save", "pay", "book", "refund"),
+        "book": ("pay", "create"),
+        "order": ("pay", "create"),
+    }
 )
 """Family -> what else a call of it may do."""
 _DONE = "|".join(
@@ -56,6 +60,8 @@ _UNDONE = re.compile(
     re.IGNORECASE,
 )
 _MODAL = re.compile(r"\b(?:could|would|should|will|can|may|might)\b", re.IGNORECASE)
+_HANDS_OVER = re.compile(r"human|agent|operator|support", re.IGNORECASE)
+"""In the name of a tool that passes the conversation on, and transfers nothing else."""
 _ONLY_DONE = re.compile(
     r"\W*(?:ok(?:ay)?\W+)?(?:(?:all|it(?:'s| is)|that(?:'s| is))\W+)?(?:done|completed?|success(?:ful(?:ly)?)?)\W*",
     re.IGNORECASE,
@@ -107,10 +113,17 @@ def claimed_action(evidence: EpisodeEvidence) -> Iterator[GroundingFinding]:
 
 def is_acting(call: RecordedCall) -> bool:
     """Whether a call that succeeded changes something: as recorded, else by its name."""
-    return bool(call.changed) if call.changed is not None else call.error is None and _family(call.name) is not None
+    return bool(call.changed) if call.changed is not None else call.error is None and is_change(call.name)
+
+
+def is_change(name: str | None) -> bool:
+    """Whether the name of a tool says that it changes something."""
+    return _family(name) is not None
 
 
 def _family(name: str | None) -> str | None:
+    if name is not None and _HANDS_OVER.search(name):
+        return None
     spaced = plain(re.sub(r"([a-z])([A-Z])", r"\1 \2", name or "").replace("_", " "))
     return next((_FAMILIES[word] for word in spaced.split() if word in _FAMILIES), None)
 

@@ -41,7 +41,15 @@ from agent2.scorers.grounding.claims import (
     plain,
     stem,
 )
-from agent2.scorers.grounding.conduct import SEARCHING, answer_without_search, repeated_call, repeated_failing_call
+from agent2.scorers.grounding.conduct import (
+    SEARCHING,
+    answer_without_search,
+    nothing_changed,
+    other_arguments,
+    repeated_call,
+    repeated_failing_call,
+    unexpected_change,
+)
 from agent2.scorers.grounding.episodes import RecordedCall, Statement, ToolEpisode, leaves_of
 from agent2.scorers.grounding.names import word_set
 from agent2.scorers.grounding.tool_results import (
@@ -607,7 +615,14 @@ DETECTORS = _table()
 CONDUCT: Mapping[str, Detector] = MappingProxyType(
     {
         find.__name__: Detector(find.__name__, FindingKind.CONDUCT, find)
-        for find in (repeated_call, repeated_failing_call, answer_without_search)
+        for find in (
+            repeated_call,
+            repeated_failing_call,
+            answer_without_search,
+            unexpected_change,
+            other_arguments,
+            nothing_changed,
+        )
     }
 )
 """How the agent works; none of these is in `findings_of`, which is about ground alone."""

@@ -66,6 +66,8 @@ class ToolEpisode:
     """{page, exists, opened} of the final answer, where the world records them."""
     values: tuple[str, ...] = ()
     """The answers that the citations support."""
+    expected: tuple[tuple[str, Mapping[str, JsonValue]], ...] | None = None
+    """Name and arguments of each reference call, where the rollout or its source records them."""
 
     def context_before(self, turn: int) -> GroundingContext:
         """All text that the model had before a turn."""
@@ -158,7 +160,15 @@ def read_episode(rollout: Rollout) -> ToolEpisode | None:
         responses=tuple(responses),
         citations=tuple(citation for citation in final.get("citations", ()) if isinstance(citation, Mapping)),
         values=tuple(str(value) for value in final.get("values", ())),
+        expected=_reference_calls(rollout.state.get("reference_calls", rollout.state.get("actions"))),
     )
+
+
+def _reference_calls(records: JsonValue) -> tuple[tuple[str, Mapping[str, JsonValue]], ...] | None:
+    """Reference calls as our worlds (`arguments`) and tau-bench (`kwargs`) record them; None: none are recorded."""
+    if not isinstance(records, list) or not all(isinstance(record, Mapping) and "name" in record for record in records):
+        return None
+    return tuple((str(record["name"]), record.get("arguments") or record.get("kwargs") or {}) for record in records)
 
 
 def _calls_in_records(records: Iterable[JsonValue]) -> list[RecordedCall]:

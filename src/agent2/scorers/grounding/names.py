@@ -22,7 +22,7 @@ _VALUE_BEGINS = re.compile(r"[:(\u2013\u2014][\"\u201c]?\s*$")
 _VALUE_ENDS = re.compile(r"\s*(?:[).,;/|\u2013\u2014]|$)")
 _CODE = re.compile(r"\s?\(([A-Z]{2,4})\)")
 _ORDINARY_ENDING = re.compile(
-    r"\w{3,}(?:al|te|nt|ab|us|ar|ed|iv|ful|ct|st|ss|gh)ly|\w{6,}ing|\w{4,}(?:tion|sion|ment|bility)s?|\w{3,}ness|\w{3,}less"
+    r"\w{3,}(?:al|te|nt|ab|us|ar|ed|ive|ari|ful|ct|st|ss|gh)ly|\w{6,}ing|\w{4,}(?:tion|sion|ment|bility)s?|\w{3,}ness|\w{3,}less"
 )
 _PARTICIPLE = re.compile(r"\w{3,}ed")
 

@@ -106,7 +106,12 @@ class EpisodeEvidence:
             # In a turn with calls, a message is the argument of a later call, which may use their results.
             context = self.context(statement.turn if statement.turn not in self._calling else statement.turn + 1)
             claims = claims_of(without_questions(statement.text))
-            unsupported += [(statement, claim) for claim in unsupported_claims(claims, context)]
+            derived = self.supported_numbers(statement.turn)  # sums that earlier messages show with their parts
+            unsupported += [
+                (statement, claim)
+                for claim in unsupported_claims(claims, context)
+                if claim.kind is not ClaimKind.NUMBER or number_of(claim.text) not in derived
+            ]
         return tuple(unsupported)
 
     def supported_numbers(self, turn: int) -> list[float]:
