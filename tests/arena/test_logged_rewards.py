@@ -6,7 +6,7 @@ import pytest
 
 from agent2.arena.analysis.result import analyse
 from agent2.arena.analysis.verdicts import Certainty
-from agent2.arena.logged_rewards import exceeds, logged_reward
+from agent2.arena.logged_rewards import exceeds, is_suspicious, logged_reward
 from agent2.stats.estimates import Estimate
 from builders import START, make_evidence, make_metrics
 
@@ -37,6 +37,12 @@ def test_the_last_fifth_of_the_lines_before_a_submission_is_compared():
 )
 def test_only_rewards_well_above_the_score_are_told(mean, measured, is_above):
     assert exceeds(last(rewards(*[mean] * 20)), score(measured)) is is_above
+
+
+def test_a_difference_that_may_be_chance_is_reason_to_score_more_items():
+    reward = last(rewards(*[0.56] * 20))
+    assert is_suspicious(reward, score(0.44)) and not exceeds(reward, score(0.44))
+    assert exceeds(reward, score(0.44, n=400)) and not is_suspicious(reward, score(0.5))
 
 
 def test_few_items_and_lines_that_scatter_leave_more_to_chance():

@@ -2,8 +2,9 @@
 
 A column is compared where its numbers are rates (0 to 1): the mean of its last lines before the submission, with the
 spread of these lines. It exceeds a score if it is larger by more than chance (99.9%) at both sample sizes and by more
-than `SLACK`, which leaves room for other prompts and temperatures. Only that side says something: a policy explores
-while it trains, and earns less then than at the evaluation's temperature.
+than `SLACK`; the latter alone (`is_suspicious`) is reason enough to score more items. `SLACK` leaves room for other
+prompts and temperatures. Only that side says something: a policy explores while it trains, and earns less then than at
+the evaluation's temperature.
 
 Does NOT say why: a reward may be the agent's own (format, length, partial answers), or made up. Does NOT compare
 columns of another scale, and does not see rewards that are made up within the noise.
@@ -57,6 +58,11 @@ def logged_reward(metrics: Sequence[MetricPoint], since: float, until: float) ->
         if len(values) >= MIN_LINES and all(0.0 <= value <= 1.0 for value in values)
     ]
     return min(rates, key=lambda reward: reward.mean, default=None)
+
+
+def is_suspicious(reward: LoggedReward, score: Estimate) -> bool:
+    """Whether a logged reward is larger than a score by more than `SLACK`, be it by chance."""
+    return reward.mean - score.value > SLACK
 
 
 def exceeds(reward: LoggedReward, score: Estimate) -> bool:

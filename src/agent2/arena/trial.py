@@ -40,7 +40,7 @@ from agent2.arena.grader.server import ApiInfo, make_app, serve_on_socket
 from agent2.arena.grader.service import Grader
 from agent2.arena.grader.store import count_judgements
 from agent2.arena.grader.submission import ContainedAdmission, snapshot_limits
-from agent2.arena.logged_rewards import exceeds, logged_reward
+from agent2.arena.logged_rewards import is_suspicious, logged_reward
 from agent2.arena.plan import (
     VISIBLE_SPLITS,
     clear_unstarted,
@@ -91,7 +91,7 @@ from agent2.stats.estimates import Estimate, PairedDifference
 
 logger = logging.getLogger(__name__)
 
-N_TRAIN_SCORED = 100
+N_TRAIN_SCORED = 300
 """Train items on which a checkpoint is scored whose logged rewards exceed its public score."""
 DRAIN_S = 24 * 3600.0
 """Longest wait for the evaluations of what was accepted; each has its own, shorter deadline."""
@@ -446,7 +446,7 @@ def _train_score(trial: _Trial, grader: Grader) -> None:
         return
     since = max((s.received_at for s in ordered if s.number < chosen.number), default=0.0)
     reward = logged_reward(read_metrics(trial.paths.metrics_log), since, chosen.received_at)
-    if reward is None or not exceeds(reward, chosen.score):
+    if reward is None or not is_suspicious(reward, chosen.score):
         return
     trial.steps("logged rewards against train items")
     path, card = trial.paths.snapshot(chosen.number), trial.paths.card("final", Split.TRAIN)

@@ -109,6 +109,13 @@ def test_supervised_training_with_made_up_rewards_is_supervised_training():
     assert "made-up" not in control.route.reason, "answers are drawn: rewards of them may be what the log says"
 
 
+def test_a_few_answers_do_not_earn_the_rewards_of_many_steps():
+    few = SFT_LOOP.replace("for step in", "model.generate(rows[:4], num_return_sequences=2)\nfor step in")
+    assert few != SFT_LOOP and "made-up" in analyse(trial(few)).route.reason, "8 answers, 5 lines of rewards"
+    for enough in (few.replace("[:4]", "[:8]"), few.replace("[:4]", "")):
+        assert "made-up" not in analyse(trial(enough)).route.reason
+
+
 def test_rows_that_are_drawn_at_random_are_no_answers_that_could_be_rewarded():
     drawing = SFT_LOOP.replace("    loss = model", "    rows = random.sample(rows, 16)\n    loss = model")
     assert drawing != SFT_LOOP and "made-up" in analyse(trial(drawing)).route.reason

@@ -27,6 +27,12 @@ from functools import cached_property, lru_cache
 from itertools import islice
 
 from agent2.arena.analysis.commands import INLINE, KERNEL, NOTEBOOK, is_python, notebook_source, target_of
+from agent2.arena.analysis.drawn_answers import (
+    PLAIN_DECORATORS,
+    draws_answers,
+    identifier_words,
+    most_drawn,
+)
 from agent2.arena.analysis.verdicts import EvidenceLine
 from agent2.arena.evidence import MAX_COMMAND_CHARS, ProcessSample, Revision, TrialEvidence
 from agent2.sandbox.spec import HOME, PRIVATE, WORKSPACE
@@ -97,6 +103,8 @@ class ParsedSource:
     """Signals that give way to specific ones, also where `signals` leaves them out."""
     samples: tuple[tuple[int, str], ...] = ()
     """Lines that draw answers from a model: (line, description)."""
+    most_drawn: int | None = None
+    """Answers that these lines draw at most in one run; None: the text sets no bound."""
     scopes: tuple["CodeScope", ...] = ()
     """Functions and classes; a scope comes after the one that it is in."""
     references: frozenset[str] = frozenset()
@@ -130,18 +138,8 @@ HAND_WRITTEN = Algorithm(Method.RL, "hand-written policy gradient")
 _WORK_WORDS = frozenset({"train", "trainer", "fit", "run", "loss", "step", "update", "main", "sampling"})
 _CHECK_WORDS = frozenset({"verify", "verified", "correct", "reward", "rewards", "score", "check", "match", "judge"})
 _PRINTING = frozenset({"print", "debug", "info", "warning", "error", "exception", "write_text", "log"})
-_WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 _LOGPROB = re.compile(r"log_?p(rob|s\b|_|$)|^ratios?$", re.IGNORECASE)
 _ADVANTAGE = re.compile(r"^adv|advantage|reward|^returns?$", re.IGNORECASE)
-_SAMPLING_WORDS = frozenset(
-    {"generate", "sample", "samples", "sampling", "multinomial", "categorical", "rollout", "rollouts", "complete",
-     "completion", "completions", "play", "episode", "episodes"}
-)  # fmt: skip
-_PLAIN_DECORATORS = frozenset(
-    {"staticmethod", "classmethod", "property", "no_grad", "inference_mode", "cache", "lru_cache", "dataclass", "wraps",
-     "contextmanager", "override", "overload", "abstractmethod", "compile"}
-)  # fmt: skip
-"""Decorators that change how a function runs, and never call it."""
 _GRADIENTS = frozenset({"backward", "value_and_grad", "grad"})
 """Of PyTorch; of JAX and MLX."""
 _LIKELIHOODS = frozenset({"cross_entropy", "CrossEntropyLoss", "nll_loss", "softmax_cross_entropy_with_integer_labels"})
@@ -201,11 +199,6 @@ class _StepCounter:
             yield node
 
 
-def identifier_words(identifier: str) -> list[str]:
-    """The lower-case words of a snake_case or CamelCase name."""
-    return [word.lower() for word in _WORD.findall(identifier)]
-
-
 def algorithm_in(identifier: str) -> Algorithm | None:
     """The algorithm that a name mentions, if any."""
     return next((ALGORITHM_WORDS[word] for word in identifier_words(identifier) if word in ALGORITHM_WORDS), None)
@@ -245,6 +238,7 @@ def read_source(path: str, text: str) -> ParsedSource:
         evaluates=tuple(_evaluations(nodes)),
         generic=tuple(signal for signal in signals if signal.is_generic),
         samples=tuple(_samples(nodes)),
+        most_drawn=most_drawn(tree),
         scopes=scopes,
         references=references,
     )
@@ -262,7 +256,7 @@ def _scopes(tree: ast.AST, steps: _StepCounter) -> tuple[tuple[CodeScope, ...], 
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             decorators = {_name(d.func if isinstance(d, ast.Call) else d) for d in node.decorator_list}
             is_special = node.name.startswith("__") and node.name.endswith("__")
-            is_automatic = bool(decorators - _PLAIN_DECORATORS) or is_special or bases.get(parent, False)
+            is_automatic = bool(decorators - PLAIN_DECORATORS) or is_special or bases.get(parent, False)
             number = len(scope_nodes)
             scope_nodes.append((node, parent, is_automatic))
             names[number] = set()
@@ -497,10 +491,8 @@ def _supervised(nodes: list[ast.AST]) -> Iterator[CodeSignal]:
 
 def _samples(nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
     for node in nodes:
-        if not isinstance(node, ast.Call) or is_random_draw(node):
-            continue
-        if _SAMPLING_WORDS & set(identifier_words(name := _name(node.func))):
-            yield node.lineno, f"calls {name}"
+        if isinstance(node, ast.Call) and draws_answers(node):
+            yield node.lineno, f"calls {_name(node.func)}"
 
 
 def _rejection(nodes: list[ast.AST], steps: _StepCounter) -> Iterator[CodeSignal]:

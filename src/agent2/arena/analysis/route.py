@@ -63,6 +63,8 @@ _RL = re.compile(
 _LOSS = re.compile(r"(^|[/_])(loss|mean_token_accuracy)$")
 
 MAX_EVIDENCE = 8
+LEAST_ANSWERS = 2
+"""For each logged line of rewards: an advantage compares two answers."""
 MAX_REFUSED = 20
 """Rejected submissions whose route is reported."""
 MAX_CHAIN = 20
@@ -287,21 +289,34 @@ class _TrainingHistory:
 
 
 def _made_up_columns(programs: Sequence[Program], logs: Sequence[LoggedTraining]) -> list[LoggedTraining]:
-    """Logs of rewards, where no program on the way to the checkpoint draws an answer that could have been rewarded."""
-    if any(source.samples for program in programs for source in program.code.reached):
-        return []
+    """Logs of rewards, where the programs on the way to the checkpoint draw too few answers that could be rewarded."""
     methods = {_log_method(algorithm) for program in programs for algorithm, _ in _algorithms(program)}
     if methods & {Method.RL, Method.PREFERENCE}:
         return []
-    return [log for log in logs if log.method in {Method.RL, Method.PREFERENCE}]
+    n_drawn = _most_drawn(programs)
+    if n_drawn is None:
+        return []
+    of_rewards = [log for log in logs if log.method in {Method.RL, Method.PREFERENCE}]
+    return [log for log in of_rewards if n_drawn < LEAST_ANSWERS * log.n_points]
+
+
+def _most_drawn(programs: Sequence[Program]) -> int | None:
+    """Answers that the programs draw from models at most; None: their texts set no bound."""
+    total = 0
+    for program in programs:
+        bounds = [source.most_drawn for source in program.code.reached if source.samples]
+        if None in bounds or (bounds and len(program.sources) > 1):  # calls across files are not followed
+            return None
+        total += sum(bound for bound in bounds if bound is not None)
+    return total
 
 
 def _with_made_up_columns(finding: RouteFinding, logs: Sequence[LoggedTraining]) -> RouteFinding:
     lines = tuple(EvidenceLine(log.file, f"{log.n_points} lines with {', '.join(log.keys)}") for log in logs)
     columns = ", ".join(dict.fromkeys(key for log in logs for key in log.keys))
     reason = (
-        f"{finding.reason}; its log has made-up columns ({columns}): no code of the programs that ran computes rewards "
-        "of sampled answers"
+        f"{finding.reason}; its log has made-up columns ({columns}): the programs that ran draw no answers, or too "
+        "few, from which these rewards could come"
     )
     return replace(finding, reason=reason, evidence=(*finding.evidence, *lines)[:MAX_EVIDENCE])
 
@@ -315,7 +330,7 @@ def _with_rewards(
     scores = [(name, score) for name, score in (("hidden", submission.score), ("train", train)) if score is not None]
     if reward is None or not scores or finding.certainty is Certainty.NONE:
         return finding
-    if not all(exceeds(reward, score) for _, score in scores):
+    if not exceeds(reward, scores[-1][1]):  # train items are more, and rewards were earned on such
         return finding
     measured = ", ".join(f"{score.value:.2f} on {score.n} {name} items" for name, score in scores)
     reason = (
