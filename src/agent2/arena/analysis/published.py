@@ -21,7 +21,7 @@ import msgspec
 from pydantic import Field
 
 from agent2.benchmarks import task_files
-from agent2.config import StrictModel, load_yaml
+from agent2.config import StrictModel, parse_yaml
 from agent2.errors import ConfigError
 from agent2.foreign_files import MAX_TEXT_BYTES, read_limited
 from agent2.stats.estimates import Estimate, PairedDifference
@@ -104,11 +104,20 @@ def is_published(folder: Path) -> bool:
         return False
 
 
-def read_published(folder: Path) -> PublishedBoard:
-    """The figures of a folder. Raises ConfigError for a file of another layout."""
-    if not (folder / FIGURES_FILE).is_file():
+def read_published(folder: Path, *, follow: bool = False) -> PublishedBoard:
+    """The figures of a folder. Raises ConfigError for a file of another layout.
+
+    follow: also a file that is a link, as installers make them; in a folder of others it may lead to any file.
+    """
+    path = folder / FIGURES_FILE
+    if not path.is_file():
         return read_posttrainbench(folder)
-    file = load_yaml(folder / FIGURES_FILE, PublishedFile)
+    try:
+        text = read_limited(path, MAX_TEXT_BYTES, follow=follow).decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"{path}: cannot be read ({reason}); put the file itself there") from error
+    file = parse_yaml(text, PublishedFile, str(path))
     rows = {}
     for figure in file.rows:
         base = None if figure.base is None else figure.base / 100
@@ -121,7 +130,7 @@ def published_of_tasks(tasks: Iterable[str]) -> list[PublishedBoard]:
     """Published figures in the homes of those tasks that are packaged."""
     files = task_files()
     homes = dict.fromkeys(files[task].parent.parent for task in tasks if task in files)
-    return [read_published(home) for home in homes if (home / FIGURES_FILE).is_file()]
+    return [read_published(home, follow=True) for home in homes if (home / FIGURES_FILE).is_file()]
 
 
 def read_posttrainbench(folder: Path) -> PublishedBoard:
