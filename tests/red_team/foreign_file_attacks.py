@@ -16,6 +16,7 @@ import zipfile
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -260,6 +261,14 @@ REGULAR = "regular files alone, opened without waiting"
 INSIDE = "data inside the folder, links resolved, unless allowed"
 UNPACKED = "what is unpacked is counted"
 
+ZIP_BOMB: tuple[Attack, ...] = (
+    _attack(
+        "zip bomb in the place of a log", "a reader without memory", UNPACKED, _with({}, "log.eval", _zip_bomb),
+        "cards import given/log.eval out",
+        "import sys, zipfile; zipfile.ZipFile(f'{sys.argv[1]}/log.eval').read('header.json')",
+    ),
+)[: find_spec('inspect_ai') is not None]  # fmt: skip
+"""Without inspect-ai no `.eval` file is opened, and nothing would be shown."""
 FOREIGN_FILE_ATTACKS: tuple[Attack, ...] = (
     _attack(
         "pipe in the place of a trial's settings", "a reader that hangs", REGULAR,
@@ -348,11 +357,7 @@ FOREIGN_FILE_ATTACKS: tuple[Attack, ...] = (
         _with({"benchmark.yaml": QUIZ.replace("test.jsonl", "test.jsonl.gz")}, "test.jsonl.gz", _gzip_bomb),
         "benchmarks check ./given", "import gzip, sys; gzip.open(f'{sys.argv[1]}/test.jsonl.gz').read()",
     ),
-    _attack(
-        "zip bomb in the place of a log", "a reader without memory", UNPACKED, _with({}, "log.eval", _zip_bomb),
-        "cards import given/log.eval out",
-        "import sys, zipfile; zipfile.ZipFile(f'{sys.argv[1]}/log.eval').read('header.json')",
-    ),
+    *ZIP_BOMB,
     _attack(
         "one text for all rows of a table", "a reader without memory", UNPACKED,
         _with({"benchmark.yaml": QUIZ.replace("test.jsonl", "test.parquet")}, "test.parquet", _one_text_for_all_rows),
