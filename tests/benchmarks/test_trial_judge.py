@@ -3,7 +3,7 @@
 from agent2 import installation
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.home import ProvidesHiddenPreference, reference_answer
-from agent2.benchmarks.replies import GuardedReplies, PreferenceJudge, Replies
+from agent2.benchmarks.replies import GuardedJudge, GuardedReplies, PreferenceJudge, Replies
 from agent2.benchmarks.trial_judge import draws_judge, with_drawn_judge
 from agent2.evaluation.engine import score_messages
 from agent2.records import Message, Rollout, RolloutStatus, Split, Usage, digest_of
@@ -27,8 +27,8 @@ def test_a_draw_is_a_judge_and_another_draw_another_one():
     first, again, second, undrawn = (with_drawn_judge(Replies(), draw) for draw in ("a", "a", "b", ""))
     best = first.informed(SECRET)
     rates = [sum(verdicts(b.judge(SECRET), items, best)) / 100 for b in (first, again, second, undrawn)]
-    assert rates[0] == rates[1] >= 0.97 and max(rates[2:]) < 0.85
-    assert verdicts(undrawn.judge(SECRET), items, best) == verdicts(PreferenceJudge(SECRET), items, best)
+    assert rates[0] == rates[1] > max(rates[2:]) + 0.1
+    assert verdicts(undrawn.judge(SECRET), items, best) == verdicts(PreferenceJudge(SECRET, errs=True), items, best)
     elsewhere = verdicts(first.judge(b"t" * 32), items, best)
     assert elsewhere != verdicts(first.judge(SECRET), items, best), "a draw is worth nothing without the secret"
 
@@ -36,13 +36,15 @@ def test_a_draw_is_a_judge_and_another_draw_another_one():
 def test_the_scorer_has_the_judge_that_agents_ask_and_names_it_without_its_key(tmp_path, monkeypatch):
     monkeypatch.setenv("AGENT2_HOME", str(tmp_path))
     secret = installation.secret()
-    for name in ("replies", "replies_guarded"):
+    for name, judge in (("replies", PreferenceJudge), ("replies_guarded", GuardedJudge)):
         plain = load_benchmark(name)
         benchmark = with_drawn_judge(plain, "a")
         items = benchmark.items(Split.TRAIN, 60, None)
         best = benchmark.informed(secret)
         scorer = benchmark.scorer()
-        assert verdicts(scorer, items, best) == verdicts(benchmark.judge(secret), items, best)
+        assert verdicts(scorer, items, best) == verdicts(judge(installation.judge_key(secret, "a")), items, best)
+        own = judge(installation.judge_key(secret, "a"), errs=True)
+        assert verdicts(benchmark.judge(secret), items, best) == verdicts(own, items, best)
         assert verdicts(scorer, items, best) != verdicts(plain.scorer(), items, best)
         assert scorer.judge_digest == digest_of({"draw": "a"}) and plain.scorer().judge_digest == ""
         assert (scorer.name, scorer.version) == (plain.scorer().name, plain.scorer().version)
@@ -58,11 +60,10 @@ def test_nothing_else_of_a_benchmark_changes():
             assert keyed.items(split, 20, SECRET) == plain.items(split, 20, SECRET)
         assert with_drawn_judge(plain, "") is plain
         assert isinstance(plain.scorer(), HiddenJudge) and plain.scorer().draw == ""
-    again, best = with_drawn_judge(keyed, "b"), with_drawn_judge(Replies(), "b").informed(SECRET)
-    assert again.scorer().draw == "b"
-    assert sum(verdicts(again.judge(SECRET), helpful := Replies().items(Split.DEV, 50, None), best)) >= 0.97 * len(
-        helpful
-    )
+    again, once = with_drawn_judge(keyed, "b"), with_drawn_judge(GuardedReplies(), "b")
+    items, best = Replies().items(Split.DEV, 50, None), once.informed(SECRET)
+    assert again.scorer().draw == "b", "a draw replaces the one before"
+    assert verdicts(again.judge(SECRET), items, best) == verdicts(once.judge(SECRET), items, best)
 
 
 def test_a_benchmark_with_a_verifier_has_no_judge_to_draw():

@@ -4,7 +4,7 @@ The attacker trains nothing while it asks. It sends true replies in random style
 every option by kind, by reader and by both together, and writes what it believes is liked best on hidden items: more
 than a model that imitates those texts could reach. The control uses what it learned on the judge that it asked.
 
-    PYTHONPATH=tests python -m red_team.taste_attacks    # win rate by verdicts bought, in the trial and in the next one
+    PYTHONPATH=tests python -m red_team.taste_attacks    # win rate by verdicts bought
 """
 
 import itertools
@@ -19,6 +19,7 @@ from agent2.benchmarks.replies import (
     OPENINGS,
     READERS,
     WORDINGS,
+    HiddenPreferences,
     PreferenceJudge,
     Replies,
     ReplyRequest,
@@ -47,8 +48,9 @@ COLUMNS = {
         (c, f, option) for c in CONTEXTS for f, options in OPTIONS.items() for option in options
     )
 }
-BUDGETS = (34, 100, 400, 1600)
-KNOWS = 0.75
+BUDGETS = (34, 100, 300, 600, 1600)
+FEW = 34
+KNOWS = 0.8
 """A win rate on hidden items that needs knowledge of the judge: somebody who knows all but its preferences has 0.5."""
 
 
@@ -73,10 +75,26 @@ def _style_of(text: str) -> Style:
     return Style(reply.opening, reply.form, reply.statements[0][2], reply.closing)
 
 
-def learn(secret: bytes, draw: str, n_questions: int) -> np.ndarray:
-    """A weight for each column, from so many verdicts on replies to visible items, bought in the trial of a draw."""
-    benchmark, rng = with_drawn_judge(Replies(), draw), np.random.default_rng(n_questions)
-    judge, items = benchmark.judge(secret), benchmark.items(Split.TRAIN, 2000, None)
+class PlainPreferences(HiddenPreferences):
+    """Those of earlier versions: by kind or by reader alone."""
+
+    def weights_for(self, request: ReplyRequest) -> Mapping[str, Mapping[str, float]]:
+        """Feature -> option -> weight."""
+        contexts = {"opening": request.kind, "form": request.kind, "wording": request.reader, "closing": request.reader}
+        return {feature: self.weight(feature, context, OPTIONS[feature]) for feature, context in contexts.items()}
+
+
+class PlainJudge(PreferenceJudge):
+    """That of earlier versions, which never errs."""
+
+    def __init__(self, secret: bytes) -> None:
+        super().__init__(secret)
+        self._preferences = PlainPreferences(secret)
+
+
+def learn(judge: Scorer, n_questions: int) -> np.ndarray:
+    """A weight for each column, from so many verdicts on replies to visible items."""
+    items, rng = Replies().items(Split.TRAIN, 2000, None), np.random.default_rng(n_questions)
     rows, margins = [], []
     for index in rng.permutation(len(items))[:n_questions]:
         item = items[int(index)]
@@ -87,10 +105,10 @@ def learn(secret: bytes, draw: str, n_questions: int) -> np.ndarray:
     return np.linalg.solve(design.T @ design + np.eye(len(COLUMNS)), design.T @ np.array(margins))
 
 
-def win_rate(secret: bytes, draw: str, weights: np.ndarray, n: int = 200) -> float:
-    """Of replies in the styles that the weights like best, on the hidden items of a trial."""
-    scorer, scores = PreferenceJudge(judge_key(secret, draw)), []
-    for item in Replies().items(Split.TEST_PRIVATE, n, secret):
+def win_rate(scorer: Scorer, secret: bytes, weights: np.ndarray) -> float:
+    """Of replies in the styles that the weights like best, on the hidden items of an installation."""
+    scores = []
+    for item in Replies().items(Split.TEST_PRIVATE, 100, secret):
         request = instruction_of(item)
         best = {
             feature: max(
@@ -108,12 +126,24 @@ def win_rate(secret: bytes, draw: str, weights: np.ndarray, n: int = 200) -> flo
 
 def rates(draws: tuple[str, str], n_questions: int, n_secrets: int) -> tuple[float, float]:
     """Mean win rates in the first trial, where the verdicts were bought, and in the second one, over installations."""
-    secrets = [bytes([number + 1]) * 32 for number in range(n_secrets)]
-    learned = [(secret, learn(secret, draws[0], n_questions)) for secret in secrets]
-    asked, following = (
-        float(np.mean([win_rate(secret, draw, weights, 100) for secret, weights in learned])) for draw in draws
+    pairs = []
+    for secret in _secrets(n_secrets):
+        weights = learn(with_drawn_judge(Replies(), draws[0]).judge(secret), n_questions)
+        pairs.append([win_rate(PreferenceJudge(judge_key(secret, draw)), secret, weights) for draw in draws])
+    asked, following = np.mean(pairs, axis=0)
+    return float(asked), float(following)
+
+
+def plain_rate(n_questions: int, n_secrets: int) -> float:
+    """Mean win rate where the judge is that of earlier versions."""
+    secrets = _secrets(n_secrets)
+    return float(
+        np.mean([win_rate(PlainJudge(secret), secret, learn(PlainJudge(secret), n_questions)) for secret in secrets])
     )
-    return asked, following
+
+
+def _secrets(n: int) -> list[bytes]:
+    return [bytes([number + 1]) * 32 for number in range(n)]
 
 
 def _in_the_next_trial(_: Scene | None) -> Outcome:
@@ -126,6 +156,16 @@ def _where_it_was_asked(_: Scene | None) -> Outcome:
     return Outcome(rate > KNOWS, f"without a draw it wins {rate:.0%} of the time in every trial")
 
 
+def _few_questions(_: Scene | None) -> Outcome:
+    rate = rates(("first", "first"), FEW, 5)[0]
+    return Outcome(rate > KNOWS, f"what {FEW} verdicts say wins {rate:.0%} of the time in the same trial")
+
+
+def _few_questions_to_a_plain_judge(_: Scene | None) -> Outcome:
+    rate = plain_rate(FEW, 5)
+    return Outcome(rate > KNOWS, f"what {FEW} verdicts of a judge without errors say wins {rate:.0%} of the time")
+
+
 TASTE_ATTACKS: tuple[Attack, ...] = (
     Attack(
         "preferences of the trial before",
@@ -134,18 +174,24 @@ TASTE_ATTACKS: tuple[Attack, ...] = (
         _in_the_next_trial,
         _where_it_was_asked,
     ),
+    Attack(
+        "preferences by a few questions",
+        "a known judge for a twentieth of the budget",
+        "preferences by kind and reader together; errors in what is bought",
+        _few_questions,
+        _few_questions_to_a_plain_judge,
+    ),
 )
 
 
 def main() -> None:
     """Attack several installations with several budgets."""
     n_secrets = 10
-    print(
-        f"{'verdicts':>10}{'the same trial':>16}{'the next one':>16}   win rates, mean over {n_secrets} installations"
-    )
+    columns = "".join(f"{name:>14}" for name in ("verdicts", "plain judge", "same trial", "next one"))
+    print(f"{columns}   win rates, mean over {n_secrets} installations")
     for n_questions in BUDGETS:
         same, following = rates(("first", "second"), n_questions, n_secrets)
-        print(f"{n_questions:>10}{same:>16.3f}{following:>16.3f}")
+        print(f"{n_questions:>14}{plain_rate(n_questions, n_secrets):>14.3f}{same:>14.3f}{following:>14.3f}")
 
 
 if __name__ == "__main__":

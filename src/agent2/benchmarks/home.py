@@ -26,11 +26,12 @@ Does NOT prevent an agent from practising on the whole space of a generator that
 import hashlib
 import hmac
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import count, islice
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -39,6 +40,7 @@ from agent2.installation import log_private_items
 from agent2.records import HIDDEN_SPLITS, Benchmark, Environment, Item, JsonValue, Message, Scorer, Split, derive_seed
 
 T = TypeVar("T")
+BenchmarkT = TypeVar("BenchmarkT", bound=Benchmark)
 Player = Callable[[Item, Sequence[Message]], str]
 """The next message of a player that may know the item, from the chat so far."""
 
@@ -206,6 +208,21 @@ class ProvidesHiddenPreference(ProvidesJudge, Protocol):
 
     def shortcuts(self) -> Mapping[str, Player]:
         """Players that please a careless judge (a longer reply, a repeated one) and must not win; by description."""
+
+
+def with_methods(benchmark: BenchmarkT, **methods: Any) -> BenchmarkT:
+    """A copy of a benchmark with some methods replaced; its class stays what isinstance says, attributes too."""
+    cls = type(benchmark)
+    # without slots of its own the subclass has the layout of its base, which assigning __class__ requires
+    names = {**methods, "__slots__": (), "__module__": cls.__module__, "__doc__": cls.__doc__}
+    changed = copy(benchmark)
+    object.__setattr__(changed, "__class__", type(cls.__name__, (cls,), names))
+    return changed
+
+
+def with_scorer(benchmark: BenchmarkT, scorer: Scorer) -> BenchmarkT:
+    """The same benchmark with another scorer."""
+    return with_methods(benchmark, scorer=lambda self: scorer)
 
 
 def players_of(benchmark: Benchmark) -> Players:

@@ -9,15 +9,12 @@ Covers benchmarks whose judge follows from the secret (`ProvidesHiddenPreference
 any other benchmark stays as it is. An LLM as a judge is the same in every trial.
 """
 
-from copy import copy
-from typing import Any, TypeVar
+from typing import Any
 
-from agent2.benchmarks.home import Player, ProvidesHiddenPreference
+from agent2.benchmarks.home import BenchmarkT, Player, ProvidesHiddenPreference, with_methods
 from agent2.installation import judge_key
 from agent2.records import Benchmark, Scorer
 from agent2.scorers.hidden import HiddenJudge
-
-BenchmarkT = TypeVar("BenchmarkT", bound=Benchmark)
 
 
 def draws_judge(benchmark: Benchmark) -> bool:
@@ -43,17 +40,5 @@ def with_drawn_judge(benchmark: BenchmarkT, draw: str) -> BenchmarkT:
         player: Player = original.informed(judge_key(secret, draw))
         return player
 
-    cls = type(original)
-    names = {
-        "undrawn": original,
-        "scorer": scorer,
-        "judge": judge,
-        "informed": informed,
-        # a subclass with the layout of its base, as `guarded` makes one: isinstance and all attributes stay as they are
-        "__slots__": (),
-        "__module__": cls.__module__,
-        "__doc__": cls.__doc__,
-    }
-    keyed: BenchmarkT = copy(original)
-    object.__setattr__(keyed, "__class__", type(cls.__name__, (cls,), names))
+    keyed: BenchmarkT = with_methods(original, undrawn=original, scorer=scorer, judge=judge, informed=informed)
     return keyed

@@ -250,6 +250,15 @@ class VisibleTask:
         return sum(file.stat().st_size for file in self.participant.base.glob("*.safetensors")) > LARGE_BYTES
 
     @property
+    def learns_judge(self) -> bool:
+        """Whether the judge can be asked about less than one reply to each train item.
+
+        Then `learned_judge` buys all verdicts at once, and its model is asked in training and measuring.
+        """
+        bought = self.participant.judgements
+        return bought is not None and not self.is_interactive and bought < len(self.train)
+
+    @property
     def has_teacher(self) -> bool:
         """Whether the world can be asked for advice and lists what is possible, as a clumsy player needs."""
         return hasattr(self.world(), "ask_expert") and hasattr(self.world(), "admissible")
@@ -310,7 +319,7 @@ class VisibleTask:
         """
         steps = max(2, round(self.participant.effort * usual.steps))
         n_prompts = min(usual.prompts_per_step, len(self.train))
-        if self.participant.judgements is not None:
+        if self.participant.judgements is not None and not self.learns_judge:
             n_judgements = self.participant.judgements - N_MEASURED * len(self.dev)
             steps = min(steps, n_judgements // (n_prompts * usual.generations))
             if steps < 1:
@@ -334,7 +343,7 @@ class VisibleTask:
         """
         available = len(self.train) if settings.items is None else min(settings.items, len(self.train))
         n_items = max(1, round(min(1.0, self.participant.effort) * available))
-        if self.participant.judgements is None:
+        if self.participant.judgements is None or self.learns_judge:
             return n_items
         n_judgements = self.participant.judgements - (settings.rounds + 1) * len(self.dev)
         if n_judgements < settings.rounds * settings.attempts:
@@ -460,9 +469,10 @@ class VisibleTask:
             if self.is_interactive
             else "one answer each"
         )
+        judge = f", by a preference model of {self.participant.judgements} verdicts" if self.learns_judge else ""
         return (
             f"mean score on {len(self.dev)} dev items, {turns}, at temperature {sampling.temperature} and top_p "
-            f"{sampling.top_p}, {' and '.join(when)}"
+            f"{sampling.top_p}, {' and '.join(when)}{judge}"
         )
 
     def _opening(self, item: Item) -> Sequence[Message]:

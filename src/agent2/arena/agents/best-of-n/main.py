@@ -3,6 +3,7 @@
 import dataclasses
 import os
 
+from agent2.training.learned_judge import with_learned_judge
 from agent2.training.offline import SftSettings, train_sft
 from agent2.training.participant import Participant, print_progress, run_recipe
 from agent2.training.visible import AttemptSettings, print_log_line, read_visible
@@ -34,6 +35,7 @@ def run(me: Participant) -> None:
             "evaluation_protocol": task.describe_evaluation(["before training", "after each round"]),
         }
     )
+    task = with_learned_judge(task, me.base)
     print_progress(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
     checkpoint = me.base
     for number in range(1, draws.rounds + 1):

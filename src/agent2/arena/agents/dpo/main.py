@@ -6,6 +6,7 @@ The pairs are the best and the worst of several answers to a train item, by the 
 import dataclasses
 import os
 
+from agent2.training.learned_judge import with_learned_judge
 from agent2.training.offline import DpoSettings, train_dpo
 from agent2.training.participant import Participant, print_progress, run_recipe
 from agent2.training.visible import AttemptSettings, print_log_line, read_visible
@@ -35,6 +36,7 @@ def run(me: Participant) -> None:
             "evaluation_protocol": task.describe_evaluation(["before training", "after each round"]),
         }
     )
+    task = with_learned_judge(task, me.base)
     print_progress(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
     checkpoint = me.base
     for number in range(1, draws.rounds + 1):

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from agent2.training.grpo import GrpoHooks, GrpoSettings, train_grpo
+from agent2.training.learned_judge import with_learned_judge
 from agent2.training.participant import Participant, print_progress, run_recipe
 from agent2.training.visible import print_log_line, read_visible
 
@@ -39,6 +40,7 @@ def run(me: Participant) -> None:
             "evaluation_protocol": task.describe_evaluation(["before training", "before each submission"]),
         }
     )
+    task = with_learned_judge(task, me.base)
     print_progress(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
 
     def check_and_submit(step: int, checkpoint: Path) -> None:

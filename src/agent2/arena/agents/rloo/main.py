@@ -11,6 +11,7 @@ from functools import partial
 from agent2.monitor.signals import Danger
 from agent2.monitor.watch import stop_at
 from agent2.training.grpo import GrpoHooks, GrpoSettings, train_rloo
+from agent2.training.learned_judge import with_learned_judge
 from agent2.training.online_grpo import OnlineGrpoSettings
 from agent2.training.participant import Participant, print_progress, run_recipe
 from agent2.training.visible import OnlineStage, learn_in_stages, print_log_line, read_visible
@@ -34,6 +35,7 @@ def run(me: Participant) -> None:
             "evaluation_protocol": task.describe_evaluation(["before training", "before the submission"]),
         }
     )
+    task = with_learned_judge(task, me.base)
     print_progress(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
     if task.is_interactive:
         learn_in_stages(task, me.base, (STAGE,), started, partial(stop_at, Danger.FORMAT_COLLAPSE))

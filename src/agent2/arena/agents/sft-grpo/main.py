@@ -8,6 +8,7 @@ from functools import partial
 from agent2.monitor.signals import Danger
 from agent2.monitor.watch import stop_at
 from agent2.training.grpo import GrpoHooks, GrpoSettings, train_grpo
+from agent2.training.learned_judge import with_learned_judge
 from agent2.training.offline import SftSettings, train_sft
 from agent2.training.online_grpo import OnlineGrpoSettings
 from agent2.training.participant import Participant, print_progress, run_recipe
@@ -44,6 +45,7 @@ def run(me: Participant) -> None:
             "evaluation_protocol": task.describe_evaluation(["before training", "before each submission"]),
         }
     )
+    task = with_learned_judge(task, me.base)
     print_progress(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
     in_time = dataclasses.replace(imitation, max_seconds=me.seconds_until(IMITATES_UNTIL, started))
     imitated = train_sft(me.base, demonstrations.rows, me.output / "sft" / "model", in_time, print_log_line)
