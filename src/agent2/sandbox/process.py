@@ -18,6 +18,7 @@ import subprocess
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -29,7 +30,7 @@ from agent2.sandbox.fork_server import ForkRefused, ForkServer, JoiningProcess, 
 from agent2.sandbox.forward import Plan
 from agent2.sandbox.host import in_memory
 from agent2.sandbox.limits import OWN_PROCESSES, Launch
-from agent2.sandbox.spec import MIB, SandboxExit
+from agent2.sandbox.spec import MIB, SandboxExit, SandboxSpec
 from agent2.sandbox.watchdog import Breach, Watchdog, process_tree
 
 logger = logging.getLogger(__name__)
@@ -222,7 +223,7 @@ class SandboxProcess:
         try:
             pipes = [os.pipe() for _ in range(1 if self._captured is None else 2)]
             outputs = [os.fdopen(reading, "rb", buffering=0) for reading, _ in pipes]
-            streams = Streams(in_memory("stdin", launch.spec.stdin), pipes[0][1], pipes[-1][1])
+            streams = _streams(launch.spec, [writing for _, writing in pipes])
             popen = subprocess.Popen(
                 [*launch.argv, *map(str, links)],
                 stdin=streams.stdin,
@@ -448,6 +449,14 @@ class SandboxProcess:
                 _kill_all([*self._processes[1:2], *self._processes[self._launch.depth + 1 :], self._root])
             else:
                 _kill_all([*process_tree(self._root)[::-1], self._root])
+
+
+def _streams(spec: SandboxSpec, outputs: Sequence[int]) -> Streams:
+    """The program's ends of its standard streams. outputs: for standard output, where it has its own, and error."""
+    if spec.channel is None:
+        return Streams(in_memory("stdin", spec.stdin), outputs[0], outputs[-1])
+    channel = os.dup(spec.channel.fileno())
+    return Streams(channel, channel, outputs[-1])
 
 
 def _prefer_for_oom_kill(processes: list[psutil.Process]) -> None:

@@ -7,6 +7,7 @@ Under the network policy `packages`, each registry is one origin and one path pr
 work as they are. Anything else does not exist: no upload, no other host, no redirect to one.
 """
 
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -247,6 +248,8 @@ class SandboxSpec:
     """All of the program's standard input."""
     capture_bytes: int | None = None
     """Keep standard output apart from the log, up to so many bytes; None: it goes to the log."""
+    channel: socket.socket | None = None
+    """Standard input and output, in place of `stdin` and the log; duplicated, so the caller closes it."""
     network: Network = Network.NONE
     """What it may reach beside its ports."""
     packages: PackageSettings | None = None
@@ -304,11 +307,11 @@ def check_spec(spec: SandboxSpec) -> None:
         raise SandboxError(f"workspace {spec.workspace} is not a directory; create it before the program starts")
     for mount in spec.mounts:
         _check_mount(mount, spec.hidden)
-    for port, socket in spec.ports.items():
+    for port, server in spec.ports.items():
         if not 1024 <= port <= 65535:
             raise SandboxError(f"port {port} cannot be offered inside; choose one of 1024-65535")
-        if not socket.is_socket():
-            raise SandboxError(f"port {port}: {socket} is not a unix socket; start its server before the program")
+        if not server.is_socket():
+            raise SandboxError(f"port {port}: {server} is not a unix socket; start its server before the program")
     if spec.capture_bytes is not None and spec.capture_bytes < 1:
         raise SandboxError(f"capture_bytes is {spec.capture_bytes}; give a number above 0, or None for the log")
     if len(set(spec.gpus)) < len(spec.gpus) or any(number < 0 for number in spec.gpus):

@@ -1,13 +1,23 @@
 """The program that runs inside a sandbox for `python_tests`: it runs untrusted programs, or applies tests to values.
 
-    python -I -S -B -c "$(cat program_runner.py)" < job.json
+    python -I -S -B -c "$(texts of sandbox_state.py and program_runner.py)" '{"folder": "/tmp", "is_contained": true}'
 
-Two jobs, never in the same sandbox. `run` gets untrusted programs with calls, and prints what the calls returned.
-`examine` gets the tests of a benchmark, and either records which calls they make of a right program or judges values
-that came out of the first job. Programs run one after the other, each in a process of its own that is gone, with all
-that it started, before the next begins. Standard library only: this text is all that the sandbox gets.
+Requests come on standard input, one after the other, and are answered on standard output, by three processes:
 
-Prints "ready", then one line of JSON for each program or test, in order, as soon as it is done.
+    server     forks a worker when the monitor asks for one, and hands the monitor its ends of the worker's pipes; when
+               the worker has ended, ends what it left running, puts every writable folder back as it was, and says so;
+               ends, and with it the sandbox, where that fails. Never reads a request or a result
+    monitor    reads a request, hands the work to a worker, keeps time, collects what the worker wrote, and answers;
+               each line begins with the token of its request
+    worker     runs one program, or some checks; as a fork of the server it has never held a token, another request,
+               or a way to either of the streams
+
+So in the memory that a program inherits, in the processes that it can look into, and in the files that it finds, there
+is nothing of another program, and it leaves nothing for the next. It may stop or kill the other two, which have its
+user; then the sandbox ends, and the caller (`program_batches`), which holds the programs outside, starts another.
+Two kinds of work, never in the same sandbox: `run`, an untrusted program with calls, without
+the expected values; and `examine`, a `check` function of a benchmark with values that came out of the first kind.
+Standard library only: the two texts are all that the sandbox gets.
 """
 
 import ast
@@ -22,33 +32,56 @@ import marshal
 import math
 import os
 import random
+import re
 import resource
 import select
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from types import CodeType
 from typing import Any, NoReturn
 
+from agent2.scorers.sandbox_state import SandboxState, remove
+
+PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 MAX_ITERATED = 100_000
 """Elements of a generator or another iterator that are taken as its value."""
-LIBC = ctypes.CDLL(None)
+MAX_DEPTH = 100
+"""Levels of nesting of a value."""
+LIBC = ctypes.CDLL(None, use_errno=True)
 PATIENCE = 4
 """On a busy machine a program may take this many times its seconds."""
 SWEEP_S = 5.0
 """For everything that a program started to be gone."""
+CLEAN_S = 12.0
+"""For the server to end what a worker started, and to put the sandbox back as it was."""
+PREFIX_BYTES = 16
+"""Before each request: the lengths of its header and of its work, 8 hexadecimal digits each."""
+TRACE_S = 0.5
+"""For a worker to say where it is."""
+TRACE_BYTES = 4_096
 LOADED = ["loaded", ""]
 TIMEOUT = ["timeout", ""]
+ENDED = ["none", "its process ended before it had a value"]
+TOO_MUCH = ["none", "its values are too long together"]
+NO_MONITOR, NOT_CLEAN, NOT_SWEPT = 8, 9, 10
+"""Exit codes: no monitor; a program left something that cannot be undone; or a process that cannot be ended."""
+READY, FORK = b"r", b"f"
+"""Between server and monitor: the sandbox is as it was at first; start a worker."""
 
 
-def encode_value(value: Any) -> Any:
+def encode_value(value: Any, depth: int = 0) -> Any:
     """A value as tagged JSON, data only; an instance of a subclass becomes what it extends.
 
-    Raises TypeError for a value of another kind, RecursionError for one that contains itself.
+    Raises TypeError for a value of another kind, RecursionError for one nested deeper than `MAX_DEPTH`.
     """
+    if depth > MAX_DEPTH:
+        raise RecursionError(f"a value nested deeper than {MAX_DEPTH} levels")
+    depth += 1
     kind = type(value)
     if value is None or kind in (bool, float, str):
         return value
@@ -65,14 +98,15 @@ def encode_value(value: Any) -> Any:
     if isinstance(value, bytes):
         return ["bytes", bytes.hex(value)]
     if isinstance(value, dict):
-        return ["dict", [[encode_value(key), encode_value(entry)] for key, entry in dict.items(value)]]
+        return ["dict", [[encode_value(key, depth), encode_value(entry, depth)] for key, entry in dict.items(value)]]
     for base in (list, tuple, set, frozenset):
         if isinstance(value, base):
-            return [base.__name__, [encode_value(element) for element in base.__iter__(value)]]  # type: ignore[arg-type]
+            return [base.__name__, [encode_value(element, depth) for element in base.__iter__(value)]]  # type: ignore[arg-type]
     if kind is range:
         return ["range", [value.start, value.stop, value.step]]
     if hasattr(kind, "__next__"):
-        return ["iterator", [encode_value(element) for element, _ in zip(value, range(MAX_ITERATED), strict=False)]]
+        elements = (element for element, _ in zip(value, range(MAX_ITERATED), strict=False))
+        return ["iterator", [encode_value(element, depth) for element in elements]]
     raise TypeError("returned a " + kind.__name__)
 
 
@@ -103,78 +137,280 @@ def decode_value(tree: Any) -> Any:
     return collections[tag](decode_value(part) for part in parts)
 
 
-def run(job: Mapping[str, Any]) -> Iterator[Any]:
-    """For each program the result of each of its calls: a kind (value, raised, timeout, none) and a text."""
-    initial_names = set(os.listdir(job["folder"]))
-    for number, program in enumerate(job["programs"]):
-        folder = os.path.join(job["folder"], f"program-{number}")
-        os.mkdir(folder)
-        yield program_results(job, program, folder)
-        for name in set(os.listdir(job["folder"])) - initial_names:
-            remove(os.path.join(job["folder"], name))
+def serve(folder: str, is_contained: bool, monitor: int, channel: socket.socket) -> NoReturn:
+    """Start a worker for each message of the monitor until it ends, or the sandbox cannot be used any more.
+
+    folder: in which each program gets an empty one. is_contained: the sandbox is ours, so that all of it is emptied.
+    """
+    first_state = SandboxState() if is_contained else None
+    first_names = frozenset(os.listdir(folder))
+    work_folder = os.path.join(folder, "program")
+    channel.sendall(READY)
+    while channel.recv(1) == FORK:
+        os.mkdir(work_folder)
+        (work_end, work), (result_end, result), (trace_end, trace) = os.pipe(), os.pipe(), os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            channel.close()
+            for descriptor in (work, result_end, trace_end):
+                os.close(descriptor)
+            worker_main(work_folder, work_end, result, trace)
+        for descriptor in (work_end, result, trace):
+            os.close(descriptor)
+        socket.send_fds(channel, [b"%8d" % pid], [work, result_end, trace_end])
+        for descriptor in (work, result_end, trace_end):
+            os.close(descriptor)
+        await_end(pid, monitor)
+        sweep(monitor)
+        if first_state is not None:
+            if not first_state.is_restored():
+                os._exit(NOT_CLEAN)
+        else:
+            for name in frozenset(os.listdir(folder)) - first_names:
+                with contextlib.suppress(OSError):
+                    remove(os.path.join(folder, name))
+        channel.sendall(READY)
+    os._exit(0)
 
 
-def remove(path: str) -> None:
-    """Remove what a program left, as far as possible."""
+def await_end(pid: int, monitor: int) -> None:
+    """Wait for the end of a worker; if the monitor ends or is stopped before, so does this process."""
+    ended = 0
+    while ended != pid:
+        ended, status = os.waitpid(-1, os.WUNTRACED)
+        if ended == monitor:  # its group's time is kept no longer; the sandbox ends with this process
+            os._exit(NO_MONITOR)
+        if os.WIFSTOPPED(status):
+            ended = 0
+
+
+def sweep(monitor: int) -> None:
+    """End all processes that a worker left; if one cannot be ended, this process ends."""
+    gives_up_at = time.monotonic() + SWEEP_S
+    while (children := own_children()) != [monitor]:
+        for child in children:
+            if child != monitor:
+                with contextlib.suppress(OSError):
+                    os.kill(child, signal.SIGKILL)
+        while ended := os.waitpid(-1, os.WNOHANG)[0]:
+            if ended == monitor:
+                os._exit(NO_MONITOR)
+        if time.monotonic() > gives_up_at:
+            os._exit(NOT_SWEPT)
+        time.sleep(0.001)
+
+
+def own_children() -> list[int]:
+    """Processes whose parent is this one; as it is a subreaper, a program's orphans are among them."""
+    me = os.getpid()
+    with contextlib.suppress(OSError), open(f"/proc/{me}/task/{me}/children", "rb") as file:
+        return [int(pid) for pid in file.read().split()]
+    children = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open("/proc/" + name + "/stat", "rb") as file:
+                    parent = int(file.read().rpartition(b")")[2].split()[1])
+            except (OSError, ValueError, IndexError):
+                continue
+            if parent == me:
+                children.append(int(name))
+    return children
+
+
+def prctl(option: int, value: int) -> None:
+    """Set a property of this process; where the kernel refuses, nothing changes."""
+    LIBC.prctl(option, value, 0, 0, 0)
+
+
+def monitor_main(channel: socket.socket) -> NoReturn:
+    """Answer one request after the other."""
+    code = 1
     try:
-        os.rmdir(path)
-    except OSError:
-        import shutil  # loads five libraries, which would be in the memory of every forked program
+        if channel.recv(1) == READY:
+            channel.settimeout(CLEAN_S)
+            say(b"ready")
+            while answer_request(channel):
+                pass
+            code = 0
+    finally:
+        os._exit(code)
 
-        shutil.rmtree(path, ignore_errors=True)
+
+def answer_request(channel: socket.socket) -> bool:
+    """Read a request, have it done, and answer it; False: the caller has hung up."""
+    prefix = read_exactly(PREFIX_BYTES)
+    if len(prefix) < PREFIX_BYTES:
+        return False
+    header = json.loads(read_exactly(int(prefix[:8], 16)))
+    body = read_exactly(int(prefix[8:], 16))
+    channel.sendall(FORK)
+    message, (work, result_end, trace_end), _, _ = socket.recv_fds(channel, 8, 3)
+    pid = int(message)
+    with contextlib.suppress(OSError):  # of a worker that has ended
+        while body:
+            body = body[os.write(work, body) :]
+    os.close(work)
+    answer = collect(pid, result_end, trace_end, header)
+    for descriptor in (result_end, trace_end):
+        os.close(descriptor)
+    try:
+        answer["is_clean"] = channel.recv(1) == READY
+    except TimeoutError:  # the worker has stopped the server
+        answer["is_clean"] = False
+    say(header["token"].encode() + b" " + json.dumps(answer).encode())
+    return True
+
+
+def say(line: bytes) -> None:
+    """Write a line on standard output."""
+    line += b"\n"
+    while line:
+        line = line[os.write(1, line) :]
+
+
+def read_exactly(size: int) -> bytes:
+    """So many bytes of standard input; fewer if it ends."""
+    parts = []
+    while size and (part := os.read(0, min(size, 1 << 20))):
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def collect(pid: int, result_end: int, trace_end: int, header: Mapping[str, Any]) -> dict[str, Any]:
+    """What a worker wrote: `lines`, at most `n_lines`; `reason`, why there are no more; `left_s`, time not used.
+
+    header: `limit_s`, for all lines, or, if `is_per_line`, for each; `max_line_bytes` and `max_bytes`, for all.
+    Time that the worker waited for a processor is not counted, up to `PATIENCE` times the limit in all. The results end
+    when the worker has ended, because the server then ends all that could still write.
+    """
+    n_lines, limit_s, max_line_bytes = header["n_lines"], header["limit_s"], header["max_line_bytes"]
+    data, lines, reason, n_bytes, where = b"", list[list[str]](), ENDED, 0, ""
+    ends_at, credited_s, waited_before_s = time.monotonic() + limit_s, 0.0, 0.0
+    while len(lines) < n_lines:
+        remaining_s = ends_at - time.monotonic()
+        if remaining_s <= 0:
+            waited_s = min(run_queue_s(pid) - waited_before_s, (PATIENCE - 1) * limit_s)
+            if waited_s > credited_s + 0.01:
+                ends_at += waited_s - credited_s
+                credited_s = waited_s
+                continue
+            reason, where = TIMEOUT, place_of(pid, trace_end) if header["is_per_line"] else ""
+            break
+        if not select.select([result_end], [], [], remaining_s)[0]:
+            continue
+        chunk = os.read(result_end, 65536)
+        data += chunk
+        n_bytes += len(chunk)
+        *whole_lines, data = data.split(b"\n")
+        lines += [parse_result(line) for line in whole_lines[: n_lines - len(lines)]]
+        if whole_lines and header["is_per_line"]:
+            waited_before_s, credited_s = run_queue_s(pid), 0.0
+            ends_at = time.monotonic() + limit_s
+        if n_bytes > header["max_bytes"]:
+            reason = TOO_MUCH
+            break
+        if not chunk or len(data) > max_line_bytes:
+            break
+    if reason == ENDED and header["is_per_line"]:
+        where = place_of(0, trace_end)
+    # By pid as well: before its setsid the worker leads no group, and a program may have left the group.
+    for kill in (os.killpg, os.kill):
         with contextlib.suppress(OSError):
-            os.unlink(path)
+            kill(pid, signal.SIGKILL)
+    return {"lines": lines, "reason": reason, "left_s": max(0.0, ends_at - time.monotonic()), "where": where}
 
 
-def program_results(job: Mapping[str, Any], program: Mapping[str, Any], folder: str) -> list[list[str]]:
-    """The results of one program; after a call that ended its process, the remaining calls get a new process."""
-    n, results = len(program["calls"]), list[list[str]]()
-    ends_at = time.monotonic() + job["limit_s"]
-    while len(results) < n:
-        first = len(results)
-
-        def serve(out: int, first: int = first) -> None:
-            os.chdir(folder)
-            answer_calls(job, program, first, out)
-
-        lines, reason = run_in_child(serve, n - first + 1, ends_at - time.monotonic(), job["max_bytes"])
-        if not lines or lines[0] != LOADED:
-            return results + [lines[0] if lines else reason] * (n - first)
-        results += lines[1:]
-        if len(results) < n:
-            # The limit is for all calls together: after a timeout there is no time left for the others.
-            results += [reason] * (n - len(results) if reason == TIMEOUT else 1)
-    return results
+def place_of(pid: int, trace_end: int) -> str:
+    """Where in a check a worker is, as faulthandler writes it into the pipe. pid: 0 if it has ended."""
+    if pid:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGUSR1)
+    if not select.select([trace_end], [], [], TRACE_S if pid else 0)[0]:
+        return ""
+    frames = re.findall(rb'File "(tests|right)", line (\d+)', os.read(trace_end, TRACE_BYTES))
+    return f"line {int(frames[0][1])} of its {'test' if frames[0][0] == b'tests' else 'program'}" if frames else ""
 
 
-def answer_calls(job: Mapping[str, Any], program: Mapping[str, Any], first: int, out: int) -> None:
-    """In the program's own process: run it, then make its calls from `first` on, writing one line for each."""
-    for limit, value in (
-        (resource.RLIMIT_CPU, math.ceil(job["limit_s"]) + 1),
-        (resource.RLIMIT_AS, job["memory_bytes"]),
-    ):
-        resource.setrlimit(limit, (value, value))
+def run_queue_s(pid: int) -> float:
+    """Seconds that a process was ready to run and had no processor; 0 where the kernel does not report them."""
+    try:
+        with open(f"/proc/{pid}/schedstat", "rb") as file:
+            return int(file.read().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
+def parse_result(line: bytes) -> list[str]:
+    """A line of a worker as a kind and a text, whatever it wrote."""
+    try:
+        kind, text = json.loads(line)
+        return [str(kind), str(text)]
+    except Exception:  # the line may come from the program itself
+        return ["none", "its process wrote what is no result"]
+
+
+def worker_main(work_folder: str, work_end: int, out: int, trace: int) -> NoReturn:
+    """Do the work that comes through the pipe, without the session, input and output of the others, and end."""
+    try:
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        os.setsid()
+        null = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(null, descriptor)
+        os.close(null)
+        parts = []
+        while part := os.read(work_end, 1 << 20):
+            parts.append(part)
+        os.close(work_end)
+        work = json.loads(b"".join(parts))
+        parts.clear()
+        os.chdir(work_folder)
+        set_limit(resource.RLIMIT_AS, work["memory_bytes"])
+        set_limit(resource.RLIMIT_MSGQUEUE, 0)
+        gc.enable()
+        if work["kind"] == "run":
+            os.close(trace)
+            prctl(PR_SET_DUMPABLE, 1)
+            answer_calls(work, out)
+        else:
+            examine(work, out, trace)
+    finally:
+        os._exit(0)  # without the program's exit handlers
+
+
+def set_limit(number: int, value: int) -> None:
+    """Lower a limit of this process, soft and hard."""
+    with contextlib.suppress(ValueError):  # it is lower already
+        resource.setrlimit(number, (value, value))
+
+
+def answer_calls(work: Mapping[str, Any], out: int) -> None:
+    """Run an untrusted program, then make its calls, writing one line for each."""
+    set_limit(resource.RLIMIT_CPU, math.ceil(work["limit_s"]) + 1)
+    max_bytes = work["max_line_bytes"]
     names: dict[str, Any] = {"__name__": "solution"}
-    if job["imports"] is not None:
-        names["__builtins__"] = {**vars(builtins), "__import__": restricted_import(frozenset(job["imports"]))}
+    if work["imports"] is not None:
+        names["__builtins__"] = {**vars(builtins), "__import__": restricted_import(frozenset(work["imports"]))}
     # BaseException: SystemExit and KeyboardInterrupt of a program are its failures, too.
     try:
-        exec(compile(program["code"], "solution", "exec"), names)
+        exec(compile(work["code"], "solution", "exec"), names)
     except BaseException as error:
-        write_result(out, raised(error), job["max_bytes"])
+        write_result(out, raised(error), max_bytes)
         return
-    write_result(out, LOADED, job["max_bytes"])
-    for call in program["calls"][first:]:
+    write_result(out, LOADED, max_bytes)
+    for call in work["calls"]:
         try:
             if isinstance(call, str):
                 value = eval(call, names)
             else:
                 arguments, keywords = (decode_value(tree) for tree in call)
-                value = names[program["entry_point"]](*arguments, **keywords)
+                value = names[work["entry_point"]](*arguments, **keywords)
             result = ["value", json.dumps(encode_value(value))]
         except BaseException as error:
             result = raised(error)
-        write_result(out, result, job["max_bytes"])
+        write_result(out, result, max_bytes)
 
 
 def restricted_import(allowed: frozenset[str]) -> Callable[..., Any]:
@@ -202,155 +438,28 @@ def write_result(out: int, result: list[str], max_bytes: int) -> None:
         line = line[os.write(out, line) :]
 
 
-def run_in_child(
-    work: Callable[[int], None], n_lines: int, limit_s: float, max_bytes: int
-) -> tuple[list[list[str]], list[str]]:
-    """Do work in a child; returns the lines that it wrote, at most `n_lines`, and why there are no more of them.
-
-    limit_s: time that the child waited for a processor is not counted, up to `PATIENCE` times the limit in all.
-    Everything that the child started is gone afterwards; if something cannot be ended, this process ends as well.
-    """
-    receiving, sending = os.pipe()
-    try:
-        pid = os.fork()
-    except OSError as error:
-        os.close(receiving)
-        os.close(sending)
-        return [], ["none", "no process could be started: " + str(error)]
-    if pid == 0:
-        os.close(receiving)
-        child_main(work, sending)
-    os.close(sending)
-    data, lines, reason = b"", list[list[str]](), ["none", "its process ended before it had a value"]
-    ends_at, credited_s = time.monotonic() + limit_s, 0.0
-    while len(lines) < n_lines:
-        remaining_s = ends_at - time.monotonic()
-        if remaining_s <= 0:
-            waited_s = min(run_queue_s(pid), (PATIENCE - 1) * limit_s)
-            if waited_s > credited_s + 0.01:
-                ends_at += waited_s - credited_s
-                credited_s = waited_s
-                continue
-            reason = TIMEOUT
-            break
-        if not select.select([receiving], [], [], min(remaining_s, 0.05))[0]:
-            if pid and not os.waitpid(pid, os.WNOHANG)[0]:
-                continue
-            pid = 0
-            # What the child wrote just before its end may still be in the pipe.
-            if not select.select([receiving], [], [], 0)[0]:
-                break  # a process that the child started holds the pipe open, so there is no end of file
-        chunk = os.read(receiving, 65536)
-        data += chunk
-        *whole_lines, data = data.split(b"\n")
-        lines += [parse_result(line) for line in whole_lines[: n_lines - len(lines)]]
-        if not chunk or len(data) > max_bytes:
-            break
-    os.close(receiving)
-    sweep(pid)
-    return lines, reason
-
-
-def run_queue_s(pid: int) -> float:
-    """Seconds that a process was ready to run and had no processor; 0 where the kernel does not report them."""
-    try:
-        with open(f"/proc/{pid}/schedstat", "rb") as file:
-            return int(file.read().split()[1]) / 1e9
-    except (OSError, ValueError, IndexError):
-        return 0.0
-
-
-def parse_result(line: bytes) -> list[str]:
-    """A line of a child as a kind and a text, whatever it wrote."""
-    try:
-        kind, text = json.loads(line)
-        return [str(kind), str(text)]
-    except Exception:  # the line may come from the program itself
-        return ["none", "its process wrote what is no result"]
-
-
-def child_main(work: Callable[[int], None], out: int) -> NoReturn:
-    """Do work without the parent's session, input and output, and end."""
-    try:
-        os.setsid()
-        null = os.open(os.devnull, os.O_RDWR)
-        for descriptor in (0, 1, 2):
-            os.dup2(null, descriptor)
-        prctl(PR_SET_DUMPABLE, 1)
-        gc.enable()
-        work(out)
-    finally:
-        os._exit(0)  # without the program's exit handlers
-
-
-def sweep(pid: int) -> None:
-    """End a child and all its descendants. pid: 0 if it has been reaped."""
-    if pid:
-        # By pid as well: before its setsid the child leads no group, and a program may have left the group.
-        for kill in (os.killpg, os.kill):
-            with contextlib.suppress(OSError):
-                kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-    gives_up_at = time.monotonic() + SWEEP_S
-    while True:
-        try:
-            if os.waitpid(-1, os.WNOHANG)[0]:
-                continue
-        except ChildProcessError:
-            return
-        for orphan in own_children():
-            with contextlib.suppress(OSError):
-                os.kill(orphan, signal.SIGKILL)
-        if time.monotonic() > gives_up_at:
-            os._exit(3)
-        time.sleep(0.001)
-
-
-def own_children() -> Iterator[int]:
-    """Processes whose parent is this one; as it is a subreaper, a program's orphans are among them."""
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                with open("/proc/" + name + "/stat", "rb") as file:
-                    parent = int(file.read().rpartition(b")")[2].split()[1])
-            except (OSError, ValueError, IndexError):
-                continue
-            if parent == os.getpid():
-                yield int(name)
-
-
-def prctl(option: int, value: int) -> None:
-    """Set a property of this process; where the kernel refuses, nothing changes."""
-    LIBC.prctl(option, value, 0, 0, 0)
-
-
-# BaseException, both: tests that catch Exception must not swallow them.
+# BaseException: tests that catch Exception must not swallow it.
 class CallsDiverged(BaseException):
     """The tests make other calls of this program than of the right one."""
 
 
-class OutOfTime(BaseException):
-    """The tests themselves took too long over the values."""
+def examine(work: Mapping[str, Any], out: int, trace: int) -> None:
+    """Judge each run (index of a check, results or null to record its calls), writing a line for each outcome."""
+    import faulthandler
 
-
-def examine(job: Mapping[str, Any]) -> Iterator[Any]:
-    """For each run (index of a check, results or null) the outcome of `examine_check`, or {"error": reason}."""
-
-    def on_alarm(*_: Any) -> NoReturn:
-        raise OutOfTime
-
-    signal.signal(signal.SIGALRM, on_alarm)
-    for index, results in job["runs"]:
-        signal.setitimer(signal.ITIMER_REAL, job["limit_s"])
+    faulthandler.enable(trace, all_threads=False)
+    faulthandler.register(signal.SIGUSR1, trace, all_threads=False)
+    for index, results in work["runs"]:
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        cpu_s = math.ceil(used.ru_utime + used.ru_stime + work["limit_s"]) + 1
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, resource.RLIM_INFINITY))
         try:
-            outcome = examine_check(job["checks"][index], results)
-        except OutOfTime:
-            outcome = {"error": "they took too long"}
+            outcome = examine_check(work["checks"][index], results)
+        except MemoryError:
+            return  # what earlier checks left may have taken it; alone this one has all
         except BaseException as error:
             outcome = {"error": f"{type(error).__name__}: {str(error)[:200]}"}
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-        yield outcome
+        write_result(out, ["outcome", json.dumps(outcome)], work["max_line_bytes"])
 
 
 def examine_check(check: Mapping[str, Any], results: Any) -> dict[str, Any]:
@@ -476,17 +585,23 @@ class ReplayingCandidate:
 
 
 def main() -> None:
-    """Read the job, print its results."""
+    """Take the settings from the command line and serve."""
+    settings = json.loads(sys.argv[1])
     prctl(PR_SET_CHILD_SUBREAPER, 1)  # so that orphans of a program become children of this process, see `sweep`
-    prctl(PR_SET_DUMPABLE, 0)  # so that a program cannot read this process's memory, nor trace it
-    job = json.loads(sys.stdin.buffer.read())
+    prctl(PR_SET_DUMPABLE, 0)  # so that a program cannot read the memory of server and monitor, nor trace them
+    channel, far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    monitor = os.fork()
+    if monitor == 0:
+        channel.close()
+        monitor_main(far_end)
+    far_end.close()
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1):
+        os.dup2(null, descriptor)
+    os.close(null)
     gc.disable()
     gc.freeze()  # so that a child copies less of this process
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
-    for result in (run if job["kind"] == "run" else examine)(job):
-        sys.stdout.write(json.dumps(result) + "\n")
-        sys.stdout.flush()
+    serve(settings["folder"], settings["is_contained"], monitor, channel)
 
 
 if __name__ == "__main__":

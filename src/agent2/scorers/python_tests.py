@@ -13,10 +13,11 @@ The program is the block of an answer that defines what the tests call (`code_bl
 (`add(1, 2)`) and never the expected values: what a call returned leaves its sandbox as data and is compared elsewhere,
 here or, for a `check` function, in another sandbox that has tests and values and no program. So there is nothing to
 read, to patch or to print that would turn a wrong value into a right one; a program that ends early, hangs, floods its
-output or breaks the harness has merely not returned its values, and its tests fail. Programs of one batch share a
-sandbox, one after the other, each gone with all that it started before the next begins; one that ends the sandbox is
-run again alone, and so harms only itself. A score is missing only where a sandbox did not get as far as the program, or
-where the tests are unusable.
+output or breaks the harness has merely not returned its values, and its tests fail. Programs of one batch use the same
+sandbox, one after the other, each sent alone and gone with all that it started and wrote before the next comes; one
+that ends the sandbox is run again in a fresh one, and so harms only itself. A score is missing only where a sandbox did
+not get as far as the program, or where the tests are unusable with their own program: values over which a check hangs,
+or after which it makes other calls, are wrong.
 
 Does NOT support tests of other forms (a judge fault); return values other than None, bool, numbers, str, bytes, range,
 iterators, list, tuple, set, frozenset, dict and subclasses of these; or checks of what a call does to its arguments.
@@ -24,39 +25,29 @@ iterators, list, tuple, set, frozenset, dict and subclasses of these; or checks 
 
 import ast
 import builtins
-import json
 import math
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
 
 from agent2.errors import ConfigError, Fault
 from agent2.records import Item, JsonValue, Rollout, Score, ScorerOutput, ScoringMode, ScoringWork, digest_of
-from agent2.sandbox.backends import ContainedEnd, EndedBy
-from agent2.sandbox.spec import HOST_DISK, MIB
+from agent2.sandbox.spec import MIB
 from agent2.scorers.code_blocks import code_of, defined_in
 from agent2.scorers.plain_values import NotPlainData, as_number, equals, shown
-from agent2.scorers.program_runner import PATIENCE
+from agent2.scorers.program_batches import ProgramSettings, Results, examine_runs, run_programs
 from agent2.scorers.sandboxed import SandboxRunner
 from agent2.syntax import parse_python
 
-START_S = 60.0
-"""For a sandbox to start on a machine that is busy."""
-END_S = 8.0
-"""For the harness to end a program with all that it started, and to write its results."""
 CHECK_TIME = 3.0
 """A `check` function, with the right program or with values, may take this many times as long as a program."""
-MAX_VALUE_BYTES = 100_000
-"""Of what one call returned, as JSON."""
-MAX_CHECK_BYTES = 4 * MIB
+MAX_HELD_BYTES = 32 * MIB
+"""Of values that wait for their `check` functions."""
 MAX_CODE_CHARS = 1_000_000
 BATCH = 512
 """Most programs that share a sandbox; starting one costs as much as some 40 short programs."""
 MIN_RECORDED = 32
 """Least number of `check` functions whose calls a thread records in one sandbox, if so many are left."""
-READY = "ready"
 GROUPS = {"sample_tests": "sample", "tests": "hidden", "variant_tests": "variant"}
 """Key of the payload -> group in the names of views: shown to the model, not shown, not shown and of other inputs."""
 
@@ -127,7 +118,7 @@ class PythonTestsScorer:
     """
 
     name = "python_tests"
-    version = "3.2"
+    version = "3.3"
     emits = ScorerOutput(
         views=frozenset({"tests_passed", *(f"{group}_passed" for group in GROUPS.values())}),
         labels=frozenset(
@@ -199,31 +190,41 @@ class PythonTestsScorer:
             if isinstance(plan, CallPlan):
                 entry = plan.check["entry_point"] if plan.check else None
                 jobs.append({"code": program_of(item, code), "calls": plan.calls, "entry_point": entry})
-        results = iter(self._run(runner, jobs))
-        values = [next(results) if isinstance(plan, CallPlan) else Score(None, plan, Fault.JUDGE) for plan in plans]
-        outcomes = iter(
-            self._examine(
-                runner,
-                [
-                    (plan.check, value)
-                    for plan, value in zip(plans, values, strict=True)
-                    if isinstance(plan, CallPlan) and plan.check and isinstance(value, list)
-                ],
-            )
-        )
-        verdicts: list[ProgramVerdict | Score] = []
-        for plan, value in zip(plans, values, strict=True):
-            if isinstance(value, Score) or not isinstance(plan, CallPlan):
-                verdicts.append(value)  # type: ignore[arg-type]
-            elif isinstance(value, str):
+        results = run_programs(runner, jobs, ProgramSettings(self._timeout_s, self._memory_bytes, self._imports))
+        verdicts: dict[int, ProgramVerdict | Score] = {}
+        held: dict[int, tuple[CallPlan, Results]] = {}
+        n_held = 0
+        for position, plan in enumerate(plans):
+            if not isinstance(plan, CallPlan):
+                verdicts[position] = Score(None, plan, Fault.JUDGE)
+                continue
+            values = next(results)
+            if isinstance(values, Score):
+                verdicts[position] = values
+            elif isinstance(values, str):
                 n = len(plan.marks or plan.tests)
-                groups = plan.groups or ("hidden",) * n
-                verdicts.append(ProgramVerdict([False] * n, groups, f"the program {value}", ("no_value",), ran=False))
+                groups, failure = plan.groups or ("hidden",) * n, f"the program {values}"
+                verdicts[position] = ProgramVerdict([False] * n, groups, failure, ("no_value",), ran=False)
             elif plan.check:
-                verdicts.append(_judge_by_check(plan, value, next(outcomes)))
+                held[position] = plan, values
+                n_held += sum(len(text) for _, text in values)
+                if n_held > MAX_HELD_BYTES:
+                    verdicts |= self._judge_by_checks(runner, held)
+                    held, n_held = {}, 0
             else:
-                verdicts.append(_judge_by_values(plan, value))
-        return verdicts
+                verdicts[position] = _judge_by_values(plan, values)
+        verdicts |= self._judge_by_checks(runner, held)
+        return [verdicts[position] for position in range(len(plans))]
+
+    def _judge_by_checks(
+        self, runner: SandboxRunner, held: Mapping[int, tuple[CallPlan, Results]]
+    ) -> dict[int, ProgramVerdict | Score]:
+        """The verdicts of `check` functions on values."""
+        outcomes = self._examine(runner, [(plan.check or {}, values) for plan, values in held.values()])
+        return {
+            position: _judge_by_check(plan, values, outcome)
+            for (position, (plan, values)), outcome in zip(held.items(), outcomes, strict=True)
+        }
 
     def _plans(self, runner: SandboxRunner, items: Sequence[Item]) -> list[CallPlan | str]:
         """The calls of each item, or why it has no usable tests; the calls of `check` functions are recorded once."""
@@ -281,86 +282,11 @@ class PythonTestsScorer:
                     self._being_recorded.difference_update(mine)
                     self._recording.notify_all()
 
-    def _run(
-        self, runner: SandboxRunner, programs: Sequence[Mapping[str, JsonValue]]
-    ) -> list[list[list[str]] | str | Score]:
-        """Results of each program's calls; a text: how it failed as a whole; a missing score if it was not run."""
-        if not programs:
-            return []
-        job = {
-            "kind": "run",
-            "folder": runner.memory_folder,
-            "programs": programs,
-            "limit_s": self._timeout_s,
-            "max_bytes": MAX_VALUE_BYTES,
-            "memory_bytes": self._memory_bytes,
-            "imports": self._imports,
-        }
-        n_calls = sum(len(program["calls"]) for program in programs)
-        end = self._run_job(runner, job, len(programs), PATIENCE * self._timeout_s + END_S, MAX_VALUE_BYTES * n_calls)
-        if isinstance(end, Score):
-            return [end] * len(programs)
-        results: list[list[list[str]] | str | Score] = [
-            *_complete_results(end, [len(program["calls"]) for program in programs])
-        ]
-        if len(results) == len(programs):
-            return results
-        if len(programs) == 1:
-            failure = f"ran into a limit ({end.reason})" if end.broke else "ended the harness, or its time was over"
-            return [failure]
-        # The program that ran when the sandbox ended runs again alone, so that only its own doing counts against it;
-        # those after it run in a fresh sandbox.
-        at = len(results)
-        return [*results, *self._run(runner, programs[at : at + 1]), *self._run(runner, programs[at + 1 :])]
-
     def _examine(
-        self, runner: SandboxRunner, runs: Sequence[tuple[Mapping[str, JsonValue], list[list[str]] | None]]
+        self, runner: SandboxRunner, runs: Sequence[tuple[Mapping[str, JsonValue], Results | None]]
     ) -> list[dict[str, JsonValue] | None]:
-        """The outcome of each `check` function for results, or its recording; None where its sandbox failed.
-
-        runs: (check, results of a program), or (check, None) to record its calls.
-        """
-        if not runs:
-            return []
-        checks = {id(check): check for check, _ in runs}  # sent once, as several programs are judged by the same one
-        positions = {check_id: position for position, check_id in enumerate(checks)}
-        limit_s = CHECK_TIME * self._timeout_s
-        job = {
-            "kind": "examine",
-            "checks": list(checks.values()),
-            "runs": [[positions[id(check)], results] for check, results in runs],
-            "limit_s": limit_s,
-            "max_bytes": MAX_CHECK_BYTES,
-        }
-        end = self._run_job(runner, job, len(runs), PATIENCE * limit_s + END_S, MAX_CHECK_BYTES * len(runs))
-        if isinstance(end, Score):
-            return [None] * len(runs)
-        lines = end.stdout.decode("utf-8", "replace").splitlines()[1:]
-        outcomes: list[dict[str, JsonValue] | None] = [json.loads(line) for line in lines[: len(runs)]]
-        return outcomes + [None] * (len(runs) - len(outcomes))
-
-    def _run_job(
-        self, runner: SandboxRunner, job: Mapping[str, JsonValue], n_lines: int, line_s: float, n_bytes: int
-    ) -> ContainedEnd | Score:
-        """How a job ended; a missing score if it never began."""
-        end = runner.run(
-            ("python", "-I", "-S", "-B", "-c", runner_source()),
-            stdin=json.dumps(job).encode("utf-8", "backslashreplace"),
-            timeout_s=START_S + n_lines * line_s,
-            silence_s=line_s,  # a program can stop the harness that keeps its time
-            stdout_bytes=n_bytes + 100_000,
-        )
-        if end.ended_by is EndedBy.STOP:
-            return Score(None, "the scoring was stopped", Fault.INFRASTRUCTURE)
-        if end.broke == HOST_DISK or not end.stdout.startswith(READY.encode()):
-            return Score(None, f"the sandbox did not run the program: {end.reason}", Fault.INFRASTRUCTURE)
-        return end
-
-
-@cache
-def runner_source() -> str:
-    """The text of `program_runner`."""
-    return resources.files("agent2.scorers").joinpath("program_runner.py").read_text("utf-8")
+        """The outcome of each `check` function for results, or its recording; None where its sandbox failed."""
+        return examine_runs(runner, runs, CHECK_TIME * self._timeout_s) if runs else []
 
 
 def program_of(item: Item, code: str) -> str:
@@ -460,22 +386,6 @@ def _plan_of_tests(item: Item) -> CallPlan | str:
     return CallPlan([test.call for test in tests], tests, groups)
 
 
-def _complete_results(end: ContainedEnd, n_calls: Sequence[int]) -> Iterator[list[list[str]]]:
-    """The results of the programs that were finished, in order, up to the first line that is not well formed."""
-    lines = end.stdout.decode("utf-8", "replace").split("\n")[1:-1]  # the last one is cut, or empty
-    for line, n in zip(lines, n_calls, strict=False):
-        try:
-            results = json.loads(line)
-        except (ValueError, RecursionError):
-            return
-        is_well_formed = isinstance(results, list) and len(results) == n
-        if not is_well_formed or not all(
-            isinstance(result, list) and [type(part) for part in result] == [str, str] for result in results
-        ):
-            return
-        yield results
-
-
 def _judge_by_values(plan: CallPlan, results: Sequence[Sequence[str]]) -> ProgramVerdict:
     failures = [_failure_of_test(test, result) for test, result in zip(plan.tests, results, strict=True)]
     failed = [(test, *failure) for test, failure in zip(plan.tests, failures, strict=True) if failure is not None]
@@ -490,17 +400,22 @@ def _judge_by_check(
     """The verdict of a `check` function on values."""
     if outcome is None:
         return Score(None, "the sandbox did not run the tests", Fault.INFRASTRUCTURE)
-    if outcome.get("diverged"):
-        return Score(None, "its tests ask each program something else, which is not supported", Fault.JUDGE)
+    if outcome.get("is_unusable"):
+        return Score(None, f"its tests cannot be used ({outcome['error']}); correct the benchmark", Fault.JUDGE)
     passed = [bool(is_passed) for is_passed in outcome.get("passed", ())][: len(plan.marks)]
     passed += [False] * (len(plan.marks) - len(passed))
     # The tests can also fail outside their asserts; then no assert shows it.
-    if all(passed) and (outcome.get("error") or outcome.get("end")):
+    if all(passed) and (outcome.get("error") or outcome.get("end") or outcome.get("diverged")):
         passed[-1:] = [False]
     if all(passed):
         return ProgramVerdict(passed, ("hidden",) * len(passed), "")
     failures = [(result[0], *failure) for result in results if (failure := _failure_of_call(result)) is not None]
-    complaint = failures[0][2] if failures else "a value is wrong"
+    if outcome.get("stuck"):
+        complaint = f"on its values the tests do not end ({outcome['stuck']})"
+    elif outcome.get("diverged") and not failures:
+        complaint = "after its values the tests make other calls than after those of the right program"
+    else:
+        complaint = failures[0][2] if failures else "a value is wrong"
     labels = {kind: label for kind, label, _ in failures}  # one label a kind: the last one's
     return ProgramVerdict(
         passed, ("hidden",) * len(passed), complaint, tuple(sorted(set(labels.values()))) or ("wrong_value",)

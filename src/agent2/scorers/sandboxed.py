@@ -8,8 +8,9 @@ the model. Nothing that a program prints is a verdict; decide it from the outsid
 
 import tempfile
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -34,10 +35,15 @@ class SandboxRunner:
     """Once set, every running program is ended."""
 
     @property
+    def is_contained(self) -> bool:
+        """Whether programs see nothing of this machine but what is theirs."""
+        return not isinstance(self.sandbox, Unsandboxed)
+
+    @property
     def memory_folder(self) -> str:
         """Where a sandboxed program creates and removes folders fastest; unsandboxed, the program's own folder."""
         # /tmp is a tmpfs of the sandbox's own; without a sandbox it would be the host's /tmp.
-        return "." if isinstance(self.sandbox, Unsandboxed) else "/tmp"
+        return "/tmp" if self.is_contained else "."
 
     def run(
         self,
@@ -53,17 +59,16 @@ class SandboxRunner:
 
         timeout_s, silence_s: as in `run_contained`. Raises SandboxError if it cannot be contained as asked.
         """
-        with tempfile.TemporaryDirectory(prefix="program-", dir=self.scratch, ignore_cleanup_errors=True) as folder:
-            request = Contained(
-                command=command,
-                scratch=Path(folder) / "work",
-                log=Path(folder) / "log",
-                stdin=stdin,
-                stdout_bytes=stdout_bytes,
-                limits=limits,
-                hidden=self.hidden,
-            )
+        with self.request(command, limits) as request:
+            request = replace(request, stdin=stdin, stdout_bytes=stdout_bytes)
             return run_contained(request, self.sandbox, timeout_s=timeout_s, silence_s=silence_s, stop=self.stop)
+
+    @contextmanager
+    def request(self, command: tuple[str, ...], limits: Limits = SMALL) -> Iterator[Contained]:
+        """A command with a folder of its own, which is removed with the block."""
+        with tempfile.TemporaryDirectory(prefix="program-", dir=self.scratch, ignore_cleanup_errors=True) as folder:
+            scratch, log = Path(folder) / "work", Path(folder) / "log"
+            yield Contained(command=command, scratch=scratch, log=log, limits=limits, hidden=self.hidden)
 
 
 @runtime_checkable
