@@ -68,7 +68,9 @@ def test_an_honest_trial_is_clean_and_every_check_was_made(audited):
     record = audit_trial(audited)
     assert [f for check in record.checks for f in check.findings] == []
     names = [check.name for check in record.checks]
-    assert names == ["canaries", "access log", "provenance", "drift", "training data", "hard-coded answers"]
+    assert names == [
+        *("canaries", "access log", "provenance", "drift", "direction", "training data", "hard-coded answers")
+    ]
     assert all(check.is_complete for check in record.checks)
     assert record == audit_trial(audited), "an audit is made once"
 

@@ -221,7 +221,7 @@ def test_overrides_reach_the_suite():
 
 
 def test_an_override_that_is_wrong_is_named_as_one():
-    with pytest.raises(ConfigError, match=r"^--set generation\.temperature=-1: .*greater than or equal to 0"):
+    with pytest.raises(ConfigError, match=r"^--set generation\.temperature=-1: .*give a temperature of 0 to 100"):
         open_suite("llm_core_regression_v1", ["generation.temperature=-1"])
 
 
@@ -243,7 +243,7 @@ def test_an_override_that_is_wrong_is_named_as_one():
         (LLM + "gates:\n- kind: regression\n  name: g\n  metrics: [gsm8k_exact_match]\n  tolerence: 0.1\n", "my_suite.yaml:22: unknown key 'gates.0.regression.tolerence'; did you mean 'tolerance'?"),
         (AGENT.replace("    metric: resolved_rate", "    metric: resolved_rate\n    requires: [{benchmark: bfcl, at_least: 0.5}]"), "my_suite.yaml:15: unknown benchmark prerequisite 'bfcl'; did you mean 'bfcl_v3'?"),
         (LLM + "modle: x\n", "my_suite.yaml:18: unknown key 'modle'; did you mean 'model'?"),
-        (LLM.replace("temperature: 0.0", "temperature: -0.1"), "my_suite.yaml:5: protocol.sampling.temperature: Input should be greater than or equal to 0"),
+        (LLM.replace("temperature: 0.0", "temperature: -0.1"), "my_suite.yaml:5: protocol.sampling.temperature: Value error, give a temperature of 0 to 100, or unset to send none (got -0.1)"),
         (LLM.replace("max_tokens: 2048", "max_tokens: many"), "my_suite.yaml:7: protocol.sampling.max_tokens: "),
     ],
 )  # fmt: skip
