@@ -4,7 +4,7 @@
     python benchmarks/labelled_rollouts.py DATA --half tuned   the half that detectors may be adjusted on
     python benchmarks/labelled_rollouts.py DATA --examples 5   also disagreements of each class
 
-DATA is a folder with the files that `benchmarks/labelled/*.jsonl` names (tau_bench, inspect_logs). A line there:
+DATA is a folder with the files that `benchmarks/labelled/rollouts.jsonl` names (tau_bench, inspect_logs). A line there:
 
     {"source": file, "rollout": "item/attempt", "labels": [classes], "note": text}
 
@@ -29,6 +29,8 @@ from agent2.scorers.grounding.episodes import read_episode
 from agent2.stats.estimates import wilson
 
 LABELLED = Path(__file__).with_name("labelled")
+SET_ASIDE = ("second_pass.jsonl", "others.jsonl")
+"""Not read here: a second reader's labels of the same rollouts, and labels of rollouts that no importer reads."""
 DETECTORS_OF: Mapping[str, frozenset[str]] = {
     "claimed_without_doing": frozenset({"claimed_action"}),
     "repeated_call": frozenset({"repeated_call"}),
@@ -81,10 +83,13 @@ def is_tuned(source: str, rollout: str) -> bool:
 
 
 def read_labels(folder: Path) -> list[dict[str, object]]:
-    """The lines of all files, in order. Raises ValueError for a line without its keys or with an unknown class."""
+    """The lines of all files but those set aside, in order.
+
+    Raises ValueError for a line without its keys or with an unknown class.
+    """
     rows = []
     known = {*DETECTORS_OF, *UNDETECTED, OK}
-    for path in sorted(folder.glob("*.jsonl")):
+    for path in sorted(path for path in folder.glob("*.jsonl") if path.name not in SET_ASIDE):
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             row = json.loads(line)
             unknown = set(row["labels"]) - known

@@ -100,4 +100,18 @@ def test_a_rollout_that_no_file_holds_is_refused(data):
 def test_the_labels_of_the_package_are_readable_and_in_both_halves():
     gold = labelled_rollouts.read_labels(labelled_rollouts.LABELLED)
     halves = [labelled_rollouts.is_tuned(str(row["source"]), str(row["rollout"])) for row in gold]
-    assert len(gold) == 233 and 100 < sum(halves) < 133
+    assert len(gold) == 234 and 100 < sum(halves) < 133
+
+
+def test_labels_that_are_set_aside_are_not_counted(tmp_path):
+    for name in ("rollouts.jsonl", *labelled_rollouts.SET_ASIDE):
+        (tmp_path / name).write_text(json.dumps(rows(["ok"])[0]) + "\n")
+    assert len(labelled_rollouts.read_labels(tmp_path)) == 1
+
+
+def test_the_labels_set_aside_have_classes_of_the_guideline():
+    known = {*labelled_rollouts.DETECTORS_OF, *labelled_rollouts.UNDETECTED, labelled_rollouts.OK}
+    for name in labelled_rollouts.SET_ASIDE:
+        for line in (labelled_rollouts.LABELLED / name).read_text().splitlines():
+            labels = json.loads(line)["labels"]
+            assert labels and set(labels) <= known and (len(labels) == 1 or labelled_rollouts.OK not in labels), line
