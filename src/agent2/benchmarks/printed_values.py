@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable
 
 from agent2.records import JsonValue
+from agent2.syntax import parse_expression
 
 MAX_CHARS = 1 << 20
 _OPENINGS = ("[", "{", "array(")
@@ -35,8 +36,8 @@ def parse_printed(text: str) -> JsonValue:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)  # of text that is no Python at all
-            tree = ast.parse(start, mode="eval")
-        return _value(tree.body, lambda node: ast.get_source_segment(start, node) or "")
+            tree = parse_expression(start)
+        return _value(tree, lambda node: ast.get_source_segment(start, node) or "")
     except (SyntaxError, RecursionError, MemoryError) as error:
         raise ValueError(f"not a value that Python prints ({error})") from error
 
