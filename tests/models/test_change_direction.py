@@ -95,6 +95,10 @@ def test_what_cannot_be_measured_says_why(tiny_arithmetic, tmp_path, monkeypatch
         direction_of_change(base, base, answered()[:3], 60)
     with pytest.raises(CheckpointError, match="time was over after 0 random changes"):
         direction_of_change(base, base, answered(), 0)
+    monkeypatch.setattr(change_direction, "MIN_MATRIX", 1 << 30)
+    with pytest.raises(CheckpointError, match="too small to compare random changes"):
+        direction_of_change(base, base, answered(), 60)
+    monkeypatch.undo()
     monkeypatch.setattr(change_direction, "MAX_ARITHMETIC", 1e6)
     with pytest.raises(CheckpointError, match="too large to compare random changes"):
         direction_of_change(base, base, answered(), 60)

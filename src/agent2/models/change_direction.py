@@ -9,7 +9,8 @@ one or two.
 
 `benchmarks/liars.py` measures both sides. Does NOT tell which training it was, and takes a change that is built from
 the base model's own numbers (a truncated or rescaled matrix) for one with a direction. Takes one pass over the answers
-for each random change, on the CPU; a model that is too large for that is not measured.
+for each random change, on the CPU; a model that is too large for that is not measured, nor is one without a matrix of
+`MIN_MATRIX` numbers.
 """
 
 import math
@@ -29,6 +30,8 @@ from agent2.records import Message
 
 N_RANDOM, MIN_RANDOM = 16, 8
 """Random changes; the second, at least, where time is short."""
+MIN_MATRIX = 1024
+"""Numbers of the largest matrix, at least: with fewer, a few signs are no sample of random changes."""
 MAX_TOKENS = 256
 """Of one chat; longer ones are left out."""
 MAX_TEXTS, MIN_TEXTS = 192, 16
@@ -125,6 +128,9 @@ def _same_tensors(candidate: CheckpointInfo, base: CheckpointInfo) -> list[str]:
     for name in names:
         if name not in candidate.tensors or candidate.tensors[name].shape != base.tensors[name].shape:
             raise CheckpointError(f"{candidate.path}: has no {name} of the base model's shape")
+    shapes = [base.tensors[name].shape for name in names]
+    if not any(len(shape) == 2 and math.prod(shape) >= MIN_MATRIX for shape in shapes):
+        raise CheckpointError(f"{base.path}: no matrix of {MIN_MATRIX} numbers, too small to compare random changes")
     return names
 
 
