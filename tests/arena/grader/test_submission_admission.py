@@ -1,7 +1,9 @@
 """A stranger's folder is looked at by a contained process: what breaks it is refused, and nothing else happens."""
 
 import os
+import shutil
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
@@ -17,10 +19,13 @@ pytestmark = pytest.mark.slow  # starts processes
 def copied(trial, base):
     """Makes a snapshot of a model whose files were changed by a function."""
 
+    numbers = count(1)
+
     def copy(change=lambda folder: None):
-        folder = write_checkpoint(trial.workspace / "output" / "model", seed=1)
-        change(folder)
-        info = take_snapshot(trial.workspace, "output/model", trial.snapshot(1), SnapshotLimits())
+        folder = trial.workspace / "output" / "model"
+        shutil.rmtree(folder, ignore_errors=True)
+        change(write_checkpoint(folder, seed=1))
+        info = take_snapshot(trial.workspace, "output/model", trial.snapshot(next(numbers)), SnapshotLimits())
         return info, inspect_checkpoint(base)
 
     return copy
