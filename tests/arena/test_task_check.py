@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
+from agent2 import installation
 from agent2.arena.spec import KindGate, Level, SplitSizes
 from agent2.arena.task_check import check_task, examples
 from agent2.arena.tasks import load_task
@@ -358,7 +359,8 @@ def test_episodes_that_nobody_can_play_are_refused():
 @pytest.mark.parametrize(
     "name", ["mini_knowledge", "mini_math", "mini_ifeval", "mini_functions", "mini_apis", "mini_repo"]
 )
-def test_a_task_on_each_mini_benchmark_passes_every_check(name):
+def test_a_task_on_each_mini_benchmark_passes_every_check(name, monkeypatch):
+    monkeypatch.setattr(installation, "secret", lambda: b"m" * 32)  # of 60 items of another, up to a fifth are the same
     sizes = SplitSizes(train=60, dev=60, test_public=60, test_private=60)
     task = load_task("arithmetic").model_copy(update={"benchmark": name, "n_items": sizes})
     findings = check_task(task)
