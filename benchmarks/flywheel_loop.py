@@ -29,7 +29,7 @@ from agent2.cli import app
 from agent2.evaluation.suite_folder import card_path
 from agent2.flywheel.targeted import CANDIDATES
 from agent2.models.bases import ensure_base_model
-from agent2.records import Item, Split
+from agent2.records import Item, Rollout, Split
 from agent2.stats.comparisons import over_items_and_seeds
 from agent2.training.offline import SftSettings, train_sft
 from agent2.training.visible import TraceSettings, collect_traces
@@ -62,7 +62,7 @@ class Loop:
 LOOPS = {
     "household": Loop("household", "tiny-household", 300, 400, 16),
     "shop": Loop("shop", "tiny-shop", 300, 400, 16),
-    "arithmetic-pyfunc": Loop("arithmetic_pyfunc", "tiny-arithmetic-pyfunc", 3000, 1000, 32),
+    "arithmetic-pyfunc": Loop("arithmetic_pyfunc", "tiny-arithmetic-pyfunc", 1500, 800, 32, epochs=12.0),
 }
 
 
@@ -81,7 +81,13 @@ def demonstrations(loop: Loop, items: Sequence[Item], seed: int) -> list[dict[st
         ]
     expert = benchmark.expert if isinstance(benchmark, ProvidesExpert) else None
     traces = TraceSettings(episodes_per_item=1, max_turns=benchmark.max_turns, seed=seed)
-    return [{"messages": row["messages"]} for row in collect_traces(items, benchmark.environment, traces, expert).rows]
+    scorer = benchmark.scorer()
+
+    def is_solved(item: Item, rollout: Rollout) -> bool:
+        return (scorer.score(item, rollout).value or 0.0) >= 1.0
+
+    played = collect_traces(items, benchmark.environment, traces, expert, is_solved)
+    return [{"messages": row["messages"]} for row in played.rows]
 
 
 def sft_baseline(loop: Loop, seed: int, out: Path) -> Path:
@@ -194,7 +200,7 @@ def main() -> None:
     parser.add_argument("--task", choices=LOOPS, default="household")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
-    parser.add_argument("--new", type=int, help="new items of a round; default: 400 episodes, or 1000 answers")
+    parser.add_argument("--new", type=int, help="new items of a round; default: 400 episodes, or 800 answers")
     parser.add_argument("--private", type=int, default=400, help="private items")
     options = parser.parse_args()
     loop, lines = LOOPS[options.task], []

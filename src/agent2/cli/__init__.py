@@ -31,6 +31,7 @@ from agent2.cli import (
     rewards,
     run,
     setup,
+    skill,
     sweep,
     tasks,
     watch,
@@ -102,6 +103,7 @@ app.command("access", rich_help_panel=LOOK)(look.access)
 app.command("doctor", rich_help_panel=SET_UP)(setup.doctor)
 app.add_typer(setup.agents_app, name="agents", rich_help_panel=SET_UP)
 app.add_typer(models.models_app, name="models", rich_help_panel=SET_UP)
+app.command("skill", rich_help_panel=SET_UP)(skill.skill)
 
 
 def _print_version(is_requested: bool) -> None:
