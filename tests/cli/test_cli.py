@@ -356,6 +356,7 @@ PATH_ONLY = {
         "intervene",
         "models build",
         "share",
+        "skill",
     ),
     *("models convert", "models get"),
     *("spotcheck draw", "spotcheck record", "suite freeze", "suite new"),
