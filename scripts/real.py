@@ -13,6 +13,7 @@ seeds: an interval is over items, not over trainings.
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -34,6 +35,8 @@ class Settings:
     agents: Sequence[str]
     wall_clock_s: int | None
     """Of each trial; None: the task's."""
+    threads: int
+    """Torch threads of each trial's agent and grader."""
     limit: int
     """Most items of each benchmark beside the task."""
     max_tokens: int
@@ -65,11 +68,14 @@ def read_settings(arguments: Sequence[str] | None = None) -> Settings:
     parser.add_argument("--out", type=Path, default=Path("real"))
     parser.add_argument("--agents", nargs="+", default=list(AGENTS))
     parser.add_argument("--wall-clock-s", type=int, help="of each trial; default: the task's")
+    parser.add_argument(
+        "--threads", type=int, default=min(2, os.cpu_count() or 1), help="of torch; two where there are"
+    )
     parser.add_argument("--limit", type=int, default=100, help="most items of each benchmark beside the task")
     parser.add_argument("--max-tokens", type=int, default=256, help="of an answer there")
     given = parser.parse_args(arguments)
     command = (sys.executable, "-m", "agent2")
-    return Settings(given.out, given.agents, given.wall_clock_s, given.limit, given.max_tokens, command)
+    return Settings(given.out, given.agents, given.wall_clock_s, given.threads, given.limit, given.max_tokens, command)
 
 
 def get_model(settings: Settings) -> dict[str, float]:
@@ -92,7 +98,18 @@ def play_trial(settings: Settings, agent: str) -> Path:
     before = sorted(folder.glob(f"{TASK}-{agent}-s*"))
     if not before:
         budget = [] if settings.wall_clock_s is None else ["--set", f"budget.wall_clock_s={settings.wall_clock_s}"]
-        run(settings, "run", TASK, "--agent", agent, "--out", str(folder), *budget)
+        run(
+            settings,
+            "run",
+            TASK,
+            "--agent",
+            agent,
+            "--out",
+            str(folder),
+            *budget,
+            "--set",
+            f"threads={settings.threads}",
+        )
     elif not is_finished(before[0]):
         run(settings, "resume", str(before[0]))
     trials = sorted(folder.glob(f"{TASK}-{agent}-s*"))

@@ -2,6 +2,7 @@ import json
 import time
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from agent2.benchmarks import BASE_MODELS, load_benchmark
@@ -10,7 +11,7 @@ from agent2.environments import QuestionEnvironment
 from agent2.errors import ConfigError, Fault
 from agent2.evaluation.engine import score_messages
 from agent2.models.bases import ensure_base_model
-from agent2.records import Item, Score, Split
+from agent2.records import Item, Rollout, RolloutStatus, Score, ScoredRollout, Split, Usage
 from agent2.training.grpo import GrpoSettings
 from agent2.training.participant import Participant, read_participant
 from agent2.training.visible import AttemptSettings, TraceSettings, VisibleTask, print_log_line, read_visible
@@ -251,6 +252,27 @@ def test_the_best_attempts_are_kept_and_pairs_prefer_what_the_scorer_does(partic
         assert pair["chosen"][0]["content"] == right != pair["rejected"][0]["content"]
     with pytest.raises(ConfigError, match="none of 240 attempts earned anything"):
         task.rejection_sampling(make_model(tmp_path / "mute"), settings, 1)
+
+
+ROLLOUT = Rollout("an item", 0, 0, RolloutStatus.COMPLETED, (), (), "yes", {}, Usage())
+
+
+def test_attempts_are_worth_what_the_named_reward_says(participate, monkeypatch):
+    """So a reward with partial credit ranks attempts whose scores are equal, and a control turns the order around."""
+    monkeypatch.setenv("AGENT2_REWARD", "instructions_followed")
+    half, none = (
+        ScoredRollout(
+            msgspec.structs.replace(ROLLOUT, attempt=number), Score(0.0, "", views={"instruction_level": share})
+        )
+        for number, share in enumerate((0.5, 0.0))
+    )
+    task = read_visible(participate("mini_ifeval", rows(4, "mini_ifeval"), QUESTIONS))
+    assert [task.worth(scored) for scored in (half, none)] == [0.25, 0.0]
+    assert task._best_of([none, half]) == [half, none]
+    monkeypatch.setenv("AGENT2_REWARD", "inverted")
+    assert read_visible(task.participant)._best_of([half, none]) == [half, none]
+    unread = ScoredRollout(ROLLOUT, Score(None, "nobody could read it", Fault.JUDGE))
+    assert task.worth(unread) is None
 
 
 @pytest.mark.slow

@@ -375,7 +375,7 @@ class VisibleTask:
         return min(n_items, n_judgements // (settings.rounds * settings.attempts))
 
     def sample_attempts(self, checkpoint: Path, settings: AttemptSettings, number: int) -> list[list[ScoredRollout]]:
-        """A checkpoint's attempts at train items in a round, grouped by item; attempts without a score are left out."""
+        """A checkpoint's attempts at train items in a round, grouped by item; attempts without a worth are left out."""
         rng = np.random.default_rng(derive_seed("drawn items", settings.seed, number))
         chosen = [self.train[int(index)] for index in rng.permutation(len(self.train))[: self.n_attempted(settings)]]
         attempts = [
@@ -389,21 +389,21 @@ class VisibleTask:
         for scored in _played(
             checkpoint, self.benchmark, attempts, PlaySettings(sampling, self.participant.max_turns), 256
         ):
-            if scored.score.value is not None and scored.rollout.turns:
+            if self.worth(scored) is not None and scored.rollout.turns:
                 by_item[scored.rollout.item_id].append(scored)
         return [sorted(group, key=lambda scored: scored.rollout.attempt) for group in by_item.values() if group]
 
     def rejection_sampling(self, checkpoint: Path, settings: AttemptSettings, number: int) -> Demonstrations:
-        """The best of a checkpoint's attempts at each item, where its score is at least that of the mean attempt.
+        """The best of a checkpoint's attempts at each item, where it is worth at least as much as the mean attempt.
 
         Of several that earned the same, those that ended by themselves come first: one that was cut off teaches to stop
-        half-way. Raises ConfigError if no attempt scores above 0.
+        half-way. Raises ConfigError if no attempt is worth more than 0.
         """
         groups = self.sample_attempts(checkpoint, settings, number)
-        values = [_value_of(scored) for group in groups for scored in group]
+        values = [self.worth(scored) or 0.0 for group in groups for scored in group]
         mean = sum(values) / len(values) if values else 0.0
-        best = [scored for group in groups for scored in _best_of(group)[: settings.keep]]
-        selected = [scored for scored in best if 0.0 < _value_of(scored) >= mean]
+        best = [scored for group in groups for scored in self._best_of(group)[: settings.keep]]
+        selected = [scored for scored in best if 0.0 < (self.worth(scored) or 0.0) >= mean]
         if not selected:
             raise ConfigError(
                 f"benchmark {self.benchmark.name}: none of {len(values)} attempts earned anything, so there is nothing "
@@ -421,7 +421,7 @@ class VisibleTask:
         )
 
     def preference_pairs(self, checkpoint: Path, settings: AttemptSettings, number: int) -> list[DataRow]:
-        """Of each item the best and the worst of a checkpoint's attempts, where their scores differ, for `train_dpo`.
+        """Of each item the best and the worst of a checkpoint's attempts, where their worth differs, for `train_dpo`.
 
         With `keep` above 1 also the second best and the second worst, and so on.
 
@@ -434,10 +434,10 @@ class VisibleTask:
             )
         pairs = []
         for group in self.sample_attempts(checkpoint, settings, number):
-            ranked = _best_of(group)
+            ranked = self._best_of(group)
             n_pairs = min(settings.keep, len(ranked) // 2)
             for chosen, rejected in zip(ranked[:n_pairs], reversed(ranked[-n_pairs:]), strict=True):
-                if _value_of(chosen) > _value_of(rejected):
+                if (self.worth(chosen) or 0.0) > (self.worth(rejected) or 0.0):
                     answers = [
                         [{"role": "assistant", "content": scored.rollout.turns[0].written}]
                         for scored in (chosen, rejected)
@@ -451,6 +451,14 @@ class VisibleTask:
             )
         print_progress(f"round {number}: {len(pairs)} preference pairs")
         return pairs
+
+    def worth(self, scored: ScoredRollout) -> float | None:
+        """What is learned from an attempt: its score, or the task's sum of parts; None: it has none."""
+        return self.reward_sum.of(scored.score, scored.rollout)
+
+    def _best_of(self, group: Sequence[ScoredRollout]) -> list[ScoredRollout]:
+        """Attempts at one item from the best to the worst; of equal ones, those that were cut off come last."""
+        return sorted(group, key=lambda scored: (-(self.worth(scored) or 0.0), _is_cut_off(scored.rollout)))
 
     def reward(self, completions: Sequence[str], item_ids: Sequence[str]) -> list[float]:
         """Rewards of completions of train items: the score of the benchmark's scorer, or the task's sum of parts.
@@ -581,15 +589,6 @@ def _played(
         yield from play(attempts, sampler, benchmark.environment, benchmark.scorer(), settings)
     finally:
         sampler.close()
-
-
-def _value_of(scored: ScoredRollout) -> float:
-    return scored.score.value or 0.0
-
-
-def _best_of(group: Sequence[ScoredRollout]) -> list[ScoredRollout]:
-    """Attempts at one item from the best to the worst; of equal ones, those that were cut off come last."""
-    return sorted(group, key=lambda scored: (-_value_of(scored), _is_cut_off(scored.rollout)))
 
 
 def _is_cut_off(rollout: Rollout) -> bool:
