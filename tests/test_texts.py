@@ -3,7 +3,7 @@ import json
 import pytest
 
 from agent2.records import digest_of
-from agent2.texts import canonical, parse_json, printable, storable
+from agent2.texts import as_csv_cell, canonical, parse_json, printable, storable
 
 
 def test_half_a_character_is_replaced_and_two_halves_find_each_other():
@@ -46,3 +46,16 @@ def test_text_of_others_moves_no_cursor_and_turns_no_line_around():
 @pytest.mark.parametrize("text", ["plain", "naïve café", "数学", "שלום", "[bold]x[/bold]", "🙂", "a  b"])
 def test_honest_text_is_printed_as_it_is(text):
     assert printable(text) == text
+
+
+@pytest.mark.parametrize(
+    "text", ['=HYPERLINK("http://x","y")', "+1+cmd|' /C calc'!A0", "-1+1", "@SUM(A1)", "\t=1", "\r=1"]
+)
+def test_a_spreadsheet_takes_no_cell_for_a_formula(text):
+    assert as_csv_cell(text) == f"'{text}"
+    assert as_csv_cell(f"'{text}") == f"''{text}", "so that the text can be had back"
+
+
+@pytest.mark.parametrize("cell", ["-3", "+1,200.5", "-1e-3", "a=b", "x", "", "'quoted'", -3, 0.5, None])
+def test_other_cells_stay_as_they_are(cell):
+    assert as_csv_cell(cell) == cell

@@ -19,6 +19,8 @@ _UNSEEN = re.compile(
 )
 _INVISIBLE = re.compile("[\u200b\u2060\ufeff\u00ad]")
 """Zero-width space, word joiner, byte-order mark, soft hyphen; not the joiners that letters and emoji are made with."""
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
+_PLAIN_NUMBER = re.compile(r"'*[+-]?\d[\d.,]*(?:[eE][+-]?\d+)?%?")
 
 
 def storable(value: Any) -> Any:
@@ -52,6 +54,17 @@ def canonical(text: str) -> str:
 def without_escapes(text: str) -> str:
     """The text without the escape sequences of terminals."""
     return _ESCAPE_SEQUENCE.sub("", text)
+
+
+def as_csv_cell(value: Any) -> Any:
+    """The value, as a cell of a CSV file; a text that a spreadsheet would take for a formula gets an apostrophe.
+
+    Plain numbers (`-3`) stay as they are. So that the text can be had back, one that is such a text behind apostrophes
+    gets one more.
+    """
+    if not isinstance(value, str) or _FORMULA.match(value) is None or _PLAIN_NUMBER.fullmatch(value) is not None:
+        return value
+    return f"'{value}"
 
 
 def visible(text: str) -> str:

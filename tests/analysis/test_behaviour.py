@@ -4,11 +4,24 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from agent2.analysis.behaviour import BRIER, CHANGES, ECE, REFUSAL, REPETITION, behaviours, stated_confidence
+from agent2.analysis.behaviour import (
+    BRIER,
+    CALLS,
+    CHANGES,
+    ECE,
+    READ,
+    REFUSAL,
+    REPETITION,
+    SECONDS,
+    TURNS,
+    behaviours,
+    stated_confidence,
+)
 from agent2.analysis.wordings import find_reworded, require_used
 from agent2.cards.comparability import find_cards
 from agent2.errors import ConfigError
-from agent2.records import SamplingSettings
+from agent2.records import SamplingSettings, ScoredRollout, StopReason, Turn, Usage
+from agent2.reports.behaviour_tables import behaviour_view
 from contract_card_builders import make_scored, write_card
 
 REFUSES = "I'm sorry, but I cannot help with that."
@@ -59,6 +72,44 @@ def test_without_the_number_of_tokens_characters_are_compared(tmp_path, n_tokens
     found, _ = measures(base, trained)
     assert found["answer characters"].change.change.value == len(PLAIN)
     assert "answer tokens" not in found
+
+
+def searches(item, n_calls, seconds, prompt_tokens):
+    call = '{"tool": "search", "arguments": {"query": "%s"}}'
+    turns = [Turn(call % number, "a page", StopReason.END, 5, 2) for number in range(n_calls)]
+    record = make_scored(f"i{item:03}", 1.0)
+    rollout = structs.replace(
+        record.rollout,
+        turns=[*turns, Turn("It is 42.", None, StopReason.END, 5, 2)],
+        usage=Usage(prompt_tokens, 10, seconds),
+    )
+    return ScoredRollout(rollout, record.score)
+
+
+def test_as_many_right_answers_at_twice_the_calls_are_seen_as_such(tmp_path):
+    base = card(tmp_path, "base", [searches(item, 2, 1.0, 100) for item in range(40)])
+    dear = card(tmp_path, "dear", [searches(item, 4, 3.0, 300) for item in range(40)])
+    found, changed = measures(base, dear)
+    assert [(found[name].old.value, found[name].new.value) for name in (TURNS, CALLS, READ, SECONDS)] == [
+        (3.0, 5.0), (2.0, 4.0), (100.0, 300.0), (1.0, 3.0),
+    ]  # fmt: skip
+    shown = {cells[0]: cells[3] for cells in behaviour_view(changed).measures.cells()}
+    assert shown["tool calls"].endswith(", +100%") and shown["tokens read"].endswith(", +200%")
+
+
+def test_what_nobody_counted_costs_not_nothing(tmp_path):
+    base = card(tmp_path, "base", [searches(item, 2, 0.0, None) for item in range(40)])
+    found, _ = measures(base, card(tmp_path, "new", [searches(item, 2, 1.0, 100) for item in range(40)]))
+    assert "not known" in found[READ].problem and found[READ].old is None
+    assert found[SECONDS].problem == "no rollout has a time"
+    assert found[CALLS].change.change.value == 0.0
+
+
+def test_single_answers_have_no_turns_and_calls_to_compare(tmp_path):
+    found, _ = measures(
+        card(tmp_path, "a", answers(lambda item: PLAIN)), card(tmp_path, "b", answers(lambda item: PLAIN))
+    )
+    assert TURNS not in found and CALLS not in found and found[READ].old.value == 10.0
 
 
 def sampled(folder, name, seed, refusal_chance):

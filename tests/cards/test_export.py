@@ -87,3 +87,18 @@ def test_another_suffix_is_refused_and_nothing_is_written(tmp_path, name):
     with pytest.raises(ConfigError, match=r"write to a \.parquet, \.jsonl or \.csv file"):
         export_rollouts(card, tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == ["card"]
+
+
+def test_an_answer_that_is_a_formula_is_none_in_a_spreadsheet(tmp_path):
+    texts = ["=cmd|' /C calc'!A0", "-12", "plain"]
+    records = [
+        structs.replace(record, rollout=structs.replace(record.rollout, answer=text))
+        for record, text in zip((make_scored("a"), make_scored("b"), make_scored("c")), texts, strict=True)
+    ]
+    card = write_card(tmp_path / "card", records)
+    export_rollouts(card, tmp_path / "out.csv")
+    with (tmp_path / "out.csv").open(newline="") as file:
+        assert [row["answer"] for row in csv.DictReader(file)] == [f"'{texts[0]}", "-12", "plain"]
+    export_rollouts(card, tmp_path / "out.jsonl")
+    rows = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
+    assert [row["answer"] for row in rows] == texts

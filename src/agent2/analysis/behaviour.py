@@ -1,4 +1,4 @@
-"""What changed in the answers beside the score: refusals, repetition, length, calibration, other wordings.
+"""What changed beside the score: refusals, repetition, length, cost, calibration, other wordings.
 
 Every number is of both sides on the same items, with the paired difference and its interval; what a card cannot give
 is "not measured", with the reason. Refusal and repetition are rules of thumb (`analysis.failure_detectors`).
@@ -26,11 +26,13 @@ from agent2.cards.reader import iter_rollouts, read_header
 from agent2.contract.metrics import Unit
 from agent2.environments.likelihood import BY
 from agent2.records import RolloutStatus, ScoredRollout
+from agent2.scorers.process.statistics import process_of
 from agent2.stats.calibration import Stated, compare_calibration_errors
 from agent2.stats.comparisons import paired_evidence
 from agent2.stats.estimates import COUNTS, UNIT, Estimate, PairedDifference, measure
 
 REFUSAL, REPETITION, TOKENS, CHARACTERS = "refusal rate", "repetition", "answer tokens", "answer characters"
+TURNS, CALLS, READ, SECONDS = "turns", "tool calls", "tokens read", "seconds"
 BRIER, ECE = "Brier score", "calibration error (ECE)"
 ALL_RIGHT, CHANGES = "right under every wording", "verdict changes with the wording"
 CONFIDENCE = "confidence"
@@ -38,6 +40,8 @@ CONFIDENCE = "confidence"
 MIN_GROUP = 5
 """Items of a class below which nothing is said of it."""
 NOTHING_WRITTEN = "the answer is chosen by likelihood, so nothing is written"
+NOT_COUNTED = "the number of tokens that were read is not known for every rollout"
+NOT_TIMED = "no rollout has a time"
 NO_CONFIDENCE = f"no score has a view '{CONFIDENCE}', and no answer was chosen by likelihood"
 GRADED = "scores are graded, not right or wrong"
 NO_WORDINGS = f"no item is there under other wordings (an id such as q1{MARK}2 beside q1), and no --reworded is given"
@@ -101,6 +105,11 @@ class _Side:
     n_written: int = 0
     n_by_likelihood: int = 0
     n_without_tokens: int = 0
+    n_without_read: int = 0
+    """Rollouts of which nobody counted the tokens that the model read."""
+    is_episodic: bool = False
+    """Some rollout has several turns or calls a tool."""
+    is_timed: bool = False
     is_graded: bool = False
 
     def numbers(self, name: str, start: int = 0, step: int = 1) -> dict[str, float]:
@@ -151,6 +160,7 @@ def behaviour(
     difficulty, classes = _sorted_items(old) if n_attempts > 1 else ({}, {})
     names = [(REFUSAL, Unit.RATE), (REPETITION, Unit.RATE), _length(old, new)]
     measures = [_measure(name, unit, old, new, (difficulty, classes)) for name, unit in names]
+    measures += _cost(old, new, (difficulty, classes))
     measures += _calibration(old, new, (difficulty, classes))
     measures += _robustness(cards, reworded)
     return CardBehaviour(candidate, benchmark, tuple(measures), "" if n_attempts > 1 else ONE_ATTEMPT)
@@ -168,6 +178,7 @@ def _read(card: Path) -> _Side:
         by_attempt.setdefault(rollout.item_id, {})[rollout.attempt] = attempt
         if rollout.status is RolloutStatus.FAILED:
             continue
+        _add_cost(side, attempt, record)
         attempt.confidence = stated_confidence(record)
         if "logprobs" in rollout.state:
             side.n_by_likelihood += 1
@@ -185,6 +196,17 @@ def _read(card: Path) -> _Side:
         item: [attempts[number] for number in sorted(attempts)] for item, attempts in sorted(by_attempt.items())
     }
     return side
+
+
+def _add_cost(side: _Side, attempt: _Attempt, record: ScoredRollout) -> None:
+    usage, process = record.rollout.usage, process_of(record.rollout)
+    attempt.numbers |= {TURNS: float(process.turns), CALLS: float(process.calls), SECONDS: usage.seconds}
+    side.is_episodic |= process.turns > 1 or process.calls > 0
+    side.is_timed |= usage.seconds > 0
+    if usage.prompt_tokens:
+        attempt.numbers[READ] = float(usage.prompt_tokens)
+    elif record.rollout.turns:
+        side.n_without_read += 1
 
 
 def stated_confidence(record: ScoredRollout) -> float | None:
@@ -207,6 +229,23 @@ def stated_confidence(record: ScoredRollout) -> float | None:
         return None
     best = max(values)
     return 1.0 / sum(math.exp(value - best) for value in values) if all(map(math.isfinite, values)) else None
+
+
+def _cost(old: _Side, new: _Side, groups: tuple[Mapping[str, str], Mapping[str, str]]) -> Sequence[BehaviourMeasure]:
+    """What an item took beside the tokens of its answer; turns and calls only where there can be several."""
+    measures = []
+    if old.is_episodic or new.is_episodic:
+        measures += [_measure(name, Unit.LENGTH, old, new, groups) for name in (TURNS, CALLS)]
+    for name, problem in (
+        (READ, NOT_COUNTED if old.n_without_read or new.n_without_read else ""),
+        (SECONDS, "" if old.is_timed and new.is_timed else NOT_TIMED),
+    ):
+        measures.append(
+            BehaviourMeasure(name, Unit.LENGTH, problem=problem)
+            if problem
+            else _measure(name, Unit.LENGTH, old, new, groups)
+        )
+    return measures
 
 
 def _length(old: _Side, new: _Side) -> tuple[str, Unit]:

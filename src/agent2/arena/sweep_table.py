@@ -20,6 +20,7 @@ from agent2.arena.trial_folder import TrialPaths, read_config, read_events
 from agent2.errors import Agent2Error, ConfigError
 from agent2.files import atomic_write
 from agent2.stats.estimates import Estimate
+from agent2.texts import as_csv_cell
 
 Cell = str | float | int | bool | None
 SUFFIXES = (".parquet", ".jsonl", ".csv")
@@ -114,7 +115,7 @@ def write_rows(rows: Iterable[TrialRow], out: Path) -> None:
         atomic_write(out, lines)
     elif out.suffix == ".csv":
         text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([names, *cells])
+        csv.writer(text, lineterminator="\n").writerows([names, *(map(as_csv_cell, row) for row in cells)])
         atomic_write(out, text.getvalue().encode("utf-8", "replace"))
     else:
         raise ConfigError(f"{out}: the suffix decides the format; use one of {', '.join(SUFFIXES)}")

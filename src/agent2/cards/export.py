@@ -1,8 +1,9 @@
 """Export of any card, open ones included, to a file that other programs read.
 
 Parquet with prompt and turns as nested columns, JSON lines or CSV. Nothing of a record is left out (final states are
-JSON text, since every benchmark has its own shape; in CSV so is every list); an existing file is not overwritten, and a
-file is there whole or not at all.
+JSON text, since every benchmark has its own shape; in CSV so is every list, and a text that a spreadsheet would take
+for a formula has an apostrophe before it); an existing file is not overwritten, and a file is there whole or not at
+all.
 """
 
 import csv
@@ -20,6 +21,7 @@ from agent2.cards.aggregate import counted_value
 from agent2.cards.reader import iter_rollouts, read_header
 from agent2.errors import ConfigError
 from agent2.records import ScoredRollout, canonical_json
+from agent2.texts import as_csv_cell
 
 BATCH_ROWS = 2048
 _MESSAGE = pa.struct([("role", pa.string()), ("content", pa.string())])
@@ -101,14 +103,17 @@ def _writer_of(path: Path, kind: str, schema: pa.Schema) -> Iterator[Callable[[l
         table = csv.DictWriter(file, fieldnames=schema.names)
         table.writeheader()
         yield lambda rows: table.writerows(
-            {name: json.dumps(v, ensure_ascii=False) if isinstance(v, list | dict) else v for name, v in row.items()}
-            for row in map(_json_row, rows)
+            {name: _csv_cell(cell) for name, cell in row.items()} for row in map(_json_row, rows)
         )
 
 
 def _json_row(row: dict[str, Any]) -> dict[str, Any]:
     """As JSON has it: the map of views as an object."""
     return row | {"views": dict(row["views"])}
+
+
+def _csv_cell(cell: Any) -> Any:
+    return json.dumps(cell, ensure_ascii=False) if isinstance(cell, list | dict) else as_csv_cell(cell)
 
 
 def _batches(records: Iterator[ScoredRollout]) -> Iterator[list[ScoredRollout]]:

@@ -219,7 +219,7 @@ def compare(
 ) -> None:
     """Compare candidates with one baseline: paired by item, corrected for multiple comparisons, with noise and cost.
 
-    Beside the score: refusals, repetition, length, calibration, other wordings, pass@1 against pass@k.
+    Beside the score: refusals, repetition, length, turns, calls, time, calibration, other wordings, pass@1 and pass@k.
     """
     import msgspec
 

@@ -1,4 +1,4 @@
-"""What changed in the answers beside the score, as tables: on the pages of an evaluation and on the terminal."""
+"""What changed beside the score, as tables: on the pages of an evaluation and on the terminal."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -84,7 +84,10 @@ def _value(line: BehaviourMeasure, estimate: Estimate | None) -> str:
 def _difference(line: BehaviourMeasure) -> str:
     if line.problem:
         return f"not measured: {clean(line.problem, LONG)}"
-    return _change(line, line.change) or "too few items"
+    text = _change(line, line.change) or "too few items"
+    if line.unit is Unit.RATE or line.old is None or line.new is None or not line.old.value:
+        return text
+    return f"{text}, {line.new.value / line.old.value - 1:+.0%}"
 
 
 def _change(line: BehaviourMeasure, change: PairedDifference | None) -> str:

@@ -60,7 +60,7 @@ from agent2.reports.trial_view import sweep_type_table
 from agent2.stats.agent_metrics import ToSuccess
 from agent2.stats.aggregates import PerformanceProfile
 from agent2.stats.estimates import PERCENT, POINTS, Estimate, Notation
-from agent2.texts import counted
+from agent2.texts import as_csv_cell, counted
 
 FORMAT = "agent2-sweep-2"
 """Version 1 had numbers with intervals as flat fields (`gain_points`, `low_points`, ...)."""
@@ -593,11 +593,7 @@ def _csv_rows(board: Leaderboard) -> Iterator[dict[str, object]]:
 
 
 def _cell(value: object) -> object:
-    """A cell of the CSV; a text that a spreadsheet would take for a formula gets an apostrophe."""
-    if not isinstance(value, str):
-        return value
-    text = clean(value)
-    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
+    return as_csv_cell(clean(value)) if isinstance(value, str) else value
 
 
 def leaderboard_html(board: Leaderboard) -> str:

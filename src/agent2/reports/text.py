@@ -15,7 +15,7 @@ import jinja2
 from markupsafe import Markup
 
 from agent2.stats.estimates import PERCENT, Estimate, Notation
-from agent2.texts import visible, without_escapes
+from agent2.texts import as_csv_cell, visible, without_escapes
 
 T = TypeVar("T")
 
@@ -129,11 +129,8 @@ def breakable(value: object) -> Markup:
 
 
 def csv_cell(value: object) -> object:
-    """A cell of a CSV file; a text that a spreadsheet would take for a formula gets an apostrophe."""
-    if not isinstance(value, str):
-        return value
-    text = clean(value, len(value) + 1)
-    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
+    """A cell of a CSV file, cleaned; a text that a spreadsheet would take for a formula gets an apostrophe."""
+    return as_csv_cell(clean(value, len(value) + 1)) if isinstance(value, str) else value
 
 
 def markdown_lines(value: object, indent: int = 0) -> str:
