@@ -11,6 +11,7 @@ from agent2.cards.imports.source import LogChoice
 from agent2.cards.reader import iter_rollouts, read_header, validate_card
 from agent2.errors import CardError, ConfigError, Fault
 from agent2.records import RolloutStatus, Split, StopReason
+from agent2.scorers.process.statistics import process_of
 
 
 def read_inspect(path, metric=None):
@@ -127,7 +128,8 @@ def test_tool_calls_and_their_results_become_turns(tmp_path):
     )
     assert [message.content for message in rollout.prompt] == ["be brief", "hi\n[image]"]
     assert '"tool": "bash"' in rollout.turns[0].action
-    assert rollout.turns[0].observation == "a.txt\nerror: slow"
+    assert rollout.turns[0].observation == "error: timeout: slow\na.txt"
+    assert process_of(rollout).errors == {"timeout": 1}
     assert rollout.turns[1].action == "done" and rollout.turns[1].observation is None
 
 

@@ -64,6 +64,9 @@ def _text(message: Mapping[str, Any]) -> str:
 
 
 def _parts(message: Mapping[str, Any]) -> Iterator[str]:
+    if message.get("error"):  # first, so that the call is read as one that failed
+        kind, text = message["error"].get("type"), message["error"].get("message", "")
+        yield f"error: {kind}: {text}" if kind and kind != "unknown" else f"error: {text}"
     content = message.get("content")
     if isinstance(content, str):
         if content:
@@ -75,8 +78,6 @@ def _parts(message: Mapping[str, Any]) -> Iterator[str]:
             yield part.get("text") or f"[{part.get('type')}]"
     for call in message.get("tool_calls") or []:
         yield json.dumps({"tool": call.get("function"), "arguments": call.get("arguments")}, sort_keys=True)
-    if message.get("error"):
-        yield f"error: {message['error'].get('message', '')}"
 
 
 def first_line(text: str) -> str:

@@ -33,6 +33,7 @@ STATISTICS: Mapping[str, str] = MappingProxyType(
         "calls": "tool calls",
         "failing_calls": "calls that failed",
         "failing_call_ratio": "share of calls that failed",
+        "empty_results": "calls that did not fail and returned nothing",
         "queries": "calls of searching tools",
         "repeated_query_ratio": "share of queries with the words of an earlier one",
         "repeated_actions": "actions that came before, with nothing changed since",

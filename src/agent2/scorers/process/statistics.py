@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from agent2.records import Rollout, Turn
 from agent2.scorers.grounding.actions import is_acting
 from agent2.scorers.grounding.episodes import SEARCHING, RecordedCall, ToolEpisode, read_episode
+from agent2.scorers.process.tool_errors import error_class
 
 _WORD = re.compile(r"\w+")
 OWN_ERRORS = frozenset({"malformed_call", "unknown_tool", "schema_error", "not_permitted"})
@@ -40,7 +41,9 @@ class ProcessStatistics:
     wasted_actions: int
     """Repeated ones, and calls that could never have succeeded."""
     errors: Mapping[str, int] = field(default_factory=dict)
-    """Class of error -> failing calls; planned faults included."""
+    """Class of error (`process.tool_errors`) -> failing calls; planned faults included."""
+    empty_results: int = 0
+    """Calls that did not fail and came back with nothing."""
 
     @property
     def repeated_action_ratio(self) -> float | None:
@@ -80,7 +83,8 @@ def statistics_of(rollout: Rollout, episode: ToolEpisode | None) -> ProcessStati
         queries=len(queries),
         repeated_queries=len(queries) - len(set(queries)),
         wasted_actions=unwasted(calls).count(False),
-        errors=dict(sorted(Counter(str(call.error) for call in failing).items())),
+        errors=dict(sorted(Counter(str(error_class(call)) for call in failing).items())),
+        empty_results=sum(call.error is None and call.is_empty for call in calls),
     )
 
 
@@ -141,7 +145,7 @@ def call_key(call: RecordedCall) -> str:
 
 def is_own_error(call: RecordedCall) -> bool:
     """Whether a call could never have succeeded."""
-    return call.error in OWN_ERRORS and not call.injected
+    return error_class(call) in OWN_ERRORS and not call.injected
 
 
 def _words(call: RecordedCall) -> tuple[str, ...]:
