@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from agent2.records import RolloutStatus, ScoredRollout, StopReason
-from agent2.scorers.constraints.languages import language_probabilities
+from agent2.scorers.constraints.languages import language_probabilities, plain_language
 from agent2.stats.agent_metrics import repeated_share
 
 REPEATED_SHARE = 0.3
@@ -46,6 +46,8 @@ _REFUSAL = re.compile(
     r"answer|assist)",
     re.IGNORECASE,
 )
+_REFUSAL_MARKS = ("not", "n't", "n\u2019t", "unable", "decline", "refuse", "as an ai")
+"""One of them is in every text that `_REFUSAL` finds; looked for first, as most texts have none."""
 _OPENING = 300
 """Characters from the start in which a refusal stands."""
 _GOES_ON = re.compile(
@@ -167,7 +169,11 @@ def is_repetitive(record: ScoredRollout) -> bool:
 
 def is_refusal(record: ScoredRollout) -> bool:
     """The last message opens by saying, in English, that what was asked for is not done or cannot be, and it isn't."""
-    text = last_text(record)[:SCANNED].replace("\u2019", "'")
+    text = last_text(record)
+    opening_text = text[:_OPENING].lower()
+    if not any(mark in opening_text for mark in _REFUSAL_MARKS):
+        return False
+    text = text[:SCANNED].replace("\u2019", "'")
     opening = _REFUSAL.search(text[:_OPENING])
     if opening is None:
         return False
@@ -214,6 +220,8 @@ def _is_latin_switch(text: str, prompt: str) -> bool:
     is_english = sum(map(_ENGLISH.__contains__, message_words)) > FEW_ENGLISH * len(message_words)
     if is_english or not is_asked_in_english or _ASKS_ANY_LANGUAGE.search(prompt):
         return False
+    if (plain := plain_language(text[:1_000])) is not None:
+        return plain != "en"
     probabilities = language_probabilities(text[:1_000])
     likeliest = next(iter(probabilities), "en")
     return likeliest != "en" and probabilities[likeliest] >= SURE

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agent2.cli.answers import unread_rows, warn_of_unread
+from agent2.cli.citations import citations
 from agent2.cli.imports import import_log
 from agent2.cli.judge import judge, length_control, read_settings, rescore
 from agent2.cli.process import process
@@ -390,6 +391,7 @@ cards_app = typer.Typer(
 cards_app.command("regrade")(regrade)
 cards_app.command("rescore")(rescore)
 cards_app.command("ground")(ground)
+cards_app.command("citations")(citations)
 cards_app.command("recovery")(recovery)
 cards_app.command("process")(process)
 cards_app.command("judge")(judge)

@@ -439,7 +439,7 @@ def repeated_share(text: str, n_words: int = 4) -> float:
     runs = len(words) - n_words + 1
     if runs < 1:
         return 0.0
-    return 1.0 - len({tuple(words[start : start + n_words]) for start in range(runs)}) / runs
+    return 1.0 - len(set(zip(*(words[start:] for start in range(n_words)), strict=False))) / runs
 
 
 def repetition_rate(texts: Sequence[str | None], n_words: int = 4, threshold: float = 0.3) -> Estimate:

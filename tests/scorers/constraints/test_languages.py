@@ -4,7 +4,13 @@ import pytest
 import yaml
 
 from agent2.scorers.constraints.checks import response_language
-from agent2.scorers.constraints.languages import LANGUAGES, detect_language, is_in, language_probabilities
+from agent2.scorers.constraints.languages import (
+    LANGUAGES,
+    detect_language,
+    is_in,
+    language_probabilities,
+    plain_language,
+)
 
 TEXTS = yaml.safe_load((Path(__file__).parents[3] / "benchmarks" / "scorer_texts.yaml").read_text(encoding="utf-8"))[
     "languages"
@@ -85,3 +91,24 @@ def test_the_same_text_always_has_the_same_language():
 )
 def test_what_cannot_be_told_counts_as_followed_only_in_a_script_of_the_language(text, language, followed):
     assert response_language(text, {"language": language}).followed is followed
+
+
+GERMAN = "Wir rechnen die Summe aus und das ist in der Küche ein Preis, den wir nicht mit dem anderen vergleichen."
+
+
+def test_a_text_full_of_everyday_words_needs_no_detector():
+    assert plain_language(GERMAN) == "de" == detect_language(GERMAN)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The cosets of 4Z in 2Z are 4Z, 2 + 4Z, 6 + 4Z, 8 + 4Z, 10 + 4Z, 12 + 4Z, 14 + 4Z, 16 + 4Z, 18 + 4Z, 20 + 4Z",
+        "O my best friend, o how are you doing, o I hope all is well with you, o I miss you and o come over to us soon",
+        "We add the sum of the two numbers and so the answer is that there are ten apples in the baskets of a man",
+        "Der die das.",
+        "",
+    ],
+)
+def test_no_text_is_plainly_in_another_language_because_of_a_letter_or_two(text):
+    assert plain_language(text) in (None, "en")

@@ -25,6 +25,9 @@ MAX_SHORT = 30
 MIN_PROBABILITY, MIN_OF_ENGLISH = 0.25, 0.1
 """Of the language that is asked for, in a short text. The detector takes "die Katze ist rot" for Afrikaans, and poems
 and names for anything but English."""
+MIN_PLAIN, PLAIN_SHARE, MIN_EVERYDAY = 12, 0.25, 4
+"""Words of a text, share of a language's everyday words in it, and how many different ones, from which on its language
+needs no detector."""
 MAX_NAME = 3
 """Words of a name in a list."""
 _LANGUAGE_LIST = """
@@ -140,6 +143,22 @@ def language_probabilities(text: str) -> Mapping[str, float]:
     if is_latin and likeliest not in ("en", None) and _is_list_of_names(text):
         return {}
     return detected
+
+
+def plain_language(text: str) -> str | None:
+    """The language of a longer text of Latin letters that a quarter of its words say without doubt; None: ask.
+
+    They are everyday words of it, at least four different ones, and three times as many as of English. Takes a
+    hundredth of the detector's time.
+    """
+    tokens = [word.lower() for word in _WORD.findall(text[:MAX_CHARACTERS])]
+    if len(tokens) < MIN_PLAIN or sum(map(str.isascii, tokens)) < len(tokens) / 2:
+        return None
+    counts = {code: sum(map(everyday.__contains__, tokens)) for code, everyday in _WORD_SETS["LATIN"].items()}
+    likeliest = max(counts, key=counts.__getitem__)
+    is_plain = counts[likeliest] >= max(PLAIN_SHARE * len(tokens), 3 * counts["en"])
+    has_several = len(_WORD_SETS["LATIN"][likeliest].intersection(tokens)) >= MIN_EVERYDAY
+    return likeliest if is_plain and has_several else None
 
 
 def detect_language(text: str) -> str | None:

@@ -39,6 +39,8 @@ STATISTICS: Mapping[str, str] = MappingProxyType(
         "repeated_actions": "actions that came before, with nothing changed since",
         "repeated_action_ratio": "share of such actions",
         "longest_run": "most identical actions in a row",
+        "unseen_citation_ratio": "share of cited URLs that neither the task nor a result names",
+        "unsound_citation_ratio": "share of cited URLs that were not opened, or are about something else",
         "waste": "share of actions that are repeated or could never have succeeded",
     }
 )

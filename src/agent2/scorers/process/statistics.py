@@ -10,10 +10,11 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agent2.records import Rollout, Turn
 from agent2.scorers.grounding.actions import is_acting
+from agent2.scorers.grounding.cited_urls import UrlFound, cited_urls
 from agent2.scorers.grounding.episodes import SEARCHING, RecordedCall, ToolEpisode, read_episode
 from agent2.scorers.process.tool_errors import error_class
 
@@ -42,6 +43,12 @@ class ProcessStatistics:
     """Repeated ones, and calls that could never have succeeded."""
     errors: Mapping[str, int] = field(default_factory=dict)
     """Class of error (`process.tool_errors`) -> failing calls; planned faults included."""
+    cited_urls: int = 0
+    """Addresses of the web in the final answer."""
+    unseen_citations: int = 0
+    """Of these, those that neither the task nor a result names."""
+    unsound_citations: int = 0
+    """Of these, those that were not opened, or are about something else."""
     empty_results: int = 0
     """Calls that did not fail and came back with nothing."""
 
@@ -61,6 +68,16 @@ class ProcessStatistics:
         return self.failing_calls / self.calls if self.calls else None
 
     @property
+    def unseen_citation_ratio(self) -> float | None:
+        """Of all cited addresses; None: none is cited."""
+        return self.unseen_citations / self.cited_urls if self.cited_urls else None
+
+    @property
+    def unsound_citation_ratio(self) -> float | None:
+        """Of all cited addresses; None: none is cited."""
+        return self.unsound_citations / self.cited_urls if self.cited_urls else None
+
+    @property
     def waste(self) -> float | None:
         """Share of wasted actions; None: there are none."""
         return self.wasted_actions / self.actions if self.actions else None
@@ -68,8 +85,12 @@ class ProcessStatistics:
 
 def statistics_of(rollout: Rollout, episode: ToolEpisode | None) -> ProcessStatistics:
     """The numbers of one rollout. episode: as `read_episode` reads it; None for a world without tools."""
+    cited = cited_urls(rollout, episode)
+    n_unseen = sum(citation.state is UrlFound.UNSEEN for citation in cited)
+    n_unsound = sum(not citation.is_sound for citation in cited)
     if episode is None:
-        return _of_texts(rollout)
+        of_texts = _of_texts(rollout)
+        return replace(of_texts, cited_urls=len(cited), unseen_citations=n_unseen, unsound_citations=n_unsound)
     calls = episode.calls
     failing = [call for call in calls if call.error is not None]
     queries = [_words(call) for call in calls if SEARCHING.search(call.name or "")]
@@ -84,6 +105,9 @@ def statistics_of(rollout: Rollout, episode: ToolEpisode | None) -> ProcessStati
         repeated_queries=len(queries) - len(set(queries)),
         wasted_actions=unwasted(calls).count(False),
         errors=dict(sorted(Counter(str(error_class(call)) for call in failing).items())),
+        cited_urls=len(cited),
+        unseen_citations=n_unseen,
+        unsound_citations=n_unsound,
         empty_results=sum(call.error is None and call.is_empty for call in calls),
     )
 
