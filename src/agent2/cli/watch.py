@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agent2.cli.show import AsJson, StepBars, print_path, progress_bar, resumed_by_repeating
-from agent2.config import StrictModel, parse_yaml
 from agent2.errors import ConfigError, unknown_name
 from agent2.texts import printable
 
@@ -24,19 +23,6 @@ if TYPE_CHECKING:
 
 NOW = "now"
 EVERY = "every:"
-
-
-class WatchSettings(StrictModel):
-    """Settings of `--set watch.NAME=VALUE`."""
-
-    settle_s: float = 10.0
-    """How long the files of a checkpoint have to be unchanged where the trainer writes no mark."""
-    poll_s: float = 5.0
-    """Time between two looks at the run."""
-
-
-class _Watch(StrictModel):
-    watch: WatchSettings = WatchSettings()
 
 
 def watch(  # noqa: PLR0913 - one option of the command line each
@@ -78,9 +64,10 @@ def watch(  # noqa: PLR0913 - one option of the command line each
     """
     from agent2.evaluation.suite_plan import open_contract, read_run_settings
     from agent2.monitor.checkpoint_watch import CheckpointWatch, WatchPlan
+    from agent2.monitor.watch_settings import read_watch_settings
 
     overrides = list(set_ or ())
-    timing = parse_yaml("", _Watch, "--set", [text for text in overrides if text.startswith("watch.")]).watch
+    timing = read_watch_settings([text for text in overrides if text.startswith("watch.")])
     settings, of_suite = read_run_settings([text for text in overrides if not text.startswith("watch.")])
     contract = open_contract(suite, of_suite)
     chosen_steps, every = _steps(steps)

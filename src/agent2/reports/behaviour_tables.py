@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from agent2.analysis.behaviour import BehaviourGroup, BehaviourMeasure, CardBehaviour
+from agent2.analysis.behaviour import SECONDS, BehaviourGroup, BehaviourMeasure, CardBehaviour
 from agent2.analysis.outcome_records import SuiteOutcome
 from agent2.contract.metrics import Unit
 from agent2.reports.text import DASH, Column, Table, clean, p_words
 from agent2.stats.estimates import PERCENT, POINTS, Estimate, Notation, PairedDifference
 
 LENGTH, LENGTH_CHANGE = Notation(".1f"), Notation("+.1f")
+SMALL, SMALL_CHANGE = Notation(".3g"), Notation("+.3g")
 LONG = 400
 
 
@@ -78,7 +79,11 @@ def _group_lines(behaviour: CardBehaviour) -> Iterator[GroupLine]:
 
 
 def _value(line: BehaviourMeasure, estimate: Estimate | None) -> str:
-    return (PERCENT if line.unit is Unit.RATE else LENGTH).estimate(estimate, DASH)
+    return _notation(line).estimate(estimate, DASH)
+
+
+def _notation(line: BehaviourMeasure) -> Notation:
+    return PERCENT if line.unit is Unit.RATE else SMALL if line.name == SECONDS else LENGTH
 
 
 def _difference(line: BehaviourMeasure) -> str:
@@ -94,5 +99,7 @@ def _change(line: BehaviourMeasure, change: PairedDifference | None) -> str:
     if change is None:
         return ""
     missing = f", {change.change.n_missing} missing" if change.change.n_missing else ""
-    text = (POINTS if line.unit is Unit.RATE else LENGTH_CHANGE).estimate(change.change)
+    text = (POINTS if line.unit is Unit.RATE else SMALL_CHANGE if line.name == SECONDS else LENGTH_CHANGE).estimate(
+        change.change
+    )
     return f"{text}{' points' if line.unit is Unit.RATE else ''}{missing}"
