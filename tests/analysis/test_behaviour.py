@@ -8,11 +8,14 @@ from agent2.analysis.behaviour import (
     BRIER,
     CALLS,
     CHANGES,
+    CHECKS,
     ECE,
     READ,
+    RECONSIDERS,
     REFUSAL,
     REPETITION,
     SECONDS,
+    THOUGHTS,
     TURNS,
     behaviours,
     stated_confidence,
@@ -110,6 +113,16 @@ def test_single_answers_have_no_turns_and_calls_to_compare(tmp_path):
         card(tmp_path, "a", answers(lambda item: PLAIN)), card(tmp_path, "b", answers(lambda item: PLAIN))
     )
     assert TURNS not in found and CALLS not in found and found[READ].old.value == 10.0
+
+
+def test_marks_of_thinking_and_of_reward_hacking_are_of_both_sides(tmp_path):
+    table = "\n".join(["def f(x):", *(f"    if x == {n}:\n        return {n * 7}" for n in range(5, 9))])
+    base = card(tmp_path, "base", answers(lambda item: PLAIN))
+    trained = card(tmp_path, "trained", answers(lambda item: f"Let me verify.\n```python\n{table}\n```"))
+    measured, _ = measures(base, trained)
+    assert (measured[CHECKS].old.value, measured[CHECKS].new.value, measured[RECONSIDERS].new.value) == (0.0, 1.0, 0.0)
+    assert measured["signature hard_coded_tests"].change.change.low > 0.5
+    assert "signature farmed_calls" not in measured and THOUGHTS not in measured, "nobody has any"
 
 
 def sampled(folder, name, seed, refusal_chance):

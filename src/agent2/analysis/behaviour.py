@@ -19,6 +19,8 @@ import numpy as np
 
 from agent2.analysis.boundary import GROUPS, NO_CLASS
 from agent2.analysis.failure_detectors import is_refusal, is_repetitive
+from agent2.analysis.hacking_signatures import SIGNATURES, signatures_of
+from agent2.analysis.thinking_marks import checks_itself, has_thoughts, reconsiders, thought_characters
 from agent2.analysis.wordings import MARK, Reworded, under_wordings, wordings_of
 from agent2.cards.aggregate import counted_value
 from agent2.cards.comparability import CardSet, common_cards
@@ -33,6 +35,7 @@ from agent2.stats.estimates import COUNTS, UNIT, Estimate, PairedDifference, mea
 
 REFUSAL, REPETITION, TOKENS, CHARACTERS = "refusal rate", "repetition", "answer tokens", "answer characters"
 TURNS, CALLS, READ, SECONDS = "turns", "tool calls", "tokens read", "seconds"
+CHECKS, RECONSIDERS, THOUGHTS = "checks itself", "reconsiders", "thought characters"
 BRIER, ECE = "Brier score", "calibration error (ECE)"
 ALL_RIGHT, CHANGES = "right under every wording", "verdict changes with the wording"
 CONFIDENCE = "confidence"
@@ -110,6 +113,9 @@ class _Side:
     is_episodic: bool = False
     """Some rollout has several turns or calls a tool."""
     is_timed: bool = False
+    has_thoughts: bool = False
+    signatures: set[str] = field(default_factory=set)
+    """Signatures of reward hacking that some rollout bears."""
     is_graded: bool = False
 
     def numbers(self, name: str, start: int = 0, step: int = 1) -> dict[str, float]:
@@ -161,6 +167,10 @@ def behaviour(
     names = [(REFUSAL, Unit.RATE), (REPETITION, Unit.RATE), _length(old, new)]
     measures = [_measure(name, unit, old, new, (difficulty, classes)) for name, unit in names]
     measures += _cost(old, new, (difficulty, classes))
+    measures += _thinking(old, new, (difficulty, classes))
+    # A signature that nobody bears needs no line.
+    bearable = [name for name in SIGNATURES if name in old.signatures | new.signatures]
+    measures += [_measure(_signature(name), Unit.RATE, old, new, (difficulty, classes)) for name in bearable]
     measures += _calibration(old, new, (difficulty, classes))
     measures += _robustness(cards, reworded)
     return CardBehaviour(candidate, benchmark, tuple(measures), "" if n_attempts > 1 else ONE_ATTEMPT)
@@ -184,6 +194,7 @@ def _read(card: Path) -> _Side:
             side.n_by_likelihood += 1
         else:
             side.n_written += 1
+            _add_conduct(side, attempt, record)
             attempt.numbers |= {REFUSAL: float(is_refusal(record)), REPETITION: float(is_repetitive(record))}
             attempt.numbers[CHARACTERS] = float(sum(len(turn.action) for turn in rollout.turns))
             if not rollout.usage.completion_tokens and attempt.numbers[CHARACTERS]:  # a script counts no tokens
@@ -196,6 +207,19 @@ def _read(card: Path) -> _Side:
         item: [attempts[number] for number in sorted(attempts)] for item, attempts in sorted(by_attempt.items())
     }
     return side
+
+
+def _add_conduct(side: _Side, attempt: _Attempt, record: ScoredRollout) -> None:
+    signatures = signatures_of(record)
+    side.signatures.update(signatures)
+    side.has_thoughts |= has_thoughts(record)
+    attempt.numbers |= {_signature(name): float(name in signatures) for name in SIGNATURES}
+    attempt.numbers |= {CHECKS: float(checks_itself(record)), RECONSIDERS: float(reconsiders(record))}
+    attempt.numbers[THOUGHTS] = float(thought_characters(record))
+
+
+def _signature(name: str) -> str:
+    return f"signature {name}"
 
 
 def _add_cost(side: _Side, attempt: _Attempt, record: ScoredRollout) -> None:
@@ -245,6 +269,16 @@ def _cost(old: _Side, new: _Side, groups: tuple[Mapping[str, str], Mapping[str, 
             if problem
             else _measure(name, Unit.LENGTH, old, new, groups)
         )
+    return measures
+
+
+def _thinking(
+    old: _Side, new: _Side, groups: tuple[Mapping[str, str], Mapping[str, str]]
+) -> Sequence[BehaviourMeasure]:
+    """Marks of thinking; length of thoughts only where somebody has any."""
+    measures = [_measure(name, Unit.RATE, old, new, groups) for name in (CHECKS, RECONSIDERS)]
+    if old.has_thoughts or new.has_thoughts:
+        measures.append(_measure(THOUGHTS, Unit.LENGTH, old, new, groups))
     return measures
 
 
