@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 from datasets import are_progress_bars_disabled
 from transformers import AutoTokenizer
@@ -15,7 +16,7 @@ from agent2.cli import app
 from agent2.errors import ConfigError
 from agent2.models.bases import ensure_base_model
 from agent2.records import Score, Split
-from agent2.training.readiness import ReadinessSettings, measure_readiness
+from agent2.training.readiness import ReadinessSettings, gap_of, measure_readiness
 from agent2.training.readiness_rules import Advice, load_rules, recommend
 from model_builders import make_model
 
@@ -113,3 +114,10 @@ def test_the_command_prints_advice_rule_and_figures_and_writes_them(tmp_path, ti
     assert result.exit_code == (0 if record["advice"] == "RL can start" else 1)
     assert set(record["measures"]) == set(RULES.measures)
     assert all(entry["value"] is not None or entry["note"] for entry in record["measures"].values())
+
+
+def test_the_gap_of_sampler_and_trainer_has_its_mean_and_a_histogram_of_ratios():
+    gap = gap_of(np.array([0.0, 1e-6, -1e-6, 0.05, -0.8]))
+    assert (gap.value, gap.n) == (0.8, 5)
+    assert gap.note == "mean 0.17; ratios trainer/sampler: below 0.5 1, to 1.01 3, to 1.1 1"
+    assert gap_of(np.zeros(0)).value is None

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from agent2.benchmarks.home import Player, players_of
 from agent2.errors import Agent2Error, ConfigError, first_line_of
@@ -46,6 +47,8 @@ N_PROTOCOL = 2
 N_COMPARED = 48
 """Episodes whose log-probabilities are compared."""
 COMPARED_AT_ONCE = 8
+RATIO_EDGES = (0.5, 0.9, 0.99, 1.01, 1.1, 2.0)
+"""Between which tokens are counted by trainer's over sampler's probability."""
 PREFLIGHT_ROWS, PREFLIGHT_EPOCHS, PREFLIGHT_BATCH = 16, 5, 8
 GRADED_SOLVED = 0.5
 """Reward from which on an attempt counts as solved where rewards are not just 0 and 1."""
@@ -294,10 +297,10 @@ def _repeats(benchmark: Benchmark, episodes: Sequence[Episode], scores: Sequence
 
 @torch.no_grad()
 def _gap(model: Any, episodes: Sequence[Episode]) -> Measured:
-    """Largest difference between what sampler and trainer say of a sampled token."""
+    """Largest difference between what sampler and trainer say of a sampled token; mean and ratios in the note."""
     model.eval()
     compared = sorted((e for e in episodes if any(e.is_sampled)), key=lambda episode: episode.n_tokens)[:N_COMPARED]
-    largest, n_tokens = 0.0, 0
+    differences: list[NDArray[np.float64]] = []
     for start in range(0, len(compared), COMPARED_AT_ONCE):
         rows = compared[start : start + COMPARED_AT_ONCE]
         batch = to_batch(
@@ -306,6 +309,21 @@ def _gap(model: Any, episodes: Sequence[Episode]) -> Measured:
             [[0.0] * len(e.prompt_ids) + e.logprobs for e in rows],
             pad=0,
         ).to(model.device)
-        gaps = (token_logprobs(model, batch, 1.0) - batch.old_logprobs_NT)[batch.is_learned_NT].abs()
-        largest, n_tokens = max(largest, float(gaps.max())), n_tokens + len(gaps)
-    return Measured(largest, n_tokens) if n_tokens else Measured(None, 0, "no token was sampled")
+        gaps = (token_logprobs(model, batch, 1.0) - batch.old_logprobs_NT)[batch.is_learned_NT]
+        differences.append(gaps.double().cpu().numpy())
+    gaps_N = np.concatenate(differences) if differences else np.zeros(0)
+    return gap_of(gaps_N)
+
+
+def gap_of(gaps_N: NDArray[np.float64]) -> Measured:
+    """The largest of the differences of log-probabilities (trainer - sampler, nats), with their mean size.
+
+    The note also counts the tokens by the ratio of the two probabilities, by which GRPO weighs a token.
+    """
+    if not gaps_N.size:
+        return Measured(None, 0, "no token was sampled")
+    sizes = np.abs(gaps_N)
+    counts, _ = np.histogram(np.exp(np.clip(gaps_N, -50, 50)), bins=[0.0, *RATIO_EDGES, np.inf])
+    ends = [f"below {RATIO_EDGES[0]:g}", *(f"to {edge:g}" for edge in RATIO_EDGES[1:]), f"above {RATIO_EDGES[-1]:g}"]
+    ratios = ", ".join(f"{end} {count}" for end, count in zip(ends, counts, strict=True) if count)
+    return Measured(float(sizes.max()), gaps_N.size, f"mean {sizes.mean():.2g}; ratios trainer/sampler: {ratios}")
