@@ -14,7 +14,7 @@ LAYERS: list[set[str]] = [
     {"errors", "texts"},
     {"records", "files", "foreign_files", "sampling_keys", "syntax"},
     {"config", "foreign_databases", "installation", "plugins", "stats", "sandbox"},
-    {"llm"},
+    {"llm", "executors"},
     {"cards", "models", "environments"},
     {"scorers"},
     {"contract", "benchmarks"},

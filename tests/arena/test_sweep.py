@@ -78,6 +78,26 @@ def test_a_trial_that_cannot_run_is_reported_and_does_not_stop_the_others(task, 
     assert "contains 300 MiB" in failure
 
 
+@pytest.mark.slow
+def test_a_sweep_under_slurm_has_the_results_of_one_that_runs_here(task, tmp_path):
+    pytest.importorskip("submitit")
+    copy = write_agent(tmp_path / "copycat", SUBMIT_COPY)
+    plan = spec(task, ["nop", str(copy)], parallel=2)
+    rows = {}
+    for executor, address in (("local", None), ("slurm", "local")):
+        root, failures = run_sweep(plan, tmp_path / executor, quiet, executor, address)
+        assert failures == []
+        rows[executor] = [(row.trial, row.result, row.base, row.gain, row.private) for row in sweep_rows(plan, root)]
+    assert rows["local"] == rows["slurm"]
+    assert not list((tmp_path / "slurm" / "s" / "executor").glob("driver-*"))
+
+
+def test_an_executor_that_is_not_there_stops_a_sweep_before_anything_runs(task, tmp_path):
+    with pytest.raises(ConfigError, match="did you mean 'slurm'"):
+        run_sweep(spec(task, ["nop"]), tmp_path / "out", quiet, "slurn")
+    assert not (tmp_path / "out").exists()
+
+
 def test_an_unusable_override_or_sandbox_stops_a_sweep_before_anything_runs(task, tmp_path):
     for changes, sentence in (
         ({"set": ["budget.wall=1"]}, "wall_clock_s"),

@@ -24,13 +24,11 @@ seed was replaced changes the rounds.
 
 import json
 import math
-import signal
-import subprocess
-import sys
+import os
+import secrets
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import suppress
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 from pathlib import Path
@@ -45,7 +43,7 @@ from agent2.arena.analysis.result import analyse, integrity_verdict, result_of
 from agent2.arena.analysis.verdicts import ResultKind
 from agent2.arena.evidence import TrialEvidence
 from agent2.arena.plan import ASSIGNED, fields_of, new_draw, require_gpus, require_system, resolve_trial
-from agent2.arena.spec import Mode
+from agent2.arena.spec import UNSANDBOXED, Mode
 from agent2.arena.sweep_records import (
     AgentComparison,
     BySeed,
@@ -62,6 +60,9 @@ from agent2.arena.trial_folder import TrialPaths, read_config, read_events
 from agent2.cards.reader import read_summary
 from agent2.config import StrictModel
 from agent2.errors import Agent2Error, ConfigError
+from agent2.executors import LOCAL, open_executor
+from agent2.executors.jobs import Executor, ExecutorSettings, Job, Resources, SlurmSettings, run_jobs
+from agent2.executors.node import needs_here
 from agent2.files import write_json
 from agent2.foreign_files import read_limited
 from agent2.llm.gateway.settings import load_driver
@@ -75,12 +76,12 @@ NOT_STARTED = "not started"
 PLAN_FILE = "sweep.json"
 REPORT_FILE = "report.html"
 """Written last; a finished trial without it was cut short just before."""
-NO_INFLUENCE = {"parallel", "reproduce"}
+NO_INFLUENCE = {"parallel", "reproduce", "resources", "slurm"}
 """Fields of a sweep that may change between its runs: no trial depends on them."""
+EXECUTOR_FOLDER = "executor"
+"""What the executor keeps while the sweep runs."""
 MADE_ONCE = {"judge_draw"}
 """Fields that the first run of a sweep makes."""
-INTERRUPT_GRACE_S = 3.0
-"""Ctrl-C in a terminal also reaches the trials, a signal to the sweep alone does not: then they get it after this."""
 
 
 class UntilDecided(StrictModel):
@@ -227,6 +228,10 @@ class SweepSpec(StrictModel):
     """Run more seeds until the agents are distinguished; None: run `seeds` and stop."""
     reproduce: Literal["best"] | None = None
     """"best": run the program of the trial with the largest gain on each task again; None: of none."""
+    resources: Resources = Field(default_factory=Resources)
+    """What a trial takes of a node of a cluster; the local executor ignores it."""
+    slurm: SlurmSettings = Field(default_factory=SlurmSettings)
+    """How trials are submitted to Slurm."""
 
 
 def plan_trials(spec: SweepSpec) -> list[PlannedTrial]:
@@ -249,17 +254,20 @@ def plan_trials(spec: SweepSpec) -> list[PlannedTrial]:
     return planned
 
 
-def check_trials(spec: SweepSpec, planned: Sequence[PlannedTrial]) -> None:
+def check_trials(spec: SweepSpec, planned: Sequence[PlannedTrial], executor: str = LOCAL) -> None:
     """Require that each stack can be run on each task.
 
-    Raises ConfigError for an unusable override or sandbox, a driver that does not fit or has no key, or an agent system
-    that is not installed; SandboxError for a GPU that is not there.
+    GPUs and agent systems are looked for where the trials run: here only for the local executor. Raises ConfigError for
+    an unusable override or sandbox, a driver that does not fit or has no key, or an agent system that is not installed;
+    SandboxError for a GPU that is not there.
     """
     for trial in planned:
         if trial.seed == spec.seeds[0]:
             overrides = [*spec.set, *trial.overrides]
-            require_gpus(resolve_trial(trial.task, trial.agent, trial.seed, sandbox=spec.sandbox, overrides=overrides))
-            require_system(load_agent(trial.agent))
+            config = resolve_trial(trial.task, trial.agent, trial.seed, sandbox=spec.sandbox, overrides=overrides)
+            if executor == LOCAL:
+                require_gpus(config)
+                require_system(load_agent(trial.agent))
 
 
 def _stacks(spec: SweepSpec, agent: str) -> list[dict[str, Any]]:
@@ -281,29 +289,51 @@ def _stacks(spec: SweepSpec, agent: str) -> list[dict[str, Any]]:
     ]
 
 
-def run_sweep(spec: SweepSpec, out: Path, steps: Steps) -> tuple[Path, list[str]]:
+def run_sweep(
+    spec: SweepSpec, out: Path, steps: Steps, executor: str = LOCAL, address: str | None = None
+) -> tuple[Path, list[str]]:
     """Run the trials that are not finished; returns the sweep's folder, and a sentence for each that could not be run.
 
     With `until_decided`, more seeds follow until the agents are distinguished or the cap is reached; a trial that
-    could not be run ends that. Raises ConfigError before anything runs for an unknown name, and if the folder
-    contains another sweep.
+    could not be run ends that. executor, address: as for `agent2.executors`. Raises ConfigError before anything runs
+    for an unknown name, if the folder contains another sweep, and for an executor that cannot be used.
     """
     planned = plan_trials(spec)
-    check_trials(spec, planned)
+    check_trials(spec, planned, executor)
     root = (out / spec.name).resolve()
-    spec = _claim_folder(root, spec)
-    failures = _run_all(spec, all_trials(spec, root), root, steps)
-    while not failures and (decision := decide_sweep(spec, root)) is not None and decision.needs:
-        cells = {(trial.task_name, trial.stack): trial for trial in planned}
-        added = [
-            cells[need.task, need.agent].model_copy(update={"seed": seed})
-            for need in decision.needs
-            for seed in need.seeds
-        ]
-        failures = _run_all(spec, added, root, steps)
-    if spec.reproduce is not None:
-        failures += _reproduce_best(spec, root, steps)
+    settings = ExecutorSettings(executor, address, spec.parallel, spec.slurm)
+    with closing(open_executor(settings, root / EXECUTOR_FOLDER)) as opened:
+        spec = _claim_folder(root, spec)
+        with nullcontext() if executor == LOCAL else _checked_nodes(spec, planned, root, opened):
+            failures = _run_all(spec, all_trials(spec, root), root, steps, opened)
+            while not failures and (decision := decide_sweep(spec, root)) is not None and decision.needs:
+                cells = {(trial.task_name, trial.stack): trial for trial in planned}
+                added = [
+                    cells[need.task, need.agent].model_copy(update={"seed": seed})
+                    for need in decision.needs
+                    for seed in need.seeds
+                ]
+                failures = _run_all(spec, added, root, steps, opened)
+            if spec.reproduce is not None:
+                failures += _reproduce_best(spec, root, steps, opened)
     return root, failures
+
+
+@contextmanager
+def _checked_nodes(spec: SweepSpec, planned: Sequence[PlannedTrial], root: Path, executor: Executor) -> Iterator[None]:
+    """Have the executor compare its nodes with this process before a trial starts. Raises ConfigError."""
+    token, shared = secrets.token_hex(16), root / EXECUTOR_FOLDER / f"driver-{os.getpid()}"
+    shared.parent.mkdir(parents=True, exist_ok=True)
+    shared.write_text(token)
+    try:
+        names = {trial.driver for trial in planned if trial.driver is not None}
+        variables = sorted({key for name in names if (key := load_driver(name).api_key_env)})
+        is_sandboxed = spec.sandbox != UNSANDBOXED
+        needs = needs_here(shared, token, sandbox=is_sandboxed, variables=tuple(variables))
+        executor.require([_trial_job(spec, trial, root) for trial in planned], needs)
+        yield
+    finally:
+        shared.unlink(missing_ok=True)
 
 
 def decide_sweep(spec: SweepSpec, root: Path) -> SweepDecision | None:
@@ -328,29 +358,23 @@ def all_trials(spec: SweepSpec, root: Path) -> list[PlannedTrial]:
     return planned + sorted(added, key=lambda trial: trial.seed)
 
 
-def _run_all(spec: SweepSpec, planned: Sequence[PlannedTrial], root: Path, steps: Steps) -> list[str]:
+def _run_all(
+    spec: SweepSpec, planned: Sequence[PlannedTrial], root: Path, steps: Steps, executor: Executor
+) -> list[str]:
     """Run the trials that are not finished; returns one sentence for each that could not be run.
 
     After an interrupt no further trial is started, and those that run are interrupted as one that is run alone.
     """
+    jobs = [_trial_job(spec, trial, root) for trial in planned if not _is_reported(_paths(root, trial))]
     failures: list[str] = []
-    running: list[subprocess.Popen[bytes]] = []
-    with ThreadPoolExecutor(spec.parallel) as pool:
-        futures = {pool.submit(_run_one, spec, trial, root, running): trial for trial in planned}
-        try:
-            for done, future in enumerate(as_completed(futures), start=1):
-                steps("trials", done, len(planned))
-                problem = future.result()
-                if problem:
-                    failures.append(f"{futures[future].trial_id}: {problem}")
-        except BaseException:  # Ctrl-C: leaving the block waits for the trials that run
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in running:
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(INTERRUPT_GRACE_S)
-                    continue
-                process.send_signal(signal.SIGINT)
-            raise
+    n_done = len(planned) - len(jobs)
+    if n_done:
+        steps("trials", n_done, len(planned))
+    for end in run_jobs(executor, jobs, lambda end: steps(f"{end.name} again, since it {end.reason}")):
+        n_done += 1
+        steps("trials", n_done, len(planned))
+        if end.fault is not None:
+            failures.append(f"{end.name}: {end.reason}")
     return failures
 
 
@@ -466,37 +490,30 @@ def _claim_folder(root: Path, spec: SweepSpec) -> SweepSpec:
     return spec
 
 
-def _run_one(
-    spec: SweepSpec, planned: PlannedTrial, root: Path, running: list["subprocess.Popen[bytes]"]
-) -> str | None:
-    """Run or resume one trial; returns a sentence if it could not be finished.
+def _is_reported(paths: TrialPaths) -> bool:
+    """Whether a trial is finished and has its report; a finished one without is resumed, which writes it."""
+    return _is_finished(paths) and (paths.report / REPORT_FILE).exists()
 
-    running: holds its process while it runs.
-    """
+
+def _trial_job(spec: SweepSpec, planned: PlannedTrial, root: Path) -> Job:
+    """One trial as a command: run, or resumed where its folder says what it is."""
     paths = _paths(root, planned)
-    # a finished trial without a report is resumed as well: that writes it
-    if _is_finished(paths) and (paths.report / REPORT_FILE).exists():
-        return None
-    command = [sys.executable, "-m", "agent2"]
-    if paths.trial_json.exists():
-        command += ["resume", str(paths.root)]
-    else:
-        command += ["run", planned.task, "--agent", planned.agent, "--seed", str(planned.seed)]
-        command += ["--out", str(root / "trials")]
-        overrides = [f"sandbox={spec.sandbox}", f"trial_id={planned.trial_id}"]
-        if spec.judge_draw:  # a sweep that an earlier version began has none
-            overrides.append(f"judge_draw={spec.judge_draw}-{planned.seed}")
-        command += [word for override in (*overrides, *spec.set, *planned.overrides) for word in ("--set", override)]
-    log = root / "logs" / f"{planned.trial_id}.log"
-    with log.open("ab") as output:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
-        running.append(process)
-        process.wait()
-        running.remove(process)
-    if process.returncode == 0:
-        return None
-    last = [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-1:]
-    return f"ended with exit code {process.returncode} ({' '.join(last)[:300]}); see {log}"
+    overrides = [f"sandbox={spec.sandbox}", f"trial_id={planned.trial_id}"]
+    if spec.judge_draw:  # a sweep that an earlier version began has none
+        overrides.append(f"judge_draw={spec.judge_draw}-{planned.seed}")
+    settings = [word for override in (*overrides, *spec.set, *planned.overrides) for word in ("--set", override)]
+    chosen = ("--agent", planned.agent, "--seed", str(planned.seed), "--out", str(root / "trials"))
+    return Job(
+        name=planned.trial_id,
+        start=("run", planned.task, *chosen, *settings),
+        resume=("resume", str(paths.root)),
+        resumes_if=paths.trial_json,
+        lock=paths.harness_lock,
+        folder=Path.cwd(),
+        log=root / "logs" / f"{planned.trial_id}.log",
+        resources=spec.resources,
+        needs_sandbox=spec.sandbox != UNSANDBOXED,
+    )
 
 
 def best_trials(rows: Sequence[SweepRow]) -> list[SweepRow]:
@@ -515,30 +532,37 @@ def _gain_of(row: SweepRow) -> float:
     return row.gain.value if row.gain is not None else -math.inf
 
 
-def _reproduce_best(spec: SweepSpec, root: Path, steps: Steps) -> list[str]:
+def _reproduce_best(spec: SweepSpec, root: Path, steps: Steps, executor: Executor) -> list[str]:
     """Run the programs of the best trials again, unless that was done; returns a sentence for each that failed."""
     chosen = [row for row in best_trials(sweep_rows(spec, root)) if not row.reproduced]
+    jobs = [_reproduction_job(spec, root, row.trial) for row in chosen]
     failures = []
-    for done, row in enumerate(chosen):
-        steps("reproductions", done, len(chosen))
-        trial = root / "trials" / row.trial
-        # the sweep's own settings: the operator who wrote its file granted them to this very trial
-        granted = [
-            f"sandbox={spec.sandbox}",
-            *(override for override in spec.set if not fields_of([override]) & ASSIGNED),
-        ]
-        base = read_config(TrialPaths(trial).trial_json).base_model
-        granted += [f"base_model={json.dumps(base)}"] if is_path(base) else []
-        command = [sys.executable, "-m", "agent2", "reproduce", str(trial), "--out", str(root / "reproductions")]
-        command += [word for override in granted for word in ("--set", override)]
-        log = root / "logs" / f"{row.trial}.reproduction.log"
-        with log.open("ab") as output:
-            code = subprocess.run(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False
-            ).returncode
-        if code not in (0, 1):  # 1: a result as well, though not "reproduced"
-            failures.append(f"{row.trial}: its program could not be run again (exit code {code}); see {log}")
+    for n_done, end in enumerate(run_jobs(executor, jobs), start=1):
+        steps("reproductions", n_done, len(jobs))
+        if end.fault is not None:
+            failures.append(f"{end.name}: its program could not be run again: {end.reason}")
     return failures
+
+
+def _reproduction_job(spec: SweepSpec, root: Path, trial_id: str) -> Job:
+    trial = root / "trials" / trial_id
+    # the sweep's own settings: the operator who wrote its file granted them to this very trial
+    granted = [
+        f"sandbox={spec.sandbox}",
+        *(override for override in spec.set if not fields_of([override]) & ASSIGNED),
+    ]
+    base = read_config(TrialPaths(trial).trial_json).base_model
+    granted += [f"base_model={json.dumps(base)}"] if is_path(base) else []
+    settings = [word for override in granted for word in ("--set", override)]
+    return Job(
+        name=trial_id,
+        start=("reproduce", str(trial), "--out", str(root / "reproductions"), *settings),
+        folder=Path.cwd(),
+        log=root / "logs" / f"{trial_id}.reproduction.log",
+        resources=spec.resources,
+        needs_sandbox=spec.sandbox != UNSANDBOXED,
+        ok_codes=(0, 1),  # 1: a result as well, though not "reproduced"
+    )
 
 
 def _paths(root: Path, planned: PlannedTrial) -> TrialPaths:

@@ -28,6 +28,34 @@ def doctor(as_json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
+def node(
+    ray_arguments: Annotated[
+        list[str] | None, typer.Argument(help="Further arguments of `ray start`, after `--`: -- --num-cpus=8.")
+    ] = None,
+    address: Annotated[
+        str | None, typer.Option(help="Join the cluster with this head, HOST:PORT; without it, become a head.")
+    ] = None,
+    sandboxes: Annotated[
+        int | None, typer.Option(min=0, help="Trials that may run here at the same time; default: one a CPU.")
+    ] = None,
+) -> None:
+    """Check this machine and start Ray on it, as a node for `agent2 sweep --executor ray`; stays in the foreground.
+
+    Sandboxes are offered only if the checks of `agent2 doctor` pass. If they fail, exit 4; with --sandboxes 0 the node
+    starts without, for a head or for evaluations.
+    """
+    import os
+
+    from agent2.executors.start_node import default_sandboxes, node_command
+    from agent2.sandbox.doctor import require_usable
+
+    n_sandboxes = default_sandboxes() if sandboxes is None else sandboxes
+    command = node_command(address, n_sandboxes, ray_arguments or ())
+    if n_sandboxes:
+        require_usable()
+    os.execv(command[0], command)
+
+
 agents_app = typer.Typer(help="List, install and check agents and agent systems.", no_args_is_help=True)
 
 

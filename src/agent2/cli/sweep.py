@@ -19,7 +19,7 @@ TRIALS = Path("trials")
 """Where `agent2 run` puts trials, which are measured as well."""
 
 
-def sweep(
+def sweep(  # noqa: PLR0913 - one option of the command line each
     file: Annotated[Path, typer.Argument(help="YAML file with tasks, agents, drivers and seeds.")],
     out: Annotated[Path, typer.Option(help="Folder in which the sweep's folder is created.")] = Path("sweeps"),
     until_decided: Annotated[
@@ -31,6 +31,13 @@ def sweep(
     ] = False,
     gpu_price: Annotated[
         float | None, typer.Option("--gpu-price", min=0.0, help="With --dry-run: dollars for one GPU for an hour.")
+    ] = None,
+    executor: Annotated[str, typer.Option(help="Where trials run: local, ray or slurm (docs/clusters.md).")] = "local",
+    address: Annotated[
+        str | None,
+        typer.Option(
+            help="Ray cluster, HOST:PORT; default: the one that this machine is in. Slurm: `local` for a test."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -52,6 +59,7 @@ def sweep(
     from agent2.arena.sweep_records import pair_effects
     from agent2.cli.live import live_sweep
     from agent2.config import load_yaml
+    from agent2.executors import LOCAL, require_executor
     from agent2.reports.comparison_pages import sweep_report, terminal_tables, write_sweep_report
 
     spec = load_yaml(file, SweepSpec, set_ or [])
@@ -63,8 +71,11 @@ def sweep(
     if gpu_price is not None:
         raise ConfigError("--gpu-price: is for the estimate; add --dry-run")
     check_is_folder("--out", out)
+    require_executor(executor)
+    if executor == LOCAL and address is not None:
+        raise ConfigError("--address: is of a cluster; add --executor ray or --executor slurm")
     with live_sweep(out / spec.name) as steps, resumed_by_repeating():
-        root, failures = run_sweep(spec, out, steps)
+        root, failures = run_sweep(spec, out, steps, executor, address)
     effects = pair_effects(all_trials(spec, root), final_scores(spec, root))
     rows, comparisons, gains = sweep_rows(spec, root), compare_agents(spec, root), item_gains(spec, root)
     report = sweep_report(rows, comparisons, f"Sweep {spec.name}", effects, gains)

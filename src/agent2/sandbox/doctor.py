@@ -74,6 +74,14 @@ def diagnose(binary: str = "bwrap", *, as_root: bool | None = None) -> list[Host
     ]
 
 
+def require_usable() -> None:
+    """Raise SandboxError with the first problem, if trials cannot run in the sandbox."""
+    problems = [finding for finding in diagnose() if finding.verdict is HostVerdict.PROBLEM]
+    if problems:
+        advice = f"; {problems[0].advice}" if problems[0].advice else ""
+        raise SandboxError(f"{problems[0].what}: {problems[0].detail}{advice}")
+
+
 def is_usable(findings: list[HostFinding]) -> bool:
     """Whether trials can run in the sandbox."""
     return all(finding.verdict is not HostVerdict.PROBLEM for finding in findings)

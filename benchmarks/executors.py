@@ -1,0 +1,362 @@
+"""A sweep on a Ray cluster of three nodes on this machine, nodes killed at random moments, beside the same sweep here.
+
+    python benchmarks/executors.py [--trials 12] [--kills 5] [--seed 0] [--folder DIR] [--rollouts 20000]
+
+Each node is a process group of its own (`agent2 node`), with one CPU and one sandbox, and is killed whole with -9: Ray's
+processes, its workers, and with them the trials. A new node takes its place. Trials are real (sandbox, grading API,
+grader, audit) on a random model of few weights; the agent hands in two checkpoints that follow from its seed, and goes
+on where it was when it is started again. Compared are the final submission, its private score, the gain and every
+score of every submission. Lost: a submission that the agent was told is accepted and that has no score. Doubled: more
+than one score of a submission, or a phase that was closed twice.
+
+Then one evaluation of a scripted model, in this process and over two workers, compared by the digest of what was
+played and scored. Exit code 1 if anything is lost, doubled or different.
+"""
+
+import argparse
+import contextlib
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+import yaml
+
+from agent2.arena.analysis.read import read_evidence
+from agent2.arena.trial_folder import TrialPaths, read_events
+from agent2.cards.reader import iter_rollouts
+from trial_builders import write_agent, write_task
+
+HERE = Path(__file__).parent
+N_ITEMS = {"train": 10, "dev": 4, "test_public": 8, "test_private": 8}
+AGENT = """
+import json, os, shutil, struct, time, urllib.request
+
+def ask(route, body=None):
+    data = None if body is None else json.dumps(body).encode()
+    url = os.environ["GRADING_SERVER_URL"] + route
+    with urllib.request.urlopen(urllib.request.Request(url, data, {"Content-Type": "application/json"})) as answer:
+        return json.load(answer)
+
+for number in (1, 2):
+    path = f"output/model-{number}"
+    if any(row["model_path"] == path for row in ask("/submissions")["submissions"]):
+        continue  # of an earlier start
+    shutil.rmtree("/workspace/" + path, ignore_errors=True)
+    shutil.copytree(os.environ["MODEL_PATH"], "/workspace/" + path)
+    weights = f"/workspace/{path}/model.safetensors"
+    os.chmod(weights, 0o644)
+    with open(weights, "r+b") as file:
+        file.seek(-4, os.SEEK_END)
+        file.write(struct.pack("<f", number / 8 + int(os.environ["AGENT2_SEED"]) / 100))
+    answer = ask("/submit", {"model_path": path, "wait": False})
+    with open("/workspace/accepted.txt", "a") as accepted:
+        accepted.write(f"{answer['submission_id']} {path}\\n")
+        accepted.flush()
+        os.fsync(accepted.fileno())
+while any(row["state"] == "accepted" for row in ask("/submissions")["submissions"]):
+    time.sleep(0.05)
+"""
+
+
+@dataclass
+class Stage:
+    """What both sweeps share."""
+
+    folder: Path
+    file: Path
+    home: Path
+    n_trials: int
+
+
+def prepare(folder: Path, n_trials: int) -> Stage:
+    """The task, the agent and the sweep's file."""
+    task = write_task(folder, n_items=N_ITEMS)
+    agent = write_agent(folder / "steady", AGENT)
+    sweep = {"name": "twelve", "tasks": [str(task)], "agents": [str(agent)], "seeds": list(range(n_trials)), "parallel": 3}
+    file = folder / "sweep.yaml"
+    file.write_text(yaml.safe_dump(sweep))
+    return Stage(folder, file, folder / "home", n_trials)
+
+
+def environment(stage: Stage) -> dict[str, str]:
+    """Of every process: one installation, one thread."""
+    return {**os.environ, "AGENT2_HOME": str(stage.home), "OMP_NUM_THREADS": "1"}
+
+
+def agent2(stage: Stage, *arguments: str) -> list[str]:
+    """A command line."""
+    return [sys.executable, "-m", "agent2", *arguments]
+
+
+@dataclass
+class Node:
+    """One `agent2 node`, leader of a process group."""
+
+    process: "subprocess.Popen[bytes]"
+    group: set[int] = field(default_factory=set)
+
+    def kill(self) -> None:
+        """All of it at once, workers and trials included."""
+        import psutil
+
+        with contextlib.suppress(psutil.Error):
+            processes = [psutil.Process(self.process.pid), *psutil.Process(self.process.pid).children(recursive=True)]
+            ray_only = [process for process in processes if not _is_agent2(process)]
+            for process in ray_only:  # trials are not killed here: they must die with their workers
+                with contextlib.suppress(psutil.Error):
+                    process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+
+def _is_agent2(process: "object") -> bool:
+    import psutil
+
+    try:
+        command = process.cmdline()
+    except psutil.Error:
+        return False
+    return "agent2" in command and ("run" in command or "resume" in command)
+
+
+def free_port() -> int:
+    """A port of the loopback."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+@contextlib.contextmanager
+def cluster(stage: Stage, n_nodes: int) -> Iterator[tuple[str, list[Node]]]:
+    """A head without sandboxes, and nodes."""
+    port = free_port()
+    address = f"127.0.0.1:{port}"
+    common = ["--object-store-memory=100000000", "--node-ip-address=127.0.0.1"]
+    head = start_node(stage, "--sandboxes", "0", "--", f"--port={port}", "--num-cpus=0", "--include-dashboard=false", *common)
+    nodes: list[Node] = []
+    try:
+        wait_for_port(port)
+        nodes += [join(stage, address) for _ in range(n_nodes)]
+        wait_for_nodes(address, n_nodes)
+        yield address, nodes
+    finally:
+        for node in [*nodes, head]:
+            if node.process.poll() is None:
+                node.kill()
+
+
+def join(stage: Stage, address: str) -> Node:
+    """One more node."""
+    return start_node(
+        stage, "--address", address, "--sandboxes", "1", "--", "--num-cpus=1", "--object-store-memory=100000000"
+    )
+
+
+def start_node(stage: Stage, *arguments: str) -> Node:
+    """Start `agent2 node`."""
+    log = (stage.folder / "nodes.log").open("ab")
+    return Node(
+        subprocess.Popen(
+            agent2(stage, "node", *arguments), env=environment(stage), stdout=log, stderr=log, start_new_session=True
+        )
+    )
+
+
+def wait_for_port(port: int, seconds: float = 180) -> None:
+    """Until the head listens."""
+    ends_at = time.monotonic() + seconds
+    while time.monotonic() < ends_at:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.2)
+    raise SystemExit("the head does not listen")
+
+
+def wait_for_nodes(address: str, n_nodes: int, seconds: float = 240) -> None:
+    """Until so many nodes offer a sandbox."""
+    program = (
+        "import ray, sys, time\n"
+        "ray.init(address=sys.argv[1], log_to_driver=False)\n"
+        f"ends_at = time.monotonic() + {seconds}\n"
+        f"while ray.cluster_resources().get('agent2_sandbox', 0) < {n_nodes}:\n"
+        "    assert time.monotonic() < ends_at, ray.cluster_resources()\n"
+        "    time.sleep(0.3)\n"
+    )
+    subprocess.run([sys.executable, "-c", program, address], check=True, capture_output=True)
+
+
+@dataclass
+class Result:
+    """What came of one sweep."""
+
+    seconds: float
+    trials: dict[str, object]
+    lost: list[str]
+    doubled: list[str]
+    n_killed: int = 0
+    n_resumed: int = 0
+
+
+def run_sweep(stage: Stage, out: Path, *arguments: str, killer: "Killer | None" = None) -> Result:
+    """Run the sweep's command to its end, and look."""
+    began = time.monotonic()
+    log = (stage.folder / f"{out.name}.log").open("wb")
+    command = agent2(stage, "sweep", str(stage.file), "--out", str(out), *arguments)
+    process = subprocess.Popen(command, env=environment(stage), cwd=stage.folder, stdout=log, stderr=log)
+    if killer is not None:
+        killer.start()
+    code = process.wait()
+    seconds = time.monotonic() - began
+    if killer is not None:
+        killer.stop()
+    if code != 0:
+        print((stage.folder / f"{out.name}.log").read_text(errors="replace")[-2000:])
+        raise SystemExit(f"the sweep in {out} ended with exit code {code}")
+    return look(out / "twelve" / "trials", seconds)
+
+
+def look(trials: Path, seconds: float) -> Result:
+    """Read every trial, and compare what agents were told with what was scored."""
+    result = Result(seconds, {}, [], [])
+    for root in sorted(trials.iterdir()):
+        paths, evidence = TrialPaths(root), read_evidence(root)
+        scores = {record.model_path: record.score and record.score.value for record in evidence.submissions}
+        private = evidence.final_private.value if evidence.final_private is not None else None
+        gain = evidence.gain.change.value if evidence.gain is not None else None
+        result.trials[root.name] = [scores, evidence.final_submission, evidence.base_public.value, private, gain]
+        accepted = paths.workspace / "accepted.txt"
+        for line in accepted.read_text().split("\n")[:-1] if accepted.exists() else []:
+            if scores.get(line.split()[1]) is None:
+                result.lost.append(f"{root.name}: {line}")
+        with contextlib.closing(sqlite3.connect(paths.grader_db)) as database:
+            counts = Counter(number for (number,) in database.execute("SELECT submission FROM scores"))
+        result.doubled += [f"{root.name}: submission {number} has {n} scores" for number, n in counts.items() if n != 1]
+        names = Counter(row["event"] for row in read_events(paths.trial_log).rows)
+        for event in ("agent_started", "agent_ended", "final_scored", "finished", "noise_measured"):
+            if names[event] != 1:
+                result.doubled.append(f"{root.name}: {names[event]} events {event}")
+        result.n_resumed += names["resumed"]
+    return result
+
+
+class Killer(threading.Thread):
+    """Kills nodes at random moments while trials run on the cluster, and starts others in their place."""
+
+    def __init__(self, stage: Stage, address: str, nodes: list[Node], n_kills: int, seed: int, out: Path, pause_s: float):
+        super().__init__(daemon=True)
+        self.stage, self.address, self.nodes, self.n_kills = stage, address, nodes, n_kills
+        self.rng, self.out, self.pause_s = random.Random(seed), out, pause_s
+        self.moments: list[str] = []
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        """Kill while there is something to kill."""
+        while len(self.moments) < self.n_kills and not self._over.is_set():
+            if self._over.wait(self.rng.uniform(0.3, 1.7) * self.pause_s):
+                return
+            running = self._running()
+            if not running:
+                continue
+            node = self.nodes.pop(self.rng.randrange(len(self.nodes)))
+            node.kill()
+            self.moments.append(" ".join(running))
+            self.nodes.append(join(self.stage, self.address))
+
+    def _running(self) -> list[str]:
+        """The last event of each trial that is not finished."""
+        logs = [read_events(TrialPaths(root).trial_log).rows for root in self.out.glob("twelve/trials/*")]
+        return [str(rows[-1]["event"]) for rows in logs if rows and rows[-1]["event"] != "finished"]
+
+    def stop(self) -> None:
+        """No more."""
+        self._over.set()
+        self.join()
+
+
+def overhead(address: str) -> tuple[float, float]:
+    """Seconds from submitting a job that does nothing to its end: on Ray, and in a process here (medians of 5)."""
+    program = f"""
+import json, sys, time
+from pathlib import Path
+from agent2.executors import open_executor
+from agent2.executors.jobs import ExecutorSettings, Job, run_jobs
+from agent2.executors.node import needs_here
+medians = []
+for name, address in (("ray", {address!r}), ("local", None)):
+    executor = open_executor(ExecutorSettings(name, address), Path.cwd())
+    shared = Path.cwd() / "token"; shared.write_text("t")
+    executor.require([], needs_here(shared, "t", sandbox=True))
+    times = []
+    for number in range(6):
+        began = time.perf_counter()
+        (end,) = run_jobs(executor, [Job(str(number), ("--version",), Path.cwd(), Path.cwd() / "overhead.log")])
+        assert end.fault is None, end
+        times.append(time.perf_counter() - began)
+    medians.append(sorted(times[1:])[2])
+    executor.close()
+print(json.dumps(medians))
+"""
+    with tempfile.TemporaryDirectory() as folder:
+        ended = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=True)
+    on_ray, here = json.loads(ended.stdout.splitlines()[-1])
+    return on_ray, here
+
+
+def main() -> int:
+    """Prepare, run both, report."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=12)
+    parser.add_argument("--kills", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--folder", type=Path, help="work in this folder and leave it")
+    arguments = parser.parse_args()
+    with contextlib.ExitStack() as stack:
+        folder = (arguments.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))).resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        stage = prepare(folder, arguments.trials)
+        os.environ["AGENT2_HOME"] = str(stage.home)
+        here = run_sweep(stage, folder / "here")
+        for name in ("ray", "killed"):  # base scores are not taken from what ran before
+            shutil.rmtree(stage.home / "baselines", ignore_errors=True)
+            with cluster(stage, 3) as (address, nodes):
+                if name == "ray":
+                    took = overhead(address)
+                    calm = run_sweep(stage, folder / name, "--executor", "ray", "--address", address)
+                else:
+                    pause_s = calm.seconds / (arguments.kills + 1)
+                    killer = Killer(stage, address, nodes, arguments.kills, arguments.seed, folder / name, pause_s)
+                    hit = run_sweep(stage, folder / name, "--executor", "ray", "--address", address, killer=killer)
+                    hit.n_killed = len(killer.moments)
+    rows = {"here, 3 at a time": here, "Ray, 3 nodes": calm, f"Ray, {hit.n_killed} nodes killed": hit}
+    print(f"{'sweep':28}{'trials':>7}{'seconds':>9}{'lost':>6}{'doubled':>9}{'resumed':>9}{'same results':>14}")
+    for name, result in rows.items():
+        is_same = result.trials == here.trials and len(result.trials) == arguments.trials
+        print(
+            f"{name:28}{len(result.trials):7}{result.seconds:9.0f}{len(result.lost):6}{len(result.doubled):9}"
+            f"{result.n_resumed:9}{'yes' if is_same else 'NO':>14}"
+        )
+    print(f"a job that prints the version: {took[0]:.2f} s on Ray, {took[1]:.2f} s here (medians of 5)")
+    for number, moment in enumerate(killer.moments, start=1):
+        print(f"kill {number}: trials were after {moment}")
+    problems = [line for result in rows.values() for line in (*result.lost, *result.doubled)]
+    print(*problems, sep="\n", end="")
+    return int(bool(problems) or any(result.trials != here.trials for result in rows.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

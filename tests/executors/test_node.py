@@ -1,0 +1,110 @@
+"""What a node is compared in, and how a job's command runs there."""
+
+import fcntl
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from agent2.errors import ConfigError, Fault
+from agent2.executors.node import LEASH, differences, facts_here, needs_here, run_checked, run_here
+from executor_fakes import FakeCluster, facts, job, needs
+
+
+@pytest.mark.parametrize(
+    ("fact", "sentence"),
+    [
+        ({"python": "3.12.1"}, "runs Python 3.12.1, the driver 3.11.7"),
+        ({"packages": {"numpy": "2.3.0"}}, r"has numpy 2.3.0 \(driver: 2.4.0\)"),
+        ({"packages": {}}, "has numpy not installed"),
+        ({"source": "other"}, "has another source of agent2"),
+        ({"secret": "other"}, "has another installation secret"),
+        ({"secret": ""}, "has no installation secret"),
+        ({"token": ""}, "does not see /shared/sweep"),
+        ({"sandbox": "bubblewrap: is not installed"}, "cannot sandbox trials: bubblewrap: is not installed"),
+        ({"unset": ("LAB_KEY",)}, "has no variable LAB_KEY"),
+    ],
+)
+def test_a_node_that_differs_is_refused_before_anything_starts(fact, sentence):
+    cluster = FakeCluster(nodes=[facts(), facts(node="node-2", **fact)])
+    with pytest.raises(ConfigError, match=f"node node-2 {sentence}"):
+        cluster.require([job("a")], needs())
+    assert cluster.disk == {}
+
+
+def test_a_node_like_the_driver_is_not_refused():
+    assert differences(facts(), needs()) == []
+
+
+def test_this_process_is_like_itself_and_the_secret_is_not_in_what_it_asks_for(home, tmp_path):
+    shared = tmp_path / "driver"
+    shared.write_text("token")
+    asked = needs_here(shared, "token", sandbox=False, variables=("PATH",))
+    assert differences(facts_here(asked), asked) == []
+    assert (home / "secret").read_bytes().hex() not in repr(asked)
+
+
+def test_a_job_on_a_node_that_differs_is_not_started(tmp_path):
+    end = run_checked(job("a", log=tmp_path / "log"), 1, needs(sandbox=False))
+    assert (end.fault, end.exit_code) == (Fault.INFRASTRUCTURE, None)
+    assert end.reason.startswith("not started: node ")
+    assert not (tmp_path / "log").exists()
+
+
+def test_a_command_that_fails_ends_with_its_last_line(tmp_path):
+    failing = job("a", start=("tasks", "show", "arithmetik"), folder=tmp_path, log=tmp_path / "logs" / "a.log")
+    end = run_here(failing, 1, is_leashed=True)
+    assert (end.exit_code, end.fault) == (2, Fault.SUBMITTER)
+    assert "did you mean 'arithmetic'" in end.reason
+
+
+def test_a_job_waits_for_the_process_that_holds_its_lock(tmp_path):
+    lock = tmp_path / "harness.lock"
+    handle = lock.open("w")
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    waiting = job("a", start=("--version",), lock=lock, folder=tmp_path, log=tmp_path / "a.log")
+    ends = []
+    thread = threading.Thread(target=lambda: ends.append(run_here(waiting, 1, is_leashed=False)))
+    thread.start()
+    time.sleep(0.5)
+    assert ends == [] and not waiting.log.exists()
+    handle.close()
+    thread.join()
+    assert [end.exit_code for end in ends] == [0]
+
+
+def test_a_leashed_command_dies_with_the_process_that_waits(tmp_path):
+    child = f"import os, time; open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    parent = (
+        "import os, subprocess, sys; "
+        f"subprocess.Popen([sys.executable, {str(LEASH)!r}, str(os.getpid()), sys.executable, '-c', {child!r}]).wait()"
+    )
+    process = subprocess.Popen([sys.executable, "-c", parent])
+    _wait(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+    pid = int((tmp_path / "pid").read_text())
+    process.kill()
+    process.wait()
+    _wait(lambda: not _is_alive(pid))
+
+
+def test_a_leashed_command_whose_parent_is_gone_is_not_started(tmp_path):
+    ended = subprocess.run([sys.executable, str(LEASH), "1", "touch", str(tmp_path / "started")], check=False)
+    assert ended.returncode == 137
+    assert not (tmp_path / "started").exists()
+
+
+def _is_alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def _wait(condition, seconds=60):
+    ends_at = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < ends_at
+        time.sleep(0.05)

@@ -1,0 +1,65 @@
+"""Slurm's executor on submitit's stand-in, which runs on this machine what Slurm would run elsewhere."""
+
+import os
+import signal
+
+import pytest
+
+from agent2.errors import ConfigError, Fault
+from agent2.executors import open_executor
+from agent2.executors.jobs import ExecutorSettings, Resources, SlurmSettings, run_jobs
+from agent2.executors.node import needs_here
+from executor_fakes import job
+
+pytest.importorskip("submitit")
+
+
+@pytest.fixture
+def opened(home, tmp_path):
+    shared = tmp_path / "driver"
+    shared.write_text("token")
+    executor = open_executor(ExecutorSettings("slurm", "local", parallel=2), tmp_path / "executor")
+    executor.require([job("a")], needs_here(shared, "token", sandbox=False))
+    return executor
+
+
+@pytest.mark.slow
+def test_jobs_end_with_their_exit_codes_and_one_that_is_killed_is_run_again(opened, tmp_path):
+    good = job("good", start=("--version",), folder=tmp_path, log=tmp_path / "good.log")
+    bad = job("bad", start=("tasks", "show", "arithmetik"), folder=tmp_path, log=tmp_path / "bad.log")
+    retried = []
+    submit = opened.submit
+
+    def submit_and_kill(submitted, attempt):
+        submit(submitted, attempt)
+        if submitted.name == "good" and attempt == 1:
+            opened._submit_array()
+            handle = opened._submitted[-1][0]
+            os.kill(handle._process.pid, signal.SIGKILL)
+
+    opened.submit = submit_and_kill
+    ends = {end.name: end for end in run_jobs(opened, [good, bad], retried.append)}
+    assert (ends["good"].exit_code, ends["good"].attempt, ends["good"].fault) == (0, 2, None)
+    assert (ends["bad"].exit_code, ends["bad"].fault) == (2, Fault.SUBMITTER)
+    assert [(end.name, end.is_lost) for end in retried] == [("good", True)]
+    assert (tmp_path / "good.log").read_text().count(".") >= 2  # a version
+
+
+def test_slurm_without_sbatch_is_refused_with_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ConfigError, match="--executor slurm: "):
+        executor = open_executor(ExecutorSettings("slurm"), tmp_path)
+        executor.require([], None)
+
+
+def test_another_address_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="reached through sbatch"):
+        open_executor(ExecutorSettings("slurm", "login-1"), tmp_path)
+
+
+def test_what_the_file_says_of_slurm_reaches_submitit(tmp_path, home):
+    settings = ExecutorSettings("slurm", "local", slurm=SlurmSettings(partition="gpu", minutes=90, setup=["true"]))
+    executor = open_executor(settings, tmp_path)
+    executor.require([job("a", resources=Resources(cpus=2, memory_gib=4))], None)
+    assert executor._executor.parameters["timeout_min"] == 90
+    executor.close()
