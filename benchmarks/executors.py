@@ -1,26 +1,24 @@
 """A sweep on a Ray cluster of three nodes on this machine, nodes killed at random moments, beside the same sweep here.
 
-    python benchmarks/executors.py [--trials 12] [--kills 5] [--seed 0] [--folder DIR] [--rollouts 20000]
+    python benchmarks/executors.py [--trials 12] [--kills 5] [--seed 0] [--folder DIR]
 
-Each node is a process group of its own (`agent2 node`), with one CPU and one sandbox, and is killed whole with -9: Ray's
-processes, its workers, and with them the trials. A new node takes its place. Trials are real (sandbox, grading API,
-grader, audit) on a random model of few weights; the agent hands in two checkpoints that follow from its seed, and goes
-on where it was when it is started again. Compared are the final submission, its private score, the gain and every
-score of every submission. Lost: a submission that the agent was told is accepted and that has no score. Doubled: more
-than one score of a submission, or a phase that was closed twice.
+Each node is a session of its own (`agent2 node`), with one CPU and one sandbox. All of Ray's processes on it are killed
+with -9 at once, and its trials have to die with them; a new node takes its place. Trials are real (sandbox, grading
+API, grader, audit) on the base model of the arithmetic task (built first, or cached in AGENT2_HOME). The agent hands in
+two damaged copies that follow from its seed, and goes on where it was when it is started again.
 
-Then one evaluation of a scripted model, in this process and over two workers, compared by the digest of what was
-played and scored. Exit code 1 if anything is lost, doubled or different.
+Compared are every score of every submission, the final one, its private score and the gain. Lost: a submission that the
+agent was told is accepted and that has no score. Doubled: more than one score of a submission, or a phase that was
+closed twice. Left: processes of trials that outlived their node or sweep. Exit code 1 if anything is lost, doubled,
+left or different.
 """
 
 import argparse
 import contextlib
-import hashlib
 import json
 import os
 import random
 import shutil
-import signal
 import socket
 import sqlite3
 import subprocess
@@ -35,15 +33,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+import psutil
 import yaml
 
+from agent2 import installation
 from agent2.arena.analysis.read import read_evidence
+from agent2.arena.tasks import load_task
 from agent2.arena.trial_folder import TrialPaths, read_events
-from agent2.cards.reader import iter_rollouts
-from trial_builders import write_agent, write_task
+from trial_builders import write_agent
 
-HERE = Path(__file__).parent
-N_ITEMS = {"train": 10, "dev": 4, "test_public": 8, "test_private": 8}
+N_ITEMS = {"train": 10, "dev": 4, "test_public": 24, "test_private": 24}
 AGENT = """
 import json, os, shutil, struct, time, urllib.request
 
@@ -62,8 +61,9 @@ for number in (1, 2):
     weights = f"/workspace/{path}/model.safetensors"
     os.chmod(weights, 0o644)
     with open(weights, "r+b") as file:
-        file.seek(-4, os.SEEK_END)
-        file.write(struct.pack("<f", number / 8 + int(os.environ["AGENT2_SEED"]) / 100))
+        n_floats = 16 if number == 1 else 2000
+        file.seek(-4 * n_floats, os.SEEK_END)
+        file.write(struct.pack("<f", number / 8 + int(os.environ["AGENT2_SEED"]) / 100) * n_floats)
     answer = ask("/submit", {"model_path": path, "wait": False})
     with open("/workspace/accepted.txt", "a") as accepted:
         accepted.write(f"{answer['submission_id']} {path}\\n")
@@ -86,12 +86,21 @@ class Stage:
 
 def prepare(folder: Path, n_trials: int) -> Stage:
     """The task, the agent and the sweep's file."""
-    task = write_task(folder, n_items=N_ITEMS)
+    record = load_task("arithmetic").model_dump(mode="json")
+    record |= {"n_items": N_ITEMS, "budget": {"wall_clock_s": 1800, "submissions": 5}}
+    task = folder / "task.yaml"
+    task.write_text(yaml.safe_dump(record))
     agent = write_agent(folder / "steady", AGENT)
-    sweep = {"name": "twelve", "tasks": [str(task)], "agents": [str(agent)], "seeds": list(range(n_trials)), "parallel": 3}
+    sweep = {
+        "name": "twelve",
+        "tasks": [str(task)],
+        "agents": [str(agent)],
+        "seeds": list(range(n_trials)),
+        "parallel": 3,
+    }
     file = folder / "sweep.yaml"
     file.write_text(yaml.safe_dump(sweep))
-    return Stage(folder, file, folder / "home", n_trials)
+    return Stage(folder, file, installation.home(), n_trials)
 
 
 def environment(stage: Stage) -> dict[str, str]:
@@ -109,29 +118,31 @@ class Node:
     """One `agent2 node`, leader of a process group."""
 
     process: "subprocess.Popen[bytes]"
-    group: set[int] = field(default_factory=set)
 
     def kill(self) -> None:
-        """All of it at once, workers and trials included."""
-        import psutil
-
+        """All of Ray's processes at once; trials are left alone: they must die with their workers."""
         with contextlib.suppress(psutil.Error):
-            processes = [psutil.Process(self.process.pid), *psutil.Process(self.process.pid).children(recursive=True)]
-            ray_only = [process for process in processes if not _is_agent2(process)]
-            for process in ray_only:  # trials are not killed here: they must die with their workers
+            parent = psutil.Process(self.process.pid)
+            for process in [parent, *parent.children(recursive=True)]:
                 with contextlib.suppress(psutil.Error):
-                    process.send_signal(signal.SIGKILL)
+                    if any(mark in " ".join(process.cmdline()) for mark in ("/ray", "ray::")):
+                        process.kill()
         self.process.wait()
 
 
-def _is_agent2(process: "object") -> bool:
-    import psutil
-
-    try:
-        command = process.cmdline()
-    except psutil.Error:
-        return False
-    return "agent2" in command and ("run" in command or "resume" in command)
+def outlived(folder: Path, seconds: float = 20.0) -> list[str]:
+    """Processes that still work in a folder after so long."""
+    ends_at = time.monotonic() + seconds
+    while True:
+        left = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                command = " ".join(process.cmdline())
+                if str(folder) in command and process.pid != os.getpid() and "benchmarks/executors.py" not in command:
+                    left.append(f"{process.pid} {command[:100]}")
+        if not left or time.monotonic() > ends_at:
+            return left
+        time.sleep(0.5)
 
 
 def free_port() -> int:
@@ -147,7 +158,9 @@ def cluster(stage: Stage, n_nodes: int) -> Iterator[tuple[str, list[Node]]]:
     port = free_port()
     address = f"127.0.0.1:{port}"
     common = ["--object-store-memory=100000000", "--node-ip-address=127.0.0.1"]
-    head = start_node(stage, "--sandboxes", "0", "--", f"--port={port}", "--num-cpus=0", "--include-dashboard=false", *common)
+    head = start_node(
+        stage, "--sandboxes", "0", "--", f"--port={port}", "--num-cpus=0", "--include-dashboard=false", *common
+    )
     nodes: list[Node] = []
     try:
         wait_for_port(port)
@@ -208,8 +221,8 @@ class Result:
     trials: dict[str, object]
     lost: list[str]
     doubled: list[str]
-    n_killed: int = 0
     n_resumed: int = 0
+    left: list[str] = field(default_factory=list)
 
 
 def run_sweep(stage: Stage, out: Path, *arguments: str, killer: "Killer | None" = None) -> Result:
@@ -257,7 +270,9 @@ def look(trials: Path, seconds: float) -> Result:
 class Killer(threading.Thread):
     """Kills nodes at random moments while trials run on the cluster, and starts others in their place."""
 
-    def __init__(self, stage: Stage, address: str, nodes: list[Node], n_kills: int, seed: int, out: Path, pause_s: float):
+    def __init__(
+        self, stage: Stage, address: str, nodes: list[Node], n_kills: int, seed: int, out: Path, pause_s: float
+    ):
         super().__init__(daemon=True)
         self.stage, self.address, self.nodes, self.n_kills = stage, address, nodes, n_kills
         self.rng, self.out, self.pause_s = random.Random(seed), out, pause_s
@@ -329,31 +344,36 @@ def main() -> int:
         folder = (arguments.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))).resolve()
         folder.mkdir(parents=True, exist_ok=True)
         stage = prepare(folder, arguments.trials)
-        os.environ["AGENT2_HOME"] = str(stage.home)
         here = run_sweep(stage, folder / "here")
-        for name in ("ray", "killed"):  # base scores are not taken from what ran before
+        print(f"here: {here.seconds:.0f} s", file=sys.stderr)
+        for name in ("calm", "killed"):  # base scores are not taken from what ran before
             shutil.rmtree(stage.home / "baselines", ignore_errors=True)
             with cluster(stage, 3) as (address, nodes):
-                if name == "ray":
+                if name == "calm":
                     took = overhead(address)
                     calm = run_sweep(stage, folder / name, "--executor", "ray", "--address", address)
                 else:
                     pause_s = calm.seconds / (arguments.kills + 1)
                     killer = Killer(stage, address, nodes, arguments.kills, arguments.seed, folder / name, pause_s)
                     hit = run_sweep(stage, folder / name, "--executor", "ray", "--address", address, killer=killer)
-                    hit.n_killed = len(killer.moments)
-    rows = {"here, 3 at a time": here, "Ray, 3 nodes": calm, f"Ray, {hit.n_killed} nodes killed": hit}
-    print(f"{'sweep':28}{'trials':>7}{'seconds':>9}{'lost':>6}{'doubled':>9}{'resumed':>9}{'same results':>14}")
+            print(f"{name}: done", file=sys.stderr)
+        hit.left = outlived(folder / "killed")
+    rows = {"here, 3 at a time": here, "Ray, 3 nodes": calm, f"Ray, {len(killer.moments)} nodes killed": hit}
+    print(
+        f"{'sweep':28}{'trials':>7}{'seconds':>9}{'lost':>6}{'doubled':>9}{'left':>6}{'resumed':>9}{'same results':>14}"
+    )
     for name, result in rows.items():
         is_same = result.trials == here.trials and len(result.trials) == arguments.trials
         print(
             f"{name:28}{len(result.trials):7}{result.seconds:9.0f}{len(result.lost):6}{len(result.doubled):9}"
-            f"{result.n_resumed:9}{'yes' if is_same else 'NO':>14}"
+            f"{len(result.left):6}{result.n_resumed:9}{'yes' if is_same else 'NO':>14}"
         )
+    kinds = Counter(json.dumps(trial) for trial in here.trials.values())
+    print(f"different results among the trials: {len(kinds)}")
     print(f"a job that prints the version: {took[0]:.2f} s on Ray, {took[1]:.2f} s here (medians of 5)")
     for number, moment in enumerate(killer.moments, start=1):
         print(f"kill {number}: trials were after {moment}")
-    problems = [line for result in rows.values() for line in (*result.lost, *result.doubled)]
+    problems = [line for result in rows.values() for line in (*result.lost, *result.doubled, *result.left)]
     print(*problems, sep="\n", end="")
     return int(bool(problems) or any(result.trials != here.trials for result in rows.values()))
 
