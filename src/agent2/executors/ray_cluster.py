@@ -9,6 +9,7 @@ Does NOT survive the end of the cluster's head: then the driver ends, and its co
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +117,7 @@ class RayExecutor:
         while True:
             ended, _ = self._ray.wait(list(self._tasks), num_returns=1, timeout=LOOK_EVERY_S)
             if ended:
-                return [end_of(lambda task=task: self._ray.get(task), *self._tasks.pop(task)) for task in ended]
+                return [end_of(partial(self._ray.get, task), *self._tasks.pop(task)) for task in ended]
 
     def interrupt(self) -> None:
         """Cancel all of them: what runs is interrupted on its node."""
