@@ -347,7 +347,7 @@ def commands(command, path=()):
 
 
 PATH_ONLY = {
-    "view",
+    *("node", "view"),
     *(
         "benchmarks get",
         "benchmarks new",
