@@ -157,10 +157,8 @@ def cluster(stage: Stage, n_nodes: int) -> Iterator[tuple[str, list[Node]]]:
     """A head without sandboxes, and nodes."""
     port = free_port()
     address = f"127.0.0.1:{port}"
-    common = ["--object-store-memory=100000000", "--node-ip-address=127.0.0.1"]
-    head = start_node(
-        stage, "--sandboxes", "0", "--", f"--port={port}", "--num-cpus=0", "--include-dashboard=false", *common
-    )
+    common = ["object-store-memory=100000000", "node-ip-address=127.0.0.1"]
+    head = start_node(stage, "--sandboxes", "0", ray=[f"port={port}", "num-cpus=0", "include-dashboard=false", *common])
     nodes: list[Node] = []
     try:
         wait_for_port(port)
@@ -175,17 +173,21 @@ def cluster(stage: Stage, n_nodes: int) -> Iterator[tuple[str, list[Node]]]:
 
 def join(stage: Stage, address: str) -> Node:
     """One more node."""
-    return start_node(
-        stage, "--address", address, "--sandboxes", "1", "--", "--num-cpus=1", "--object-store-memory=100000000"
-    )
+    ray = ["num-cpus=1", "object-store-memory=100000000"]
+    return start_node(stage, "--address", address, "--sandboxes", "1", ray=ray)
 
 
-def start_node(stage: Stage, *arguments: str) -> Node:
-    """Start `agent2 node`."""
+def start_node(stage: Stage, *arguments: str, ray: list[str]) -> Node:
+    """Start `agent2 node`. ray: options of `ray start`."""
+    options = [word for option in ray for word in ("--ray", option)]
     log = (stage.folder / "nodes.log").open("ab")
     return Node(
         subprocess.Popen(
-            agent2(stage, "node", *arguments), env=environment(stage), stdout=log, stderr=log, start_new_session=True
+            agent2(stage, "node", *arguments, *options),
+            env=environment(stage),
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
         )
     )
 

@@ -29,14 +29,15 @@ def doctor(as_json: AsJson = False) -> None:
 
 
 def node(
-    ray_arguments: Annotated[
-        list[str] | None, typer.Argument(help="Further arguments of `ray start`, after `--`: -- --num-cpus=8.")
-    ] = None,
     address: Annotated[
         str | None, typer.Option(help="Join the cluster with this head, HOST:PORT; without it, become a head.")
     ] = None,
     sandboxes: Annotated[
         int | None, typer.Option(min=0, help="Trials that may run here at the same time; default: one a CPU.")
+    ] = None,
+    ray: Annotated[
+        list[str] | None,
+        typer.Option("--ray", help="Further option of `ray start`: num-cpus=8, port=6379; repeatable."),
     ] = None,
 ) -> None:
     """Check this machine and start Ray on it, as a node for `agent2 sweep --executor ray`; stays in the foreground.
@@ -50,7 +51,7 @@ def node(
     from agent2.sandbox.doctor import require_usable
 
     n_sandboxes = default_sandboxes() if sandboxes is None else sandboxes
-    command = node_command(address, n_sandboxes, ray_arguments or ())
+    command = node_command(address, n_sandboxes, ray or ())
     if n_sandboxes:
         require_usable()
     os.execv(command[0], command)

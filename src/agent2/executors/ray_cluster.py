@@ -69,10 +69,10 @@ class RayExecutor:
             others = f" (and {len(problems) - 1} other nodes)" if len(problems) > 1 else ""
             raise ConfigError(f"--executor ray: {problems[0]}{others}")
         for resources in {job.resources.model_dump_json(): job.resources for job in jobs}.values():
-            wanted = wanted_of(resources, needs_sandbox=needs.sandbox)
-            if not any(fits(wanted, node["Resources"]) for node in usable):
+            demand = demand_of(resources, needs_sandbox=needs.sandbox)
+            if not any(fits(demand, node["Resources"]) for node in usable):
                 raise ConfigError(
-                    f"--executor ray: no node has {', '.join(f'{name} {n:g}' for name, n in wanted.items())}; change "
+                    f"--executor ray: no node has {', '.join(f'{name} {n:g}' for name, n in demand.items())}; change "
                     "`resources` in the sweep's file, or add a node"
                 )
 
@@ -101,13 +101,13 @@ class RayExecutor:
 
     def submit(self, job: Job, attempt: int) -> None:
         """Queue it with Ray, which starts it where its resources are free."""
-        wanted = wanted_of(job.resources, needs_sandbox=job.needs_sandbox)
+        demand = demand_of(job.resources, needs_sandbox=job.needs_sandbox)
         task = self._ray.remote(run_checked).options(
             name=job.name,
-            num_cpus=wanted.pop("CPU"),
-            num_gpus=wanted.pop("GPU", 0),
-            memory=wanted.pop("memory", None),
-            resources=wanted,
+            num_cpus=demand.pop("CPU"),
+            num_gpus=demand.pop("GPU", 0),
+            memory=demand.pop("memory", None),
+            resources=demand,
             max_retries=0,
         )
         self._tasks[task.remote(job, attempt, self._needs)] = (job, attempt)
@@ -131,21 +131,21 @@ class RayExecutor:
         self._ray.shutdown()
 
 
-def wanted_of(resources: Resources, *, needs_sandbox: bool) -> dict[str, float]:
+def demand_of(resources: Resources, *, needs_sandbox: bool) -> dict[str, float]:
     """What a job takes, under Ray's names."""
-    wanted: dict[str, float] = {"CPU": resources.cpus}
+    demand: dict[str, float] = {"CPU": resources.cpus}
     if resources.gpus:
-        wanted["GPU"] = resources.gpus
+        demand["GPU"] = resources.gpus
     if resources.memory_gib is not None:
-        wanted["memory"] = int(resources.memory_gib * GIB)
+        demand["memory"] = int(resources.memory_gib * GIB)
     if needs_sandbox:
-        wanted[SANDBOX_RESOURCE] = 1
-    return wanted
+        demand[SANDBOX_RESOURCE] = 1
+    return demand
 
 
-def fits(wanted: Mapping[str, float], offered: Mapping[str, float]) -> bool:
+def fits(demand: Mapping[str, float], offered: Mapping[str, float]) -> bool:
     """Whether a node that is idle has room for a job."""
-    return all(offered.get(name, 0) >= amount for name, amount in wanted.items())
+    return all(offered.get(name, 0) >= amount for name, amount in demand.items())
 
 
 def end_of(get: Callable[[], JobEnd], job: Job, attempt: int) -> JobEnd:
