@@ -42,7 +42,7 @@ from scipy.stats import spearmanr
 
 from agent2.analysis.judge_check import check_judge, read_pairs, read_verdicts
 from agent2.arena.analysis.published import read_published
-from agent2.benchmarks import CATALOG
+from agent2.benchmarks import CATALOG, load_benchmark
 from agent2.benchmarks.alfworld import AlfworldChat, published_examples
 from agent2.benchmarks.alpacaeval import is_switched, preference
 from agent2.benchmarks.data_files import read_rows
@@ -173,6 +173,13 @@ def mathematics(data: Path) -> Iterator[Row]:
     yield Row("samples that math_answer finds right", n_solved, sum(map(bool, verdicts)), 1, note)
     best = best_of_n(solved, rewards, 8, "reward model")
     yield Row("best-of-8 by reward, %", 94, 100 * best.chosen.value, 0.5)
+    for name, folder, n_problems in (
+        ("math", "zubingou/data/math", 5000),
+        ("math_500", "zubingou/data/math_oai", 500),
+        ("aime_private", "qwen25math/evaluation/data/aime24", 30),
+    ):
+        questions = load_benchmark(name, data / folder).whole_portion(Portion.TEST)
+        yield Row(f"{name}: problems read with an answer", n_problems, len(questions))
 
 
 def svamp(data: Path) -> Iterator[Row]:
@@ -191,21 +198,29 @@ def tora(data: Path) -> Iterator[Row]:
 
 
 def bbh(data: Path) -> Iterator[Row]:
-    """Exact match of the text behind "the answer is", for the tasks whose outputs are there."""
-    scorer = ExactScorer()
+    """Exact match of the text behind "the answer is", for the tasks whose outputs are there; every item is read."""
     for path in sorted((data / "code-davinci-002-outputs").glob("*/*-255000.json")):
         outputs = json.loads(path.read_text(encoding="utf-8"))["outputs"]
         published = lines(path.with_name(path.stem + "_eval_metrics.jsonl"))[0]["accuracy"]
+        is_worked = "-cot" in path.parent.name
+        scorer = ExactScorer(after="the answer is") if is_worked else ExactScorer()
         verdicts = []
         for output in outputs:
-            answer = (
-                output["prediction"].split("he answer is ")[-1] if "-cot" in path.parent.name else output["prediction"]
-            )
-            answer = answer.split("\n\n")[0].strip().removesuffix(".")
+            answer = output["prediction"]
+            if not is_worked:
+                answer = answer.split("\n\n")[0].strip().removesuffix(".")
             verdicts.append(scorer.score(Item("i", Split.DEV, "?", output["target"].strip()), rollout(answer)).value)
         name = path.name.partition("_few_shot")[0]
         ours = 100 * measure(verdicts, "accuracy", UNIT).value
         yield Row(f"{name}, {path.parent.name.rpartition('-')[2]}, %", published, ours, 0.05)
+    yield Row("items read, repeats included", 6511, len(load_benchmark("bbh", data).whole_portion(Portion.TEST)))
+
+
+def truthfulqa(data: Path) -> Iterator[Row]:
+    """Every question, with one and with several true options."""
+    n_rows = len(read_rows(data / "TruthfulQA.csv"))
+    for name in ("truthfulqa_mc1", "truthfulqa_mc2"):
+        yield Row(f"{name}: questions read", n_rows, len(load_benchmark(name, data).whole_portion(Portion.TEST)))
 
 
 def mmlu_pro(data: Path) -> Iterator[Row]:
@@ -690,6 +705,7 @@ SERVED: dict[str, Callable[[Path], Iterator[Row]]] = {
     "svamp": svamp,
     "tora": tora,
     "bbh": bbh,
+    "truthfulqa": truthfulqa,
     "mmlu_pro": mmlu_pro,
     "language": language,
     "bfcl": bfcl,
@@ -707,10 +723,10 @@ SERVED: dict[str, Callable[[Path], Iterator[Row]]] = {
 }
 ARCHIVE = "alfworld_official.tar.gz"
 NOT_SERVED = {
-    "math (MATH test, MATH-500, AIME24, AMC23 as questions)": "no outputs are published beside them",
+    "math (MATH test, MATH-500, AIME24 as answers)": "no outputs are published beside the problems",
     "bbh (21 tasks)": "their outputs are not published, only the metrics",
     "ifbench": "its instruction types are not IFEval's; no scorer checks them",
-    "truthfulqa": "questions without outputs to score; no reader yet",
+    "truthfulqa (answers)": "no outputs are published beside the questions",
     "mt_bench": "no reader of its questions, references and single scores yet",
     "bfcl (multi_turn)": "its worlds are Python classes of that repository",
     "bfcl (java, javascript)": "compared as code, with the official checker, by bfcl_agreement.py",

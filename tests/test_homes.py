@@ -6,8 +6,8 @@ from agent2.benchmarks import BASES, BENCHMARKS, task_files
 from package_source import SOURCE, trees
 
 HOMES = SOURCE / "benchmarks"
-ORDINARY = {"dialogue", "instructions", "search"}
-"""Benchmarks whose name is an ordinary word (`re.search`, a dialogue) are looked for among imports alone."""
+ORDINARY = {"dialogue", "instructions", "math", "search"}
+"""Benchmarks whose name is an ordinary word (`re.search`, `import math`) are looked for among imports alone."""
 NAMES = {name.replace("-", "_") for name in (*BENCHMARKS, *BASES, *task_files())} - ORDINARY
 TABLE = "benchmarks/__init__.py"
 SHARED = ("environments/household/", "scorers/household.py", "environments/shop.py")

@@ -85,6 +85,16 @@ BENCHMARKS: MappingProxyType[str, str] = MappingProxyType(
         "gsm8k": "agent2.benchmarks.catalog:gsm8k.yaml",
         "mmlu_pro": "agent2.benchmarks.catalog:mmlu_pro.yaml",
         "ifeval": "agent2.benchmarks.catalog:ifeval.yaml",
+        "mmlu": "agent2.benchmarks.knowledge:Mmlu",
+        "gpqa": "agent2.benchmarks.knowledge:Gpqa",
+        "arc_challenge": "agent2.benchmarks.knowledge:ArcChallenge",
+        "arc_easy": "agent2.benchmarks.knowledge:ArcEasy",
+        "truthfulqa_mc1": "agent2.benchmarks.knowledge:TruthfulQaMc1",
+        "truthfulqa_mc2": "agent2.benchmarks.knowledge:TruthfulQaMc2",
+        "bbh": "agent2.benchmarks.knowledge:BigBenchHard",
+        "math": "agent2.benchmarks.mathematics:CompetitionMath",
+        "math_500": "agent2.benchmarks.mathematics:CompetitionMath500",
+        "aime_private": "agent2.benchmarks.mathematics:AimePrivate",
         "pyfunc": "agent2.benchmarks.pyfunc:Pyfunc",
         "arithmetic_pyfunc": "agent2.benchmarks.mixture:ArithmeticPyfunc",
         "pyfunc_hard": "agent2.benchmarks.pyfunc:PyfuncHard",
@@ -115,7 +125,8 @@ DEMO_TASK = "arithmetic"
 READS_FILES = frozenset(
     {
         *("alfworld", "alfworld_chat", "alpacaeval", "bfcl_v3", "bfcl_v4", "deepsearchqa", "gsm8k", "humaneval"),
-        *("ifeval", "mbpp", "mmlu_pro", "webshop"),
+        *("ifeval", "mbpp", "mmlu_pro", "webshop", "mmlu", "gpqa", "arc_challenge", "arc_easy", "truthfulqa_mc1"),
+        *("truthfulqa_mc2", "bbh", "math", "math_500", "aime_private"),
     }
 )
 """Benchmarks whose items come from a folder of the user's; each takes `data`, or looks in the usual place."""

@@ -12,6 +12,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -94,9 +95,10 @@ def file_digest(path: Path, max_bytes: int = MAX_DATA_BYTES) -> str:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); check the path") from error
 
 
-def read_rows(path: Path) -> list[Row]:
+def read_rows(path: Path, columns: Sequence[str] = ()) -> list[Row]:
     """All rows of a file, its format recognised by its suffix.
 
+    columns: of a CSV file whose first line is data already; its cells stay texts.
     Raises ConfigError for a format that is not read, a file without rows, and with file and line for text that is not
     UTF-8, a line that is too long or no JSON object, a CSV row with more or fewer fields than the header, and what is
     beyond a limit.
@@ -105,8 +107,8 @@ def read_rows(path: Path) -> list[Row]:
         ".jsonl": _jsonl,
         ".jsonl.gz": _jsonl,
         ".json": _json,
-        ".csv": _csv,
-        ".tsv": _csv,
+        ".csv": partial(_csv, columns=columns),
+        ".tsv": partial(_csv, columns=columns),
         ".parquet": _parquet,
     }
     reader = next(
@@ -200,14 +202,15 @@ def _decoded(line: bytes, path: Path, number: int) -> str:
         ) from error
 
 
-def _csv(path: Path, allowance: _Allowance) -> Iterator[Row]:
+def _csv(path: Path, allowance: _Allowance, columns: Sequence[str] = ()) -> Iterator[Row]:
     with open_regular(path, follow=True) as file:
         lines = (_decoded(line, path, number) for number, line in _lines(file, path, allowance))
         # a setting of the whole process, so it is put back below
         before = csv.field_size_limit(min(MAX_LINE_BYTES, sys.maxsize))
         try:
             reader = csv.reader(lines, strict=True, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
-            header = next(reader, [])
+            header = list(columns) or next(reader, [])
+            read_cell = str if columns else with_arrays_read
             if len(set(header)) < len(header):
                 raise ConfigError(
                     f"{path}:1: two columns have the same name; give each a different name, or put "
@@ -221,7 +224,7 @@ def _csv(path: Path, allowance: _Allowance) -> Iterator[Row]:
                         f"{path}:{reader.line_num}: has {len(fields)} fields, the header {len(header)}; quote fields "
                         "that hold commas"
                     )
-                yield Row(dict(zip(header, map(with_arrays_read, fields), strict=True)), path, reader.line_num)
+                yield Row(dict(zip(header, map(read_cell, fields), strict=True)), path, reader.line_num)
         except csv.Error as error:
             raise ConfigError(f"{path}:{reader.line_num}: not valid CSV ({error}); fix the line") from error
         finally:
@@ -285,11 +288,13 @@ class OfficialFile:
 
     benchmark: str
     names: Sequence[str]
-    """File names that it may have; the first one that exists is read."""
+    """File names that it may have; the first one that exists is read. One with `*` stands for several files."""
     source: str
     """Where it is published."""
     fields: Mapping[str, type]
     """What each row holds."""
+    columns: Sequence[str] = ()
+    """Of CSV files that have no header."""
 
     @property
     def variable(self) -> str:
@@ -307,19 +312,27 @@ class OfficialFile:
         return (folder or (Path(named) if named else Path.home() / ".cache" / self.benchmark)).expanduser()
 
     def path(self, folder: Path | None) -> Path:
-        """Path of the file. folder: as for `folder`. Raises ConfigError if it does not exist."""
+        """Path of the file, of several the first. folder: as for `folder`. Raises ConfigError if it does not exist."""
+        return self.paths(folder)[0]
+
+    def paths(self, folder: Path | None) -> list[Path]:
+        """Paths of the file, or of all files that a name with `*` stands for. Raises ConfigError if there is none."""
         data_folder = self.folder(folder)
         for name in self.names:
-            if (data_folder / name).is_file():
-                return data_folder / name
+            files = sorted(data_folder.glob(name)) if "*" in name else [data_folder / name]
+            if files := [path for path in files if path.is_file()]:
+                return files
         raise ConfigError(
             f"{self.benchmark}: {data_folder} contains no {' or '.join(self.names)}; download it from {self.source} "
             f"and set {self.variable} to its folder (agent2 run, agent2 score and agent2 tasks also take --data)"
         )
 
-    def rows(self, folder: Path | None) -> list[Row]:
-        """Its rows. Raises ConfigError naming the line that is not in the published layout."""
-        rows = read_rows(self.path(folder))
+    def rows(self, folder: Path | None, prepare: Callable[[list[Row]], list[Row]] = list) -> list[Row]:
+        """Its rows. Raises ConfigError naming the line that is not in the published layout.
+
+        prepare: puts the rows of one of several published layouts into the one that `fields` describes.
+        """
+        rows = prepare([row for path in self.paths(folder) for row in read_rows(path, self.columns)])
         for row in rows:
             for name, kind in self.fields.items():
                 if not isinstance(row.values.get(name), kind):

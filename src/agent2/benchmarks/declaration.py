@@ -151,6 +151,8 @@ class PublishedData(StrictModel):
     """Where users download them."""
     fields: dict[str, Literal["str", "int", "list"]] = Field(default_factory=dict)
     """What each row holds."""
+    columns: list[str] = Field(default_factory=list)
+    """Of CSV files that have no header."""
 
 
 class DevRows(StrictModel):
@@ -349,6 +351,8 @@ class DataSpec(StrictModel):
         for key in LATER_KEYS:
             if getattr(self, key) == type(self).model_fields[key].default:
                 del fields[key]
+        if self.published is not None and not self.published.columns:
+            del fields["published"]["columns"]
         fields |= {"shuffle": True} if self.is_shuffled else {}
         fields |= {"few_shot": self.few_shot.n} if self.few_shot is not None else {}
         for key in ("agrees_with", "option_by"):

@@ -508,7 +508,7 @@ class DeclaredBenchmark:
 
     def _rows(self, portion: Portion) -> list[Row]:
         if self.is_packaged:
-            return self.official_file(portion).rows(self.data)
+            return self.official_file(portion).rows(self.data, self.prepared)
         if self.spec.files is None:
             return self._hub_rows(self.spec.portions[portion])
         file = self._file(portion)
@@ -518,12 +518,17 @@ class DeclaredBenchmark:
             raise ConfigError(f"{file}: changed while it was in use; start again")
         return rows
 
+    def prepared(self, rows: list[Row]) -> list[Row]:
+        """Published rows in the form that the file describes; a home overrides it where there are several layouts."""
+        return rows
+
     def official_file(self, portion: Portion) -> OfficialFile:
         """The published file of a portion."""
         published, names = self.spec.published, (self.spec.files or {})[portion]
         assert published is not None
         types = {name: FIELD_TYPES[type_name] for name, type_name in published.fields.items()}
-        return OfficialFile(self.name, [names] if isinstance(names, str) else names, published.source, types)
+        names = [names] if isinstance(names, str) else names
+        return OfficialFile(self.name, names, published.source, types, published.columns)
 
     def _hub_rows(self, split: str) -> list[Row]:
         """Rows of a data set that the library `datasets` loads."""

@@ -465,10 +465,12 @@ def show(
     item: Annotated[str | None, typer.Option("--id", help="Show all rollouts of this item in full.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a card's summary and one page of its rollouts, or one item's rollouts."""
+    """Show a card's summary, its score by kind of item, and one page of its rollouts, or one item's rollouts."""
+    from agent2.analysis.by_kind import scores_by_kind
     from agent2.analysis.spot_check import spot_check_evidence
     from agent2.analysis.unread import unread_answers
     from agent2.cards.reader import find_rollouts, read_header, read_page, read_totals
+    from agent2.reports.text import clean
     from agent2.stats.estimates import RAW
 
     if start < 0 or n < 0:
@@ -477,7 +479,8 @@ def show(
         rollouts = (
             [record for _, record in find_rollouts(card, item)] if item is not None else read_page(card, start, n)
         )
-        print_json({"header": read_header(card), "totals": read_totals(card), "rollouts": rollouts})
+        kinds = scores_by_kind(card)
+        print_json({"header": read_header(card), "totals": read_totals(card), "kinds": kinds, "rollouts": rollouts})
         return
     if item is not None:
         _show_item(card, item)
@@ -501,6 +504,14 @@ def show(
         rows.append(["people", why_not])
     rows += _reliability(card, header.protocol.attempts)
     print_table(["field", "value"], rows)
+    if kinds := scores_by_kind(card):
+        print_table(
+            ["kind of item", "items", "missing", "score [95%]"],
+            [
+                [clean(row.kind, MAX_CELL), str(row.n_items), str(row.n_missing), RAW.estimate(row.score)]
+                for row in kinds
+            ],
+        )
     page = [
         [
             str(start + place),

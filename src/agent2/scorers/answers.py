@@ -37,7 +37,7 @@ from rapidfuzz.distance import Levenshtein
 
 from agent2.cards.judgement import EMITS
 from agent2.errors import ConfigError, Fault
-from agent2.records import Item, JsonValue, Preference, Rollout, Score, ScorerOutput
+from agent2.records import Item, JsonValue, Preference, Rollout, Score, ScorerOutput, digest_of
 from agent2.scorers.benchmark_labels import BenchmarkLabels
 from agent2.scorers.markup import without_marks
 from agent2.texts import canonical
@@ -302,17 +302,20 @@ class ExactScorer:
     """1.0 if the stripped answer equals the stripped reference in one normal form (`texts.canonical`), else 0.0.
 
     Further right answers may be in the item's payload `accepted`. With `plain`, case, punctuation and articles do not
-    count (`plain_words`); an answer of nothing else is compared as it is.
+    count (`plain_words`); an answer of nothing else is compared as it is. With `after`, the answer is what follows the
+    last such text, whatever its case, up to the end of the paragraph and without a full stop; without it, all.
     """
 
     name = "exact"
     version = "1.1"
     emits = ScorerOutput(labels=WRONG_OR_NONE)
 
-    def __init__(self, *, plain: bool = False) -> None:
-        """plain: compare words only."""
+    def __init__(self, *, plain: bool = False, after: str | None = None) -> None:
+        """plain: compare words only. after: what precedes the answer, such as "the answer is"."""
         self._is_plain = plain
+        self._after = None if after is None else re.compile(re.escape(after), re.IGNORECASE)
         self.version += "+plain" if plain else ""  # another measure: cards of the two are not comparable
+        self.version += "" if after is None else f"+after-{digest_of(after)[:8]}"
 
     def score(self, item: Item, rollout: Rollout) -> Score:
         """The verdict; None with a judge fault only if the item has no reference."""
@@ -320,13 +323,19 @@ class ExactScorer:
             return Score(None, f"item {item.id} has no reference to compare with; correct the benchmark", Fault.JUDGE)
         if rollout.answer is None:
             return Score(0.0, "there is no answer", labels=("no_answer",))
-        extracted, answer = rollout.answer.strip(), self._compared(rollout.answer)
+        stated = self._stated(rollout.answer)
+        extracted, answer = stated.strip(), self._compared(stated)
         if answer == self._compared(item.reference):
             return Score(1.0, "the answer is the reference", extracted=extracted)
         if answer in (self._compared(str(text)) for text in item.payload.get("accepted") or ()):
             return Score(1.0, "the answer is one of those that are accepted", extracted=extracted)
-        reason = f"the answer {brief(rollout.answer)} is not the reference {brief(item.reference)}"
+        reason = f"the answer {brief(stated)} is not the reference {brief(item.reference)}"
         return Score(0.0, reason, labels=(wrong_or_none(extracted),), extracted=extracted)
+
+    def _stated(self, text: str) -> str:
+        """The part of a text that is its answer."""
+        matches = [] if self._after is None else list(self._after.finditer(text))
+        return text[matches[-1].end() :].strip().split("\n\n")[0].strip().removesuffix(".") if matches else text
 
     def _compared(self, text: str) -> str:
         return (plain_words(text) if self._is_plain else "") or canonical(text).strip()
