@@ -109,6 +109,13 @@ def rollout(answer: str | None) -> Rollout:
     return Rollout("i", 0, 0, RolloutStatus.COMPLETED, (), (), answer, {}, Usage())
 
 
+def n_published(name: str, folder: Path) -> int:
+    """Questions of the published test set as a packaged benchmark reads them."""
+    benchmark = load_benchmark(name, folder)
+    assert isinstance(benchmark, DeclaredBenchmark)
+    return len(benchmark.whole_portion(Portion.TEST))
+
+
 def gsm8k(data: Path) -> Iterator[Row]:
     """The published solutions end with `A: 18`; that marker is taken for `#### 18`."""
     published = {"6b_finetuning": 286, "6b_verification": 515, "175b_finetuning": 458, "175b_verification": 742}
@@ -178,8 +185,7 @@ def mathematics(data: Path) -> Iterator[Row]:
         ("math_500", "zubingou/data/math_oai", 500),
         ("aime_private", "qwen25math/evaluation/data/aime24", 30),
     ):
-        questions = load_benchmark(name, data / folder).whole_portion(Portion.TEST)
-        yield Row(f"{name}: problems read with an answer", n_problems, len(questions))
+        yield Row(f"{name}: problems read with an answer", n_problems, n_published(name, data / folder))
 
 
 def svamp(data: Path) -> Iterator[Row]:
@@ -213,14 +219,14 @@ def bbh(data: Path) -> Iterator[Row]:
         name = path.name.partition("_few_shot")[0]
         ours = 100 * measure(verdicts, "accuracy", UNIT).value
         yield Row(f"{name}, {path.parent.name.rpartition('-')[2]}, %", published, ours, 0.05)
-    yield Row("items read, repeats included", 6511, len(load_benchmark("bbh", data).whole_portion(Portion.TEST)))
+    yield Row("items read, repeats included", 6511, n_published("bbh", data))
 
 
 def truthfulqa(data: Path) -> Iterator[Row]:
     """Every question, with one and with several true options."""
     n_rows = len(read_rows(data / "TruthfulQA.csv"))
     for name in ("truthfulqa_mc1", "truthfulqa_mc2"):
-        yield Row(f"{name}: questions read", n_rows, len(load_benchmark(name, data).whole_portion(Portion.TEST)))
+        yield Row(f"{name}: questions read", n_rows, n_published(name, data))
 
 
 def mmlu_pro(data: Path) -> Iterator[Row]:
