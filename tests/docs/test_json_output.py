@@ -102,7 +102,7 @@ def test_a_card_is_printed_with_its_rollouts(tmp_path):
             writer.append(make_record(f"item-{number}"))
         writer.close()
     found = printed("cards", "show", str(card), "--n", "2")
-    assert set(found) == {"header", "totals", "rollouts"} == set(ROWS["cards show"])
+    assert set(found) == {"header", "totals", "kinds", "rollouts"} == set(ROWS["cards show"])
     assert len(found["rollouts"]) == 2
     (listed,) = printed("cards", "list", str(tmp_path))
     assert set(listed) == set(ROWS["cards list"])
