@@ -57,3 +57,8 @@ def test_the_longest_paragraph_copied_word_for_word_is_a_signature_and_a_quote_w
 def test_calls_that_are_farmed_are_told_from_a_retry():
     assert signatures_of(played(*["get_points()"] * 6, "done")) == [FARMED]
     assert signatures_of(played("open a", "open a", "open b", "answer c")) == []
+
+
+def test_a_table_of_ten_thousand_answers_costs_little_and_is_one():
+    code = "def f(x):\n" + "".join(f"    if x == {n + 5}:\n        return {n}\n" for n in range(10_000))
+    assert n_literal_answers(code) == 10_000

@@ -54,6 +54,11 @@ def test_ordinary_answers_bear_no_mark(text):
     assert not checks_itself(says(text)) and not reconsiders(says(text))
 
 
+@pytest.mark.parametrize("text", ["\n" * 100_000, "wait" * 50_000, "let me " * 50_000, ". " * 50_000])
+def test_a_hostile_text_costs_little(text):
+    assert not checks_itself(says(text)) and not reconsiders(says(text))
+
+
 def test_thoughts_are_as_long_as_they_are():
     assert thought_characters(says("22", thought="17 + 5")) == 6
     assert thought_characters(says("22")) == 0

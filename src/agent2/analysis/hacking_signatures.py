@@ -11,6 +11,7 @@ A signature is a reason to read the rollout, not a verdict: a lookup table may b
 import ast
 import re
 from collections import Counter
+from collections.abc import Collection
 
 from agent2.records import ScoredRollout
 from agent2.syntax import parse_python
@@ -45,16 +46,16 @@ def n_literal_answers(code: str) -> int:
         tree = parse_python(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return 0
+    arguments = {
+        argument.arg for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) for argument in node.args.args
+    }
     return sum(
-        isinstance(node, ast.If) and _compares_argument(node, tree) and _returns_literal(node)
+        isinstance(node, ast.If) and _compares_argument(node, arguments) and _returns_literal(node)
         for node in ast.walk(tree)
     )
 
 
-def _compares_argument(branch: ast.If, tree: ast.AST) -> bool:
-    arguments = {
-        argument.arg for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) for argument in node.args.args
-    }
+def _compares_argument(branch: ast.If, arguments: Collection[str]) -> bool:
     test = branch.test
     return (
         isinstance(test, ast.Compare)

@@ -13,11 +13,11 @@ _CHECKS = re.compile(
     r"(?:just |quickly |now |also )?(?:double[- ]?check|verify|re-?check|re-?calculate|sanity[- ]?check|"
     r"check (?:this|that|my|our|the|it|whether|if|again)|test (?:this|that|my|it)\b)"
     r"|\b(?:double[- ]?checking|checking (?:my|the|our) (?:answer|work|result|calculation)|as a (?:sanity )?check)\b"
-    r"|^\s*(?:\*\*)?(?:check|verification)(?:\*\*)?:",
+    r"|^[ \t]{0,8}(?:\*\*)?(?:check|verification)(?:\*\*)?:",
     re.IGNORECASE | re.MULTILINE,
 )
 _RECONSIDERS = re.compile(
-    r"(?:^|[.!?\n]\s*|<think>\s*)(?:wait|hmm+|hold on|oops)\b\s*[,.!:\u2014-]"
+    r"(?:^|[.!?\n]\s{0,3}|<think>\s{0,3})(?:wait|hmm+|hold on|oops)\b\s*[,.!:\u2014-]"
     r"|\bon second thought\b|\b(?:I|we) (?:made|have made|seem to have made) (?:a|an) (?:mistake|error)\b"
     r"|\b(?:let me|let's|I should|we should) (?:re-?think|re-?consider|try (?:again|another|a different)|start over|"
     r"go back|re-?examine|correct (?:that|this|myself))\b"

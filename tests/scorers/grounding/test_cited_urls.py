@@ -1,7 +1,7 @@
 import pytest
 from msgspec import structs
 
-from agent2.scorers.grounding.cited_urls import RecordedPage, UrlFound, cited_urls, plain_url, urls_in
+from agent2.scorers.grounding.cited_urls import MAX_CITED, RecordedPage, UrlFound, cited_urls, plain_url, urls_in
 from agent2.scorers.grounding.episodes import read_episode
 from agent2.scorers.process.statistics import process_of
 from process_builders import call, make_worked
@@ -114,3 +114,21 @@ def test_a_suite_can_measure_made_up_addresses():
     assert (statistics.cited_urls, statistics.unseen_citation_ratio) == (2, 0.5)
     none = process_of(structs.replace(make_worked("a", [searched()], 1.0, "330 metres").rollout))
     assert none.unseen_citation_ratio is None and none.cited_urls == 0
+
+
+def test_a_call_is_no_citation_though_the_episode_ended_with_it():
+    rollout = make_worked("a", [searched(), opened("https://example.org/unread")], 0.0, None).rollout
+    assert cited_urls(rollout, read_episode(rollout)) == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "http://a.org/" + ")" * 300_000,
+        "http://a.org/x. " * 30_000,
+        " ".join(f"http://a{n}.org/{n}" for n in range(20_000)),
+        "http://a.org/?" + "&x=1" * 200_000,
+    ],
+)
+def test_a_hostile_answer_costs_little(answer):
+    assert len(cited(answer, opened(result="word " * 100_000))) <= MAX_CITED

@@ -7,7 +7,7 @@ subject, not a wrong claim on the right one (`detectors.unsupported_citation` co
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -18,7 +18,7 @@ from agent2.scorers.grounding.claims import plain, stem
 from agent2.scorers.grounding.episodes import ToolEpisode, leaves_of
 from agent2.scorers.grounding.names import word_set
 
-_ADDRESS = re.compile(r"https?://[^\s<>\"'`\]|\\^{}]+", re.IGNORECASE)
+_ADDRESS = re.compile(r"https?://[^\s<>\"'`\]|\\^{}]{1,2000}", re.IGNORECASE)
 _OPENING = re.compile(r"open|fetch|read|visit|browse|get_page|load|scrape|click|goto|navigate|crawl", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"(?<=[.!?\])])\s+(?=[A-Z*\d\[-])|\n+")
 _TRACKING = re.compile(r"utm_\w+|fbclid|gclid|ref_src", re.IGNORECASE)
@@ -32,6 +32,10 @@ _STOP_WORDS = word_set(
 )
 MIN_WORDS = 3
 """Words of its own below which a sentence does not say what it cites an address for."""
+MAX_CITED = 50
+"""Addresses of one answer that are looked at."""
+MAX_PAGE = 200_000
+"""Characters of a page that are read."""
 RELEVANT = 0.5
 """Share of a sentence's own words that a page about it has."""
 
@@ -98,41 +102,47 @@ def urls_in(text: str) -> list[str]:
 
 
 def _trimmed(address: str) -> str:
-    while address and (address[-1] in ".,;:!?*_" or (address[-1] == ")" and address.count(")") > address.count("("))):
-        address = address[:-1]
-    return address
+    n_unopened = address.count(")") - address.count("(")
+    end = len(address)
+    while end and (address[end - 1] in ".,;:!?*_" or (address[end - 1] == ")" and n_unopened > 0)):
+        n_unopened -= address[end - 1] == ")"
+        end -= 1
+    return address[:end]
 
 
 def cited_urls(
     rollout: Rollout, episode: ToolEpisode | None, pages: Mapping[str, RecordedPage] | None = None
 ) -> list[CitedUrl]:
-    """The addresses in a rollout's final answer, each once, in order.
+    """The addresses in a rollout's final answer, each once, in order; of more than `MAX_CITED` the first.
 
     episode: as `read_episode` reads the rollout. pages: a recording, by `plain_url`. An address that the task itself
     gives is named, not cited, unless the agent opened it.
     """
     answer = _final_text(rollout, episode)
-    cited = urls_in(answer)
+    cited = urls_in(answer)[:MAX_CITED]
     if not cited:
         return []
     seen_pages = _SeenPages.of(rollout, episode, pages or {})
     task = {plain_url(url) for message in rollout.prompt for url in urls_in(message.text)}
     sentences = [sentence for sentence in _SENTENCE_END.split(answer) if sentence.strip()]
+    own_words = {sentence: _own_words(sentence) for sentence in dict.fromkeys(sentences)}
     citations = {}
     for url in cited:
         key = plain_url(url)
         if key in citations or (key in task and key not in seen_pages.opened):
             continue
         sentence = next((sentence for sentence in sentences if url in sentence), "")
-        state = seen_pages.state_of(key)
-        citations[key] = CitedUrl(
-            url, state, _is_relevant(sentence, sentences, seen_pages.text_of(key)), sentence.strip()
-        )
+        words_of_it = own_words.get(sentence, frozenset())
+        is_relevant = _is_relevant(words_of_it, own_words.values(), seen_pages.text_of(key))
+        citations[key] = CitedUrl(url, seen_pages.state_of(key), is_relevant, sentence.strip())
     return list(citations.values())
 
 
 def _final_text(rollout: Rollout, episode: ToolEpisode | None) -> str:
-    texts = [rollout.answer or "", rollout.turns[-1].action if rollout.turns else ""]
+    """What the agent handed in: its last message is no answer where it is a call of another tool."""
+    last = len(rollout.turns) - 1
+    is_call = episode is not None and any(call.turn == last for call in episode.calls)
+    texts = [rollout.answer or "", rollout.turns[-1].action if rollout.turns and not is_call else ""]
     if episode is not None and episode.final is not None:
         texts.insert(0, episode.final.text)
     return "\n".join(dict.fromkeys(text for text in texts if text))
@@ -192,16 +202,16 @@ def _text_of(value: JsonValue) -> str:
     return "\n".join(str(leaf) for leaf in leaves_of(value))
 
 
-def _is_relevant(sentence: str, sentences: Sequence[str], page: str | None) -> bool | None:
+def _is_relevant(own_words: Set[str], of_sentences: Iterable[Set[str]], page: str | None) -> bool | None:
+    """own_words: of the sentence that cites the page; of_sentences: of all sentences of the answer."""
     if page is None:
         return None
-    own_words = _own_words(sentence)
     # An address in a list of sources: whatever the answer says may be what it is cited for.
-    candidates = [own_words] if len(own_words) >= MIN_WORDS else list(map(_own_words, sentences))
+    candidates = [own_words] if len(own_words) >= MIN_WORDS else of_sentences
     candidates = [candidate for candidate in candidates if len(candidate) >= MIN_WORDS]
     if not candidates:
         return None
-    on_page = set(_stems(page))
+    on_page = set(_stems(page[:MAX_PAGE]))
     return any(len(candidate & on_page) >= RELEVANT * len(candidate) for candidate in candidates)
 
 
