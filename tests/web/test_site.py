@@ -113,6 +113,13 @@ def test_a_card_is_filtered_by_its_address(client, site, query, n):
     assert f"{n} rollout" in text and text.count('data-name="score"') == n
 
 
+def test_a_card_shows_how_its_rollouts_were_worked_beside_what_came_of_them(client, site):
+    address = f"/card/{id_of(site.catalog, 'one', EntryKind.CARD)}"
+    text = client.get(address).text
+    assert "Process: how the work was done" in text and "repeated actions" in text
+    assert "Process: how" not in client.get(f"{address}?show=failed").text, "it is of the whole card"
+
+
 def test_arrow_keys_lead_from_failure_to_failure(client, site):
     card = id_of(site.catalog, "one", EntryKind.CARD)
     text = client.get(f"/rollout/{card}/2").text

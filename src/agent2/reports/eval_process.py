@@ -156,14 +156,16 @@ def process_lines(outcome: SuiteOutcome) -> dict[str, str]:
 def process_tables(outcome: SuiteOutcome) -> tuple[ProcessView, ...]:
     """The process of each side of each benchmark that has one."""
     return tuple(
-        _view(f"{benchmark.name}, {side}", benchmark.process[side])
+        process_view(f"{benchmark.name}, {side}", benchmark.process[side])
         for benchmark in outcome.benchmarks
         for side in SIDES
         if side in benchmark.process
     )
 
 
-def _view(title: str, report: ProcessReport) -> ProcessView:
+def process_view(title: str, report: ProcessReport) -> ProcessView:
+    """One side's process as tables."""
+
     def number(value: float | None) -> str:
         return DASH if value is None else NUMBER.number(value)
 

@@ -8,13 +8,16 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from agent2.errors import ConfigError
 from agent2.foreign_files import read_limited
 from agent2.reports.text import clean
+
+if TYPE_CHECKING:
+    from agent2.reports.eval_process import ProcessView
 
 _drawing_lock = threading.Lock()
 """matplotlib's settings are global: two figures drawn at the same time would take each other's colours."""
@@ -97,6 +100,14 @@ def change_figure(fields: EvaluationFields) -> str | None:
     with _drawing_lock:
         svg: str | None = change_svg(fields.metrics, fields.evidence)
         return svg
+
+
+def card_process(path: Path) -> "ProcessView":
+    """How the rollouts of a finished card were worked, by the packaged step rules. Raises CardError."""
+    from agent2.analysis.process import process_of_card
+    from agent2.reports.eval_process import process_view
+
+    return process_view("Process: how the work was done, beside what came of it", process_of_card(path))
 
 
 def evaluation_fields(root: Path) -> EvaluationFields:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent2.arena.host_folders import HostFolders
 from agent2.arena.recording import read_submissions_of
@@ -33,6 +33,7 @@ from agent2.web.catalog import (
 )
 from agent2.web.computed import (
     EvaluationFields,
+    card_process,
     change_figure,
     evaluation_fields,
     stored_sweep_fields,
@@ -79,6 +80,9 @@ from agent2.web.trials import (
     transcript_of,
 )
 
+if TYPE_CHECKING:
+    from agent2.reports.eval_process import ProcessView
+
 ASSETS = {
     "style.css": ("agent2.reports", "text/css"),
     "app.css": ("agent2.web", "text/css"),
@@ -91,6 +95,8 @@ STATES_CACHED_S = 1.0
 MOST_ROLLOUTS = 100_000
 """Of an evaluation up to which its report is computed here; a larger one has a stored report."""
 MAX_REFERENCE = 2_000
+MAX_PROCESS = 2_000
+"""Rollouts of a card up to which its page shows how they were worked; `agent2 cards process` takes any number."""
 TRIAL_PARTS = {"": "Overview", "timeline": "Timeline", "transcript": "Transcript", "code": "Code"}
 
 
@@ -426,7 +432,20 @@ class Site(PageContext):
             choices=comparable(self, entry, card) if has_related else [],
             history=history_of(self, entry, links) if has_related else ("", 0),
             is_judgement=JUDGEMENT in card.header.lock,
+            process=self._process(entry, card) if card_filter == CardFilter() else None,
         )
+
+    def _process(self, entry: CatalogEntry, card: CardFile) -> "ProcessView | None":
+        """Of a finished card of several turns; None for others, and for one that would take long."""
+        is_worked = card.state == "closed" and card.header.protocol.max_turns > 1
+        if not is_worked or JUDGEMENT in card.header.lock or self._n_rollouts(entry) > MAX_PROCESS:
+            return None
+        key = ("process", entry.id, file_stamp(entry.path / "card.json"))
+        try:
+            view: ProcessView = self.cached(key, lambda: card_process(entry.path))
+        except CardError:  # the page names what is damaged
+            return None
+        return view
 
     def record(self, entry: CatalogEntry, line: int) -> ScoredRollout:
         """One rollout of a card. Raises NoSuchPageError if there is no such line, CardError for a damaged card."""

@@ -132,7 +132,7 @@ def cited_urls(
         if key in citations or (key in task and key not in seen_pages.opened):
             continue
         sentence = next((sentence for sentence in sentences if url in sentence), "")
-        words_of_it = own_words.get(sentence, frozenset())
+        words_of_it = own_words.get(sentence, set[str]())
         is_relevant = _is_relevant(words_of_it, own_words.values(), seen_pages.text_of(key))
         citations[key] = CitedUrl(url, seen_pages.state_of(key), is_relevant, sentence.strip())
     return list(citations.values())
