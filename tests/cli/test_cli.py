@@ -347,7 +347,7 @@ def commands(command, path=()):
 
 
 PATH_ONLY = {
-    *("node", "view"),
+    *("node", "part", "view"),
     *(
         "benchmarks get",
         "benchmarks new",

@@ -267,6 +267,19 @@ def rollouts_digest(path: Path) -> str:
     return digest.hexdigest()
 
 
+def scored_digest(path: Path) -> str:
+    """Digest of what was played and how it was scored, without the times that it took and the layout of the files.
+
+    Raises CardError naming the frame or line that is damaged.
+    """
+    digest = hashlib.sha256()
+    for record in iter_rollouts(path):
+        usage = msgspec.structs.replace(record.rollout.usage, seconds=0.0)
+        timeless = msgspec.structs.replace(record.rollout, usage=usage)
+        digest.update(msgspec.json.encode([timeless, record.score]) + b"\n")
+    return digest.hexdigest()
+
+
 def read_page(path: Path, start: int, n: int) -> list[ScoredRollout]:
     """Rollouts start to start + n; fewer at the end. Reads only the frames that hold them.
 

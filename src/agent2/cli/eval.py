@@ -74,6 +74,8 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
             "run.plain=true for models without a chat template, run.base=FOLDER or name of the base model of an "
             "adapter whose config does not name it, run.tokens=true to keep the tokens that a local model "
             "draws, with their log-probabilities, run.reuse=false to play again what an earlier evaluation played, "
+            "run.parts=4 parts of each card played side by side, run.executor=local|ray|slurm where, "
+            "run.address=HOST:PORT of which cluster (docs/clusters.md), "
             "run.history=FOLDER|none of earlier evaluations for the historical best (default: beside this one), "
             "run.reward_model=REWARD|FILE.yaml|FOLDER|judge:MODEL for a view `reward` of each rollout.",
         ),
@@ -93,6 +95,7 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
     from agent2.models.sources import DTYPES
 
     run, overrides = read_run_settings(set_ or ())
+    run.part_settings()  # a wrong one is refused before anything is played
     if run.reward_model is not None:
         require_reward(run.reward_model)  # a wrong one is refused before anything is played
     contracts = [open_contract(name, overrides) for name in suites]
@@ -191,6 +194,7 @@ class _Evaluations:
                 seed=self.run.seed,
                 reward=self.run.reward_model,
                 uses_kept=self.run.reuse and not self.run.tokens,
+                parts=self.run.part_settings(),
             )
             folder = self._folder(_default_folder(request))
             with resumed_by_repeating():
@@ -234,6 +238,7 @@ class _Evaluations:
                 limit=limit,
                 uses_kept=self.run.reuse and not self.run.tokens,
                 is_whole=self.run.whole,
+                in_parts=self.run.part_settings(),
             )
             name = parts[0].suite.id if len(parts) == 1 else f"{len(parts)}-suites"
             items = "whole" if self.run.whole else self.role.value
@@ -292,6 +297,13 @@ class _Evaluations:
             raise ConfigError("--set run.tokens=true: no model here runs in this process; leave it out")
         if self.run.base is not None and all(source.merges is None for source in sources):
             raise ConfigError("--set run.base: no model here is an adapter; leave it out")
+
+
+def part(file: Annotated[Path, typer.Argument(help="File that `agent2 eval` wrote.")]) -> None:
+    """Play one part of an evaluation; started by the executors of `agent2 eval`."""
+    from agent2.evaluation.parts import play_part
+
+    play_part(file)
 
 
 def print_outcome(outcome: "SuiteOutcome", folder: Path) -> None:

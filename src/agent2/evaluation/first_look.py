@@ -17,11 +17,12 @@ from pathlib import Path
 from agent2.contract.suite import EvaluationRole, Suite
 from agent2.errors import ConfigError
 from agent2.evaluation.first_items import FIRST_LOOK, first_items
+from agent2.evaluation.parts import part_player
 from agent2.evaluation.plan import EvaluationPlan
 from agent2.evaluation.side_play import LazySampler, SuiteProgress, play_side
 from agent2.evaluation.stored_answers import PLAYED_ITEMS, WHOLE_SET, named_set
 from agent2.evaluation.suite_folder import CHECKPOINT, LOOK_FILE
-from agent2.evaluation.suite_plan import SuiteRequest, plan_suite
+from agent2.evaluation.suite_plan import PartSettings, SuiteRequest, plan_suite
 from agent2.files import write_json
 from agent2.foreign_files import read_limited
 from agent2.models.sources import CheckpointSource
@@ -50,6 +51,8 @@ class LookRequest:
     uses_kept: bool = False
     is_whole: bool = False
     """All published items of each benchmark in place of a split's."""
+    in_parts: PartSettings | None = None
+    """None: everything is played in this process."""
 
     @property
     def digest(self) -> str:
@@ -79,6 +82,7 @@ class _Job:
     source: CheckpointSource
     plan: EvaluationPlan
     card: LookCard
+    request: SuiteRequest
 
 
 def play_first_look(request: LookRequest, out: Path, on_progress: SuiteProgress) -> list[LookCard]:
@@ -98,7 +102,8 @@ def play_first_look(request: LookRequest, out: Path, on_progress: SuiteProgress)
                 _close(sampler)
                 sampler, context = LazySampler(job.source), context_length
             message = f"{job.source.name} on {job.card.benchmark}"
-            play_side(job.plan, sampler, job.card.card, message, on_progress, uses_kept=request.uses_kept)
+            with part_player(job.request, request.limit) as sampler.player:
+                play_side(job.plan, sampler, job.card.card, message, on_progress, uses_kept=request.uses_kept)
     finally:
         _close(sampler)
     return [job.card for job in jobs]
@@ -114,7 +119,14 @@ def _jobs(request: LookRequest, out: Path) -> list[_Job]:
     for part in request.parts:
         for source in part.models:
             suite_request = SuiteRequest(
-                part.suite, source, source, out, role=request.role, split=request.split, seed=request.seed
+                part.suite,
+                source,
+                source,
+                out,
+                role=request.role,
+                split=request.split,
+                seed=request.seed,
+                parts=request.in_parts,
             )
             if suite_request.played_split is Split.TEST_PRIVATE:
                 raise ConfigError(
@@ -140,7 +152,7 @@ def _jobs(request: LookRequest, out: Path) -> list[_Job]:
                     len(items),
                     n_available,
                 )
-                jobs.append(_Job(part, source, replace(plan, items=items, lock=lock), card))
+                jobs.append(_Job(part, source, replace(plan, items=items, lock=lock), card, suite_request))
     return jobs
 
 

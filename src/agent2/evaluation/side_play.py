@@ -9,6 +9,7 @@ from agent2.errors import Agent2Error
 from agent2.evaluation.lost_rollouts import count_lost, play_lost
 from agent2.evaluation.plan import EvaluationPlan
 from agent2.evaluation.runner import evaluate, finished_summary
+from agent2.evaluation.scoring import Progress
 from agent2.evaluation.side_store import is_kept, keep, take_stored
 from agent2.models.sources import CheckpointSource
 from agent2.records import JsonValue, Sampler
@@ -24,11 +25,23 @@ class SuiteProgress(Protocol):
         """The present phase; done and total in rollouts."""
 
 
+class PlaysElsewhere(Protocol):
+    """Plays a plan without a sampler in this process (`evaluation.parts`)."""
+
+    def play(self, plan: EvaluationPlan, source: CheckpointSource, card: Path, on_progress: Progress) -> None:
+        """Leave the finished card of a plan."""
+
+    def describe(self) -> str:
+        """Where it plays."""
+
+
 class LazySampler:
     """A sampler that is opened when it is first needed, so that a finished side loads no model."""
 
-    def __init__(self, source: CheckpointSource) -> None:
+    def __init__(self, source: CheckpointSource, player: PlaysElsewhere | None = None) -> None:
+        """player: plays what is not played yet, in place of the sampler."""
         self.source = source
+        self.player = player
         self.sampler: Sampler | None = None
 
     def get(self) -> Sampler:
@@ -39,12 +52,16 @@ class LazySampler:
 
 
 @contextmanager
-def lazy_sampler(source: CheckpointSource, opened: dict[str, JsonValue], side: str) -> Iterator[LazySampler]:
+def lazy_sampler(
+    source: CheckpointSource, opened: dict[str, JsonValue], side: str, player: PlaysElsewhere | None = None
+) -> Iterator[LazySampler]:
     """A lazy sampler that is closed at the end; its description goes to `opened`."""
-    lazy = LazySampler(source)
+    lazy = LazySampler(source, player)
     try:
         yield lazy
     finally:
+        if player is not None:
+            opened[side] = {"played_in": player.describe()}
         if lazy.sampler is not None:
             opened[side] = lazy.sampler.describe()
             lazy.sampler.close()
@@ -72,7 +89,12 @@ def play_side(
         progress(f"{message}: played before", n_rollouts, n_rollouts)
         return True
     progress(message)
-    evaluate(plan, sampler.get(), card, lambda done, total: progress(message, done, total), give_up_after=GIVE_UP_AFTER)
+    if sampler.player is not None:
+        sampler.player.play(plan, sampler.source, card, lambda done, total: progress(message, done, total))
+    else:
+        evaluate(
+            plan, sampler.get(), card, lambda done, total: progress(message, done, total), give_up_after=GIVE_UP_AFTER
+        )
     if uses_kept:
         keep(plan, card)
     return False

@@ -34,6 +34,8 @@ from agent2.errors import ConfigError, unknown_name
 from agent2.evaluation.plan import EvaluationLimits, EvaluationPlan
 from agent2.evaluation.suite_draft import judge_rule, suite_of
 from agent2.evaluation.suite_folder import BASELINE, CHECKPOINT, Identity, Side
+from agent2.executors import LOCAL, require_executor
+from agent2.executors.jobs import ExecutorSettings, Resources
 from agent2.installation import Access, log_access
 from agent2.llm.thoughts import AUTO
 from agent2.models.sources import CheckpointSource, SourceKind, require_chat_template
@@ -42,8 +44,21 @@ from agent2.records import HIDDEN_SPLITS, Benchmark, JsonValue, Scorer, Split, d
 from agent2.scorers import load_scorer
 from agent2.scorers.process.step_judge import StepJudge
 
+PARTS_ON_A_CLUSTER = 8
+"""Parts of a card where nobody says how many."""
 NO_HISTORY = "none"
 """The `history` setting of a run that reads no other evaluation."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartSettings:
+    """How an evaluation is played in parts (`evaluation.parts`)."""
+
+    executor: ExecutorSettings
+    n_parts: int
+    """Of each card; the last ones of a card with fewer items are left out."""
+    resources: Resources
+    """What one part takes of a node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +79,8 @@ class SuiteRequest:
     """What gives each rollout a view `reward` beside its score (`evaluation.rewarding`)."""
     uses_kept: bool = False
     """Whether cards of earlier evaluations of the same model are used again (`evaluation.side_store`)."""
+    parts: PartSettings | None = None
+    """None: everything is played in this process."""
 
     @property
     def played_split(self) -> Split:
@@ -365,8 +382,28 @@ class RunSettings(StrictModel):
     history: str | None = None
     """Folder whose evaluations the gate on the historical best reads; None: the one that the evaluation is in; `none`:
     no folder."""
+    executor: str = "local"
+    """Where parts are played: a key of `agent2.executors.EXECUTORS`."""
+    address: str | None = None
+    """Of the executor's cluster."""
+    parts: int | None = Field(default=None, ge=1)
+    """Parts of each card that are played side by side; None: none on this machine, 8 on a cluster."""
+    resources: Resources = Resources()
+    """What a part takes of a node."""
     reward_model: str | None = None
     """A reward as data, its YAML file, a reward model's folder or judge:MODEL: gives rollouts the view `reward`."""
+
+    def part_settings(self) -> PartSettings | None:
+        """How evaluations are played in parts; None: not in parts. Raises ConfigError for what does not fit."""
+        if self.executor == LOCAL and self.parts is None:
+            if self.address is not None:
+                raise ConfigError("--set run.address: is of a cluster; add --set run.executor=ray or slurm")
+            return None
+        require_executor(self.executor, "--set run.executor")
+        if self.whole or self.tokens:
+            raise ConfigError(f"--set run.{'whole' if self.whole else 'tokens'}: is not played in parts; leave one out")
+        n_parts = self.parts or PARTS_ON_A_CLUSTER
+        return PartSettings(ExecutorSettings(self.executor, self.address, parallel=n_parts), n_parts, self.resources)
 
 
 class _Run(StrictModel):

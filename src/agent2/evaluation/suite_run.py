@@ -15,6 +15,7 @@ from pathlib import Path
 
 from agent2.contract.measures import primary_score
 from agent2.contract.suite import unmet_prerequisite
+from agent2.evaluation.parts import PartPlayer, part_player
 from agent2.evaluation.preference_judging import judge_preferences
 from agent2.evaluation.rewarding import add_rewards
 from agent2.evaluation.runner import software_lock
@@ -55,8 +56,9 @@ def run_suite(request: SuiteRequest, on_progress: SuiteProgress | None = None) -
                 write_json(request.out / PLACES_FILE, places)
         started = time.time()
         opened: dict[str, JsonValue] = {}
-        skipped = _play_checkpoint(request, plan, progress, opened)
-        _play_baseline(request, plan, skipped, progress, opened)
+        with part_player(request) as player:
+            skipped = _play_checkpoint(request, plan, progress, opened, player)
+            _play_baseline(request, plan, skipped, progress, opened, player)
         benchmarks = {plan.entry.name: plan for plan in plan.benchmarks if plan.entry.name not in skipped}
         if request.reward is not None:
             split = request.played_split.value
@@ -79,12 +81,16 @@ def run_suite(request: SuiteRequest, on_progress: SuiteProgress | None = None) -
 
 
 def _play_checkpoint(
-    request: SuiteRequest, plan: SuitePlan, progress: SuiteProgress, opened: dict[str, JsonValue]
+    request: SuiteRequest,
+    plan: SuitePlan,
+    progress: SuiteProgress,
+    opened: dict[str, JsonValue],
+    player: PartPlayer | None,
 ) -> set[str]:
     """Play the checkpoint's side; returns the benchmarks that were skipped for a prerequisite."""
     scores: dict[str, float | None] = {}
     skipped = set()
-    with lazy_sampler(request.checkpoint, opened, CHECKPOINT) as sampler:
+    with lazy_sampler(request.checkpoint, opened, CHECKPOINT, player) as sampler:
         for benchmark in plan.benchmarks:
             if unmet_prerequisite(benchmark.entry, scores) is not None:
                 skipped.add(benchmark.entry.name)
@@ -95,9 +101,14 @@ def _play_checkpoint(
 
 
 def _play_baseline(
-    request: SuiteRequest, plan: SuitePlan, skipped: set[str], progress: SuiteProgress, opened: dict[str, JsonValue]
+    request: SuiteRequest,
+    plan: SuitePlan,
+    skipped: set[str],
+    progress: SuiteProgress,
+    opened: dict[str, JsonValue],
+    player: PartPlayer | None,
 ) -> None:
-    with lazy_sampler(request.baseline, opened, BASELINE) as sampler:
+    with lazy_sampler(request.baseline, opened, BASELINE, player) as sampler:
         for benchmark in plan.benchmarks:
             if benchmark.entry.name not in skipped:
                 _play(request, BASELINE, benchmark, sampler, progress, opened)

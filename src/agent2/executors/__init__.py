@@ -31,7 +31,7 @@ def open_executor(settings: ExecutorSettings, folder: Path) -> Executor:
     return make(settings, folder)
 
 
-def require_executor(name: str) -> None:
-    """Raise ConfigError for a name that is in no table."""
+def require_executor(name: str, where: str = "--executor") -> None:
+    """Raise ConfigError for a name that is in no table. where: the flag it came from."""
     if name not in EXECUTORS:
-        raise unknown_name("executor", name, EXECUTORS, "--executor")
+        raise unknown_name("executor", name, EXECUTORS, where)

@@ -125,6 +125,8 @@ class CheckpointSource:
     """The adapter and its base model, where that is what is played."""
     folder: Path | None = None
     """Where a model in this process is, whether it was named by folder or by name; None: there is none."""
+    settings: LoadSettings = field(default_factory=LoadSettings)
+    """How it is loaded or queried, to find it again elsewhere."""
 
     def open(self) -> Sampler:
         """A sampler of it. Raises CheckpointError or ConfigError if it cannot be loaded or reached."""
@@ -191,6 +193,7 @@ def _hf(spec: str, folder: Path, settings: LoadSettings) -> CheckpointSource:
         caveats=tuple(caveats),
         merges=merges,
         folder=folder,
+        settings=settings,
     )
 
 
@@ -308,6 +311,7 @@ def _served(spec: str, settings: LoadSettings) -> CheckpointSource:
         dtype=BY_SERVER,
         opener=lambda: ServedSampler(endpoint),
         caveats=tuple(caveats),
+        settings=settings,
     )
 
 
