@@ -151,8 +151,8 @@ def test_the_first_items_of_a_look_are_the_same_in_parts(evaluation, tmp_path):
     [
         (["run.executor=rai"], "did you mean 'ray'"),
         (["run.address=head:6379"], "add --set run.executor=ray"),
-        (["run.parts=2", "run.whole=true"], "run.whole=true: is not played in parts"),
-        (["run.executor=ray", "run.tokens=true"], "run.tokens=true: is not played in parts"),
+        (["run.parts=2", "run.whole=true"], "run.whole: is not played in parts"),
+        (["run.executor=ray", "run.tokens=true"], "run.tokens: is not played in parts"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(overrides, sentence):

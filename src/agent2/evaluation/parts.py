@@ -27,9 +27,16 @@ from agent2.contract.suite import EvaluationRole, Suite
 from agent2.errors import ConfigError, SamplerFailed
 from agent2.evaluation.first_items import first_items
 from agent2.evaluation.plan import EvaluationPlan
-from agent2.evaluation.runner import UNSCORED, evaluate, planned_header, play_card, played_beside, score_beside
+from agent2.evaluation.runner import (
+    GIVE_UP_AFTER,
+    UNSCORED,
+    evaluate,
+    planned_header,
+    play_card,
+    played_beside,
+    score_beside,
+)
 from agent2.evaluation.scoring import Progress, open_card, require_scorer
-from agent2.evaluation.side_play import GIVE_UP_AFTER
 from agent2.evaluation.suite_folder import CHECKPOINT
 from agent2.evaluation.suite_plan import PartSettings, SuiteRequest, plan_suite
 from agent2.executors import LOCAL, open_executor

@@ -52,6 +52,8 @@ from agent2.scorers.hidden import HiddenJudge
 
 DISTRIBUTIONS = ("agent2-rl-bench", "numpy", "scipy", "msgspec", "torch", "transformers", "trl", "vllm")
 """Installed packages whose versions the lock names."""
+GIVE_UP_AFTER = 50
+"""Rollouts in a row lost to the infrastructure: a model or endpoint that is gone is an error, not a card of faults."""
 JUDGE_DRAW = "judge_draw"
 """Key of a card's lock: which judge of the installation gave the verdicts, where a trial drew its own."""
 UNSCORED = "pending"

@@ -8,14 +8,11 @@ from typing import Protocol
 from agent2.errors import Agent2Error
 from agent2.evaluation.lost_rollouts import count_lost, play_lost
 from agent2.evaluation.plan import EvaluationPlan
-from agent2.evaluation.runner import evaluate, finished_summary
+from agent2.evaluation.runner import GIVE_UP_AFTER, evaluate, finished_summary
 from agent2.evaluation.scoring import Progress
 from agent2.evaluation.side_store import is_kept, keep, take_stored
 from agent2.models.sources import CheckpointSource
 from agent2.records import JsonValue, Sampler
-
-GIVE_UP_AFTER = 50
-"""Rollouts in a row lost to the infrastructure: a model or endpoint that is gone is an error, not a card of faults."""
 
 
 class SuiteProgress(Protocol):
