@@ -11,11 +11,12 @@ from agent2.cards.reader import read_header, read_summary, scored_digest, valida
 from agent2.contract.suite import EvaluationRole
 from agent2.errors import ConfigError, Fault, SamplerFailed
 from agent2.evaluation.first_items import first_items
-from agent2.evaluation.parts import PartPlayer, play_part
+from agent2.evaluation.part_play import play_part
+from agent2.evaluation.parts import PartPlayer
 from agent2.evaluation.runner import evaluate
 from agent2.evaluation.suite_folder import CHECKPOINT
-from agent2.evaluation.suite_plan import PartSettings, SuiteRequest, open_contract, plan_suite, read_run_settings
-from agent2.executors.jobs import ExecutorSettings, JobEnd, Resources
+from agent2.evaluation.suite_plan import SuiteRequest, open_contract, plan_suite, read_run_settings
+from agent2.executors.jobs import ExecutorSettings, JobEnd, PartSettings, Resources
 from agent2.models.sources import find_checkpoint
 
 MODEL = """
@@ -89,7 +90,7 @@ def test_parts_make_the_card_of_one_process_and_no_item_is_in_their_files(evalua
     monkeypatch.setattr(
         executor, "submit", lambda job, n: (files.append(executor._file(job).read_text()), submit(job, n))
     )
-    PartPlayer(request.parts, request, executor).play(plan, source, card, lambda done, total: None)
+    PartPlayer(request.parts, request.suite, request.role, executor).play(plan, source, card, lambda done, total: None)
     assert scored_digest(card) == in_one(plan, source, tmp_path / "one")
     assert validate_card(card) == []
     assert read_summary(card).n_rollouts == len(plan.items) * plan.protocol().attempts
@@ -105,12 +106,14 @@ def test_a_part_that_cannot_be_played_leaves_no_finished_card_and_the_next_call_
     request, plan, source = evaluation
     card = tmp_path / "card"
     with pytest.raises(SamplerFailed, match="1 of 3 parts could not be played"):
-        PartPlayer(request.parts, request, InThisProcess(broken=("1-of-3",))).play(plan, source, card, lambda *_: None)
+        PartPlayer(request.parts, request.suite, request.role, InThisProcess(broken=("1-of-3",))).play(
+            plan, source, card, lambda *_: None
+        )
     assert not card.exists()
     finished = tmp_path / ".card.parts" / "0-of-3"
     played_at = (finished / "card.json").stat().st_mtime_ns
     kept_stamps = []
-    PartPlayer(request.parts, request, InThisProcess()).play(
+    PartPlayer(request.parts, request.suite, request.role, InThisProcess()).play(
         plan, source, card, lambda *_: kept_stamps.append((finished / "card.json").stat().st_mtime_ns)
     )
     assert set(kept_stamps) == {played_at}
@@ -119,7 +122,7 @@ def test_a_part_that_cannot_be_played_leaves_no_finished_card_and_the_next_call_
 
 def test_a_node_with_another_secret_or_checkpoint_plays_nothing(evaluation, tmp_path, monkeypatch):
     request, plan, source = evaluation
-    player = PartPlayer(request.parts, request, InThisProcess())
+    player = PartPlayer(request.parts, request.suite, request.role, InThisProcess())
     (tmp_path / "parts").mkdir()
     part = player._request(plan, source, tmp_path / "parts" / "0-of-3", 0, 3)
     file = tmp_path / "parts" / "0-of-3.json"
@@ -142,7 +145,9 @@ def test_a_file_that_is_no_part_is_refused(tmp_path):
 def test_the_first_items_of_a_look_are_the_same_in_parts(evaluation, tmp_path):
     request, plan, source = evaluation
     look = replace(plan, items=first_items(plan.items, 7))
-    PartPlayer(request.parts, request, InThisProcess(), limit=7).play(look, source, tmp_path / "card", lambda *_: None)
+    PartPlayer(request.parts, request.suite, request.role, InThisProcess(), limit=7).play(
+        look, source, tmp_path / "card", lambda *_: None
+    )
     assert scored_digest(tmp_path / "card") == in_one(look, source, tmp_path / "one")
 
 

@@ -301,7 +301,7 @@ class _Evaluations:
 
 def part(file: Annotated[Path, typer.Argument(help="File that `agent2 eval` wrote.")]) -> None:
     """Play one part of an evaluation; started by the executors of `agent2 eval`."""
-    from agent2.evaluation.parts import play_part
+    from agent2.evaluation.part_play import play_part
 
     play_part(file)
 

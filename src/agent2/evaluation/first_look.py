@@ -22,7 +22,8 @@ from agent2.evaluation.plan import EvaluationPlan
 from agent2.evaluation.side_play import LazySampler, SuiteProgress, play_side
 from agent2.evaluation.stored_answers import PLAYED_ITEMS, WHOLE_SET, named_set
 from agent2.evaluation.suite_folder import CHECKPOINT, LOOK_FILE
-from agent2.evaluation.suite_plan import PartSettings, SuiteRequest, plan_suite
+from agent2.evaluation.suite_plan import SuiteRequest, plan_suite
+from agent2.executors.jobs import PartSettings
 from agent2.files import write_json
 from agent2.foreign_files import read_limited
 from agent2.models.sources import CheckpointSource
@@ -82,7 +83,6 @@ class _Job:
     source: CheckpointSource
     plan: EvaluationPlan
     card: LookCard
-    request: SuiteRequest
 
 
 def play_first_look(request: LookRequest, out: Path, on_progress: SuiteProgress) -> list[LookCard]:
@@ -102,7 +102,7 @@ def play_first_look(request: LookRequest, out: Path, on_progress: SuiteProgress)
                 _close(sampler)
                 sampler, context = LazySampler(job.source), context_length
             message = f"{job.source.name} on {job.card.benchmark}"
-            with part_player(job.request, request.limit) as sampler.player:
+            with part_player(request.in_parts, job.part.suite, request.role, out, request.limit) as sampler.player:
                 play_side(job.plan, sampler, job.card.card, message, on_progress, uses_kept=request.uses_kept)
     finally:
         _close(sampler)
@@ -119,14 +119,7 @@ def _jobs(request: LookRequest, out: Path) -> list[_Job]:
     for part in request.parts:
         for source in part.models:
             suite_request = SuiteRequest(
-                part.suite,
-                source,
-                source,
-                out,
-                role=request.role,
-                split=request.split,
-                seed=request.seed,
-                parts=request.in_parts,
+                part.suite, source, source, out, role=request.role, split=request.split, seed=request.seed
             )
             if suite_request.played_split is Split.TEST_PRIVATE:
                 raise ConfigError(
@@ -152,7 +145,7 @@ def _jobs(request: LookRequest, out: Path) -> list[_Job]:
                     len(items),
                     n_available,
                 )
-                jobs.append(_Job(part, source, replace(plan, items=items, lock=lock), card, suite_request))
+                jobs.append(_Job(part, source, replace(plan, items=items, lock=lock), card))
     return jobs
 
 

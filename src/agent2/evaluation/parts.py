@@ -18,33 +18,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from secrets import token_hex
 
-from pydantic import ValidationError
-
 from agent2.cards.folder import OPEN_ROLLOUTS, is_finished
 from agent2.cards.reader import iter_rollouts, read_header
 from agent2.config import StrictModel
 from agent2.contract.suite import EvaluationRole, Suite
-from agent2.errors import ConfigError, SamplerFailed
-from agent2.evaluation.first_items import first_items
+from agent2.errors import SamplerFailed
 from agent2.evaluation.plan import EvaluationPlan
 from agent2.evaluation.runner import (
-    GIVE_UP_AFTER,
     UNSCORED,
-    evaluate,
     planned_header,
-    play_card,
     played_beside,
     score_beside,
 )
 from agent2.evaluation.scoring import Progress, open_card, require_scorer
-from agent2.evaluation.suite_folder import CHECKPOINT
-from agent2.evaluation.suite_plan import PartSettings, SuiteRequest, plan_suite
 from agent2.executors import LOCAL, open_executor
-from agent2.executors.jobs import Executor, Job, run_jobs
+from agent2.executors.jobs import Executor, Job, PartSettings, run_jobs
 from agent2.executors.node import needs_here
 from agent2.files import write_json
-from agent2.foreign_files import read_limited
-from agent2.models.sources import CheckpointSource, LoadSettings, SourceKind, find_checkpoint
+from agent2.models.sources import CheckpointSource, LoadSettings, SourceKind
 from agent2.records import HIDDEN_SPLITS, ScoringMode, Split, digest_of, work_of
 
 KEY_VARIABLE = "AGENT2_API_KEY"
@@ -71,46 +62,13 @@ class PartRequest(StrictModel):
     card: Path
 
 
-def play_part(file: Path) -> None:
-    """Leave the finished card of one part.
-
-    Raises ConfigError for a file that is no part, and where this installation would play something else; what
-    `runner.evaluate` raises.
-    """
-    try:
-        request = PartRequest.model_validate_json(read_limited(file))
-    except (OSError, ValidationError) as error:
-        raise ConfigError(f"{file}: is not a part of an evaluation; agent2 eval writes and plays them") from error
-    if is_finished(request.card):
-        return
-    source = replace(find_checkpoint(request.checkpoint, request.settings), name=request.name)
-    suite_request = SuiteRequest(
-        request.suite, source, source, request.card, role=request.role, split=request.split, seed=request.seed
-    )
-    plans = {benchmark.entry.name: benchmark.sides[CHECKPOINT] for benchmark in plan_suite(suite_request).benchmarks}
-    plan = plans[request.benchmark]
-    plan = replace(plan, items=first_items(plan.items, request.limit))
-    if _digest(plan) != request.plan_digest:
-        raise ConfigError(
-            f"{file}: this node would play other items, another protocol or another checkpoint than the driver; give "
-            "it the same installation secret, benchmark files and checkpoint"
-        )
-    part = replace(plan, items=plan.items[request.number :: request.n_parts])
-    sampler = source.open()
-    try:
-        if _is_inline(plan):
-            evaluate(part, sampler, request.card, give_up_after=GIVE_UP_AFTER)
-        else:
-            play_card(part, sampler, request.card, give_up_after=GIVE_UP_AFTER)
-    finally:
-        sampler.close()
-
-
-def _digest(plan: EvaluationPlan) -> str:
+def plan_digest(plan: EvaluationPlan) -> str:
+    """Of everything that makes two cards the same evaluation."""
     return digest_of(planned_header(plan).identity())
 
 
-def _is_inline(plan: EvaluationPlan) -> bool:
+def is_inline(plan: EvaluationPlan) -> bool:
+    """Whether rollouts are scored while they are played."""
     return work_of(plan.benchmark.scorer()).mode is ScoringMode.INLINE
 
 
@@ -119,7 +77,8 @@ class PartPlayer:
     """Plays plans of one evaluation in parts."""
 
     settings: PartSettings
-    request: SuiteRequest
+    suite: Suite
+    role: EvaluationRole
     executor: Executor
     limit: int | None = None
     is_checked: bool = False
@@ -135,16 +94,16 @@ class PartPlayer:
         Raises SamplerFailed if a part cannot be played, ConfigError for nodes that differ from this process, and what
         `scoring.score_card` raises for a scorer that is not inline. After an error call again.
         """
-        is_inline = _is_inline(plan)
-        if not is_inline:
+        scores_at_once = is_inline(plan)
+        if not scores_at_once:
             require_scorer(plan.benchmark.scorer())
-        target = card if is_inline else played_beside(card)
+        target = card if scores_at_once else played_beside(card)
         folder = card.with_name(f".{card.name}.parts").resolve()
         if not is_finished(target):
             parts = self._play_parts(plan, source, folder, on_progress)
-            _put_together(plan, parts, target, is_inline=is_inline)
+            _put_together(plan, parts, target)
         shutil.rmtree(folder, ignore_errors=True)
-        if not is_inline:
+        if not scores_at_once:
             score_beside(plan.benchmark, plan.items, card, on_progress=on_progress)
 
     def _play_parts(
@@ -176,16 +135,16 @@ class PartPlayer:
         self, plan: EvaluationPlan, source: CheckpointSource, stem: Path, number: int, n_parts: int
     ) -> PartRequest:
         request = PartRequest(
-            suite=self.request.suite,
+            suite=self.suite,
             benchmark=plan.benchmark.name,
-            role=self.request.role,
+            role=self.role,
             split=plan.split,
             seed=plan.seed,
             limit=self.limit,
             checkpoint=source.spec,
             name=source.name,
             settings=source.settings,
-            plan_digest=_digest(plan),
+            plan_digest=plan_digest(plan),
             number=number,
             n_parts=n_parts,
             card=stem,
@@ -223,10 +182,10 @@ class PartPlayer:
             shared.unlink(missing_ok=True)
 
 
-def _put_together(plan: EvaluationPlan, parts: list[Path], target: Path, *, is_inline: bool) -> None:
+def _put_together(plan: EvaluationPlan, parts: list[Path], target: Path) -> None:
     """Put the rollouts of all parts on one card and close it; a card that was begun gets what it lacks."""
     header = replace(planned_header(plan), lock={**read_header(parts[0]).lock, **plan.lock})
-    if not is_inline:
+    if not is_inline(plan):
         header = replace(header, protocol=replace(header.protocol, scorer=UNSCORED))
     writer, on_card = open_card(target, header)
     if writer is None:
@@ -240,13 +199,18 @@ def _put_together(plan: EvaluationPlan, parts: list[Path], target: Path, *, is_i
 
 
 @contextmanager
-def part_player(request: SuiteRequest, limit: int | None = None) -> Iterator[PartPlayer | None]:
-    """A player of a request's plans in parts, connected to its executor; None where they are played in this process."""
-    if request.parts is None:
+def part_player(
+    settings: PartSettings | None, suite: Suite, role: EvaluationRole, out: Path, limit: int | None = None
+) -> Iterator[PartPlayer | None]:
+    """A player of a suite's plans in parts, connected to its executor; None where they are played in this process.
+
+    out: folder of the evaluation. limit: as of the look whose plans are played.
+    """
+    if settings is None:
         yield None
         return
-    executor = open_executor(request.parts.executor, request.out.resolve() / "executor")
+    executor = open_executor(settings.executor, out.resolve() / "executor")
     try:
-        yield PartPlayer(request.parts, request, executor, limit)
+        yield PartPlayer(settings, suite, role, executor, limit)
     finally:
         executor.close()

@@ -35,7 +35,7 @@ from agent2.evaluation.plan import EvaluationLimits, EvaluationPlan
 from agent2.evaluation.suite_draft import judge_rule, suite_of
 from agent2.evaluation.suite_folder import BASELINE, CHECKPOINT, Identity, Side
 from agent2.executors import LOCAL, require_executor
-from agent2.executors.jobs import ExecutorSettings, Resources
+from agent2.executors.jobs import ExecutorSettings, PartSettings, Resources
 from agent2.installation import Access, log_access
 from agent2.llm.thoughts import AUTO
 from agent2.models.sources import CheckpointSource, SourceKind, require_chat_template
@@ -48,17 +48,6 @@ PARTS_ON_A_CLUSTER = 8
 """Parts of a card where nobody says how many."""
 NO_HISTORY = "none"
 """The `history` setting of a run that reads no other evaluation."""
-
-
-@dataclass(frozen=True, slots=True)
-class PartSettings:
-    """How an evaluation is played in parts (`evaluation.parts`)."""
-
-    executor: ExecutorSettings
-    n_parts: int
-    """Of each card; the last ones of a card with fewer items are left out."""
-    resources: Resources
-    """What one part takes of a node."""
 
 
 @dataclass(frozen=True, slots=True)

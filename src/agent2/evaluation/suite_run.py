@@ -56,7 +56,7 @@ def run_suite(request: SuiteRequest, on_progress: SuiteProgress | None = None) -
                 write_json(request.out / PLACES_FILE, places)
         started = time.time()
         opened: dict[str, JsonValue] = {}
-        with part_player(request) as player:
+        with part_player(request.parts, request.suite, request.role, request.out) as player:
             skipped = _play_checkpoint(request, plan, progress, opened, player)
             _play_baseline(request, plan, skipped, progress, opened, player)
         benchmarks = {plan.entry.name: plan for plan in plan.benchmarks if plan.entry.name not in skipped}

@@ -68,6 +68,17 @@ class ExecutorSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class PartSettings:
+    """How an evaluation is played in parts."""
+
+    executor: ExecutorSettings
+    n_parts: int
+    """Of each card; the last ones of a card with fewer items are left out."""
+    resources: Resources
+    """What one part takes of a node."""
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One command, as it can be started on any node."""
 
