@@ -77,6 +77,10 @@ def evaluation(tmp_path, monkeypatch):
     return request, plan, source
 
 
+def player_of(request, executor, limit=None):
+    return PartPlayer(request.parts, request.suite, request.role, executor, limit)
+
+
 def in_one(plan, source, card):
     evaluate(plan, source.open(), card)
     return scored_digest(card)
@@ -90,7 +94,7 @@ def test_parts_make_the_card_of_one_process_and_no_item_is_in_their_files(evalua
     monkeypatch.setattr(
         executor, "submit", lambda job, n: (files.append(executor._file(job).read_text()), submit(job, n))
     )
-    PartPlayer(request.parts, request.suite, request.role, executor).play(plan, source, card, lambda done, total: None)
+    player_of(request, executor).play(plan, source, card, lambda done, total: None)
     assert scored_digest(card) == in_one(plan, source, tmp_path / "one")
     assert validate_card(card) == []
     assert read_summary(card).n_rollouts == len(plan.items) * plan.protocol().attempts
@@ -106,14 +110,12 @@ def test_a_part_that_cannot_be_played_leaves_no_finished_card_and_the_next_call_
     request, plan, source = evaluation
     card = tmp_path / "card"
     with pytest.raises(SamplerFailed, match="1 of 3 parts could not be played"):
-        PartPlayer(request.parts, request.suite, request.role, InThisProcess(broken=("1-of-3",))).play(
-            plan, source, card, lambda *_: None
-        )
+        player_of(request, InThisProcess(broken=("1-of-3",))).play(plan, source, card, lambda *_: None)
     assert not card.exists()
     finished = tmp_path / ".card.parts" / "0-of-3"
     played_at = (finished / "card.json").stat().st_mtime_ns
     kept_stamps = []
-    PartPlayer(request.parts, request.suite, request.role, InThisProcess()).play(
+    player_of(request, InThisProcess()).play(
         plan, source, card, lambda *_: kept_stamps.append((finished / "card.json").stat().st_mtime_ns)
     )
     assert set(kept_stamps) == {played_at}
@@ -122,7 +124,7 @@ def test_a_part_that_cannot_be_played_leaves_no_finished_card_and_the_next_call_
 
 def test_a_node_with_another_secret_or_checkpoint_plays_nothing(evaluation, tmp_path, monkeypatch):
     request, plan, source = evaluation
-    player = PartPlayer(request.parts, request.suite, request.role, InThisProcess())
+    player = player_of(request, InThisProcess())
     (tmp_path / "parts").mkdir()
     part = player._request(plan, source, tmp_path / "parts" / "0-of-3", 0, 3)
     file = tmp_path / "parts" / "0-of-3.json"
@@ -145,9 +147,7 @@ def test_a_file_that_is_no_part_is_refused(tmp_path):
 def test_the_first_items_of_a_look_are_the_same_in_parts(evaluation, tmp_path):
     request, plan, source = evaluation
     look = replace(plan, items=first_items(plan.items, 7))
-    PartPlayer(request.parts, request.suite, request.role, InThisProcess(), limit=7).play(
-        look, source, tmp_path / "card", lambda *_: None
-    )
+    player_of(request, InThisProcess(), limit=7).play(look, source, tmp_path / "card", lambda *_: None)
     assert scored_digest(tmp_path / "card") == in_one(look, source, tmp_path / "one")
 
 
