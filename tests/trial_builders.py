@@ -18,6 +18,23 @@ print(httpx.post(os.environ["GRADING_SERVER_URL"] + "/submit", json=body, timeou
 SUBMIT_COPY_AND_GO_ON = SUBMIT_COPY.replace('"note": "copy"', '"note": "copy", "wait": False')
 """The same without waiting."""
 
+SUBMIT_NOISY = """
+import os, shutil, httpx
+import numpy as np
+from safetensors.numpy import load_file, save_file
+made = os.environ["OUTPUT_DIR"] + "/model"
+shutil.copytree(os.environ["MODEL_PATH"], made)
+weights = made + "/model.safetensors"
+os.chmod(weights, 0o644)
+rng = np.random.default_rng(1)
+tensors = load_file(weights)
+noisy = {name: (t + 0.02 * rng.standard_normal(t.shape)).astype(t.dtype) for name, t in tensors.items()}
+save_file(noisy, weights, {"format": "pt"})
+body = {"model_path": made, "note": ""}
+print(httpx.post(os.environ["GRADING_SERVER_URL"] + "/submit", json=body, timeout=None).json())
+"""
+"""An agent's program that submits the base model with noise on its weights."""
+
 
 def write_task(folder: Path, base_config: dict | None = None, **changes) -> Path:
     """The arithmetic task on a random base model, with few items."""

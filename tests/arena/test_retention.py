@@ -22,23 +22,7 @@ from agent2.reports.text import DASH
 from agent2.stats.estimates import wilson
 from builders import make_gain
 from chaos.run import PROGRAM
-from trial_builders import quiet, write_agent, write_task
-
-NOISY = """
-import os, shutil, httpx
-import numpy as np
-from safetensors.numpy import load_file, save_file
-made = os.environ["OUTPUT_DIR"] + "/model"
-shutil.copytree(os.environ["MODEL_PATH"], made)
-weights = made + "/model.safetensors"
-os.chmod(weights, 0o644)
-rng = np.random.default_rng(1)
-tensors = load_file(weights)
-noisy = {name: (t + 0.02 * rng.standard_normal(t.shape)).astype(t.dtype) for name, t in tensors.items()}
-save_file(noisy, weights, {"format": "pt"})
-body = {"model_path": made, "note": ""}
-print(httpx.post(os.environ["GRADING_SERVER_URL"] + "/submit", json=body, timeout=None).json())
-"""
+from trial_builders import SUBMIT_NOISY, quiet, write_agent, write_task
 
 
 def a_retention(**fields) -> Retention:
@@ -98,7 +82,7 @@ def test_another_limit_of_tokens_is_another_suite():
 def test_base_and_final_are_played_beside_the_task_and_the_report_shows_both(home, tmp_path):
     n_items = {"train": 10, "dev": 4, "test_public": 40, "test_private": 80}
     task = str(write_task(tmp_path, base_model="tiny-mini", n_items=n_items))
-    root = new_trial(task, str(write_agent(tmp_path / "agent", NOISY)), 0, tmp_path / "trials", trial_id="one")
+    root = new_trial(task, str(write_agent(tmp_path / "agent", SUBMIT_NOISY)), 0, tmp_path / "trials", trial_id="one")
     run_trial(root, quiet, PROGRAM)
     paths, suite = TrialPaths(root), load_suite("llm_core_regression_mini")
     result = measure_retention(root, suite, 3, quiet)

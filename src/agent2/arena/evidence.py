@@ -298,6 +298,24 @@ class Retention:
     """Recorded by this installation, by its mark; anybody can write the others."""
 
 
+@dataclass(frozen=True, slots=True)
+class HeldOutScore:
+    """Base model and final checkpoint on the private items of another task, by that task's own protocol."""
+
+    task: str
+    benchmark: str
+    """Name and version; empty where the task could not be loaded."""
+    base: Estimate | None
+    """None: it could not be scored."""
+    final: Estimate | None
+    change: PairedDifference | None
+    """Final minus base on the items that both have a score for."""
+    problem: str = ""
+    """Why something is missing, one sentence."""
+    seconds: float = 0.0
+    """Of both evaluations; a base model that was scored before takes none."""
+
+
 class MarkState(StrEnum):
     """What the mark of a trial says to this installation."""
 
@@ -393,5 +411,7 @@ class TrialEvidence:
     """Private scores by kind of task; empty where the items have no kinds."""
     train_kinds: frozenset[str] | None = None
     """Kinds of the visible train items; None: not recorded (a trial of before 2026-11-26), or items have no kinds."""
+    held_out: Sequence[HeldOutScore] = ()
+    """Of the tasks that the trial's task holds out; empty where the result is the base model."""
     warnings: Sequence[str] = ()
     """What was damaged or missing in the trial's folder, one sentence each."""

@@ -27,7 +27,7 @@ from agent2.arena.driver import require_driver
 from agent2.arena.scoring import LoadedTask
 from agent2.arena.spec import UNSANDBOXED, ReplaySource, TrialConfig, config_digest, limits_of
 from agent2.arena.systems import find_installed, require_installed
-from agent2.arena.tasks import load_task
+from agent2.arena.tasks import absolute_names, load_task, require_held_out
 from agent2.arena.trial_folder import TrialPaths, read_config
 from agent2.arena.trial_mark import LOCK_MARK, marked_lock
 from agent2.benchmarks import BASE_MODELS, BENCHMARKS, code_folders, load_benchmark, name_inside
@@ -223,7 +223,7 @@ def resolve_trial(
             limits_of(config), network=config.network, gpus=config.gpus
         )
     ]
-    task_spec = config.task.model_copy(update={"benchmark": source})
+    task_spec = config.task.model_copy(update={"benchmark": source, "held_out": absolute_names(config.task.held_out)})
     update = {"containment": rows, "base_model": _absolute(config.base_model), "task": task_spec}
     return config.model_copy(update=update)
 
@@ -252,7 +252,10 @@ def draft_trial(
         "budget": spec.budget.model_dump(mode="json"),
         "base_model": spec.base_model,
     }
-    return _with_driver(parse_yaml(yaml.safe_dump(draft), TrialConfig, "trial", overrides))
+    config = parse_yaml(yaml.safe_dump(draft), TrialConfig, "trial", overrides)
+    if any(override.startswith("task.") for override in overrides):
+        require_held_out(config.task)
+    return _with_driver(config)
 
 
 def _require_visible_items(config: TrialConfig) -> None:
@@ -367,7 +370,9 @@ def replay_config(source: Path, *, strict: bool = False, overrides: Sequence[str
         )
     replay = ReplaySource(trial=str(recorded.root), strict=strict)
     prices = str(recorded.root / changed.prices) if changed.prices is not None else None
-    update = {"replay": replay, "base_model": _absolute(changed.base_model), "prices": prices}
+    # held-out tasks are no part of the assignment, and a recording does not choose files of this machine
+    task = changed.task.model_copy(update={"held_out": []})
+    update = {"replay": replay, "base_model": _absolute(changed.base_model), "prices": prices, "task": task}
     return changed.model_copy(update=update)
 
 

@@ -81,7 +81,8 @@ def reproduction_config(source: Path, seed: int | None = None, overrides: Sequen
     else:
         draft = yaml.safe_dump(config.model_dump(mode="json"))
         config = parse_yaml(draft, TrialConfig, str(paths.trial_json), overrides)
-    update = {"seed": config.seed if seed is None else seed, "reproduces": config.trial_id}
+    task = config.task.model_copy(update={"held_out": []})  # no part of the assignment, and scored in the source
+    update = {"seed": config.seed if seed is None else seed, "reproduces": config.trial_id, "task": task}
     return config.model_copy(update=update)
 
 

@@ -138,6 +138,9 @@ class TaskSpec(StrictModel):
     budget: BudgetSpec
     gates: list[KindGate] = Field(default_factory=list)
     """Hard constraints beside the score; where one fails, the gain does not count."""
+    held_out: list[str] = Field(default_factory=list, max_length=20)
+    """Other tasks, by name or file, on whose private items base and final checkpoint are scored once at the end. The
+    agent is not told."""
 
 
 class ScoringMachine(StrictModel):
@@ -234,6 +237,7 @@ class TrialConfig(StrictModel):
 def config_digest(config: TrialConfig) -> str:
     """Digest of the assignment: the whole configuration without `NOT_DIGESTED`."""
     fields = config.model_dump(mode="json", exclude=NOT_DIGESTED)
+    del fields["task"]["held_out"]  # the agent has the same assignment with and without
     # locks of earlier versions must keep their digest: fields that came later are left out at their default
     for budget in (fields["budget"], fields["task"]["budget"]):
         if budget["judgements"] is None:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agent2.arena.spec import TaskSpec
-from agent2.benchmarks import task_files
+from agent2.benchmarks import split_variant, task_files
 from agent2.config import load_yaml
-from agent2.errors import unknown_name
+from agent2.errors import ConfigError, unknown_name
 from agent2.plugins import is_code, relative_to
 
 
@@ -18,14 +18,78 @@ def task_names() -> list[str]:
 def load_task(name_or_path: str, overrides: Sequence[str] = ()) -> TaskSpec:
     """A packaged task by name, or a user's own by path (anything with a slash or ending in .yaml).
 
-    overrides: "n_items.train=170" and the like, on the fields of `TaskSpec`.
+    overrides: "n_items.train=170" and the like, on the fields of `TaskSpec`. Raises ConfigError for an unknown name, a
+    wrong value, and as `require_held_out`.
     """
-    if "/" in name_or_path or name_or_path.endswith(".yaml"):
-        spec = load_yaml(Path(name_or_path), TaskSpec, overrides)
-        folder = Path(name_or_path).parent
-        base = relative_to(spec.base_model, folder) if is_code(spec.base_model) else spec.base_model
-        return spec.model_copy(update={"benchmark": relative_to(spec.benchmark, folder), "base_model": base})
+    spec = _read(name_or_path, overrides)
+    _follow(spec, (_file_of(name_or_path),), name_or_path)
+    return spec
+
+
+def require_held_out(spec: TaskSpec) -> None:
+    """Require that each held-out task can be read and is another task than this one.
+
+    Raises ConfigError for an unknown task, one that is named twice, one with the items of this task, and for a chain of
+    held-out tasks that comes back to where it has been.
+    """
+    _follow(spec, (), f"task {spec.name}")
+
+
+def absolute_names(names: Sequence[str], folder: Path = Path()) -> list[str]:
+    """Names of tasks, those that are files as full paths. folder: where relative paths begin."""
+    return [str((folder / name).resolve()) if _is_file(name) else name for name in names]
+
+
+def _read(name_or_path: str, overrides: Sequence[str] = ()) -> TaskSpec:
+    if not _is_file(name_or_path):
+        return load_yaml(_packaged(name_or_path), TaskSpec, overrides)
+    spec = load_yaml(Path(name_or_path), TaskSpec, overrides)
+    folder = Path(name_or_path).parent
+    base = relative_to(spec.base_model, folder) if is_code(spec.base_model) else spec.base_model
+    held_out = absolute_names(spec.held_out, folder)
+    update = {"benchmark": relative_to(spec.benchmark, folder), "base_model": base, "held_out": held_out}
+    return spec.model_copy(update=update)
+
+
+def _follow(spec: TaskSpec, chain: tuple[Path, ...], where: str) -> None:
+    """chain: the files that led here, that of `spec` last. Raises ConfigError."""
+    names: set[str] = set()
+    for name in spec.held_out:
+        try:
+            file, other = _file_of(name), _read(name)
+        except ConfigError as error:
+            raise ConfigError(f"{where}: held_out: {error}") from error
+        if file in chain:
+            reason = "is the task itself" if file == chain[-1] else "holds out a task that leads back here"
+        elif other.name == spec.name:
+            reason = "has the name of the task itself"
+        elif _items_of(other) == _items_of(spec):
+            reason = f"has the items of the task itself ({_items_of(spec)})"
+        elif other.name in names:
+            reason = "is named twice"
+        else:
+            names.add(other.name)
+            _follow(other, (*chain, file), name)
+            continue
+        raise ConfigError(f"{where}: held_out: {name!r} {reason}; name tasks that are not trained here")
+
+
+def _items_of(spec: TaskSpec) -> str:
+    """The benchmark without its variant: `NAME-faulty` has the items of `NAME`."""
+    variant = split_variant(spec.benchmark)
+    return variant[0] if variant is not None else spec.benchmark
+
+
+def _is_file(name_or_path: str) -> bool:
+    return "/" in name_or_path or name_or_path.endswith(".yaml")
+
+
+def _file_of(name_or_path: str) -> Path:
+    return Path(name_or_path).resolve() if _is_file(name_or_path) else _packaged(name_or_path)
+
+
+def _packaged(name: str) -> Path:
     files = task_files()
-    if name_or_path not in files:
-        raise unknown_name("task", name_or_path, sorted(files))
-    return load_yaml(files[name_or_path], TaskSpec, overrides)
+    if name not in files:
+        raise unknown_name("task", name, sorted(files))
+    return files[name]

@@ -3,7 +3,7 @@
 The phases, each closed by an event in events/trial.jsonl:
 
     base_scored (test_public) -> agent_started -> agent_ended -> graded -> base_scored (test_private)
-    -> noise_measured -> final_scored -> audited -> finished
+    -> noise_measured -> final_scored -> held_out_scored (each task that is held out) -> audited -> finished
 
 A resumed trial repeats the phases that were not closed. The agent dies with the harness. If its time was not up, it is
 started again in the workspace as it is, with the budget that is left (`agent_restarted`), or, on request, its phase is
@@ -40,6 +40,7 @@ from agent2.arena.grader.server import ApiInfo, make_app, serve_on_socket
 from agent2.arena.grader.service import Grader
 from agent2.arena.grader.store import count_judgements
 from agent2.arena.grader.submission import ContainedAdmission, snapshot_limits
+from agent2.arena.held_out import HeldOutGrading, score_held_out, scored_names
 from agent2.arena.logged_rewards import is_suspicious, logged_reward
 from agent2.arena.plan import (
     VISIBLE_SPLITS,
@@ -56,14 +57,14 @@ from agent2.arena.scoring import (
     card_key,
     card_score,
     choose_final,
-    fetch_cached,
+    fill_base_card,
     log_task_access,
     measure_noise,
     paired_gain,
-    store_cached,
 )
 from agent2.arena.spec import UNSANDBOXED, Deadline, TrialConfig, grading_time
 from agent2.arena.trial_folder import (
+    HELD_OUT_SCORED,
     LEAST_RESTART_S,
     EventLog,
     TrialPaths,
@@ -75,10 +76,9 @@ from agent2.arena.trial_folder import (
 from agent2.arena.trial_mark import read_mark, write_mark
 from agent2.benchmarks import BASE_MODELS, load_benchmark
 from agent2.benchmarks.home import ProvidesJudge, world_mounts
-from agent2.benchmarks.trial_judge import draws_judge, with_drawn_judge
+from agent2.benchmarks.trial_judge import with_drawn_judge
 from agent2.cards.folder import file_digest
 from agent2.errors import Agent2Error, ConfigError, Fault
-from agent2.evaluation.runner import played_beside, score_beside
 from agent2.files import lock_file, write_json
 from agent2.installation import ARENA_ROLE
 from agent2.integrity.exposure import honey_file_for, write_honey_file
@@ -192,6 +192,7 @@ def _run_phases(paths: TrialPaths, steps: Steps, evaluation: EvaluatorProgram, *
             trial.log.append("graded")
             _final_phase(trial, grader, base)
             _train_score(trial, grader)
+            _held_out(trial, grader)
             _audit(trial, grader)
         if is_marked:
             write_mark(paths)
@@ -458,6 +459,21 @@ def _train_score(trial: _Trial, grader: Grader) -> None:
     trial.log.append("train_scored", submission=chosen.number, score=score)
 
 
+def _held_out(trial: _Trial, grader: Grader) -> None:
+    """Score base and final checkpoint on each held-out task that was not scored yet, if the final one is no copy."""
+    number = (read_events(trial.paths.trial_log).last("final_scored") or {}).get("submission")
+    final = grader.get(number) if number is not None else None
+    if final is None or final.is_base_copy:
+        return
+    hosts = HeldOutGrading(
+        trial.config, trial.paths, trial.base, trial.sandbox, trial.evaluation, trial.server, trial.task.secret
+    )
+    for name in trial.config.task.held_out:
+        if name not in scored_names(trial.paths):
+            trial.steps(f"held-out task {name}")
+            trial.log.append(HELD_OUT_SCORED, **score_held_out(name, final, hosts))
+
+
 def _audit(trial: _Trial, grader: Grader) -> None:
     """Look at where the weights come from and what was trained on; the findings are in integrity.json."""
     scored = read_events(trial.paths.trial_log).last("final_scored")
@@ -499,14 +515,10 @@ def _noise_band(trial: _Trial, grader: Grader) -> None:
 
 
 def _evaluate_base(trial: _Trial, grader: Grader, split: Split, card: Path, attempts: int) -> None:
-    """Produce a card of the base model: copied from the installation's cache, or played by the grader and cached.
-
-    What the cache has with the verdicts of another judge is judged by the trial's own.
-    """
+    """Produce a card of the base model: copied from the installation's cache, or played by the grader and cached."""
     key = card_key(trial.task, trial.base, split, attempts, trial.config.scoring)
-    cached = played_beside(card) if draws_judge(trial.task.benchmark) else card
-    if not fetch_cached(key, cached):
+
+    def play() -> None:
         grader.evaluate_checkpoint(trial.base.path, split, card, name="base", attempts=attempts)
-        store_cached(key, card)
-    elif cached != card:
-        score_beside(trial.task.benchmark, trial.task.items(split), card)
+
+    fill_base_card(card, trial.task, split, key, play)

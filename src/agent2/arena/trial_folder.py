@@ -22,7 +22,7 @@ trials/<trial_id>/
 │   └── output/               the agent's checkpoints and design.json
 ├── revisions.git/        bare repository, one commit for each code revision
 ├── submissions/<n>/      snapshot/ (taken at submit time), card/ (evaluation on test_public)
-├── cards/                base-test_public, base-test_private, base-noise, final-test_private
+├── cards/                base-test_public, base-test_private, base-noise, final-test_private; held-out tasks
 ├── llm/                  recorded LLM traffic; no keys
 ├── launch/               the agent's configuration and prompt, read-only at /launch
 ├── run/                  unix sockets while the trial runs, each alone in its folder
@@ -69,6 +69,8 @@ from agent2.records import JsonValue, Split
 
 LEAST_RESTART_S = 5.0
 """An agent with less time left is not started again: it could do nothing."""
+HELD_OUT_SCORED = "held_out_scored"
+"""Event of `trial.jsonl`, one for each held-out task."""
 MAX_NOTE = 2_000
 """Characters of the note on an intervention."""
 
@@ -239,6 +241,10 @@ class TrialPaths:
     def card(self, model: str, split: Split) -> Path:
         """Card of `base` or `final` on a split."""
         return self.root / "cards" / f"{model}-{split.value}"
+
+    def held_out_card(self, task: str, model: str) -> Path:
+        """Card of `base` or `final` on the private items of a held-out task."""
+        return self.root / "cards" / f"held-out-{task}-{model}"
 
     @property
     def noise_card(self) -> Path:

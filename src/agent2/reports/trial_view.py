@@ -12,9 +12,11 @@ from typing import TypeVar
 import msgspec
 
 from agent2.arena.analysis.process import best_submission
+from agent2.arena.analysis.result import held_out_words
 from agent2.arena.analysis.verdicts import Analysis, EvidenceLine, ResultKind, RevisionChange
 from agent2.arena.evidence import (
     CommandLine,
+    HeldOutScore,
     LlmCall,
     LlmRecord,
     ProcessSample,
@@ -46,7 +48,7 @@ from agent2.reports.text import (
     score_words,
     size,
 )
-from agent2.stats.estimates import POINTS, Estimate
+from agent2.stats.estimates import PERCENT, POINTS, Estimate
 
 T = TypeVar("T")
 
@@ -77,6 +79,21 @@ def type_table(scores: Sequence[TypeScore]) -> Table[TypeScore]:
             Column("base", lambda score: score_words(score.base, DASH)),
             Column("final", lambda score: score_words(score.final, "the base model itself")),
             Column("difference, points", lambda score: points(_difference(score))),
+        ),
+        scores,
+    )
+
+
+def held_out_table(scores: Sequence[HeldOutScore]) -> Table[HeldOutScore]:
+    """One row for each held-out task."""
+    return Table(
+        (
+            Column("held-out task", lambda score: clean(score.task)),
+            Column("items", lambda score: str(score.base.n) if score.base is not None else DASH),
+            Column("base [95%]", lambda score: PERCENT.estimate(score.base) if score.base is not None else DASH),
+            Column("final [95%]", lambda score: PERCENT.estimate(score.final) if score.final is not None else DASH),
+            Column("change", lambda score: clean(held_out_words(score), 300)),
+            Column("p", lambda score: p_words(score.change.p_value) if score.change is not None else DASH),
         ),
         scores,
     )
@@ -335,6 +352,7 @@ class TrialView:
     failures: tuple[VerdictView, ...]
     types: Table[TypeScore]
     """Private scores by task type."""
+    held_out: Table[HeldOutScore]
     conduct: FieldTable[Analysis]
     """Mode, autonomy and recovery."""
     conduct_proof: tuple[EvidenceLine, ...]
@@ -387,6 +405,7 @@ def trial_view(evidence: TrialEvidence, analysis: Analysis) -> TrialView:
         criteria=tuple(VerdictView(c.name, c.verdict.value, clean(c.reason)) for c in analysis.criteria),
         failures=_failures(analysis),
         types=type_table(evidence.by_type),
+        held_out=held_out_table(evidence.held_out),
         conduct=conduct_fields(analysis),
         conduct_proof=_proof((*analysis.mode.evidence, *analysis.autonomy.evidence, *analysis.recovery.evidence)),
         integrity=VerdictView(

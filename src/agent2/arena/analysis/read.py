@@ -20,6 +20,7 @@ from agent2.arena.analysis.result import read_by_type
 from agent2.arena.evidence import (
     AgentEnd,
     CommandLine,
+    HeldOutScore,
     Intervention,
     LlmCall,
     LlmRecord,
@@ -34,7 +35,7 @@ from agent2.arena.recording import read_submissions_of
 from agent2.arena.reproduction_log import read_reproductions
 from agent2.arena.retention_log import read_retention
 from agent2.arena.spec import Mode, TaskSpec
-from agent2.arena.trial_folder import ActiveTime, Events, TrialPaths, interruptions, read_events
+from agent2.arena.trial_folder import HELD_OUT_SCORED, ActiveTime, Events, TrialPaths, interruptions, read_events
 from agent2.errors import ConfigError
 from agent2.foreign_files import open_regular, read_limited
 from agent2.integrity import IntegrityRecord
@@ -176,6 +177,7 @@ def read_evidence(trial_root: Path) -> TrialEvidence:
         integrity_problem=problem,
         by_type=read_by_type(paths),
         train_kinds=frozenset(map(str, kinds)) if (kinds := final.get("train_kinds")) is not None else None,
+        held_out=_held_out(events),
         warnings=tuple(warnings),
         interruptions=pauses,
     )
@@ -255,6 +257,23 @@ def _task(config: Mapping[str, JsonValue], paths: TrialPaths) -> TaskSpec:
 def _base_score(events: Events, split: Split) -> Estimate | None:
     rows = [row for row in events.rows if row.get("event") == "base_scored" and row.get("split") == split.value]
     return read_estimate(rows[-1].get("score")) if rows else None
+
+
+def _held_out(events: Events) -> tuple[HeldOutScore, ...]:
+    """One for each task that was scored, in order."""
+    return tuple(
+        HeldOutScore(
+            task=str(row["task"]),
+            benchmark=str(row.get("benchmark", "")),
+            base=read_estimate(row.get("base")),
+            final=read_estimate(row.get("final")),
+            change=read_difference(row.get("change")),
+            problem=str(row.get("problem", "")),
+            seconds=float(row.get("seconds", 0.0)),
+        )
+        for row in events.rows
+        if row.get("event") == HELD_OUT_SCORED
+    )
 
 
 def _end_time(

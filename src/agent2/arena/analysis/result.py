@@ -57,7 +57,15 @@ from agent2.arena.analysis.verdicts import (
     RouteFinding,
     Verdict,
 )
-from agent2.arena.evidence import AgentEnd, LlmRecord, SubmissionRecord, SubmissionState, TrialEvidence, TypeScore
+from agent2.arena.evidence import (
+    AgentEnd,
+    HeldOutScore,
+    LlmRecord,
+    SubmissionRecord,
+    SubmissionState,
+    TrialEvidence,
+    TypeScore,
+)
 from agent2.arena.spec import UNSANDBOXED
 from agent2.arena.trial_folder import TrialPaths
 from agent2.cards.aggregate import summarize
@@ -320,17 +328,23 @@ def _improves(result: Result) -> tuple[Verdict, str]:
 
 
 def _generalises(evidence: TrialEvidence, result: Result) -> tuple[Verdict, str]:
-    """On kinds of items that training had no row of; the same kinds again would repeat the criterion before."""
+    """On the held-out tasks, else on kinds of items that training had no row of.
+
+    The same kinds again would repeat the criterion before.
+    """
     if result.gain is None or result.kind is not ResultKind.MEASURED:
         return _no_gain(result) or (Verdict.UNKNOWN, result.words)
+    if evidence.task.held_out:
+        return _generalises_to_tasks(evidence)
     if evidence.train_kinds is None:
         held_out = []
     else:
         held_out = [score for score in evidence.by_type if score.task_type not in {*evidence.train_kinds, NO_KIND}]
     if not held_out:
         return Verdict.UNKNOWN, (
-            "not measured: all hidden items are of the kinds that training had; to measure another task: agent2 eval "
-            "BENCHMARK --checkpoint TRIAL/submissions/N/snapshot --baseline BASE"
+            "not measured: all hidden items are of the kinds that training had, and the task holds out no other task "
+            "(held_out in its file); to measure one now: agent2 eval BENCHMARK --checkpoint "
+            "TRIAL/submissions/N/snapshot --baseline BASE"
         )
     pairs = [(score.task_type, score.base, score.final) for score in held_out]
     measured = [(kind, base, final) for kind, base, final in pairs if base is not None and final is not None]
@@ -345,6 +359,41 @@ def _generalises(evidence: TrialEvidence, result: Result) -> tuple[Verdict, str]
         return Verdict.PASS, detail
     is_better = any(final.value > base.value for _, base, final in measured)
     return (Verdict.PARTIAL if is_better else Verdict.FAIL), detail
+
+
+def held_out_claim(score: HeldOutScore) -> Claim | None:
+    """What a held-out task shows; None: nothing, because it was not measured or the base model cannot do it.
+
+    A base model that solves nothing can still be beaten; that the checkpoint solves nothing either is no zero.
+    """
+    if score.base is None or score.change is None or score.change.change.low is None:
+        return None
+    claim = judge(score.change).claim
+    return None if score.base.value == 0 and claim is not Claim.BETTER else claim
+
+
+def held_out_words(score: HeldOutScore) -> str:
+    """What a held-out task shows, as a clause."""
+    if score.base is None or score.change is None or score.change.change.low is None:
+        return f"not measured: {score.problem or 'no item was scored on both sides'}"
+    if (claim := held_out_claim(score)) is None:
+        return f"the base model solves none of {score.base.n} items, and the change is not shown: it says nothing"
+    return f"{POINTS.estimate(score.change.change)} points, n = {score.change.change.n}: {claim}"
+
+
+def _generalises_to_tasks(evidence: TrialEvidence) -> tuple[Verdict, str]:
+    """On the tasks that the trial's task holds out: better on all of them, on some, on none."""
+    n_lost = len(evidence.task.held_out) - len(evidence.held_out)
+    parts = [f"{score.task}: {held_out_words(score)}" for score in evidence.held_out]
+    detail = "held-out tasks: " + "; ".join([*parts, *([f"{n_lost} not scored"] if n_lost > 0 else [])])
+    claims = [held_out_claim(score) for score in evidence.held_out]
+    shown = [claim for claim in claims if claim is not None]
+    if not shown:
+        return Verdict.UNKNOWN, detail
+    if Claim.BETTER not in shown:
+        return Verdict.FAIL, detail
+    is_complete = n_lost <= 0 and len(shown) == len(claims)
+    return (Verdict.PASS if is_complete and set(shown) == {Claim.BETTER} else Verdict.PARTIAL), detail
 
 
 def read_by_type(paths: TrialPaths) -> tuple[TypeScore, ...]:
