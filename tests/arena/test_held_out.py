@@ -22,7 +22,7 @@ from agent2.stats.comparisons import Claim
 from agent2.stats.estimates import wilson
 from builders import make_evidence, make_gain, make_task
 from chaos.run import PROGRAM
-from trial_builders import quiet, write_agent, write_task
+from trial_builders import SUBMIT_NOISY, quiet, write_agent, write_task
 
 
 def a_score(task="functions", base=100, final=150, change=0.25, half_width=0.05, **fields) -> HeldOutScore:
@@ -108,7 +108,7 @@ def test_unknown_repeated_and_circular_held_out_tasks_are_refused(tmp_path, held
 
 
 def test_held_out_tasks_that_an_override_names_are_checked_and_change_no_assignment(home):
-    with pytest.raises(ConfigError, match="has the items of the task itself"):
+    with pytest.raises(ConfigError, match="has the name of the task itself"):
         resolve_trial("arithmetic", "nop", 0, overrides=["task.held_out=[arithmetic]"])
     plain = resolve_trial("arithmetic", "nop", 0)
     config = resolve_trial("arithmetic", "nop", 0, overrides=["task.held_out=[pyfunc]"])
