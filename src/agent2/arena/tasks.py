@@ -56,20 +56,20 @@ def _follow(spec: TaskSpec, chain: tuple[Path, ...], where: str) -> None:
     names: set[str] = set()
     for name in spec.held_out:
         try:
-            file, other = _file_of(name), _read(name)
+            file, held_out = _file_of(name), _read(name)
         except ConfigError as error:
             raise ConfigError(f"{where}: held_out: {error}") from error
         if file in chain:
             reason = "is the task itself" if file == chain[-1] else "holds out a task that leads back here"
-        elif other.name == spec.name:
+        elif held_out.name == spec.name:
             reason = "has the name of the task itself"
-        elif _items_of(other) == _items_of(spec):
+        elif _items_of(held_out) == _items_of(spec):
             reason = f"has the items of the task itself ({_items_of(spec)})"
-        elif other.name in names:
+        elif held_out.name in names:
             reason = "is named twice"
         else:
-            names.add(other.name)
-            _follow(other, (*chain, file), name)
+            names.add(held_out.name)
+            _follow(held_out, (*chain, file), name)
             continue
         raise ConfigError(f"{where}: held_out: {name!r} {reason}; name tasks that are not trained here")
 

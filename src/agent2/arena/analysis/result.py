@@ -387,13 +387,13 @@ def _generalises_to_tasks(evidence: TrialEvidence) -> tuple[Verdict, str]:
     parts = [f"{score.task}: {held_out_words(score)}" for score in evidence.held_out]
     detail = "held-out tasks: " + "; ".join([*parts, *([f"{n_lost} not scored"] if n_lost > 0 else [])])
     claims = [held_out_claim(score) for score in evidence.held_out]
-    shown = [claim for claim in claims if claim is not None]
-    if not shown:
+    informative = [claim for claim in claims if claim is not None]
+    if not informative:
         return Verdict.UNKNOWN, detail
-    if Claim.BETTER not in shown:
+    if Claim.BETTER not in informative:
         return Verdict.FAIL, detail
-    is_complete = n_lost <= 0 and len(shown) == len(claims)
-    return (Verdict.PASS if is_complete and set(shown) == {Claim.BETTER} else Verdict.PARTIAL), detail
+    is_complete = n_lost <= 0 and len(informative) == len(claims)
+    return (Verdict.PASS if is_complete and set(informative) == {Claim.BETTER} else Verdict.PARTIAL), detail
 
 
 def read_by_type(paths: TrialPaths) -> tuple[TypeScore, ...]:
