@@ -92,6 +92,12 @@ BENCHMARKS: MappingProxyType[str, str] = MappingProxyType(
         "truthfulqa_mc1": "agent2.benchmarks.knowledge:TruthfulQaMc1",
         "truthfulqa_mc2": "agent2.benchmarks.knowledge:TruthfulQaMc2",
         "bbh": "agent2.benchmarks.knowledge:BigBenchHard",
+        "reward_bench": "agent2.benchmarks.preferences:RewardBench",
+        "judge_bench": "agent2.benchmarks.preferences:JudgeBench",
+        "llmbar": "agent2.benchmarks.preferences:LlmBar",
+        "preferences_internal": "agent2.benchmarks.preferences:PreferencesInternal",
+        "api_bank": "agent2.benchmarks.api_calls:ApiBank",
+        "acebench": "agent2.benchmarks.api_calls:AceBench",
         "math": "agent2.benchmarks.mathematics:CompetitionMath",
         "math_500": "agent2.benchmarks.mathematics:CompetitionMath500",
         "aime_private": "agent2.benchmarks.mathematics:AimePrivate",
@@ -126,7 +132,8 @@ READS_FILES = frozenset(
     {
         *("alfworld", "alfworld_chat", "alpacaeval", "bfcl_v3", "bfcl_v4", "deepsearchqa", "gsm8k", "humaneval"),
         *("ifeval", "mbpp", "mmlu_pro", "webshop", "mmlu", "gpqa", "arc_challenge", "arc_easy", "truthfulqa_mc1"),
-        *("truthfulqa_mc2", "bbh", "math", "math_500", "aime_private"),
+        *("truthfulqa_mc2", "bbh", "math", "math_500", "aime_private", "reward_bench", "judge_bench", "llmbar"),
+        *("preferences_internal", "api_bank", "acebench"),
     }
 )
 """Benchmarks whose items come from a folder of the user's; each takes `data`, or looks in the usual place."""

@@ -32,6 +32,7 @@ SCORERS: Mapping[str, str] = MappingProxyType(
         "likelihood": "agent2.scorers.likelihood:LikelihoodScorer",
         "llm_judge": "agent2.scorers.judges:LlmJudge",
         "longer_answer": "agent2.scorers.answers:LongerAnswerScorer",
+        "matching_calls": "agent2.scorers.matching_calls:MatchingCallScorer",
         "math_answer": "agent2.scorers.math_answer:MathAnswerScorer",
         "pair_judge": "agent2.scorers.judges:PairJudge",
         "panel_judge": "agent2.scorers.judges:PanelJudge",
