@@ -33,7 +33,7 @@ class MatchingCallScorer:
     version = "1.0"
     needs_state = frozenset({"answer"})
     emits = ScorerOutput(
-        views=frozenset({"calls_matched", "calls_wanted", "calls_made", "right_names"}),
+        views=frozenset({"calls_matched", "calls_expected", "calls_made", "right_names"}),
         labels=frozenset(
             {"called_without_need", "no_call", "malformed_call", "missing_call", "extra_call", "wrong_arguments"}
             | {"wrong_function"}
@@ -55,7 +55,7 @@ class MatchingCallScorer:
         has_names = names == sorted(_plain_name(call.name) for call in calls)
         views: dict[str, float | None] = {
             "calls_matched": float(n_matched),
-            "calls_wanted": float(len(expected)),
+            "calls_expected": float(len(expected)),
             "calls_made": float(len(calls)),
             "right_names": float(has_names),
         }
@@ -115,13 +115,13 @@ def _problems(calls: Sequence[CodeCall], expected: Sequence[Mapping[str, Any]]) 
 def _problem(call: CodeCall, expected: Mapping[str, Any]) -> str:
     if _plain_name(call.name) != _plain_name(str(expected["name"])):
         return f"called {call.name}, expected {expected['name']}"
-    wanted: Mapping[str, Any] = expected["arguments"]
-    if missing := [name for name in wanted if name not in call.arguments]:
+    accepted: Mapping[str, Any] = expected["arguments"]
+    if missing := [name for name in accepted if name not in call.arguments]:
         return f"the argument {missing[0]!r} is missing"
-    if extra := [name for name in call.arguments if name not in wanted]:
+    if extra := [name for name in call.arguments if name not in accepted]:
         return f"the argument {extra[0]!r} is not expected"
     for name, value in call.arguments.items():
-        if not is_same_value(value, wanted[name]):
+        if not is_same_value(value, accepted[name]):
             return f"the argument {name!r} is {quoted(value)}, not the expected value"
     return ""
 

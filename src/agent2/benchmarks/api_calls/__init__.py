@@ -137,12 +137,12 @@ class AceBench(_Calls):
             time=f"\nThe present time: {time}" if time else "",
             profile=f"\nThe user's profile: {json.dumps(profile, ensure_ascii=False)}" if profile else "",
         )
-        shown = json.dumps([category, question, time, profile, functions], ensure_ascii=False)
+        text = json.dumps([category, question, time, profile, functions], ensure_ascii=False)
         return with_values(
             row,
             expected_calls=expected,
             gold=None if expected is None else written(expected),
-            shown=shown,
+            text=text,
             messages=[{"role": "user", "content": question}],
             system=system,
             tools=[
@@ -155,8 +155,8 @@ class AceBench(_Calls):
 
 def _expected(name: str, arguments: object, names: set[str]) -> dict[str, Any]:
     """A call that is expected. Several calls of one function have numbers behind its name, which are taken off."""
-    own = name if name in names else _NUMBERED.sub("", name)
-    return {"name": own, "arguments": dict(arguments) if isinstance(arguments, Mapping) else {}}
+    function_name = name if name in names else _NUMBERED.sub("", name)
+    return {"name": function_name, "arguments": dict(arguments) if isinstance(arguments, Mapping) else {}}
 
 
 def _described(instruction: str) -> list[Mapping[str, Any]]:

@@ -148,8 +148,8 @@ class LlmBar(OfficialBenchmark):
             values, kind = row.values, row.file.parent.name
             letter = {1: "A", 2: "B"}.get(values.get("label") or 0)
             pair = _pair(values, ("output_1", "output_2"))
-            shown = {"question": values.get("input"), "pair": pair, "better": letter}
-            prepared.append(with_values(row, number=f"{kind}-{row.number}", **shown, **{KIND: kind}))
+            fields = {"question": values.get("input"), "pair": pair, "better": letter}
+            prepared.append(with_values(row, number=f"{kind}-{row.number}", **fields, **{KIND: kind}))
         return prepared
 
 
