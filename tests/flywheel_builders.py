@@ -42,6 +42,14 @@ def scattered(messages):
     return "I do not know" if (left * 7919 + right * 104729) % 97 < 45 else str(left + right)
 
 
+def nearly(messages):
+    """Wrong at the two hardest subtractions, and without an answer to one sum in ten."""
+    left, sign, right = parts(messages)
+    if sign == "-":
+        return "0.5" if left - right > 60 else solved(messages)
+    return "I do not know" if left % 10 == 3 else solved(messages)
+
+
 def lost(messages):
     """Never right."""
     return "0.5"

@@ -133,6 +133,18 @@ def test_the_sample_is_stratified_by_class(weak):
         assert abs(record.sample.by_class[row.name] - 10 * row.share) <= 1.0
 
 
+def test_a_class_with_two_members_is_sampled_and_expected_and_its_missing_data_are_explained(tmp_path):
+    play(tmp_path, "nearly", "e")
+    made = run_agent2("flywheel", "e", "--out", "r", "--set", "target=wrong_answer", home=tmp_path)
+    assert made.returncode == 0, made.stderr
+    record = read_round(tmp_path / "r").round
+    (small,) = [row for row in record.classes if row.name == "wrong_answer"]
+    assert small.cases == 2 and record.sample.by_class["wrong_answer"] == 2
+    assert 0.0 <= small.expectation.expected <= small.expectation.now <= 2 / small.expectation.n_items
+    export = record.exports["targeted.sft.jsonl"]
+    assert (export.rows, "failures of wrong_answer in the half" in export.description) == (0, True), "both are measured"
+
+
 def test_no_failures_is_said_and_gives_no_data(tmp_path):
     play(tmp_path, "solved", "e")
     made = run_agent2("flywheel", "e", "--out", "r", home=tmp_path)

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from agent2.analysis.call_classes import call_classes
 from agent2.analysis.card_scores import PASSES_AT, read_scores
 from agent2.analysis.failure_detectors import DETECTORS, detected
 from agent2.analysis.person_classes import PersonClasses, PersonReport, read_person_rows
@@ -158,6 +159,7 @@ class FailureTally:
         self._rows: dict[str, ClassRow | None] = {}
         self._tallies: dict[str, _ClassTally] = {}
         self._judges: dict[str, FailureJudge] = {}
+        self._detected: set[str] = set()
         self._failures: list[FailedRollout] = []
         self._n_rollouts = self._n_missing = self._n_unlabelled = self._n_generic = 0
 
@@ -177,7 +179,9 @@ class FailureTally:
             for label in scored_labels:
                 self._judges.setdefault(label, FailureJudge.JUDGE if is_judged else self._usual_judge(label))
             # A scorer may give a detector's class itself; then the scorer found it.
-            labels = scored_labels.union(detected(record))
+            detected_labels = {*detected(record), *call_classes(record)}
+            self._detected |= detected_labels
+            labels = scored_labels | detected_labels
             if score < SUCCESS and record.rollout.item_id in lost_items:
                 labels.add(CAPABILITY_LOST)
             self._add(benchmark, record, score, labels | self._labels_of_people(benchmark, record, labels))
@@ -255,7 +259,7 @@ class FailureTally:
 
     def _class(self, label: str, tally: _ClassTally) -> FailureClass:
         row = self._row(label)
-        usual = FailureJudge.DETECTOR if label in DETECTORS else FailureJudge.BASELINE
+        usual = FailureJudge.DETECTOR if label in self._detected or label in DETECTORS else FailureJudge.BASELINE
         usual = usual if tally.n_by_program else FailureJudge.PERSON
         return FailureClass(
             label=label,

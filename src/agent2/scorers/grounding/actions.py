@@ -254,3 +254,18 @@ def _is_reported(claim: ClaimedAction, context: GroundingContext) -> bool:
     if any(map(context.supports, dates)):
         return True
     return re.search(rf"\b{re.escape(claim.word.casefold())}\b", context.index.results) is not None
+
+
+def call_records(calls: Sequence[RecordedCall]) -> list[Mapping[str, JsonValue]]:
+    """Calls as worlds record them; where none recorded whether a call changed something, its name decides."""
+    return [
+        {
+            "name": call.name,
+            "arguments": call.arguments,
+            "error": call.error,
+            "detail": call.detail,
+            "injected": call.injected,
+            "changed": is_acting(call),
+        }
+        for call in calls
+    ]

@@ -6,12 +6,12 @@ They say how an agent works, not whether what it says has ground: a reward of gr
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from agent2.environments.tools.world import repeated_failures
 from agent2.records import JsonValue
-from agent2.scorers.grounding.actions import is_acting, is_change
-from agent2.scorers.grounding.episodes import SEARCHING, RecordedCall
+from agent2.scorers.grounding.actions import call_records, is_acting, is_change
+from agent2.scorers.grounding.episodes import SEARCHING
 from agent2.scorers.grounding.premises import unchecked_premises
 from agent2.scorers.grounding.tool_results import ADMITS, EpisodeEvidence, GroundingFinding
 
@@ -37,25 +37,10 @@ def repeated_call(evidence: EpisodeEvidence) -> Iterator[GroundingFinding]:
 
 def repeated_failing_call(evidence: EpisodeEvidence) -> Iterator[GroundingFinding]:
     """A call that had failed with the same arguments, and nothing changed since."""
-    for position in repeated_failures(_records(evidence.episode.calls)):
+    for position in repeated_failures(call_records(evidence.episode.calls)):
         call = evidence.episode.calls[position]
         reason = "the same call failed before, and nothing changed since"
         yield GroundingFinding("repeated_failing_call", call.turn, f"{call.name} {dict(call.arguments)}", reason)
-
-
-def _records(calls: Sequence[RecordedCall]) -> list[Mapping[str, JsonValue]]:
-    """Calls as worlds record them; where none recorded whether a call changed something, its name decides."""
-    return [
-        {
-            "name": call.name,
-            "arguments": call.arguments,
-            "error": call.error,
-            "detail": call.detail,
-            "injected": call.injected,
-            "changed": is_acting(call),
-        }
-        for call in calls
-    ]
 
 
 def answer_without_search(evidence: EpisodeEvidence) -> Iterator[GroundingFinding]:
