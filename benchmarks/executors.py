@@ -1,6 +1,6 @@
 """A sweep on a Ray cluster of three nodes on this machine, nodes killed at random moments, beside the same sweep here.
 
-    python benchmarks/executors.py [--trials 12] [--kills 5] [--seed 0] [--folder DIR]
+    python benchmarks/executors.py [--trials 12] [--kills 5] [--seed 0] [--folder DIR] [--rollouts 20000] [--no-sweeps]
 
 Each node is a session of its own (`agent2 node`), with one CPU and one sandbox. All of Ray's processes on it are killed
 with -9 at once, and its trials have to die with them; a new node takes its place. Trials are real (sandbox, grading
@@ -9,8 +9,10 @@ two damaged copies that follow from its seed, and goes on where it was when it i
 
 Compared are every score of every submission, the final one, its private score and the gain. Lost: a submission that the
 agent was told is accepted and that has no score. Doubled: more than one score of a submission, or a phase that was
-closed twice. Left: processes of trials that outlived their node or sweep. Exit code 1 if anything is lost, doubled,
-left or different.
+closed twice. Left: processes of trials that outlived their node or sweep.
+
+Then one evaluation of a scripted model on hidden items, in one process and over two workers of a Ray cluster, compared
+by the digest of what was played and scored. Exit code 1 if anything is lost, doubled, left or different.
 """
 
 import argparse
@@ -40,6 +42,7 @@ from agent2 import installation
 from agent2.arena.analysis.read import read_evidence
 from agent2.arena.tasks import load_task
 from agent2.arena.trial_folder import TrialPaths, read_events
+from agent2.cards.reader import read_summary, scored_digest
 from trial_builders import write_agent
 
 N_ITEMS = {"train": 10, "dev": 4, "test_public": 24, "test_private": 24}
@@ -90,6 +93,7 @@ def prepare(folder: Path, n_trials: int) -> Stage:
     record |= {"n_items": N_ITEMS, "budget": {"wall_clock_s": 1800, "submissions": 5}}
     task = folder / "task.yaml"
     task.write_text(yaml.safe_dump(record))
+    shutil.rmtree(folder / "steady", ignore_errors=True)
     agent = write_agent(folder / "steady", AGENT)
     sweep = {
         "name": "twelve",
@@ -334,38 +338,71 @@ print(json.dumps(medians))
     return on_ray, here
 
 
-def main() -> int:
-    """Prepare, run both, report."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trials", type=int, default=12)
-    parser.add_argument("--kills", type=int, default=5)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--folder", type=Path, help="work in this folder and leave it")
-    arguments = parser.parse_args()
-    with contextlib.ExitStack() as stack:
-        folder = (arguments.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))).resolve()
-        folder.mkdir(parents=True, exist_ok=True)
-        stage = prepare(folder, arguments.trials)
-        here = run_sweep(stage, folder / "here")
-        print(f"here: {here.seconds:.0f} s", file=sys.stderr)
-        for name in ("calm", "killed"):  # base scores are not taken from what ran before
-            shutil.rmtree(stage.home / "baselines", ignore_errors=True)
-            with cluster(stage, 3) as (address, nodes):
-                if name == "calm":
-                    took = overhead(address)
-                    calm = run_sweep(stage, folder / name, "--executor", "ray", "--address", address)
-                else:
-                    pause_s = calm.seconds / (arguments.kills + 1)
-                    killer = Killer(stage, address, nodes, arguments.kills, arguments.seed, folder / name, pause_s)
-                    hit = run_sweep(stage, folder / name, "--executor", "ray", "--address", address, killer=killer)
-            print(f"{name}: done", file=sys.stderr)
-        hit.left = outlived(folder / "killed")
+MODEL = """
+import hashlib
+
+def model(messages):
+    return str(int(hashlib.sha256(messages[-1].content.encode()).hexdigest(), 16) % 20)
+"""
+N_NIGHTLY = 200
+"""Items of the arithmetic benchmark that a nightly evaluation plays."""
+
+
+def evaluate(stage: Stage, name: str, n_rollouts: int, *settings: str) -> tuple[float, str, int]:
+    """Seconds of one evaluation, and digest and number of its rollouts."""
+    (stage.folder / "model.py").write_text(MODEL)
+    chosen = [f"protocol.sampling.n={n_rollouts // N_NIGHTLY}", *settings]
+    command = agent2(stage, "eval", "arithmetic", "--role", "nightly", "--checkpoint", "scripted:model.py:model")
+    command += ["--out", str(stage.folder / name), *(word for setting in chosen for word in ("--set", setting))]
+    began = time.monotonic()
+    ended = subprocess.run(
+        command, env=environment(stage), cwd=stage.folder, capture_output=True, text=True, check=False
+    )
+    seconds = time.monotonic() - began
+    if ended.returncode != 0:
+        raise SystemExit(f"the evaluation {name} ended with exit code {ended.returncode}: {ended.stderr[-1000:]}")
+    (card,) = (stage.folder / name / "cards").glob("*/*/*")
+    return seconds, scored_digest(card), read_summary(card).n_rollouts
+
+
+def compare_evaluations(stage: Stage, n_rollouts: int) -> bool:
+    """Print one evaluation played both ways; whether the cards say the same."""
+    one = evaluate(stage, "evaluation-one", n_rollouts)
+    with cluster(stage, 2) as (address, _):
+        two = evaluate(stage, "evaluation-two", n_rollouts, *in_parts(address))
+    for name, (seconds, digest, n) in (("one process", one), ("two workers on Ray", two)):
+        print(f"evaluation in {name:20}{n:7} rollouts {seconds:7.1f} s  digest {digest[:16]}")
+    return one[1:] == two[1:]
+
+
+def in_parts(address: str) -> list[str]:
+    """Settings of an evaluation over two workers."""
+    return ["run.parts=2", "run.executor=ray", f"run.address={address}"]
+
+
+def compare_sweeps(stage: Stage, n_kills: int, seed: int) -> bool:
+    """Print one sweep played here, on Ray, and on Ray with nodes killed; whether all is as it should be."""
+    folder = stage.folder
+    here = run_sweep(stage, folder / "here")
+    print(f"here: {here.seconds:.0f} s", file=sys.stderr)
+    for name in ("calm", "killed"):  # base scores are not taken from what ran before
+        shutil.rmtree(stage.home / "baselines", ignore_errors=True)
+        with cluster(stage, 3) as (address, nodes):
+            if name == "calm":
+                took = overhead(address)
+                calm = run_sweep(stage, folder / name, "--executor", "ray", "--address", address)
+            else:
+                pause_s = calm.seconds / (n_kills + 1)
+                killer = Killer(stage, address, nodes, n_kills, seed, folder / name, pause_s)
+                hit = run_sweep(stage, folder / name, "--executor", "ray", "--address", address, killer=killer)
+        print(f"{name}: done", file=sys.stderr)
+    hit.left = outlived(folder / "killed")
     rows = {"here, 3 at a time": here, "Ray, 3 nodes": calm, f"Ray, {len(killer.moments)} nodes killed": hit}
     print(
         f"{'sweep':28}{'trials':>7}{'seconds':>9}{'lost':>6}{'doubled':>9}{'left':>6}{'resumed':>9}{'same results':>14}"
     )
     for name, result in rows.items():
-        is_same = result.trials == here.trials and len(result.trials) == arguments.trials
+        is_same = result.trials == here.trials and len(result.trials) == stage.n_trials
         print(
             f"{name:28}{len(result.trials):7}{result.seconds:9.0f}{len(result.lost):6}{len(result.doubled):9}"
             f"{len(result.left):6}{result.n_resumed:9}{'yes' if is_same else 'NO':>14}"
@@ -377,7 +414,27 @@ def main() -> int:
         print(f"kill {number}: trials were after {moment}")
     problems = [line for result in rows.values() for line in (*result.lost, *result.doubled, *result.left)]
     print(*problems, sep="\n", end="")
-    return int(bool(problems) or any(result.trials != here.trials for result in rows.values()))
+    return not problems and all(result.trials == here.trials for result in rows.values())
+
+
+def main() -> int:
+    """Prepare, run, report."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=12)
+    parser.add_argument("--kills", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--rollouts", type=int, default=20_000)
+    parser.add_argument("--no-sweeps", action="store_true", help="the evaluation only")
+    parser.add_argument("--folder", type=Path, help="work in this folder and leave it")
+    arguments = parser.parse_args()
+    with contextlib.ExitStack() as stack:
+        folder = (arguments.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))).resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        stage = prepare(folder, arguments.trials)
+        is_same = compare_evaluations(stage, arguments.rollouts)
+        if not arguments.no_sweeps:
+            is_same = compare_sweeps(stage, arguments.kills, arguments.seed) and is_same
+    return int(not is_same)
 
 
 if __name__ == "__main__":
