@@ -122,6 +122,7 @@ class Node:
     """One `agent2 node`, leader of a process group."""
 
     process: "subprocess.Popen[bytes]"
+    log: Path
 
     def kill(self) -> None:
         """All of Ray's processes at once; trials are left alone: they must die with their workers."""
@@ -166,8 +167,9 @@ def cluster(stage: Stage, n_nodes: int) -> Iterator[tuple[str, list[Node]]]:
     nodes: list[Node] = []
     try:
         wait_for_port(port)
-        nodes += [join(stage, address) for _ in range(n_nodes)]
-        wait_for_nodes(address, n_nodes)
+        for number in range(1, n_nodes + 1):
+            nodes.append(join(stage, address))
+            wait_for_nodes(address, number)
         yield address, nodes
     finally:
         for node in [*nodes, head]:
@@ -176,24 +178,37 @@ def cluster(stage: Stage, n_nodes: int) -> Iterator[tuple[str, list[Node]]]:
 
 
 def join(stage: Stage, address: str) -> Node:
-    """One more node."""
+    """One more node; tried again where Ray gives up after its fixed 30 seconds, as on a busy machine."""
     ray = ["num-cpus=1", "object-store-memory=100000000"]
-    return start_node(stage, "--address", address, "--sandboxes", "1", ray=ray)
+    for _ in range(5):
+        node = start_node(stage, "--address", address, "--sandboxes", "1", ray=ray)
+        if is_up(node):
+            return node
+    raise SystemExit("no node comes up; see nodes.log")
+
+
+def is_up(node: Node, seconds: float = 120) -> bool:
+    """Whether a node that was just started has its raylet, and keeps it for as long as Ray itself waits for it."""
+    ends_at = time.monotonic() + seconds
+    while node.process.poll() is None and time.monotonic() < ends_at:
+        if b"runtime started" in node.log.read_bytes():
+            return True
+        time.sleep(0.5)
+    if node.process.poll() is None:
+        node.kill()
+    return False
 
 
 def start_node(stage: Stage, *arguments: str, ray: list[str]) -> Node:
     """Start `agent2 node`. ray: options of `ray start`."""
     options = [word for option in ray for word in ("--ray", option)]
-    log = (stage.folder / "nodes.log").open("ab")
-    return Node(
-        subprocess.Popen(
-            agent2(stage, "node", *arguments, *options),
-            env=environment(stage),
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
+    log = stage.folder / f"node-{time.monotonic_ns()}.log"
+    command = agent2(stage, "node", *arguments, *options)
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, env=environment(stage), stdout=output, stderr=output, start_new_session=True
         )
-    )
+    return Node(process, log)
 
 
 def wait_for_port(port: int, seconds: float = 180) -> None:
