@@ -26,10 +26,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent2.analysis.failure_detectors import detected
 from agent2.cards.imports.formats import read_log
 from agent2.cards.reader import iter_rollouts
 from agent2.records import Message, Rollout, RolloutStatus, Score, ScoredRollout, StopReason, Turn, Usage
+from agent2.scorers.failure_detectors import detected
 from agent2.stats.estimates import wilson
 
 sys.path.insert(0, str(Path(__file__).parent))

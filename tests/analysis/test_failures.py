@@ -3,11 +3,11 @@
 import pytest
 from msgspec import structs
 
-from agent2.analysis.failure_detectors import detected
 from agent2.analysis.failures import failures_of
 from agent2.contract.causes import UNLABELLED, Cause, FailureJudge, FailureRule
 from agent2.errors import CardError, ConfigError, Fault
 from agent2.records import StopReason
+from agent2.scorers.failure_detectors import detected
 from contract_card_builders import make_lost, make_scored, write_card
 
 

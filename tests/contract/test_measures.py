@@ -7,6 +7,7 @@ from agent2.contract.decision import decide
 from agent2.contract.decision_sentences import decision_text
 from agent2.contract.findings import GateState
 from agent2.contract.gates import LengthGate, RegressionGate
+from agent2.contract.measure_rules import parse_measure
 from agent2.contract.measures import CardPaths, evidence_from_cards
 from agent2.contract.metrics import Direction, MetricSpec, Role, Unit
 from agent2.errors import CardError, ConfigError, Fault
@@ -94,6 +95,18 @@ def test_every_measure_reads_what_it_says(tmp_path, measure, expected):
     records = [make_scored("a", 1.0, good, tokens=20), make_scored("b", 0.0, bad, ["refusal"], tokens=10)]
     numbers = measured(tmp_path, measure, records, records, unit=Unit.NUMBER)
     assert (numbers.old, numbers.new) == (expected, expected)
+
+
+def test_a_suite_measures_what_detectors_read_whatever_the_scorer(tmp_path):
+    refusing = [
+        make_scored("a", 0.0, text="I'm sorry, but I cannot help with that."),
+        make_scored("b", text="It is 42."),
+    ]
+    honest = [make_scored(item, text="It is 42.") for item in "ab"]
+    numbers = measured(tmp_path, "detected:refusal", honest, refusing)
+    assert (numbers.old, numbers.new) == (0.0, 0.5)
+    with pytest.raises(ConfigError, match="did you mean 'detected:refusal'"):
+        parse_measure("detected:refusals", "metric 'm'")
 
 
 def test_pass_at_k_is_over_attempts_of_an_item(tmp_path):

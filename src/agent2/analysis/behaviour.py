@@ -1,7 +1,7 @@
 """What changed beside the score: refusals, repetition, length, cost, calibration, other wordings.
 
 Every number is of both sides on the same items, with the paired difference and its interval; what a card cannot give
-is "not measured", with the reason. Refusal and repetition are rules of thumb (`analysis.failure_detectors`).
+is "not measured", with the reason. Refusal and repetition are rules of thumb (`scorers.failure_detectors`).
 
 By difficulty and by class of the base's failures, items are sorted by every other attempt of the base, and the base is
 measured on the others: sorted and measured by the same attempts, the base looks worse on items that it failed than
@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from agent2.analysis.boundary import GROUPS, NO_CLASS
-from agent2.analysis.failure_detectors import is_refusal, is_repetitive
 from agent2.analysis.hacking_signatures import SIGNATURES, signatures_of
 from agent2.analysis.thinking_marks import checks_itself, has_thoughts, reconsiders, thought_characters
 from agent2.analysis.wordings import MARK, Reworded, under_wordings, wordings_of
@@ -28,6 +27,7 @@ from agent2.cards.reader import iter_rollouts, read_header
 from agent2.contract.metrics import Unit
 from agent2.environments.likelihood import BY
 from agent2.records import RolloutStatus, ScoredRollout
+from agent2.scorers.failure_detectors import is_refusal, is_repetitive
 from agent2.scorers.process.statistics import process_of
 from agent2.stats.calibration import Stated, compare_calibration_errors
 from agent2.stats.comparisons import paired_evidence

@@ -19,7 +19,6 @@ import msgspec
 
 from agent2.analysis.call_classes import call_classes
 from agent2.analysis.card_scores import PASSES_AT, read_scores
-from agent2.analysis.failure_detectors import DETECTORS, detected
 from agent2.analysis.person_classes import PersonClasses, PersonReport, read_person_rows
 from agent2.cards.aggregate import counted_value
 from agent2.cards.card import CardHeader
@@ -42,6 +41,7 @@ from agent2.errors import ConfigError
 from agent2.foreign_files import read_limited
 from agent2.records import ScoredRollout
 from agent2.scorers import asks_model, labels_by_older_name
+from agent2.scorers.failure_detectors import DETECTORS, detected
 
 EXAMPLES = 3
 """Rollouts named for each class."""

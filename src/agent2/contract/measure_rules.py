@@ -5,7 +5,8 @@
     view:<name>            a further number of the scorer
     any:<name>             1 if that number is above 0, else 0: a rate out of a count
     not:<name>             1 minus that number
-    label_rate:<label>     1 if the badcase class applies, else 0
+    label_rate:<label>     1 if the scorer gave the badcase class, else 0
+    detected:<class>       1 if a detector finds the class in the text (`scorers.failure_detectors`), else 0
     ratio:<name>/<name>    sum of one view over sum of another
     completion_tokens, prompt_tokens, tokens, turns, retries
     <measure>_successful   the same over rollouts that succeeded (score 1); `tool_calls_successful` reads a view
@@ -24,6 +25,7 @@ from dataclasses import dataclass
 
 from agent2.errors import ConfigError, Fault, nearest_name, unknown_name
 from agent2.records import ScoredRollout
+from agent2.scorers.failure_detectors import DETECTORS
 from agent2.scorers.process.rules import STATISTICS, StepRule
 
 RolloutNumber = Callable[[ScoredRollout, float | None], float | None]
@@ -50,7 +52,8 @@ PLAIN_MEASURES: dict[str, RolloutNumber] = {
     "retries": lambda record, score: float(record.rollout.retries),
 }
 PROCESS = "process"
-PREFIXES = ("view", "any", "not", "label_rate", "ratio", "pass_at", PROCESS)
+DETECTED = "detected"
+PREFIXES = ("view", "any", "not", "label_rate", DETECTED, "ratio", "pass_at", PROCESS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +152,10 @@ def nearest_view(name: str, views: list[str]) -> str:
 def _prefixed(name: str, prefix: str, argument: str, where: str) -> MeasureRule:
     if prefix == "label_rate":
         return MeasureRule(name, lambda record, score: float(argument in record.score.labels), label=argument)
+    if prefix == DETECTED:
+        if argument not in DETECTORS:
+            raise unknown_name("measure", name, [f"{DETECTED}:{failure}" for failure in DETECTORS], where)
+        return MeasureRule(name, lambda record, score: float(DETECTORS[argument](record)))
     if prefix == "pass_at":
         if not argument.isdigit() or int(argument) < 1:
             raise ConfigError(f"{where or 'measure'}: {name!r}: k must be a whole number from 1 up, pass_at:8")
