@@ -21,7 +21,7 @@ LAYERS: list[set[str]] = [
     {"evaluation"},
     {"analysis"},
     {"monitor", "integrity", "training"},
-    {"arena", "flywheel"},
+    {"arena", "authoring", "flywheel"},
     {"reports"},
     {"web"},
     {"cli"},

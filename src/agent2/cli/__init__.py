@@ -15,6 +15,7 @@ import typer
 from agent2 import __version__
 from agent2.cli import (
     answers,
+    bench,
     board,
     cards,
     data,
@@ -91,6 +92,7 @@ app.command("monitor", rich_help_panel=DECIDE)(decide.monitor)
 app.command("flywheel", rich_help_panel=DECIDE)(next_round.flywheel)
 app.add_typer(tasks.tasks_app, name="tasks", rich_help_panel=DATA)
 app.add_typer(data.benchmarks_app, name="benchmarks", rich_help_panel=DATA)
+app.add_typer(bench.app, name="bench", rich_help_panel=DATA)
 app.command("decontaminate", rich_help_panel=DATA)(decontamination.decontaminate)
 app.command("leaderboard", rich_help_panel=LOOK)(board.leaderboard)
 app.command("verify", rich_help_panel=LOOK)(board.verify)

@@ -43,6 +43,7 @@ SCORERS: Mapping[str, str] = MappingProxyType(
         "resolved": "agent2.scorers.tool_calls:ResolvedScorer",
         "reward": "agent2.scorers.reward:RewardScorer",
         "reward_model": "agent2.scorers.judges:RewardModelScorer",
+        "task_card": "agent2.scorers.task_card:TaskCardScorer",
         "task_set": "agent2.scorers.task_set:TaskSetScorer",
         "trajectory_match": "agent2.scorers.tool_calls:TrajectoryMatchScorer",
         "token_f1": "agent2.scorers.answers:TokenF1Scorer",

@@ -1,0 +1,107 @@
+"""`agent2 bench` with bad input, and versions after the first."""
+
+import json
+
+import pytest
+
+from cli_builders import run_agent2 as agent2
+
+PLAYERS = """
+import re
+
+
+def strong(chat):
+    number = int(re.search(r"(\\d+)", chat[-1].content)[1])
+    return str(2 * number)
+
+
+def previous(chat):
+    return strong(chat) if len(strong(chat)) < 3 else "no"
+
+
+def weak(chat):
+    return "4"
+"""
+ROLES = [f"--role={role}=scripted:players.py:{role}" for role in ("weak", "previous", "strong")]
+
+
+@pytest.fixture
+def bench(tmp_path):
+    (tmp_path / "players.py").write_text(PLAYERS)
+    (tmp_path / "matrix.yaml").write_text("doubling: 10/10/2\n")
+    rows = [{"id": f"n{n}", "prompt": f"Double {n}.", "answer": 2 * n, "task_type": "doubling"} for n in range(30, 70)]
+    (tmp_path / "cards.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ended = agent2("bench", "new", "b", "--matrix", "matrix.yaml", "--cards", "cards.jsonl", "--json", home=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout)["deficit"] == 12
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("matrix", "sentence"),
+    [
+        ("fix: 0/0/0", "asks for no item"),
+        ("fix:", "row 'fix' is empty"),
+        ("fix: 3/4", "give easy, medium and hard"),
+        ("fix: {easy: 3, heavy: 4}", "give easy, medium and hard"),
+        ("fix: {easy: -3}", "give a number of items"),
+    ],
+)
+def test_a_wrong_matrix_is_refused_and_nothing_is_written(matrix, sentence, tmp_path):
+    (tmp_path / "matrix.yaml").write_text(matrix)
+    ended = agent2("bench", "new", "b", "--matrix", "matrix.yaml", home=tmp_path)
+    assert (ended.returncode, (tmp_path / "b").exists()) == (2, False)
+    assert sentence in ended.stderr
+
+
+def test_a_pilot_with_one_role_is_refused(bench):
+    ended = agent2("bench", "pilot", "b", ROLES[2], home=bench)
+    assert ended.returncode == 2
+    assert "three roles" in ended.stderr and "add --role weak=" in ended.stderr
+
+
+def test_versions_keep_their_anchors_and_refuse_changes(bench):
+    assert agent2("bench", "pilot", "b", *ROLES, home=bench).returncode == 0
+    first = json.loads(agent2("bench", "freeze", "b", "--json", home=bench).stdout)
+    assert (first["version"], first["n_items"], len(first["anchors"])) == ("b-v1.0", 40, 8)
+    assert "nothing changed since v1.0" in agent2("bench", "freeze", "b", home=bench).stderr
+    path = bench / "b" / "cards" / "cards.jsonl"
+    cards = [json.loads(line) for line in path.read_text().splitlines()]
+    others = [card["id"] for card in cards if card["id"] not in first["anchors"]]
+    changed = [{**card, "prompt": f"Please: {card['prompt']}"} if card["id"] == others[0] else card for card in cards]
+    path.write_text("".join(json.dumps(card) + "\n" for card in changed if card["id"] != others[1]))
+    assert "1 changed" in agent2("bench", "freeze", "b", home=bench).stderr
+    assert agent2("bench", "pilot", "b", *ROLES, home=bench).returncode == 0
+    second = json.loads(agent2("bench", "freeze", "b", "--json", home=bench).stdout)
+    assert (second["version"], second["anchors"]) == ("b-v1.1", first["anchors"])
+    assert (second["changed"], second["removed"]) == ([others[0]], [others[1]])
+    assert {drift["role"]: drift["difference"]["change"]["value"] for drift in second["drift"]} == dict.fromkeys(
+        ("weak", "previous", "strong"), 0.0
+    )
+    anchor = first["anchors"][0]
+    path.write_text(
+        "".join(json.dumps({**card, "answer": "7"} if card["id"] == anchor else card) + "\n" for card in cards)
+    )
+    agent2("bench", "pilot", "b", *ROLES, home=bench)
+    assert f"card '{anchor}' is an anchor of v1.1 and was changed" in agent2("bench", "freeze", "b", home=bench).stderr
+    frozen = bench / "b" / "versions" / "b-v1.0" / "cards.jsonl"
+    frozen.write_text(frozen.read_text().replace("Double", "Triple"))
+    assert "was changed after the freeze" in agent2("bench", "check", "b", home=bench).stderr
+
+
+def test_an_item_that_is_answered_by_its_own_prompt_is_dropped(bench):
+    path = bench / "b" / "cards" / "more.jsonl"
+    path.write_text('{"id": "leak", "prompt": "Double 4711. The answer is 9422.", "answer": 9422}\n')
+    assert agent2("bench", "check", "b", home=bench).returncode == 1
+    agent2("bench", "pilot", "b", *ROLES, home=bench)
+    frozen = json.loads(agent2("bench", "freeze", "b", "--json", home=bench).stdout)
+    assert (list(frozen["dropped"]), frozen["n_items"]) == (["leak"], 40)
+
+
+def test_dated_items_are_written_after_a_cutoff(bench):
+    path = bench / "b" / "cards" / "more.jsonl"
+    path.write_text('{"id": "new", "prompt": "Double 4711.", "answer": 9422, "date": "2026-07-01"}\n')
+    ended = agent2("bench", "refresh", "b", "--cutoff", "2026-06-30", "--out", "new", home=bench)
+    assert (ended.returncode, "after 2026-06-30: 1 item" in ended.stdout) == (0, True)
+    assert (bench / "new" / "test_private.jsonl").read_text().count("\n") == 1
+    assert "is no date" in agent2("bench", "refresh", "b", "--cutoff", "soon", home=bench).stderr
