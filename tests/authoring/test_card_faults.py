@@ -22,7 +22,7 @@ def kinds(cards):
 
 def test_honest_cards_of_one_template_have_no_fault():
     assert (
-        kinds([*sums(), question("product", "What is 20 * 40?", "800"), question("sum", "What is 20 + 40?", "60")])
+        kinds([*sums(), question("product", "What is 20 * 40?", "800"), question("sum", "What is 21 + 40?", "61")])
         == set()
     )
 
@@ -37,6 +37,7 @@ def test_leaks_repeats_and_two_keys_are_found():
     ]
     assert kinds(cards) == {
         ("leak", FaultKind.LEAKED),
+        ("again", FaultKind.DUPLICATE),
         ("again2", FaultKind.DUPLICATE),
         ("two", FaultKind.TWO_KEYS),
     }
@@ -128,7 +129,8 @@ def test_a_harbor_folder_and_a_repo_beside_its_card_are_read(tmp_path):
         ('{"prompt": "p", "answer": 1, "process_checks": ["no_bugs"]}', "is not a process check"),
         ('{"prompt": "p", "answer": 1}\n{"prompt": "p", "answer": 1}', "give each card its own"),
         (
-            '{"prompt": "p", "initial_state": {"repo": "../.."}, "success_verifier": {"type": "command", "command": "x"}}',
+            '{"prompt": "p", "initial_state": {"repo": "../.."}, "success_verifier": {"type": "command", '
+            '"command": "x"}}',
             "outside",
         ),
         ("[1", "cannot be read as jsonl"),

@@ -124,7 +124,7 @@ def _repeats(cards: Sequence[TaskCard]) -> Iterator[CardFault]:
             yield _repeat(card, earlier, is_same=is_same)
             continue
         rare = frozenset(word for word in tokens[card.id] if counts[word] <= n_rare)
-        numbers = tuple(sorted(_NUMBER.findall(card.prompt)))
+        numbers = tuple(_NUMBER.findall(card.prompt))
         if not (rare or len(numbers) > 1) or card.runs_command:
             continue
         group = near[_key_text(card).strip().casefold(), numbers, _names(card.prompt), _signs(card.prompt)]

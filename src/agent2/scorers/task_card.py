@@ -6,9 +6,9 @@
 
 An answer is a unified diff in a block of ```diff, or whole files: a line `FILE: path` (or `DELETE: path`) before a
 block with the text. The files of the verifier are written last, over whatever the answer made of them. A command that
-does not end with code 0 is a 0; so is an answer that cannot be applied. Process checks look at the difference and do not change the score:
-each broken one is a label, and the view `process_checks_passed` is 0. Verifiers of another type compare the answer,
-by the scorer of that name.
+does not end with code 0 is a 0; so is an answer that cannot be applied. Process checks look at the difference and do
+not change the score: each broken one is a label, and the view `process_checks_passed` is 0. Verifiers of another type
+compare the answer, by the scorer of that name.
 
 Does NOT protect a command from the program that it tests: one that ends at once with code 0 passes a runner that
 imports it. `agent2 bench check` plays such programs and names the cards whose command they pass.
@@ -82,7 +82,7 @@ def _apply_diff(text: str, files: dict[str, str]) -> None:
     from dulwich.patch import apply_patch_hunks, parse_unified_diff
 
     try:
-        patches = parse_unified_diff(text.encode("utf-8", errors="replace"))
+        patches = parse_unified_diff(_with_headers(text).encode("utf-8", errors="replace"))
     except Exception as error:  # a model's text may break the library's reader; that is the answer's fault
         raise NotApplied(f"the diff cannot be read: {error}") from error
     if not patches:
@@ -102,6 +102,13 @@ def _apply_diff(text: str, files: dict[str, str]) -> None:
             del files[source]
         if target is not None:
             files[target] = b"".join(changed).decode("utf-8", errors="replace")
+
+
+def _with_headers(text: str) -> str:
+    """A diff with git's line before each file, by which the library finds them; models leave it out."""
+    if re.search(r"^diff --git ", text, re.MULTILINE):
+        return text
+    return re.sub(r"^--- (\S+)[^\n]*\n\+\+\+ (\S+)", r"diff --git a/x b/x\n\g<0>", text, flags=re.MULTILINE)
 
 
 def _plain(path: bytes | None) -> str | None:
