@@ -234,8 +234,8 @@ def _scores_of(bench: OwnBenchmark, role: str, path: Path) -> CardScores:
     scores = read_scores(path)
     if scores.header.protocol.benchmark.rpartition("-v")[0] != bench.spec.name:
         raise ConfigError(
-            f"--role {role}={path}: is a card of {scores.header.protocol.benchmark}, not of {bench.spec.name}; play the "
-            "draft of this benchmark"
+            f"--role {role}={path}: is a card of {scores.header.protocol.benchmark}, not of {bench.spec.name}; "
+            "play the draft of this benchmark"
         )
     prefix = f"{bench.spec.name}-"  # declared benchmarks put their name before an id
     return replace(scores, items={item.removeprefix(prefix): row for item, row in scores.items.items()})

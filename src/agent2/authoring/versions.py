@@ -208,8 +208,8 @@ def _require_same_items(bench: OwnBenchmark, pilot: Mapping[str, Any]) -> None:
         problem = f"{len(changed)} changed and {len(added)} added" if changed and added else ""
         problem = problem or (f"{len(changed)} changed" if changed else f"{len(added)} added")
         raise ConfigError(
-            f"{bench.folder}: cards since the pilot: {problem} ({(changed + added)[0]!r} first); run agent2 bench pilot "
-            "again"
+            f"{bench.folder}: cards since the pilot: {problem} ({(changed + added)[0]!r} first); run "
+            "agent2 bench pilot again"
         )
 
 

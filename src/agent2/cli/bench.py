@@ -161,7 +161,8 @@ def freeze(
         )
         return
     typer.echo(
-        f"{benchmark.spec.name}-v{frozen.version}: {counted(len(frozen.digests), 'item')}, {len(frozen.anchors)} anchors; "
+        f"{benchmark.spec.name}-v{frozen.version}: {counted(len(frozen.digests), 'item')}, "
+        f"{len(frozen.anchors)} anchors; "
         f"{len(result.added)} added, {len(result.changed)} changed, {len(result.removed)} removed, "
         f"{len(result.dropped)} left out"
     )
