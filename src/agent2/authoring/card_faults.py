@@ -24,11 +24,14 @@ SAME_WORDS = 0.5
 """Share of words that two questions with the same answer, numbers and rare words have in common if one is the other."""
 RARE_SHARE = 0.02
 """Of the cards: words in no more of them are rare."""
+MIN_CHARS = 3
+"""Of an answer without options that counts as given away where the prompt contains it."""
 MIN_GUESSED = 3
-P_VALUE = 0.001
+P_VALUE = 0.01
 """Of a shortcut player, divided by the number of players."""
 LONGER = 1.5
-"""An option that is so many times longer than any other is conspicuous."""
+LONGER_BY = 5
+"""An option that is so many times, and so many characters, longer than any other is conspicuous."""
 _NUMBER = re.compile(r"-?\d+(?:[.,]\d+)*")
 _GIVES = re.compile(
     r"(?:\banswers?(?: key)?|\bsolution|\bkey|\bcorrect (?:answer|option|choice)|\bresult)"
@@ -42,8 +45,11 @@ class FaultKind(StrEnum):
     """Why an item should not be in the benchmark."""
 
     LEAKED = "leaked_answer"
+    CONTAINED = "contains_answer"
+    """In the prompt, perhaps by accident: 44 - 22."""
     DUPLICATE = "duplicate"
     TWO_KEYS = "two_keys"
+    TWO_RIGHT = "two_right_options"
     SHORTCUT = "shortcut"
     WEAK_VERIFIER = "weak_verifier"
     """The verifier passes on work that was not done."""
@@ -67,7 +73,7 @@ class CardFault:
 def static_faults(cards: Sequence[TaskCard]) -> list[CardFault]:
     """The faults that reading finds, by kind; an item may have several."""
     questions = [card for card in cards if not card.runs_command]
-    return [*_leaks(questions), *_repeats(cards), *_shortcuts(questions)]
+    return [*_leaks(questions), *_repeats(cards), *_equal_options(questions), *_shortcuts(questions)]
 
 
 def _key_text(card: TaskCard) -> str:
@@ -104,8 +110,35 @@ def _leaks(cards: Sequence[TaskCard]) -> Iterator[CardFault]:
         if len(members) > max(2, 0.1 * sizes[task_type]):
             continue
         for card in members:
-            if len(_key_text(card)) >= 4 or len(_words(_key_text(card))) > 1:
-                yield CardFault(card.id, FaultKind.LEAKED, f"the prompt contains the answer {_key_text(card)!r}")
+            if _is_telling(card):
+                yield CardFault(card.id, FaultKind.CONTAINED, f"the prompt contains the answer {_key_text(card)!r}")
+
+
+def _is_telling(card: TaskCard) -> bool:
+    """Whether an answer in a prompt is no accident: the only option there, or not too short."""
+    if not card.options:
+        return len(_key_text(card)) >= MIN_CHARS
+    prompt = _words(card.prompt)
+    return sum(_is_within(_words(option), prompt) for option in card.options if _words(option)) == 1
+
+
+def _equal_options(cards: Sequence[TaskCard]) -> Iterator[CardFault]:
+    """Questions with two options of one value, one of them the key."""
+    for card in cards:
+        key = _value(_key_text(card))
+        equal = [option for option in card.options if _value(option) == key]
+        if len(equal) > 1:
+            reason = f"the options {equal[0]!r} and {equal[1]!r} are the same"
+            yield CardFault(card.id, FaultKind.TWO_RIGHT, reason)
+
+
+def _value(text: str) -> float | str:
+    """What a text says: a number, or its words."""
+    plain = text.strip().replace(",", "").removesuffix("%").rstrip(".")
+    try:
+        return float(plain)
+    except ValueError:
+        return " ".join(text.casefold().split()).rstrip(".")
 
 
 def _repeats(cards: Sequence[TaskCard]) -> Iterator[CardFault]:
@@ -166,7 +199,9 @@ class ShortcutPlayer:
 
 def _conspicuous(card: TaskCard, sizes: Callable[[str], float], factor: float) -> str | None:
     ranked = sorted(card.options, key=sizes, reverse=True)
-    return ranked[0] if len(ranked) > 1 and sizes(ranked[0]) >= factor * max(1.0, sizes(ranked[1])) else None
+    if len(ranked) < 2 or sizes(ranked[0]) < sizes(ranked[1]) + LONGER_BY:
+        return None
+    return ranked[0] if sizes(ranked[0]) >= factor * sizes(ranked[1]) else None
 
 
 def _odd_form(card: TaskCard) -> str | None:

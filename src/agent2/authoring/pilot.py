@@ -31,6 +31,10 @@ from agent2.stats.quality import Calibration, Health, calibrate, separability, s
 WEAK, PREVIOUS, STRONG = ("weak", "sft"), "previous", "strong"
 CERTAIN_SHARE = 0.6
 """Of a strong player's attempts: one wrong answer with so many is what it means."""
+UNANIMOUS = 3
+"""Attempts of the strong player that make one wrong answer unanimous."""
+MIN_SPLIT = 5
+"""Attempts without which an answer that varies says nothing: on a hard item it does, too."""
 SPLIT_SHARE = 0.25
 """Of its attempts, each of two answers: it does not know which is meant."""
 INVERTED_BY = 0.6
@@ -42,6 +46,7 @@ DROPPED = frozenset(
         FaultKind.LEAKED,
         FaultKind.DUPLICATE,
         FaultKind.TWO_KEYS,
+        FaultKind.TWO_RIGHT,
         FaultKind.SHORTCUT,
         FaultKind.WEAK_VERIFIER,
         FaultKind.UNSOLVABLE,
@@ -315,18 +320,21 @@ def _answer_faults(
         lowest = rates[weak][card.id]
         if strong is None or card.runs_command:
             continue
-        replies = Counter(answers[STRONG].get(card.id, ()))
+        strong_answers = Counter(answers[STRONG].get(card.id, ()))
         others = Counter(answers[PREVIOUS].get(card.id, ()))
         key = " ".join((card.answer or "").split()).casefold()
-        wrong = [(text, n) for text, n in replies.most_common() if text != key]
-        n_given = sum(replies.values())
+        wrong = [(text, n) for text, n in strong_answers.most_common() if text != key]
+        n_given = sum(strong_answers.values())
         is_certain = bool(wrong) and strong <= UNSOLVED and wrong[0][1] >= CERTAIN_SHARE * n_given
-        if is_certain and others and others.most_common(1)[0][0] == wrong[0][0]:
+        is_unanimous = is_certain and wrong[0][1] == n_given >= UNANIMOUS and others[wrong[0][0]] > 0
+        if is_unanimous or (is_certain and others and others.most_common(1)[0][0] == wrong[0][0]):
             reason = f"strong and previous agree on {wrong[0][0]!r}, the key is {card.answer!r}"
             faults.append(CardFault(card.id, FaultKind.WRONG_KEY, reason))
             continue
-        if wrong and UNSOLVED < strong < SOLVED and n_given >= 3:
-            is_split = min(wrong[0][1], n_given - wrong[0][1]) >= SPLIT_SHARE * n_given and len(replies) == 2
+        if wrong and UNSOLVED < strong < SOLVED and n_given >= MIN_SPLIT:
+            is_split = min(wrong[0][1], n_given - wrong[0][1]) >= SPLIT_SHARE * n_given and set(others) | set(
+                strong_answers
+            ) == {key, wrong[0][0]}
             if is_split and others[wrong[0][0]] and others[key]:
                 reason = f"strong and previous both give {wrong[0][0]!r} as well as the key {card.answer!r}"
                 faults.append(CardFault(card.id, FaultKind.AMBIGUOUS, reason))
