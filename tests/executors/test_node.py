@@ -9,7 +9,8 @@ import time
 import pytest
 
 from agent2.errors import ConfigError, Fault
-from agent2.executors.node import LEASH, differences, facts_here, needs_here, run_checked, run_here
+from agent2.executors.jobs import Resources
+from agent2.executors.node import LEASH, differences, facts_here, gpu_override, needs_here, run_checked, run_here
 from executor_fakes import FakeCluster, facts, job, needs
 
 
@@ -58,6 +59,24 @@ def test_a_command_that_fails_ends_with_its_last_line(tmp_path):
     end = run_here(failing, 1, is_leashed=True)
     assert (end.exit_code, end.fault) == (2, Fault.SUBMITTER)
     assert "did you mean 'arithmetic'" in end.reason
+
+
+@pytest.mark.parametrize(
+    ("environment", "arguments"),
+    [
+        ({"CUDA_VISIBLE_DEVICES": "2,5"}, ("--set", "gpus=[2,5]")),
+        ({"SLURM_JOB_GPUS": "3,4", "CUDA_VISIBLE_DEVICES": "0,1"}, ("--set", "gpus=[3,4]")),
+        ({"SLURM_JOB_GPUS": "0,1,2,3", "CUDA_VISIBLE_DEVICES": "1,2"}, ("--set", "gpus=[1,2]")),
+        ({"CUDA_VISIBLE_DEVICES": "MIG-1,MIG-2"}, None),
+        ({"CUDA_VISIBLE_DEVICES": "1"}, None),
+        ({}, None),
+    ],
+)
+def test_a_job_gets_the_gpus_that_its_scheduler_names_and_never_runs_without(environment, arguments):
+    asking = job("a", resources=Resources(gpus=2))
+    assert gpu_override(asking, environment) == arguments
+    assert gpu_override(job("a", start=("run", "--set", "gpus=[7]"), resources=Resources(gpus=2)), environment) == ()
+    assert gpu_override(job("a"), environment) == ()
 
 
 def test_a_job_waits_for_the_process_that_holds_its_lock(tmp_path):

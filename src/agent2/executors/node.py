@@ -165,7 +165,13 @@ def run_here(
     if (reason := _wait_for_lock(job)) is not None:
         return JobEnd(job.name, attempt, None, Fault.INFRASTRUCTURE, reason, node)
     is_resumed = job.resumes_if is not None and job.resumes_if.exists()
-    arguments = job.resume if is_resumed else (*job.start, *_gpu_override(job))
+    gpus = gpu_override(job, os.environ)
+    if gpus is None:
+        reason = (
+            f"not started: {job.resources.gpus} GPUs were asked for, and none of {', '.join(GPU_VARIABLES)} names them"
+        )
+        return JobEnd(job.name, attempt, None, Fault.INFRASTRUCTURE, reason, node)
+    arguments = job.resume if is_resumed else (*job.start, *gpus)
     command = [sys.executable, "-m", "agent2", *arguments]
     if is_leashed:
         command = [sys.executable, "-I", "-S", str(LEASH), str(os.getpid()), *command]
@@ -214,13 +220,18 @@ def _wait_for_lock(job: Job) -> str | None:
                 return f"not started: {job.lock} cannot be locked ({error.strerror}); use a file system with locks"
 
 
-def _gpu_override(job: Job) -> tuple[str, ...]:
-    """The GPUs that the scheduler gave this process, for a job that asked for some and names none itself."""
+def gpu_override(job: Job, environment: Mapping[str, str]) -> tuple[str, ...] | None:
+    """The GPUs that the scheduler gave this process, as arguments; none for a job that asks for none or names its own.
+
+    None: as many as were asked for are named nowhere by number, so that the job would run without.
+    """
     if not job.resources.gpus or any(word.startswith("gpus=") for word in job.start):
         return ()
-    visible = next((os.environ[name] for name in GPU_VARIABLES if os.environ.get(name)), "")
-    numbers = [part.strip() for part in visible.split(",")]
-    return ("--set", f"gpus=[{','.join(numbers)}]") if all(part.isdigit() for part in numbers) else ()
+    for name in GPU_VARIABLES:
+        numbers = [part.strip() for part in environment.get(name, "").split(",")]
+        if len(numbers) == job.resources.gpus and all(number.isdigit() for number in numbers):
+            return ("--set", f"gpus=[{','.join(numbers)}]")
+    return None
 
 
 def _environment() -> dict[str, str]:

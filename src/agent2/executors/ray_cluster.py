@@ -23,6 +23,8 @@ SANDBOX_RESOURCE = "agent2_sandbox"
 CHECK_S = 180.0
 """For all nodes to answer what they are."""
 LOOK_EVERY_S = 1.0
+INTERRUPT_S = 10.0
+"""For what runs to record that it was interrupted."""
 GIB = 1 << 30
 
 
@@ -123,8 +125,8 @@ class RayExecutor:
         """Cancel all of them: what runs is interrupted on its node."""
         for task in self._tasks:
             self._ray.cancel(task, force=False)
-        # what was interrupted writes so in its folder; a second Ctrl-C does not wait
-        self._ray.wait(list(self._tasks), num_returns=len(self._tasks), timeout=10.0) if self._tasks else None
+        if self._tasks:  # what was interrupted writes so in its folder; a second Ctrl-C does not wait
+            self._ray.wait(list(self._tasks), num_returns=len(self._tasks), timeout=INTERRUPT_S)
 
     def close(self) -> None:
         """Leave the cluster; it goes on."""
