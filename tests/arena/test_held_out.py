@@ -120,7 +120,7 @@ def test_held_out_tasks_that_an_override_names_are_checked_and_change_no_assignm
 def test_base_and_final_are_scored_once_on_a_held_out_task_of_another_world(home, tmp_path):
     (tmp_path / "other").mkdir()
     n_items = {"train": 4, "dev": 4, "test_public": 4, "test_private": 6}
-    other = write_task(tmp_path / "other", name="functions", benchmark="mini_math", n_items=n_items)
+    other = write_task(tmp_path / "other", name="word-sums", benchmark="mini_math", n_items=n_items)
     gone = tmp_path / "gone.yaml"
     shutil.copy(task_files()["household"], gone)
     task = write_task(tmp_path, held_out=[str(other), str(gone)])
@@ -132,13 +132,13 @@ def test_base_and_final_are_scored_once_on_a_held_out_task_of_another_world(home
     evidence = read_evidence(root)
     assert evidence.final_submission is not None
     scored, lost = evidence.held_out
-    assert scored.task == "functions" and scored.benchmark.startswith("mini_math-v")
+    assert scored.task == "word-sums" and scored.benchmark.startswith("mini_math-v")
     assert scored.base.n == scored.final.n == scored.change.change.n == 6
     assert lost.base is None and "gone.yaml" in lost.problem
     assert read_mark(TrialPaths(root)).state is MarkState.OWN
     assignment = (root / "workspace" / "ASSIGNMENT.md").read_text()
     assignment += (root / "workspace" / "assignment.json").read_text()
-    assert "functions" not in assignment and "held" not in assignment
+    assert "word-sums" not in assignment and "held_out" not in assignment
     assert read_config(TrialPaths(root).trial_json).task.held_out == [str(other), str(gone)]
     page = write_report(evidence, analyse(evidence), tmp_path / "report").markdown.read_text()
-    assert "On held-out tasks" in page and "functions" in page
+    assert "On held-out tasks" in page and "word-sums" in page

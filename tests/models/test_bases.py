@@ -176,7 +176,7 @@ def test_the_same_weights_are_unpacked_everywhere_and_the_manifest_says_how_they
     assert manifest["weights_digest"] == inspect_checkpoint(folder).weights_digest
     assert manifest["weights_sha256"] == made(name)["weights_sha256"]
     assert (manifest["packaged"], manifest["seed"], manifest["threads"]) == (True, 0, 1)
-    assert 200_000 < manifest["parameters"] < 1_000_000
+    assert 100_000 < manifest["parameters"] < 1_000_000
     assert cached_path(name, BASE_MODELS) == folder
 
 
@@ -210,10 +210,12 @@ def test_the_digests_of_the_packaged_recipes_are_those_of_cached_folders_and_shi
     assert {name: BASE_MODELS[name].digest[:16] for name in fixed} == {
         "tiny-arithmetic": "5810b26ac35fa649",
         "tiny-arithmetic-pyfunc": "60453d4371997933",
+        "tiny-arithmetic-small": "9b18558502715761",
         "tiny-dialogue": "09098e6f422b62c0",
         "tiny-household": "ae74913f9346b877",
         "tiny-mini": "56483cc9f21a9bbf",
         "tiny-pyfunc": "36beb363f13f4331",
+        "tiny-pyfunc-small": "ff78dae3479e0a0a",
         "tiny-replies": "4a442a252405ab63",
         "tiny-replies-guarded": "6a8ed660f9d91269",
         "tiny-search": "f2dfa36281072cd7",

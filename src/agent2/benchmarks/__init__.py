@@ -110,6 +110,7 @@ BENCHMARKS: MappingProxyType[str, str] = MappingProxyType(
 BASES: MappingProxyType[str, str] = MappingProxyType(
     {
         "tiny-arithmetic": "agent2.benchmarks.recipes.arithmetic:BASE",
+        "tiny-arithmetic-small": "agent2.benchmarks.recipes.arithmetic:SMALL",
         "tiny-alfworld": "agent2.benchmarks.recipes.alfworld:BASE",
         "tiny-household": "agent2.benchmarks.recipes.household:BASE",
         "tiny-replies": "agent2.benchmarks.recipes.replies:BASE",
@@ -118,6 +119,7 @@ BASES: MappingProxyType[str, str] = MappingProxyType(
         "tiny-dialogue": "agent2.benchmarks.recipes.dialogue:BASE",
         "tiny-shop": "agent2.benchmarks.recipes.shop:BASE",
         "tiny-pyfunc": "agent2.benchmarks.recipes.pyfunc:BASE",
+        "tiny-pyfunc-small": "agent2.benchmarks.recipes.pyfunc:SMALL",
         "tiny-arithmetic-pyfunc": "agent2.benchmarks.recipes.mixture:BASE",
         "tiny-search": "agent2.benchmarks.recipes.search:BASE",
     }

@@ -29,8 +29,10 @@ from agent2.cli import (
     models,
     prune,
     readiness,
+    recipes,
     rewards,
     run,
+    scale,
     setup,
     skill,
     sweep,
@@ -70,6 +72,7 @@ app.command("resume", rich_help_panel=ARENA)(run.resume)
 app.command("repeat", rich_help_panel=ARENA)(run.repeat)
 app.command("replay", rich_help_panel=ARENA)(run.replay)
 app.command("reproduce", rich_help_panel=ARENA)(run.reproduce)
+app.command("scale", rich_help_panel=ARENA)(scale.scale)
 app.command("retention", rich_help_panel=ARENA)(run.retention)
 app.command("sweep", rich_help_panel=ARENA)(sweep.sweep)
 app.command("intervene", rich_help_panel=ARENA)(run.intervene)
@@ -80,6 +83,7 @@ app.command("part", hidden=True, rich_help_panel=EVALUATE)(evaluation.part)
 app.command("watch", rich_help_panel=EVALUATE)(watch.watch)
 app.command("score", rich_help_panel=EVALUATE)(answers.score)
 app.command("readiness", rich_help_panel=EVALUATE)(readiness.readiness)
+app.add_typer(recipes.recipes_app, name="recipes", rich_help_panel=EVALUATE)
 app.add_typer(evaluation.suite_app, name="suite", rich_help_panel=EVALUATE)
 app.add_typer(judge.app, name="judge", rich_help_panel=EVALUATE)
 app.add_typer(judge.spotcheck_app, name="spotcheck", rich_help_panel=EVALUATE)

@@ -50,7 +50,7 @@ def play_new_trial(task: str, agent: str, seed: int, out: Path, overrides: Seque
     check_is_folder("--out", out)
     require_room(out)
     require_room(installation.home())  # the base model may have to be built there
-    return _play(new_trial(task, agent, seed, out, overrides=overrides))
+    return play_folder(new_trial(task, agent, seed, out, overrides=overrides))
 
 
 def play_repetition(source: Path, out: Path) -> Path:
@@ -59,7 +59,7 @@ def play_repetition(source: Path, out: Path) -> Path:
     from agent2.arena.trial_folder import TrialPaths
 
     check_is_folder("--out", out)
-    root = _play(repeat_trial(source, out))
+    root = play_folder(repeat_trial(source, out))
     for difference in lock_differences(TrialPaths(source).lock_json, TrialPaths(root).lock_json):
         typer.echo(f"agent2: differs from {source}: {difference}", err=True)
     return root
@@ -88,7 +88,7 @@ def play_replay(source: Path, out: Path, *, strict: bool, overrides: Sequence[st
     cut = recording_cut(TrialPaths(source.resolve()))
     if cut is not None:
         typer.echo(f"agent2: {source}: {cut}; it is replayed up to there", err=True)
-    _play(root)
+    play_folder(root)
     for difference in lock_differences(TrialPaths(source).lock_json, TrialPaths(root).lock_json):
         typer.echo(f"agent2: differs from {source}: {difference}", err=True)
     return root
@@ -126,7 +126,7 @@ def play_reproduction(
     if reason is not None:
         result = not_possible(evidence, reason, evidence.seed if seed is None else seed)
     else:
-        root = _play(copy_trial(paths.root, config, out))
+        root = play_folder(copy_trial(paths.root, config, out))
         write_trial_report(root)
         result = compare_reproduction(paths.root, root)
     result = record_reproduction(paths, evidence.trial_id, result)
@@ -144,7 +144,8 @@ def play_resumed(root: Path, *, restarts_agent: bool) -> Path:
     return root
 
 
-def _play(root: Path) -> Path:
+def play_folder(root: Path) -> Path:
+    """Play the trial of a new folder and return the folder, which is removed again if the agent was never started."""
     from agent2.arena.trial import run_trial
     from agent2.arena.trial_folder import TrialPaths, read_events
 

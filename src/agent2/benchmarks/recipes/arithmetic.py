@@ -161,3 +161,11 @@ BASE = BaseModel(
     origin=("agent2.arena.tiny_arithmetic:build", POOL_VERSION),
 )
 """The recipe of `tiny-arithmetic`."""
+
+
+SMALL = replace(
+    BASE,
+    recipe=replace(BASE.recipe, hidden_size=64, n_layers=2, n_heads=4, feed_forward_size=192),
+    shipped=f"{__package__}:tiny-arithmetic-small",
+)
+"""The recipe of `tiny-arithmetic-small`: the same corpus, a quarter of the weights."""

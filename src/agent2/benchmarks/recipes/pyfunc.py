@@ -88,3 +88,11 @@ BASE = BaseModel(
     sample=lambda corpus: corpus_chats(replace(corpus, n_chats=N_SAMPLE_CHATS)),
 )
 """The recipe of `tiny-pyfunc`."""
+
+
+SMALL = replace(
+    BASE,
+    recipe=replace(BASE.recipe, model=replace(SIZE, hidden_size=64, n_layers=2, n_heads=4, feed_forward_size=192)),
+    shipped=f"{__package__}:tiny-pyfunc-small",
+)
+"""The recipe of `tiny-pyfunc-small`: the same corpus, a third of the weights."""
