@@ -32,7 +32,6 @@ from agent2.cli import (
     recipes,
     rewards,
     run,
-    scale,
     setup,
     skill,
     sweep,
@@ -72,7 +71,7 @@ app.command("resume", rich_help_panel=ARENA)(run.resume)
 app.command("repeat", rich_help_panel=ARENA)(run.repeat)
 app.command("replay", rich_help_panel=ARENA)(run.replay)
 app.command("reproduce", rich_help_panel=ARENA)(run.reproduce)
-app.command("scale", rich_help_panel=ARENA)(scale.scale)
+app.command("scale", rich_help_panel=ARENA)(run.scale)
 app.command("retention", rich_help_panel=ARENA)(run.retention)
 app.command("sweep", rich_help_panel=ARENA)(sweep.sweep)
 app.command("intervene", rich_help_panel=ARENA)(run.intervene)

@@ -16,7 +16,10 @@ from agent2.errors import ConfigError, MachineError
 if TYPE_CHECKING:
     from agent2.arena.analysis.verdicts import Analysis
     from agent2.arena.evidence import Reproduction, TrialEvidence
+    from agent2.arena.scale_rows import ScaleRow
+    from agent2.arena.scaling import ScaleModel
     from agent2.cli.show import StepBars
+    from agent2.models.checkpoint import CheckpointInfo
 
 
 NOP_AGENT = "nop"
@@ -50,7 +53,7 @@ def play_new_trial(task: str, agent: str, seed: int, out: Path, overrides: Seque
     check_is_folder("--out", out)
     require_room(out)
     require_room(installation.home())  # the base model may have to be built there
-    return play_folder(new_trial(task, agent, seed, out, overrides=overrides))
+    return _play(new_trial(task, agent, seed, out, overrides=overrides))
 
 
 def play_repetition(source: Path, out: Path) -> Path:
@@ -59,7 +62,7 @@ def play_repetition(source: Path, out: Path) -> Path:
     from agent2.arena.trial_folder import TrialPaths
 
     check_is_folder("--out", out)
-    root = play_folder(repeat_trial(source, out))
+    root = _play(repeat_trial(source, out))
     for difference in lock_differences(TrialPaths(source).lock_json, TrialPaths(root).lock_json):
         typer.echo(f"agent2: differs from {source}: {difference}", err=True)
     return root
@@ -88,7 +91,7 @@ def play_replay(source: Path, out: Path, *, strict: bool, overrides: Sequence[st
     cut = recording_cut(TrialPaths(source.resolve()))
     if cut is not None:
         typer.echo(f"agent2: {source}: {cut}; it is replayed up to there", err=True)
-    play_folder(root)
+    _play(root)
     for difference in lock_differences(TrialPaths(source).lock_json, TrialPaths(root).lock_json):
         typer.echo(f"agent2: differs from {source}: {difference}", err=True)
     return root
@@ -126,7 +129,7 @@ def play_reproduction(
     if reason is not None:
         result = not_possible(evidence, reason, evidence.seed if seed is None else seed)
     else:
-        root = play_folder(copy_trial(paths.root, config, out))
+        root = _play(copy_trial(paths.root, config, out))
         write_trial_report(root)
         result = compare_reproduction(paths.root, root)
     result = record_reproduction(paths, evidence.trial_id, result)
@@ -144,8 +147,7 @@ def play_resumed(root: Path, *, restarts_agent: bool) -> Path:
     return root
 
 
-def play_folder(root: Path) -> Path:
-    """Play the trial of a new folder and return the folder, which is removed again if the agent was never started."""
+def _play(root: Path) -> Path:
     from agent2.arena.trial import run_trial
     from agent2.arena.trial_folder import TrialPaths, read_events
 
@@ -352,6 +354,76 @@ def reproduce(
         print_path("report", TrialPaths(trial).report / "report.html")
     if result.verdict is not ReproductionVerdict.REPRODUCED:
         raise typer.Exit(1)
+
+
+def scale(
+    trial: Annotated[Path, typer.Argument(help="Folder of a finished trial.")],
+    model: Annotated[list[str], typer.Option(help="Base model, by name or folder; once for each.")],
+    out: Annotated[Path, typer.Option(help="Folder in which the new trials are created.")] = Path("trials"),
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="What the program may reach or use: sandbox=none, network=packages."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run the recorded program of a trial again on other base models and show on which it works.
+
+    Same task, hidden items, budget and seed; each base is its own control. Prints gain, time and memory, what differs
+    between the bases besides their size, and why a model was refused. Exit 0 if it works on every model named.
+    """
+    from agent2.arena.analysis.read import read_evidence
+    from agent2.arena.reproduction import obstacle_to
+    from agent2.arena.scale_rows import ScaleVerdict
+    from agent2.arena.scaling import recorded_row, refused_row, resolve_models
+    from agent2.cli.live import live_trial
+    from agent2.errors import ConfigError
+    from agent2.reports.scale_table import scale_table
+
+    check_is_folder("--out", out)
+    source = trial.resolve()
+    if (obstacle := obstacle_to(source, read_evidence(source))) is not None:
+        raise ConfigError(f"{trial}: cannot be run again: {obstacle}")
+    with live_trial(source) as steps:
+        first, recorded = recorded_row(source, steps)
+        models = resolve_models(model, steps)
+    rows = [
+        first,
+        *(
+            refused_row(scaled) if scaled.info is None else _play_on(source, scaled, recorded, out, set_ or [])
+            for scaled in models
+        ),
+    ]
+    if as_json:
+        print_json({"trial": str(source), "rows": rows})
+    else:
+        table = scale_table(rows)
+        print_table(list(table.names), table.cells())
+        for row in rows[1:]:
+            typer.echo(f"{row.model}: {row.verdict.value}: {row.reason}")
+            if row.trial is not None:
+                print_path("report", out / row.trial / "report" / "report.html")
+    if any(row.verdict is not ScaleVerdict.WORKS for row in rows[1:]):
+        raise typer.Exit(1)
+
+
+def _play_on(
+    source: Path, model: "ScaleModel", recorded: "CheckpointInfo", out: Path, overrides: list[str]
+) -> "ScaleRow":
+    """Run the program on one base model; what the machine or the sandbox fails is a row without a result."""
+    from agent2.arena.grader.evaluator import EvaluationFailed
+    from agent2.arena.plan import copy_trial
+    from agent2.arena.reproduction import reproduction_config
+    from agent2.arena.scaling import lost_row, measured_row, scaled_config
+    from agent2.arena.trial import TrialStopped
+    from agent2.errors import CheckpointError, NotEnoughData
+
+    config = scaled_config(reproduction_config(source, None, overrides), model)
+    try:
+        root = _play(copy_trial(source, config, out))
+    except (CheckpointError, EvaluationFailed, MachineError, NotEnoughData, TrialStopped) as error:
+        return lost_row(model, recorded, str(error))
+    write_trial_report(root)
+    return measured_row(root, model, recorded)
 
 
 def retention(
