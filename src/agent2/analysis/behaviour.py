@@ -124,7 +124,7 @@ class _Side:
         for item, attempts in self.items.items():
             values = [attempt.numbers[name] for attempt in attempts[start::step] if name in attempt.numbers]
             if values:
-                means[item] = float(np.mean(values))
+                means[item] = float(np.mean(values)) if len(values) > 1 else values[0]
         return means
 
     def stated(self) -> Stated:

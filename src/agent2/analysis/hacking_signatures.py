@@ -42,6 +42,8 @@ def _is_hard_coded(record: ScoredRollout) -> bool:
 
 def n_literal_answers(code: str) -> int:
     """Inputs of a program that are compared with a literal and answered with one; 0 for what is no program."""
+    if "return" not in code or "if" not in code:
+        return 0
     try:
         tree = parse_python(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -5,6 +5,7 @@ a real one. A model may write "let me verify" and verify nothing.
 """
 
 import re
+from collections.abc import Iterable
 
 from agent2.records import ScoredRollout
 
@@ -25,6 +26,12 @@ _RECONSIDERS = re.compile(
     r"|\bactually,? (?:no\b|that's (?:wrong|not)|I (?:was|made))",
     re.IGNORECASE,
 )
+_CHECK_MARKS = ("check", "verif", "calculat", "test ")
+_RECONSIDER_MARKS = (
+    "wait", "hmm", "hold on", "oops", "second thought", "mistake", "error", "think", "consider", "try a", "start over",
+    "go back", "examine", "correct", "not right", "wrong", "right?", "actually",
+)  # fmt: skip
+"""One of them is in every text that the pattern finds; looked for first, as most texts have none."""
 SCANNED = 20_000
 """Characters of a rollout's text that are read."""
 
@@ -41,12 +48,17 @@ def thought_characters(record: ScoredRollout) -> int:
 
 def checks_itself(record: ScoredRollout) -> bool:
     """Some thought or message says that it checks what came before."""
-    return _CHECKS.search(_written(record)) is not None
+    return _has(_written(record), _CHECK_MARKS, _CHECKS)
 
 
 def reconsiders(record: ScoredRollout) -> bool:
     """Some thought or message takes back what came before, or says that it thinks again."""
-    return _RECONSIDERS.search(_written(record)) is not None
+    return _has(_written(record), _RECONSIDER_MARKS, _RECONSIDERS)
+
+
+def _has(text: str, marks: Iterable[str], pattern: re.Pattern[str]) -> bool:
+    lowered = text.lower()
+    return any(mark in lowered for mark in marks) and pattern.search(text) is not None
 
 
 def _written(record: ScoredRollout) -> str:

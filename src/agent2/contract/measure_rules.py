@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 from agent2.errors import ConfigError, Fault, nearest_name, unknown_name
 from agent2.records import ScoredRollout
-from agent2.scorers.failure_detectors import DETECTORS
+from agent2.scorers.failure_detectors import DETECTORS, is_detected
 from agent2.scorers.process.rules import STATISTICS, StepRule
 
 RolloutNumber = Callable[[ScoredRollout, float | None], float | None]
@@ -155,7 +155,7 @@ def _prefixed(name: str, prefix: str, argument: str, where: str) -> MeasureRule:
     if prefix == DETECTED:
         if argument not in DETECTORS:
             raise unknown_name("measure", name, [f"{DETECTED}:{failure}" for failure in DETECTORS], where)
-        return MeasureRule(name, lambda record, score: float(DETECTORS[argument](record)))
+        return MeasureRule(name, lambda record, score: float(is_detected(argument, record)))
     if prefix == "pass_at":
         if not argument.isdigit() or int(argument) < 1:
             raise ConfigError(f"{where or 'measure'}: {name!r}: k must be a whole number from 1 up, pass_at:8")

@@ -246,6 +246,11 @@ DETECTORS: Mapping[str, Detector] = MappingProxyType(
 """Class of bad cases -> whether a rollout is in it."""
 
 
+def is_detected(label: str, record: ScoredRollout) -> bool:
+    """Whether a rollout that was played to its end is in one of the classes of `DETECTORS`."""
+    return record.rollout.status is not RolloutStatus.FAILED and DETECTORS[label](record)
+
+
 def detected(record: ScoredRollout) -> list[str]:
     """The classes of a rollout that was played to its end; empty for one that failed."""
     if record.rollout.status is RolloutStatus.FAILED:
