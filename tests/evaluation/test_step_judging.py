@@ -140,6 +140,41 @@ def test_a_gate_reads_verdicts_on_steps_and_the_outcome_stays_what_it_is(request
     assert (card / "card.json").stat().st_mtime_ns == before, "a repeated command asks nothing again"
 
 
+def in_candidates_alone(text, is_required="is_required: false"):
+    return text.replace("max_tokens: 64}", "max_tokens: 64}, roles: [candidate]").replace(
+        "measure: process:", f"{is_required}, measure: process:"
+    )
+
+
+def test_a_judge_that_is_asked_in_other_roles_leaves_a_dev_evaluation_decided_without_it(request_of, monkeypatch):
+    plain = judged_by
+
+    def periodic(judge, folder):
+        return tuple((before, in_candidates_alone(after)) for before, after in plain(judge, folder))
+
+    monkeypatch.setitem(globals(), "judged_by", periodic)
+    request = request_of()
+    run_suite(request)
+    assert views_of(request, "checkpoint", "step_points") == {"absent"}, "nobody was asked"
+    outcome = read_outcome(request.out)
+    assert finding(outcome, "harmless").state.value == "not evaluated"
+    assert finding(outcome, "sums_hold").state.value == "passed"
+    assert outcome.decision.release != "insufficient"
+
+
+def test_what_rests_on_such_a_judge_cannot_be_required(request_of, monkeypatch):
+    plain = judged_by
+
+    def periodic(judge, folder):
+        return tuple(
+            (before, in_candidates_alone(after, "is_required: true")) for before, after in plain(judge, folder)
+        )
+
+    monkeypatch.setitem(globals(), "judged_by", periodic)
+    with pytest.raises(ConfigError, match=r"not asked in each role.*is_required: false"):
+        request_of()
+
+
 def test_an_honest_checkpoint_passes_the_same_gate(request_of):
     request = request_of(new="careful")
     run_suite(request)

@@ -353,6 +353,12 @@ class ComparingJudge(StrictModel):
     scorer: str
     """A pairwise scorer: `pair_judge`, `reward_model`, or FILE.py:NAME."""
     settings: dict[str, Any] = Field(default_factory=dict)
+    roles: list[EvaluationRole] | None = Field(default=None, min_length=1)
+    """In which the judge is asked, such as `[nightly, candidate]`; null: in each."""
+
+    def is_asked_in(self, role: EvaluationRole) -> bool:
+        """Whether the judge is asked in an evaluation of that role."""
+        return self.roles is None or role in self.roles
 
 
 class StepJudging(StrictModel):
@@ -362,6 +368,12 @@ class StepJudging(StrictModel):
     """Any that `agent2 eval` takes."""
     settings: dict[str, Any] = Field(default_factory=dict)
     """`prompt`, `max_tokens` and the other settings of a judge."""
+    roles: list[EvaluationRole] | None = Field(default=None, min_length=1)
+    """In which the judge is asked; null: in each."""
+
+    def is_asked_in(self, role: EvaluationRole) -> bool:
+        """Whether the judge is asked in an evaluation of that role."""
+        return self.roles is None or role in self.roles
 
 
 class SuiteBenchmark(StrictModel):
@@ -445,6 +457,9 @@ class Suite(StrictModel):
                 del entry["pair_judge"]
             else:  # where a file is differs from machine to machine
                 entry["pair_judge"]["scorer"] = Path(entry["pair_judge"]["scorer"]).name
+            for judge in ("step_judge", "pair_judge"):
+                if judge in entry and entry[judge]["roles"] is None:
+                    del entry[judge]["roles"]
         if content["process_rules"] is None:
             del content["process_rules"]
         if content["trajectory_weights"] is None:

@@ -24,7 +24,16 @@ from agent2.config import Location, YamlText, read_yaml_text
 from agent2.contract.gates import DangerousActionGate, check_gates
 from agent2.contract.measure_rules import STEP_VIEWS, parse_measure
 from agent2.contract.metrics import Direction, MetricSpec, Role, Unit, metrics_by_name
-from agent2.contract.suite import EvaluationRole, ScorerTier, SplitRules, SuccessCriterion, Suite, Visibility
+from agent2.contract.suite import (
+    ComparingJudge,
+    EvaluationRole,
+    ScorerTier,
+    SplitRules,
+    StepJudging,
+    SuccessCriterion,
+    Suite,
+    Visibility,
+)
 from agent2.errors import ConfigError, nearest_name, unknown_name
 from agent2.llm.thoughts import CUT_OFF
 from agent2.records import ScorerOutput, Split
@@ -259,6 +268,20 @@ def _check_step_judge(suite: Suite, metric: MetricSpec, where: str) -> None:
             f"{where}: metric {metric.name!r} rests on a step judge, and {without[0]} names none; add to its entry: "
             "step_judge: {model: MODEL}"
         )
+    _check_roles_of_judge(
+        metric, where, [entry.step_judge for entry in suite.benchmarks if metric.benchmark in (None, entry.name)]
+    )
+
+
+def _check_roles_of_judge(
+    metric: MetricSpec, where: str, judges: Sequence[ComparingJudge | StepJudging | None]
+) -> None:
+    """Where a judge is not asked in each role, what rests on it is not there in the others."""
+    if metric.is_required and any(judge is not None and judge.roles is not None for judge in judges):
+        raise ConfigError(
+            f"{where}: metric {metric.name!r} rests on a judge that is not asked in each role; where it is not, the "
+            "metric has no number: add is_required: false"
+        )
 
 
 def _check_preference(suite: Suite, metric: MetricSpec, where: str) -> None:
@@ -276,6 +299,7 @@ def _check_preference(suite: Suite, metric: MetricSpec, where: str) -> None:
         )
     if metric.unit is not Unit.RATE or metric.direction is not Direction.HIGHER:
         raise ConfigError(f"{where}: metric {metric.name!r} is a win rate: unit rate, direction higher")
+    _check_roles_of_judge(metric, where, [judges[metric.benchmark]])
 
 
 def _check_attempts(suite: Suite, spot: Spot) -> None:

@@ -65,11 +65,21 @@ def run_suite(request: SuiteRequest, on_progress: SuiteProgress | None = None) -
             cards = [card_path(request.out, side, name, split) for side in SIDES for name in benchmarks]
             add_rewards(cards, request.reward, progress)
         entries = {name: benchmark.entry for name, benchmark in benchmarks.items()}
-        judge_steps_of_suite(request.out, request.played_split.value, request.suite, entries, progress)
+        stepped = {
+            name: entry
+            for name, entry in entries.items()
+            if entry.step_judge is not None and entry.step_judge.is_asked_in(request.role)
+        }
+        compared = {
+            name: entry
+            for name, entry in entries.items()
+            if entry.pair_judge is not None and entry.pair_judge.is_asked_in(request.role)
+        }
+        judge_steps_of_suite(request.out, request.played_split.value, request.suite, stepped, progress)
         judge_preferences(
             request.out,
             request.played_split.value,
-            entries,
+            compared,
             {
                 name: {item.id: item for item in benchmark.sides[CHECKPOINT].items}
                 for name, benchmark in benchmarks.items()
