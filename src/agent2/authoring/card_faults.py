@@ -17,7 +17,7 @@ from agent2.authoring.own_benchmark import payload_of
 from agent2.authoring.task_cards import TaskCard
 from agent2.evaluation.scoring import ScoringResources, sandbox_runner
 from agent2.integrity.plain_text import normalized_words
-from agent2.scorers.task_card import TaskCardScorer
+from agent2.scorers.task_card import ANSWER_FILE, ANSWER_SCRIPT, TaskCardScorer
 from agent2.stats.items import chance_of_as_many
 
 SAME_WORDS = 0.5
@@ -318,6 +318,8 @@ def played_faults(
 def _lazy_work(card: TaskCard) -> Mapping[str, Mapping[str, str]]:
     """Work that is not done, by its name in a message -> files."""
     files = dict(card.initial_state.files)
+    if card.success_verifier.type == ANSWER_SCRIPT:
+        return {"an empty answer": {**files, ANSWER_FILE: ""}}
     work: dict[str, dict[str, str]] = {"the empty patch": files}
     tests = {path for path in files if re.search(r"(?:^|/)(?:test_|tests?/)|[._](?:test|spec)\.", path)}
     if tests:

@@ -23,7 +23,7 @@ from agent2.errors import ConfigError
 from agent2.files import write_text
 from agent2.plugins import NAME
 from agent2.records import Split
-from agent2.scorers.task_card import FORM
+from agent2.scorers.task_card import ANSWER_SCRIPT, FORM
 
 BENCH_FILE = "bench.yaml"
 CARDS = "cards"
@@ -193,7 +193,7 @@ def _verifier_alone(card: TaskCard) -> dict[str, Any]:
 
 def shown_prompt(card: TaskCard) -> str:
     """What a model reads: the prompt, and for a repo its files and the form of an answer; never the verifier."""
-    if not card.runs_command:
+    if not card.runs_command or card.success_verifier.type == ANSWER_SCRIPT:
         return card.prompt
     files = "\n\n".join(
         f"FILE: {path}\n```\n{text if text.endswith(chr(10)) else text + chr(10)}```"

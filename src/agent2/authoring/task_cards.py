@@ -2,7 +2,8 @@
 
 A folder of cards may mix `.yaml`, `.json` and `.jsonl` files (one card, or a list of them) and task folders in Harbor's
 layout (`task.toml`, `instruction.md`, `environment/`, `tests/test.sh`, `solution/`). A row with `prompt`, `answer`,
-`task_type` and `difficulty` is a card already; the other fields have defaults.
+`task_type` and `difficulty` is a card already; the other fields have defaults. Tasks of a task set (`verify_type`) are
+read as cards, too.
 
 Promises: a wrong field is refused with file and card; two cards with one id are refused with both places. What a repo
 holds is read as text once, here, so that playing needs no repo. Does NOT run anything.
@@ -23,7 +24,8 @@ from agent2.config import StrictModel, first_problem
 from agent2.errors import ConfigError
 from agent2.foreign_files import MAX_TEXT_BYTES, read_limited
 from agent2.records import Split, digest_of
-from agent2.scorers.task_card import CHECKS, RUNS_COMMAND
+from agent2.scorers.task_card import ANSWER_SCRIPT, CHECKS, RUNS_COMMAND
+from agent2.scorers.task_set import VerifyType, parse_task_set
 
 DIFFICULTIES = ("easy", "medium", "hard")
 SPLITS: Mapping[str, Split] = {
@@ -249,8 +251,34 @@ def _records(source: Path) -> Iterator[tuple[_Place, object]]:
         raise ConfigError(
             f"{source}: cannot be read as {source.suffix[1:]} ({' '.join(str(error).split())})"
         ) from error
+    if isinstance(loaded, dict) and loaded.keys() == {"tasks"}:
+        loaded = loaded["tasks"]
     for number, record in enumerate(loaded if isinstance(loaded, list) else [loaded], start=1):
-        yield _Place(source, number if isinstance(loaded, list) else None), record
+        place = _Place(source, number if isinstance(loaded, list) else None)
+        is_task = isinstance(record, dict) and "verify_type" in record
+        yield place, _task_record(record, place) if is_task else record
+
+
+def _task_record(record: dict[str, Any], place: _Place) -> dict[str, Any]:
+    """A task of a task set as the record of a card. Raises ConfigError for one that no card can be."""
+    task = parse_task_set(json.dumps([record]), str(place)).tasks[0]
+    verifier: dict[str, Any] = {"type": "exact"}
+    if task.verify_type == VerifyType.EXECUTION and task.verify_script is not None:
+        command = "./.verify" if task.verify_script.startswith("#!") else "sh .verify"
+        verifier = {"type": ANSWER_SCRIPT, "command": command, "files": {".verify": task.verify_script}}
+    elif task.verify_type != VerifyType.EXACT_MATCH:
+        raise ConfigError(
+            f"{place}: task {task.id!r}: verify_type {task.verify_type!r} cannot be played as a card; use "
+            f"{VerifyType.EXACT_MATCH} or {VerifyType.EXECUTION}, or judge with agent2 judge"
+        )
+    return {
+        "id": task.id,
+        "prompt": task.prompt,
+        "answer": task.expected_answer,
+        "budget": {"max_steps": task.max_turns},
+        "initial_state": {"files": task.setup.get("files", {})},
+        "success_verifier": verifier,
+    }
 
 
 def _text(path: Path) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agent2.cli.show import AsJson, print_json, print_path, print_table, progress_bar
+from agent2.cli.show import AsJson, one_line, print_json, print_path, print_table, progress_bar
 from agent2.errors import ConfigError
 from agent2.texts import counted
 
@@ -207,6 +207,33 @@ def refresh(
             print_path("benchmark", out)
     if plan.is_due or plan.to_replace:
         raise typer.Exit(1)
+
+
+@app.command("results")
+def results(
+    card: Annotated[Path, typer.Argument(help="Folder with card.json: of a pilot's role, or of an evaluation.")],
+    as_json: AsJson = False,
+) -> None:
+    """List one record an attempt: task, passed or not, turns, tool calls, final answer."""
+    from agent2.cards.reader import iter_rollouts
+    from agent2.scorers.task_set import task_results
+
+    records = task_results(iter_rollouts(card))
+    if as_json:
+        print_json(records)
+        return
+    verdicts = {True: "yes", False: "no", None: "unknown"}
+    rows = [
+        [
+            record.task_id,
+            verdicts[record.passed],
+            str(record.turns),
+            str(record.tool_calls or ""),
+            one_line(record.reason),
+        ]
+        for record in records
+    ]
+    print_table(["task", "passed", "turns", "tool calls", "reason"], rows)
 
 
 def _date(text: str | None) -> datetime.date | None:

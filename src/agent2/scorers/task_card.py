@@ -6,7 +6,8 @@
 
 An answer is a unified diff in a block of ```diff, or whole files: a line `FILE: path` (or `DELETE: path`) before a
 block with the text. The files of the verifier are written last, over whatever the answer made of them. A command that
-does not end with code 0 is a 0; so is an answer that cannot be applied. Process checks look at the difference and do
+does not end with code 0 is a 0; so is an answer that cannot be applied. A verifier of the type `answer_script` changes
+no files: its command finds the answer in `answer.txt`. Process checks look at the difference and do
 not change the score: each broken one is a label, and the view `process_checks_passed` is 0. Verifiers of another type
 compare the answer, by the scorer of that name.
 
@@ -27,7 +28,10 @@ from agent2.sandbox.backends import EndedBy, run_contained
 from agent2.sandbox.spec import Limits
 from agent2.scorers.sandboxed import SandboxRunner
 
-RUNS_COMMAND = frozenset({"unit_tests", "command"})
+ANSWER_SCRIPT = "answer_script"
+"""Type of a verifier whose command finds the answer, as it was given, in `ANSWER_FILE`."""
+ANSWER_FILE = "answer.txt"
+RUNS_COMMAND = frozenset({"unit_tests", "command", ANSWER_SCRIPT})
 """Types of verifiers that run a command."""
 FORM = (
     "Answer with a unified diff in a ```diff block, or with whole files: a line 'FILE: path' before a block with the "
@@ -185,6 +189,9 @@ class TaskCardScorer:
         if not answer.strip():
             return Score(0.0, "there is no answer", labels=("no_answer",))
         before: Files = item.payload.get("files") or {}
+        if verifier["type"] == ANSWER_SCRIPT:
+            passed, reason = _verify(runner, item.payload, {**before, ANSWER_FILE: answer})
+            return Score(float(passed), reason, labels=() if passed else ("check_failed",))
         try:
             after = apply_answer(answer, before)
         except NotApplied as error:
@@ -233,3 +240,5 @@ def _verify(runner: SandboxRunner, payload: Mapping[str, JsonValue], after: File
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8", errors="surrogatepass")
+    if text.startswith("#!"):
+        path.chmod(0o755)
