@@ -58,9 +58,10 @@ def test_a_node_offers_no_more_sandboxes_than_it_was_told():
     assert "--head" in headless and "--resources={}" in headless and headless[-1] == "--port=6379"
 
 
-def test_without_a_cluster_the_message_says_how_to_start_one(home, tmp_path):
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "127.0.0.1", "head:port"])
+def test_without_a_cluster_the_message_says_at_once_how_to_start_one(address, tmp_path):
     with pytest.raises(ConfigError, match=r"no Ray cluster can be used there .* agent2 node"):
-        open_executor(ExecutorSettings("ray", "127.0.0.1:1"), tmp_path)
+        open_executor(ExecutorSettings("ray", address), tmp_path)
 
 
 @pytest.mark.slow

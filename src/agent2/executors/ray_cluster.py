@@ -8,6 +8,7 @@ Does NOT survive the end of the cluster's head: then the driver ends, and its co
 """
 
 import logging
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,8 @@ SANDBOX_RESOURCE = "agent2_sandbox"
 """Offered by nodes that `agent2 node` started after the checks of `agent2 doctor`; a trial takes one."""
 CHECK_S = 180.0
 """For all nodes to answer what they are."""
+CONNECT_S = 10.0
+"""For the head to accept a connection."""
 LOOK_EVERY_S = 1.0
 INTERRUPT_S = 10.0
 """For what runs to record that it was interrupted."""
@@ -44,6 +47,7 @@ class RayExecutor:
         self._needs: NodeNeeds | None = None
         address = settings.address or "auto"
         try:
+            _require_listener(settings.address)
             # a cluster that somebody started: one that is made here would offer no checked sandbox
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False)
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
@@ -131,6 +135,16 @@ class RayExecutor:
     def close(self) -> None:
         """Leave the cluster; it goes on."""
         self._ray.shutdown()
+
+
+def _require_listener(address: str | None) -> None:
+    """Raise OSError or ValueError where nothing listens at HOST:PORT, which Ray itself would try for minutes."""
+    if address is None or "://" in address:
+        return
+    host, separator, port = address.rpartition(":")
+    if not separator or not port.isdigit():
+        raise ValueError("write HOST:PORT")
+    socket.create_connection((host, int(port)), CONNECT_S).close()
 
 
 def demand_of(resources: Resources, *, needs_sandbox: bool) -> dict[str, float]:
