@@ -277,12 +277,20 @@ def show_agreement(
     pairs: Annotated[
         Path | None, typer.Option(help="Also write people's verdicts on a judgement card as pairs for `judge check`.")
     ] = None,
+    log: Annotated[
+        Path | None,
+        typer.Option(help="Also write the agreement at the checkpoint's step to a log for the monitor."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare people with the scorer and with each other; for graded scores, find the threshold that people use."""
     from agent2.analysis.spot_check import agreement, labelled_pairs
 
     report = agreement(folder)
+    if log is not None:
+        from agent2.analysis.verifier_log import log_accuracy
+
+        log_accuracy(log, folder, report)
     _write_pairs(pairs, lambda: labelled_pairs(folder))
     _print_agreement(report, pairs, folder, as_json=as_json)
 
