@@ -111,6 +111,8 @@ def test_a_harbor_folder_and_a_repo_beside_its_card_are_read(tmp_path):
     (tmp_path / "cards" / "z.yaml").write_text(
         "{id: z, prompt: p, initial_state: {repo: repo}, success_verifier: {type: command, command: 'true'}}\n"
     )
+    (tmp_path / "two.yaml").write_text("# two\n- {prompt: p, answer: 1, date: 2026-11-01}\n- {prompt: q, answer: 2}\n")
+    assert [card.answer for card in read_cards(tmp_path / "two.yaml")] == ["1", "2"]
     harbor, own = read_cards(tmp_path / "cards")
     assert (harbor.difficulty, harbor.task_type, harbor.budget.max_minutes) == ("hard", "files", 2.0)
     assert harbor.initial_state.files == {"a.txt": "a\n"}

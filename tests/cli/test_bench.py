@@ -60,6 +60,16 @@ def test_a_pilot_with_one_role_is_refused(bench):
     assert "three roles" in ended.stderr and "add --role weak=" in ended.stderr
 
 
+def test_a_card_that_was_played_before_an_edit_is_refused(bench):
+    assert agent2("bench", "pilot", "b", *ROLES, home=bench).returncode == 0
+    cards = [f"--role={role}=b/pilots/1/{role}" for role in ("weak", "previous", "strong")]
+    again = agent2("bench", "pilot", "b", *cards, home=bench)
+    assert again.returncode == 0, again.stderr
+    path = bench / "b" / "cards" / "cards.jsonl"
+    path.write_text(path.read_text().replace("Double 30.", "Double thirty."))
+    assert "play the checkpoint again" in agent2("bench", "pilot", "b", *cards, home=bench).stderr
+
+
 def test_versions_keep_their_anchors_and_refuse_changes(bench):
     assert agent2("bench", "pilot", "b", *ROLES, home=bench).returncode == 0
     first = json.loads(agent2("bench", "freeze", "b", "--json", home=bench).stdout)

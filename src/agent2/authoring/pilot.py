@@ -22,7 +22,7 @@ from agent2.authoring.card_faults import CardFault, FaultKind, PlayedShortcut, p
 from agent2.authoring.own_benchmark import OwnBenchmark
 from agent2.authoring.task_cards import TaskCard
 from agent2.cards.folder import card_exists
-from agent2.cards.reader import iter_rollouts
+from agent2.cards.reader import iter_rollouts, read_header
 from agent2.errors import ConfigError, NotEnoughData
 from agent2.records import Split
 from agent2.stats.items import item_difficulty, item_discrimination
@@ -185,6 +185,20 @@ def require_roles(roles: Sequence[str]) -> str:
             + (f"; add --role {missing[0].split()[0]}=CARD_OR_CHECKPOINT" if missing else "")
         )
     return weak[0]
+
+
+def require_draft(cards: Mapping[str, Path], draft: Path) -> None:
+    """Raise ConfigError for a card that was not played on the draft in a folder, as after an edit of a task card."""
+    from agent2.benchmarks import load_benchmark
+
+    benchmark = load_benchmark(str(draft))
+    for role, card in cards.items():
+        version = read_header(card).protocol.benchmark
+        if version != f"{benchmark.name}-v{benchmark.version}":
+            raise ConfigError(
+                f"--role {role}={card}: was played on {version}, and the cards are now "
+                f"{benchmark.name}-v{benchmark.version}; play the checkpoint again"
+            )
 
 
 def analyse_pilot(

@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
-import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from agent2.config import StrictModel, first_problem
+from agent2.config import StrictModel, first_problem, read_yaml_text
 from agent2.errors import ConfigError
 from agent2.foreign_files import MAX_TEXT_BYTES, read_limited
 from agent2.records import Split, digest_of
@@ -246,8 +245,8 @@ def _records(source: Path) -> Iterator[tuple[_Place, object]]:
                 if line.strip():
                     yield _Place(source, number), json.loads(line)
             return
-        loaded = json.loads(text) if source.suffix == ".json" else yaml.safe_load(text)
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
+        loaded = json.loads(text) if source.suffix == ".json" else _yaml(text, str(source))
+    except (ValueError, RecursionError) as error:
         raise ConfigError(
             f"{source}: cannot be read as {source.suffix[1:]} ({' '.join(str(error).split())})"
         ) from error
@@ -257,6 +256,14 @@ def _records(source: Path) -> Iterator[tuple[_Place, object]]:
         place = _Place(source, number if isinstance(loaded, list) else None)
         is_task = isinstance(record, dict) and "verify_type" in record
         yield place, _task_record(record, place) if is_task else record
+
+
+def _yaml(text: str, where: str) -> object:
+    """A mapping, or a list of them, with the limits of our own files. Raises ConfigError."""
+    is_list = next((line for line in text.split("\n") if line.strip() and line[0] not in "#%"), "").startswith("- ")
+    if is_list:
+        return read_yaml_text("cards:\n" + text, where).data["cards"]
+    return read_yaml_text(text, where).data
 
 
 def _task_record(record: dict[str, Any], place: _Place) -> dict[str, Any]:

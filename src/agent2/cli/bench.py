@@ -58,6 +58,7 @@ def check(folder: Folder, as_json: AsJson = False) -> None:
     """
     from agent2.authoring.card_faults import static_faults
     from agent2.authoring.own_benchmark import read_own
+    from agent2.authoring.pilot import DROPPED
     from agent2.authoring.versions import frozen_versions
 
     benchmark = read_own(folder)
@@ -68,7 +69,7 @@ def check(folder: Folder, as_json: AsJson = False) -> None:
     else:
         _print_cells(benchmark)
         _print_faults(faults)
-    if faults:
+    if any(fault.kind in DROPPED for fault in faults):
         raise typer.Exit(1)
 
 
@@ -93,7 +94,7 @@ def pilot(
     import msgspec
 
     from agent2.authoring.own_benchmark import read_own, write_benchmark
-    from agent2.authoring.pilot import analyse_pilot, play_role, require_roles
+    from agent2.authoring.pilot import analyse_pilot, play_role, require_draft, require_roles
     from agent2.cards.folder import card_exists
     from agent2.files import atomic_write
 
@@ -113,6 +114,7 @@ def pilot(
         for name, source in sources.items():
             is_card = card_exists(Path(source))
             cards[name] = Path(source) if is_card else play_role(benchmark, draft, source, out / name, limit, progress)
+    require_draft(cards, draft)
     result = analyse_pilot(benchmark, cards, main, _played(benchmark))
     record = {**result.record(), "digests": {card.id: card.digest for card in benchmark.cards}}
     atomic_write(out / "pilot.json", msgspec.json.format(msgspec.json.encode(record), indent=1))
