@@ -1,6 +1,7 @@
 """How many planted faults does `agent2 bench` find among 300 items, and what does it flag besides?
 
     python benchmarks/planted_items.py --out DIR [--seeds 5] [--items 300] [--each 10]
+    python benchmarks/planted_items.py --out DIR --checkpoints WEAK PREVIOUS STRONG
 
 Each seed makes a benchmark of multiple-choice arithmetic with `each` items of five faults: a wrong key, two right
 options (ambiguous), a leaked answer, a duplicate, a shortcut. Half of all but the wrong keys are plain, half are
@@ -10,8 +11,10 @@ item is as hard for all of them, and half of the wrong answers of each are one p
 players agree on wrong answers of honest items, too. The pilot's lists are compared with what was planted, and the
 benchmark is frozen.
 
+With --checkpoints, three models of the benchmark arithmetic play its train items, with wrong keys and copies planted.
+
 Prints recall by fault and precision of both lists, summed over seeds, with the seconds that a pilot took. Scripted
-players only: says nothing about faults that real models reveal in other ways.
+players say nothing about faults that real models reveal in other ways.
 """
 
 import argparse
@@ -22,6 +25,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +34,9 @@ import msgspec
 from agent2.authoring.own_benchmark import new_own, write_benchmark
 from agent2.authoring.pilot import analyse_pilot, play_role
 from agent2.authoring.versions import freeze
+from agent2.benchmarks import load_benchmark
+from agent2.benchmarks.declaration import SamplingSpec
+from agent2.records import Split
 from agent2.stats.estimates import wilson
 
 SKILLS = {"weak": 0.30, "previous": 0.60, "strong": 0.92}
@@ -159,6 +166,28 @@ def make_cards(seed: int, n_items: int, each: int) -> tuple[list[dict[str, Any]]
     return [*cards, *copies], faults
 
 
+def real_cards(seed: int, n_items: int, each: int) -> tuple[list[dict[str, Any]], dict[str, tuple[str, bool]]]:
+    """The same from train items of arithmetic, which its tiny models read: wrong keys and copies alone."""
+    rng = random.Random(seed)
+    items = load_benchmark("arithmetic").items(Split.TRAIN, (seed + 1) * (n_items - each), None)[-(n_items - each) :]
+    levels = {1: "easy", 2: "medium"}
+    cards = [
+        {"id": f"n{number}", "prompt": item.prompt, "answer": item.reference, "task_type": "sums"}
+        | {"difficulty": levels.get(item.payload["n_operations"], "hard")}
+        for number, item in enumerate(items)
+    ]
+    places = rng.sample(range(len(cards)), 2 * each)
+    faults: dict[str, tuple[str, bool]] = {}
+    for place in places[:each]:
+        wrong = str(int(str(cards[place]["answer"])) + rng.choice([-3, -2, -1, 1, 2, 3, 10]))
+        cards[place] = {**cards[place], "answer": wrong}
+        faults[f"n{place}"] = ("wrong_key", False)
+    for place in places[each:]:
+        cards.append({**cards[place], "id": f"n{place}-copy"})
+        faults[f"n{place}-copy"] = ("duplicate", False)
+    return cards, faults
+
+
 def main() -> None:
     """Parse the options, play every seed and print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
@@ -166,31 +195,29 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--items", type=int, default=300)
     parser.add_argument("--each", type=int, default=10)
+    parser.add_argument("--checkpoints", nargs=3, metavar=("WEAK", "PREVIOUS", "STRONG"))
     options = parser.parse_args()
+    make, scorer = (make_cards, "choice") if options.checkpoints is None else (real_cards, "rational")
     n_planted, n_found = Counter[str](), Counter[str]()
     flagged, true = Counter[str](), Counter[str]()
     false_kinds = Counter[str]()
     for seed in range(options.seeds):
         folder = options.out / f"seed{seed}"
         folder.mkdir(parents=True)
-        cards, faults = make_cards(seed, options.items, options.each)
-        rows = [{**card, "success_verifier": {"type": "choice"}} for card in cards]
+        cards, faults = make(seed, options.items, options.each)
+        rows = [{**card, "success_verifier": {"type": scorer}} for card in cards]
         (folder / "cards.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         (folder / "matrix.yaml").write_text("sums: 30/40/30\ndifferences: 30/40/30\nproducts: 30/40/30\n")
         (folder / "players.py").write_text(PLAYERS.format(skills=SKILLS, seed=seed))
         bench = new_own(folder / "planted", folder / "matrix.yaml", "planted", folder / "cards.jsonl")
+        sampling = SamplingSpec(temperature=0.6, max_tokens=12)
+        bench = replace(bench, spec=bench.spec.model_copy(update={"sampling": sampling}))
+        scripted = [f"scripted:{folder / 'players.py'}:{role}" for role in SKILLS]
         started = time.monotonic()
         write_benchmark(folder / "draft", bench.spec, "draft", bench.cards, by_split=False)
         sides = {
-            role: play_role(
-                bench,
-                folder / "draft",
-                f"scripted:{folder / 'players.py'}:{role}",
-                folder / role,
-                None,
-                lambda *_: None,
-            )
-            for role in SKILLS
+            role: play_role(bench, folder / "draft", source, folder / role, None, lambda *_: None)
+            for role, source in zip(SKILLS, options.checkpoints or scripted, strict=True)
         }
         pilot = analyse_pilot(bench, sides, "previous")
         seconds = time.monotonic() - started
