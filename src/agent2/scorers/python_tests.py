@@ -3,6 +3,7 @@
     payload: {"tests": ["assert add(1, 2) == 3", "assert not is_odd(4)", "assert abs(mean([1, 2]) - 1.5) < 1e-9"],
               "sample_tests": [...], "variant_tests": [...],  # optional further groups, each with a view of its own
               "setup": "import math",                         # optional: run before the program
+              "reads_input": true,                            # optional: see `input_program`
               "prefix": PROMPT, "suffix": "root = Node(1)"}    # optional: what the answer continues, what follows it
 
     payload: {"check": {"test": "def check(candidate): ...", "entry_point": "add",
@@ -29,6 +30,7 @@ import math
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from agent2.errors import ConfigError, Fault
 from agent2.records import Item, JsonValue, Rollout, Score, ScorerOutput, ScoringMode, ScoringWork, digest_of
@@ -292,7 +294,59 @@ class PythonTestsScorer:
 def program_of(item: Item, code: str) -> str:
     """What is run: setup, what the answer continues, the answer, and what follows it."""
     setup, prefix, suffix = (item.payload.get(key) or "" for key in ("setup", "prefix", "suffix"))
+    if item.payload.get("reads_input"):
+        return input_program(f"{setup}\n{code}\n")
     return f"{setup}\n{prefix}{code}\n{suffix}\n"
+
+
+def input_program(source: str) -> str:
+    """A program that reads standard input, as a function `answer_to` of the input.
+
+    It runs the program anew and returns what it printed: a list of lines, each a list of words, as `words_of` has them.
+    """
+    return f"_SOURCE = {source!r}\n{_WORDS}\n{_ANSWER}"
+
+
+def words_of(text: str) -> list[list[str]]:
+    """A text as outputs are compared: lines of words without blanks at the ends, decimal numbers by value."""
+    names: dict[str, Any] = {}
+    exec(_WORDS, names)  # the text that the sandbox has, so that both sides are read alike
+    words: list[list[str]] = names["_words"](text)
+    return words
+
+
+_WORDS = """
+import re as _re
+
+def _word(word):
+    match = _re.fullmatch(r"([+-]?)0*([0-9]{0,40})(?:[.]([0-9]{0,40}))?", word)
+    if match is None or not (match[2] or match[3] or "0" in word):
+        return word
+    fraction = (match[3] or "").rstrip("0")
+    value = (match[2] or "0") + ("." + fraction if fraction else "")
+    return "-" + value if match[1] == "-" and value != "0" else value
+
+def _words(text):
+    return [[_word(word) for word in line.split()] for line in text.strip().split(chr(10))]
+"""
+_ANSWER = """
+import io as _io
+import sys as _sys
+
+def answer_to(text):
+    written, before = _io.BytesIO(), (_sys.stdin, _sys.stdout)
+    _sys.stdin = _io.TextIOWrapper(_io.BytesIO(text.encode()), encoding="utf-8")
+    output = _io.TextIOWrapper(written, encoding="utf-8", errors="replace", write_through=True)
+    _sys.stdout = output
+    try:
+        exec(compile(_SOURCE, "program", "exec"), {"__name__": "__main__", "exit": _sys.exit, "quit": _sys.exit})
+    except SystemExit:
+        pass
+    finally:
+        _sys.stdin, _sys.stdout = before
+    output.flush()
+    return _words(written.getvalue().decode("utf-8", "replace"))
+"""
 
 
 def called_names(item: Item) -> frozenset[str]:
