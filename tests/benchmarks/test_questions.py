@@ -183,7 +183,7 @@ def test_json_that_is_no_array_of_rows_is_refused(tmp_path, text, message):
 
 
 GPQA = """\
-name: gpqa
+name: my_gpqa
 version: "1"
 files: {dev: gpqa.csv}
 prompt: "{Question}\\n{options}"

@@ -97,6 +97,8 @@ BENCHMARKS: MappingProxyType[str, str] = MappingProxyType(
         "llmbar": "agent2.benchmarks.preferences:LlmBar",
         "preferences_internal": "agent2.benchmarks.preferences:PreferencesInternal",
         "livecodebench": "agent2.benchmarks.contests:LiveCodeBench",
+        "swe_bench": "agent2.benchmarks.repairs:SweBench",
+        "swebench_verified": "agent2.benchmarks.repairs:SweBenchVerified",
         "api_bank": "agent2.benchmarks.api_calls:ApiBank",
         "acebench": "agent2.benchmarks.api_calls:AceBench",
         "math": "agent2.benchmarks.mathematics:CompetitionMath",
@@ -136,7 +138,7 @@ READS_FILES = frozenset(
         *("alfworld", "alfworld_chat", "alpacaeval", "bfcl_v3", "bfcl_v4", "deepsearchqa", "gsm8k", "humaneval"),
         *("ifeval", "mbpp", "mmlu_pro", "webshop", "mmlu", "gpqa", "arc_challenge", "arc_easy", "truthfulqa_mc1"),
         *("truthfulqa_mc2", "bbh", "math", "math_500", "aime_private", "reward_bench", "judge_bench", "llmbar"),
-        *("preferences_internal", "api_bank", "acebench", "livecodebench"),
+        *("preferences_internal", "api_bank", "acebench", "livecodebench", "swe_bench", "swebench_verified"),
     }
 )
 """Benchmarks whose items come from a folder of the user's; each takes `data`, or looks in the usual place."""

@@ -34,6 +34,7 @@ SCORERS: Mapping[str, str] = MappingProxyType(
         "longer_answer": "agent2.scorers.answers:LongerAnswerScorer",
         "matching_calls": "agent2.scorers.matching_calls:MatchingCallScorer",
         "math_answer": "agent2.scorers.math_answer:MathAnswerScorer",
+        "patch_tests": "agent2.scorers.patch_tests:PatchTestsScorer",
         "pair_judge": "agent2.scorers.judges:PairJudge",
         "panel_judge": "agent2.scorers.judges:PanelJudge",
         "purchase": "agent2.scorers.reward:PurchaseScorer",

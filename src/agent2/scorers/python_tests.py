@@ -311,8 +311,8 @@ def words_of(text: str) -> list[list[str]]:
     """A text as outputs are compared: lines of words without blanks at the ends, decimal numbers by value."""
     names: dict[str, Any] = {}
     exec(_WORDS, names)  # the text that the sandbox has, so that both sides are read alike
-    words: list[list[str]] = names["_words"](text)
-    return words
+    lines: list[list[str]] = names["_words"](text)
+    return lines
 
 
 _WORDS = """
