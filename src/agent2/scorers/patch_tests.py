@@ -128,8 +128,8 @@ def _script(test_files: Sequence[str], changed_by_tests: Sequence[str]) -> str:
     """What the sandbox runs, in the folder with the commit."""
     restore = []
     for path in dict.fromkeys(changed_by_tests):
-        kept, target = shlex.quote(f"{OWN}/base/{path}"), shlex.quote(path)
-        restore.append(f"if [ -e {kept} ]; then cp {kept} {target}; else rm -f {target}; fi")
+        saved_copy, target = shlex.quote(f"{OWN}/base/{path}"), shlex.quote(path)
+        restore.append(f"if [ -e {saved_copy} ]; then cp {saved_copy} {target}; else rm -f {target}; fi")
     saved = [
         f"if [ -e {shlex.quote(path)} ]; then mkdir -p {shlex.quote(str(PurePosixPath(f'{OWN}/base/{path}').parent))}"
         f" && cp {shlex.quote(path)} {shlex.quote(f'{OWN}/base/{path}')}; fi"
