@@ -99,6 +99,7 @@ BENCHMARKS: MappingProxyType[str, str] = MappingProxyType(
         "livecodebench": "agent2.benchmarks.contests:LiveCodeBench",
         "swe_bench": "agent2.benchmarks.repairs:SweBench",
         "swebench_verified": "agent2.benchmarks.repairs:SweBenchVerified",
+        "mt_bench": "agent2.benchmarks.two_turns:MtBench",
         "api_bank": "agent2.benchmarks.api_calls:ApiBank",
         "acebench": "agent2.benchmarks.api_calls:AceBench",
         "math": "agent2.benchmarks.mathematics:CompetitionMath",
@@ -139,6 +140,7 @@ READS_FILES = frozenset(
         *("ifeval", "mbpp", "mmlu_pro", "webshop", "mmlu", "gpqa", "arc_challenge", "arc_easy", "truthfulqa_mc1"),
         *("truthfulqa_mc2", "bbh", "math", "math_500", "aime_private", "reward_bench", "judge_bench", "llmbar"),
         *("preferences_internal", "api_bank", "acebench", "livecodebench", "swe_bench", "swebench_verified"),
+        "mt_bench",
     }
 )
 """Benchmarks whose items come from a folder of the user's; each takes `data`, or looks in the usual place."""
