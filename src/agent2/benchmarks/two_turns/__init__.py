@@ -210,8 +210,8 @@ def _joined(verdicts: Sequence[Score]) -> Score:
     views: dict[str, float | None] = {}
     for name in COSTS:
         costs = [verdict.views.get(name) for verdict in verdicts]
-        known = [cost for cost in costs if cost is not None]
-        views[name] = sum(known) if len(known) == len(costs) else None
+        reported = [cost for cost in costs if cost is not None]
+        views[name] = sum(reported) if len(reported) == len(costs) else None
     for name, verdict in zip(RATINGS, verdicts, strict=True):
         views[name] = verdict.views.get("judge_rating")
     labels = tuple(dict.fromkeys(label for verdict in verdicts for label in verdict.labels))
