@@ -45,7 +45,7 @@ RATINGS = tuple(f"rating_{turn}" for turn in range(1, TURNS + 1))
 """Views: the rating of each turn, on the judge's scale."""
 
 
-class JudgeFile(StrictModel):
+class TurnJudgeFile(StrictModel):
     """`judge.yaml`."""
 
     model: str
@@ -91,7 +91,7 @@ class TurnJudge:
     emits = ScorerOutput(views=frozenset({*COSTS, *RATINGS}), labels=LlmJudge.emits.labels)
     work = ScoringWork(ScoringMode.BATCH, batch_size=32)
 
-    def __init__(self, file: JudgeFile) -> None:
+    def __init__(self, file: TurnJudgeFile) -> None:
         """Raises ConfigError and CheckpointError as `LlmJudge` does."""
         self._judge = LlmJudge(file.model, file.prompt, endpoint=file.endpoint, prices=file.prices)
         self.version = f"{self.version}+{self._judge.version}"
@@ -108,7 +108,7 @@ class TurnJudge:
         return [_joined(verdicts[TURNS * place : TURNS * (place + 1)]) for place in range(len(batch))]
 
 
-class _NoJudge:
+class _NoTurnJudge:
     """Used where no judge is named: gives no verdict."""
 
     name = TurnJudge.name
@@ -169,7 +169,7 @@ class MtBench(OfficialBenchmark):
     def scorer(self) -> Scorer:
         """The judge of `judge.yaml`. Raises ConfigError for a wrong file."""
         path = self._folder / JUDGE_FILE
-        judge: Scorer = TurnJudge(load_yaml(path, JudgeFile)) if path.is_file() else _NoJudge()
+        judge: Scorer = TurnJudge(load_yaml(path, TurnJudgeFile)) if path.is_file() else _NoTurnJudge()
         return judge
 
     def players(self) -> Players:
