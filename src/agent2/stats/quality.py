@@ -1,7 +1,7 @@
 """Quality of a benchmark, its verifier and its raters: separability, calibration, boundaries, audit, agreement.
 
-`agent2 tasks check` audits verifiers, `agent2 judge` reports agreement, `agent2 bench pilot` calibrates a draft; the rest
-is for use from Python (docs/statistics.md).
+`agent2 tasks check` audits verifiers, `agent2 judge` reports agreement, `agent2 bench pilot` calibrates a draft; the
+rest is for use from Python (docs/statistics.md).
 
 Promises: models, checkpoints and subtasks keep their axes; too few of them raises NotEnoughData; scores must be finite
 and on one scale. A pilot needs at least three baselines (a supervised model, the previous production model, a strong
