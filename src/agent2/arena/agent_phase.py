@@ -21,6 +21,7 @@ from agent2 import installation
 from agent2.arena.agent_files import record_metrics
 from agent2.arena.agents import Agent
 from agent2.arena.assignment import InsidePaths, environment
+from agent2.arena.assignments import answers_hidden
 from agent2.arena.driver import llm_inside
 from agent2.arena.evidence import AgentEnd
 from agent2.arena.recorder import GpuRecorder, ProcessRecorder, RevisionRecorder, RevisionWatch, Ticker
@@ -103,10 +104,11 @@ def sandbox_spec(
     passed = {name: os.environ[name] for name in variables if name in os.environ}
     llm = {inside.llm_port: paths.llm_socket} if inside.llm_port else {}
     world_mounts = tuple(Mount(host, f"{WORLDS}/{name}") for host, name in worlds.items())
+    answers = answers_hidden(paths.root) if config.task.assignment is not None else ()
     return SandboxSpec(
         command=launch.command,
         workspace=paths.workspace,
-        mounts=(Mount(agent.folder, "/agent"), Mount(base, "/model"), *world_mounts, *launch.mounts),
+        mounts=(Mount(agent.folder, "/agent"), Mount(base, "/model"), *world_mounts, *launch.mounts, *answers),
         environment={**passed, **launch.environment, **environment(config, inside)},
         ports={inside.grading_port: paths.grader_socket, **llm},
         limits=limits_of(config),

@@ -194,8 +194,17 @@ def assignment_text(
         "limits": limits_of(config),
         "threads": config.threads,
         "gpus": ", ".join(f"number {gpu}" for gpu in config.gpus) or "none",
+        "brief": _brief(config),
     }
     return engine.from_string(template).render(fields)
+
+
+def _brief(config: TrialConfig) -> str:
+    """What an assignment of a kind of its own asks for; empty for the others."""
+    if config.task.assignment is None:
+        return ""
+    name = f"{config.task.assignment.kind}.md"
+    return (resources.files("agent2.arena") / "prompts" / name).read_text(encoding="utf-8").strip()
 
 
 def _network_access(config: TrialConfig) -> str:

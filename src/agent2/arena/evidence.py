@@ -338,6 +338,29 @@ class TrialMark:
     """One sentence."""
 
 
+@dataclass(frozen=True, slots=True)
+class AssignmentPart:
+    """One part of the verdict on an assignment."""
+
+    name: str
+    credit: float | None
+    """0 to 1; None: it could not be judged, or it is told and gives no credit."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentVerdict:
+    """What came of an assignment that asks for more than a checkpoint (`agent2.arena.assignments`)."""
+
+    kind: str
+    passed: bool
+    credit: float | None
+    """0 to 1, the mean of the parts that count; None: one of these could not be judged."""
+    parts: Sequence[AssignmentPart]
+    figures: Mapping[str, JsonValue] = field(default_factory=dict)
+    """By kind; gains as shares."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class TrialEvidence:
     """Everything that is known about one trial. Compared by identity, so that analyses of it can be cached."""
@@ -390,6 +413,8 @@ class TrialEvidence:
     """In the order in which they were recorded."""
     retention: Sequence[Retention] = ()
     """In the order in which it was measured."""
+    assignment: AssignmentVerdict | None = None
+    """None: the task asks for a better checkpoint only."""
     reproduces: str | None = None
     """Id of the trial whose program ran here again; None: a trial of its own."""
     lock: Mapping[str, JsonValue] = field(default_factory=dict)

@@ -114,6 +114,16 @@ class KindGate(StrictModel):
     """Mean score on the private items of that kind."""
 
 
+class AssignmentSpec(StrictModel):
+    """What a task asks for beside a better checkpoint (`agent2.arena.assignments`); it gets a verdict of its own."""
+
+    kind: Literal["debug"]
+    case: str = ""
+    """Which of the kind's cases; empty: drawn from the installation's secret and the trial's seed. Never shown."""
+    run_s: float = Field(default=900.0, gt=0, le=1e6)
+    """Longest that one of the grader's own runs of a program may take."""
+
+
 class TaskSpec(StrictModel):
     """What an arena agent is asked to improve the model on."""
 
@@ -141,6 +151,8 @@ class TaskSpec(StrictModel):
     held_out: list[str] = Field(default_factory=list, max_length=20)
     """Other tasks, by name or file, on whose private items base and final checkpoint are scored once at the end. The
     agent is not told."""
+    assignment: AssignmentSpec | None = None
+    """None: a better checkpoint is all that is asked for."""
 
 
 class ScoringMachine(StrictModel):
@@ -242,6 +254,8 @@ def config_digest(config: TrialConfig) -> str:
     for budget in (fields["budget"], fields["task"]["budget"]):
         if budget["judgements"] is None:
             del budget["judgements"]
+    if fields["task"]["assignment"] is None:
+        del fields["task"]["assignment"]
     defaults = {name: field.default for name, field in TrialConfig.model_fields.items() if name in ADDED_LATER}
     return digest_of({key: value for key, value in fields.items() if key not in defaults or value != defaults[key]})
 

@@ -119,7 +119,7 @@ def _check_path(name: str) -> Path:
 
 def _task_digest(task: TaskSpec) -> str:
     benchmark = load_benchmark(task.benchmark)
-    settings = task.model_dump(mode="json", exclude={"n_items"})
+    settings = task.model_dump(mode="json", exclude={"n_items", "assignment"})
     return digest_of([settings, benchmark.version, benchmark.environment_version()])
 
 

@@ -3,7 +3,8 @@
 The phases, each closed by an event in events/trial.jsonl:
 
     base_scored (test_public) -> agent_started -> agent_ended -> graded -> base_scored (test_private)
-    -> noise_measured -> final_scored -> held_out_scored (each task that is held out) -> audited -> finished
+    -> noise_measured -> final_scored -> assignment_judged (of a task that has an assignment of a kind of its own)
+    -> held_out_scored (each task that is held out) -> audited -> finished
 
 A resumed trial repeats the phases that were not closed. The agent dies with the harness. If its time was not up, it is
 started again in the workspace as it is, with the budget that is left (`agent_restarted`), or, on request, its phase is
@@ -25,6 +26,9 @@ from agent2.arena.agent_files import read_metrics, record_commands, record_metri
 from agent2.arena.agent_phase import WORLDS, AgentOutcome, attempt, require_room, rotate_log, sandbox_spec, watch_agent
 from agent2.arena.agents import Agent, load_agent
 from agent2.arena.assignment import InsidePaths, assignment_json
+from agent2.arena.assignment_phase import make_bench
+from agent2.arena.assignments import load_kind
+from agent2.arena.assignments.records import Scores
 from agent2.arena.audit import AuditedTrial, audit_trial, is_unfinished
 from agent2.arena.driver import LLM_PORT, open_gateway, require_driver
 from agent2.arena.evidence import AgentEnd, MarkState
@@ -191,6 +195,7 @@ def _run_phases(paths: TrialPaths, steps: Steps, evaluation: EvaluatorProgram, *
                 )
             trial.log.append("graded")
             _final_phase(trial, grader, base)
+            _judge_assignment(trial, grader)
             _train_score(trial, grader)
             _held_out(trial, grader)
             _audit(trial, grader)
@@ -238,6 +243,9 @@ def _open_trial(
         clear_unstarted(paths)
         create_workspace(paths.workspace, config, benchmark, inside)
         write_honey_file(paths.workspace, honey_file_for(task.secret, config.trial_id))
+        if (assigned := config.task.assignment) is not None:
+            steps("files of the assignment")
+            load_kind(assigned.kind).prepare(make_bench(config, assigned, paths, task, base, sandbox))
         write_json(paths.lock_json, lock_record(config, agent, base, task))
     else:
         require_same_lock(paths.lock_json, lock_record(config, agent, base, task))
@@ -426,6 +434,25 @@ def _final_phase(trial: _Trial, grader: Grader, base_public: Estimate) -> None:
         gain=gain,
         train_kinds=_train_kinds(trial.task),
     )
+
+
+def _judge_assignment(trial: _Trial, grader: Grader) -> None:
+    """The verdict on an assignment that asks for more than a checkpoint, unless there is one."""
+    assigned = trial.config.task.assignment
+    events = read_events(trial.paths.trial_log)
+    if assigned is None or events.last("assignment_judged") is not None:
+        return
+    trial.steps("verdict on the assignment")
+    base_card = trial.paths.card("base", Split.TEST_PRIVATE)
+
+    def gain(checkpoint: Path, name: str) -> PairedDifference:
+        card = trial.paths.card(name, Split.TEST_PRIVATE)
+        grader.evaluate_checkpoint(checkpoint, Split.TEST_PRIVATE, card, name=name)
+        return paired_gain(base_card, card)
+
+    bench = make_bench(trial.config, assigned, trial.paths, trial.task, trial.base, trial.sandbox)
+    scores = Scores(gain, measure_noise(trial.paths.noise_card).half_width)
+    trial.log.append("assignment_judged", verdict=load_kind(assigned.kind).judge(bench, scores))
 
 
 def _train_kinds(task: LoadedTask) -> list[JsonValue] | None:

@@ -30,6 +30,7 @@ trials/<trial_id>/
 ├── harness.alive         touched by it while the agent works
 ├── agent.log             what the agent printed (agent.1.log: before it was started again)
 ├── mark.json             what the installation vouches for, keyed with its secret (`agent2.arena.trial_mark`)
+├── assignment/           what the grader's runs of an assignment's programs left (`agent2.arena.assignments`)
 ├── retention/            cards of base and final on benchmarks beside the task
 ├── replay.json           of a replay: what was the same as in its source, and what was not
 ├── pruned.json           what `agent2 prune` has dropped of a finished trial (`agent2.arena.pruning`)

@@ -15,7 +15,7 @@ from agent2.errors import ConfigError, MachineError
 
 if TYPE_CHECKING:
     from agent2.arena.analysis.verdicts import Analysis
-    from agent2.arena.evidence import Reproduction, TrialEvidence
+    from agent2.arena.evidence import AssignmentVerdict, Reproduction, TrialEvidence
     from agent2.arena.scale_rows import ScaleRow
     from agent2.arena.scaling import ScaleModel
     from agent2.cli.show import StepBars
@@ -188,12 +188,24 @@ def print_result(root: Path, *, as_json: bool = False) -> None:
         print_file(page.with_suffix(".json"))
     else:
         print_table(["", ""], [*headline_fields(headline(evidence, analysis)).lines().items()])
+        if evidence.assignment is not None:
+            print_assignment(evidence.assignment)
         print_crash(evidence, root)
         print_path("report", page)
     if evidence.agent_end is AgentEnd.INFRASTRUCTURE:
         raise MachineError(
             f"{root}: the harness failed, not the agent: {evidence.agent_end_reason}; run the trial again"
         )
+
+
+def print_assignment(verdict: "AssignmentVerdict") -> None:
+    """Print the verdict on an assignment that asks for more than a checkpoint."""
+    from agent2.reports.text import clean
+
+    credit = "none given" if verdict.credit is None else f"{verdict.credit:.2f} of 1"
+    typer.echo(f"assignment {verdict.kind}: {'passed' if verdict.passed else 'not passed'}, credit {credit}")
+    for part in verdict.parts:
+        typer.echo(f"  {part.name}: {clean(part.reason, 600)}")
 
 
 def print_crash(evidence: "TrialEvidence", root: Path) -> None:

@@ -15,6 +15,7 @@ from agent2.arena.analysis.process import best_submission
 from agent2.arena.analysis.result import held_out_words
 from agent2.arena.analysis.verdicts import Analysis, EvidenceLine, ResultKind, RevisionChange
 from agent2.arena.evidence import (
+    AssignmentVerdict,
     CommandLine,
     HeldOutScore,
     LlmCall,
@@ -344,6 +345,9 @@ class TrialView:
     route: VerdictView
     reproductions: Table[Reproduction]
     """What came out when the recorded program was run again."""
+    assignment: VerdictView | None
+    """On an assignment that asks for more than a checkpoint."""
+    assignment_parts: tuple[VerdictView, ...]
     retention: Table[SkillRow]
     """What the final checkpoint still does beside the task."""
     submissions: Table[SubmissionRecord]
@@ -372,6 +376,21 @@ class TrialView:
     """Tables that were cut, one sentence each."""
 
 
+def _assignment(verdict: AssignmentVerdict | None) -> VerdictView | None:
+    if verdict is None:
+        return None
+    credit = "no credit given" if verdict.credit is None else f"credit {verdict.credit:.2f} of 1"
+    return VerdictView(verdict.kind, "passed" if verdict.passed else "not passed", credit)
+
+
+def _assignment_parts(verdict: AssignmentVerdict | None) -> tuple[VerdictView, ...]:
+    parts = verdict.parts if verdict is not None else ()
+    return tuple(
+        VerdictView(part.name, DASH if part.credit is None else f"{part.credit:.2f}", clean(part.reason, 600))
+        for part in parts
+    )
+
+
 def trial_view(evidence: TrialEvidence, analysis: Analysis) -> TrialView:
     """The texts of a trial's pages."""
     task = evidence.task
@@ -397,6 +416,8 @@ def trial_view(evidence: TrialEvidence, analysis: Analysis) -> TrialView:
         headline=headline_fields(headline(evidence, analysis)),
         route=_route(analysis),
         reproductions=reproduction_table(evidence),
+        assignment=_assignment(evidence.assignment),
+        assignment_parts=_assignment_parts(evidence.assignment),
         retention=retention_of(evidence),
         submissions=_submissions(evidence, analysis),
         stages=tuple(

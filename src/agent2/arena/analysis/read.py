@@ -19,6 +19,7 @@ from agent2.arena.agents import load_agent
 from agent2.arena.analysis.result import read_by_type
 from agent2.arena.evidence import (
     AgentEnd,
+    AssignmentVerdict,
     CommandLine,
     HeldOutScore,
     Intervention,
@@ -166,6 +167,7 @@ def read_evidence(trial_root: Path) -> TrialEvidence:
         interventions=interventions,
         reproductions=read_reproductions(paths, str(config["trial_id"]), warnings),
         retention=read_retention(paths, str(config["trial_id"]), warnings),
+        assignment=read_verdict(events.last("assignment_judged")),
         reproduces=config.get("reproduces"),
         gpu_hours=read_gpu_hours(paths),
         processes=processes,
@@ -208,6 +210,11 @@ def _without_pauses(evidence: TrialEvidence, clock: ActiveTime) -> TrialEvidence
         interventions=[replace(intervention, t=clock(intervention.t)) for intervention in evidence.interventions],
         llm=llm,
     )
+
+
+def read_verdict(row: Mapping[str, Any] | None) -> AssignmentVerdict | None:
+    """The verdict on the trial's assignment, where it has one of its own."""
+    return msgspec.convert(row["verdict"], AssignmentVerdict) if row is not None else None
 
 
 def _noise_band(row: Mapping[str, Any]) -> NoiseBand:

@@ -1,0 +1,120 @@
+"""The parts of a trial that only a task with an `assignment` of its own has: files for the agent, and a verdict.
+
+Programs that an agent wrote run here as it ran them: in the sandbox, without network, on the base model and the train
+rows, with nothing of the first workspace but the program's files.
+"""
+
+import json
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from agent2 import installation
+from agent2.arena.assignments import answers_hidden
+from agent2.arena.assignments.pipeline_variants import ENTRY
+from agent2.arena.assignments.records import Bench, ProgramRun
+from agent2.arena.grader.evaluator import evaluation_environment
+from agent2.arena.grader.submission import ContainedAdmission, snapshot_limits, take_snapshot
+from agent2.arena.scoring import LoadedTask
+from agent2.arena.spec import AssignmentSpec, TrialConfig, limits_of
+from agent2.arena.trial_folder import TrialPaths
+from agent2.benchmarks.home import visible_row
+from agent2.errors import SubmissionError
+from agent2.foreign_files import read_limited
+from agent2.models.checkpoint import CheckpointInfo
+from agent2.records import Split
+from agent2.sandbox.backends import Contained, EndedBy, Sandbox, run_contained
+from agent2.sandbox.spec import MIB, Mount
+
+MAX_LOG = 4 * MIB
+TAIL = 300
+"""Characters of what a program that crashed printed last."""
+
+
+def make_bench(
+    config: TrialConfig,
+    spec: AssignmentSpec,
+    paths: TrialPaths,
+    task: LoadedTask,
+    base: CheckpointInfo,
+    sandbox: Sandbox,
+) -> Bench:
+    """What the trial lends to its assignment."""
+
+    def run(files: Mapping[str, bytes], folder: Path) -> ProgramRun:
+        return run_program(files, folder, spec.run_s, config, paths, task, base, sandbox)
+
+    cache = installation.home() / "assignments"
+    cache.mkdir(parents=True, exist_ok=True)
+    return Bench(
+        config,
+        spec,
+        task.secret,
+        task.benchmark.sampling.max_tokens,
+        paths.workspace,
+        paths.root / "assignment",
+        cache,
+        run,
+    )
+
+
+def run_program(  # noqa: PLR0913
+    files: Mapping[str, bytes],
+    folder: Path,
+    limit_s: float,
+    config: TrialConfig,
+    paths: TrialPaths,
+    task: LoadedTask,
+    base: CheckpointInfo,
+    sandbox: Sandbox,
+) -> ProgramRun:
+    """Run a training program to its end, or to its limit in seconds, and take in the checkpoint that it leaves."""
+    shutil.rmtree(folder, ignore_errors=True)
+    scratch, rows = folder / "workspace", folder / "data"
+    for path in (scratch / "pipeline", scratch / "output", rows):
+        path.mkdir(parents=True)
+    for name, content in files.items():
+        (scratch / "pipeline" / name).write_bytes(content)
+    items = task.benchmark.items(Split.TRAIN, config.task.n_items.train, secret=None)
+    lines = (json.dumps(visible_row(task.benchmark, item)) + "\n" for item in items)
+    (rows / "train.jsonl").write_text("".join(lines), encoding="utf-8")
+    hidden = (installation.home() / "secret", paths.grader_db, paths.events, paths.llm)
+    request = Contained(
+        command=("python", f"/workspace/pipeline/{ENTRY}"),
+        scratch=scratch,
+        log=folder / "run.log",
+        mounts=(Mount(base.path, "/model"), Mount(rows, "/data"), *answers_hidden(paths.root)),
+        environment={
+            **evaluation_environment("/workspace", config.threads),
+            "MODEL_PATH": "/model",
+            "DATA_PATH": "/data",
+            "OUTPUT_DIR": "/workspace/output",
+            "AGENT2_SEED": str(config.seed),
+        },
+        limits=limits_of(config),
+        hidden=hidden,
+    )
+    started = time.monotonic()
+    end = run_contained(request, sandbox, timeout_s=limit_s)
+    seconds = time.monotonic() - started
+    if end.ended_by is EndedBy.TIMEOUT:
+        return ProgramRun(None, f"it did not end within {limit_s:.0f} s", seconds)
+    if end.code != 0:
+        last = _read(folder / "run.log")[-TAIL:].decode(errors="replace").strip()
+        return ProgramRun(None, f"it ended with exit code {end.code}: {end.broke or last}", seconds)
+    try:
+        copy = take_snapshot(scratch, "output/model", folder / "checkpoint", snapshot_limits(base.path))
+        admission = ContainedAdmission(sandbox, hidden)(copy, base, "output/model")
+    except SubmissionError as error:
+        return ProgramRun(None, str(error), seconds)
+    if admission.is_base_copy:
+        return ProgramRun(None, "its checkpoint is the base model, unchanged", seconds)
+    return ProgramRun(folder / "checkpoint", "", seconds, _read(scratch / "pipeline" / "logs" / "train.jsonl"))
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return read_limited(path, MAX_LOG)
+    except OSError:  # what a program wrote is not to be relied on
+        return b""

@@ -1,0 +1,216 @@
+"""The assignment kind `debug`: one cause to name, one pipeline to repair, which the grader runs itself.
+
+What the agent says of its own runs counts for nothing. The repaired pipeline starts from the base model on train rows
+alone, within the steps and batch size that everybody has, and its private gain is compared with that of the same
+pipeline without the fault. Does NOT read the free text of a diagnosis, which is kept for people.
+"""
+
+import difflib
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from agent2 import __version__
+from agent2.arena.assignments.pipeline_variants import BUDGET, CONFIG, ENTRY, FAULTS, Variant, draw_variant
+from agent2.arena.assignments.records import Bench, ProgramRun, Scores
+from agent2.arena.evidence import AssignmentPart, AssignmentVerdict
+from agent2.errors import Agent2Error, Fault
+from agent2.foreign_files import read_limited
+from agent2.records import JsonValue, digest_of
+
+PIPELINE = Path("code") / "pipeline"
+DIAGNOSIS = Path("output") / "diagnosis.json"
+MAX_BYTES = 64 << 10
+"""Of all files of a pipeline together: a program, not weights."""
+MAX_FILES = 40
+ENOUGH = 0.8
+"""Share of the healthy gain with which a repair passes."""
+
+
+class BrokenBench(Agent2Error):
+    """The pipeline as the package has it did not run: the machine's fault or ours, never the agent's."""
+
+    fault = Fault.INFRASTRUCTURE
+
+
+class DebugTraining:
+    """Draws the variant, gives it out, and judges what comes back."""
+
+    def prepare(self, bench: Bench) -> None:
+        """Write the broken pipeline with the log of a run. Raises BrokenBench if that run does not end well."""
+        variant = variant_of(bench)
+        target = bench.workspace / PIPELINE
+        (target / "logs").mkdir(parents=True)
+        for name, content in variant.broken.items():
+            (target / name).write_bytes(content)
+        (target / "symptom.txt").write_text(variant.symptom + "\n", encoding="utf-8")
+        (target / "logs" / "train.jsonl").write_bytes(_known_run(bench, variant.broken, "broken").log)
+
+    def judge(self, bench: Bench, scores: Scores) -> AssignmentVerdict:
+        """The verdict on the diagnosis and on the repaired pipeline."""
+        variant = variant_of(bench)
+        cause = judge_diagnosis(bench.workspace / DIAGNOSIS, variant.cause)
+        figures: dict[str, JsonValue] = {"cause": variant.cause}
+        try:
+            files = read_pipeline(bench.workspace / PIPELINE)
+        except (OSError, ValueError) as error:
+            repair = AssignmentPart("repair", 0.0, f"the pipeline cannot be run again: {error}")
+            return _verdict(cause, repair, AssignmentPart("collateral", None, "not compared"), figures, is_kept=True)
+        is_kept = files.get(BUDGET) == variant.broken[BUDGET]
+        changes = AssignmentPart("collateral", None, describe_changes(variant, files))
+        run = bench.run({**files, BUDGET: variant.broken[BUDGET]}, bench.folder / "repaired")
+        figures["seconds"] = round(run.seconds, 1)
+        if run.checkpoint is None:
+            repair = AssignmentPart("repair", 0.0, f"run again by the grader, it made nothing to score: {run.reason}")
+            return _verdict(cause, repair, changes, figures, is_kept=is_kept)
+        healthy = _known_run(bench, variant.healthy, "healthy")
+        if healthy.checkpoint is None:
+            raise BrokenBench(f"the healthy pipeline made no checkpoint: {healthy.reason}")
+        gain = scores.gain(run.checkpoint, "repaired").change.value
+        best = scores.gain(healthy.checkpoint, "healthy").change.value
+        figures |= {"gain": gain, "healthy_gain": best, "noise": scores.noise}
+        return _verdict(cause, judge_repair(gain, best, scores.noise), changes, figures, is_kept=is_kept)
+
+
+def variant_of(bench: Bench) -> Variant:
+    """The variant of the trial, drawn anew each time. Raises ConfigError for a case that does not exist."""
+    config = bench.config
+    return draw_variant(bench.secret, config.seed, config.task.benchmark, bench.max_tokens, bench.spec.case)
+
+
+def judge_diagnosis(path: Path, cause: str) -> AssignmentPart:
+    """Whether the one cause that the file names is the right one."""
+
+    def part(credit: float, reason: str) -> AssignmentPart:
+        return AssignmentPart("cause", credit, reason)
+
+    try:
+        if path.parent.is_symlink():
+            return part(0.0, f"{DIAGNOSIS.parent} is a link")
+        diagnosis = json.loads(read_limited(path, MAX_BYTES))
+    except OSError:
+        return part(0.0, f"no {DIAGNOSIS} that can be read")
+    except (ValueError, RecursionError):
+        return part(0.0, f"{DIAGNOSIS} is not JSON")
+    named = diagnosis.get("cause") if isinstance(diagnosis, dict) else None
+    if isinstance(named, list):
+        return part(0.0, f"names {len(named)} causes; one was asked for")
+    if not isinstance(named, str) or named not in FAULTS:
+        return part(0.0, f"{str(named)[:80]!r} is not in the list of causes")
+    if named != cause:
+        return part(0.0, f"named {named}; it was {cause}")
+    return part(1.0, f"named {cause}, which it was")
+
+
+def judge_repair(gain: float, healthy_gain: float, noise: float) -> AssignmentPart:
+    """Credit for the share of the healthy gain; gains and the half width of the noise band are shares of 1."""
+    figures = f"{100 * gain:+.1f} points, healthy {100 * healthy_gain:+.1f}, noise {100 * noise:.1f}"
+    if healthy_gain <= noise:
+        return AssignmentPart("repair", None, f"the healthy pipeline itself shows no gain here: {figures}")
+    if gain <= noise:
+        return AssignmentPart("repair", 0.0, f"no gain outside the noise band: {figures}")
+    share = min(1.0, gain / healthy_gain)
+    return AssignmentPart("repair", share, f"{100 * gain / healthy_gain:.0f}% of the healthy gain: {figures}")
+
+
+def read_pipeline(folder: Path) -> dict[str, bytes]:
+    """The program files directly in a folder that an agent could write.
+
+    Raises ValueError if they are too many, too large, or without the entry; OSError if one is not a plain file.
+    """
+    for part in (folder.parent, folder):
+        if part.is_symlink() or not part.is_dir():
+            raise ValueError(f"{PIPELINE} is not a folder any more")
+    names = sorted(entry.name for entry in os.scandir(folder) if re.fullmatch(r"[A-Za-z_]\w*\.(py|json)", entry.name))
+    if ENTRY not in names:
+        raise ValueError(f"{PIPELINE}/{ENTRY} is gone")
+    if len(names) > MAX_FILES:
+        raise ValueError(f"{len(names)} files, {MAX_FILES} are allowed")
+    files: dict[str, bytes] = {}
+    left = MAX_BYTES
+    for name in names:
+        if (folder / name).lstat().st_size > left:
+            raise ValueError(f"its files have more than {MAX_BYTES >> 10} KiB together")
+        files[name] = read_limited(folder / name, left)
+        left -= len(files[name])
+    return files
+
+
+def describe_changes(variant: Variant, files: Mapping[str, bytes]) -> str:
+    """What the agent changed beside what had to be, in one sentence."""
+    needed = _changed_lines(variant.broken, variant.healthy)
+    changed = _changed_lines(variant.broken, files)
+    if not changed:
+        return "nothing was changed"
+    clauses = [f"{changed} lines changed, the fault is in {needed}"]
+    if files.get(BUDGET) != variant.broken[BUDGET]:
+        clauses.append(f"{BUDGET} was changed and put back")
+    added = sorted(set(files) - set(variant.broken))
+    if added:
+        clauses.append(f"new files: {', '.join(added)}")
+    settings = _changed_settings(variant, files)
+    if settings:
+        clauses.append(f"settings changed beside the fault: {', '.join(settings)}")
+    return "; ".join(clauses)
+
+
+def _changed_settings(variant: Variant, files: Mapping[str, bytes]) -> list[str]:
+    try:
+        now = json.loads(files.get(CONFIG, b"{}"))
+    except (ValueError, RecursionError):
+        return ["all (no JSON any more)"]
+    if not isinstance(now, dict):
+        return ["all (no object any more)"]
+    before, healthy = json.loads(variant.broken[CONFIG]), json.loads(variant.healthy[CONFIG])
+    at_fault = {name for name in before if before[name] != healthy.get(name)}
+    return sorted(name[:60] for name in {*before, *now} - at_fault if before.get(name) != now.get(name))
+
+
+def _changed_lines(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> int:
+    """Lines that went or came."""
+    n = 0
+    for name in {*before, *after}:
+        texts = [files.get(name, b"").decode(errors="replace").splitlines() for files in (before, after)]
+        matcher = difflib.SequenceMatcher(None, *texts, autojunk=False)
+        n += sum(max(b - a, d - c) for tag, a, b, c, d in matcher.get_opcodes() if tag != "equal")
+    return n
+
+
+def _verdict(
+    cause: AssignmentPart,
+    repair: AssignmentPart,
+    changes: AssignmentPart,
+    figures: Mapping[str, JsonValue],
+    *,
+    is_kept: bool,
+) -> AssignmentVerdict:
+    credits = [part.credit for part in (cause, repair) if part.credit is not None]
+    credit = sum(credits) / 2 if len(credits) == 2 else None
+    passed = cause.credit == 1.0 and (repair.credit or 0.0) >= ENOUGH and is_kept
+    return AssignmentVerdict("debug", passed, credit, (cause, repair, changes), figures)
+
+
+def _known_run(bench: Bench, files: Mapping[str, bytes], name: str) -> ProgramRun:
+    """A run of files of the package's own; made once for each installation, variant and seed.
+
+    Raises BrokenBench if it makes no checkpoint.
+    """
+    config = bench.config
+    contents = {file: content.decode() for file, content in files.items()}
+    key = digest_of([__version__, contents, config.base_model, config.task.n_items.train, config.seed, config.threads])
+    kept = bench.cache / key[:32]
+    if not kept.is_dir():
+        run = bench.run(files, bench.folder / name)
+        if run.checkpoint is None:
+            raise BrokenBench(f"the {name} pipeline made no checkpoint: {run.reason}")
+        draft = kept.with_name(f".{kept.name}.{os.getpid()}")
+        shutil.copytree(run.checkpoint, draft / "checkpoint")
+        (draft / "train.jsonl").write_bytes(run.log)
+        try:
+            draft.rename(kept)
+        except OSError:  # another trial was faster
+            shutil.rmtree(draft, ignore_errors=True)
+    return ProgramRun(kept / "checkpoint", "", 0.0, (kept / "train.jsonl").read_bytes())

@@ -1,0 +1,211 @@
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from agent2.arena.assignments.broken_pipeline import (
+    DIAGNOSIS,
+    PIPELINE,
+    BrokenBench,
+    DebugTraining,
+    judge_diagnosis,
+    judge_repair,
+    read_pipeline,
+    variant_of,
+)
+from agent2.arena.assignments.pipeline_variants import BUDGET, CONFIG, ENTRY
+from agent2.arena.assignments.records import Bench, ProgramRun, Scores
+from agent2.arena.spec import AssignmentSpec
+from agent2.stats.comparisons import paired_difference
+from agent2.stats.estimates import PairedDifference
+
+HEALTHY, BROKEN = 0.2, 0.0
+
+
+def gain_of(value: float) -> PairedDifference:
+    before, after = np.zeros(100), np.zeros(100)
+    after[: round(100 * value)] = 1.0
+    return paired_difference(after, before, np.random.default_rng(0))
+
+
+@dataclasses.dataclass
+class FakeGrader:
+    """Runs nothing: what it finds in place of a checkpoint says whether the files were healthy."""
+
+    bench: Bench | None = None
+    ran: list[dict[str, bytes]] = dataclasses.field(default_factory=list)
+
+    def run(self, files: Mapping[str, bytes], folder: Path) -> ProgramRun:
+        self.ran.append(dict(files))
+        if b"never ends" in files[ENTRY]:
+            return ProgramRun(None, "it did not end within 900 s", 900.0)
+        bench = cast(Bench, self.bench)
+        programs = {name: content for name, content in files.items() if name.endswith(".py")}
+        variant = variant_of(bench)
+        healthy = {name: content for name, content in variant.healthy.items() if name.endswith(".py")}
+        is_healthy = programs == healthy and "\n".join(sorted(healthy)) != ""
+        folder.mkdir(parents=True, exist_ok=True)
+        checkpoint = folder / "checkpoint"
+        checkpoint.mkdir(exist_ok=True)
+        (checkpoint / "gain").write_text(str(HEALTHY if is_healthy else BROKEN))
+        return ProgramRun(checkpoint, "", 1.0, b'{"step": 0, "reward": 0.1}\n')
+
+    def gain(self, checkpoint: Path, name: str) -> PairedDifference:
+        return gain_of(float((checkpoint / "gain").read_text()))
+
+
+@pytest.fixture
+def grader(tmp_path: Path) -> FakeGrader:
+    fake = FakeGrader()
+    task = SimpleNamespace(benchmark="arithmetic", n_items=SimpleNamespace(train=10))
+    config = SimpleNamespace(seed=0, task=task, base_model="tiny-arithmetic", threads=1)
+    (tmp_path / "workspace" / "output").mkdir(parents=True)
+    (tmp_path / "cache").mkdir()
+    fake.bench = Bench(
+        cast(Any, config),
+        AssignmentSpec(kind="debug", case="advantages"),
+        b"secret",
+        12,
+        tmp_path / "workspace",
+        tmp_path / "assignment",
+        tmp_path / "cache",
+        fake.run,
+    )
+    DebugTraining().prepare(fake.bench)
+    return fake
+
+
+def judged(grader: FakeGrader) -> Any:
+    return DebugTraining().judge(cast(Bench, grader.bench), Scores(grader.gain, 0.03))
+
+
+def pipeline_of(grader: FakeGrader) -> Path:
+    return cast(Bench, grader.bench).workspace / PIPELINE
+
+
+def diagnose(grader: FakeGrader, diagnosis: object) -> None:
+    (cast(Bench, grader.bench).workspace / DIAGNOSIS).write_text(json.dumps(diagnosis))
+
+
+def repair(grader: FakeGrader) -> None:
+    for name, content in variant_of(cast(Bench, grader.bench)).healthy.items():
+        (pipeline_of(grader) / name).write_bytes(content)
+
+
+def test_right_cause_and_repaired_pipeline_pass(grader: FakeGrader):
+    diagnose(grader, {"cause": "advantages", "explanation": "the sign"})
+    repair(grader)
+    verdict = judged(grader)
+    assert verdict.passed and verdict.credit == 1.0
+    assert verdict.figures["gain"] == pytest.approx(HEALTHY)
+
+
+def test_an_untouched_workspace_gets_no_credit(grader: FakeGrader):
+    verdict = judged(grader)
+    assert not verdict.passed and verdict.credit == 0.0
+    assert "nothing was changed" in verdict.parts[2].reason
+
+
+def test_repair_without_the_cause_is_half_the_credit_and_does_not_pass(grader: FakeGrader):
+    repair(grader)
+    diagnose(grader, {"cause": "kl"})
+    verdict = judged(grader)
+    assert not verdict.passed and verdict.credit == 0.5
+    assert verdict.parts[0].reason == "named kl; it was advantages"
+
+
+@pytest.mark.parametrize(
+    ("diagnosis", "reason"),
+    [
+        ({"cause": ["advantages", "kl"]}, "names 2 causes"),
+        ({"cause": "advantages, kl, reward"}, "not in the list"),
+        (["advantages"], "not in the list"),
+        ({"cause": "Advantages are wrong"}, "not in the list"),
+    ],
+)
+def test_naming_several_causes_counts_as_none(grader: FakeGrader, diagnosis: object, reason: str):
+    diagnose(grader, diagnosis)
+    part = judged(grader).parts[0]
+    assert part.credit == 0.0 and reason in part.reason
+
+
+def test_a_missing_and_a_damaged_diagnosis_are_told_apart(tmp_path: Path):
+    path = tmp_path / "output" / "diagnosis.json"
+    path.parent.mkdir()
+    assert "no output/diagnosis.json" in judge_diagnosis(path, "kl").reason
+    path.write_text("{")
+    assert "not JSON" in judge_diagnosis(path, "kl").reason
+
+
+def test_a_larger_budget_is_put_back_and_does_not_pass(grader: FakeGrader):
+    diagnose(grader, {"cause": "advantages"})
+    repair(grader)
+    (pipeline_of(grader) / BUDGET).write_text('{"steps": 4000, "prompts_per_step": 24, "group_size": 8}')
+    verdict = judged(grader)
+    assert not verdict.passed
+    assert "budget.json was changed and put back" in verdict.parts[2].reason
+    assert grader.ran[1][BUDGET] == variant_of(cast(Bench, grader.bench)).broken[BUDGET]
+
+
+def test_a_pipeline_that_never_ends_gets_no_credit_for_the_repair(grader: FakeGrader):
+    diagnose(grader, {"cause": "advantages"})
+    (pipeline_of(grader) / ENTRY).write_text("while True: pass  # never ends")
+    verdict = judged(grader)
+    assert not verdict.passed and verdict.credit == 0.5
+    assert "did not end" in verdict.parts[1].reason
+
+
+def test_settings_changed_beside_the_fault_are_told(grader: FakeGrader):
+    settings = json.loads((pipeline_of(grader) / CONFIG).read_text())
+    (pipeline_of(grader) / CONFIG).write_text(json.dumps({**settings, "clip_range": 9}))
+    assert "settings changed beside the fault: clip_range" in judged(grader).parts[2].reason
+
+
+def test_weights_links_and_a_missing_entry_are_no_program(tmp_path: Path):
+    folder = tmp_path / "code" / "pipeline"
+    folder.mkdir(parents=True)
+    with pytest.raises(ValueError, match=r"train\.py is gone"):
+        read_pipeline(folder)
+    (folder / ENTRY).write_text("pass")
+    (folder / "model.safetensors").write_bytes(b"0" * 100_000)
+    assert list(read_pipeline(folder)) == [ENTRY]
+    (folder / "weights.json").write_text("0" * 70_000)
+    with pytest.raises(ValueError, match="64 KiB"):
+        read_pipeline(folder)
+    (folder / "weights.json").unlink()
+    (folder / "weights.json").symlink_to("/etc/hostname")
+    with pytest.raises(OSError):
+        read_pipeline(folder)
+    folder.rename(tmp_path / "elsewhere")
+    folder.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ValueError, match="not a folder"):
+        read_pipeline(folder)
+
+
+def test_the_gain_has_to_leave_the_noise_band_and_a_healthy_one_too():
+    assert judge_repair(0.02, 0.2, 0.03).credit == 0.0
+    assert judge_repair(-0.1, 0.2, 0.03).credit == 0.0
+    assert judge_repair(0.1, 0.2, 0.03).credit == pytest.approx(0.5)
+    assert judge_repair(0.3, 0.2, 0.03).credit == 1.0
+    assert judge_repair(0.1, 0.02, 0.03).credit is None  # nothing to compare with: not a zero
+
+
+def test_the_run_with_the_fault_is_made_once_for_an_installation(grader: FakeGrader, tmp_path: Path):
+    bench = cast(Bench, grader.bench)
+    assert (pipeline_of(grader) / "logs" / "train.jsonl").read_bytes()
+    DebugTraining().prepare(dataclasses.replace(bench, workspace=tmp_path / "second"))
+    assert len(grader.ran) == 1
+
+
+def test_a_fault_of_the_machine_is_not_the_agents(grader: FakeGrader, tmp_path: Path):
+    bench = cast(Bench, grader.bench)
+    failing = dataclasses.replace(
+        bench, workspace=tmp_path / "third", cache=tmp_path, run=lambda files, folder: ProgramRun(None, "killed", 0.0)
+    )
+    with pytest.raises(BrokenBench, match="killed"):
+        DebugTraining().prepare(failing)
