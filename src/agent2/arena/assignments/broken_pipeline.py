@@ -130,12 +130,12 @@ def read_pipeline(folder: Path) -> dict[str, bytes]:
     if len(names) > MAX_FILES:
         raise ValueError(f"{len(names)} files, {MAX_FILES} are allowed")
     files: dict[str, bytes] = {}
-    left = MAX_BYTES
+    bytes_left = MAX_BYTES
     for name in names:
-        if (folder / name).lstat().st_size > left:
+        if (folder / name).lstat().st_size > bytes_left:
             raise ValueError(f"its files have more than {MAX_BYTES >> 10} KiB together")
-        files[name] = read_limited(folder / name, left)
-        left -= len(files[name])
+        files[name] = read_limited(folder / name, bytes_left)
+        bytes_left -= len(files[name])
     return files
 
 
@@ -173,8 +173,8 @@ def _changed_lines(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> i
     """Lines that went or came."""
     n = 0
     for name in {*before, *after}:
-        texts = [files.get(name, b"").decode(errors="replace").splitlines() for files in (before, after)]
-        matcher = difflib.SequenceMatcher(None, *texts, autojunk=False)
+        old, new = (files.get(name, b"").decode(errors="replace").splitlines() for files in (before, after))
+        matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
         n += sum(max(b - a, d - c) for tag, a, b, c, d in matcher.get_opcodes() if tag != "equal")
     return n
 
@@ -201,16 +201,16 @@ def _known_run(bench: Bench, files: Mapping[str, bytes], name: str) -> ProgramRu
     config = bench.config
     contents = {file: content.decode() for file, content in files.items()}
     key = digest_of([__version__, contents, config.base_model, config.task.n_items.train, config.seed, config.threads])
-    kept = bench.cache / key[:32]
-    if not kept.is_dir():
+    cached = bench.cache / key[:32]
+    if not cached.is_dir():
         run = bench.run(files, bench.folder / name)
         if run.checkpoint is None:
             raise BrokenBench(f"the {name} pipeline made no checkpoint: {run.reason}")
-        draft = kept.with_name(f".{kept.name}.{os.getpid()}")
+        draft = cached.with_name(f".{cached.name}.{os.getpid()}")
         shutil.copytree(run.checkpoint, draft / "checkpoint")
         (draft / "train.jsonl").write_bytes(run.log)
         try:
-            draft.rename(kept)
+            draft.rename(cached)
         except OSError:  # another trial was faster
             shutil.rmtree(draft, ignore_errors=True)
-    return ProgramRun(kept / "checkpoint", "", 0.0, (kept / "train.jsonl").read_bytes())
+    return ProgramRun(cached / "checkpoint", "", 0.0, (cached / "train.jsonl").read_bytes())

@@ -27,7 +27,7 @@ IMPORT = re.compile(r"^(?:import|from) .*\n?", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class PipelineFault:
     """One way to break the healthy pipeline."""
 
     symptom: str
@@ -41,16 +41,16 @@ class Fault:
 FLAT = "The log looks calm, but accuracy on fresh questions is where it was before training."
 FALLS = "Accuracy on fresh questions is lower after training than before."
 
-FAULTS: Mapping[str, Sequence[Fault]] = {
+FAULTS: Mapping[str, Sequence[PipelineFault]] = {
     "loss-mask": (
-        Fault(
+        PipelineFault(
             FLAT,
             {"loss": [("return completion_mask * is_learned", "return (1 - completion_mask) * is_learned")]},
         ),
-        Fault(FLAT, {"loss": [("* is_learned.long()[:, None]", "* (1 - is_learned.long())[:, None]")]}),
+        PipelineFault(FLAT, {"loss": [("* is_learned.long()[:, None]", "* (1 - is_learned.long())[:, None]")]}),
     ),
     "advantages": (
-        Fault(
+        PipelineFault(
             FALLS,
             {
                 "advantages": [
@@ -58,13 +58,13 @@ FAULTS: Mapping[str, Sequence[Fault]] = {
                 ]
             },
         ),
-        Fault(
+        PipelineFault(
             FALLS,
             {"advantages": [("return (centred / (grouped", "return -(centred / (grouped")]},
         ),
     ),
     "stale-logprobs": (
-        Fault(
+        PipelineFault(
             FLAT + " A large share of the ratios is clipped.",
             {
                 "train": [
@@ -79,15 +79,15 @@ FAULTS: Mapping[str, Sequence[Fault]] = {
         ),
     ),
     "reward": (
-        Fault(
+        PipelineFault(
             FALLS + " The logged reward rises from step to step.",
             {"rewards": [("    return verdict\n", '    return verdict + settings["thoroughness"] * n_tokens\n')]},
             {"thoroughness": (0.2, 0.3, 0.4)},
         ),
     ),
-    "kl": (Fault(FLAT, {}, {"kl_coefficient": (40.0, 60.0, 90.0)}),),
+    "kl": (PipelineFault(FLAT, {}, {"kl_coefficient": (40.0, 60.0, 90.0)}),),
     "template": (
-        Fault(
+        PipelineFault(
             FLAT + " The logged reward is far below the accuracy of the base model.",
             {
                 "sampling": [
@@ -100,7 +100,7 @@ FAULTS: Mapping[str, Sequence[Fault]] = {
         ),
     ),
     "truncation": (
-        Fault(
+        PipelineFault(
             FALLS + " Completions get shorter.",
             {
                 "advantages": [
@@ -116,7 +116,7 @@ FAULTS: Mapping[str, Sequence[Fault]] = {
         ),
     ),
     "learning-rate": (
-        Fault(
+        PipelineFault(
             FALLS + " It was fine for the first few steps.",
             {
                 "train": [
@@ -185,10 +185,14 @@ def draw_variant(secret: bytes, seed: int, benchmark: str, max_tokens: int, case
         raise ConfigError(f"assignment.case is {case!r}; choose one of {', '.join(FAULTS)}, or leave it empty")
     digest = hmac.digest(secret, f"debug-training {benchmark} {seed}".encode(), hashlib.sha256)
     rng = np.random.default_rng(int.from_bytes(digest[:16], "big"))
-    drawn = list(FAULTS)[rng.integers(len(FAULTS))]  # drawn in any case: a named one has the same constants
-    cause = case or drawn
-    fault = FAULTS[cause][rng.integers(len(FAULTS[cause]))]
-    prompts_per_step, group_size = BATCHES[rng.integers(len(BATCHES))]
+
+    def pick(n: int) -> int:
+        return int(rng.integers(n))
+
+    unnamed = list(FAULTS)[pick(len(FAULTS))]  # drawn in any case: a named one has the same constants
+    cause = case or unnamed
+    fault = FAULTS[cause][pick(len(FAULTS[cause]))]
+    prompts_per_step, group_size = BATCHES[pick(len(BATCHES))]
     budget = {"steps": STEPS, "prompts_per_step": prompts_per_step, "group_size": group_size}
     settings: dict[str, float | str] = {
         "benchmark": benchmark,
@@ -196,11 +200,11 @@ def draw_variant(secret: bytes, seed: int, benchmark: str, max_tokens: int, case
         "temperature": 1.0,
         "updates_per_batch": 2,
         "largest_gradient": 1.0,
-        **{name: values[rng.integers(len(values))] for name, values in CONSTANTS.items()},
+        **{name: values[pick(len(values))] for name, values in CONSTANTS.items()},
     }
-    wrong = {name: values[rng.integers(len(values))] for name, values in (fault.settings or {}).items()}
-    names = {name: choices[rng.integers(len(choices))] for name, choices in RENAMED.items()}
-    modules = {name: choices[rng.integers(len(choices))] for name, choices in RENAMED_MODULES.items()}
+    wrong = {name: values[pick(len(values))] for name, values in (fault.settings or {}).items()}
+    names = {name: choices[pick(len(choices))] for name, choices in RENAMED.items()}
+    modules = {name: choices[pick(len(choices))] for name, choices in RENAMED_MODULES.items()}
     is_single = bool(rng.integers(2))
     source = _healthy_source()
     broken = {module: _edited(text, fault.edits.get(module, ()), module) for module, text in source.items()}

@@ -1,4 +1,4 @@
-"""Recognises each fault of debug-training by the shape of its lines, whatever they are called, and repairs it."""
+"""Recognises each fault of a broken training pipeline by its lines, whatever they are called, and repairs it."""
 
 import json
 import os
