@@ -15,6 +15,7 @@ LAYERS: list[set[str]] = [
     {"records", "files", "foreign_files", "sampling_keys", "syntax"},
     {"config", "foreign_databases", "installation", "plugins", "stats", "sandbox"},
     {"llm", "executors"},
+    {"engines"},
     {"cards", "models", "environments"},
     {"scorers"},
     {"contract", "benchmarks"},

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from agent2.config import StrictModel
 from agent2.llm.records import Driver
@@ -163,6 +163,20 @@ class ScoringMachine(StrictModel):
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     max_batch: int = Field(default=64, ge=1)
     """Most prompts that run at once."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_engines(cls, fields: Any) -> Any:
+        """Submitted weights are strangers' files: no engine is started on them until it runs in the sandbox."""
+        if not isinstance(fields, dict) or "engine" not in fields:
+            return fields
+        if fields["engine"] != "hf":
+            raise ValueError(
+                f"engine {fields['engine']!r} is not possible in a trial: submitted weights are played in the sandbox "
+                "of the grader, and engines do not run there yet; leave it out, and use agent2 eval --set "
+                "run.engine=... on a checkpoint that you trust"
+            )
+        return {name: value for name, value in fields.items() if name != "engine"}
 
     @property
     def device(self) -> str:

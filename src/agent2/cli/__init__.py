@@ -21,6 +21,7 @@ from agent2.cli import (
     data,
     decide,
     decontamination,
+    engines,
     export,
     failures,
     history,
@@ -110,6 +111,7 @@ app.command("doctor", rich_help_panel=SET_UP)(setup.doctor)
 app.command("node", rich_help_panel=SET_UP)(setup.node)
 app.add_typer(setup.agents_app, name="agents", rich_help_panel=SET_UP)
 app.add_typer(models.models_app, name="models", rich_help_panel=SET_UP)
+app.add_typer(engines.engines_app, name="engines", rich_help_panel=SET_UP)
 app.command("skill", rich_help_panel=SET_UP)(skill.skill)
 
 

@@ -70,6 +70,7 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
             help="Override a value of the suite: a.b=value. Settings of this run: "
             "run.split=dev|test_public|test_private, run.whole=true for all published items (no decision), "
             "run.seed=0, run.dtype=float32|bfloat16|float16, "
+            "run.engine=hf|vllm|auto for what plays local models (agent2 engines list), "
             "run.max_in_flight=64 answers at once of a local model (fewer take less memory), "
             "run.plain=true for models without a chat template, run.base=FOLDER or name of the base model of an "
             "adapter whose config does not name it, run.tokens=true to keep the tokens that a local model "
@@ -277,6 +278,7 @@ class _Evaluations:
 
         settings = LoadSettings(
             dtype=self.run.dtype,
+            engine=self.run.engine,
             max_in_flight=self.run.max_in_flight,
             context_length=contract.protocol.context_length,
             is_plain=self.run.plain,

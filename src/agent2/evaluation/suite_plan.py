@@ -30,6 +30,7 @@ from agent2.contract.suite import (
 )
 from agent2.contract.suite_files import load_suite, suite_names
 from agent2.contract.suite_rules import check_emitted, visibility_problem
+from agent2.engines.catalogue import IN_PROCESS
 from agent2.errors import ConfigError, unknown_name
 from agent2.evaluation.plan import EvaluationLimits, EvaluationPlan
 from agent2.evaluation.suite_draft import judge_rule, suite_of
@@ -354,6 +355,8 @@ class RunSettings(StrictModel):
     """Played instead of the role's; test_private needs the role candidate."""
     dtype: str = "float32"
     """Precision of models in this process."""
+    engine: str = IN_PROCESS
+    """What plays models of folders: `hf` (this process), `vllm`, or `auto`; part of the precision in the protocol."""
     max_in_flight: int | None = Field(default=None, ge=1)
     """Answers at once of a model in this process; None: 64. Fewer take less memory and more time."""
     plain: bool = False

@@ -7,6 +7,7 @@ endpoint and appear nowhere else.
 
 import logging
 import os
+import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,7 @@ from pydantic import Field, field_validator
 
 from agent2.config import StrictModel, parse_yaml
 from agent2.errors import FAULT_POLICY, ConfigError, Fault
-from agent2.llm.wire_problems import ConnectionFailure, WireProblem, with_tries
+from agent2.llm.wire_problems import ConnectionFailure, WireProblem, malformed, with_tries
 from agent2.records import JsonValue
 
 logger = logging.getLogger(__name__)
@@ -90,6 +91,10 @@ class Endpoint:
     """Offer the tools of a world natively."""
     top_logprobs: int = 0
     """How many of the likeliest tokens to ask for at each position, where the server gives log-probabilities."""
+    key: str | None = field(default=None, repr=False)
+    """What requests carry in place of the key in `KEY_VARIABLE`."""
+    echoes_ids: bool = False
+    """Whether the server repeats the `X-Request-Id` of a request in its answer's id; another one is refused then."""
     first_wait_s: float = 0.5
     """Before the second try; doubles with each further one, unless the server says how long."""
     max_wait_s: float = 60.0
@@ -114,7 +119,7 @@ class EndpointClient:
         """The name by which the server called itself last."""
         self.closing = threading.Event()
         self._client = httpx.Client(
-            headers=_headers(),
+            headers=_headers() if endpoint.key is None else {"authorization": f"Bearer {endpoint.key}"},
             limits=httpx.Limits(max_connections=endpoint.max_in_flight),
             trust_env=urlsplit(endpoint.url).hostname not in LOOPBACK,  # no proxy is between us and this machine
         )
@@ -163,9 +168,11 @@ class EndpointClient:
 
         url, ends = f"{self.endpoint.url.rstrip('/')}/{path}", time.monotonic() + limit_s
         patience, content = httpx.Timeout(limit_s, connect=min(CONNECT_S, limit_s)), bytearray()
+        own_id = secrets.token_hex(16)
+        headers = {"x-request-id": own_id} if self.endpoint.echoes_ids else {}
         late = f"no whole answer within {limit_s:g} s"
         try:
-            with self._client.stream("POST", url, json=body, timeout=patience) as response:
+            with self._client.stream("POST", url, json=body, headers=headers, timeout=patience) as response:
                 for piece in response.iter_bytes():
                     content += piece
                     if time.monotonic() > ends:  # httpx limits the wait for each piece, not for all of them
@@ -187,8 +194,10 @@ class EndpointClient:
                 )
             return WireProblem(f"no whole answer: {detail}", Fault.INFRASTRUCTURE, may_pass=True)
         self.server = response.headers.get("server", "")
-        headers = {name.lower(): value for name, value in response.headers.items()}
-        return reader(response.status_code, headers, bytes(content))
+        if self.endpoint.echoes_ids and response.status_code == 200 and own_id.encode() not in content:
+            return malformed("it is the answer to another request")
+        answered = {name.lower(): value for name, value in response.headers.items()}
+        return reader(response.status_code, answered, bytes(content))
 
 
 def public_url(url: str) -> str:

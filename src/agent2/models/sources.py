@@ -2,6 +2,7 @@
 
     FOLDER                      a model in Hugging Face layout, or a LoRA adapter, played in this process
     NAME                        a published model that is on this machine (`agent2 models get`), played likewise
+    ENGINE:FOLDER               the same model, served by an inference engine that agent2 starts (`agent2.engines`)
     http(s)://HOST/v1#MODEL     an OpenAI-compatible endpoint
     scripted:FILE.py:FUNCTION   a Python function from chat to reply: an oracle, a heuristic, a test
 
@@ -31,6 +32,8 @@ from typing import Any, cast
 
 import psutil
 
+from agent2.engines.catalogue import AUTO, ENGINES, IN_PROCESS, REFUSED, VLLM, InferenceEngine, find_engine
+from agent2.engines.environments import installed_engine, require_engine
 from agent2.errors import CheckpointError, ConfigError, SamplerFailed, quoted
 from agent2.foreign_files import MAX_TEXT_BYTES, read_limited
 from agent2.llm.endpoints import Endpoint, EndpointOptions, public_url
@@ -56,6 +59,8 @@ Reply = Callable[[Sequence[Message]], str | Completion]
 SCRIPTED = "scripted:"
 HF_SAMPLER = ("agent2.models.hf", "HfSampler")
 """Imported only when a model is opened, since it imports torch."""
+ENGINE_SAMPLER = "agent2.engines.sampler"
+"""Imported only when an engine is started."""
 DTYPES = ("float32", "bfloat16", "float16")
 """Number formats of a model in this process; the keys of `loading.DTYPES`, which needs torch to be imported."""
 GIB = 1 << 30
@@ -78,6 +83,8 @@ class SourceKind(StrEnum):
 
     HF = "hf"
     SERVED = "served"
+    ENGINE = "engine"
+    """Of a folder, through an inference engine in a process of its own."""
     SCRIPTED = "scripted"
 
 
@@ -87,6 +94,8 @@ class LoadSettings:
 
     dtype: str = "float32"
     """Of a model in this process; one of `DTYPES`."""
+    engine: str = IN_PROCESS
+    """What plays folders: `hf`, this process; the name of an engine; `auto`, an engine where one is worth it."""
     device: str | None = None
     """Of a model in this process; None: CUDA where there is one, else the CPU."""
     max_in_flight: int | None = None
@@ -136,6 +145,11 @@ class CheckpointSource:
 def find_checkpoint(spec: str, settings: LoadSettings | None = None) -> CheckpointSource:
     """The checkpoint that `spec` names. Raises ConfigError or CheckpointError if there is none."""
     settings = settings or LoadSettings()
+    engine, separator, model = spec.partition(":")
+    if separator and (engine in ENGINES or engine in REFUSED) and not Path(spec).exists():
+        spec, settings = model, replace(settings, engine=engine)
+        if spec.startswith(("http://", "https://", SCRIPTED)):
+            raise ConfigError(f"checkpoint {engine}:{spec!r}: an engine serves a FOLDER; leave {engine}: out")
     if spec.startswith(("http://", "https://")):
         return _served(spec, settings)
     if spec.startswith(SCRIPTED):
@@ -182,19 +196,69 @@ def _hf(spec: str, folder: Path, settings: LoadSettings) -> CheckpointSource:
             f"{folder.name}: prompts in the plain format ({PLAIN_DIGEST}), not in a chat template of its own"
         )
     template = info.chat_template_digest if merges is None else merges.base.chat_template_digest
+    engine = _chosen_engine(settings)
+    if engine is not None:
+        ready = require_engine(engine, f"checkpoint {spec!r}")
+        caveats.append(f"{folder.name}: answered by {engine.name} {ready.version}, which {engine.differences}")
     return CheckpointSource(
         spec=spec,
-        kind=SourceKind.HF,
+        kind=SourceKind.HF if engine is None else SourceKind.ENGINE,
         name=folder.resolve().name,
         digest=info.content_digest if merges is None else merges.digest,
         chat_template_digest=PLAIN_DIGEST if settings.is_plain else template,
-        dtype=settings.dtype,
-        opener=lambda: _open_in_memory(info, merges, settings),
+        dtype=settings.dtype if engine is None else f"{settings.dtype} by {engine.distribution} {ready.version}",
+        opener=(
+            (lambda: _open_in_memory(info, merges, settings))
+            if engine is None
+            else (lambda: _open_engine(engine, info, merges, settings))
+        ),
         caveats=tuple(caveats),
         merges=merges,
         folder=folder,
         settings=settings,
     )
+
+
+def _chosen_engine(settings: LoadSettings) -> InferenceEngine | None:
+    """The engine that plays folders; None: this process. Raises ConfigError for one that cannot be had."""
+    if settings.engine == IN_PROCESS:
+        return None
+    if settings.engine != AUTO:
+        return find_engine(settings.engine, "--set run.engine")
+    best = ENGINES[VLLM]
+    return best if installed_engine(best) is not None and _is_on_gpu(settings) else None
+
+
+def _open_engine(
+    engine: InferenceEngine, info: CheckpointInfo, merges: AdapterOnBase | None, settings: LoadSettings
+) -> Sampler:
+    """Start an engine on a folder, or on the merged model of an adapter."""
+    whole = info if merges is None else merges.base
+    own_limit = (whole.config.get("text_config") or whole.config).get("max_position_embeddings")
+    limits = [limit for limit in (settings.context_length, own_limit) if isinstance(limit, int)]
+    options = settings.endpoint
+    module = importlib.import_module(ENGINE_SAMPLER)
+    started = module.EngineSettings(
+        engine=engine,
+        dtype=settings.dtype,
+        max_length=min(limits) if limits else None,
+        capacity=settings.max_in_flight,
+        chat_template=PLAIN_TEMPLATE if settings.is_plain else None,
+        top_logprobs=settings.top_logprobs,
+        timeout_s=options.timeout_s,
+        extra_body=_end_tokens(whole),
+    )
+    ready = require_engine(engine, str(info.path))
+    return cast(Sampler, module.EngineSampler(started, ready, info.path if merges is None else merges.merged()))
+
+
+def _end_tokens(info: CheckpointInfo) -> dict[str, JsonValue]:
+    """The tokens that end an answer in this process, for a server that reads them from elsewhere."""
+    file = info.path / "generation_config.json"
+    generation = json.loads(read_limited(file, MAX_TEXT_BYTES, follow=True)) if file.exists() else {}
+    ids = generation.get("eos_token_id", info.config.get("eos_token_id"))
+    listed = ids if isinstance(ids, list) else [ids]
+    return {"stop_token_ids": listed} if all(isinstance(number, int) for number in listed) else {}
 
 
 def _open_in_memory(info: CheckpointInfo, merges: AdapterOnBase | None, settings: LoadSettings) -> Sampler:

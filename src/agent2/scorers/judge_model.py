@@ -127,7 +127,10 @@ class JudgeModel:
             raise ConfigError("judge: prices are {prompt: DOLLARS, completion: DOLLARS}, per million tokens")
         self.settings = SamplingSettings(temperature=if_set(temperature), max_tokens=max_tokens, seed=seed)
         self.prices = None if prices is None else Prices(float(prices["prompt"]), float(prices["completion"]))
-        self.digest = digest_of([self.source.digest, max_tokens, temperature, seed, dict(endpoint or {}), *options])
+        played_by = [self.source.dtype] if self.source.kind is SourceKind.ENGINE else []
+        self.digest = digest_of(
+            [self.source.digest, max_tokens, temperature, seed, dict(endpoint or {}), *options, *played_by]
+        )
         self._options = tuple(options)
         self._likelihoods: Any = None
         self._cache = AnswerCache(installation.home() / "judge-answers.sqlite") if cache else None

