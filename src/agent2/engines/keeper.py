@@ -23,7 +23,8 @@ def keep(command: list[str]) -> int:
             os.killpg(process.pid, number)
 
     def end_with_parent() -> None:
-        sys.stdin.buffer.read()
+        while os.read(0, 4096):  # not sys.stdin, whose lock a thread may not hold when Python ends
+            pass
         signal_group(signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
             process.wait(PATIENCE_S)
