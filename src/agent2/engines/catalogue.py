@@ -76,7 +76,8 @@ class InferenceEngine:
 def _vllm_flags(model: ServedModel) -> list[str]:
     flags = ["serve", str(model.folder), "--host", "127.0.0.1", "--port", str(model.port)]
     flags += ["--served-model-name", model.name, "--dtype", model.dtype, "--seed", str(SEED)]
-    flags += ["--max-num-seqs", str(model.capacity)]
+    # Without --enforce-eager the CPU build compiles C++ when it starts, and ends where that fails.
+    flags += ["--max-num-seqs", str(model.capacity), "--enforce-eager"]
     # The sampling that a model's generation_config.json proposes would apply beside the protocol's.
     flags += ["--generation-config", "vllm"]
     if model.max_length is not None:
