@@ -260,7 +260,7 @@ def test_quoted_benchmarks_are_listed_by_type_and_status(agent2):
     assert rows["gsm8k"]["status"] == "native" and rows["gsm8k"]["contamination"]["risk"] == "high"
     assert rows["mmlu"]["licence"] is None
     code, out, _ = agent2("benchmarks", "list", "--named", "--type", "math", "--status", "native")
-    assert code == 0 and "gsm8k" in out and "aime_private" not in out and "humaneval" not in out
+    assert code == 0 and "gsm8k" in out and "hle" not in out and "humaneval" not in out
     code, _, err = agent2("benchmarks", "list", "--named", "--status", "natve")
     assert code == 2 and "did you mean 'native'" in err and len(err.splitlines()) == 1
 
@@ -270,7 +270,7 @@ def test_a_quoted_benchmark_is_shown_with_what_to_type_and_got_from_a_package_at
     monkeypatch.delenv("GSM8K_DATA", raising=False)
     code, out, _ = agent2("benchmarks", "show", "mmlu")
     assert code == 0 and "licence" in out and "not known" in out and "43.9  accuracy, average; GPT-3 (few-shot)" in out
-    assert "agent2 benchmarks new FILE --out mmlu\nagent2 benchmarks check ./mmlu\n" in out
+    assert "export MMLU_DATA=FOLDER\n" in out and "agent2 eval mmlu " in out
     code, out, _ = agent2("benchmarks", "show", "webarena")
     assert code == 0 and "recorded only" in out and "--- type" not in out
     record = json.loads(agent2("benchmarks", "show", "gsm8k", "--json")[1])
@@ -284,7 +284,7 @@ def test_a_quoted_benchmark_is_shown_with_what_to_type_and_got_from_a_package_at
         ("gsm9k", "did you mean 'gsm8k'"),
         ("webarena", "recorded only, and none of its files is read here; they are at https://github.com"),
         ("gaia", "its harness brings the files itself"),
-        ("mmlu", "then: agent2 benchmarks new FILE"),
+        ("mmlu", "download it from people.eecs.berkeley.edu"),
         ("mbpp", "contains no mbpp.jsonl"),
     ]:
         code, _, err = agent2("benchmarks", "get", name)

@@ -34,7 +34,7 @@ def test_a_card_is_shown_with_its_numbers_and_first_rollouts(tmp_path):
     card = write_card(tmp_path / "card")
     output = show(card)
     assert "0.6667" in output and "I look for 0." in output
-    assert set(json.loads(show(card, "--json"))) == {"header", "totals", "rollouts"}
+    assert set(json.loads(show(card, "--json"))) == {"header", "totals", "kinds", "rollouts"}
     old = write_old_card(tmp_path / "old", [make_record("i", 1.0)])
     assert "score [95%]" in show(old)
 

@@ -149,24 +149,31 @@ def behaviours(base: CardSet, candidate: CardSet, reworded: Reworded | None = No
             candidate.name,
             key,
             reworded.cards_for(base.cards[key], candidate.cards[key]) if reworded is not None else None,
+            with_time=True,
         )
         for key in common_cards(base, candidate)
     ]
 
 
 def behaviour(
-    cards: tuple[Path, Path], candidate: str, benchmark: str, reworded: tuple[Path, Path] | None = None
+    cards: tuple[Path, Path],
+    candidate: str,
+    benchmark: str,
+    reworded: tuple[Path, Path] | None = None,
+    *,
+    with_time: bool = False,
 ) -> CardBehaviour:
     """The measures of two cards of one benchmark and protocol, the baseline's first.
 
-    reworded: cards of the same items under other wordings, of both sides.
+    reworded: cards of the same items under other wordings, of both sides. with_time: seconds too, which differ each
+    time that the same answers are played.
     """
     old, new = map(_read, cards)
     n_attempts = min((len(attempts) for side in (old, new) for attempts in side.items.values()), default=0)
     difficulty, classes = _sorted_items(old) if n_attempts > 1 else ({}, {})
     names = [(REFUSAL, Unit.RATE), (REPETITION, Unit.RATE), _length(old, new)]
     measures = [_measure(name, unit, old, new, (difficulty, classes)) for name, unit in names]
-    measures += _cost(old, new, (difficulty, classes))
+    measures += _cost(old, new, (difficulty, classes), with_time=with_time)
     measures += _thinking(old, new, (difficulty, classes))
     # A signature that nobody bears needs no line.
     bearable = [name for name in SIGNATURES if name in old.signatures | new.signatures]
@@ -255,15 +262,17 @@ def stated_confidence(record: ScoredRollout) -> float | None:
     return 1.0 / sum(math.exp(value - best) for value in values) if all(map(math.isfinite, values)) else None
 
 
-def _cost(old: _Side, new: _Side, groups: tuple[Mapping[str, str], Mapping[str, str]]) -> Sequence[BehaviourMeasure]:
+def _cost(
+    old: _Side, new: _Side, groups: tuple[Mapping[str, str], Mapping[str, str]], *, with_time: bool
+) -> Sequence[BehaviourMeasure]:
     """What an item took beside the tokens of its answer; turns and calls only where there can be several."""
     measures = []
     if old.is_episodic or new.is_episodic:
         measures += [_measure(name, Unit.LENGTH, old, new, groups) for name in (TURNS, CALLS)]
-    for name, problem in (
-        (READ, NOT_COUNTED if old.n_without_read or new.n_without_read else ""),
-        (SECONDS, "" if old.is_timed and new.is_timed else NOT_TIMED),
-    ):
+    problems = {READ: NOT_COUNTED if old.n_without_read or new.n_without_read else ""}
+    if with_time:
+        problems[SECONDS] = "" if old.is_timed and new.is_timed else NOT_TIMED
+    for name, problem in problems.items():
         measures.append(
             BehaviourMeasure(name, Unit.LENGTH, problem=problem)
             if problem

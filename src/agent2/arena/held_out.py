@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent2 import installation
+from agent2.arena.base_cards import fill_base_card
 from agent2.arena.evidence import SubmissionRecord
 from agent2.arena.grader.evaluator import (
     CheckpointEvaluator,
@@ -24,7 +25,7 @@ from agent2.arena.grader.evaluator import (
     GraderSettings,
     score_of,
 )
-from agent2.arena.scoring import LoadedTask, card_key, card_score, fill_base_card, log_task_access, paired_gain
+from agent2.arena.scoring import LoadedTask, card_key, card_score, log_task_access, paired_gain
 from agent2.arena.spec import Deadline, TrialConfig
 from agent2.arena.tasks import load_task
 from agent2.arena.trial_folder import HELD_OUT_SCORED, TrialPaths, read_events

@@ -6,7 +6,7 @@ scorer, version), never of paths or times, so that every trial of a sweep has th
 
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,11 +15,9 @@ import numpy as np
 from agent2 import __version__, installation
 from agent2.arena.evidence import NoiseBand, SubmissionRecord, SubmissionState
 from agent2.arena.spec import ScoringMachine, TaskSpec
-from agent2.benchmarks.trial_judge import draws_judge
 from agent2.cards.aggregate import counted_value
 from agent2.cards.reader import iter_rollouts, read_header, read_summary
 from agent2.errors import NotEnoughData
-from agent2.evaluation.runner import played_beside, score_beside
 from agent2.models.checkpoint import CheckpointInfo
 from agent2.plugins import source_digest_of
 from agent2.records import Benchmark, Item, Split, derive_seed, digest_of
@@ -113,20 +111,6 @@ def store_cached(key: str, card: Path) -> None:
             raise
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-
-
-def fill_base_card(card: Path, task: LoadedTask, split: Split, key: str, play: Callable[[], object]) -> None:
-    """Fill a card of the base model: copied from the installation's cache, or played and cached.
-
-    key: from `card_key`. play: writes the card. What the cache has with the verdicts of another judge is judged by the
-    trial's own.
-    """
-    cached = played_beside(card) if draws_judge(task.benchmark) else card
-    if not fetch_cached(key, cached):
-        play()
-        store_cached(key, card)
-    elif cached != card:
-        score_beside(task.benchmark, task.items(split), card)
 
 
 def _copy_card(source: Path, target: Path) -> None:

@@ -30,6 +30,7 @@ from agent2.arena.assignment_phase import make_bench
 from agent2.arena.assignments import load_kind
 from agent2.arena.assignments.records import Scores
 from agent2.arena.audit import AuditedTrial, audit_trial, is_unfinished
+from agent2.arena.base_cards import fill_base_card
 from agent2.arena.driver import LLM_PORT, open_gateway, require_driver
 from agent2.arena.evidence import AgentEnd, MarkState
 from agent2.arena.grader.evaluator import (
@@ -61,7 +62,6 @@ from agent2.arena.scoring import (
     card_key,
     card_score,
     choose_final,
-    fill_base_card,
     log_task_access,
     measure_noise,
     paired_gain,
