@@ -109,6 +109,7 @@ def test_chats_that_mostly_ask_for_words_are_won_by_a_player_that_never_calls(tm
 
 def test_luck_in_a_small_set_is_no_fault():
     assert not Guess("always A", 0.45, 20, 0.25).wins
+    assert not Guess("any option", 0.43, 60, 0.25).wins
     assert Guess("always A", 0.45, 200, 0.25).wins
     assert not Guess("always A", 0.38, 2_000, 0.25).wins
     assert not Guess("always 'x'", 0.45, 500, None).wins and Guess("always 'x'", 0.55, 500, None).wins
