@@ -139,8 +139,8 @@ def common_home(tmp_path_factory):
     root = tmp_path_factory.getbasetemp()
     home = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / "installation"
     home.mkdir(mode=0o700, exist_ok=True)
-    # Always the same secret, so that the hidden items are: what passes in one run passes in the next. Made apart and moved,
-    # since several test processes do this at once.
+    # Always the same secret, and so the same hidden items: what passes in one run passes in the next. Made apart and
+    # moved, since several test processes do this at once.
     secret = home / f"secret.{os.getpid()}"
     secret.touch(mode=0o600)
     secret.write_bytes(hashlib.sha256(b"the installation of all tests").digest())
