@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agent2.benchmarks import load_benchmark
+from agent2.benchmarks import BENCHMARKS, load_benchmark
 from agent2.contract.causes import Cause, is_danger, usual_cause
 from agent2.contract.measures import CardPaths, evidence_from_cards
 from agent2.contract.metrics import MetricSpec
@@ -13,6 +13,7 @@ from agent2.errors import ConfigError
 from agent2.evaluation.suite_draft import draft_suite
 from agent2.records import Item, Rollout, RolloutStatus, Split, Usage, declared_output
 from agent2.scorers import declared, load_scorer, own_labels
+from agent2.scorers.benchmark_labels import BenchmarkLabels
 from contract_card_builders import make_scored, write_card
 
 CHOICE = {"question": "Which is blue?", "options": ["fire", "sky", "grass"], "answer": "B"}
@@ -107,6 +108,38 @@ def test_cards_of_packaged_benchmarks_count_as_they_are(tmp_path):
         for side in ("old", "new")
     ]
     assert evidence_from_cards([], CardPaths(*sides)).badcases == {"mmlu_wrong_choice": 1}
+
+
+PACKAGED = [name for name in BENCHMARKS if isinstance(load_benchmark(name).scorer(), BenchmarkLabels)]
+
+
+@pytest.mark.parametrize("name", PACKAGED)
+def test_classes_of_a_packaged_benchmark_name_it_or_what_its_scorer_was_written_for(name):
+    scorer = load_benchmark(name).scorer()
+    prefix = type(scorer).label_prefix if name in type(scorer).written_for else f"{name}_"
+    assert all(label.startswith(prefix) for label in declared_output(scorer).labels)
+    assert all(usual_cause(label) is not None for label in declared_output(scorer).labels)
+
+
+def test_a_scorer_is_written_for_benchmarks_that_exist():
+    kinds = {type(load_benchmark(name).scorer()) for name in PACKAGED}
+    assert {name for kind in kinds for name in kind.written_for} <= set(PACKAGED)
+    assert {"gpqa", "arc_challenge", "arc_easy", "llmbar"} <= set(PACKAGED) - {
+        name for kind in kinds for name in kind.written_for
+    }
+
+
+@pytest.mark.parametrize("stored", ["mmlu_wrong_choice", "gpqa_wrong_choice"])
+def test_cards_of_gpqa_from_before_count_under_its_own_name(tmp_path, stored):
+    spec = MetricSpec(name="m", benchmark="gpqa", measure="label_rate:mmlu_wrong_choice")
+    records = [make_scored("a", 0.0, labels=[stored]), make_scored("b", 1.0)]
+    sides = [
+        {"gpqa": write_card(tmp_path / side, records, side, "gpqa-v1.0", scorer="choice-v2.0")}
+        for side in ("old", "new")
+    ]
+    evidence = evidence_from_cards([spec], CardPaths(*sides))
+    assert evidence.metrics["m"].new == 0.5
+    assert evidence.badcases == {"gpqa_wrong_choice": 1}
 
 
 @pytest.mark.parametrize(("label", "is_known"), [("mine", True), ("mmlu", True), ("other", False)])

@@ -227,8 +227,9 @@ class DeclaredBenchmark:
     @cached_property
     def _scorer(self) -> Scorer:
         scorer = load_scorer(self.scorer_location, self.spec.scorer.settings)
-        if isinstance(scorer, BenchmarkLabels) and self.scorer_location.is_packaged and not self.is_packaged:
-            scorer.name_labels_after(self.name)
+        if isinstance(scorer, BenchmarkLabels) and self.scorer_location.is_packaged:
+            if not (self.is_packaged and self.name in scorer.written_for):
+                scorer.name_labels_after(self.name)
         return scorer
 
     def environment_version(self) -> str:

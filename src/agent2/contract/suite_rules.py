@@ -172,9 +172,9 @@ def check_emitted(suite: Suite, emitted: Mapping[str, ScorerOutput | None], spot
 
 
 def _other_names(suite: Suite, benchmark: str | None) -> set[str]:
-    """Classes as scorers name them on own data of the suite's names, and as they named them there before."""
+    """Classes as scorers name them after the suite's benchmarks, and as they named them there before."""
     entries = [entry for entry in suite.benchmarks if benchmark is None or entry.name == benchmark]
-    renamed = [own_labels(entry.scorer.name, entry.name) for entry in entries if entry.source is not None]
+    renamed = [own_labels(entry.scorer.name, entry.name, is_packaged=entry.source is None) for entry in entries]
     return {label for labels in renamed for pair in labels.items() for label in pair}
 
 

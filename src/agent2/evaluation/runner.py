@@ -50,7 +50,7 @@ from agent2.records import (
 )
 from agent2.scorers.hidden import HiddenJudge
 
-DISTRIBUTIONS = ("agent2-rl-bench", "numpy", "scipy", "msgspec", "torch", "transformers", "trl", "vllm")
+DISTRIBUTIONS = ("agent2-rl-bench", "numpy", "scipy", "msgspec", "torch", "transformers", "trl")
 """Installed packages whose versions the lock names."""
 GIVE_UP_AFTER = 50
 """Rollouts in a row lost to the infrastructure: a model or endpoint that is gone is an error, not a card of faults."""

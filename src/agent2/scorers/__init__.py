@@ -107,16 +107,19 @@ def asks_model(name: str) -> bool:
     return bool(getattr(kind, "asks_model", False))
 
 
-def own_labels(scorer: str, benchmark: str) -> Mapping[str, str]:
-    """Badcase classes as the scorer of that name declares them -> as it names them for own data of that name.
+def own_labels(scorer: str, benchmark: str, *, is_packaged: bool = False) -> Mapping[str, str]:
+    """Badcase classes as the scorer of that name declares them -> as it names them for the benchmark of that name.
 
-    Empty for a scorer whose classes name no benchmark.
+    is_packaged: the benchmark is one of this package's; else own data. Empty for a scorer whose classes name no
+    benchmark, and for a packaged benchmark that it was written for.
     """
     try:
         kind = load(find("scorer", scorer.rpartition("-v")[0] or scorer, SCORERS))
     except ConfigError:
         return {}  # as in `declared`
     if not (isinstance(kind, type) and issubclass(kind, BenchmarkLabels)):
+        return {}
+    if is_packaged and benchmark in kind.written_for:
         return {}
     prefix = label_prefix_of(benchmark)
     return {label: prefix + label.removeprefix(kind.label_prefix) for label in kind.emits.labels}
@@ -125,8 +128,8 @@ def own_labels(scorer: str, benchmark: str) -> Mapping[str, str]:
 def labels_by_older_name(protocol: EvaluationProtocol) -> Mapping[str, str]:
     """Badcase classes as older cards of a protocol may have them -> as they are named now; empty: none was renamed."""
     benchmark, _, version = protocol.benchmark.rpartition("-v")
-    is_own = "+" in version  # the digest of own data; packaged benchmarks have none
-    return own_labels(protocol.scorer, benchmark) if is_own else {}
+    is_packaged = "+" not in version  # which precedes the digest of own data
+    return own_labels(protocol.scorer, benchmark, is_packaged=is_packaged)
 
 
 def expected_form(name: str) -> str:

@@ -1,8 +1,9 @@
-"""Badcase classes that begin with a benchmark's name: `mmlu_wrong_choice` of MMLU, `mine_wrong_choice` of own data.
+"""Badcase classes that begin with a benchmark's name: `mmlu_wrong_choice` of MMLU, `gpqa_wrong_choice` of GPQA.
 
-A scorer of this kind was written for one benchmark and names its classes after it. Where it scores a user's own data,
-the classes take the name of those data. Cards of own data that were scored before carry the scorer's own names; they
-are translated when the card is read (`scorers.own_labels`).
+A scorer of this kind was written for one benchmark and names its classes after it, and so for the others of its family
+(`written_for`). Where it scores anything else, packaged or a user's own data, the classes take the name of that. Cards
+that were scored before this rule carry the scorer's own names; they are translated when the card is read
+(`scorers.labels_by_older_name`).
 """
 
 from dataclasses import replace
@@ -21,6 +22,8 @@ class BenchmarkLabels:
 
     label_prefix: str
     """On the class: what the declared classes begin with, the name of the benchmark that the scorer was written for."""
+    written_for: frozenset[str]
+    """On the class: packaged benchmarks whose classes begin so whatever their own name is."""
     emits: ScorerOutput
 
     def name_labels_after(self, benchmark: str) -> None:

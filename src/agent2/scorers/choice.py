@@ -307,11 +307,12 @@ class ChoiceScorer(BenchmarkLabels):
 
     rule: one of `RULES`. The item's payload has the `options`. Views: `answer_parsed`, `flexible_match` (also accepts
     the last isolated letter), and `chose_a`, `chose_b` ... one of which is 1, which show a preference for a position.
-    Labels: `mmlu_answer_parse_fail` or `mmlu_wrong_choice`, on own data with their name instead of `mmlu`.
+    Labels: `mmlu_answer_parse_fail` or `mmlu_wrong_choice`, on data beside MMLU with their name instead of `mmlu`.
     """
 
     name = "choice"
     label_prefix = "mmlu_"
+    written_for = frozenset({"mini_knowledge", "mmlu", "mmlu_pro"})
     version = "2.0"
     emits = ScorerOutput(
         views=frozenset({"answer_parsed", "flexible_match", *(f"chose_{letter}" for letter in ascii_lowercase)}),

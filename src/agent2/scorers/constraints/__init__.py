@@ -184,6 +184,7 @@ class ConstraintScorer(BenchmarkLabels):
 
     name = "constraints"
     label_prefix = "ifeval_"
+    written_for = frozenset({"ifeval", "instructions", "mini_ifeval"})
     version = "1.1"
     emits = ScorerOutput(
         views=frozenset(
