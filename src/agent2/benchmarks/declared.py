@@ -227,9 +227,10 @@ class DeclaredBenchmark:
     @cached_property
     def _scorer(self) -> Scorer:
         scorer = load_scorer(self.scorer_location, self.spec.scorer.settings)
-        if isinstance(scorer, BenchmarkLabels) and self.scorer_location.is_packaged:
-            if not (self.is_packaged and self.name in scorer.written_for):
-                scorer.name_labels_after(self.name)
+        if not isinstance(scorer, BenchmarkLabels) or not self.scorer_location.is_packaged:
+            return scorer
+        if not self.is_packaged or self.name not in scorer.written_for:
+            scorer.name_labels_after(self.name)
         return scorer
 
     def environment_version(self) -> str:
