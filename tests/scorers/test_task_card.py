@@ -25,6 +25,11 @@ def test_a_diff_and_a_whole_file_leave_the_same_files():
         ("FILE: ../x\n```\na\n```\n", "not a path"),
         ("FILE: /etc/x\n```\na\n```\n", "not a path"),
         ("FILE: fees.py/x\n```\na\n```\n", "below a file"),
+        ("FILE: ./fees.py/x\n```\na\n```\n", "below a file"),
+        (f"FILE: {'x' * 256}\n```\na\n```\n", "not a path"),
+        ("FILE: \ud800\n```\na\n```\n", "not a path"),
+        ("FILE: a\0b\n```\na\n```\n", "not a path"),
+        (DIFF.replace("b/fees.py", "b/../fees.py"), "not a path"),
         ("DELETE: gone.py", "does not exist"),
         (DIFF.replace("return 0", "return 9"), "does not fit"),
         (DIFF.replace("a/fees.py", "a/other.py"), "does not exist"),
@@ -64,3 +69,21 @@ def test_the_verifier_decides_over_files_that_the_answer_cannot_change():
         deleted = scorer.score_files(runner, payload, {"fees.py": solved["fees.py"]})
     assert (tampered.value, "check_failed" in tampered.labels) == (0.0, True)
     assert (deleted.value, deleted.labels, deleted.views["process_checks_passed"]) == (1.0, ("snapshot_deletion",), 0.0)
+
+
+@pytest.mark.parametrize("squatter", ["verify.sh/x", "lib", "lib/check.py/deep/x"])
+def test_an_answer_in_the_place_of_the_verifiers_files_is_a_zero_and_no_missing_score(squatter):
+    payload = {
+        "files": FILES,
+        "success_verifier": {
+            "type": "unit_tests",
+            "command": "sh verify.sh && test -f lib/check.py",
+            "files": {"verify.sh": "grep -q 4 fees.py\n", "lib/check.py": "x\n"},
+        },
+        "minutes": 1,
+    }
+    unsolved = apply_answer(f"FILE: {squatter}\n```\nexit 0\n```\n", FILES)
+    solved = apply_answer(DIFF, unsolved)
+    with sandbox_runner(ScoringResources()) as runner:
+        scores = [TaskCardScorer().score_files(runner, payload, files).value for files in (unsolved, solved)]
+    assert scores == [0.0, 1.0]

@@ -18,6 +18,7 @@ from agent2.authoring.task_cards import TaskCard
 from agent2.evaluation.scoring import ScoringResources, sandbox_runner
 from agent2.integrity.plain_text import normalized_words
 from agent2.scorers.task_card import ANSWER_FILE, ANSWER_SCRIPT, TaskCardScorer
+from agent2.scorers.workspace_paths import laid_over
 from agent2.stats.items import chance_of_as_many
 
 SAME_WORDS = 0.5
@@ -302,8 +303,8 @@ def played_faults(
                     faults.append(CardFault(card.id, FaultKind.WEAK_VERIFIER, f"the verifier passes on {name}"))
                     break
             if card.solution:
-                solved = {**files, **{path: text for path, text in card.solution.items() if text is not None}}
-                solved = {path: text for path, text in solved.items() if card.solution.get(path, "") is not None}
+                left = {path: text for path, text in files.items() if path not in card.solution}
+                solved = laid_over(left, {path: text for path, text in card.solution.items() if text is not None})
                 score = scorer.score_files(runner, payload, solved)
                 if score.value != 1.0:
                     faults.append(CardFault(card.id, FaultKind.UNSOLVABLE, f"its own solution fails: {score.reason}"))
@@ -328,5 +329,5 @@ def _lazy_work(card: TaskCard) -> Mapping[str, Mapping[str, str]]:
     touched = set(card.solution) or {path for path in files if path not in tests}
     early = {path: end for path in touched if (end := ends.get(path[path.rfind(".") :])) is not None}
     if early:
-        work["a program that ends at once"] = {**files, **early}
+        work["a program that ends at once"] = laid_over(files, early)
     return work

@@ -11,10 +11,12 @@ holds is read as text once, here, so that playing needs no repo. Does NOT run an
 
 import datetime
 import json
+import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from string import ascii_uppercase
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -23,8 +25,10 @@ from agent2.config import StrictModel, first_problem, read_yaml_text
 from agent2.errors import ConfigError
 from agent2.foreign_files import MAX_TEXT_BYTES, read_limited
 from agent2.records import Split, digest_of
+from agent2.scorers import follows_rules
 from agent2.scorers.task_card import ANSWER_SCRIPT, CHECKS, RUNS_COMMAND
 from agent2.scorers.task_set import VerifyType, parse_task_set
+from agent2.scorers.workspace_paths import require_inside
 
 DIFFICULTIES = ("easy", "medium", "hard")
 SPLITS: Mapping[str, Split] = {
@@ -62,7 +66,7 @@ class CardBudget(StrictModel):
     """What an attempt may use."""
 
     max_steps: int = Field(default=1, ge=1)
-    max_minutes: float = Field(default=5.0, gt=0)
+    max_minutes: float = Field(default=5.0, gt=0, le=24 * 60)
     max_tokens: int = Field(default=512, ge=1)
 
 
@@ -82,6 +86,11 @@ class SuccessVerifier(StrictModel):
 
     @model_validator(mode="after")
     def _has_command(self) -> "SuccessVerifier":
+        if self.type not in RUNS_COMMAND and not follows_rules(self.type):
+            raise ValueError(
+                f"{self.type!r} is no verifier; use {', '.join(sorted(RUNS_COMMAND))}, or a scorer that compares "
+                "answers: exact, choice, rational, math_answer ..."
+            )
         if self.type in RUNS_COMMAND and not self.command:
             raise ValueError(f"type {self.type!r} needs a command")
         return self
@@ -119,6 +128,8 @@ class TaskCard(StrictModel):
     @field_validator("answer", mode="before")
     @classmethod
     def _as_text(cls, answer: object) -> object:
+        if isinstance(answer, float) and not math.isfinite(answer):
+            raise ValueError("is no finite number; write a text in quotes if that is the answer")
         return str(answer) if isinstance(answer, int | float) and not isinstance(answer, bool) else answer
 
     @field_validator("split")
@@ -127,6 +138,20 @@ class TaskCard(StrictModel):
         if split not in SPLITS:
             raise ValueError(f"{split!r} is not a split; use one of {', '.join(SPLITS)}")
         return split
+
+    @field_validator("solution")
+    @classmethod
+    def _are_inside(cls, files: dict[str, str | None]) -> dict[str, str | None]:
+        return require_inside(files)
+
+    @field_validator("options")
+    @classmethod
+    def _have_letters(cls, options: list[str]) -> list[str]:
+        if len(options) > len(ascii_uppercase):
+            raise ValueError(
+                f"has {len(options)} options, and there are {len(ascii_uppercase)} letters; leave some out"
+            )
+        return options
 
     @field_validator("process_checks")
     @classmethod
@@ -157,15 +182,6 @@ class TaskCard(StrictModel):
     def row(self) -> dict[str, Any]:
         """As a line of JSON, without what has its default."""
         return {"id": self.id, **self.model_dump(mode="json", exclude_defaults=True, exclude={"id"})}
-
-
-def require_inside(files: dict[str, str]) -> dict[str, str]:
-    """Files by paths below the workspace. Raises ValueError for another path."""
-    for name in files:
-        path = PurePosixPath(name)
-        if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name:
-            raise ValueError(f"{name!r} is not a path below the task's own folder")
-    return files
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +317,8 @@ def _repo_files(state: InitialState, place: _Place) -> dict[str, str]:
     """The text files of a card's repo; empty where it names none. Raises ConfigError."""
     if state.repo is None:
         return {}
+    if "\0" in state.repo:
+        raise ConfigError(f"{place}: repo {state.repo!r} is no path; name a folder beside the card")
     folder = place.path.parent / state.repo
     if not folder.resolve().is_relative_to(place.path.parent.resolve()):
         raise ConfigError(f"{place}: repo {state.repo!r} is outside the folder of the card; copy it beside the card")

@@ -229,7 +229,7 @@ class DeclaredBenchmark:
         scorer = load_scorer(self.scorer_location, self.spec.scorer.settings)
         if not isinstance(scorer, BenchmarkLabels) or not self.scorer_location.is_packaged:
             return scorer
-        if not self.is_packaged or self.name not in scorer.written_for:
+        if not self.is_packaged or not type(scorer).is_written_for(self.name):
             scorer.name_labels_after(self.name)
         return scorer
 

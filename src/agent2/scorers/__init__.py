@@ -119,7 +119,7 @@ def own_labels(scorer: str, benchmark: str, *, is_packaged: bool = False) -> Map
         return {}  # as in `declared`
     if not (isinstance(kind, type) and issubclass(kind, BenchmarkLabels)):
         return {}
-    if is_packaged and benchmark in kind.written_for:
+    if is_packaged and kind.is_written_for(benchmark):
         return {}
     prefix = label_prefix_of(benchmark)
     return {label: prefix + label.removeprefix(kind.label_prefix) for label in kind.emits.labels}

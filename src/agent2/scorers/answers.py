@@ -561,7 +561,6 @@ class FinalAnswerScorer(BenchmarkLabels):
 
     name = "final_answer"
     label_prefix = "gsm8k_"
-    written_for = frozenset({"gsm8k", "mini_math"})
     version = "1.0"
     emits = ScorerOutput(
         views=frozenset({"answer_parsed", "flexible_match"}),

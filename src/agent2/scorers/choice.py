@@ -312,7 +312,6 @@ class ChoiceScorer(BenchmarkLabels):
 
     name = "choice"
     label_prefix = "mmlu_"
-    written_for = frozenset({"mini_knowledge", "mmlu", "mmlu_pro"})
     version = "2.0"
     emits = ScorerOutput(
         views=frozenset({"answer_parsed", "flexible_match", *(f"chose_{letter}" for letter in ascii_lowercase)}),

@@ -179,7 +179,6 @@ class MathAnswerScorer(BenchmarkLabels):
 
     name = "math_answer"
     label_prefix = "math_"
-    written_for = frozenset({"math", "math_500"})
     version = "1.0"
     emits = ScorerOutput(
         views=frozenset({"answer_parsed", "decided"}),

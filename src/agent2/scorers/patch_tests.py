@@ -31,9 +31,9 @@ from agent2.scorers.sandboxed import SandboxRunner
 
 LIMITS = Limits(memory_gib=4.0, processes=128, file_size_gib=1.0, disk_gib=4.0, tmp_gib=1.0, log_mib=1.0)
 OWN = ".agent2-patches"
-"""Folder for the patches in the sandbox, gone before tests run."""
-NOT_APPLIED, TESTS_NOT_APPLIED = 90, 91
-"""Exit codes of the sandbox."""
+"""Folder in which the patches arrive in the sandbox; gone before one is applied."""
+NOT_APPLIED, TESTS_NOT_APPLIED, NO_PLACE = 90, 91, 92
+"""Exit codes of the sandbox: of the patch, of the tests on the commit, of the tests once the patch was applied."""
 GIT_S = 120.0
 OUTPUT_BYTES = 8 << 20
 _BEGIN = re.compile(r"^(?:diff --git |--- )", re.MULTILINE)
@@ -92,6 +92,9 @@ class PatchTestsScorer:
         views: dict[str, float | None] = {"patch_applied": 1.0, "edits_tests": float(bool(edited))}
         if end.code == TESTS_NOT_APPLIED:
             return Score(None, f"item {item.id}: its test patch does not apply; restore the file", Fault.JUDGE)
+        if end.code == NO_PLACE:
+            reason = "the patch leaves no place for the tests"
+            return Score(0.0, reason, views=views, labels=("not_fixed", "edits_tests"))
         if end.code == NOT_APPLIED:
             views["patch_applied"] = 0.0
             return Score(0.0, "the patch does not apply", views=views, labels=("patch_not_applied", *labels))
@@ -126,24 +129,25 @@ def _is_of_tests(path: str) -> bool:
 
 def _script(test_files: Sequence[str], changed_by_tests: Sequence[str]) -> str:
     """What the sandbox runs, in the folder with the commit."""
-    restore = []
+    restore, saved = [], []
     for path in dict.fromkeys(changed_by_tests):
-        saved_copy, target = shlex.quote(f"{OWN}/base/{path}"), shlex.quote(path)
-        restore.append(f"if [ -e {saved_copy} ]; then cp {saved_copy} {target}; else rm -f {target}; fi")
-    saved = [
-        f"if [ -e {shlex.quote(path)} ]; then mkdir -p {shlex.quote(str(PurePosixPath(f'{OWN}/base/{path}').parent))}"
-        f" && cp {shlex.quote(path)} {shlex.quote(f'{OWN}/base/{path}')}; fi"
-        for path in dict.fromkeys(changed_by_tests)
-    ]
+        saved_copy, target = f'"$own"/base/{shlex.quote(path)}', shlex.quote(path)
+        folder = f'"$own"/base/{shlex.quote(str(PurePosixPath(path).parent))}'
+        saved.append(f"if [ -e {target} ]; then mkdir -p {folder} && cp {target} {saved_copy}; fi")
+        above = shlex.quote(str(PurePosixPath(path).parent))
+        restore.append(f"rm -rf {target}; if [ -e {saved_copy} ]; then mkdir -p {above}; cp {saved_copy} {target}; fi")
     files = " ".join(map(shlex.quote, test_files))
     return "\n".join(
         [
+            # Out of the tree: a patch may name any file in it, also the one with the tests.
+            f'own=$(mktemp -d) && mv {OWN}/* "$own"/ && rmdir {OWN} || exit {TESTS_NOT_APPLIED}',
             *saved,
-            f"git apply {OWN}/model.patch >/dev/null 2>&1 || patch --batch --forward --fuzz=5 -p1 -i {OWN}/model.patch "
-            f">/dev/null 2>&1 || exit {NOT_APPLIED}",
+            f'git apply --check "$own"/test.patch >/dev/null 2>&1 || exit {TESTS_NOT_APPLIED}',
+            'git apply "$own"/model.patch >/dev/null 2>&1 || patch --batch --forward --fuzz=5 -p1 -i '
+            f'"$own"/model.patch >/dev/null 2>&1 || exit {NOT_APPLIED}',
             *restore,
-            f"git apply {OWN}/test.patch >/dev/null 2>&1 || exit {TESTS_NOT_APPLIED}",
-            f"rm -rf {OWN}",
+            f'git apply "$own"/test.patch >/dev/null 2>&1 || exit {NO_PLACE}',
+            'rm -rf "$own"',
             f"exec python -m pytest -rA --tb=no -q -p no:cacheprovider -- {files}",
         ]
     )

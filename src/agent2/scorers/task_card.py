@@ -5,11 +5,11 @@
               "setup": "...", "scope": ["src/*"], "process_checks": ["no_snapshot_deletion"], "minutes": 5}
 
 An answer is a unified diff in a block of ```diff, or whole files: a line `FILE: path` (or `DELETE: path`) before a
-block with the text. The files of the verifier are written last, over whatever the answer made of them. A command that
-does not end with code 0 is a 0; so is an answer that cannot be applied. A verifier of the type `answer_script` changes
-no files: its command finds the answer in `answer.txt`. Process checks look at the difference and do
-not change the score: each broken one is a label, and the view `process_checks_passed` is 0. Verifiers of another type
-compare the answer, by the scorer of that name.
+block with the text. The files of the verifier are written last, over whatever the answer put in their place. A
+command that does not end with code 0 is a 0; so is an answer that cannot be applied. A verifier of the type
+`answer_script` changes no files: its command finds the answer in `answer.txt`. Process checks look at the difference
+and do not change the score: each broken one is a label, and the view `process_checks_passed` is 0. Verifiers of another
+type compare the answer, by the scorer of that name.
 
 Does NOT protect a command from the program that it tests: one that ends at once with code 0 passes a runner that
 imports it. `agent2 bench check` plays such programs and names the cards whose command they pass.
@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Mapping
 from difflib import SequenceMatcher
 from fnmatch import fnmatchcase
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from types import MappingProxyType
 
 from agent2.errors import Fault, quoted
@@ -27,6 +27,7 @@ from agent2.records import Item, JsonValue, Rollout, Score, ScorerOutput, Scorin
 from agent2.sandbox.backends import EndedBy, run_contained
 from agent2.sandbox.spec import Limits
 from agent2.scorers.sandboxed import SandboxRunner
+from agent2.scorers.workspace_paths import laid_over, plain_path, require_inside
 
 ANSWER_SCRIPT = "answer_script"
 """Type of a verifier whose command finds the answer, as it was given, in `ANSWER_FILE`."""
@@ -69,17 +70,14 @@ def apply_answer(answer: str, files: Files) -> dict[str, str]:
     for path in deleted:
         if after.pop(path, None) is None:
             raise NotApplied(f"{path!r} is to be deleted and does not exist")
-    for path, text in blocks:
-        after[path] = text
-    for text in diffs:
-        _apply_diff(text, after)
-    for path in after:
-        parts = PurePosixPath(path).parts
-        if not parts or path.startswith("/") or ".." in parts or "\0" in path or len(path) > 400:
-            raise NotApplied(f"{path!r} is not a path in the workspace")
-        if any("/".join(parts[:end]) in after for end in range(1, len(parts))):
-            raise NotApplied(f"{path!r} is below a file")
-    return after
+    try:
+        for path, text in blocks:
+            after[plain_path(path)] = text
+        for text in diffs:
+            _apply_diff(text, after)
+        return require_inside(after)
+    except ValueError as error:
+        raise NotApplied(str(error)) from error
 
 
 def _apply_diff(text: str, files: dict[str, str]) -> None:
@@ -116,11 +114,11 @@ def _with_headers(text: str) -> str:
 
 
 def _plain(path: bytes | None) -> str | None:
-    """The path of a diff without its prefix; None: there is no such file."""
+    """The path of a diff without its prefix; None: there is no such file. Raises ValueError for one outside."""
     if path is None or path == b"/dev/null":
         return None
     text = path.decode("utf-8", errors="replace")
-    return text[2:] if text[:2] in ("a/", "b/") else text
+    return plain_path(text[2:] if text[:2] in ("a/", "b/") else text)
 
 
 def unrelated_rewrites(before: Files, after: Files, scope: list[str]) -> list[str]:
@@ -222,7 +220,7 @@ def _verify(runner: SandboxRunner, payload: Mapping[str, JsonValue], after: File
     setup = payload.get("setup")
     script = f"{{ {setup}\n}} 1>&2 && {{ {verifier['command']}\n}}" if setup else str(verifier["command"])
     with runner.request(("sh", "-c", script), LIMITS) as request:
-        for path, text in {**after, **(verifier.get("files") or {})}.items():
+        for path, text in laid_over(after, verifier.get("files") or {}).items():
             _write(request.scratch / path, text)
         end = run_contained(
             request, runner.sandbox, timeout_s=60 * float(payload.get("minutes") or 5), stop=runner.stop

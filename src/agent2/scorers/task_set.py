@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -29,6 +29,7 @@ from agent2.records import Item, JsonValue, Rollout, Score, ScoredRollout, Score
 from agent2.sandbox.backends import Sandbox
 from agent2.sandbox.spec import WORKSPACE, Limits, SandboxSpec
 from agent2.scorers.answers import WRONG_OR_NONE, wrong_or_none
+from agent2.scorers.workspace_paths import require_inside
 
 DEFAULT_MAX_TURNS = 20
 ANSWER_FILE = "answer.txt"
@@ -79,11 +80,11 @@ class TaskEntry(StrictModel):
         files = setup.get("files", {})
         if not isinstance(files, dict) or not all(isinstance(text, str) for text in files.values()):
             raise ValueError("setup.files must map relative paths to texts")
-        for name in files:
-            path = PurePosixPath(name)
-            if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name:
-                raise ValueError(f"setup.files: {name!r} is not a path below the task's own folder")
-        return setup
+        try:
+            plain = require_inside(files)
+        except ValueError as error:
+            raise ValueError(f"setup.files: {error}") from error
+        return {**setup, "files": plain} if "files" in setup else setup
 
     @model_validator(mode="after")
     def _can_be_verified(self) -> "TaskEntry":

@@ -94,6 +94,34 @@ def test_patches_are_told_apart_by_what_they_do(tmp_path, repository):
     assert git(repository, "status", "--porcelain") == ""
 
 
+def hostile(files, moved=()):
+    """A patch that makes files and moves others, whatever they contain."""
+    parts = [
+        f"diff --git a/{old} b/{new}\nsimilarity index 100%\nrename from {old}\nrename to {new}\n" for old, new in moved
+    ]
+    for path, text in files.items():
+        lines = text.splitlines()
+        parts.append(f"diff --git a/{path} b/{path}\nnew file mode 100644\n--- /dev/null\n+++ b/{path}\n")
+        parts.append(f"@@ -0,0 +1,{len(lines)} @@\n" + "".join(f"+{line}\n" for line in lines))
+    return "".join(parts)
+
+
+def test_a_patch_cannot_replace_the_published_tests_or_make_its_score_missing(tmp_path, repository):
+    easy = "def test_half():\n    pass\n\n\ndef test_double():\n    pass\n"
+    tests = diff(repository, tests__test_calc_py=NEW_TESTS)
+    forged = diff(repository, tests__test_calc_py=TESTS + easy.partition("\n\n\n")[2])
+    own = ".agent2-patches"
+    attempts = [
+        hostile({f"{own}/test.patch": forged}, [(f"{own}/test.patch", "gone")]),
+        hostile({f"{own}/base/tests/test_calc.py": easy}, [(f"{own}/base/tests/test_calc.py", "gone")]),
+        hostile({"tests": "no folder"}, [("tests/test_calc.py", "moved.py")]),
+        hostile({}, [("tests/test_calc.py", "moved.py")]),
+    ]
+    assert tests != forged
+    scores = judged(load(repository), tmp_path, *attempts)
+    assert [score.value for score in scores] == [0.0] * 4, [score.reason for score in scores]
+
+
 def test_what_is_not_the_patch_s_fault_is_missing(tmp_path, repository):
     gold = diff(repository, calc_py=CALC.replace("number + 2", "number * 2"))
     (no_commit,) = judged(load(repository, base_commit="0" * 40), tmp_path, gold)

@@ -184,7 +184,7 @@ class ConstraintScorer(BenchmarkLabels):
 
     name = "constraints"
     label_prefix = "ifeval_"
-    written_for = frozenset({"ifeval", "instructions", "mini_ifeval"})
+    also_for = frozenset({"instructions"})
     version = "1.1"
     emits = ScorerOutput(
         views=frozenset(
