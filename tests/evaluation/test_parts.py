@@ -1,6 +1,7 @@
 """An evaluation in parts: the card of one process, whatever happens to parts and driver in between."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from agent2 import installation
 from agent2.cards.reader import read_header, read_summary, scored_digest, validate_card
 from agent2.contract.suite import EvaluationRole
-from agent2.errors import ConfigError, Fault, SamplerFailed
+from agent2.errors import CardError, ConfigError, Fault, SamplerFailed
 from agent2.evaluation.first_items import first_items
 from agent2.evaluation.part_play import play_part
 from agent2.evaluation.parts import PartPlayer
@@ -120,6 +121,32 @@ def test_a_part_that_cannot_be_played_leaves_no_finished_card_and_the_next_call_
     )
     assert set(kept_stamps) == {played_at}
     assert scored_digest(card) == in_one(plan, source, tmp_path / "one")
+
+
+def test_parts_of_an_earlier_plan_that_lie_there_finished_are_played_again(evaluation, tmp_path):
+    request, plan, source = evaluation
+    card, other = tmp_path / "card", replace(plan, seed=plan.seed + 1)
+    with pytest.raises(SamplerFailed):
+        player_of(request, InThisProcess(broken=("1-of-3",))).play(other, source, card, lambda *_: None)
+    player_of(replace(request, seed=plan.seed), InThisProcess()).play(plan, source, card, lambda *_: None)
+    assert scored_digest(card) == in_one(plan, source, tmp_path / "one")
+
+
+def test_a_part_in_which_another_one_was_put_is_refused(evaluation, tmp_path):
+    request, plan, source = evaluation
+    folder = tmp_path / ".card.parts"
+
+    class Forger(InThisProcess):
+        def collect(self):
+            ends = super().collect()
+            if not self.queue:
+                shutil.rmtree(folder / "1-of-3")
+                shutil.copytree(folder / "0-of-3", folder / "1-of-3")
+            return ends
+
+    with pytest.raises(CardError, match="1-of-3"):
+        player_of(request, Forger()).play(plan, source, tmp_path / "card", lambda *_: None)
+    assert not (tmp_path / "card").exists()
 
 
 def test_a_node_with_another_secret_or_checkpoint_plays_nothing(evaluation, tmp_path, monkeypatch):

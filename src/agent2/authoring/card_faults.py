@@ -303,8 +303,8 @@ def played_faults(
                     faults.append(CardFault(card.id, FaultKind.WEAK_VERIFIER, f"the verifier passes on {name}"))
                     break
             if card.solution:
-                left = {path: text for path, text in files.items() if path not in card.solution}
-                solved = laid_over(left, {path: text for path, text in card.solution.items() if text is not None})
+                untouched = {path: text for path, text in files.items() if path not in card.solution}
+                solved = laid_over(untouched, {path: text for path, text in card.solution.items() if text is not None})
                 score = scorer.score_files(runner, payload, solved)
                 if score.value != 1.0:
                     faults.append(CardFault(card.id, FaultKind.UNSOLVABLE, f"its own solution fails: {score.reason}"))

@@ -13,16 +13,18 @@ played again there.
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from secrets import token_hex
 
-from agent2.cards.folder import OPEN_ROLLOUTS, is_finished
+from agent2.cards.card import CardHeader
+from agent2.cards.folder import OPEN_ROLLOUTS, card_exists, is_finished
 from agent2.cards.reader import iter_rollouts, read_header
+from agent2.cards.writer import require_same_evaluation
 from agent2.config import StrictModel
 from agent2.contract.suite import EvaluationRole, Suite
-from agent2.errors import SamplerFailed
+from agent2.errors import CardError, SamplerFailed
 from agent2.evaluation.plan import EvaluationPlan
 from agent2.evaluation.runner import (
     UNSCORED,
@@ -114,6 +116,8 @@ class PartPlayer:
         folder.mkdir(parents=True, exist_ok=True)
         requests = [self._request(plan, source, folder / f"{n}-of-{n_parts}", n, n_parts) for n in range(n_parts)]
         jobs = [self._job(part) for part in requests]
+        for number, part in enumerate(requests):
+            _drop_other(part.card, _part_header(plan, number, n_parts))
         n_items = {job.name: len(plan.items[n::n_parts]) for n, job in enumerate(jobs)}
         total = len(plan.items) * plan.protocol().attempts
         n_played, failures = 0, []
@@ -182,11 +186,31 @@ class PartPlayer:
             shared.unlink(missing_ok=True)
 
 
+def _part_header(plan: EvaluationPlan, number: int = 0, n_parts: int = 1) -> CardHeader:
+    """The header of the card of one part, without what only the opened sampler knows."""
+    header = planned_header(replace(plan, items=plan.items[number::n_parts]))
+    return header if is_inline(plan) else replace(header, protocol=replace(header.protocol, scorer=UNSCORED))
+
+
+def _drop_other(card: Path, header: CardHeader) -> None:
+    """Remove what is no card of this part, as one that was played before the items or the seed changed."""
+    with suppress(CardError):
+        if not card_exists(card) or read_header(card).identity() == header.identity():
+            return
+    shutil.rmtree(card, ignore_errors=True)
+
+
 def _put_together(plan: EvaluationPlan, parts: list[Path], target: Path) -> None:
-    """Put the rollouts of all parts on one card and close it; a card that was begun gets what it lacks."""
-    header = replace(planned_header(plan), lock={**read_header(parts[0]).lock, **plan.lock})
-    if not is_inline(plan):
-        header = replace(header, protocol=replace(header.protocol, scorer=UNSCORED))
+    """Put the rollouts of all parts on one card and close it; a card that was begun gets what it lacks.
+
+    Raises CardError for a part of another evaluation, or with rollouts of items that are not its own.
+    """
+    for number, part in enumerate(parts):
+        require_same_evaluation(part, read_header(part), _part_header(plan, number, len(parts)))
+        own_items = {item.id for item in plan.items[number :: len(parts)]}
+        if any(record.rollout.item_id not in own_items for record in iter_rollouts(part)):
+            raise CardError(f"{part}: contains rollouts of items that are not in this part; delete it, and repeat")
+    header = replace(_part_header(plan), lock={**read_header(parts[0]).lock, **plan.lock})
     writer, on_card = open_card(target, header)
     if writer is None:
         return

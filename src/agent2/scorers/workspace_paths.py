@@ -51,9 +51,9 @@ def first_below(paths: Iterable[str]) -> str | None:
 def laid_over(below: Mapping[str, TextT], above: Mapping[str, TextT]) -> dict[str, TextT]:
     """Files with others written over them: what is in the place of one, or of a folder that it needs, is left out."""
     folders = {str(parent) for path in above for parent in PurePosixPath(path).parents}
-    kept = {
+    standing = {
         path: text
         for path, text in below.items()
         if path not in folders and not any(str(parent) in above for parent in PurePosixPath(path).parents)
     }
-    return {**kept, **above}
+    return {**standing, **above}
