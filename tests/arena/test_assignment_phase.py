@@ -1,17 +1,56 @@
+import json
 from pathlib import Path
 
 import pytest
 
-from agent2.arena.assignments import HERE, ORACLE, answers_hidden
+from agent2 import installation
+from agent2.arena.assignment_phase import make_bench
+from agent2.arena.assignments import HERE, ORACLES, answers_hidden
+from agent2.arena.assignments.hidden_cases import STAGES
+from agent2.arena.assignments.own_implementation import TRAINER, ask_hidden_tests, reference_files
+from agent2.arena.plan import new_trial
+from agent2.arena.scoring import LoadedTask
+from agent2.arena.spec import AssignmentSpec
+from agent2.arena.trial_folder import TrialPaths, read_config
+from agent2.benchmarks import load_benchmark
+from agent2.models.checkpoint import inspect_checkpoint
 from agent2.sandbox.backends import Contained, find_sandbox, run_contained
+from trial_builders import write_agent
+
+pytestmark = pytest.mark.slow
 
 
-@pytest.mark.slow
-def test_a_program_in_the_sandbox_sees_neither_the_healthy_pipeline_nor_the_oracle(tmp_path: Path):
-    folders = [str(HERE), str(HERE.parent / "agents" / ORACLE)]
+def test_a_program_in_the_sandbox_sees_neither_the_answers_nor_an_oracle(tmp_path: Path):
+    folders = [str(HERE), *(str(HERE.parent / "agents" / name) for name in ORACLES)]
     program = f"import os; print([os.listdir(folder) for folder in {folders}])"
     request = Contained(
         ("python", "-c", program), tmp_path / "scratch", tmp_path / "log", mounts=answers_hidden(tmp_path)
     )
     ended = run_contained(request, find_sandbox(), timeout_s=300)
-    assert ended.stdout.strip() == b"[[], []]"
+    assert json.loads(ended.stdout) == [[] for _ in folders]
+
+
+def test_hidden_tests_in_the_sandbox_order_nothing_naive_and_oracle_and_another_trainer_is_absent(task, tmp_path):
+    agent = write_agent(tmp_path / "idle", "print('nothing')")
+    paths = TrialPaths(new_trial(task, str(agent), 0, tmp_path / "trials"))
+    config = read_config(paths.trial_json)
+    loaded = LoadedTask(config.task, load_benchmark("arithmetic"), installation.secret())
+    base = inspect_checkpoint(Path(config.base_model))
+    spec = AssignmentSpec(kind="implement", steps=1)
+    bench = make_bench(config, spec, paths, loaded, base, find_sandbox())
+    files = reference_files(bench)
+
+    def stages(trainer: bytes) -> tuple[list[str], str]:
+        results = ask_hidden_tests(bench, {**files, TRAINER: trainer})
+        return [result.stage for result in results if result.is_passed], results[0].first_fault
+
+    skeleton = (HERE / "grpo_program" / f"{TRAINER}.txt").read_bytes()
+    naive = (HERE.parent / "agents" / "implement-naive" / TRAINER).read_bytes()
+    assert stages(skeleton)[0] == []
+    assert stages(naive)[0] == ["logprobs"]
+    assert stages(files[TRAINER])[0] == list(STAGES)
+    passed, fault = stages(b"from trl import GRPOTrainer\n" + files[TRAINER])
+    assert passed == [] and "cannot import name 'GRPOTrainer'" in fault
+    run = bench.run(files, bench.folder / "trained")
+    # a random model hardly earns a reward, so the loop runs to its end and has nothing to learn from
+    assert run.checkpoint is not None or run.reason == "its checkpoint is the base model, unchanged"

@@ -8,12 +8,13 @@ import json
 import shutil
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from agent2 import installation
-from agent2.arena.assignments import answers_hidden
+from agent2.arena.assignments import answers_hidden, trainers_hidden
 from agent2.arena.assignments.pipeline_variants import ENTRY
-from agent2.arena.assignments.records import Bench, ProgramRun
+from agent2.arena.assignments.records import Bench, ProgramAnswer, ProgramRun
 from agent2.arena.grader.evaluator import evaluation_environment
 from agent2.arena.grader.submission import ContainedAdmission, snapshot_limits, take_snapshot
 from agent2.arena.scoring import LoadedTask
@@ -41,10 +42,7 @@ def make_bench(
     sandbox: Sandbox,
 ) -> Bench:
     """What the trial lends to its assignment."""
-
-    def run(files: Mapping[str, bytes], folder: Path) -> ProgramRun:
-        return run_program(files, folder, spec.run_s, config, paths, task, base, sandbox)
-
+    grounds = Grounds(config, paths, task, base, sandbox, spec.run_s)
     cache = installation.home() / "assignments"
     cache.mkdir(parents=True, exist_ok=True)
     return Bench(
@@ -55,21 +53,58 @@ def make_bench(
         paths.workspace,
         paths.root / "assignment",
         cache,
-        run,
+        lambda files, folder: train_with(files, folder, grounds),
+        lambda files, entry, folder: answer_of(files, entry, folder, grounds),
     )
 
 
-def run_program(  # noqa: PLR0913
-    files: Mapping[str, bytes],
-    folder: Path,
-    limit_s: float,
-    config: TrialConfig,
-    paths: TrialPaths,
-    task: LoadedTask,
-    base: CheckpointInfo,
-    sandbox: Sandbox,
-) -> ProgramRun:
-    """Run a training program to its end, or to its limit in seconds, and take in the checkpoint that it leaves."""
+@dataclass(frozen=True, slots=True)
+class Grounds:
+    """Where programs of an agent run."""
+
+    config: TrialConfig
+    paths: TrialPaths
+    task: LoadedTask
+    base: CheckpointInfo
+    sandbox: Sandbox
+    limit_s: float
+    """Longest that one may run."""
+
+    @property
+    def hidden(self) -> tuple[Path, ...]:
+        """What no program may reach."""
+        return (installation.home() / "secret", self.paths.grader_db, self.paths.events, self.paths.llm)
+
+
+def train_with(files: Mapping[str, bytes], folder: Path, grounds: Grounds) -> ProgramRun:
+    """Run a training program to its end, or to its limit, and take in the checkpoint that it leaves."""
+    started = time.monotonic()
+    reason = _run_entry(files, ENTRY, folder, grounds)
+    seconds = time.monotonic() - started
+    scratch = folder / "workspace"
+    if reason:
+        return ProgramRun(None, reason, seconds)
+    try:
+        copy = take_snapshot(scratch, "output/model", folder / "checkpoint", snapshot_limits(grounds.base.path))
+        admission = ContainedAdmission(grounds.sandbox, grounds.hidden)(copy, grounds.base, "output/model")
+    except SubmissionError as error:
+        return ProgramRun(None, str(error), seconds)
+    if admission.is_base_copy:
+        return ProgramRun(None, "its checkpoint is the base model, unchanged", seconds)
+    return ProgramRun(folder / "checkpoint", "", seconds, _read(scratch / "pipeline" / "logs" / "train.jsonl"))
+
+
+def answer_of(files: Mapping[str, bytes], entry: str, folder: Path, grounds: Grounds) -> ProgramAnswer:
+    """Run a program for what it writes to $OUTPUT_DIR/answers.json."""
+    if reason := _run_entry(files, entry, folder, grounds):
+        return ProgramAnswer(b"", reason)
+    content = _read(folder / "workspace" / "output" / "answers.json")
+    return ProgramAnswer(content, "" if content else "it ended without an answer")
+
+
+def _run_entry(files: Mapping[str, bytes], entry: str, folder: Path, grounds: Grounds) -> str:
+    """Run one of the files in a fresh workspace below the folder; returns why it did not end well, else nothing."""
+    config, task = grounds.config, grounds.task
     shutil.rmtree(folder, ignore_errors=True)
     scratch, rows = folder / "workspace", folder / "data"
     for path in (scratch / "pipeline", scratch / "output", rows):
@@ -79,12 +114,17 @@ def run_program(  # noqa: PLR0913
     items = task.benchmark.items(Split.TRAIN, config.task.n_items.train, secret=None)
     lines = (json.dumps(visible_row(task.benchmark, item)) + "\n" for item in items)
     (rows / "train.jsonl").write_text("".join(lines), encoding="utf-8")
-    hidden = (installation.home() / "secret", paths.grader_db, paths.events, paths.llm)
+    root = grounds.paths.root
     request = Contained(
-        command=("python", f"/workspace/pipeline/{ENTRY}"),
+        command=("python", f"/workspace/pipeline/{entry}"),
         scratch=scratch,
         log=folder / "run.log",
-        mounts=(Mount(base.path, "/model"), Mount(rows, "/data"), *answers_hidden(paths.root)),
+        mounts=(
+            Mount(grounds.base.path, "/model"),
+            Mount(rows, "/data"),
+            *answers_hidden(root),
+            *trainers_hidden(root),
+        ),
         environment={
             **evaluation_environment("/workspace", config.threads),
             "MODEL_PATH": "/model",
@@ -93,24 +133,15 @@ def run_program(  # noqa: PLR0913
             "AGENT2_SEED": str(config.seed),
         },
         limits=limits_of(config),
-        hidden=hidden,
+        hidden=grounds.hidden,
     )
-    started = time.monotonic()
-    end = run_contained(request, sandbox, timeout_s=limit_s)
-    seconds = time.monotonic() - started
+    end = run_contained(request, grounds.sandbox, timeout_s=grounds.limit_s)
     if end.ended_by is EndedBy.TIMEOUT:
-        return ProgramRun(None, f"it did not end within {limit_s:.0f} s", seconds)
+        return f"it did not end within {grounds.limit_s:.0f} s"
     if end.code != 0:
         last = _read(folder / "run.log")[-TAIL:].decode(errors="replace").strip()
-        return ProgramRun(None, f"it ended with exit code {end.code}: {end.broke or last}", seconds)
-    try:
-        copy = take_snapshot(scratch, "output/model", folder / "checkpoint", snapshot_limits(base.path))
-        admission = ContainedAdmission(sandbox, hidden)(copy, base, "output/model")
-    except SubmissionError as error:
-        return ProgramRun(None, str(error), seconds)
-    if admission.is_base_copy:
-        return ProgramRun(None, "its checkpoint is the base model, unchanged", seconds)
-    return ProgramRun(folder / "checkpoint", "", seconds, _read(scratch / "pipeline" / "logs" / "train.jsonl"))
+        return f"it ended with exit code {end.code}: {end.broke or last}"
+    return ""
 
 
 def _read(path: Path) -> bytes:

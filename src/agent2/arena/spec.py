@@ -117,11 +117,13 @@ class KindGate(StrictModel):
 class AssignmentSpec(StrictModel):
     """What a task asks for beside a better checkpoint (`agent2.arena.assignments`); it gets a verdict of its own."""
 
-    kind: Literal["debug"]
+    kind: Literal["debug", "implement"]
     case: str = ""
-    """Which of the kind's cases; empty: drawn from the installation's secret and the trial's seed. Never shown."""
+    """Of `debug`: the cause; empty: drawn from the installation's secret and the trial's seed. Never shown."""
     run_s: float = Field(default=900.0, gt=0, le=1e6)
     """Longest that one of the grader's own runs of a program may take."""
+    steps: int | None = Field(default=None, ge=1, le=10_000)
+    """Of `implement`: of the training; None: as the kind has it."""
 
 
 class TaskSpec(StrictModel):
@@ -270,6 +272,8 @@ def config_digest(config: TrialConfig) -> str:
             del budget["judgements"]
     if fields["task"]["assignment"] is None:
         del fields["task"]["assignment"]
+    elif fields["task"]["assignment"]["steps"] is None:
+        del fields["task"]["assignment"]["steps"]
     defaults = {name: field.default for name, field in TrialConfig.model_fields.items() if name in ADDED_LATER}
     return digest_of({key: value for key, value in fields.items() if key not in defaults or value != defaults[key]})
 

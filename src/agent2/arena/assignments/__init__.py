@@ -7,7 +7,8 @@ empty.
 """
 
 import importlib
-from collections.abc import Mapping
+import importlib.util
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -15,10 +16,15 @@ from agent2.arena.assignments.records import Bench, Scores
 from agent2.arena.evidence import AssignmentVerdict
 from agent2.sandbox.spec import Mount
 
-KINDS: Mapping[str, str] = {"debug": "agent2.arena.assignments.broken_pipeline:DebugTraining"}
+KINDS: Mapping[str, str] = {
+    "debug": "agent2.arena.assignments.broken_pipeline:DebugTraining",
+    "implement": "agent2.arena.assignments.own_implementation:ImplementGrpo",
+}
 """Name in a task file -> class."""
-ORACLE = "debug-oracle"
-"""A packaged agent that knows the answers."""
+ORACLES = ("debug-oracle", "implement-oracle")
+"""Packaged agents that know the answers."""
+FOREIGN_TRAINERS = ("trl", "verl", "openrlhf", "unsloth", "torchrl", "agent2.training")
+"""Packages that train by themselves; where the grader runs an agent's program, they are empty."""
 HERE = Path(__file__).resolve().parent
 
 
@@ -44,8 +50,23 @@ def answers_hidden(root: Path) -> tuple[Mount, ...]:
 
     root: of the trial. Where no sandbox contains a program, it can read them, as the report of such a trial says.
     """
+    homes = {HERE, Path(__file__).parent.absolute()}  # an environment may be reached through a link as well
+    oracles = [home.parent / "agents" / name for home in homes for name in ORACLES]
+    return _emptied(root, [*homes, *oracles])
+
+
+def trainers_hidden(root: Path) -> tuple[Mount, ...]:
+    """Mounts that show an empty folder in place of each of `FOREIGN_TRAINERS` that is installed. root: of the trial."""
+    folders: list[Path] = []
+    for name in FOREIGN_TRAINERS:
+        top = name.partition(".")[0]
+        if (spec := importlib.util.find_spec(top)) is not None:  # of a whole name it would import the package
+            folders += [Path(place, *name.split(".")[1:]) for place in spec.submodule_search_locations or ()]
+    return _emptied(root, folders)
+
+
+def _emptied(root: Path, folders: Iterable[Path]) -> tuple[Mount, ...]:
     empty = root / "assignment" / "empty"
     empty.mkdir(parents=True, exist_ok=True)
-    homes = {HERE, Path(__file__).parent.absolute()}  # an environment may be reached through a link as well
-    folders = [folder for home in homes for folder in (home, home.parent / "agents" / ORACLE)]
-    return tuple(Mount(empty, str(folder)) for folder in sorted(folders) if folder.is_dir())
+    names = {name for folder in folders if folder.is_dir() for name in (str(folder.absolute()), str(folder.resolve()))}
+    return tuple(Mount(empty, name) for name in sorted(names))

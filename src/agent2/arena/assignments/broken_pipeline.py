@@ -7,33 +7,20 @@ pipeline without the fault. Does NOT read the free text of a diagnosis, which is
 
 import difflib
 import json
-import os
-import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from agent2 import __version__
-from agent2.arena.assignments.pipeline_variants import BUDGET, CONFIG, ENTRY, FAULTS, Variant, draw_variant
-from agent2.arena.assignments.records import Bench, ProgramRun, Scores
+from agent2.arena.assignments.pipeline_variants import BUDGET, CONFIG, FAULTS, Variant, draw_variant
+from agent2.arena.assignments.programs import MAX_BYTES, BrokenBench, judge_gain, known_run, read_program
+from agent2.arena.assignments.records import Bench, Scores
 from agent2.arena.evidence import AssignmentPart, AssignmentVerdict
-from agent2.errors import Agent2Error, Fault
 from agent2.foreign_files import read_limited
-from agent2.records import JsonValue, digest_of
+from agent2.records import JsonValue
 
 PIPELINE = Path("code") / "pipeline"
 DIAGNOSIS = Path("output") / "diagnosis.json"
-MAX_BYTES = 64 << 10
-"""Of all files of a pipeline together: a program, not weights."""
-MAX_FILES = 40
 ENOUGH = 0.8
 """Share of the healthy gain with which a repair passes."""
-
-
-class BrokenBench(Agent2Error):
-    """The pipeline as the package has it did not run: the machine's fault or ours, never the agent's."""
-
-    fault = Fault.INFRASTRUCTURE
 
 
 class DebugTraining:
@@ -47,7 +34,7 @@ class DebugTraining:
         for name, content in variant.broken.items():
             (target / name).write_bytes(content)
         (target / "symptom.txt").write_text(variant.symptom + "\n", encoding="utf-8")
-        (target / "logs" / "train.jsonl").write_bytes(_known_run(bench, variant.broken, "broken").log)
+        (target / "logs" / "train.jsonl").write_bytes(known_run(bench, variant.broken, "broken").log)
 
     def judge(self, bench: Bench, scores: Scores) -> AssignmentVerdict:
         """The verdict on the diagnosis and on the repaired pipeline."""
@@ -55,7 +42,7 @@ class DebugTraining:
         cause = judge_diagnosis(bench.workspace / DIAGNOSIS, variant.cause)
         figures: dict[str, JsonValue] = {"cause": variant.cause}
         try:
-            files = read_pipeline(bench.workspace / PIPELINE)
+            files = read_program(bench.workspace, PIPELINE)
         except (OSError, ValueError) as error:
             repair = AssignmentPart("repair", 0.0, f"the pipeline cannot be run again: {error}")
             return _verdict(cause, repair, AssignmentPart("collateral", None, "not compared"), figures, is_kept=True)
@@ -66,13 +53,19 @@ class DebugTraining:
         if run.checkpoint is None:
             repair = AssignmentPart("repair", 0.0, f"run again by the grader, it made nothing to score: {run.reason}")
             return _verdict(cause, repair, changes, figures, is_kept=is_kept)
-        healthy = _known_run(bench, variant.healthy, "healthy")
+        healthy = known_run(bench, variant.healthy, "healthy")
         if healthy.checkpoint is None:
             raise BrokenBench(f"the healthy pipeline made no checkpoint: {healthy.reason}")
         gain = scores.gain(run.checkpoint, "repaired").change.value
         best = scores.gain(healthy.checkpoint, "healthy").change.value
         figures |= {"gain": gain, "healthy_gain": best, "noise": scores.noise}
-        return _verdict(cause, judge_repair(gain, best, scores.noise), changes, figures, is_kept=is_kept)
+        return _verdict(
+            cause,
+            judge_gain("repair", "the healthy pipeline", gain, best, scores.noise),
+            changes,
+            figures,
+            is_kept=is_kept,
+        )
 
 
 def variant_of(bench: Bench) -> Variant:
@@ -103,40 +96,6 @@ def judge_diagnosis(path: Path, cause: str) -> AssignmentPart:
     if named != cause:
         return part(0.0, f"named {named}; it was {cause}")
     return part(1.0, f"named {cause}, which it was")
-
-
-def judge_repair(gain: float, healthy_gain: float, noise: float) -> AssignmentPart:
-    """Credit for the share of the healthy gain; gains and the half width of the noise band are shares of 1."""
-    figures = f"{100 * gain:+.1f} points, healthy {100 * healthy_gain:+.1f}, noise {100 * noise:.1f}"
-    if healthy_gain <= noise:
-        return AssignmentPart("repair", None, f"the healthy pipeline itself shows no gain here: {figures}")
-    if gain <= noise:
-        return AssignmentPart("repair", 0.0, f"no gain outside the noise band: {figures}")
-    share = min(1.0, gain / healthy_gain)
-    return AssignmentPart("repair", share, f"{100 * gain / healthy_gain:.0f}% of the healthy gain: {figures}")
-
-
-def read_pipeline(folder: Path) -> dict[str, bytes]:
-    """The program files directly in a folder that an agent could write.
-
-    Raises ValueError if they are too many, too large, or without the entry; OSError if one is not a plain file.
-    """
-    for part in (folder.parent, folder):
-        if part.is_symlink() or not part.is_dir():
-            raise ValueError(f"{PIPELINE} is not a folder any more")
-    names = sorted(entry.name for entry in os.scandir(folder) if re.fullmatch(r"[A-Za-z_]\w*\.(py|json)", entry.name))
-    if ENTRY not in names:
-        raise ValueError(f"{PIPELINE}/{ENTRY} is gone")
-    if len(names) > MAX_FILES:
-        raise ValueError(f"{len(names)} files, {MAX_FILES} are allowed")
-    files: dict[str, bytes] = {}
-    bytes_left = MAX_BYTES
-    for name in names:
-        if (folder / name).lstat().st_size > bytes_left:
-            raise ValueError(f"its files have more than {MAX_BYTES >> 10} KiB together")
-        files[name] = read_limited(folder / name, bytes_left)
-        bytes_left -= len(files[name])
-    return files
 
 
 def describe_changes(variant: Variant, files: Mapping[str, bytes]) -> str:
@@ -191,26 +150,3 @@ def _verdict(
     credit = sum(credits) / 2 if len(credits) == 2 else None
     passed = cause.credit == 1.0 and (repair.credit or 0.0) >= ENOUGH and is_kept
     return AssignmentVerdict("debug", passed, credit, (cause, repair, changes), figures)
-
-
-def _known_run(bench: Bench, files: Mapping[str, bytes], name: str) -> ProgramRun:
-    """A run of files of the package's own; made once for each installation, variant and seed.
-
-    Raises BrokenBench if it makes no checkpoint.
-    """
-    config = bench.config
-    contents = {file: content.decode() for file, content in files.items()}
-    key = digest_of([__version__, contents, config.base_model, config.task.n_items.train, config.seed, config.threads])
-    cached = bench.cache / key[:32]
-    if not cached.is_dir():
-        run = bench.run(files, bench.folder / name)
-        if run.checkpoint is None:
-            raise BrokenBench(f"the {name} pipeline made no checkpoint: {run.reason}")
-        draft = cached.with_name(f".{cached.name}.{os.getpid()}")
-        shutil.copytree(run.checkpoint, draft / "checkpoint")
-        (draft / "train.jsonl").write_bytes(run.log)
-        try:
-            draft.rename(cached)
-        except OSError:  # another trial was faster
-            shutil.rmtree(draft, ignore_errors=True)
-    return ProgramRun(cached / "checkpoint", "", 0.0, (cached / "train.jsonl").read_bytes())

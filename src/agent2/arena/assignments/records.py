@@ -21,6 +21,18 @@ class ProgramRun:
     """The program's logs/train.jsonl; empty where there is none."""
 
 
+@dataclass(frozen=True, slots=True)
+class ProgramAnswer:
+    """What a program wrote to $OUTPUT_DIR/answers.json when the grader ran it."""
+
+    content: bytes
+    """Not to be trusted; empty where there is none."""
+    reason: str
+    """Why there is none; empty otherwise."""
+
+
+AskProgram = Callable[[Mapping[str, bytes], str, Path], ProgramAnswer]
+"""Runs one of a set of files (name -> content), named second, as `RunProgram` does, for an answer and no checkpoint."""
 RunProgram = Callable[[Mapping[str, bytes], Path], ProgramRun]
 """Runs `train.py` of a set of files (name -> content) on the train rows, in a sandbox; leaves all in the folder."""
 
@@ -41,6 +53,7 @@ class Bench:
     cache: Path
     """Folder of the installation for results that every trial would get alike."""
     run: RunProgram
+    ask: AskProgram
 
 
 @dataclass(frozen=True, slots=True)
