@@ -45,7 +45,7 @@ def test_hidden_tests_in_the_sandbox_order_nothing_naive_and_oracle_and_another_
         return [result.stage for result in results if result.is_passed], results[0].first_fault
 
     skeleton = (HERE / "grpo_program" / f"{TRAINER}.txt").read_bytes()
-    naive = (HERE.parent / "agents" / "implement-naive" / TRAINER).read_bytes()
+    naive = (HERE.parent / "agents" / "implement-naive" / f"{TRAINER}.txt").read_bytes()
     assert stages(skeleton)[0] == []
     assert stages(naive)[0] == ["logprobs"]
     assert stages(files[TRAINER])[0] == list(STAGES)

@@ -54,7 +54,7 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def trainer_of(agent: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    return load(ARENA / "agents" / agent / "trainer.py", monkeypatch, "trainer")
+    return load(ARENA / "agents" / agent / "trainer.py.txt", monkeypatch, "trainer")
 
 
 def test_a_right_program_passes_every_stage_whatever_the_secret(answering: ModuleType, monkeypatch: pytest.MonkeyPatch):

@@ -109,7 +109,7 @@ def judged(bench: Bench, grader: FakeGrader) -> AssignmentVerdict:
 
 
 def hand_in(bench: Bench, agent: str, addition: str = "") -> None:
-    text = (AGENTS / agent / TRAINER).read_text()
+    text = (AGENTS / agent / f"{TRAINER}.txt").read_text()
     (bench.workspace / PLACE / TRAINER).write_text(text + addition)
 
 

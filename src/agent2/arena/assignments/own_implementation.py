@@ -126,7 +126,7 @@ def given_files(bench: Bench) -> dict[str, bytes]:
 
 def reference_files(bench: Bench) -> dict[str, bytes]:
     """The program that knows how it is done, with the settings that everybody gets."""
-    oracle = resources.files("agent2.arena") / "agents" / "implement-oracle" / TRAINER
+    oracle = resources.files("agent2.arena") / "agents" / "implement-oracle" / f"{TRAINER}.txt"
     given = given_files(bench)
     return {name: given[name] for name in (ENTRY, CONFIG, BUDGET)} | {TRAINER: oracle.read_bytes()}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 def main() -> None:
     """Copy the trainer."""
     target = Path(os.environ["WORKSPACE"]) / "code" / "grpo" / "trainer.py"
-    shutil.copyfile(Path(__file__).with_name("trainer.py"), target)
+    shutil.copyfile(Path(__file__).with_name("trainer.py.txt"), target)
     print("implement-naive: wrote trainer.py")
 
 
