@@ -59,17 +59,17 @@ class ImplementGrpo:
 
     def judge(self, bench: Bench, scores: Scores) -> AssignmentVerdict:
         """The verdict: hidden tests by stage, then the training."""
-        given = given_files(bench)
+        originals = given_files(bench)
         try:
             files = read_program(bench.workspace, PLACE, TRAINER)
         except (OSError, ValueError) as error:
             reason = f"the program cannot be run: {error}"
             stages = [AssignmentPart(stage, 0.0, reason) for stage in STAGES]
             return _verdict(stages, AssignmentPart("training", 0.0, reason), [], {}, is_allowed=False)
-        changed = [name for name in GIVEN if files.get(name) != given[name]]
+        changed = [name for name in GIVEN if files.get(name) != originals[name]]
         foreign = foreign_trainers(files)
         program = {name: content for name, content in files.items() if name != TESTS}
-        program |= {ENTRY: given[ENTRY], BUDGET: given[BUDGET]}
+        program |= {ENTRY: originals[ENTRY], BUDGET: originals[BUDGET]}
         figures: dict[str, JsonValue] = {}
         stages = [_stage_part(result) for result in ask_hidden_tests(bench, program)]
         training = self._judge_training(bench, scores, program, foreign, figures)
@@ -127,8 +127,8 @@ def given_files(bench: Bench) -> dict[str, bytes]:
 def reference_files(bench: Bench) -> dict[str, bytes]:
     """The program that knows how it is done, with the settings that everybody gets."""
     oracle = resources.files("agent2.arena") / "agents" / "implement-oracle" / f"{TRAINER}.txt"
-    given = given_files(bench)
-    return {name: given[name] for name in (ENTRY, CONFIG, BUDGET)} | {TRAINER: oracle.read_bytes()}
+    originals = given_files(bench)
+    return {name: originals[name] for name in (ENTRY, CONFIG, BUDGET)} | {TRAINER: oracle.read_bytes()}
 
 
 def ask_hidden_tests(bench: Bench, program: Mapping[str, bytes]) -> list[StageResult]:
