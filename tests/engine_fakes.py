@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent2.engines.catalogue import ENGINES, VLLM, InferenceEngine
-from agent2.engines.environments import STAMP, InstalledEngine, engines_dir, pins_digest
+from agent2.engines.environments import STAMP, InstalledEnvironment, engines_dir, pins_digest
 from agent2.engines.sampler import EngineSampler, EngineSettings
 
 PROGRAM = """
@@ -86,7 +86,7 @@ def fake_engine(folder: Path, *phases: str, **settings: object) -> EngineSampler
     """A sampler of an engine whose first, second, ... start behaves as said; the last one for all that follow."""
     _write_program(folder, phases)
     engine: InferenceEngine = replace(ENGINES[VLLM], module=())
-    ready = InstalledEngine("vllm", "0.0", "digest", folder)
+    ready = InstalledEnvironment("vllm", "0.0", "digest", folder)
     given = EngineSettings(engine, "float32", program=[sys.executable, str(folder / "engine.py")])
     return EngineSampler(replace(given, **settings), ready, folder)
 

@@ -5,7 +5,8 @@ players, expert, task files (`tasks/*.yaml`). `home` says what a home may provid
 are in `recipes`. One that is declared, and needs no program, is a file of `catalog`. Outside the homes, benchmarks are
 named only in the tables here: `BENCHMARKS` (name -> "module:Class", or the file) and `BASES`. Wherever a benchmark is
 named, the name may also be an entry point `agent2.benchmarks` of an installed package, code (`./quiz.py:Quiz`), or data
-alone: a folder with `benchmark.yaml` (`agent2.plugins`, `agent2.benchmarks.declared`).
+alone: a folder with `benchmark.yaml` (`agent2.plugins`, `agent2.benchmarks.declared`), or a name of another package
+behind a bridge (`reasoning_gym:leg_counting`, `agent2.benchmarks.bridges`).
 
 A packaged benchmark has the variants `NAME-faulty`, `NAME-steady` and `NAME-condensed`. Items, order and scorer are
 those of the benchmark, so a model's two scores can be paired item by item: their difference is the price of faults
@@ -23,6 +24,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
+from agent2.benchmarks.bridges import split_bridged
+from agent2.benchmarks.bridges.bridged import BridgedBenchmark
 from agent2.benchmarks.declaration import is_data_file
 from agent2.benchmarks.declared import DeclaredBenchmark
 from agent2.benchmarks.item_sets import ItemSet, is_item_set, read_item_set
@@ -161,8 +164,8 @@ CONDENSED = "drop_observations"
 def load_benchmark(name: str, data: Path | None = None, where: str = "benchmark") -> Benchmark:
     """A fresh benchmark by name; its private items are guarded (`guarded`).
 
-    name: packaged, of an installed package, `FILE.py:NAME`, `module:NAME`, or a folder with `benchmark.yaml`; a
-    packaged name may end in `-faulty`, `-steady` or `-condensed`.
+    name: packaged, of an installed package, `BRIDGE:NAME`, `FILE.py:NAME`, `module:NAME`, or a folder with
+    `benchmark.yaml`; a packaged name may end in `-faulty`, `-steady` or `-condensed`.
     data: folder of official data, for a benchmark that reads files; None: where its own downloader puts them.
     where: flag, or file and line, that the name came from.
     Raises ConfigError, with the nearest name, for an unknown one, for data that it does not take, and for a plug-in
@@ -175,6 +178,8 @@ def load_benchmark(name: str, data: Path | None = None, where: str = "benchmark"
             f"benchmark {name} makes its own items and reads no data folder ({data}); remove --data, which is for "
             f"{', '.join(sorted(READS_FILES))}"
         )
+    if (bridged := split_bridged(name)) is not None:
+        return guarded(BridgedBenchmark(*bridged, where))
     if is_data_name(name, where):
         benchmark: Benchmark = _data_benchmark(Path(name).expanduser())
         _refuse_taken(benchmark.name, f"{where} {name!r}")
@@ -205,8 +210,9 @@ def _data_benchmark(path: Path) -> Benchmark:
 
 
 def is_known(name: str) -> bool:
-    """Whether a benchmark of this name is packaged or installed."""
-    return name in BENCHMARKS or _variant_of(name) is not None or name in installed("benchmark")
+    """Whether a benchmark of this name is packaged or installed, or behind a bridge."""
+    is_here = name in BENCHMARKS or name in installed("benchmark")
+    return is_here or _variant_of(name) is not None or split_bridged(name) is not None
 
 
 def _variant_of(name: str) -> tuple[str, str] | None:
@@ -218,6 +224,8 @@ def _variant_of(name: str) -> tuple[str, str] | None:
 def is_data_name(name: str, where: str = "benchmark") -> bool:
     """Whether a name is that of a data benchmark. Raises ConfigError for a path that is not one."""
     path = Path(name).expanduser()
+    if split_bridged(name) is not None:
+        return False
     if is_code(name) or not is_located(name):
         if not is_code(name) and not is_known(name) and is_data_file(path):
             raise ConfigError(f"{where} {name!r}: to use the folder of that name, write ./{name}")
@@ -249,6 +257,8 @@ def name_inside(name: str, scratch: Path, path_inside: Callable[[Path], Path]) -
     """
     if _variant_of(name) is not None:
         return name
+    if split_bridged(name) is not None:
+        raise ConfigError(f"benchmark {name!r}: is behind a bridge, which agent2 eval plays; a trial needs a task")
     if not is_data_name(name):
         plugin = find("benchmark", name, BENCHMARKS)
         return name if plugin.is_packaged else _inside(plugin, path_inside)
@@ -271,7 +281,7 @@ def _inside(plugin: PluginLocation, path_inside: Callable[[Path], Path]) -> str:
 
 def _code(name: str) -> list[PluginLocation]:
     """The plug-ins of a benchmark whose code a sandboxed Python cannot import without a mount."""
-    if _variant_of(name) is not None:
+    if _variant_of(name) is not None or split_bridged(name) is not None:
         return []
     if is_data_name(name):
         if is_item_set(Path(name).expanduser()):

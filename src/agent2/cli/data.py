@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agent2.cli.benchmark_files import allow_data, plain_name, write_example
-from agent2.cli.named_benchmarks import get_files, list_named, named_record, print_named
+from agent2.cli.named_benchmarks import (
+    get_files,
+    install_bridge_command,
+    list_bridges,
+    list_named,
+    named_record,
+    print_named,
+)
 from agent2.cli.paths import check_data, check_is_folder
 from agent2.cli.show import AsJson, print_json, print_path, print_table, progress_bar
 from agent2.cli.tasks import finding_verdict
@@ -26,7 +33,9 @@ MAX_ROWS = 20
 
 
 benchmarks_app = typer.Typer(help="Benchmarks: packaged, installed, or your own.", no_args_is_help=True)
-Named = Annotated[str, typer.Argument(help="Name, folder with benchmark.yaml, that file, FILE.py:NAME or MODULE:NAME.")]
+Named = Annotated[
+    str, typer.Argument(help="Name, BRIDGE:NAME, folder with benchmark.yaml, that file, FILE.py:NAME or MODULE:NAME.")
+]
 
 
 @benchmarks_app.command("list")
@@ -41,12 +50,18 @@ def list_benchmarks(
         str | None,
         typer.Option(help="With --named: native, 'from a package', bridge, 'own files' or 'recorded only'."),
     ] = None,
+    bridges: Annotated[
+        bool, typer.Option("--bridges", help="List the bridges to other packages, and whether each is installed.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """List packaged benchmarks and those of installed packages, with the reason for any that cannot be loaded."""
     from agent2.benchmarks import BENCHMARKS, load_benchmark
     from agent2.plugins import find, known_names
 
+    if bridges:
+        list_bridges(as_json=as_json)
+        return
     if named or type_name is not None or status is not None:
         list_named(type_name, status, as_json=as_json)
         return
@@ -245,6 +260,7 @@ def _write_draft(files: Sequence[Path], out: Path | None, hints: "ColumnHints") 
 
 benchmarks_app.command("allow")(allow_data)
 benchmarks_app.command("get")(get_files)
+benchmarks_app.command("install")(install_bridge_command)
 
 
 @benchmarks_app.command("record")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agent2.cli.show import one_line, print_json, print_path, print_table, progress_bar
+from agent2.cli.show import AsJson, one_line, print_json, print_path, print_table, progress_bar
 from agent2.errors import ConfigError, unknown_name
 
 if TYPE_CHECKING:
@@ -115,6 +115,52 @@ def get_files(
     else:
         typer.echo(f"{row.package.holds}; agent2 benchmarks show {row.name} says what can be done with them")
     print_path("files", folder)
+
+
+def list_bridges(*, as_json: bool) -> None:
+    """Print the bridges, whether each is installed, and how many names it has; as JSON the names too."""
+    from agent2.benchmarks.bridges import BRIDGES
+    from agent2.engines.environments import installed_environment
+
+    records: list[dict[str, Any]] = []
+    for name, bridge in BRIDGES.items():
+        ready = installed_environment(bridge.pinned)
+        is_current = ready is not None and ready.pins_digest == bridge.pinned.digest
+        records.append(
+            {
+                "bridge": name,
+                "version": ready.version if ready is not None else None,
+                "state": "ready" if is_current else bridge.pinned.command,
+                "names": list(ready.facts.get("names", ())) if ready is not None else [],
+                "holds": bridge.description,
+            }
+        )
+    if as_json:
+        print_json(records)
+        return
+    columns = ["bridge", "version", "state", "names", "holds"]
+    rows = [{**record, "names": str(len(record["names"])) if record["names"] else None} for record in records]
+    print_table(columns, [[row[column] or "-" for column in columns] for row in rows])
+
+
+def install_bridge_command(
+    bridge: Annotated[str, typer.Argument(help="A bridge: see `agent2 benchmarks list --bridges`.")],
+    as_json: AsJson = False,
+) -> None:
+    """Make the environment of a bridge to another package's benchmarks, below the installation's home."""
+    from agent2.benchmarks.bridges import find_bridge
+    from agent2.benchmarks.bridges.install import install_bridge
+    from agent2.engines.environments import environment_facts
+
+    chosen = find_bridge(bridge, "agent2 benchmarks install")
+    with progress_bar() as steps:
+        ready = install_bridge(chosen, lambda message: steps(message))
+    names = list(ready.facts.get("names", ()))
+    if as_json:
+        print_json({**environment_facts(ready), "names": names})
+        return
+    typer.echo(f"{chosen.distribution} {ready.version}: {len(names)} names, such as {bridge}:{names[0]}")
+    print_path("environment", ready.folder)
 
 
 def _what_to_bring(row: "NamedBenchmark", missing: Sequence[str]) -> str:

@@ -23,7 +23,7 @@ from typing import Any
 from agent2 import installation
 from agent2.engines.catalogue import OFFLINE, InferenceEngine, ServedModel
 from agent2.engines.child import START_S, EngineChild
-from agent2.engines.environments import InstalledEngine
+from agent2.engines.environments import InstalledEnvironment
 from agent2.errors import EndpointFailed, Fault, SamplerFailed
 from agent2.llm.endpoints import Endpoint
 from agent2.llm.served import ServedSampler
@@ -71,7 +71,7 @@ class EngineSampler:
     """A `records.Sampler` and `LikelihoodSampler` over an engine."""
 
     def __init__(
-        self, settings: EngineSettings, ready: InstalledEngine, model: AbstractContextManager[Path] | Path
+        self, settings: EngineSettings, ready: InstalledEnvironment, model: AbstractContextManager[Path] | Path
     ) -> None:
         """Start the engine. model: the folder, or a context that makes it and is left when the sampler is closed.
 

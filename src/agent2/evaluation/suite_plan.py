@@ -430,4 +430,4 @@ def open_contract(name: str, overrides: Sequence[str] = ()) -> Suite:
 
 def _names_a_path(name: str) -> bool:
     """Whether code gives the path of a suite's file, rather than a benchmark."""
-    return is_code(name) and isinstance(load(find("suite or benchmark", name, {})), str | Path)
+    return is_code(name) and not is_known(name) and isinstance(load(find("suite or benchmark", name, {})), str | Path)

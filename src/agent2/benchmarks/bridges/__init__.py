@@ -1,0 +1,87 @@
+"""Bridges: items and verdicts of another package, played under our protocol as a benchmark of ours.
+
+    reasoning_gym:leg_counting       BRIDGE:NAME; on cards and in suites `reasoning_gym.leg_counting`
+
+The package is installed with pins of its own (`agent2 benchmarks install BRIDGE`, `engines.environments`) and runs in a
+sandbox and process of its own (`channel`). A benchmark of it is a `bridged.BridgedBenchmark`. `workers` holds the
+program that runs on the other side, one module a bridge; `pins` the exact versions.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from types import MappingProxyType
+
+from agent2.engines.environments import InstalledEnvironment, PinnedEnvironment, require_environment
+from agent2.errors import ConfigError, unknown_name
+
+
+@dataclass(frozen=True, slots=True)
+class Bridge:
+    """One package that benchmarks come from."""
+
+    name: str
+    distribution: str
+    """The Python distribution whose version is the bridge's."""
+    worker: str
+    """Module in `workers`."""
+    size: str
+    """How much is installed, in words."""
+    description: str
+
+    @property
+    def pinned(self) -> PinnedEnvironment:
+        """What its environment is made from."""
+        pins = resources.files(__name__).joinpath("pins", f"{self.name}.txt").read_text(encoding="utf-8")
+        command = f"agent2 benchmarks install {self.name}"
+        return PinnedEnvironment("bridge", self.name, self.distribution, pins, command, self.size)
+
+    @property
+    def source_digest(self) -> str:
+        """SHA-256 of pins and worker: all that decides items and verdicts on the other side."""
+        worker = resources.files(__name__).joinpath("workers", f"{self.worker}.py").read_bytes()
+        return hashlib.sha256(self.pinned.digest.encode() + worker).hexdigest()
+
+
+BRIDGES: Mapping[str, Bridge] = MappingProxyType(
+    {
+        "reasoning_gym": Bridge(
+            "reasoning_gym",
+            "reasoning-gym",
+            "reasoning_gym_worker",
+            "350 MB",
+            "puzzles and exercises made by generators, with graded verdicts",
+        ),
+    }
+)
+
+
+def split_bridged(name: str) -> tuple[str, str] | None:
+    """Bridge and name behind it, of `BRIDGE:NAME` or `BRIDGE.NAME`; None: no bridge is named."""
+    for mark in ":.":
+        bridge, found_mark, inner = name.partition(mark)
+        if found_mark and bridge in BRIDGES:
+            return bridge, inner
+    return None
+
+
+def find_bridge(name: str, where: str) -> Bridge:
+    """The bridge of that name. where: for the message. Raises ConfigError for an unknown one."""
+    if name not in BRIDGES:
+        raise unknown_name("bridge", name, BRIDGES, where)
+    return BRIDGES[name]
+
+
+def require_bridged(bridge: Bridge, name: str, where: str) -> InstalledEnvironment:
+    """The environment behind `BRIDGE:NAME`. Raises ConfigError if it is not installed, or has no such name."""
+    ready = require_environment(bridge.pinned, where)
+    names = [str(known_name) for known_name in ready.facts.get("names", ())]
+    if not names:
+        raise ConfigError(
+            f"{where}: bridge {bridge.name}: {ready.folder} lists no names; remove that folder and repeat "
+            f"{bridge.pinned.command}"
+        )
+    if name not in names:
+        raise unknown_name(f"name of bridge {bridge.name}", name, names, where)
+    return ready

@@ -1,0 +1,1 @@
+"""Programs that the Python of a bridge's environment runs; nothing else here imports them."""
