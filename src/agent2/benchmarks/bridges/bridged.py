@@ -10,7 +10,6 @@ otherwise its verdict is missing. Does NOT play in trials: agents have no bridge
 """
 
 import hashlib
-import math
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -108,10 +107,12 @@ class BridgedScorer:
 
 def _checked(verdict: Any) -> Score:
     """A verdict of the other side as a score; one that is not what was agreed is missing."""
-    value, extracted = (verdict.get("value"), verdict.get("extracted")) if isinstance(verdict, dict) else (None, None)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if not is_number or not 0 <= value <= 1 or not isinstance(extracted, str | None):
+    record: dict[str, Any] = verdict if isinstance(verdict, dict) else {}
+    value, extracted = record.get("value"), record.get("extracted")
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
         return Score(None, f"the package's scorer gave {quoted(verdict)}, not a number from 0 to 1", Fault.JUDGE)
+    if not isinstance(extracted, str | None):
+        return Score(None, f"the package's scorer read {quoted(extracted)}, not a text", Fault.JUDGE)
     views = {"answer_parsed": float(extracted is not None), SCORER_FAILED: 0.0}
     if extracted is None:
         return Score(float(value), "no answer can be read in the message", views=views, labels=("no_answer",))

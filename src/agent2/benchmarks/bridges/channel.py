@@ -10,6 +10,7 @@ answer. What it prints is kept in a temporary folder while it runs, and nowhere 
 """
 
 import json
+import shutil
 import socket
 import tempfile
 import threading
@@ -82,7 +83,7 @@ class BridgeChannel:
         self._lock = threading.Lock()
         self._process: SandboxProcess | None = None
         self._link: socket.socket | None = None
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: Path | None = None
         self._unread = b""
         self._n_asked = 0
         self.n_starts = 0
@@ -121,8 +122,9 @@ class BridgeChannel:
             self._stop()
 
     def _start(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="agent2-bridge-", ignore_cleanup_errors=True)
-        scratch = Path(self._folder.name) / "work"
+        # not a TemporaryDirectory, which the end of Python would remove before the process that uses it is stopped
+        self._folder = Path(tempfile.mkdtemp(prefix="agent2-bridge-"))
+        scratch = self._folder / "work"
         self._link, theirs = socket.socketpair()
         sandbox = self._sandbox or sandbox_here()
         try:
@@ -150,7 +152,7 @@ class BridgeChannel:
     @property
     def _log(self) -> Path:
         assert self._folder is not None
-        return Path(self._folder.name) / "printed.txt"
+        return self._folder / "printed.txt"
 
     def _send(self, question: dict[str, JsonValue], deadline: float) -> None:
         assert self._link is not None
@@ -208,7 +210,7 @@ class BridgeChannel:
         if link is not None:
             link.close()
         if folder is not None:
-            folder.cleanup()
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _as_answer(line: bytes) -> dict[str, Any] | None:
