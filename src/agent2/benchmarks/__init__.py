@@ -24,8 +24,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
-from agent2.benchmarks.bridges import split_bridged
-from agent2.benchmarks.bridges.bridged import BridgedBenchmark
+from agent2.benchmarks.bridges import BRIDGED, split_bridged
 from agent2.benchmarks.declaration import is_data_file
 from agent2.benchmarks.declared import DeclaredBenchmark
 from agent2.benchmarks.item_sets import ItemSet, is_item_set, read_item_set
@@ -179,7 +178,9 @@ def load_benchmark(name: str, data: Path | None = None, where: str = "benchmark"
             f"{', '.join(sorted(READS_FILES))}"
         )
     if (bridged := split_bridged(name)) is not None:
-        return guarded(BridgedBenchmark(*bridged, where))
+        bridge, inner_name = bridged
+        settings = {"bridge": bridge, "name": inner_name, "where": where}
+        return guarded(cast(Benchmark, build(find("benchmark", "bridged", {"bridged": BRIDGED}), settings)))
     if is_data_name(name, where):
         benchmark: Benchmark = _data_benchmark(Path(name).expanduser())
         _refuse_taken(benchmark.name, f"{where} {name!r}")
