@@ -29,6 +29,8 @@ DOCUMENTS: Final = "documents"
 SEARCH = "search"
 """The world that reads documents."""
 QUESTION, CHAT, LIKELIHOOD = "question", "chat", "likelihood"
+OPTION_ORDERS: Final = "option_orders"
+"""The world that asks a question in every order of its options, and the scorer of it."""
 MIN_TURNS = 3
 """Of a search."""
 FIELD_TYPES: Mapping[str, type] = {"str": str, "int": int, "list": list}
@@ -295,7 +297,7 @@ class DataSpec(StrictModel):
             raise ValueError("'chat' is asked as it is: leave out 'options', 'few_shot' and 'environment'")
         if self.world == CHAT and self.chat is None:
             raise ValueError("environment 'chat' needs 'chat', the field with the messages, in place of 'prompt'")
-        if self.few_shot is not None and self.world not in (QUESTION, LIKELIHOOD):
+        if self.few_shot is not None and self.world not in (QUESTION, LIKELIHOOD, OPTION_ORDERS):
             raise ValueError(f"'few_shot' is for questions, and the world is '{self.world}'; leave it out")
         if (self.world == LIKELIHOOD) != (self.scorer.name == LIKELIHOOD):
             raise ValueError("answers by likelihood need both: environment: likelihood and scorer: likelihood")
@@ -309,6 +311,10 @@ class DataSpec(StrictModel):
             raise ValueError(f"'{DOCUMENTS}' needs a world that searches them; write environment: {SEARCH}")
         if self.environment.name == SEARCH and self.documents is None:
             raise ValueError(f"environment '{SEARCH}' needs '{DOCUMENTS}': a folder of text files, or a .jsonl file")
+        if (self.world == OPTION_ORDERS) != (self.scorer.name == OPTION_ORDERS):
+            raise ValueError("every order of the options needs both environment: option_orders and that scorer")
+        if self.world == OPTION_ORDERS and not self.shows_letters:
+            raise ValueError("'option_orders' needs 'options', shown in the prompt by {options}")
         if self.fault_rate > 0 and self.environment.name != SEARCH:
             raise ValueError(
                 f"'fault_rate' breaks tools of the world '{SEARCH}', and '{self.environment.name}' is another"

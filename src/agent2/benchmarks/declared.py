@@ -38,6 +38,7 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
 
+import numpy as np
 import yaml
 
 from agent2.benchmarks.data_files import OfficialFile, Row, file_digest, read_rows
@@ -46,6 +47,7 @@ from agent2.benchmarks.declaration import (
     FIELD_TYPES,
     FILE,
     LIKELIHOOD,
+    OPTION_ORDERS,
     OPTIONS,
     DataSpec,
     Portion,
@@ -57,12 +59,13 @@ from agent2.benchmarks.questions import Question, QuestionReader, distinct
 from agent2.config import YamlText, load_yaml, read_yaml
 from agent2.environments import ENVIRONMENTS
 from agent2.environments.faults import with_faults
+from agent2.environments.option_orders import letter_at, lettered, shifted
 from agent2.environments.search.corpus import Corpus, documents_digest, index_documents, open_corpus
 from agent2.environments.search.world import SearchSettings, follow_reference, random_document_action
 from agent2.environments.tools.world import FaultSettings, ToolFaultKind
 from agent2.errors import ConfigError
 from agent2.plugins import PluginLocation, build, find, relative_to, require_members, source_digest
-from agent2.records import HIDDEN_SPLITS, Environment, Item, PlacedItem, Scorer, Split, digest_of
+from agent2.records import HIDDEN_SPLITS, Environment, Item, Message, PlacedItem, Scorer, Split, digest_of
 from agent2.scorers import SCORERS, load_scorer
 from agent2.scorers.benchmark_labels import BenchmarkLabels
 
@@ -71,6 +74,24 @@ DEV_SHARE = 10
 """One in this many rows of `train` is a dev item where no dev file is named."""
 SEALED_FOLDER = "elsewhere"
 """Folder of the data files in a sealed file; it does not exist where that file is read."""
+
+
+def order_players() -> Players:
+    """Players for questions in every order of their options: one that is right in each, one that draws a letter."""
+
+    def right_letter(item: Item, chat: Sequence[Message]) -> str:
+        options = [str(option) for option in item.payload[OPTIONS]]
+        orders = [lettered(shifted(options, shift)) for shift in range(len(options))]
+        return letter_at(item.reference or "A", orders.index(shown_order(chat, orders)), len(options))
+
+    def shown_order(chat: Sequence[Message], orders: Sequence[str]) -> str:
+        return next(order for order in orders if order in chat[-1].text)
+
+    def any_letter(item: Item, chat: Sequence[Message], rng: np.random.Generator) -> str:
+        return ascii_uppercase[int(rng.integers(len(item.payload[OPTIONS])))]
+
+    # a question of two options is right in both orders for one in four who draw
+    return Players(oracle=right_letter, random=at_random(any_letter), floor_at_most=0.3)
 
 
 class DeclaredBenchmark:
@@ -104,6 +125,10 @@ class DeclaredBenchmark:
         self.environment_location = self._locate("environment", spec.world, ENVIRONMENTS)
         if spec.documents is not None:  # an attribute only here: a check asks whether a benchmark brings players
             self.players = self._search_players
+        if spec.world == OPTION_ORDERS:
+            self.players = order_players
+            self.context = "newest"
+            self.max_turns = max(spec.max_turns, len(ascii_uppercase))  # the world ends with the last order
         if self.is_packaged:
             self.version, self.source_digest = spec.version, ""
             self.prompt_digest = "" if spec.instruction is None else digest_of(spec.instruction)

@@ -20,6 +20,7 @@ ENVIRONMENTS: Mapping[str, str] = MappingProxyType(
         "function_prompt": "agent2.environments.function_prompt:FunctionPromptEnvironment",
         "likelihood": "agent2.environments.likelihood:LikelihoodEnvironment",
         "openenv": "agent2.environments.openenv:OpenEnvWorld",
+        "option_orders": "agent2.environments.option_orders:OptionOrdersEnvironment",
         "question": "agent2.environments:QuestionEnvironment",
         "search": "agent2.environments.search.world:document_world",
     }

@@ -5,10 +5,10 @@ and the protocol names the policy with its numbers, so what was sent can be comp
 different policies are not compared by accident. `full` is the switch of an ablation: the same evaluation without
 any policy.
 
-Promises: the opening (rules and goal) is sent word for word, and the last turns are always kept; actions and
-observations alternate as the model learned it; nothing is sent that was not in the episode. What lies behind is
-shortened in steps of several turns, so that a sampler can mostly reuse the prompt that it has computed. Does NOT count
-tokens, since it knows no tokenizer: it counts characters instead; and does NOT summarise with a model.
+Promises: the opening (rules and goal) is sent word for word, and the last turns are always kept, except by `newest`;
+actions and observations alternate as the model learned it; nothing is sent that was not in the episode. What lies
+behind is shortened in steps of several turns, so that a sampler can mostly reuse the prompt that it has computed. Does
+NOT count tokens, since it knows no tokenizer: it counts characters instead; and does NOT summarise with a model.
 """
 
 import dataclasses
@@ -147,10 +147,28 @@ def _without_old_lists(messages: Sequence[Message]) -> list[Message]:
     ] + [*messages[-1:]]
 
 
+@dataclass(frozen=True, slots=True)
+class NewestOnly:
+    """What comes before the last message of the opening (rules, solved examples), and the newest message alone.
+
+    For worlds that ask independent questions one after the other: no question is read beside another, or its answer.
+    """
+
+    @property
+    def name(self) -> str:
+        """As in the protocol."""
+        return "newest"
+
+    def messages_to_send(self, messages: Sequence[Message], n_opening: int) -> Sequence[Message]:
+        """The opening without its last message, then the newest one."""
+        return [*messages[: n_opening - 1], messages[-1]]
+
+
 POLICIES: Mapping[str, type[ContextPolicy]] = {
     "full": FullContext,
     "drop_admissible": DropAdmissible,
     "drop_observations": DropObservations,
+    "newest": NewestOnly,
 }
 
 

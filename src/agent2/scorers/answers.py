@@ -389,18 +389,43 @@ class TokenF1Scorer:
         return True
 
 
+def published_similarity(answer: str, reference: str) -> float:
+    """The similarity as the published evaluations of DocVQA compute it.
+
+    They differ from `answer_similarity` in three ways: exactly one half counts, the length is that of the texts before
+    white space is joined, and the Unicode form of characters counts.
+    Source: the evaluations of Qwen-VL and VLMEvalKit.
+    """
+    longest = max(len(answer.upper()), len(reference.upper()))
+    if longest == 0:
+        return 1.0
+    first, second = (" ".join(text.lower().split()) for text in (answer, reference))
+    if abs(len(first) - len(second)) > longest:  # a hostile length costs nothing
+        return 0.0
+    similarity = 1.0 - Levenshtein.distance(first, second, score_cutoff=longest) / longest
+    return similarity if similarity >= 0.5 else 0.0
+
+
 class AnlsScorer(TokenF1Scorer):
     """Normalised Levenshtein similarity; its mean is ANLS.
 
-    Source: Biten et al. 2019 (ST-VQA; the metric of DocVQA), as generally known; not checked against the paper.
+    Source: Biten et al. 2019 (arXiv:1905.13648, equation 1): 1 - distance where that is below a threshold of 0.5, else
+    0; the metric of DocVQA. With rule "published" as its public evaluations compute it (`published_similarity`).
     """
 
     name = "anls"
     version = "1.0"
 
+    def __init__(self, rule: str = "paper") -> None:
+        """rule: paper, or published."""
+        if rule not in ("paper", "published"):
+            raise ConfigError(f"scorer anls: rule {rule!r} is unknown; it is paper or published")
+        self._similarity = answer_similarity if rule == "paper" else published_similarity
+        self.version = "1.0" if rule == "paper" else f"1.0-{rule}"
+
     def similarity(self, answer: str, reference: str) -> float:
-        """From 0 to 1; 0 where half of the letters or more differ."""
-        return answer_similarity(answer, reference)
+        """From 0 to 1; 0 where more than half of the letters differ."""
+        return self._similarity(answer, reference)
 
     def is_same(self, answer: str, reference: str) -> bool:
         """Whether no letter differs."""
@@ -412,7 +437,8 @@ class RelaxedNumericScorer(TokenF1Scorer):
 
     years: "exact": where both are years (1600 to 2100, four digits and nothing else), they must be the same, as 5% of a
     year is a century; "relaxed": they are numbers like others, as in ChartQA.
-    Source: ChartQA's relaxed accuracy, 5% (Masry et al. 2022), as generally known; not checked against the paper.
+    Source: ChartQA's relaxed accuracy, 5% (Masry et al. 2022, section 5.1), in any notation; verdicts of the published
+    evaluation are those of the scorer `relaxed_accuracy`.
     Does NOT protect from what else a 5% tolerance accepts: wrong counts, identifiers.
     """
 
