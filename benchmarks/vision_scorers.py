@@ -45,7 +45,7 @@ def functions_of(file: Path, names: set[str], given: Mapping[str, Any]) -> dict[
     for node in chosen:  # what registers a function elsewhere
         node.decorator_list = []
     namespace: dict[str, Any] = dict(given)
-    exec(compile(ast.Module(chosen, []), str(file), "exec"), namespace)
+    exec(compile(ast.Module([*chosen], []), str(file), "exec"), namespace)
     return {name: namespace[name] for name in names}
 
 
