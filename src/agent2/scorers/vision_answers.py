@@ -60,7 +60,7 @@ _QUOTED_ANSWER = re.compile(r'The answer is "(.*)"\.')
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadAnswer:
     """What was read from an answer."""
 
     text: str | None
@@ -106,7 +106,7 @@ class VisionAnswerScorer:
         try:
             mistakes = _mistakes_in(item.payload)
             accepted = _accepted(item)
-            reading = Reading(None, False, "there is no answer")
+            reading = ReadAnswer(None, False, "there is no answer")
             if answer:
                 reading = self.read(answer[-MAX_CHARACTERS:], accepted, item)
         except ValueError as error:
@@ -126,14 +126,14 @@ class VisionAnswerScorer:
                 label = "wrong_choice"
         return Score(0.0, reading.reason, views=views, labels=(label,), extracted=reading.text)
 
-    def _mistake(self, reading: Reading, mistakes: Mapping[str, Sequence[str]]) -> str | None:
+    def _mistake(self, reading: ReadAnswer, mistakes: Mapping[str, Sequence[str]]) -> str | None:
         text = reading.text
         if text is None:
             return None
         labels = [label for label, answers in mistakes.items() if any(self.is_same(text, wrong) for wrong in answers)]
         return labels[0] if len(labels) == 1 else None
 
-    def read(self, answer: str, accepted: Sequence[str], item: Item) -> Reading:
+    def read(self, answer: str, accepted: Sequence[str], item: Item) -> ReadAnswer:
         """What a stripped answer that is not empty says. Raises ValueError for an item that cannot be judged."""
         raise NotImplementedError
 
@@ -224,15 +224,15 @@ class RelaxedAccuracyScorer(VisionAnswerScorer):
         self._any_notation = RelaxedNumericScorer(tolerance)
         self.version = "1.0" + (f"-{tolerance:g}" if tolerance != 0.05 else "") + (f"+after-{after}" if after else "")
 
-    def read(self, answer: str, accepted: Sequence[str], item: Item) -> Reading:
+    def read(self, answer: str, accepted: Sequence[str], item: Item) -> ReadAnswer:
         """The stated answer, compared with each accepted one."""
         stated = self._stated(answer)
         for text in accepted:
             if is_relaxed_match(stated, text.strip(), self._tolerance):
-                return Reading(stated, True, f"{brief(stated)} is within the tolerance of {brief(text)}")
+                return ReadAnswer(stated, True, f"{brief(stated)} is within the tolerance of {brief(text)}")
         if not stated:
-            return Reading(None, False, "there is no answer behind the marker")
-        return Reading(stated, False, f"{brief(stated)} is no relaxed match of {brief(accepted[0])}")
+            return ReadAnswer(None, False, "there is no answer behind the marker")
+        return ReadAnswer(stated, False, f"{brief(stated)} is no relaxed match of {brief(accepted[0])}")
 
     def further_views(self, answer: str, accepted: Sequence[str]) -> dict[str, float | None]:
         """The exact layer, and the relaxed one in any notation."""
@@ -346,22 +346,22 @@ class MmmuScorer(VisionAnswerScorer):
     name = "mmmu"
     expects = "the letter of an option, or an answer in a few words"
 
-    def read(self, answer: str, accepted: Sequence[str], item: Item) -> Reading:
+    def read(self, answer: str, accepted: Sequence[str], item: Item) -> ReadAnswer:
         """A letter, or what an open answer says."""
         options = _options(item)
         if not options or item.payload.get("question_type") == "open":
             is_right = is_open_match(answer, accepted)
             what = "has" if is_right else "does not have"
-            return Reading(answer, is_right, f"{brief(answer)} {what} the reference {brief(accepted[0])}")
+            return ReadAnswer(answer, is_right, f"{brief(answer)} {what} the reference {brief(accepted[0])}")
         letters = ascii_uppercase[: len(options)]
         if len(options) > len(ascii_uppercase) or len(accepted[0]) != 1 or accepted[0] not in letters:
             raise ValueError(f"reference {accepted[0]!r} names none of {len(options)} options")
         letter = mmmu_letter(answer, options)
         if letter is None:
-            return Reading(None, False, f"no option can be read in {brief(answer, 40)}", is_choice=True)
+            return ReadAnswer(None, False, f"no option can be read in {brief(answer, 40)}", is_choice=True)
         is_right = letter == accepted[0]
         reason = f"{letter} is {'' if is_right else 'not '}the reference{'' if is_right else f' {accepted[0]}'}"
-        return Reading(letter, is_right, reason, is_choice=True)
+        return ReadAnswer(letter, is_right, reason, is_choice=True)
 
     def is_same(self, answer: str, text: str) -> bool:
         """Of one letter the same letter, else as an open answer matches."""
@@ -422,7 +422,7 @@ class MathVistaScorer(VisionAnswerScorer):
         self._rule = rule
         self.version = "1.0" if rule == "stated" else f"1.0-{rule}"
 
-    def read(self, answer: str, accepted: Sequence[str], item: Item) -> Reading:
+    def read(self, answer: str, accepted: Sequence[str], item: Item) -> ReadAnswer:
         """The answer in its form."""
         options = _options(item) if item.payload.get(QUESTION_TYPE) == "multi_choice" else []
         if item.payload.get(QUESTION_TYPE) == "multi_choice" and not options:
@@ -434,10 +434,10 @@ class MathVistaScorer(VisionAnswerScorer):
         text = None if extracted is None else mathvista_form(extracted, options, kind, precision)
         if text is None:
             wanted = "option" if options else kind
-            return Reading(None, False, f"no {wanted} can be read in {brief(answer, 40)}", is_choice=bool(options))
+            return ReadAnswer(None, False, f"no {wanted} can be read in {brief(answer, 40)}", is_choice=bool(options))
         is_right = text in right
         reason = f"{brief(text)} is {'' if is_right else 'not '}the reference"
-        return Reading(text, is_right, reason if is_right else f"{reason} {brief(right[0])}", bool(options))
+        return ReadAnswer(text, is_right, reason if is_right else f"{reason} {brief(right[0])}", bool(options))
 
 
 def _reference_form(text: str, options: Sequence[str], kind: str, precision: int) -> str:
