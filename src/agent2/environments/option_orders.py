@@ -55,14 +55,14 @@ class OptionOrdersEnvironment(QuestionEnvironment):
         """
         opening = super().reset(item, seed)
         options = [str(option) for option in item.payload.get(OPTIONS) or ()]
-        shown = lettered(options)
-        if len(options) < 2 or item.prompt.count(shown) != 1:
+        first_order = lettered(options)
+        if len(options) < 2 or item.prompt.count(first_order) != 1:
             raise EnvironmentFailed(
                 f"item {item.id}: its prompt does not show its {len(options)} options once, as lines 'A. ...'; write "
                 "{options} in the prompt"
             )
         orders = [lettered(shifted(options, shift)) for shift in range(len(options))]
-        self._prompts = [item.prompt.replace(shown, order) for order in orders]
+        self._prompts = [item.prompt.replace(first_order, order) for order in orders]
         return opening
 
     def act(self, action: str) -> Step:

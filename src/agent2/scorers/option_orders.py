@@ -30,11 +30,11 @@ def mmbench_letter(answer: str, options: Sequence[str]) -> str | None:
     Source: MMBench (Liu et al. 2023, arXiv:2307.06281, section 4.2), exact matching of VLMEvalKit.
     """
     letters = ascii_uppercase[: len(options)]
-    words = answer.translate(_MARKS).split()
-    alone = [letter for letter in letters if letter in words]
-    if len(alone) == 1 and words.index(alone[0]) > len(words) - 5:
+    tokens = answer.translate(_MARKS).split()
+    alone = [letter for letter in letters if letter in tokens]
+    if len(alone) == 1 and tokens.index(alone[0]) > len(tokens) - 5:
         return alone[0]
-    if not alone and _NONE_OF_THEM in words:
+    if not alone and _NONE_OF_THEM in tokens:
         return None
     if len(answer) > 2 * sum(map(len, options)):
         return None
@@ -84,7 +84,7 @@ class OptionOrdersScorer:
         texts = [str(answer) for answer in answers[:n]] + [""] * (n - len(answers))
         letters = [self._letter(text, shifted(options, shift)) for shift, text in enumerate(texts)]
         right = [letter_at(expected, shift, n) for shift in range(n)]
-        is_right = [letter == wanted for letter, wanted in zip(letters, right, strict=True)]
+        is_right = [letter == right_letter for letter, right_letter in zip(letters, right, strict=True)]
         places = {
             None if letter is None else (ascii_uppercase.index(letter) + shift) % n
             for shift, letter in enumerate(letters)

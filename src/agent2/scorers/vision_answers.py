@@ -271,10 +271,10 @@ def mmmu_letter(answer: str, options: Sequence[str]) -> str | None:
     text = f" {text} "
     letters = ascii_uppercase[: len(options)]
     for form in ("({})", "{} ", "{}."):
-        found = [letter for letter in letters if form.format(letter) in text]
-        if found:
+        candidates = [letter for letter in letters if form.format(letter) in text]
+        if candidates:
             sought = "({})" if form == "({})" else " {} "
-            return max(found, key=lambda letter: (text.rfind(sought.format(letter)), -letters.index(letter)))
+            return max(candidates, key=lambda letter: (text.rfind(sought.format(letter)), -letters.index(letter)))
     if len(text.split()) > 5:
         lower = text.lower()
         named = [letter for letter, option in zip(letters, options, strict=True) if option.lower() in lower]
@@ -351,8 +351,8 @@ class MmmuScorer(VisionAnswerScorer):
         options = _options(item)
         if not options or item.payload.get("question_type") == "open":
             is_right = is_open_match(answer, accepted)
-            what = "has" if is_right else "does not have"
-            return ReadAnswer(answer, is_right, f"{brief(answer)} {what} the reference {brief(accepted[0])}")
+            verb = "has" if is_right else "does not have"
+            return ReadAnswer(answer, is_right, f"{brief(answer)} {verb} the reference {brief(accepted[0])}")
         letters = ascii_uppercase[: len(options)]
         if len(options) > len(ascii_uppercase) or len(accepted[0]) != 1 or accepted[0] not in letters:
             raise ValueError(f"reference {accepted[0]!r} names none of {len(options)} options")
@@ -433,8 +433,8 @@ class MathVistaScorer(VisionAnswerScorer):
         extracted = answer if self._rule == "extracted" else _extracted(answer, options, kind)
         text = None if extracted is None else mathvista_form(extracted, options, kind, precision)
         if text is None:
-            wanted = "option" if options else kind
-            return ReadAnswer(None, False, f"no {wanted} can be read in {brief(answer, 40)}", is_choice=bool(options))
+            form = "option" if options else kind
+            return ReadAnswer(None, False, f"no {form} can be read in {brief(answer, 40)}", is_choice=bool(options))
         is_right = text in right
         reason = f"{brief(text)} is {'' if is_right else 'not '}the reference"
         return ReadAnswer(text, is_right, reason if is_right else f"{reason} {brief(right[0])}", bool(options))
