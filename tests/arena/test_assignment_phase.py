@@ -8,6 +8,7 @@ from agent2.arena.assignment_phase import make_bench
 from agent2.arena.assignments import HERE, ORACLES, answers_hidden
 from agent2.arena.assignments.hidden_cases import STAGES
 from agent2.arena.assignments.own_implementation import TRAINER, ask_hidden_tests, reference_files
+from agent2.arena.assignments.records import Bench
 from agent2.arena.plan import new_trial
 from agent2.arena.scoring import LoadedTask
 from agent2.arena.spec import AssignmentSpec
@@ -30,14 +31,17 @@ def test_a_program_in_the_sandbox_sees_neither_the_answers_nor_an_oracle(tmp_pat
     assert json.loads(ended.stdout) == [[] for _ in folders]
 
 
-def test_hidden_tests_in_the_sandbox_order_nothing_naive_and_oracle_and_another_trainer_is_absent(task, tmp_path):
+@pytest.fixture
+def bench(task: str, tmp_path: Path) -> Bench:
     agent = write_agent(tmp_path / "idle", "print('nothing')")
     paths = TrialPaths(new_trial(task, str(agent), 0, tmp_path / "trials"))
     config = read_config(paths.trial_json)
     loaded = LoadedTask(config.task, load_benchmark("arithmetic"), installation.secret())
     base = inspect_checkpoint(Path(config.base_model))
-    spec = AssignmentSpec(kind="implement", steps=1)
-    bench = make_bench(config, spec, paths, loaded, base, find_sandbox())
+    return make_bench(config, AssignmentSpec(kind="implement", steps=1), paths, loaded, base, find_sandbox())
+
+
+def test_hidden_tests_in_the_sandbox_order_nothing_naive_and_oracle_and_another_trainer_is_absent(bench: Bench):
     files = reference_files(bench)
 
     def stages(trainer: bytes) -> tuple[list[str], str]:
@@ -54,3 +58,22 @@ def test_hidden_tests_in_the_sandbox_order_nothing_naive_and_oracle_and_another_
     run = bench.run(files, bench.folder / "trained")
     # a random model hardly earns a reward, so the loop runs to its end and has nothing to learn from
     assert run.checkpoint is not None or run.reason == "its checkpoint is the base model, unchanged"
+
+
+SKIPS_TRAINING = b"""
+import os, shutil
+shutil.copytree(os.environ["MODEL_PATH"], os.environ["OUTPUT_DIR"] + "/model")
+"""
+TRAINS_ON_DEV = b"""
+import os
+files = [os.path.join(folder, name) for folder, _, names in os.walk("/") for name in names if name == "dev.jsonl"]
+print(open(os.environ["DATA_PATH"] + "/dev.jsonl").read() if not files else exit(3))
+"""
+
+
+def test_a_program_that_skips_training_or_reads_dev_rows_leaves_nothing_to_score(bench: Bench):
+    copied = bench.run({"train.py": SKIPS_TRAINING}, bench.folder / "copied")
+    assert (copied.checkpoint, copied.reason) == (None, "its checkpoint is the base model, unchanged")
+    peeking = bench.run({"train.py": TRAINS_ON_DEV}, bench.folder / "peeking")
+    assert peeking.checkpoint is None and "exit code 1" in peeking.reason
+    assert "FileNotFoundError" in peeking.reason

@@ -2,12 +2,14 @@ import json
 from dataclasses import replace
 
 from agent2.arena.analysis.result import analyse
+from agent2.arena.evidence import AssignmentPart, AssignmentVerdict
 from agent2.arena.sweep_records import AgentComparison, Axis, PairEffect, SweepRow, axis_effects, row_of
 from agent2.reports.comparison_pages import (
     axis_table,
     comparison_table,
     narrow_trial_table,
     sweep_report,
+    terminal_tables,
     trial_table,
     write_sweep_report,
 )
@@ -109,3 +111,34 @@ def test_a_broken_mode_and_an_unknown_cost_are_told_in_the_row():
     cells = row_cells(driven)
     assert cells[-3:] == ["1,234", "unknown", "finished, mode rl-only: fail"]
     assert row_cells(ROWS[2])[-3:] == ["–", "–", "finished"]
+
+
+def judged(credit, *, passed, **changes):
+    part = AssignmentPart("repair", credit, "80% of the gain")
+    return row(assignment=AssignmentVerdict("debug", passed, credit, (part,)), **changes)
+
+
+def test_an_assignment_has_a_column_of_its_own_and_other_tasks_have_none():
+    nothing = {"submissions": [], "processes": [], "metrics": [], "revisions": []}
+    rows = [
+        judged(0.75, passed=True, agent="oracle", **nothing),
+        judged(0.25, passed=False, agent="oracle", seed=1, **nothing),
+        judged(None, passed=False, agent="unlucky"),
+        row(agent="grpo"),
+    ]
+    report = sweep_report(rows, [])
+    cells = dict(zip(trial_table(rows).names, zip(*trial_table(rows).cells(), strict=True), strict=True))
+    assert cells["assignment"] == (
+        "credit 0.75, passed",
+        "credit 0.25, not passed",
+        "no credit given, not passed",
+        "\u2013",
+    )
+    trials, agents = list(terminal_tables(report))[:2]
+    assert trials[0][-2:] == ["assignment", "route"]
+    assert [line[-1] for line in agents[1]] == [
+        "credit 0.50, 1 of 2 passed",
+        "no credit given, 0 of 1 passed",
+        "\u2013",
+    ]
+    assert "assignment" not in trial_table(rows[3:]).names

@@ -148,6 +148,10 @@ class SweepRow:
     """Private scores by kind of task."""
     reproduced: str = ""
     """Verdict on the recorded program, run again: reproduced, not reproduced, ...; empty where nobody did."""
+    credit: float | None = None
+    """0 to 1, of an assignment that asks for more than a checkpoint; None: it is not one, or could not be judged."""
+    has_passed: bool | None = None
+    """Whether such an assignment was passed; None: it is not one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +212,12 @@ class AgentSummary:
     """Trials with a gain in which something usable was submitted."""
     gain_submitted: Estimate | None = None
     """Mean gain over those alone: how good the stack is when it submits, never what it is ranked by."""
+    n_assigned: int = 0
+    """Trials with a verdict on an assignment that asks for more than a checkpoint."""
+    n_passed: int = 0
+    """Of these."""
+    mean_credit: float | None = None
+    """Over those that could be judged; None: none."""
 
 
 def unfinished_row(planned: PlannedTrial, state: str) -> SweepRow:
@@ -291,6 +301,8 @@ def row_of(
         n_unknown_recoveries=analysis.recovery.n_unknown,
         by_type=tuple(evidence.by_type),
         reproduced=verdict.value if (verdict := reproduction_verdict(evidence)) is not None else "",
+        credit=evidence.assignment.credit if evidence.assignment is not None else None,
+        has_passed=evidence.assignment.passed if evidence.assignment is not None else None,
     )
 
 
@@ -340,6 +352,7 @@ def _summary(task: str, agent: str, rows: Sequence[SweepRow], item_gains: BySeed
     autonomous = [float(row.is_autonomous) for row in rows if row.is_autonomous is not None]
     driven = [row for row in rows if row.llm_tokens is not None]
     costs = [row.llm_dollars for row in driven if row.llm_dollars is not None]
+    credits = [row.credit for row in rows if row.credit is not None]
     return AgentSummary(
         task=task,
         agent=agent,
@@ -361,6 +374,9 @@ def _summary(task: str, agent: str, rows: Sequence[SweepRow], item_gains: BySeed
         over=difference.over if difference is not None else "",
         n_submitted=len(submitted),
         gain_submitted=_submitted_gain(task, agent, submitted, item_gains),
+        n_assigned=sum(row.has_passed is not None for row in rows),
+        n_passed=sum(row.has_passed is True for row in rows),
+        mean_credit=sum(credits) / len(credits) if credits else None,
     )
 
 

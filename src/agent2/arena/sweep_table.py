@@ -68,10 +68,10 @@ COLUMNS: tuple[TableColumn, ...] = (
     _field("seed", int),
     *(_field(name, str) for name in ("state", "result", "claim", "integrity", "route", "reproduced")),
     *(column for name in ("base", "public", "private", "gain") for column in _estimate(name)),
-    *(_field(name, float) for name in ("p_value", "noise", "seconds", "llm_dollars")),
+    *(_field(name, float) for name in ("p_value", "noise", "seconds", "llm_dollars", "credit")),
     *(_field(name, int) for name in ("n_submissions", "llm_calls", "llm_tokens", "n_interventions")),
     *(_field(name, int) for name in ("n_failures", "n_recovered")),
-    *(_field(name, bool) for name in ("within_noise", "is_completed", "is_autonomous")),
+    *(_field(name, bool) for name in ("within_noise", "is_completed", "is_autonomous", "has_passed")),
 )
 
 

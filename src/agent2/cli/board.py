@@ -115,7 +115,6 @@ def print_board(board: "Leaderboard") -> None:
     """The board as tables in the terminal."""
     from agent2.reports.comparison_pages import (
         NOT_OURS,
-        TERMINAL,
         axis_table,
         exam_table,
         left_out_table,
@@ -123,9 +122,9 @@ def print_board(board: "Leaderboard") -> None:
         overall_title,
         profiles_table,
         published_table,
-        standing_table,
         subtitle,
         task_title,
+        terminal_standings,
     )
 
     for overall in board.overall:
@@ -137,7 +136,7 @@ def print_board(board: "Leaderboard") -> None:
         if profiles.records:
             print_table(profiles.names, profiles.cells(), "Performance profiles: share of runs that came so far")
     for task in board.tasks:
-        standings = standing_table(task).of(*TERMINAL)
+        standings = terminal_standings(task)
         print_table(standings.names, standings.cells(), task_title(task))
     exams = exam_table(board.exams)
     if len(exams.records) > len(board.tasks):

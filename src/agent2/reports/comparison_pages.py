@@ -15,7 +15,7 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from agent2.arena.analysis.exams import Exam
 from agent2.arena.analysis.leaderboard import (
@@ -75,6 +75,9 @@ TERMINAL = (
     "marks",
 )  # fmt: skip
 """Columns of `agent_table`, `comparison_table` and `standing_table` that a terminal has room for."""
+ASSIGNMENT = "assignment"
+"""Column of credit and verdict on assignments that ask for more than a checkpoint; only where there are any."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +142,31 @@ def write_sweep_report(report: SweepReport, out_dir: Path) -> SweepReportPaths:
     return paths
 
 
+def _credit_words(credit: float | None, verdict: str) -> str:
+    return f"{'no credit given' if credit is None else f'credit {credit:.2f}'}, {verdict}"
+
+
+def _row_credit(row: SweepRow) -> str:
+    if row.has_passed is None:
+        return DASH
+    return _credit_words(row.credit, "passed" if row.has_passed else "not passed")
+
+
+def _summary_credit(summary: AgentSummary) -> str:
+    if not summary.n_assigned:
+        return DASH
+    return _credit_words(summary.mean_credit, f"{summary.n_passed} of {summary.n_assigned} passed")
+
+
+def _with_assignment(names: Sequence[str], table: Table[T]) -> Table[T]:
+    """These columns, and where the table has it that of assignments with a verdict of their own."""
+    return table.of(*names, *(name for name in table.names if name == ASSIGNMENT))
+
+
 def trial_table(rows: Sequence[SweepRow]) -> Table[SweepRow]:
     """Every trial with its scores, verdict, costs and state."""
+    has_verdicts = any(row.has_passed is not None for row in rows)
+    assignment = (Column[SweepRow](ASSIGNMENT, _row_credit),) if has_verdicts else ()
 
     def score(estimate: Estimate | None) -> str:
         return PERCENT.estimate(estimate, DASH)
@@ -155,6 +181,7 @@ def trial_table(rows: Sequence[SweepRow]) -> Table[SweepRow]:
             Column("gain, points (over items)", _gain_words),
             Column("noise band", lambda row: DASH if row.noise is None else f"±{100 * row.noise:.1f}"),
             Column("verdict", lambda row: row.claim or DASH),
+            *assignment,
             Column("route", lambda row: clean(row.route) or DASH),
             Column("time", lambda row: duration(row.seconds)),
             Column("LLM tokens", lambda row: DASH if row.llm_tokens is None else f"{row.llm_tokens:,}"),
@@ -169,7 +196,7 @@ def terminal_tables(report: SweepReport) -> Iterator[tuple[Sequence[str], Sequen
     """A sweep's tables for a terminal, the empty ones left out: the names of the columns, and the cells of each row."""
     for table in (
         narrow_trial_table(report.rows),
-        agent_table(report.agents).of(*TERMINAL_AGENT),
+        _with_assignment(TERMINAL_AGENT, agent_table(report.agents)),
         comparison_table(report.comparisons).of(*TERMINAL_COMPARISON),
         axis_table(report.effects),
     ):
@@ -183,7 +210,8 @@ def narrow_trial_table(rows: Sequence[SweepRow]) -> Table[SweepRow]:
     def score(estimate: Estimate | None) -> str:
         return percent(estimate.value if estimate is not None else None)
 
-    whole = trial_table(rows).of("stack", "seed", "gain, points (over items)", "noise band", "verdict")
+    names = ("stack", "seed", "gain, points (over items)", "noise band", "verdict")
+    whole = _with_assignment(names, trial_table(rows))
     scores = (
         Column[SweepRow]("base", lambda row: score(row.base)),
         Column[SweepRow]("public", lambda row: score(row.public)),
@@ -205,6 +233,8 @@ def _mean_gain_words(summary: AgentSummary) -> str:
 
 def agent_table(summaries: Sequence[AgentSummary]) -> Table[AgentSummary]:
     """Every agent over its trials."""
+    has_verdicts = any(summary.n_assigned for summary in summaries)
+    assignment = (Column[AgentSummary](ASSIGNMENT, _summary_credit),) if has_verdicts else ()
     return Table(
         (
             Column("stack", lambda summary: clean(f"{summary.agent} · {summary.task}")),
@@ -214,6 +244,7 @@ def agent_table(summaries: Sequence[AgentSummary]) -> Table[AgentSummary]:
             Column("when it submitted", _submitted_words),
             Column("over", lambda summary: summary.over or DASH),
             Column("verdict", lambda summary: summary.claim or DASH),
+            *assignment,
             Column(
                 "spread over seeds",
                 lambda summary: DASH if summary.spread_points is None else f"±{summary.spread_points:.1f}",
@@ -348,6 +379,9 @@ def standing_table(board: TaskStandings) -> Table[Standing]:
     def time(to_success: ToSuccess | None) -> str:
         return DASH if to_success is None else duration(to_success.spent.value)
 
+    has_verdicts = any(standing.summary.n_assigned for standing in board.standings)
+    credit = Column[Standing](ASSIGNMENT, lambda standing: _summary_credit(standing.summary))
+    assignment = (credit,) if has_verdicts else ()
     return Table(
         (
             Column("rank", lambda standing: standing.place.text if standing.place is not None else DASH),
@@ -359,6 +393,7 @@ def standing_table(board: TaskStandings) -> Table[Standing]:
             Column("when it submitted", lambda standing: _submitted_words(standing.summary)),
             Column("over", lambda standing: standing.summary.over or DASH),
             Column("verdict", lambda standing: standing.summary.claim or DASH),
+            *assignment,
             Column(
                 "within noise",
                 lambda standing: f"{standing.n_within_noise} of {standing.n_counted}" if standing.n_counted else DASH,
@@ -386,6 +421,11 @@ def standing_table(board: TaskStandings) -> Table[Standing]:
         ),
         board.standings,
     )
+
+
+def terminal_standings(board: TaskStandings) -> Table[Standing]:
+    """The columns of `standing_table` that a terminal has room for."""
+    return _with_assignment(TERMINAL, standing_table(board))
 
 
 def overall_table(board: OverallStandings) -> Table[OverallStanding]:
@@ -556,7 +596,7 @@ def leaderboard_csv(board: Leaderboard) -> str:
     columns = (
         "origin", "task", "kind", "stack", "scaffold", "driver", "mode", "best_rank", "worst_rank", "tier", "n_trials",
         "n_counted", "base", "final", "gain", "gain_low", "gain_high", "over", "claim", "n_within_noise", "llm_dollars",
-        "n_submitted", "gain_submitted", "marks",
+        "n_submitted", "gain_submitted", "credit", "n_passed", "marks",
     )  # fmt: skip
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
@@ -580,6 +620,7 @@ def _csv_rows(board: Leaderboard) -> Iterator[dict[str, object]]:
                 "claim": summary.claim, "n_within_noise": standing.n_within_noise,
                 "llm_dollars": summary.llm_dollars, "n_submitted": summary.n_submitted,
                 "gain_submitted": summary.gain_submitted and summary.gain_submitted.value,
+                "credit": summary.mean_credit, "n_passed": summary.n_passed if summary.n_assigned else None,
                 "marks": "; ".join(standing.marks),
             }  # fmt: skip
     for source in board.published:

@@ -397,8 +397,11 @@ def board_groups(snapshot: BoardSnapshot, board_filter: BoardFilter) -> list[Boa
 
 def columns_of(names: Sequence[str], board_filter: BoardFilter) -> list[str]:
     """The columns that are shown: first the stack, then the pinned ones, each once."""
+    from agent2.reports.comparison_pages import ASSIGNMENT
+
     pinned = [name for name in board_filter.pins if name in names]
-    return list(dict.fromkeys(["stack", *pinned, *(names if board_filter.has_all_columns else SHORT)]))
+    short = (*SHORT, *(name for name in names if name == ASSIGNMENT))
+    return list(dict.fromkeys(["stack", *pinned, *(names if board_filter.has_all_columns else short)]))
 
 
 def _passes(task: str, standing: Standing, board_filter: BoardFilter) -> bool:

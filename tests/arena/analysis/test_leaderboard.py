@@ -208,3 +208,29 @@ def test_what_cannot_be_compared_says_so():
     for task, stack in (("t", "who"), ("other", "low")):
         with pytest.raises(ConfigError, match=f"'{stack}' has no trial on '{task}'"):
             compare_stacks(pool(low=0.3), task, stack, stack)
+
+
+def assigned(stack, seed, credit, marks=(), *, is_counted=True):
+    """A run without a submission of a task that has a verdict of its own."""
+    trial = empty_handed(stack, seed)
+    row = replace(trial.trial.row, credit=credit, has_passed=credit is not None and credit > 0.9)
+    return replace(trial, trial=replace(trial.trial, row=row, marks=marks, is_counted=is_counted))
+
+
+def test_stacks_of_a_tier_stand_in_the_order_of_their_credit_and_what_does_not_count_gives_none():
+    trials = [
+        *(assigned("a-nop", seed, 0.0) for seed in range(2)),
+        *(assigned("b-unjudged", seed, None) for seed in range(2)),
+        *(assigned("c-oracle", seed, credit) for seed, credit in enumerate((1.0, 0.5))),
+        assigned("a-nop", 2, 1.0, ("unverified: x",), is_counted=False),
+    ]
+    board = make_leaderboard(trials)
+    cells = standing_table(board.tasks[0]).of("stack", "assignment").cells()
+    assert cells == [
+        ["c-oracle", "credit 0.75, 1 of 2 passed"],
+        ["a-nop", "credit 0.00, 0 of 2 passed"],
+        ["b-unjudged", "no credit given, 0 of 2 passed"],
+    ]
+    assert "credit 0.75" in leaderboard_markdown(board)
+    assert ",0.75,1," in leaderboard_csv(board)
+    assert "assignment" not in standing_table(make_leaderboard(pool(low=0.3)).tasks[0]).names

@@ -95,7 +95,8 @@ class TaskStandings:
     exam: TrialConditions
     """The conditions of its trials; named as in the stored leaderboard."""
     standings: Sequence[Standing]
-    """Best tier first, in each the best mean gain; stacks without a result last."""
+    """Best tier first, in each the best mean credit where the task gives any, then the best mean gain; stacks without a
+    result last."""
     over: str
     """Units of the ranks' tests: "items and seeds", or "items" where some stack has one run; empty: no test."""
 
@@ -393,14 +394,19 @@ def _counted_rows(pool: Sequence[PooledTrial]) -> list[SweepRow]:
             rows.append(replace(row, seed=numbers[row.agent]))
             numbers[row.agent] += 1
         else:
-            rows.append(replace(row, gain=None, claim="", result=""))
+            rows.append(replace(row, gain=None, claim="", result="", credit=None, has_passed=None))
     return rows
 
 
-def _by_tier(standing: Standing) -> tuple[float, float, str]:
+def _by_tier(standing: Standing) -> tuple[float, float, float, str]:
     # not by gain alone: with few common items a stack of a lower tier may have the higher mean
-    gain, place = standing.summary.mean_gain, standing.place
-    return (place.tier if place is not None else math.inf, -gain.value if gain is not None else 0.0, standing.stack)
+    gain, place, credit = standing.summary.mean_gain, standing.place, standing.summary.mean_credit
+    return (
+        place.tier if place is not None else math.inf,
+        -credit if credit is not None else 1.0,
+        -gain.value if gain is not None else 0.0,
+        standing.stack,
+    )
 
 
 def _standing(summary: AgentSummary, members: Sequence[PooledTrial], place: RankInterval | None) -> Standing:
