@@ -4,6 +4,8 @@ import fcntl
 import os
 from pathlib import Path
 
+import pytest
+
 from agent2.web import catalog as catalog_module
 from agent2.web.catalog import Catalog, EntryState, LineCounter, entry_id
 from agent2.web.page import LiveLinks, PageAddress
@@ -93,3 +95,22 @@ def test_a_change_of_what_grows_is_a_change_of_the_result(tmp_path):
     for growing in (trial / "events" / "trial.jsonl", trial / "cards" / "open" / "rollouts.jsonl"):
         os.utime(growing, (4e9, 4e9))
     assert {entry.changed for entry in Catalog(tmp_path).scan().entries.values()} == {4e9}
+
+
+@pytest.mark.parametrize(
+    ("credit", "is_passed", "words"),
+    [(1.0, True, "passed, credit 1.00"), (0.25, False, "not passed, credit 0.25"), (None, False, "no credit given")],
+)
+def test_a_trial_without_a_submission_is_no_failure_where_its_assignment_was_judged(tmp_path, credit, is_passed, words):
+    verdict = {"kind": "implement", "passed": is_passed, "credit": credit, "parts": [], "figures": {}}
+    ended = {"event": "agent_ended", "end": "exited"}
+    events = (ended, {"event": "final_scored", "gain": None}, {"event": "finished"})
+    write_trial(tmp_path / "plain", *events)
+    write_trial(tmp_path / "assigned", {"event": "assignment_judged", "verdict": verdict}, *events)
+    catalog = Catalog(tmp_path)
+    summaries = {entry.path.name: catalog.summary(entry) for entry in catalog.scan().entries.values()}
+    summary = summaries["assigned"]
+    assert summary.state is EntryState.FINISHED and summary.value == credit
+    assert words in summary.message and words in summary.result
+    assert summary.verdict == ("pass" if is_passed else "fail")
+    assert summaries["plain"].state is EntryState.FAILED

@@ -199,11 +199,11 @@ def print_result(root: Path, *, as_json: bool = False) -> None:
 
 
 def print_assignment(verdict: "AssignmentVerdict") -> None:
-    """Print the verdict on an assignment that asks for more than a checkpoint."""
+    """Print the parts of the verdict on an assignment that asks for more than a checkpoint."""
+    from agent2.reports.headline import assignment_words
     from agent2.reports.text import clean
 
-    credit = "none given" if verdict.credit is None else f"{verdict.credit:.2f} of 1"
-    typer.echo(f"assignment {verdict.kind}: {'passed' if verdict.passed else 'not passed'}, credit {credit}")
+    typer.echo(f"assignment {assignment_words(verdict)}")
     for part in verdict.parts:
         typer.echo(f"  {part.name}: {clean(part.reason, 600)}")
 

@@ -6,7 +6,7 @@ from agent2.arena.analysis.process import best_submission, scored_submissions
 from agent2.arena.analysis.reproduced import reproduction_verdict
 from agent2.arena.analysis.result import final_record
 from agent2.arena.analysis.verdicts import Analysis, IntegrityState, ModeFinding, Result, ResultKind, Verdict
-from agent2.arena.evidence import AgentEnd, LlmRecord, TrialEvidence
+from agent2.arena.evidence import AgentEnd, AssignmentVerdict, LlmRecord, TrialEvidence
 from agent2.arena.spec import Mode
 from agent2.reports.text import Column, FieldTable, clean, dollars, duration, p_words, percent, points, score_words
 from agent2.stats.estimates import POINTS, Estimate
@@ -55,6 +55,8 @@ class Headline:
     """`none`: the result proves nothing to others."""
     reproduction: str = ""
     """Verdict on the recorded program, run again; empty where nobody did."""
+    assignment: AssignmentVerdict | None = None
+    """On an assignment that asks for more than a checkpoint."""
     last_log_line: str = ""
     """Of agent.log, where the agent crashed or ended with an exit code; for a Python program its error."""
 
@@ -89,6 +91,7 @@ def headline(evidence: TrialEvidence, analysis: Analysis) -> Headline:
         exit_code=evidence.agent_exit_code,
         sandbox=evidence.sandbox,
         reproduction=verdict.value if (verdict := reproduction_verdict(evidence)) is not None else "",
+        assignment=evidence.assignment,
         last_log_line="".join(last_log_lines(evidence, 1)),
     )
 
@@ -104,6 +107,7 @@ def headline_fields(trial: Headline) -> FieldTable[Headline]:
     """The headline as text, a line for each field."""
     return FieldTable(
         (
+            Column("assignment", lambda trial: assignment_words(trial.assignment)),
             Column("base model, public items", lambda trial: score_words(trial.base_public)),
             Column("best submission, public items", _best_words),
             Column("base model, private items", lambda trial: score_words(trial.base_private)),
@@ -130,6 +134,14 @@ def headline_fields(trial: Headline) -> FieldTable[Headline]:
         ),
         trial,
     )
+
+
+def assignment_words(verdict: AssignmentVerdict | None) -> str:
+    """Kind, whether it was passed, and the credit; empty without one."""
+    if verdict is None:
+        return ""
+    credit = "no credit given" if verdict.credit is None else f"credit {verdict.credit:.2f} of 1"
+    return f"{verdict.kind}: {'passed' if verdict.passed else 'not passed'}, {credit}"
 
 
 def claim_words(result: Result) -> str:

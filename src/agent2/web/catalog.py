@@ -440,14 +440,17 @@ def _submitted(paths: TrialPaths) -> str:
 def _finished_trial(summary: EntrySummary, events: dict[str, dict[str, Any]]) -> EntrySummary:
     ended, final = events.get("agent_ended", {}), events.get("final_scored", {})
     gain = read_difference(final.get("gain"))
-    if gain is None:
+    assignment = _assignment(events.get("assignment_judged"))
+    if gain is None and assignment is not None:
+        message = f"assignment {assignment.words}"
+    elif gain is None:
         n = len(read_submissions_of(TrialPaths(summary.entry.path)))
         message = f"no result: {f'no submission of {n} could be scored' if n else 'the agent submitted nothing'}"
     else:
         message = f"gain {POINTS.estimate(gain.change)} points on private items"
     end = str(ended.get("end", ""))
     is_broken = end in ("crashed", "infrastructure", "limit")
-    state = EntryState.FAILED if gain is None else EntryState.FINISHED
+    state = EntryState.FAILED if gain is None and assignment is None else EntryState.FINISHED
     note = f"; the agent's phase ended as: {end}" if is_broken else ""
     times = [row["t"] for row in events.values() if isinstance(row.get("t"), int | float)]
     summary = replace(summary, seconds=max(times) - min(times) if times else None)
@@ -462,7 +465,32 @@ def _finished_trial(summary: EntrySummary, events: dict[str, dict[str, Any]]) ->
             # what the audit found may void the gain, which the trial's page decides
             verdict="unknown" if remark or note else _verdict_of(gain.change),
         )
+    elif assignment is not None:
+        colour = "pass" if assignment.is_passed else "fail"
+        result = clean(f"{assignment.words}{note}")
+        summary = replace(summary, result=result, value=assignment.credit, verdict=colour)
     return replace(summary, state=state, message=clean(f"{message}{note}"))
+
+
+@dataclass(frozen=True, slots=True)
+class _AssignmentResult:
+    """Of a trial whose task asks for more than a checkpoint."""
+
+    words: str
+    is_passed: bool
+    credit: float | None
+
+
+def _assignment(row: dict[str, Any] | None) -> _AssignmentResult | None:
+    if row is None:
+        return None
+    # listing thousands of other trials must not wait for these imports
+    from agent2.arena.analysis.read import read_verdict
+    from agent2.reports.headline import assignment_words
+
+    verdict = read_verdict(row)
+    assert verdict is not None
+    return _AssignmentResult(assignment_words(verdict), verdict.passed, verdict.credit)
 
 
 def _verdict_of(change: Estimate) -> str:
