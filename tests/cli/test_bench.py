@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from agent2.authoring.versions import read_pilot
+from agent2.errors import ConfigError
 from cli_builders import run_agent2 as agent2
 
 PLAYERS = """
@@ -60,6 +62,41 @@ def test_a_pilot_with_one_role_is_refused(bench):
     assert "three roles" in ended.stderr and "add --role weak=" in ended.stderr
 
 
+@pytest.mark.parametrize("name", ["a b", "../x", "x\n", "日本"])
+def test_a_name_that_no_benchmark_can_have_is_refused_and_nothing_is_written(name, bench):
+    ended = agent2("bench", "new", "c", "--matrix", "matrix.yaml", "--name", name, home=bench)
+    assert (ended.returncode, (bench / "c").exists()) == (2, False)
+    assert "is no name of a benchmark" in ended.stderr
+
+
+def test_one_checkpoint_in_two_roles_is_no_pilot(bench):
+    ended = agent2("bench", "pilot", "b", *ROLES[:2], "--role=strong=scripted:players.py:previous", home=bench)
+    assert (ended.returncode, (bench / "b" / "pilots" / "1" / "pilot.json").exists()) == (2, False)
+    assert "is the checkpoint of role previous, too" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"roles": 5},
+        {"drop": [{}]},
+        {"drop": [{"id": "n30", "reasons": []}]},
+        {"items": [{"id": "n30"}]},
+        {"items": [{"id": "n30", "rates": {"weak": "much"}}]},
+        {"roles": {"weak": {}}},
+        {"digests": None},
+        {"verdict": 1},
+    ],
+)
+def test_a_pilot_in_another_form_is_refused_and_nothing_is_frozen(changes, tmp_path):
+    record = {"verdict": "healthy", "drop": [], "items": [], "roles": {}, "digests": {}}
+    (tmp_path / "pilot.json").write_text(json.dumps(record))
+    assert read_pilot(tmp_path) == record
+    (tmp_path / "pilot.json").write_text(json.dumps({**record, **changes}))
+    with pytest.raises(ConfigError, match="cannot be read as a pilot"):
+        read_pilot(tmp_path)
+
+
 def test_a_card_that_was_played_before_an_edit_is_refused(bench):
     assert agent2("bench", "pilot", "b", *ROLES, home=bench).returncode == 0
     cards = [f"--role={role}=b/pilots/1/{role}" for role in ("weak", "previous", "strong")]
@@ -94,6 +131,12 @@ def test_versions_keep_their_anchors_and_refuse_changes(bench):
     )
     agent2("bench", "pilot", "b", *ROLES, home=bench)
     assert f"card '{anchor}' is an anchor of v1.1 and was changed" in agent2("bench", "freeze", "b", home=bench).stderr
+    rows = bench / "b" / "versions" / "b-v1.1" / "test_private.jsonl"
+    original = rows.read_text()
+    rows.write_text(original.replace('"answer": "', '"answer": "1', 1))
+    eased = agent2("benchmarks", "check", str(rows.parent), home=bench)
+    assert (eased.returncode, "changed after it was pinned" in eased.stderr) == (2, True), eased.stderr
+    rows.write_text(original)
     frozen = bench / "b" / "versions" / "b-v1.0" / "cards.jsonl"
     frozen.write_text(frozen.read_text().replace("Double", "Triple"))
     assert "was changed after the freeze" in agent2("bench", "check", "b", home=bench).stderr

@@ -18,6 +18,7 @@ from pydantic import Field
 from agent2.authoring.matrix import CapabilityMatrix, matrix_of, read_matrix
 from agent2.authoring.task_cards import SPLITS, TaskCard, read_cards, write_cards
 from agent2.benchmarks.declaration import SamplingSpec
+from agent2.cards.folder import file_digest
 from agent2.config import StrictModel, load_yaml
 from agent2.errors import ConfigError
 from agent2.files import write_text
@@ -78,6 +79,8 @@ def new_own(folder: Path, matrix: Path, name: str, cards: Path | None) -> OwnBen
         raise ConfigError(f"{folder / BENCH_FILE}: already exists; choose another folder")
     targets = read_matrix(matrix)
     record = {"name": name, "matrix": {task_type: dict(row) for task_type, row in targets.targets.items()}}
+    if not NAME.fullmatch(name):
+        raise ConfigError(f"--name {name!r}: is no name of a benchmark; use letters, digits, '.', '_' and '-'")
     spec = BenchSpec.model_validate(record)
     existing = read_cards(cards) if cards is not None else []
     (folder / CARDS).mkdir(parents=True, exist_ok=True)
@@ -106,7 +109,7 @@ def payload_of(card: TaskCard) -> dict[str, Any]:
 
 
 def write_benchmark(folder: Path, spec: BenchSpec, version: str, cards: Sequence[TaskCard], *, by_split: bool) -> None:
-    """Write cards as `benchmark.yaml` with its rows. by_split: else all are dev, for a pilot.
+    """Write cards as `benchmark.yaml` with its rows, which it pins. by_split: else all are dev, for a pilot.
 
     Raises ConfigError for cards that cannot be one benchmark: some with options and some without.
     """
@@ -119,15 +122,18 @@ def write_benchmark(folder: Path, spec: BenchSpec, version: str, cards: Sequence
     is_sandboxed = runs_command or len(types) > 1
     folder.mkdir(parents=True, exist_ok=True)
     files: dict[str, str] = {}
+    pins: dict[str, str] = {}
     for split, members in _portions(cards, by_split=by_split):
         files[split.value] = f"{split.value}.jsonl"
         write_rows(folder / files[split.value], members)
+        pins[split.value] = file_digest(folder / files[split.value])
     scorer = "task_card" if is_sandboxed else types[0]
     tokens = max([spec.sampling.max_tokens, *(card.budget.max_tokens for card in cards if card.runs_command)])
     record: dict[str, Any] = {
         "name": spec.name,
         "version": version,
         "files": files,
+        "sha256": pins,
         "id": "id",
         "prompt": "{prompt}\n\n{options}" if has_options else "{prompt}",
         "answer": "answer",

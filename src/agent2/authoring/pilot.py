@@ -188,12 +188,20 @@ def require_roles(roles: Sequence[str]) -> str:
 
 
 def require_draft(cards: Mapping[str, Path], draft: Path) -> None:
-    """Raise ConfigError for a card that was not played on the draft in a folder, as after an edit of a task card."""
+    """Raise ConfigError for a card that was not played on the draft in a folder, and for one checkpoint in two roles.
+
+    A card is of another draft after an edit of a task card. One checkpoint in two roles would have no order.
+    """
     from agent2.benchmarks import load_benchmark
 
     benchmark = load_benchmark(str(draft))
+    roles: dict[str, str] = {}
     for role, card in cards.items():
-        version = read_header(card).protocol.benchmark
+        header = read_header(card)
+        other = roles.setdefault(header.checkpoint_digest, role)
+        if other != role:
+            raise ConfigError(f"--role {role}={card}: is the checkpoint of role {other}, too; give each role its own")
+        version = header.protocol.benchmark
         if version != f"{benchmark.name}-v{benchmark.version}":
             raise ConfigError(
                 f"--role {role}={card}: was played on {version}, and the cards are now "

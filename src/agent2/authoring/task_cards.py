@@ -23,7 +23,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from agent2.config import StrictModel, first_problem, read_yaml_text
 from agent2.errors import ConfigError
-from agent2.foreign_files import MAX_TEXT_BYTES, read_limited
+from agent2.foreign_files import MAX_TEXT_BYTES, MIB, read_limited
 from agent2.records import Split, digest_of
 from agent2.scorers import follows_rules
 from agent2.scorers.task_card import ANSWER_SCRIPT, CHECKS, RUNS_COMMAND
@@ -41,6 +41,8 @@ SPLITS: Mapping[str, Split] = {
 }
 """Name of a split on a card -> the split that is played; public items are for trends, private ones for releases."""
 MAX_REPO_FILES = 500
+MAX_CARDS_BYTES = 256 * MIB
+"""Of one file of cards, which may contain repositories."""
 SKIPPED_FOLDERS = frozenset({".git", "node_modules", "__pycache__", ".venv"})
 
 
@@ -306,7 +308,7 @@ def _task_record(record: dict[str, Any], place: _Place) -> dict[str, Any]:
 
 def _text(path: Path) -> str:
     try:
-        return read_limited(path, MAX_TEXT_BYTES, follow=True).decode("utf-8")
+        return read_limited(path, MAX_CARDS_BYTES, follow=True).decode("utf-8")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror or error}); check the path") from error
     except UnicodeDecodeError as error:

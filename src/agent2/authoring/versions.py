@@ -18,13 +18,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
 
 from agent2.authoring.own_benchmark import CHANGELOG, VERSIONS, OwnBenchmark, write_benchmark
-from agent2.authoring.task_cards import TaskCard, read_cards, write_cards
+from agent2.authoring.task_cards import MAX_CARDS_BYTES, TaskCard, read_cards, write_cards
 from agent2.errors import ConfigError
 from agent2.files import sync_folder, write_text
 from agent2.foreign_files import MAX_TEXT_BYTES, digest_limited, read_limited
@@ -109,7 +109,7 @@ def read_frozen(folder: Path) -> FrozenVersion:
     if seal != _seal(record):
         raise ConfigError(f"{path}: was edited after the freeze; restore it from a copy")
     for name, digest in files.items():
-        if not (folder / name).is_file() or digest_limited(folder / name, MAX_TEXT_BYTES) != digest:
+        if not (folder / name).is_file() or digest_limited(folder / name, MAX_CARDS_BYTES) != digest:
             raise ConfigError(f"{folder / name}: was changed after the freeze; restore it, or freeze a new version")
     return FrozenVersion(
         folder,
@@ -227,7 +227,7 @@ def _write(bench: OwnBenchmark, version: str, cards: Sequence[TaskCard], record:
     try:
         write_benchmark(draft, bench.spec, version, cards, by_split=True)
         write_cards(draft / "cards.jsonl", cards)
-        record["files"] = {path.name: digest_limited(path, MAX_TEXT_BYTES) for path in sorted(draft.iterdir())}
+        record["files"] = {path.name: digest_limited(path, MAX_CARDS_BYTES) for path in sorted(draft.iterdir())}
         write_text(draft / FREEZE_FILE, json.dumps({**record, "seal": _seal(record)}, indent=1) + "\n")
         if target.exists():
             raise ConfigError(f"{target}: already exists; give a later --version")
@@ -324,13 +324,42 @@ def _months_later(day: datetime.date, months: int) -> datetime.date:
     return datetime.date(day.year + year, month + 1, min(day.day, 28))
 
 
+class _Reason(msgspec.Struct):
+    kind: str
+    reason: str
+
+
+class _Dropped(msgspec.Struct):
+    id: str
+    reasons: Annotated[list[_Reason], msgspec.Meta(min_length=1)]
+
+
+class _Rates(msgspec.Struct):
+    id: str
+    rates: dict[str, float | None]
+
+
+class _Role(msgspec.Struct):
+    checkpoint: str
+
+
+class _PilotFile(msgspec.Struct):
+    """What `freeze` reads of pilot.json."""
+
+    verdict: str
+    drop: list[_Dropped]
+    items: list[_Rates]
+    roles: dict[str, _Role]
+    digests: dict[str, str]
+
+
 def read_pilot(path: Path) -> dict[str, Any]:
     """The content of pilot.json. Raises ConfigError."""
     file = path / "pilot.json" if path.is_dir() else path
     try:
-        record = msgspec.json.decode(read_limited(file, MAX_TEXT_BYTES, follow=True))
+        content = read_limited(file, MAX_CARDS_BYTES, follow=True)
+        msgspec.json.decode(content, type=_PilotFile)
+        record: dict[str, Any] = msgspec.json.decode(content)
     except (OSError, ValueError) as error:
         raise ConfigError(f"{file}: cannot be read as a pilot ({error}); run agent2 bench pilot") from error
-    if not isinstance(record, dict) or not {"drop", "items", "roles", "digests", "verdict"} <= record.keys():
-        raise ConfigError(f"{file}: is no pilot; run agent2 bench pilot")
     return record
