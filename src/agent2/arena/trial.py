@@ -13,6 +13,7 @@ Does NOT write the report: it is computed from the folder (see `agent2.reports`)
 """
 
 import logging
+import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -447,6 +448,8 @@ def _judge_assignment(trial: _Trial, grader: Grader) -> None:
 
     def gain(checkpoint: Path, name: str) -> PairedDifference:
         card = trial.paths.card(name, Split.TEST_PRIVATE)
+        # Begun before an interruption, and a program that runs again need not leave the same weights.
+        shutil.rmtree(card, ignore_errors=True)
         grader.evaluate_checkpoint(checkpoint, Split.TEST_PRIVATE, card, name=name)
         return paired_gain(base_card, card)
 

@@ -198,9 +198,11 @@ def require_draft(cards: Mapping[str, Path], draft: Path) -> None:
     roles: dict[str, str] = {}
     for role, card in cards.items():
         header = read_header(card)
-        other = roles.setdefault(header.checkpoint_digest, role)
-        if other != role:
-            raise ConfigError(f"--role {role}={card}: is the checkpoint of role {other}, too; give each role its own")
+        first_role = roles.setdefault(header.checkpoint_digest, role)
+        if first_role != role:
+            raise ConfigError(
+                f"--role {role}={card}: is the checkpoint of role {first_role}, too; give each role its own"
+            )
         version = header.protocol.benchmark
         if version != f"{benchmark.name}-v{benchmark.version}":
             raise ConfigError(

@@ -37,6 +37,7 @@ class FakeGrader:
 
     bench: Bench | None = None
     ran: list[dict[str, bytes]] = dataclasses.field(default_factory=list)
+    slowness: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def run(self, files: Mapping[str, bytes], folder: Path) -> ProgramRun:
         self.ran.append(dict(files))
@@ -46,12 +47,14 @@ class FakeGrader:
         programs = {name: content for name, content in files.items() if name.endswith(".py")}
         variant = variant_of(bench)
         healthy = {name: content for name, content in variant.healthy.items() if name.endswith(".py")}
-        is_healthy = programs == healthy and "\n".join(sorted(healthy)) != ""
+        is_healthy = programs == healthy or b"trains" in files[ENTRY]
         folder.mkdir(parents=True, exist_ok=True)
         checkpoint = folder / "checkpoint"
         checkpoint.mkdir(exist_ok=True)
         (checkpoint / "gain").write_text(str(HEALTHY if is_healthy else BROKEN))
-        return ProgramRun(checkpoint, "", 1.0, b'{"step": 0, "reward": 0.1}\n')
+        seconds = 400.0 if b"range(400)" in b"".join(files.values()) else 100.0
+        seconds *= self.slowness.get(folder.name, 1.0)
+        return ProgramRun(checkpoint, "", seconds, b'{"step": 0, "reward": 0.1}\n')
 
     def gain(self, checkpoint: Path, name: str) -> PairedDifference:
         return gain_of(float((checkpoint / "gain").read_text()))
@@ -149,6 +152,41 @@ def test_a_larger_budget_is_put_back_and_does_not_pass(grader: FakeGrader):
     assert not verdict.passed
     assert "budget.json was changed and put back" in verdict.parts[2].reason
     assert grader.ran[1][BUDGET] == variant_of(cast(Bench, grader.bench)).broken[BUDGET]
+
+
+def test_steps_that_are_written_into_the_program_get_no_credit(grader: FakeGrader):
+    diagnose(grader, {"cause": "advantages"})
+    repair(grader)
+    entry = pipeline_of(grader) / ENTRY
+    entry.write_text(entry.read_text().replace('range(settings["steps"])', "range(400)  # trains longer"))
+    verdict = judged(grader)
+    assert (verdict.passed, verdict.credit) == (False, 0.5)
+    assert "more than budget.json allows: 400 s" in verdict.parts[1].reason
+
+
+def test_another_program_with_the_same_gain_does_not_pass_and_says_so(grader: FakeGrader):
+    diagnose(grader, {"cause": "advantages"})
+    repair(grader)
+    entry = pipeline_of(grader) / ENTRY
+    entry.write_text(entry.read_text() + "\n".join(f"trains({number})" for number in range(100)))
+    verdict = judged(grader)
+    assert (verdict.passed, verdict.credit) == (False, 1.0)
+    assert "another program" in verdict.parts[2].reason
+
+
+@pytest.mark.parametrize(
+    "slowness", [{"repaired": 9.0}, {"repaired": 9.0, "healthy-again": 4.0, "repaired-again": 9.0}]
+)
+def test_a_repair_that_ran_on_a_busy_machine_passes(grader: FakeGrader, slowness: dict[str, float]):
+    diagnose(grader, {"cause": "advantages"})
+    repair(grader)
+    grader.slowness = slowness
+    assert judged(grader).passed
+
+
+def test_a_pipeline_of_empty_lines_is_compared_line_by_line(grader: FakeGrader):
+    (pipeline_of(grader) / ENTRY).write_text("\n" * 60_000)
+    assert "another program" in judged(grader).parts[2].reason
 
 
 def test_a_pipeline_that_never_ends_gets_no_credit_for_the_repair(grader: FakeGrader):

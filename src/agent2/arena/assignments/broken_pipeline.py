@@ -2,16 +2,18 @@
 
 What the agent says of its own runs counts for nothing. The repaired pipeline starts from the base model on train rows
 alone, within the steps and batch size that everybody has, and its private gain is compared with that of the same
-pipeline without the fault. Does NOT read the free text of a diagnosis, which is kept for people.
+pipeline without the fault. A program that works much longer than that one, whatever its budget file says, gets no
+credit, and one that was rewritten does not pass. Does NOT read the free text of a diagnosis, which is kept for people,
+and does not tell other training that fits into the same time and few lines from a repair.
 """
 
-import difflib
 import json
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
 from agent2.arena.assignments.pipeline_variants import BUDGET, CONFIG, FAULTS, Variant, draw_variant
-from agent2.arena.assignments.programs import MAX_BYTES, BrokenBench, judge_gain, known_run, read_program
+from agent2.arena.assignments.programs import MAX_BYTES, BrokenBench, judge_effort, judge_gain, known_run, read_program
 from agent2.arena.assignments.records import Bench, Scores
 from agent2.arena.evidence import AssignmentPart, AssignmentVerdict
 from agent2.foreign_files import read_limited
@@ -21,6 +23,8 @@ PIPELINE = Path("code") / "pipeline"
 DIAGNOSIS = Path("output") / "diagnosis.json"
 ENOUGH = 0.8
 """Share of the healthy gain with which a repair passes."""
+MOST_CHANGED = 0.25
+"""Changed lines of a program in all of its lines; with more it is another program, and does not pass."""
 
 
 class DebugTraining:
@@ -45,27 +49,25 @@ class DebugTraining:
             files = read_program(bench.workspace, PIPELINE)
         except (OSError, ValueError) as error:
             repair = AssignmentPart("repair", 0.0, f"the pipeline cannot be run again: {error}")
-            return _verdict(cause, repair, AssignmentPart("collateral", None, "not compared"), figures, is_kept=True)
-        is_kept = files.get(BUDGET) == variant.broken[BUDGET]
+            return _verdict(cause, repair, AssignmentPart("collateral", None, "not compared"), figures)
+        is_fair = files.get(BUDGET) == variant.broken[BUDGET] and not is_rewritten(variant, files)
         changes = AssignmentPart("collateral", None, describe_changes(variant, files))
-        run = bench.run({**files, BUDGET: variant.broken[BUDGET]}, bench.folder / "repaired")
+        program = {**files, BUDGET: variant.broken[BUDGET]}
+        run = bench.run(program, bench.folder / "repaired")
         figures["seconds"] = round(run.seconds, 1)
         if run.checkpoint is None:
             repair = AssignmentPart("repair", 0.0, f"run again by the grader, it made nothing to score: {run.reason}")
-            return _verdict(cause, repair, changes, figures, is_kept=is_kept)
+            return _verdict(cause, repair, changes, figures)
         healthy = known_run(bench, variant.healthy, "healthy")
         if healthy.checkpoint is None:
             raise BrokenBench(f"the healthy pipeline made no checkpoint: {healthy.reason}")
+        if (effort := judge_effort("repair", bench, (program, run), (variant.healthy, healthy))) is not None:
+            return _verdict(cause, effort, changes, figures)
         gain = scores.gain(run.checkpoint, "repaired").change.value
         best = scores.gain(healthy.checkpoint, "healthy").change.value
         figures |= {"gain": gain, "healthy_gain": best, "noise": scores.noise}
-        return _verdict(
-            cause,
-            judge_gain("repair", "the healthy pipeline", gain, best, scores.noise),
-            changes,
-            figures,
-            is_kept=is_kept,
-        )
+        repair = judge_gain("repair", "the healthy pipeline", gain, best, scores.noise)
+        return _verdict(cause, repair, changes, figures, is_fair=is_fair)
 
 
 def variant_of(bench: Bench) -> Variant:
@@ -98,6 +100,15 @@ def judge_diagnosis(path: Path, cause: str) -> AssignmentPart:
     return part(1.0, f"named {cause}, which it was")
 
 
+def is_rewritten(variant: Variant, files: Mapping[str, bytes]) -> bool:
+    """Whether more than a quarter of the program's lines changed."""
+    programs = [
+        {name: content for name, content in side.items() if name.endswith(".py")} for side in (variant.broken, files)
+    ]
+    n_lines = sum(len(content.splitlines()) for content in programs[0].values())
+    return _changed_lines(*programs) > MOST_CHANGED * n_lines
+
+
 def describe_changes(variant: Variant, files: Mapping[str, bytes]) -> str:
     """What the agent changed beside what had to be, in one sentence."""
     needed = _changed_lines(variant.broken, variant.healthy)
@@ -107,6 +118,8 @@ def describe_changes(variant: Variant, files: Mapping[str, bytes]) -> str:
     clauses = [f"{changed} lines changed, the fault is in {needed}"]
     if files.get(BUDGET) != variant.broken[BUDGET]:
         clauses.append(f"{BUDGET} was changed and put back")
+    if is_rewritten(variant, files):
+        clauses.append("that is another program, which does not pass")
     added = sorted(set(files) - set(variant.broken))
     if added:
         clauses.append(f"new files: {', '.join(added)}")
@@ -129,12 +142,11 @@ def _changed_settings(variant: Variant, files: Mapping[str, bytes]) -> list[str]
 
 
 def _changed_lines(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> int:
-    """Lines that went or came."""
+    """Lines that went or came, wherever in their file; in time that grows with the files alone, whoever wrote them."""
     n = 0
     for name in {*before, *after}:
-        old, new = (files.get(name, b"").decode(errors="replace").splitlines() for files in (before, after))
-        matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
-        n += sum(max(b - a, d - c) for tag, a, b, c, d in matcher.get_opcodes() if tag != "equal")
+        old, new = (Counter(files.get(name, b"").splitlines()) for files in (before, after))
+        n += max((old - new).total(), (new - old).total())
     return n
 
 
@@ -144,9 +156,9 @@ def _verdict(
     changes: AssignmentPart,
     figures: Mapping[str, JsonValue],
     *,
-    is_kept: bool,
+    is_fair: bool = False,
 ) -> AssignmentVerdict:
     credits = [part.credit for part in (cause, repair) if part.credit is not None]
     credit = sum(credits) / 2 if len(credits) == 2 else None
-    passed = cause.credit == 1.0 and (repair.credit or 0.0) >= ENOUGH and is_kept
+    passed = cause.credit == 1.0 and (repair.credit or 0.0) >= ENOUGH and is_fair
     return AssignmentVerdict("debug", passed, credit, (cause, repair, changes), figures)

@@ -16,6 +16,8 @@ from agent2.records import digest_of
 MAX_BYTES = 64 << 10
 """Of all files of a program together: a program, not weights."""
 MAX_FILES = 40
+LONGEST = 3.0
+"""Time of an agent's program in times of the one that is known to work; longer is more training than is allowed."""
 
 
 class BrokenBench(Agent2Error):
@@ -64,6 +66,31 @@ def judge_gain(part: str, healthy: str, gain: float, healthy_gain: float, noise:
     return AssignmentPart(part, share, f"{100 * gain / healthy_gain:.0f}% of the gain of {healthy}: {figures}")
 
 
+def judge_effort(
+    part: str,
+    bench: Bench,
+    judged: tuple[Mapping[str, bytes], ProgramRun],
+    known: tuple[Mapping[str, bytes], ProgramRun],
+) -> AssignmentPart | None:
+    """No credit for a program that takes much longer than one that works, as with more steps; None: it does not.
+
+    part: what is credited. judged, known: the agent's program and the one that works, each with its run. The
+    machine's load changes, too: where a run was long, both are run again, one after the other, and the shorter time of
+    the one counts against the longer one of the other.
+    """
+    (program, run), (known_program, known_run_before) = judged, known
+    if run.seconds <= LONGEST * known_run_before.seconds:
+        return None
+    slowest = max(known_run_before.seconds, bench.run(known_program, bench.folder / "known-again").seconds)
+    if run.seconds <= LONGEST * slowest:
+        return None
+    quickest = min(run.seconds, bench.run(program, bench.folder / "judged-again").seconds)
+    if quickest <= LONGEST * slowest:
+        return None
+    times = f"{quickest:.0f} s, where one that works takes {slowest:.0f} s"
+    return AssignmentPart(part, 0.0, f"it does more than the budget allows: {times}")
+
+
 def known_run(bench: Bench, files: Mapping[str, bytes], name: str) -> ProgramRun:
     """A run of files of the package's own; made once for each installation, set of files and seed.
 
@@ -71,7 +98,7 @@ def known_run(bench: Bench, files: Mapping[str, bytes], name: str) -> ProgramRun
     """
     config = bench.config
     contents = {file: content.decode() for file, content in files.items()}
-    key = digest_of([__version__, contents, config.base_model, config.task.n_items.train, config.seed, config.threads])
+    key = digest_of(["timed", __version__, contents, config.base_model, config.task.n_items.train, config.seed, config.threads])
     cached = bench.cache / key[:32]
     if not cached.is_dir():
         run = bench.run(files, bench.folder / name)
@@ -80,8 +107,10 @@ def known_run(bench: Bench, files: Mapping[str, bytes], name: str) -> ProgramRun
         draft = cached.with_name(f".{cached.name}.{os.getpid()}")
         shutil.copytree(run.checkpoint, draft / "checkpoint")
         (draft / "train.jsonl").write_bytes(run.log)
+        (draft / "seconds").write_text(f"{run.seconds:.1f}", encoding="utf-8")
         try:
             draft.rename(cached)
         except OSError:  # another trial was faster
             shutil.rmtree(draft, ignore_errors=True)
-    return ProgramRun(cached / "checkpoint", "", 0.0, (cached / "train.jsonl").read_bytes())
+    seconds = float((cached / "seconds").read_text(encoding="utf-8"))
+    return ProgramRun(cached / "checkpoint", "", seconds, (cached / "train.jsonl").read_bytes())
