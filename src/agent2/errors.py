@@ -152,7 +152,10 @@ def first_line_of(error: BaseException) -> str:
 
 def quoted(value: object) -> str:
     """An untrusted value made safe for a message: its repr, cut short, lone surrogates escaped."""
-    text = _repr.repr(value)
+    try:
+        text = _repr.repr(value)
+    except ValueError:  # a whole number with too many digits
+        text = f"a {type(value).__name__} that cannot be shown"
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
 
 

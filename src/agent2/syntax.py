@@ -5,6 +5,7 @@ thread that builds one too, `ast.parse` fails with "SystemError: AST constructor
 """
 
 import ast
+import sys
 import threading
 
 _ONE_AT_A_TIME = threading.RLock()  # the collector may run a finalizer that parses, in the thread that holds the lock
@@ -23,9 +24,21 @@ def parse_python(source: str | bytes) -> ast.Module:
 
 
 def parse_expression(source: str) -> ast.expr:
-    """The tree of one expression; raises as `parse_python` does."""
+    """The tree of one expression; raises as `parse_python` does, and SyntaxError for a number too long to be printed.
+
+    Such a number, written in hexadecimal, would be an error wherever it is shown or compared as text.
+    """
     with _ONE_AT_A_TIME:
-        return ast.parse(source, mode="eval").body
+        tree = ast.parse(source, mode="eval").body
+    if any(isinstance(node, ast.Constant) and is_too_long(node.value) for node in ast.walk(tree)):
+        raise SyntaxError("a number has too many digits")
+    return tree
+
+
+def is_too_long(value: object) -> bool:
+    """Whether a value is a whole number that Python refuses to print."""
+    limit = sys.get_int_max_str_digits()
+    return isinstance(value, int) and limit > 0 and value.bit_length() > 3.3 * limit
 
 
 def is_random_draw(call: ast.Call) -> bool:

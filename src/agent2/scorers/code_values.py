@@ -16,6 +16,8 @@ from typing import Any
 from agent2.llm.call_code import CodeLanguage
 from agent2.records import JsonValue
 
+MAX_NUMBER = 4000
+"""Characters; Python reads no longer whole number."""
 _WHOLE, _FLOAT = r"-?\d+", r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
 _JAVA_NUMBERS: Mapping[str, tuple[str, type]] = {
     "byte": (rf"({_WHOLE})", int),
@@ -53,10 +55,10 @@ def code_value(text: str, kind: str, part_kind: str | None, language: CodeLangua
 
 
 def _number(text: str, kind: str, forms: Mapping[str, tuple[str, type]]) -> Any:
-    """A number of a declared type; else the text."""
+    """A number of a declared type; else the text, as for one with thousands of digits."""
     pattern, number = forms[kind]
     match = re.fullmatch(pattern, text)
-    return text if match is None else number(match[1])
+    return text if match is None or len(text) > MAX_NUMBER else number(match[1])
 
 
 def _java_value(text: str, kind: str, part_kind: str | None) -> Any:
@@ -145,7 +147,7 @@ def _plain_value(text: str) -> Any:
     if (bare := _without_quotes(text)) != text:
         return bare
     for pattern, number in (*_JAVA_NUMBERS.values(), *_SCRIPT_NUMBERS.values()):
-        if (match := re.fullmatch(pattern, text)) is not None:
+        if len(text) <= MAX_NUMBER and (match := re.fullmatch(pattern, text)) is not None:
             return number(match[1])
     return text
 

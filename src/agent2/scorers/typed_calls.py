@@ -21,6 +21,7 @@ functions were offered natively; nothing is executed. Does NOT say whether a cal
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from typing import Any
 
@@ -222,7 +223,8 @@ def _value_problem(value: Any, accepted: Sequence[Any], declared: Mapping[str, A
     elif kind == "tuple" and isinstance(value, tuple):
         value = list(value)
     elif kind == "float" and type(value) is int:
-        value = float(value)
+        with suppress(OverflowError):  # such a number is no float
+            value = float(value)
     if not _is_of_type(value, accepted, expected, part_type):
         return f"is {quoted(value)}, which is not of type {kind}"
     if _accepted_type(accepted) not in (None, expected):  # a variable: its text is compared as it is
