@@ -52,6 +52,11 @@ def test_a_recording_is_read_from_lines_or_from_a_har_file(tmp_path):
         ("p.jsonl", '{"url": "http://a.org", "status": "200"}', 'status "200" is no number'),
         ("p.jsonl", "nonsense", ":1: "),
         ("p.har", "{}", "is no HAR file"),
+        (
+            "p.har",
+            '{"log": {"entries": [{"request": {"url": "a"}, "response": {"status": 1e999}}]}}',
+            "is no HAR file",
+        ),
     ],
 )
 def test_what_is_no_recording_is_refused_with_its_place(tmp_path, name, text, problem):

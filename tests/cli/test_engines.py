@@ -4,6 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from agent2.cli import app
+from agent2.errors import ConfigError
 from engine_fakes import install_fake_engine
 from model_builders import make_model
 
@@ -25,6 +26,12 @@ def test_engines_that_are_ready_and_those_that_are_not_are_listed_with_what_to_d
     assert "start it yourself" in before["transformers-serve"]
     install_fake_engine()
     assert {row["engine"]: row["state"] for row in call("list", "--json")}["vllm"] == "ready"
+
+
+@pytest.mark.parametrize("name", ["hf", "auto"])
+def test_what_is_no_engine_of_its_own_is_not_installed(name):
+    result = CliRunner().invoke(app, ["engines", "install", name])
+    assert isinstance(result.exception, ConfigError) and "name one of vllm" in str(result.exception)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import time
 import psutil
 import pytest
 
-from agent2.errors import EndpointFailed
+from agent2.errors import EndpointFailed, SamplerFailed
 from agent2.records import Message, SamplingSettings
 from engine_fakes import fake_engine, starts
 
@@ -101,6 +101,15 @@ def test_an_engine_that_does_not_start_says_why_and_leaves_no_process(tmp_path, 
     with pytest.raises(EndpointFailed, match=words):
         fake_engine(tmp_path / "engine", phase, start_s=3.0 if phase == "never ready" else 120.0)
     assert not any(psutil.pid_exists(start["pid"]) for start in starts(tmp_path / "engine"))
+
+
+def test_an_engine_does_not_go_on_with_other_weights_in_the_same_folder(tmp_path):
+    sampler = fake_engine(tmp_path / "engine", "dies in the middle", "well")
+    (tmp_path / "engine" / "model.safetensors").write_bytes(b"of a training that goes on")
+    with pytest.raises(SamplerFailed, match="its files changed while the engine vllm played them"):
+        play(sampler)
+    sampler.close()
+    assert len(starts(tmp_path / "engine")) == 1
 
 
 def test_an_engine_that_dies_each_time_is_an_error_and_no_loop(tmp_path):

@@ -166,5 +166,5 @@ def _har_records(path: Path, text: str) -> list[dict[str, Any]]:
             }
             for entry in entries
         ]
-    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, OverflowError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(f"{path}: is no HAR file ({error!r}); save it again from the browser") from error

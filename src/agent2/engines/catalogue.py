@@ -120,6 +120,10 @@ def find_engine(name: str, where: str) -> InferenceEngine:
         raise ConfigError(f"{where}: {name} {REFUSED[name]}")
     if name.startswith(("http://", "https://")):
         raise ConfigError(f"{where}: {name} is an endpoint; name its model as a checkpoint, http://HOST:PORT/v1#MODEL")
+    if name in (AUTO, IN_PROCESS):
+        raise ConfigError(
+            f"{where}: {name} is no engine of its own and needs nothing; name one of {', '.join(ENGINES)}"
+        )
     if name not in ENGINES:
         raise unknown_name("engine", name, [AUTO, IN_PROCESS, *ENGINES], where)
     return ENGINES[name]

@@ -36,6 +36,8 @@ MAX_TRIES = 3
 """Of one request, each on a fresh engine."""
 MAX_FAILURES = 3
 """Crashes in a row with no answer between them."""
+PLAYED = (".safetensors", ".json", ".jinja", ".model")
+"""Endings of the files that say what a model answers."""
 MAX_LOGS = 20
 """Logs of engines that are kept."""
 
@@ -89,6 +91,7 @@ class EngineSampler:
         self._child: EngineChild | None = None
         try:
             self._folder = model if isinstance(model, Path) else self._stack.enter_context(model)
+            self._stamp = _stamp_of(self._folder)
             self._scratch = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="agent2-engine-")))
             self._start_on_free_port()
         except BaseException:
@@ -115,7 +118,8 @@ class EngineSampler:
     def collect(self) -> list[tuple[int, Completion]]:
         """Block until at least one request is done; return all that are. Empty only when none is in flight.
 
-        Raises EndpointFailed when the engine does not come back, with its last words.
+        Raises EndpointFailed when the engine does not come back, with its last words, and SamplerFailed where it would
+        come back with other weights, since the folder changed.
         """
         while self._pending:
             assert self._inner is not None
@@ -195,6 +199,11 @@ class EngineSampler:
 
     def _start(self) -> None:
         engine, settings = self._settings.engine, self._settings
+        if _stamp_of(self._folder) != self._stamp:
+            raise SamplerFailed(
+                f"{self._folder}: its files changed while the engine {engine.name} played them; give each checkpoint a "
+                "folder of its own, and evaluate it again into another --out"
+            )
         template = None
         if settings.chat_template is not None:
             template = self._scratch / "template.jinja"
@@ -268,6 +277,13 @@ class EngineSampler:
             inner.close()
         if self._child is not None:
             self._child.stop()
+
+
+def _stamp_of(folder: Path) -> tuple[tuple[str, int, int, int], ...]:
+    """Name, number, size and time of each file of a model, which tell whether it is the one that was played before."""
+    files = sorted(path for path in folder.iterdir() if path.suffix in PLAYED and path.is_file())
+    facts = [(path.name, path.stat()) for path in files]
+    return tuple((name, stat.st_ino, stat.st_size, stat.st_mtime_ns) for name, stat in facts)
 
 
 def _is_lost(completion: Completion) -> bool:

@@ -98,7 +98,9 @@ def known_run(bench: Bench, files: Mapping[str, bytes], name: str) -> ProgramRun
     """
     config = bench.config
     contents = {file: content.decode() for file, content in files.items()}
-    key = digest_of(["timed", __version__, contents, config.base_model, config.task.n_items.train, config.seed, config.threads])
+    key = digest_of(
+        ["timed", __version__, contents, config.base_model, config.task.n_items.train, config.seed, config.threads]
+    )
     cached = bench.cache / key[:32]
     if not cached.is_dir():
         run = bench.run(files, bench.folder / name)
