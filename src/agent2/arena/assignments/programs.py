@@ -70,18 +70,18 @@ def judge_effort(
     part: str,
     bench: Bench,
     judged: tuple[Mapping[str, bytes], ProgramRun],
-    known: tuple[Mapping[str, bytes], ProgramRun],
+    healthy: tuple[Mapping[str, bytes], ProgramRun],
 ) -> AssignmentPart | None:
     """No credit for a program that takes much longer than one that works, as with more steps; None: it does not.
 
-    part: what is credited. judged, known: the agent's program and the one that works, each with its run. The
+    part: what is credited. judged, healthy: the agent's program and the one that works, each with its run. The
     machine's load changes, too: where a run was long, both are run again, one after the other, and the shorter time of
     the one counts against the longer one of the other.
     """
-    (program, run), (known_program, known_run_before) = judged, known
-    if run.seconds <= LONGEST * known_run_before.seconds:
+    (program, run), (healthy_program, healthy_run) = judged, healthy
+    if run.seconds <= LONGEST * healthy_run.seconds:
         return None
-    slowest = max(known_run_before.seconds, bench.run(known_program, bench.folder / "known-again").seconds)
+    slowest = max(healthy_run.seconds, bench.run(healthy_program, bench.folder / "known-again").seconds)
     if run.seconds <= LONGEST * slowest:
         return None
     quickest = min(run.seconds, bench.run(program, bench.folder / "judged-again").seconds)
