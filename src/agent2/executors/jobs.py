@@ -32,9 +32,9 @@ EXIT_MACHINE_FAILED = 4
 class Resources(StrictModel):
     """What one job takes of a node; section `resources` of a sweep's file."""
 
-    cpus: float = Field(default=1, gt=0)
+    cpus: float = Field(default=1, gt=0, le=1e5)
     gpus: int = Field(default=0, ge=0)
-    memory_gib: float | None = Field(default=None, gt=0)
+    memory_gib: float | None = Field(default=None, gt=0, le=1e6)
     """None: not declared, so the cluster does not count it."""
 
 
