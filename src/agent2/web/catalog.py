@@ -30,7 +30,8 @@ from agent2.contract.gates import BLOCK, PASSES
 from agent2.errors import Agent2Error, ConfigError
 from agent2.evaluation.suite_folder import IDENTITY_FILE, read_identity
 from agent2.foreign_files import open_regular, read_limited
-from agent2.reports.text import clean, duration
+from agent2.llm.gateway.recording import read_exchanges, totals
+from agent2.reports.text import clean, dollars, duration
 from agent2.stats.estimates import PERCENT, POINTS, Estimate
 from agent2.stats.stored import read_difference
 from agent2.texts import counted
@@ -125,6 +126,16 @@ class EntrySummary:
     """The number that results are sorted by."""
     seconds: float | None = None
     """How long it took, as far as its log says."""
+    estimate: Estimate | None = None
+    """The number that results are sorted by, with its interval, where it has one."""
+    dollars: float | None = None
+    """What the LLM of a trial's agent cost; None where that is unknown, and of results without one."""
+    has_llm: bool = False
+
+    @property
+    def cost_text(self) -> str:
+        """Cost of the agent's LLM; "unknown" where it is not known, empty for a run without one."""
+        return dollars(self.dollars) if self.has_llm else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,6 +416,8 @@ def _trial_summary(entry: CatalogEntry) -> EntrySummary:
         entry, EntryState.FINISHED, clean(f"{agent}{driver} on {task}", 160), "", clean(f"seed {config['seed']}"),
         subject=clean(task, 80), player=clean(f"{agent}{driver}", 80),
     )  # fmt: skip
+    if driver:
+        summary = replace(summary, has_llm=True, dollars=_llm_dollars(TrialPaths(entry.path)))
     events = last_events(TrialPaths(entry.path).trial_log)
     names = [row.get("event") for row in events]
     if "finished" in names:
@@ -424,6 +437,14 @@ def _trial_summary(entry: CatalogEntry) -> EntrySummary:
         )
     message = f"killed in its {_phase(names)}" if names else "killed before its first event, or never started"
     return replace(summary, state=EntryState.STOPPED, message=message, command=command)
+
+
+def _llm_dollars(paths: TrialPaths) -> float | None:
+    """What the calls of a trial's LLM cost so far; None if that is not known."""
+    try:
+        return totals(read_exchanges(paths.llm)).dollars
+    except (Agent2Error, OSError):
+        return None
 
 
 def _submitted(paths: TrialPaths) -> str:
@@ -462,6 +483,7 @@ def _finished_trial(summary: EntrySummary, events: dict[str, dict[str, Any]]) ->
             result=clean(f"{POINTS.number(gain.change.value)} points{remark}{note}"),
             interval=POINTS.interval(gain.change),
             value=gain.change.value,
+            estimate=gain.change,
             # what the audit found may void the gain, which the trial's page decides
             verdict="unknown" if remark or note else _verdict_of(gain.change),
         )
@@ -546,7 +568,7 @@ def _with_decision(summary: EntrySummary, report: dict[str, Any]) -> EntrySummar
     pair = read_difference(numbers.get("paired"))
     if pair is None or numbers.get("unit") != "rate":
         return summary
-    return replace(summary, interval=POINTS.estimate(pair.change), value=pair.change.value)
+    return replace(summary, interval=POINTS.estimate(pair.change), value=pair.change.value, estimate=pair.change)
 
 
 def stated_outcome(report: dict[str, Any]) -> str:
@@ -568,6 +590,7 @@ def _card_summary(entry: CatalogEntry) -> EntrySummary:
         result="no score" if score is None else PERCENT.number(score.value),
         interval="" if score is None or score.low is None else PERCENT.interval(score),
         value=None if score is None else score.value,
+        estimate=score,
         seconds=card.wall_clock_s,
     )
 

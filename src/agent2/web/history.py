@@ -19,14 +19,17 @@ from agent2.errors import Agent2Error, CardError, ConfigError
 from agent2.reports.text import clean
 from agent2.stats.estimates import PERCENT, POINTS, Estimate
 from agent2.web.catalog import Catalog, CatalogEntry, EntryKind, EntryState, ago, read_object, stated_outcome
+from agent2.web.curves import leads, series_group, training_series
 from agent2.web.page import Links, NoSuchPageError, PageAddress, PageContext
 from agent2.web.plots import PlotPanel, PlotValue, panel
 
 MOST_RUNS = 60
 """The newest ones are shown."""
 MOST_LOST = 40
+MOST_OVERLAID = 4
+"""Training runs that the link of one of them overlays; the home page selects any."""
 MOST_SERIES = 60
-"""Series of a training log that are drawn."""
+"""Series of a training log that are drawn after the first ones."""
 Load = Callable[[CatalogEntry], CardFile | None]
 """The card of an entry; None if it cannot be read."""
 
@@ -184,7 +187,7 @@ def history_panels(runs: Sequence[HistoryRun]) -> tuple[list[PlotPanel], list[Pl
             is_other = card.protocol_digest != newest.protocol_digest
             tooltip = f"{number}: {run.title}: {PERCENT.estimate(score)}" + (", another protocol" if is_other else "")
             values.append(PlotValue(place, score.value, _ends(score), tooltip, is_other))
-        scores.append(panel(clean(name, 60), values, x_range=span, is_percent=True))
+        scores.append(panel(clean(name, 60), values, x_range=span, is_percent=True, is_wide=True))
     others = []
     for name in dict.fromkeys(key for run in runs for key in run.metrics):
         if all(
@@ -261,29 +264,53 @@ def checkpoint_scores(catalog: Catalog, training: CatalogEntry, load: Load) -> d
     return {name: sorted(values, key=lambda value: value.x) for name, values in sorted(values_by_benchmark.items())}
 
 
-def training_panels(report: Mapping[str, Any], scores: Mapping[str, Sequence[PlotValue]]) -> list[PlotPanel]:
-    """Evaluations first, then the benchmarks and metrics of the log, all on one axis of steps, dangers marked."""
-    series = {
-        name: [PlotValue(float(step), value) for step, value in logged.get("points", ())]
-        for name, logged in report["series"].items()
-    }
-    signals = report.get("signals") or []
+@dataclass(frozen=True, slots=True)
+class TrainingFigures:
+    """The figures of a training run, all on one axis of steps, dangers marked."""
+
+    leading: list[PlotPanel]
+    """Evaluations of its checkpoints, then benchmarks, reward, KL, entropy, length and what a danger was seen in."""
+    groups: list[tuple[str, list[PlotPanel]]]
+    """(first part of their names, figures) of the other series; the empty name last."""
+    n_found: int
+    """Other series that the search finds."""
+
+
+def training_figures(
+    report: Mapping[str, Any], scores: Mapping[str, Sequence[PlotValue]], search: str = ""
+) -> TrainingFigures:
+    """The figures of a training report. search: part of the name of the series that are shown after the first ones."""
+    series = training_series(report)
     steps = [value.x for values in (*series.values(), *scores.values()) for value in values]
     span = (min(steps), max(steps)) if steps else None
-    panels = [panel(name, values, x_range=span, is_percent=True) for name, values in scores.items()]
-    watched = {name for signal in signals for name in signal.get("series", ())}
+    leading = [panel(name, values, x_range=span, is_percent=True, is_wide=True) for name, values in scores.items()]
+    leading += [
+        _series_panel(report, name, values, span, is_wide=True)
+        for name, values in series.items()
+        if leads(report, name)
+    ]
+    found = [name for name in series if not leads(report, name) and search.casefold() in name.casefold()]
+    groups: dict[str, list[PlotPanel]] = {}
+    for name in found[:MOST_SERIES]:
+        drawing = _series_panel(report, name, series[name], span, is_wide=False)
+        groups.setdefault(clean(series_group(name), 60), []).append(drawing)
+    return TrainingFigures(leading, sorted(groups.items(), key=lambda group: (not group[0], group[0])), len(found))
 
-    def order(name: str) -> tuple[bool, bool, str]:
-        return not report["series"][name].get("is_benchmark"), name not in watched, name
 
-    for name in sorted((name for name, values in series.items() if values), key=order)[:MOST_SERIES]:
-        marks = [
-            (float(signal["step"]), clean(f"{signal['step']}: {signal['danger']}".replace("_", " "), 60))
-            for signal in signals
-            if name in signal.get("series", ())
-        ]
-        panels.append(panel(clean(name, 60), series[name], x_range=span, marks=marks))
-    return panels
+def _series_panel(
+    report: Mapping[str, Any],
+    name: str,
+    values: Sequence[PlotValue],
+    span: tuple[float, float] | None,
+    *,
+    is_wide: bool,
+) -> PlotPanel:
+    marks = [
+        (float(signal["step"]), clean(f"{signal['step']}: {signal['danger']}".replace("_", " "), 60))
+        for signal in report.get("signals") or []
+        if name in signal.get("series", ())
+    ]
+    return panel(clean(name, 60), values, x_range=span, marks=marks, is_wide=is_wide)
 
 
 def history_page(context: PageContext, route: PageAddress, links: Links) -> str:
@@ -326,6 +353,7 @@ def training_page(context: PageContext, route: PageAddress, links: Links) -> str
     """The report of `agent2 monitor` on a training log, and the scores of the run's checkpoints."""
     entry = context.entry(route, EntryKind.TRAINING)
     report = read_object(entry.path / "monitor.json")
+    search = "" if links.is_static else route.query.get("series", "")[:100]
     return context.render(
         "training.html.j2",
         links,
@@ -333,5 +361,15 @@ def training_page(context: PageContext, route: PageAddress, links: Links) -> str
         breadcrumbs=context.breadcrumbs(entry, links),
         summary=context.catalog.summary(entry),
         report=report,
-        panels=training_panels(report, checkpoint_scores(context.catalog, entry, context.card_file)),
+        figures=training_figures(report, checkpoint_scores(context.catalog, entry, context.card_file), search),
+        search=search,
+        overlaid=_overlaid(context, entry, links),
     )
+
+
+def _overlaid(context: PageContext, entry: CatalogEntry, links: Links) -> str:
+    """The address of a training run overlaid with the newest others; empty where there is no other."""
+    entries = context.catalog.scan().entries.values()
+    others = [other for other in entries if other.kind is EntryKind.TRAINING and other.id != entry.id]
+    newest = sorted(others, key=lambda other: (-other.changed, other.display_path))[: MOST_OVERLAID - 1]
+    return links.to("runs", run=",".join([entry.id, *(other.id for other in newest)])) if newest else ""

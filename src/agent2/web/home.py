@@ -6,18 +6,23 @@ whether the model is better: a finished evaluation whose decision is a block is 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from agent2.reports.text import DASH, clean, duration
 from agent2.web.catalog import CatalogEntry, EntryKind, EntryState, EntrySummary, ago
+from agent2.web.curves import first_curve
 from agent2.web.page import Links, PageAddress, PageContext
+from agent2.web.plots import spark
 
 LIVE_KINDS = (EntryKind.TRIAL, EntryKind.EVALUATION, EntryKind.SWEEP)
 """What may be running."""
 LISTED = 40
 """Results on one page of a list."""
 MOST_RUNNING = 12
-DESCENDING_FIRST = frozenset({"result", "time", "changed"})
+MOST_SELECTED = 40
+"""Results that an address keeps selected."""
+DESCENDING_FIRST = frozenset({"result", "LLM cost", "time", "changed"})
 """Columns of which the largest comes first."""
 
 
@@ -42,6 +47,8 @@ COLUMNS = (
     HomeColumn("result", lambda summary: summary.result, lambda summary: summary.value),
     HomeColumn("interval", lambda summary: summary.interval, lambda summary: summary.value, is_number=True),
     HomeColumn("details", lambda summary: summary.detail, lambda summary: summary.detail or None),
+    HomeColumn("trend", lambda summary: "", lambda summary: None),
+    HomeColumn("LLM cost", lambda summary: summary.cost_text, lambda summary: summary.dollars, is_number=True),
     HomeColumn("time", lambda summary: duration(summary.seconds).replace(DASH, ""), lambda summary: summary.seconds,
                is_number=True),
     HomeColumn("changed", lambda summary: ago(summary.entry.changed), lambda summary: summary.entry.changed,
@@ -64,6 +71,8 @@ class HomeFilter:
     is_reversed: bool = False
     columns: tuple[str, ...] = tuple(column.name for column in COLUMNS if column.is_default)
     page: int = 1
+    selected: tuple[str, ...] = ()
+    """Ids of the results that are selected, on whatever page of the list."""
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> "HomeFilter":
@@ -77,6 +86,7 @@ class HomeFilter:
             is_reversed=query.get("order") == "reversed",
             columns=tuple(column.name for column in COLUMNS if column.name in names) or cls().columns,
             page=max(1, int(page)) if page.isascii() and page.isdigit() and len(page) < 8 else 1,
+            selected=tuple(dict.fromkeys(filter(None, query.get("run", "").split(","))))[:MOST_SELECTED],
         )
 
     def query(self) -> dict[str, str]:
@@ -88,6 +98,7 @@ class HomeFilter:
             "sort": self.sort if self.sort != "changed" else "",
             "order": "reversed" if self.is_reversed else "",
             "columns": ",".join(self.columns) if self.columns != HomeFilter().columns else "",
+            "run": ",".join(self.selected),
         }
         return {name: text for name, text in parameters.items() if text}
 
@@ -119,6 +130,8 @@ def home_page(context: PageContext, route: PageAddress, links: Links) -> str:
     pages = max(1, -(-len(ordered) // LISTED))
     page = min(home_filter.page, pages)
     query = home_filter.query()
+    lines = [catalog.summary(entry) for entry in ordered[(page - 1) * LISTED : page * LISTED]]
+    listed_ids = {summary.entry.id for summary in lines}
 
     def at(**changes: str | int) -> str:
         """The address of this page with other choices, at its first page unless `page` is changed."""
@@ -134,7 +147,9 @@ def home_page(context: PageContext, route: PageAddress, links: Links) -> str:
         is_plain=is_plain,
         running=sorted(running, key=lambda summary: -summary.entry.changed),
         most_running=MOST_RUNNING,
-        lines=[catalog.summary(entry) for entry in ordered[(page - 1) * LISTED : page * LISTED]],
+        lines=lines,
+        trends=_trends(context, [summary.entry for summary in lines]) if "trend" in home_filter.columns else {},
+        selected_elsewhere=[run_id for run_id in home_filter.selected if run_id not in listed_ids],
         columns=[BY_NAME[name] for name in home_filter.columns if not (links.is_static and name == "changed")],
         all_columns=[(column.name, at(columns=home_filter.toggled(column.name))) for column in COLUMNS],
         sorted_by=lambda name: at(sort=name, order=_next_order(home_filter, name)),
@@ -146,6 +161,18 @@ def home_page(context: PageContext, route: PageAddress, links: Links) -> str:
         ago=ago,
         root=clean(catalog.root.resolve(), 300),
     )
+
+
+def _trends(context: PageContext, entries: list[CatalogEntry]) -> dict[str, str]:
+    """Id -> the sparkline of a result; empty where it has no course: reward of a training, scores of submissions."""
+    return {
+        entry.id: context.cached(("trend", entry.id, context.catalog.stamp(entry)), partial(_trend, entry))
+        for entry in entries
+    }
+
+
+def _trend(entry: CatalogEntry) -> str:
+    return spark(first_curve(entry)[1])
 
 
 def _is_listed(context: PageContext, entry: CatalogEntry, home_filter: HomeFilter) -> bool:

@@ -6,17 +6,23 @@ plotting library, which takes longer to load than the page. Figures of reports: 
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 WIDTH, HEIGHT = 320.0, 150.0
-LEFT, RIGHT, TOP, BOTTOM = 44.0, 310.0, 10.0, 124.0
+WIDE, TALL = 560.0, 220.0
+"""Size of a figure that is read closely; the letters of both are of one size on the page."""
+LEFT, TOP = 44.0, 10.0
+"""Where the axes begin; they end `RIGHT_MARGIN` and `BOTTOM_MARGIN` before the edge."""
+RIGHT_MARGIN, BOTTOM_MARGIN = 10.0, 26.0
 MOST_POINTS = 400
 MOST_DOTS = 60
 """Points up to which each has a dot beside the line."""
 MOST_BINS = 12
+SPARK_WIDTH, SPARK_HEIGHT = 84.0, 20.0
+MOST_SPARK_POINTS = 42
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +50,31 @@ class PlotPoint:
 
 
 @dataclass(frozen=True, slots=True)
+class PlotLine:
+    """One line of a figure."""
+
+    points: tuple[PlotPoint, ...]
+    path: str
+    """Through the values, broken where one is missing."""
+    tone: int
+    """Number of its colour and dash, which stands for one run in all figures of a page."""
+    has_dots: bool
+
+
+@dataclass(frozen=True, slots=True)
 class PlotPanel:
     """One figure, ready to be drawn."""
 
     title: str
-    points: tuple[PlotPoint, ...]
-    path: str
-    """Of the line through the values, broken where one is missing."""
+    lines: tuple[PlotLine, ...]
     x_ticks: tuple[tuple[float, str], ...]
     y_ticks: tuple[tuple[float, str], ...]
     marks: tuple[tuple[float, str], ...]
     """Positions of vertical lines, and what each is."""
-    has_dots: bool
     description: str
     """For screen readers."""
+    width: float
+    height: float
 
 
 def panel(
@@ -67,61 +84,110 @@ def panel(
     x_range: tuple[float, float] | None = None,
     marks: Sequence[tuple[float, str]] = (),
     is_percent: bool = False,
+    is_wide: bool = False,
 ) -> PlotPanel:
     """Values from left to right. x_range: of several panels on one axis. Thinned to `MOST_POINTS`."""
-    step = -(-len(values) // MOST_POINTS) if values else 1
-    # every `step`-th value, and always the last
-    drawn_values = [*values[::step], *(values[-1:] if step > 1 and (len(values) - 1) % step else ())]
+    return overlay(title, {"": values}, x_range=x_range, marks=marks, is_percent=is_percent, is_wide=is_wide)
+
+
+def overlay(
+    title: str,
+    runs: Mapping[str, Sequence[PlotValue]],
+    *,
+    x_range: tuple[float, float] | None = None,
+    marks: Sequence[tuple[float, str]] = (),
+    is_percent: bool = False,
+    is_wide: bool = False,
+) -> PlotPanel:
+    """Several runs in one figure: name -> values. The number of a run is its tone; an empty one keeps its number."""
+    width, height = (WIDE, TALL) if is_wide else (WIDTH, HEIGHT)
+    right, bottom = width - RIGHT_MARGIN, height - BOTTOM_MARGIN
+    drawn_runs = {name: _thinned(values) for name, values in runs.items()}
+    drawn = [point for values in drawn_runs.values() for point in values]
     ends = [
         end
-        for point in drawn_values
+        for point in drawn
         for end in (point.value, *(point.interval or ()))
         if end is not None and math.isfinite(end)
     ]
-    xs = [point.x for point in drawn_values] + [x for x, _ in marks]
+    xs = [point.x for point in drawn] + [x for x, _ in marks]
     first, last = x_range or ((min(xs), max(xs)) if xs else (0.0, 1.0))
     y_ticks = _ticks(min(ends, default=0.0), max(ends, default=1.0))
     low, high = y_ticks[0], y_ticks[-1]
 
     def across(x: float) -> float:
         return round(
-            (LEFT + RIGHT) / 2 if last <= first else LEFT + 6 + (RIGHT - LEFT - 12) * (x - first) / (last - first), 1
+            (LEFT + right) / 2 if last <= first else LEFT + 6 + (right - LEFT - 12) * (x - first) / (last - first), 1
         )
 
     def up(y: float) -> float:
-        return round(BOTTOM - (BOTTOM - TOP) * (y - low) / (high - low), 1)
+        return round(bottom - (bottom - TOP) * (y - low) / (high - low), 1)
 
     def formatted(value: float) -> str:
         return f"{100 * value:.4g}%" if is_percent else f"{value:.4g}"
 
-    points, path, is_begun = [], [], False
-    for point in drawn_values:
-        if point.value is None or not math.isfinite(point.value):
-            is_begun = False
-            continue
-        arm = None if point.interval is None else (up(point.interval[0]), up(point.interval[1]))
-        tooltip = point.tooltip or f"{point.x:g}: {formatted(point.value)}"
-        points.append(PlotPoint(across(point.x), up(point.value), arm, tooltip, point.is_hollow))
-        path.append(f"{'L' if is_begun else 'M'}{across(point.x)} {up(point.value)}")
-        is_begun = True
+    def line(name: str, values: Sequence[PlotValue], tone: int) -> PlotLine:
+        points, path, is_begun = [], [], False
+        for point in values:
+            if point.value is None or not math.isfinite(point.value):
+                is_begun = False
+                continue
+            arm = None if point.interval is None else (up(point.interval[0]), up(point.interval[1]))
+            tooltip = point.tooltip or f"{f'{name}, ' if name else ''}{point.x:g}: {formatted(point.value)}"
+            points.append(PlotPoint(across(point.x), up(point.value), arm, tooltip, point.is_hollow))
+            path.append(f"{'L' if is_begun else 'M'}{across(point.x)} {up(point.value)}")
+            is_begun = True
+        return PlotLine(tuple(points), " ".join(path), tone, len(points) <= MOST_DOTS)
+
     x_ticks = [tick for tick in _ticks(first, last) if first <= tick <= last] if last > first else [first]
     if all(float(x).is_integer() for x in xs):
         x_ticks = [tick for tick in x_ticks if float(tick).is_integer()]
-    present = [point for point in drawn_values if point.value is not None]
-    description = f"{title}: {len(present)} values"
-    if present:
-        description += f", {formatted(present[0].value or 0.0)} first, {formatted(present[-1].value or 0.0)} last"
+    descriptions = []
+    for name, values in drawn_runs.items():
+        present = [point.value for point in values if point.value is not None]
+        text = f"{f'{name}, ' if name else ''}{len(present)} values"
+        if present:
+            text += f", {formatted(present[0])} first, {formatted(present[-1])} last"
+        descriptions.append(text)
+    description = f"{title}: {'; '.join(descriptions)}"
     if marks:
         description += f"; marked: {', '.join(name for _, name in marks)}"
     return PlotPanel(
         title=title,
-        points=tuple(points),
-        path=" ".join(path),
+        lines=tuple(line(name, values, tone) for tone, (name, values) in enumerate(drawn_runs.items())),
         x_ticks=tuple((across(tick), f"{tick:g}") for tick in x_ticks),
         y_ticks=tuple((up(tick), formatted(tick)) for tick in y_ticks),
         marks=tuple((across(x), name) for x, name in marks),
-        has_dots=len(points) <= MOST_DOTS,
         description=description,
+        width=width,
+        height=height,
+    )
+
+
+def _thinned(values: Sequence[PlotValue]) -> list[PlotValue]:
+    """Every n-th value, so that at most `MOST_POINTS` are left, and always the last."""
+    step = -(-len(values) // MOST_POINTS) if values else 1
+    return [*values[::step], *(values[-1:] if step > 1 and (len(values) - 1) % step else ())]
+
+
+def spark(values: Sequence[float | None]) -> str:
+    """The path of a line of `SPARK_WIDTH` by `SPARK_HEIGHT` without axes, from lowest to highest value.
+
+    Empty for fewer than two values, which have no course. Missing values and those that are not finite are left out.
+    """
+    finite = [value for value in values if value is not None and math.isfinite(value)]
+    if len(finite) < 2:
+        return ""
+    step = -(-len(finite) // MOST_SPARK_POINTS)
+    drawn = [*finite[::step], *(finite[-1:] if (len(finite) - 1) % step else ())]
+    low, span = min(drawn), max(drawn) - min(drawn)
+
+    def height(value: float) -> float:
+        return SPARK_HEIGHT / 2 if not span else 1 + (SPARK_HEIGHT - 2) * (1 - (value - low) / span)
+
+    across = (SPARK_WIDTH - 2) / (len(drawn) - 1)
+    return " ".join(
+        f"{'L' if place else 'M'}{1 + across * place:.1f} {height(value):.1f}" for place, value in enumerate(drawn)
     )
 
 

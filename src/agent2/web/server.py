@@ -151,7 +151,7 @@ class _Views:
         return HTMLResponse(self._site.problem("Not found", str(reason), self._links), 404)
 
     def page(self, request: Request) -> Response:
-        query = dict(request.query_params)
+        query = _query_of(request)
         route = PageAddress(**{"kind": "home", **request.path_params}, query=query)
         try:
             return HTMLResponse(self._site.html(route, LiveLinks(route)))
@@ -174,7 +174,7 @@ class _Views:
         return Response(svg, media_type="image/svg+xml")
 
     def download(self, request: Request) -> Response:
-        query = dict(request.query_params)
+        query = _query_of(request)
         route = PageAddress(**request.path_params, part=query.pop("part", ""), query=query)
         try:
             text = self._site.standalone(route)
@@ -251,6 +251,14 @@ def make_view_app(site: Site, guard: ReaderGuard) -> GuardedApp:
         exception_handlers={404: lambda request, error: views.not_found("there is no such page")},
     )
     return GuardedApp(app, guard)
+
+
+def _query_of(request: Request) -> dict[str, str]:
+    """The query of an address; of a name that occurs again the last value, of `run` all of them."""
+    query = dict(request.query_params)
+    if runs := [run for run in request.query_params.getlist("run") if run]:
+        query["run"] = ",".join(runs)
+    return query
 
 
 def _redirect(address: str) -> Response:

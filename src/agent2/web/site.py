@@ -69,6 +69,7 @@ from agent2.web.rollouts import (
     verdict_of,
     view_rollout,
 )
+from agent2.web.runs import runs_page
 from agent2.web.search import search_page
 from agent2.web.trials import (
     event_words,
@@ -126,6 +127,7 @@ class Site(PageContext):
             "spotcheck": partial(spot_check_page, self),
             "search": partial(search_page, self),
             "compare": partial(compare_page, self),
+            "runs": partial(runs_page, self),
         }
 
     def html(self, route: PageAddress, links: Links) -> str:
