@@ -26,7 +26,7 @@ def training_series(report: Mapping[str, Any]) -> dict[str, list[PlotValue]]:
     Order: benchmarks, then `LEADING`, then those in which a danger was seen, then the others by name.
     """
     watched = {name for signal in report.get("signals") or () for name in signal.get("series", ())}
-    series = report.get("series") or {}
+    series = report["series"]
 
     def order(name: str) -> tuple[bool, int, bool, str]:
         rank = LEADING.index(name) if name in LEADING else len(LEADING)

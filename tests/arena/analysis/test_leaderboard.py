@@ -160,6 +160,26 @@ def test_one_trial_has_one_interval_on_every_table():
         assert standing.summary.mean_gain == overall.mean_gain, "of one task"
 
 
+def test_a_stack_that_submitted_nothing_has_no_interval_over_all_tasks():
+    nothing = [pooled("nop", seed, 0.3) for seed in range(3)]
+    zero = Estimate(0.0, None, None, 0, method="no submission")
+    kept = [
+        replace(
+            trial,
+            trial=replace(trial.trial, row=replace(trial.trial.row, gain=zero, result="no_submission")),
+            final=trial.base,
+        )
+        for trial in nothing
+    ]
+    board = make_leaderboard([*pool(low=0.3), *kept])
+    by_stack = {standing.stack: standing for standing in board.overall[0].standings}
+    assert (by_stack["nop"].mean_gain.low, by_stack["nop"].iqm.estimate.low) == (None, None)
+    assert by_stack["nop"].n_submitted == 0 and "the base is kept" in by_stack["nop"].iqm.warning
+    assert by_stack["low"].mean_gain.low is not None and by_stack["low"].n_submitted == 4
+    page = leaderboard_markdown(board)
+    assert "0.0 [" not in page[page.index("nop") :].splitlines()[0] and "[0.0, 0.0]" not in page
+
+
 def test_a_driver_effect_needs_one_scaffold_with_two_drivers():
     trials = [pooled("codex", seed, rate, driver=name) for name, rate in (("weak", 0.3), ("strong", 0.95)) for seed in range(3)]  # fmt: skip  # noqa: E501
     (effect,) = make_leaderboard(trials).effects

@@ -412,6 +412,19 @@ def test_the_trial_itself_may_ask_for_base_and_final_scores(make_grader, base, t
     assert grader.all() == []
 
 
+def test_an_evaluation_that_nobody_submitted_is_not_told_to_be_submitted_again(make_grader, base, trial):
+    late = EvaluationOutcome(
+        fault=Fault.INFRASTRUCTURE, reason="it did not end", advice="submit again, and shorter", is_timeout=True
+    )
+    grader = make_grader(ScriptedEvaluation([late, late]))
+    with pytest.raises(EvaluationFailed) as caught:
+        grader.evaluate_checkpoint(base, Split.TEST_PUBLIC, trial.card("base", Split.TEST_PUBLIC), "base")
+    message = str(caught.value)
+    assert "submit" not in message and "evaluation_timeout_s" in message and trial.resume_command in message
+    assert late.reason_for_submitter == "it did not end; submit again, and shorter"
+    assert EvaluationOutcome(fault=Fault.MODEL, reason="bad").reason_for_submitter == "bad"
+
+
 def test_sharded_weights_of_equal_tensors_are_the_same_weights(make_grader, base, trial):
     sharded = trial.workspace / "output" / "sharded"
     shutil.copytree(base, sharded)

@@ -53,6 +53,7 @@ from agent2.stats.ranking import RankInterval, RunDifference, difference_of_samp
 FORMAT = "agent2-leaderboard-1"
 THRESHOLDS = tuple(round(0.05 * step, 2) for step in range(-4, 21))
 """Of performance profiles: share of the way from the base model (0) to a perfect score (1)."""
+BASE_KEPT = "the base is kept: nothing usable was submitted"
 N_REPLICATES = 5_000
 DEFAULT_CHOICE = ExamChoice()
 
@@ -115,6 +116,9 @@ class OverallStanding:
     """Share of its runs above each threshold; None with one run per task."""
     beats_next: RunEstimate | None
     """Chance that one of its runs beats one of the next stack's on the same task; None: last, or one run per task."""
+    n_submitted: int = 1
+    """Counted trials in which something usable was submitted; 0: the base is kept in all, so gain and IQM are 0 by rule
+    and have no interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -485,14 +489,26 @@ def _overall(
     gains = _gains(pool)
     alone = {row.stack: row.summary.mean_gain for row in _board_of(boards, tasks[0])} if len(tasks) == 1 else {}
     order = sorted(complete, key=lambda stack: (-iqm_value(closed[stack]), stack))
+    n_submitted = {
+        stack: sum(
+            standing.summary.n_submitted
+            for task in tasks
+            for standing in _board_of(boards, task)
+            if standing.stack == stack
+        )
+        for stack in complete
+    }
     standings = [
         OverallStanding(
             stack=stack,
-            iqm=_iqm(closed[stack], stack),
-            mean_gain=alone.get(stack) or _mean_gain([gains[task, stack] for task in tasks]),
+            iqm=_iqm(closed[stack], stack) if n_submitted[stack] else _kept_iqm(closed[stack]),
+            mean_gain=(alone.get(stack) or _mean_gain([gains[task, stack] for task in tasks]))
+            if n_submitted[stack]
+            else Estimate(0.0, None, None, len(tasks), method=BASE_KEPT),
             place=ranks[stack],
             profile=_profile(closed[stack], stack),
             beats_next=_beats(closed[stack], closed[order[i + 1]], stack) if i + 1 < len(order) else None,
+            n_submitted=n_submitted[stack],
         )
         for i, stack in enumerate(order)
     ]
@@ -536,6 +552,14 @@ def _iqm(closed_RT: NDArray[np.float64], stack: str) -> RunEstimate:
         n_missing = int(np.isnan(closed_RT).sum())
         estimate = Estimate(iqm_value(closed_RT), None, None, closed_RT.shape[0], n_missing, "IQM, one run per task")
         return RunEstimate(estimate, closed_RT.shape[1], "one run per task: no interval for the IQM")
+
+
+def _kept_iqm(closed_RT: NDArray[np.float64]) -> RunEstimate:
+    """Of a stack that submitted nothing usable: 0 by rule, which nothing was measured for."""
+    n_missing = int(np.isnan(closed_RT).sum())
+    return RunEstimate(
+        Estimate(0.0, None, None, closed_RT.shape[0], n_missing, BASE_KEPT), closed_RT.shape[1], BASE_KEPT
+    )
 
 
 def _mean_gain(gains: Sequence[BySeed]) -> Estimate:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome, answer_job, outcome_of
+from agent2.arena.grader.job import LATER, EvaluationJob, EvaluationOutcome, answer_job, outcome_of
 from agent2.benchmarks import load_benchmark
 from agent2.cards.card import CardSummary
 from agent2.errors import Agent2Error, Fault
@@ -44,10 +44,10 @@ def run(job: EvaluationJob) -> EvaluationOutcome:
     except Agent2Error as error:
         logger.exception("%s cannot be scored", job.name)
         fault = getattr(error, "fault", Fault.INFRASTRUCTURE)
-        reason = str(error)
-        if fault is not Fault.SUBMITTER:
-            reason = f"the grader failed ({reason}); the checkpoint is not to blame; submit again later"
-        return EvaluationOutcome(fault=fault, reason=reason)
+        if fault is Fault.SUBMITTER:
+            return EvaluationOutcome(fault=fault, reason=str(error))
+        reason = f"the grader failed ({error}); the checkpoint is not to blame"
+        return EvaluationOutcome(fault=fault, reason=reason, advice=LATER)
     return outcome_of(summary, info.weights_digest, job.max_missing)
 
 

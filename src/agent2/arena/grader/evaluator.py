@@ -29,7 +29,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome, EvaluationStopped, outcome_of
+from agent2.arena.grader.job import LATER, EvaluationJob, EvaluationOutcome, EvaluationStopped, outcome_of
 from agent2.arena.grader.submission import SnapshotLimits, remove_folder, without_host_paths
 from agent2.arena.spec import Deadline, ScoringMachine
 from agent2.arena.trial_folder import TrialPaths
@@ -186,8 +186,8 @@ class CheckpointEvaluator:
         except Exception as error:  # the boundary that turns a fault of the harness into an outcome
             logger.exception("%s on %s could not be evaluated", job.name, job.split)
             cause = str(error) if isinstance(error, SandboxError) else type(error).__name__
-            reason = f"the evaluation could not be run ({cause}); submit again later"
-            return EvaluationOutcome(fault=Fault.INFRASTRUCTURE, reason=reason)
+            reason = f"the evaluation could not be run ({cause})"
+            return EvaluationOutcome(fault=Fault.INFRASTRUCTURE, reason=reason, advice=LATER)
         finally:
             remove_folder(job.scratch)
 
@@ -291,9 +291,9 @@ class ChildEvaluator:
             except ScoringStopped as error:
                 if stop.is_set():
                     raise EvaluationStopped from error
-                return _infrastructure("the answers could not be scored in the time that an evaluation has")
+                return _timed_out("the answers could not be scored in the time that an evaluation has")
             except (ScoringFailed, CardError) as error:
-                return _infrastructure(f"the answers could not be scored ({error}); submit again later")
+                return _infrastructure(f"the answers could not be scored ({error})", LATER)
         return outcome_of(read_summary(job.card), read_header(job.card).checkpoint_digest, job.max_missing)
 
     def _run_child(self, job: EvaluationJob, stop: threading.Event, timeout_s: float, log: Path) -> EvaluationOutcome:
@@ -316,9 +316,9 @@ class ChildEvaluator:
         if end.ended_by is EndedBy.STOP:
             raise EvaluationStopped
         if end.ended_by is EndedBy.TIMEOUT:
-            return _infrastructure(
-                f"the evaluation did not end within {timeout_s:.3g} seconds, so nothing is known about the "
-                "score; submit again, and make sure that the model ends its answers"
+            return _timed_out(
+                f"the evaluation did not end within {timeout_s:.3g} seconds, so nothing is known about the score",
+                "submit again, and make sure that the model ends its answers",
             )
         outcome = _read_outcome(end)
         reason = outcome.reason
@@ -395,15 +395,15 @@ def _read_outcome(end: ContainedEnd) -> EvaluationOutcome:
     else:
         ending = f"ended with exit code {end.code}"
     return _infrastructure(
-        f"the evaluating process {ending} before it had a result, so nothing is known about the score; "
-        "submit again, and check first that the folder loads with transformers"
+        f"the evaluating process {ending} before it had a result, so nothing is known about the score",
+        "submit again, and check first that the folder loads with transformers",
     )
 
 
 def _with_card(job: EvaluationJob, outcome: EvaluationOutcome) -> EvaluationOutcome:
     """The outcome once its card is in place; without a sound card there is no score."""
     if outcome.fault is None and outcome.is_played != job.plays_only:
-        return _infrastructure("the evaluating process did something else than it was asked; submit again later")
+        return _infrastructure("the evaluating process did something else than it was asked", LATER)
     # after a fault a finished card is taken over as well, so that the next try need not play it again
     if outcome.fault is not None and not has_finished_card(job):
         return outcome
@@ -413,13 +413,17 @@ def _with_card(job: EvaluationJob, outcome: EvaluationOutcome) -> EvaluationOutc
         logger.exception("%s: the child's card is not taken over", job.name)
         if outcome.fault is not None:
             return outcome.model_copy(update={"is_resumable": False})  # nothing can be continued from such a card
-        reason = f"the evaluation left no sound card ({error}); submit again later"
-        return EvaluationOutcome(fault=Fault.INFRASTRUCTURE, reason=reason)
+        reason = f"the evaluation left no sound card ({error})"
+        return EvaluationOutcome(fault=Fault.INFRASTRUCTURE, reason=reason, advice=LATER)
     return outcome
 
 
-def _infrastructure(reason: str) -> EvaluationOutcome:
-    return EvaluationOutcome(fault=Fault.INFRASTRUCTURE, reason=reason, is_resumable=True)
+def _infrastructure(reason: str, advice: str = "") -> EvaluationOutcome:
+    return EvaluationOutcome(fault=Fault.INFRASTRUCTURE, reason=reason, advice=advice, is_resumable=True)
+
+
+def _timed_out(reason: str, advice: str = "") -> EvaluationOutcome:
+    return _infrastructure(reason, advice).model_copy(update={"is_timeout": True})
 
 
 def draft_of(card: Path) -> Path:

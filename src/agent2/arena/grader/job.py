@@ -23,6 +23,8 @@ from agent2.stats.estimates import Estimate
 
 MAX_COUNT = 2**31
 """No card has so many items or rollouts."""
+LATER = "submit again later"
+"""Advice after what is no fault of the checkpoint."""
 MAX_REASON_CHARS = 4_000
 MAX_METHOD_CHARS = 200
 """Of the words on how an interval was made."""
@@ -75,13 +77,22 @@ class EvaluationOutcome(StrictModel):
     fault: Fault | None = None
     reason: str = ""
     """Why there is no score, one sentence."""
+    advice: str = ""
+    """What whoever submitted the checkpoint may do; says nothing to a trial that asks about its own checkpoints."""
+    is_timeout: bool = False
+    """The evaluation took longer than one may."""
     is_resumable: bool = False
     """The card holds good rollouts, so that another try may continue it."""
 
-    @field_validator("reason")
+    @field_validator("reason", "advice")
     @classmethod
-    def _short(cls, reason: str) -> str:
-        return reason[:MAX_REASON_CHARS]
+    def _short(cls, text: str) -> str:
+        return text[:MAX_REASON_CHARS]
+
+    @property
+    def reason_for_submitter(self) -> str:
+        """The reason, and what to do about it."""
+        return "; ".join(filter(None, (self.reason, self.advice)))
 
     @field_validator("score")
     @classmethod
@@ -118,8 +129,9 @@ def outcome_of(summary: CardSummary, weights_digest: str, max_missing: int) -> E
             fault=fault,
             reason=(
                 f"{summary.n_missing} of {summary.n_rollouts} answers could not be scored (fault of the {fault}), "
-                f"at most {max_missing} may be missing; submit again"
+                f"at most {max_missing} may be missing"
             ),
+            advice="submit again",
         )
     return EvaluationOutcome(score=summary.score, weights_digest=weights_digest)
 

@@ -32,7 +32,7 @@ from agent2.arena.grader.evaluator import (
     GraderSettings,
     score_of,
 )
-from agent2.arena.grader.job import EvaluationOutcome, EvaluationStopped
+from agent2.arena.grader.job import LATER, EvaluationOutcome, EvaluationStopped
 from agent2.arena.grader.store import Arrival, ChargedVerdict, GraderStore
 from agent2.arena.grader.submission import Admit, admit, drop_ballast, remove_folder, take_snapshot
 from agent2.benchmarks import load_benchmark
@@ -270,7 +270,10 @@ class Grader:
         """
         outcome = self._evaluator.evaluate(EvaluationRequest(path, split, card, name, attempts))
         if outcome.fault is not None:
-            raise EvaluationFailed(f"{name} on {split}: {outcome.reason}", outcome.fault)
+            # nobody submitted it, so the outcome's advice says nothing here
+            longer = "; a new trial has longer ones with --set evaluation_timeout_s=SECONDS" * outcome.is_timeout
+            resume = f"resume with {self.settings.paths.resume_command}"
+            raise EvaluationFailed(f"{name} on {split}: {outcome.reason}{longer}; {resume}", outcome.fault)
         return score_of(outcome)
 
     def _earlier_receipt(self, key: str, model_path: str) -> Receipt | None:
@@ -435,7 +438,7 @@ class Grader:
         """Give the verdict; True, which `_with_retries` needs to tell it from a failure."""
         now = self.deadline.now()
         if outcome.fault is not None:
-            reason = self._evaluator.reason_for_agent(outcome.reason, request)
+            reason = self._evaluator.reason_for_agent(outcome.reason_for_submitter, request)
             self._store.set_failed(number, outcome.fault, reason, now)
             return True
         digest = outcome.weights_digest or ""
@@ -446,7 +449,7 @@ class Grader:
 
 
 def _grader_fault(reason: str) -> EvaluationOutcome:
-    return EvaluationOutcome(fault=Fault.INFRASTRUCTURE, reason=f"{reason}; submit again later")
+    return EvaluationOutcome(fault=Fault.INFRASTRUCTURE, reason=reason, advice=LATER)
 
 
 def _is_short_of_room(error: Exception) -> bool:
