@@ -265,7 +265,7 @@ def checkpoint_scores(catalog: Catalog, training: CatalogEntry, load: Load) -> d
 
 
 @dataclass(frozen=True, slots=True)
-class TrainingFigures:
+class RunFigures:
     """The figures of a training run, all on one axis of steps, dangers marked."""
 
     leading: list[PlotPanel]
@@ -278,7 +278,7 @@ class TrainingFigures:
 
 def training_figures(
     report: Mapping[str, Any], scores: Mapping[str, Sequence[PlotValue]], search: str = ""
-) -> TrainingFigures:
+) -> RunFigures:
     """The figures of a training report. search: part of the name of the series that are shown after the first ones."""
     series = training_series(report)
     steps = [value.x for values in (*series.values(), *scores.values()) for value in values]
@@ -294,7 +294,7 @@ def training_figures(
     for name in found[:MOST_SERIES]:
         drawing = _series_panel(report, name, series[name], span, is_wide=False)
         groups.setdefault(clean(series_group(name), 60), []).append(drawing)
-    return TrainingFigures(leading, sorted(groups.items(), key=lambda group: (not group[0], group[0])), len(found))
+    return RunFigures(leading, sorted(groups.items(), key=lambda group: (not group[0], group[0])), len(found))
 
 
 def _series_panel(
