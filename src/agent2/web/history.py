@@ -289,12 +289,12 @@ def training_figures(
         for name, values in series.items()
         if leads(report, name)
     ]
-    found = [name for name in series if not leads(report, name) and search.casefold() in name.casefold()]
+    matching = [name for name in series if not leads(report, name) and search.casefold() in name.casefold()]
     groups: dict[str, list[PlotPanel]] = {}
-    for name in found[:MOST_SERIES]:
+    for name in matching[:MOST_SERIES]:
         drawing = _series_panel(report, name, series[name], span, is_wide=False)
         groups.setdefault(clean(series_group(name), 60), []).append(drawing)
-    return RunFigures(leading, sorted(groups.items(), key=lambda group: (not group[0], group[0])), len(found))
+    return RunFigures(leading, sorted(groups.items(), key=lambda group: (not group[0], group[0])), len(matching))
 
 
 def _series_panel(
@@ -370,6 +370,6 @@ def training_page(context: PageContext, route: PageAddress, links: Links) -> str
 def _overlaid(context: PageContext, entry: CatalogEntry, links: Links) -> str:
     """The address of a training run overlaid with the newest others; empty where there is no other."""
     entries = context.catalog.scan().entries.values()
-    others = [other for other in entries if other.kind is EntryKind.TRAINING and other.id != entry.id]
-    newest = sorted(others, key=lambda other: (-other.changed, other.display_path))[: MOST_OVERLAID - 1]
-    return links.to("runs", run=",".join([entry.id, *(other.id for other in newest)])) if newest else ""
+    others = [run for run in entries if run.kind is EntryKind.TRAINING and run.id != entry.id]
+    newest = sorted(others, key=lambda run: (-run.changed, run.display_path))[: MOST_OVERLAID - 1]
+    return links.to("runs", run=",".join([entry.id, *(run.id for run in newest)])) if newest else ""

@@ -103,14 +103,14 @@ def overlay(
     width, height = (WIDE, TALL) if is_wide else (WIDTH, HEIGHT)
     right, bottom = width - RIGHT_MARGIN, height - BOTTOM_MARGIN
     drawn_runs = {name: _thinned(values) for name, values in runs.items()}
-    drawn = [point for values in drawn_runs.values() for point in values]
+    points_drawn = [point for values in drawn_runs.values() for point in values]
     ends = [
         end
-        for point in drawn
+        for point in points_drawn
         for end in (point.value, *(point.interval or ()))
         if end is not None and math.isfinite(end)
     ]
-    xs = [point.x for point in drawn] + [x for x, _ in marks]
+    xs = [point.x for point in points_drawn] + [x for x, _ in marks]
     first, last = x_range or ((min(xs), max(xs)) if xs else (0.0, 1.0))
     y_ticks = _ticks(min(ends, default=0.0), max(ends, default=1.0))
     low, high = y_ticks[0], y_ticks[-1]
@@ -179,15 +179,16 @@ def spark(values: Sequence[float | None]) -> str:
     if len(finite) < 2:
         return ""
     step = -(-len(finite) // MOST_SPARK_POINTS)
-    drawn = [*finite[::step], *(finite[-1:] if (len(finite) - 1) % step else ())]
-    low, span = min(drawn), max(drawn) - min(drawn)
+    points_drawn = [*finite[::step], *(finite[-1:] if (len(finite) - 1) % step else ())]
+    low, span = min(points_drawn), max(points_drawn) - min(points_drawn)
 
     def height(value: float) -> float:
         return SPARK_HEIGHT / 2 if not span else 1 + (SPARK_HEIGHT - 2) * (1 - (value - low) / span)
 
-    across = (SPARK_WIDTH - 2) / (len(drawn) - 1)
+    across = (SPARK_WIDTH - 2) / (len(points_drawn) - 1)
     return " ".join(
-        f"{'L' if place else 'M'}{1 + across * place:.1f} {height(value):.1f}" for place, value in enumerate(drawn)
+        f"{'L' if place else 'M'}{1 + across * place:.1f} {height(value):.1f}"
+        for place, value in enumerate(points_drawn)
     )
 
 

@@ -71,15 +71,15 @@ def runs_page(context: PageContext, route: PageAddress, links: Links) -> str:
     entries = [entry for run_id in ids if (entry := context.catalog.scan().entries.get(run_id)) is not None]
     if not entries:
         raise NoSuchPageError("select two or more results on the home page, then Side by side")
-    kept = entries[:MOST_RUNS]
+    compared = entries[:MOST_RUNS]
     runs = [
         ShownRun(
             number,
             entry,
             context.catalog.summary(entry),
-            links.to("runs", run=",".join(other.id for other in kept if other.id != entry.id)),
+            links.to("runs", run=",".join(run.id for run in compared if run.id != entry.id)),
         )
-        for number, entry in enumerate(kept, 1)
+        for number, entry in enumerate(compared, 1)
     ]
     curves, problems = _curves(context, runs)
     search = route.query.get("series", "")[:100]
@@ -94,7 +94,7 @@ def runs_page(context: PageContext, route: PageAddress, links: Links) -> str:
             if column.name in SHOWN_COLUMNS and any(column.text(run.summary) for run in runs)
         ],
         n_missing=len(ids) - len(entries),
-        n_left_out=len(entries) - len(kept),
+        n_left_out=len(entries) - len(compared),
         problems=problems,
         settings=different_settings(runs),
         results=result_figures(runs),
@@ -142,8 +142,8 @@ def _figures(
     longest = max((point.x for run_curves in curves for point in run_curves.get(PUBLIC_SCORE, ())), default=1.0)
     leading: list[PlotPanel] = []
     groups: dict[str, list[PlotPanel]] = {}
-    found = [name for name in names if _rank(name) == len(LEADING) and search.casefold() in name.casefold()]
-    for name in [name for name in names if _rank(name) < len(LEADING)] + found[:MOST_SERIES]:
+    matching = [name for name in names if _rank(name) == len(LEADING) and search.casefold() in name.casefold()]
+    for name in [name for name in names if _rank(name) < len(LEADING)] + matching[:MOST_SERIES]:
         is_leading = _rank(name) < len(LEADING)
         drawing = overlay(
             name,
@@ -156,7 +156,7 @@ def _figures(
             leading.append(drawing)
         else:
             groups.setdefault(series_group(name), []).append(drawing)
-    return leading, sorted(groups.items(), key=lambda group: (not group[0], group[0])), len(found)
+    return leading, sorted(groups.items(), key=lambda group: (not group[0], group[0])), len(matching)
 
 
 def _rank(name: str) -> int:
