@@ -6,10 +6,12 @@ import os
 
 import pytest
 
-from agent2.arena.plan import lock_differences, new_trial, read_config, repeat_trial
+from agent2.arena.plan import draft_trial, lock_differences, new_trial, read_config, repeat_trial
+from agent2.arena.spec import QUICK_ITEMS, AfterCrash, config_digest
 from agent2.arena.trial import resume_trial
 from agent2.arena.trial_folder import EventLog
 from agent2.errors import ConfigError
+from agent2.records import HIDDEN_SPLITS, Split
 from trial_builders import quiet, write_agent, write_task
 
 
@@ -32,6 +34,20 @@ def test_a_folder_that_holds_something_else_is_not_used(task, tmp_path):
     (tmp_path / "trials" / "one" / "thesis.tex").write_text("mine")
     with pytest.raises(ConfigError, match="already exists"):
         new_trial(task, "nop", 0, tmp_path / "trials", trial_id="one")
+
+
+def test_a_quick_trial_has_few_hidden_items_and_all_the_visible_ones():
+    whole = draft_trial("arithmetic", "nop", 0)
+    quick = draft_trial("arithmetic", "nop", 0, overrides=["quick=true"])
+    n_items, few = whole.task.n_items, quick.task.n_items
+    for split in Split:
+        assert few[split] == (min(n_items[split], QUICK_ITEMS) if split in HIDDEN_SPLITS else n_items[split])
+    assert few != n_items and config_digest(quick) != config_digest(whole), "another exam"
+    assert config_digest(whole) == config_digest(whole.model_copy(update={"after_crash": AfterCrash.STOP}))
+    smaller = draft_trial("arithmetic", "nop", 0, overrides=["quick=true", "task.n_items.test_private=7"])
+    assert smaller.task.n_items[Split.TEST_PRIVATE] == 7
+    with pytest.raises(ConfigError, match="needs the noise band"):
+        draft_trial("debug-training", "nop", 0, overrides=["quick=true"])
 
 
 def test_relative_paths_are_kept_whole_so_that_a_trial_can_be_resumed_from_elsewhere(task, tmp_path, monkeypatch):

@@ -12,15 +12,17 @@ from pathlib import Path
 import pytest
 
 from agent2 import installation
+from agent2.arena.analysis.pool import verify_trial
 from agent2.arena.analysis.read import read_evidence
 from agent2.arena.analysis.result import analyse
 from agent2.arena.evidence import AgentEnd, SubmissionState
 from agent2.arena.plan import new_trial
-from agent2.arena.trial import resume_trial, run_trial
+from agent2.arena.trial import AgentCrashed, resume_trial, run_trial
 from agent2.arena.trial_folder import TrialPaths
 from agent2.cards.reader import validate_card
 from agent2.errors import ConfigError
 from agent2.records import Split
+from agent2.reports.headline import noise_words
 from trial_builders import SUBMIT_COPY, SUBMIT_COPY_AND_GO_ON, quiet, write_agent
 
 pytestmark = pytest.mark.slow
@@ -64,6 +66,27 @@ def test_a_crash_is_recorded_with_its_exit_code_and_log(task, tmp_path):
     assert evidence.agent_end is AgentEnd.CRASHED
     assert evidence.agent_exit_code == 1
     assert "boom at work" in evidence.agent_log_tail
+
+
+def test_an_agent_that_crashed_with_nothing_is_scored_only_when_asked(task, tmp_path):
+    agent = write_agent(tmp_path / "crash", "raise RuntimeError('boom at work')")
+    root = new_trial(task, str(agent), 0, tmp_path / "trials", overrides=("after_crash=stop", "quick=true"))
+    with pytest.raises(AgentCrashed, match="exit code 1 before it submitted anything") as caught:
+        run_trial(root, quiet)
+    paths = TrialPaths(root)
+    assert "boom at work" in caught.value.log.read_text() and paths.resume_command in str(caught.value)
+    assert not paths.card("base", Split.TEST_PRIVATE).exists() and not paths.noise_card.exists()
+    resume_trial(root, quiet)
+    evidence = read_evidence(root)
+    assert evidence.is_quick and evidence.base_private.n == 20 and not paths.noise_card.exists()
+    assert noise_words(analyse(evidence).result).startswith("not measured")
+    assert any("quick trial" in problem for problem in verify_trial(root).problems)
+
+
+def test_a_crash_after_a_submission_is_scored_at_once(task, tmp_path):
+    agent = write_agent(tmp_path / "late", SUBMIT_COPY + "\nraise RuntimeError('too late')")
+    _, evidence = play(task, agent, tmp_path / "trials", "after_crash=stop", "quick=true")
+    assert evidence.agent_end is AgentEnd.CRASHED and evidence.base_private is not None
 
 
 def test_an_agent_that_hangs_is_stopped_at_the_deadline_and_what_it_submitted_counts(task, tmp_path):

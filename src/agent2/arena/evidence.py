@@ -198,6 +198,10 @@ class LlmRecord:
     """Of a replay: requests that were not the recorded ones."""
 
 
+NOT_MEASURED = "nothing, since a quick trial measures no noise band"
+"""What the noise band of a quick trial is over."""
+
+
 @dataclass(frozen=True, slots=True)
 class NoiseBand:
     """How much the score of one checkpoint varies under this protocol (no training involved)."""
@@ -440,3 +444,5 @@ class TrialEvidence:
     """Of the tasks that the trial's task holds out; empty where the result is the base model."""
     warnings: Sequence[str] = ()
     """What was damaged or missing in the trial's folder, one sentence each."""
+    is_quick: bool = False
+    """A look with few hidden items and no noise band."""

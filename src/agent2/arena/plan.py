@@ -25,7 +25,7 @@ from agent2.arena.agents import Agent, load_agent
 from agent2.arena.assignment import InsidePaths, World, assignment_json, assignment_text, world_of
 from agent2.arena.driver import require_driver
 from agent2.arena.scoring import LoadedTask
-from agent2.arena.spec import UNSANDBOXED, ReplaySource, TrialConfig, config_digest, limits_of
+from agent2.arena.spec import QUICK_ITEMS, UNSANDBOXED, ReplaySource, TrialConfig, config_digest, limits_of
 from agent2.arena.systems import find_installed, require_installed
 from agent2.arena.tasks import absolute_names, load_task, require_held_out
 from agent2.arena.trial_folder import TrialPaths, read_config
@@ -255,7 +255,19 @@ def draft_trial(
     config = parse_yaml(yaml.safe_dump(draft), TrialConfig, "trial", overrides)
     if any(override.startswith("task.") for override in overrides):
         require_held_out(config.task)
-    return _with_driver(config)
+    return _with_driver(_quick(config) if config.quick else config)
+
+
+def _quick(config: TrialConfig) -> TrialConfig:
+    """With as few hidden items as a quick trial has. Raises ConfigError for a task whose verdict needs a noise band."""
+    if config.task.assignment is not None:
+        raise ConfigError(
+            f"quick=true: the verdict of {config.task.name} needs the noise band, which a quick trial does not "
+            "measure; leave quick out"
+        )
+    few = {split.value: min(config.task.n_items[split], QUICK_ITEMS) for split in HIDDEN_SPLITS}
+    n_items = config.task.n_items.model_copy(update=few)
+    return config.model_copy(update={"task": config.task.model_copy(update={"n_items": n_items})})
 
 
 def _require_visible_items(config: TrialConfig) -> None:

@@ -21,11 +21,13 @@ SPARE_EVALUATIONS = 10
 """Evaluations of full length that always fit in the grading time where submissions are not limited."""
 UNSANDBOXED = "none"
 """Name of the back end that isolates nothing."""
-NOT_DIGESTED = {"trial_id", "containment", "llm_key", "replay", "reproduces", "data", "judge_draw"}
+NOT_DIGESTED = {"trial_id", "containment", "llm_key", "replay", "reproduces", "data", "judge_draw", "after_crash"}
 """Fields of a trial's configuration that do not change the assignment; what `data` changes is in the items' digests,
 and the lock names the judge that was drawn by itself."""
-ADDED_LATER = {"driver_record", "prices", "mode"}
+ADDED_LATER = {"driver_record", "prices", "mode", "quick"}
 """Fields that older trials lack; at their default they leave the configuration's digest as it was."""
+QUICK_ITEMS = 40
+"""Hidden items of each split that a quick trial is scored on, at most."""
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 """Names of tasks and agents become parts of folder names."""
 
@@ -199,6 +201,15 @@ class Mode(StrEnum):
     RL_ONLY = "rl-only"
 
 
+class AfterCrash(StrEnum):
+    """What follows an agent that crashed before it submitted anything."""
+
+    SCORE = "score"
+    """The base model is scored on private items: a result of a sweep needs it."""
+    STOP = "stop"
+    """Nothing, until somebody resumes the trial: whoever writes an agent wants to see why it crashed."""
+
+
 class ReplaySource(StrictModel):
     """The recorded trial that a replay takes the LLM's answers from."""
 
@@ -247,6 +258,10 @@ class TrialConfig(StrictModel):
     """Numbers of the GPUs that the agent may use; it sees no other."""
     budget: BudgetSpec
     base_model: str
+    quick: bool = False
+    """A look while an agent is being written: at most `QUICK_ITEMS` items of each hidden split and no noise band. It
+    counts on no leaderboard."""
+    after_crash: AfterCrash = AfterCrash.SCORE
     evaluation_timeout_s: float = Field(default=600.0, gt=0)
     """Longest that one evaluation may take."""
     grading_s: float | None = Field(default=None, gt=0)

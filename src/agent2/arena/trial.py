@@ -33,7 +33,7 @@ from agent2.arena.assignments.records import Scores
 from agent2.arena.audit import AuditedTrial, audit_trial, is_unfinished
 from agent2.arena.base_cards import fill_base_card
 from agent2.arena.driver import LLM_PORT, open_gateway, require_driver
-from agent2.arena.evidence import AgentEnd, MarkState
+from agent2.arena.evidence import NOT_MEASURED, AgentEnd, MarkState
 from agent2.arena.grader.evaluator import (
     PACKAGED,
     ChildEvaluator,
@@ -67,7 +67,7 @@ from agent2.arena.scoring import (
     measure_noise,
     paired_gain,
 )
-from agent2.arena.spec import UNSANDBOXED, Deadline, TrialConfig, grading_time
+from agent2.arena.spec import UNSANDBOXED, AfterCrash, Deadline, TrialConfig, grading_time
 from agent2.arena.trial_folder import (
     HELD_OUT_SCORED,
     LEAST_RESTART_S,
@@ -112,8 +112,11 @@ class Steps(Protocol):
 
 
 def run_trial(root: Path, steps: Steps, evaluation: EvaluatorProgram = PACKAGED) -> None:
-    """Run a new trial to its final score. evaluation: the program that plays checkpoints."""
-    _run(TrialPaths(root.resolve()), steps, evaluation)
+    """Run a new trial to its final score. evaluation: the program that plays checkpoints.
+
+    Raises AgentCrashed if the agent crashed before it submitted anything and the trial's `after_crash` is `stop`.
+    """
+    _run(TrialPaths(root.resolve()), steps, evaluation, is_new=True)
 
 
 def resume_trial(
@@ -170,9 +173,27 @@ class TrialStopped(Agent2Error):
     fault = Fault.INFRASTRUCTURE
 
 
-def _run(paths: TrialPaths, steps: Steps, evaluation: EvaluatorProgram, *, restarts_agent: bool = False) -> None:
+class AgentCrashed(Agent2Error):
+    """The agent crashed before it submitted anything, and nothing was scored; resuming the trial scores it."""
+
+    fault = Fault.SUBMITTER
+
+    def __init__(self, message: str, log: Path) -> None:
+        """log: what the agent printed."""
+        super().__init__(message)
+        self.log = log
+
+
+def _run(
+    paths: TrialPaths,
+    steps: Steps,
+    evaluation: EvaluatorProgram,
+    *,
+    restarts_agent: bool = False,
+    is_new: bool = False,
+) -> None:
     try:
-        _run_phases(paths, steps, evaluation, restarts_agent=restarts_agent)
+        _run_phases(paths, steps, evaluation, restarts_agent=restarts_agent, is_new=is_new)
     except (OSError, sqlite3.Error) as error:
         raise TrialStopped(
             f"{paths.root}: the trial stopped ({error}); nothing recorded is lost: fix this and resume with "
@@ -180,7 +201,9 @@ def _run(paths: TrialPaths, steps: Steps, evaluation: EvaluatorProgram, *, resta
         ) from error
 
 
-def _run_phases(paths: TrialPaths, steps: Steps, evaluation: EvaluatorProgram, *, restarts_agent: bool) -> None:
+def _run_phases(
+    paths: TrialPaths, steps: Steps, evaluation: EvaluatorProgram, *, restarts_agent: bool, is_new: bool
+) -> None:
     # a finished trial whose audit is repeated gets a new mark only if what it has is what was marked
     is_marked = read_events(paths.trial_log).last("finished") is None or read_mark(paths).state is MarkState.OWN
     # Each phase returns at once if its closing event is in the log: a resumed trial runs the open ones only.
@@ -189,6 +212,8 @@ def _run_phases(paths: TrialPaths, steps: Steps, evaluation: EvaluatorProgram, *
             base = _base_score(trial, grader, Split.TEST_PUBLIC)
         _agent_phase(trial, base)
         with _grading(trial) as grader:
+            if is_new and trial.config.after_crash is AfterCrash.STOP and not grader.all():
+                _require_no_crash(trial)
             steps("evaluating submissions")
             if not grader.drain(DRAIN_S):
                 raise EvaluationFailed(
@@ -203,6 +228,19 @@ def _run_phases(paths: TrialPaths, steps: Steps, evaluation: EvaluatorProgram, *
         if is_marked:
             write_mark(paths)
         trial.log.append("finished")
+
+
+def _require_no_crash(trial: _Trial) -> None:
+    """Raises AgentCrashed if the agent's phase ended in a crash."""
+    ended = read_events(trial.paths.trial_log).last("agent_ended") or {}
+    if ended.get("end") == AgentEnd.CRASHED.value:
+        code = ended.get("exit_code")
+        how = f" with exit code {code}" if code is not None else ""
+        raise AgentCrashed(
+            f"the agent crashed{how} before it submitted anything, so nothing was scored on private items; to score it "
+            f"all the same: {trial.paths.resume_command}",
+            trial.paths.agent_log,
+        )
 
 
 @contextmanager
@@ -536,6 +574,9 @@ def _base_score(trial: _Trial, grader: Grader, split: Split) -> Estimate:
 def _noise_band(trial: _Trial, grader: Grader) -> None:
     """Measure how far the base model is from itself on private items under other sampling seeds, unless it was."""
     if read_events(trial.paths.trial_log).last("noise_measured") is not None:
+        return
+    if trial.config.quick:
+        trial.log.append("noise_measured", half_width=0.0, n_replicates=0, over=NOT_MEASURED)
         return
     trial.steps("noise band")
     card = trial.paths.noise_card

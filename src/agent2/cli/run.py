@@ -222,6 +222,25 @@ def print_crash(evidence: "TrialEvidence", root: Path) -> None:
         print_path("log", TrialPaths(root).agent_log)
 
 
+@contextmanager
+def _shows_crash() -> Iterator[None]:
+    """Of an agent that crashed and was not scored, show the end and the path of its log, and exit with 1."""
+    from agent2.arena.trial import AgentCrashed
+    from agent2.reports.text import clean_lines
+    from agent2.web.trials import log_tail
+
+    try:
+        yield
+    except AgentCrashed as error:
+        lines = [line for line in log_tail(error.log).splitlines() if line.strip()][-CRASH_LINES:]
+        typer.echo("the agent's log ends with:" if lines else "the agent printed nothing", err=True)
+        for line in lines:
+            typer.echo(f"  {clean_lines(line)}", err=True)
+        typer.echo(f"log: {error.log}", err=True)
+        typer.echo(f"agent2: {error}", err=True)
+        raise typer.Exit(1) from error
+
+
 def write_trial_report(root: Path) -> "tuple[TrialEvidence, Analysis, Path]":
     """Compute the report from the trial's folder; returns its content and the path of its page."""
     from agent2.arena.analysis.read import read_evidence
@@ -284,18 +303,24 @@ def run(  # noqa: PLR0913 - one option of the command line each
         typer.Option(
             "--set",
             help="Override any setting: budget.wall_clock_s=300, sandbox=docker|apptainer|none, "
-            "network=packages|open, gpus=[0,1], mode=sft-only|rl-only, trial_id=NAME, ...",
+            "network=packages|open, gpus=[0,1], mode=sft-only|rl-only, trial_id=NAME, quick=true (few items, no noise "
+            "band), after_crash=score, ...",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run one trial: an agent works in the sandbox, its submissions are scored on hidden items, a report follows."""
+    """Run one trial: an agent works in the sandbox, its submissions are scored on hidden items, a report follows.
+
+    An agent that crashes before it submits anything is not scored: the end of its log is shown, exit 1.
+    """
     if not task or not (agent or model):
         missing = "a task" if agent or model else "an agent" if task else "a task and an agent"
         raise ConfigError(f"give {missing}, {EXAMPLE}")
-    overrides = [*(set_ or []), *input_overrides(model, data)]
+    overrides = ["after_crash=stop", *(set_ or []), *input_overrides(model, data)]
     overrides += [f"driver={driver}"] if driver else []
-    print_result(play_new_trial(task, agent or NOP_AGENT, seed, out, overrides), as_json=as_json)
+    with _shows_crash():
+        root = play_new_trial(task, agent or NOP_AGENT, seed, out, overrides)
+    print_result(root, as_json=as_json)
 
 
 def resume(

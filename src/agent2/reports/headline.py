@@ -6,7 +6,7 @@ from agent2.arena.analysis.process import best_submission, scored_submissions
 from agent2.arena.analysis.reproduced import reproduction_verdict
 from agent2.arena.analysis.result import final_record
 from agent2.arena.analysis.verdicts import Analysis, IntegrityState, ModeFinding, Result, ResultKind, Verdict
-from agent2.arena.evidence import AgentEnd, AssignmentVerdict, LlmRecord, TrialEvidence
+from agent2.arena.evidence import NOT_MEASURED, AgentEnd, AssignmentVerdict, LlmRecord, TrialEvidence
 from agent2.arena.spec import Mode
 from agent2.reports.text import Column, FieldTable, clean, dollars, duration, p_words, percent, points, score_words
 from agent2.stats.estimates import POINTS, Estimate
@@ -21,6 +21,8 @@ class Headline:
     """The result of a trial in short: what `agent2 run` prints, the report opens with and its JSON contains."""
 
     base_public: Estimate
+    is_quick: bool
+    """Few hidden items and no noise band: a look, no result."""
     best_public: Estimate | None
     best_submission: int | None
     """Number of the submission with the best public score; None: nothing was scored."""
@@ -66,6 +68,7 @@ def headline(evidence: TrialEvidence, analysis: Analysis) -> Headline:
     best, final = best_submission(evidence), final_record(evidence)
     return Headline(
         base_public=evidence.base_public,
+        is_quick=evidence.is_quick,
         best_public=best.score if best is not None else None,
         best_submission=best.number if best is not None else None,
         base_private=evidence.base_private,
@@ -108,6 +111,10 @@ def headline_fields(trial: Headline) -> FieldTable[Headline]:
     return FieldTable(
         (
             Column("assignment", lambda trial: assignment_words(trial.assignment)),
+            Column(
+                "quick look",
+                lambda trial: "few items, no noise band: run it without quick=true for a result" * trial.is_quick,
+            ),
             Column("base model, public items", lambda trial: score_words(trial.base_public)),
             Column("best submission, public items", _best_words),
             Column("base model, private items", lambda trial: score_words(trial.base_private)),
@@ -151,6 +158,8 @@ def claim_words(result: Result) -> str:
 
 def noise_words(result: Result) -> str:
     """Spread of scores of one checkpoint when it is evaluated again."""
+    if result.noise_over == NOT_MEASURED:
+        return "not measured: a quick trial has no noise band"
     if not result.noise_points:
         return "not known: every run of the base model scored the same"
     return f"±{result.noise_points:.1f} points (the base model against itself, over {result.noise_over})"

@@ -435,8 +435,19 @@ def _trial_summary(entry: CatalogEntry) -> EntrySummary:
         return replace(
             summary, state=EntryState.STOPPED, message=clean(str(interruption.get("reason", ""))), command=command
         )
+    if names[-1:] == ["agent_ended"] and events[-1].get("end") == "crashed" and _n_submitted(entry.path) == 0:
+        message = "its agent crashed before it submitted anything; not scored"
+        return replace(summary, state=EntryState.STOPPED, message=message, command=command)
     message = f"killed in its {_phase(names)}" if names else "killed before its first event, or never started"
     return replace(summary, state=EntryState.STOPPED, message=message, command=command)
+
+
+def _n_submitted(trial: Path) -> int | None:
+    """Number of a trial's submissions; None if that cannot be read."""
+    try:
+        return len(read_submissions_of(TrialPaths(trial)))
+    except Exception:  # boundary: a grader's file may be damaged
+        return None
 
 
 def _llm_dollars(paths: TrialPaths) -> float | None:

@@ -21,12 +21,13 @@ from agent2.arena.trial_folder import TrialPaths, read_events
 from agent2.errors import Agent2Error
 from agent2.foreign_files import open_regular, read_limited
 from agent2.llm.gateway.recording import Exchange, read_body, read_exchanges
-from agent2.llm.messages import readable
+from agent2.llm.messages import Content, readable
 from agent2.llm.protocols import FORMATS
 from agent2.llm.streams import parse_body
 from agent2.llm.untrusted import as_object, decode_or_none, error_message
 from agent2.records import JsonValue
 from agent2.reports.text import clean, clean_lines, dollars, duration, score_words, size
+from agent2.web.blocks import MessageBlock, blocks_of
 
 MAX_MOMENTS = 5_000
 MAX_TURN = 20_000
@@ -297,7 +298,12 @@ class TranscriptTurn:
     role: str
     """system, user, assistant or tool; decides what a toggle hides."""
     title: str
-    text: str
+    blocks: tuple[MessageBlock, ...]
+
+    @property
+    def text(self) -> str:
+        """All of it, one part below the other."""
+        return "\n".join(block.text for block in self.blocks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +325,7 @@ def transcript_of(paths: TrialPaths) -> Transcript | None:
         return None
     turns: list[TranscriptTurn] = []
     problems: list[str] = []
-    previous: list[tuple[str, str]] = []
+    previous: list[tuple[str, Content]] = []
     for exchange in exchanges:
         if len(turns) >= MAX_MESSAGES:
             break
@@ -333,12 +339,14 @@ def transcript_of(paths: TrialPaths) -> Transcript | None:
             # the conversation went on: assistant messages are answers that earlier calls have shown
             fresh = [message for message in fresh if message[0] != "assistant"]
         answer = _answer(exchange, problems)
-        for number, (role, text) in enumerate(fresh, start=1):
-            title = f"call {exchange.id}: {clean(role, 40)}"
-            turns.append(TranscriptTurn(f"c{exchange.id}-{number}", _role(role), title, clean_lines(text, MAX_TURN)))
+        for number, (role, content) in enumerate(fresh, start=1):
+            title, kind = f"call {exchange.id}: {clean(role, 40)}", _role(role)
+            blocks = blocks_of(content, kind, MAX_TURN)
+            turns.append(TranscriptTurn(f"c{exchange.id}-{number}", kind, title, blocks))
         seconds = duration(exchange.latency_s) if exchange.latency_s is not None else "no end"
         title = f"call {exchange.id}: {clean(exchange.model, 60)} ({seconds}, {exchange.tokens.output:,} tokens)"
-        turns.append(TranscriptTurn(f"c{exchange.id}", "assistant", title, clean_lines(answer, MAX_TURN)))
+        blocks = blocks_of(answer, "assistant", MAX_TURN)
+        turns.append(TranscriptTurn(f"c{exchange.id}", "assistant", title, blocks))
         previous = messages
     left_out = sum(1 for exchange in exchanges if f"c{exchange.id}" not in {turn.anchor for turn in turns})
     return Transcript(tuple(turns), tuple(problems), left_out)
@@ -360,28 +368,30 @@ def _body(exchange: Exchange, path: Path | None, side: str, problems: list[str])
         return b""
 
 
-def _messages(exchange: Exchange, problems: list[str]) -> list[tuple[str, str]]:
-    """(role, text) of the messages sent; a request that holds none that can be read is shown as it is."""
+def _messages(exchange: Exchange, problems: list[str]) -> list[tuple[str, Content]]:
+    """(role, content) of the messages sent; a request that holds none that can be read is shown as it is."""
     body = _body(exchange, exchange.request, "request", problems)
     try:
         request = FORMATS[exchange.protocol].parse_request(as_object(decode_or_none(body)))
-        messages = [(message.role, readable(message.content)) for message in request.messages]
+        messages = [(message.role, message.content) for message in request.messages]
     except RecursionError:
         messages = []
     return messages or [("user", body.decode(errors="replace"))] * bool(body)
 
 
-def _answer(exchange: Exchange, problems: list[str]) -> str:
-    """The answer, or what came of it, as text; an error, and what is no answer, as it is."""
+def _answer(exchange: Exchange, problems: list[str]) -> Content:
+    """The answer, or what came of it; an error, and what is no answer, as text."""
     data = _body(exchange, exchange.response, "answer", problems)
     if not data:
         return f"({exchange.outcome.value}: {exchange.fault or 'no answer'})"
     try:
         answer = parse_body(exchange.protocol, data)
-        texts = [readable(parts) for parts in (answer.parts, *answer.alternatives)]
+        parts = tuple(part for choice in (answer.parts, *answer.alternatives) for part in choice)
+        if readable(parts):
+            return parts
     except (ValueError, LookupError, TypeError, RecursionError):
-        texts = [error_message(data)]
-    return "\n".join(filter(None, texts)) or data.decode(errors="replace")
+        return error_message(data) or data.decode(errors="replace")
+    return data.decode(errors="replace")
 
 
 @dataclass(frozen=True, slots=True)

@@ -283,6 +283,9 @@ def _check_cards(paths: TrialPaths, evidence: TrialEvidence) -> _CheckedTrial:
         *_header_problems("base", header, evidence, evidence.base_weights_digest),
     ]
     problems += _score_problems("base", evidence.base_private, summary.score)
+    if evidence.is_quick:
+        quick = "a quick trial: few items and no noise band; run it without quick=true"
+        return _CheckedTrial(evidence, [*problems, quick], base, {}, protocol)
     if damage := validate_card(paths.noise_card, columns=False):
         return _CheckedTrial(evidence, [*problems, *damage], base, {}, protocol)
     problems += _header_problems("noise", read_header(paths.noise_card), evidence, evidence.base_weights_digest)

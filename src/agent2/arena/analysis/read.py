@@ -182,6 +182,7 @@ def read_evidence(trial_root: Path) -> TrialEvidence:
         held_out=_held_out(events),
         warnings=tuple(warnings),
         interruptions=pauses,
+        is_quick=config.get("quick") is True,
     )
     return _without_pauses(evidence, clock) if pauses else evidence
 

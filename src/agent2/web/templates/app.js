@@ -39,7 +39,7 @@ addEventListener("hashchange", openTarget);
 
 // An element that scrolls takes the focus, so that the keyboard scrolls it, unless something inside can take it.
 const reachScrollers = () => {
-  for (const box of document.querySelectorAll(".scroll, .log, .rated .text")) {
+  for (const box of document.querySelectorAll(".scroll, .log, .rated .text, .program, .output-block .text")) {
     const scrolls = box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight;
     if (scrolls && !box.querySelector("a, button, input, select, textarea, summary")) box.tabIndex = 0;
     else box.removeAttribute("tabindex");
