@@ -6,6 +6,7 @@ arithmetic (`mini_math`); the suite asks other items of both, and knowledge besi
 word for it.
 """
 
+import argparse
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -57,4 +58,5 @@ def main(out: Path = Path("checkpoints"), grpo_steps: int = 30) -> int:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     sys.exit(main())

@@ -4,6 +4,7 @@ Run it with `python examples/facade.py`; it takes about a minute. The code runs 
 in a fresh workspace, with the variables of ASSIGNMENT.md. What it leaves in `$OUTPUT_DIR/model` is submitted.
 """
 
+import argparse
 from pathlib import Path
 
 from agent2.arena.facade import RLBenchEnvironment
@@ -39,4 +40,5 @@ def main(task: str = "arithmetic", out: Path = Path("trials")) -> dict[str, Json
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     main()

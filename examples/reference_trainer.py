@@ -5,6 +5,7 @@ the spot from sums that are often wrong, so that it knows the right answers as o
 the trainer sees prompts and rewards only.
 """
 
+import argparse
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -86,4 +87,5 @@ def main() -> tuple[float, float]:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     main()

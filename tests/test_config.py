@@ -157,3 +157,19 @@ def test_a_long_value_is_cut_in_the_message_about_it():
         parse_yaml(_aliases(5), Outer, "f")
     assert "f:1: name: Input should be a valid string" in str(caught.value)
     assert len(str(caught.value)) < 400
+
+
+class Budget(StrictModel):
+    wall_clock_s: float = 1.0
+
+
+class Wrapped(StrictModel):
+    budget: Budget = Budget()
+    rest: int = 0
+
+
+def test_a_key_that_belongs_one_level_deeper_is_named_in_full():
+    with pytest.raises(ConfigError, match=r"^--set wall_clock_s=3: .*did you mean 'budget\.wall_clock_s'\?"):
+        parse_yaml("rest: 1", Wrapped, "f", ["wall_clock_s=3"])
+    with pytest.raises(ConfigError, match=r"^--set nothing\.like=3: unknown key 'nothing'; known keys: budget, rest"):
+        parse_yaml("rest: 1", Wrapped, "f", ["nothing.like=3"])

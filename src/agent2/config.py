@@ -52,7 +52,7 @@ class YamlText:
         name = ".".join(str(part) for part in location)
         for override in self.overrides:
             key = override.partition("=")[0]
-            if name == key or name.startswith(f"{key}."):
+            if name == key or name.startswith(f"{key}.") or key.startswith(f"{name}."):
                 return f"{self.flag} {override}"
         line = _line_of(self.root, location)
         return f"{self.where}:{line}" if line else self.where
@@ -182,6 +182,7 @@ def first_problem(error: ValidationError, model: type[BaseModel]) -> tuple[tuple
     if problem["type"] == "extra_forbidden":
         known_keys = sorted(_known_keys(model, location[:-1]))
         near = nearest_name(str(location[-1]), known_keys, KEY_SIMILARITY)
+        near = near or _inner_key(model, location)
         hint = f"did you mean {near!r}?" if near is not None else f"known keys: {', '.join(known_keys)}"
         return location, f"unknown key {name!r}; {hint}"
     if problem["type"] == "missing":
@@ -228,6 +229,18 @@ def _known_keys(model: type[BaseModel], location: Location) -> set[str]:
         else:
             current = _models_inside(field.annotation) or current
     return {key for record in current for key in record.model_fields}
+
+
+def _inner_key(model: type[BaseModel], location: Location) -> str | None:
+    """The full name of a key that one record below the top has (`task.n_items` for `n_items`); None: none, or several."""
+    if len(location) != 1:
+        return None
+    outer_keys = [
+        key
+        for key, field in model.model_fields.items()
+        if any(str(location[0]) in record.model_fields for record in _models_inside(field.annotation))
+    ]
+    return f"{outer_keys[0]}.{location[0]}" if len(outer_keys) == 1 else None
 
 
 def _kinds(model: type[BaseModel]) -> set[str]:

@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -83,3 +84,11 @@ def get(url):
 def post(url, **body):
     return Answer()
 """
+
+
+def test_the_example_explains_itself_and_runs_no_trial_when_asked_for_help(tmp_path):
+    example = Path(__file__).parents[2] / "examples" / "facade.py"
+    shown = subprocess.run(
+        [sys.executable, example, "--help"], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert shown.returncode == 0 and "hand in pipeline code" in shown.stdout and not any(tmp_path.iterdir())
