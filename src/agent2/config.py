@@ -232,7 +232,7 @@ def _known_keys(model: type[BaseModel], location: Location) -> set[str]:
 
 
 def _inner_key(model: type[BaseModel], location: Location) -> str | None:
-    """The full name of a key that one record below the top has (`task.n_items` for `n_items`); None: none or several."""
+    """The full name of a key that a record below the top has (`task.n_items` for `n_items`); None unless one has it."""
     if len(location) != 1:
         return None
     outer_keys = [
