@@ -14,6 +14,7 @@ LAYERS: list[set[str]] = [
     {"errors", "texts"},
     {"records", "files", "foreign_files", "sampling_keys", "syntax"},
     {"config", "foreign_databases", "installation", "plugins", "stats", "sandbox"},
+    {"pictures"},
     {"llm", "executors"},
     {"engines"},
     {"cards", "models", "environments"},

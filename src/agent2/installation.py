@@ -96,6 +96,11 @@ def worlds_dir() -> Path:
     return Path(override) if override else _subfolder("worlds")
 
 
+def pictures_dir() -> Path:
+    """Where pictures of items are kept, each under the digest of its bytes."""
+    return _subfolder("pictures")
+
+
 def facts_dir() -> Path:
     """Where tables derived from cards are cached, for queries."""
     return _subfolder("facts")

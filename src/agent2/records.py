@@ -41,15 +41,32 @@ class Split(StrEnum):
 HIDDEN_SPLITS = frozenset({Split.TEST_PUBLIC, Split.TEST_PRIVATE})
 
 
+class Picture(msgspec.Struct, frozen=True):
+    """A picture in a message: its name and how a model is shown it, never its bytes (`agent2.pictures`)."""
+
+    digest: str
+    """SHA-256 of the file as it was brought."""
+    media_type: str
+    at: int
+    """Characters of the message's text that come before it."""
+    width: int
+    """Pixels, turned as its file says."""
+    height: int
+    prepared: str
+    """`pictures.Preparation.name`."""
+
+
 class Message(msgspec.Struct, frozen=True):
-    """One chat message."""
+    """One chat message: a text, in which pictures may have places."""
 
     role: str
     content: str
+    pictures: tuple[Picture, ...] | msgspec.UnsetType = msgspec.UNSET
+    """In the order of their places; unset, and in no stored line, where there are none."""
 
     @property
     def text(self) -> str:
-        """Its text. Who does not sample, store or show messages reads this, whatever a content may hold one day."""
+        """Its text. Who does not sample, store or show messages reads this, whatever else a message holds."""
         return self.content
 
 

@@ -16,6 +16,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from agent2.config import StrictModel, read_yaml
 from agent2.errors import ConfigError
+from agent2.pictures import MAX_IN_MESSAGE, Preparation
 from agent2.plugins import NAME
 from agent2.records import SamplingSettings
 from agent2.sampling_keys import Temperature, TopP, if_set
@@ -45,6 +46,7 @@ LATER_KEYS = (
     "shuffle",
     "chat",
     "few_shot",
+    "pictures",
 )
 """Keys that are digested only where a file sets them, so that a file without them keeps its version."""
 
@@ -187,6 +189,28 @@ class ChatFields(StrictModel):
     """Which message of the assistant is asked for: the last, or the last with calls."""
 
 
+class PictureFields(StrictModel):
+    """Fields with pictures, and how a model is shown them."""
+
+    fields: list[str] = Field(min_length=1, max_length=MAX_IN_MESSAGE)
+    """In the order of their numbers (`<image 1>`); a field may be empty, or hold a list."""
+    max_side: int | None = Field(default=None, ge=16, le=8192)
+    """Pixels of the longer side; larger pictures are made smaller."""
+    keep_ratio: bool = True
+    """False: every picture becomes a square of `max_side`."""
+
+    @model_validator(mode="after")
+    def _square_has_side(self) -> Self:
+        if not self.keep_ratio and self.max_side is None:
+            raise ValueError("'keep_ratio: false' makes squares; name 'max_side'")
+        return self
+
+    @property
+    def preparation(self) -> Preparation:
+        """As messages name it."""
+        return Preparation(self.max_side, self.keep_ratio)
+
+
 class FewShot(StrictModel):
     """Solved examples before every item."""
 
@@ -224,6 +248,8 @@ class DataSpec(StrictModel):
     prompt: str | None = None
     chat: ChatFields | None = None
     """In place of a prompt: the chat in a field, up to the message of the assistant that is the reference."""
+    pictures: PictureFields | None = None
+    """A field with a picture (a path beside the file, base64, or bytes), or several."""
     few_shot: FewShot | None = None
     """Examples from `train`, the same for all items."""
     instruction: str | None = None
@@ -272,6 +298,12 @@ class DataSpec(StrictModel):
     def _number_alone(cls, value: object) -> object:
         return {"n": value} if isinstance(value, int) else value
 
+    @field_validator("pictures", mode="before")
+    @classmethod
+    def _picture_fields_alone(cls, value: object) -> object:
+        fields = [value] if isinstance(value, str) else value
+        return {"fields": fields} if isinstance(fields, list) else fields
+
     @field_validator("prompt", "instruction")
     @classmethod
     def _plain_variables(cls, text: str | None) -> str | None:
@@ -297,6 +329,10 @@ class DataSpec(StrictModel):
             raise ValueError("'chat' is asked as it is: leave out 'options', 'few_shot' and 'environment'")
         if self.world == CHAT and self.chat is None:
             raise ValueError("environment 'chat' needs 'chat', the field with the messages, in place of 'prompt'")
+        if self.pictures is not None and (
+            self.world not in (QUESTION, OPTION_ORDERS) or self.chat is not None or self.few_shot is not None
+        ):
+            raise ValueError("'pictures' are for questions: leave out 'chat', 'few_shot' and other worlds")
         if self.few_shot is not None and self.world not in (QUESTION, LIKELIHOOD, OPTION_ORDERS):
             raise ValueError(f"'few_shot' is for questions, and the world is '{self.world}'; leave it out")
         if (self.world == LIKELIHOOD) != (self.scorer.name == LIKELIHOOD):

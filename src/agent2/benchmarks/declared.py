@@ -64,6 +64,7 @@ from agent2.environments.search.corpus import Corpus, documents_digest, index_do
 from agent2.environments.search.world import SearchSettings, follow_reference, random_document_action
 from agent2.environments.tools.world import FaultSettings, ToolFaultKind
 from agent2.errors import ConfigError
+from agent2.pictures import Preparation
 from agent2.plugins import PluginLocation, build, find, relative_to, require_members, source_digest
 from agent2.records import HIDDEN_SPLITS, Environment, Item, Message, PlacedItem, Scorer, Split, digest_of
 from agent2.scorers import SCORERS, load_scorer
@@ -269,7 +270,18 @@ class DeclaredBenchmark:
             require_members(self.environment_location, world, ("name", "version"), ("reset", "act", "state"))
         digest = source_digest(self.environment_location)[:8]
         faults = f"+faults-{self.spec.fault_rate:g}" if self.spec.fault_rate else ""
-        return f"{world.name}-v{world.version}{f'+{digest}' if digest else ''}{faults}"
+        pictures = f"+pictures-{self.preparation.name}" if self.preparation is not None else ""
+        return f"{world.name}-v{world.version}{f'+{digest}' if digest else ''}{faults}{pictures}"
+
+    @property
+    def preparation(self) -> Preparation | None:
+        """How pictures are made ready for a model; None: there are none."""
+        return None if self.spec.pictures is None else self.spec.pictures.preparation
+
+    @property
+    def takes_images(self) -> bool:
+        """Whether its questions have pictures, which a model of texts cannot be asked."""
+        return self.spec.pictures is not None
 
     @cached_property
     def digests(self) -> Mapping[Portion, str]:
@@ -504,7 +516,7 @@ class DeclaredBenchmark:
         if self.spec.published is not None:
             content, suffix = f"{self.name}-{question.id}", b""
         else:
-            content, suffix = question.prompt, str(question.id or "").encode()
+            content, suffix = question.content, str(question.id or "").encode()
         text = f"{self.name} {use}\0{content}".encode()
         return (hmac.new(key, text, hashlib.sha256).digest() if key else hashlib.sha256(text).digest()) + suffix
 
@@ -516,7 +528,8 @@ class DeclaredBenchmark:
 
     def questions(self, rows: Sequence[Row]) -> list[Question]:
         """Rows as questions. Raises ConfigError for rows that cannot become questions."""
-        return QuestionReader(self.spec, self.scorer(), self._spot).questions(rows)
+        folder = self.data if self.is_packaged and self.data is not None else self.folder
+        return QuestionReader(self.spec, self.scorer(), self._spot, folder).questions(rows)
 
     def portion_questions(self, portion: Portion, questions: list[Question]) -> list[Question]:
         """Those questions of a portion's file that belong to the portion: all, unless a file holds several."""

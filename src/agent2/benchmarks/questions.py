@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
 
@@ -22,6 +23,7 @@ from agent2.benchmarks.declaration import (
     DataSpec,
     HashedId,
     OptionBy,
+    PictureFields,
     fill_template,
     template_fields,
 )
@@ -30,7 +32,8 @@ from agent2.benchmarks.printed_values import parse_printed
 from agent2.environments.tools import ToolCall, write_calls
 from agent2.environments.tools.calls import read_answer, read_calls
 from agent2.errors import ConfigError, unknown_name
-from agent2.records import Scorer
+from agent2.pictures import MAX_IN_MESSAGE, PICTURES, of_payload, read_field, to_payload
+from agent2.records import Picture, Scorer
 from agent2.scorers import ReadsItems
 from agent2.scorers.accepted_calls import first_accepted, read_accepted
 
@@ -63,6 +66,11 @@ class Question:
     """Unique; None: the prompt identifies it."""
     row: Row
 
+    @property
+    def content(self) -> str:
+        """What tells it from other questions: the prompt, and the digests of its pictures."""
+        return "\0".join([self.prompt, *(picture.digest for picture in of_payload(self.payload))])
+
 
 @dataclass(frozen=True, slots=True)
 class _Option:
@@ -87,8 +95,9 @@ class _RowProblems:
 class QuestionReader:
     """Reads rows as a `benchmark.yaml` says."""
 
-    def __init__(self, spec: DataSpec, scorer: Scorer, spot: Callable[..., str]) -> None:
-        """spot: `file:line` of a key of the file, for messages."""
+    def __init__(self, spec: DataSpec, scorer: Scorer, spot: Callable[..., str], folder: Path = Path()) -> None:
+        """spot: `file:line` of a key of the file, for messages. folder: that pictures are in."""
+        self._folder = folder
         self._spec, self._scorer, self._spot = spec, scorer, spot
         self._variables = template_fields(spec.template)
         published = spec.published
@@ -157,6 +166,8 @@ class QuestionReader:
             payload = {**payload, name: row.get(name)}
         if len(references) > 1:
             payload = {**payload, ACCEPTED: references[1:]}
+        if self._spec.pictures is not None:
+            payload = {**payload, PICTURES: self._pictures(self._spec.pictures, row, missing)}
         own_id = self._own_id(row, missing)
         if missing.rows:
             return None
@@ -197,6 +208,18 @@ class QuestionReader:
             payload[REFERENCE_CALLS] = [{"name": call.name, "arguments": dict(call.arguments)} for call in calls]
         reference = write_calls(calls) if rule is not None and calls else chat.answer
         return chat.text, [] if reference is None else [reference], payload
+
+    def _pictures(self, rule: PictureFields, row: Row, missing: _RowProblems) -> list[dict[str, Any]]:
+        """The pictures of a row as its payload has them. Raises ConfigError for one that cannot be read."""
+        pictures: list[Picture] = []
+        for name in rule.fields:
+            if (value := row.get(name)) not in (None, "", []):
+                pictures += read_field(value, self._folder, f"{row.where}: field {name!r}", rule.preparation)
+        if not pictures:
+            missing.note(f"pictures ({', '.join(rule.fields)}) are missing", row)
+        if len(pictures) > MAX_IN_MESSAGE:
+            missing.note(f"has more than {MAX_IN_MESSAGE} pictures,", row)
+        return to_payload(pictures)
 
     def _own_id(self, row: Row, missing: _RowProblems) -> str | None:
         rule = self._spec.id
@@ -431,13 +454,13 @@ def distinct(questions: Sequence[Question], spec: DataSpec) -> list[Question]:
     firsts: list[Question] = []
     repeats: list[Question] = []
     for question in questions:
-        key = question.prompt if question.id is None or spec.repeats == "drop" else question.id
+        key = question.content if question.id is None or spec.repeats == "drop" else question.id
         earlier = earlier_by_key.setdefault(key, question)
         (firsts if earlier is question else repeats).append(question)
     if spec.repeats == "drop":
         if spec.published is None:
             for question in repeats:
-                earlier = earlier_by_key[question.prompt]
+                earlier = earlier_by_key[question.content]
                 if question.reference != earlier.reference:
                     raise ConfigError(
                         f"{question.row.where}: asks the same as line {earlier.row.number} and has another answer; "
@@ -445,7 +468,7 @@ def distinct(questions: Sequence[Question], spec: DataSpec) -> list[Question]:
                     )
         return firsts if spec.id is None else distinct(firsts, spec.model_copy(update={"repeats": "refuse"}))
     for question in repeats[:1]:
-        earlier = earlier_by_key[question.prompt if question.id is None else question.id]
+        earlier = earlier_by_key[question.content if question.id is None else question.id]
         if spec.published is not None:
             problem = f"id {spec.name}-{question.id} also appears at {earlier.row.where}; restore the published file"
         elif question.id is not None:

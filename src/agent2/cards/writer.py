@@ -30,8 +30,10 @@ from agent2.cards import folder
 from agent2.cards.aggregate import Tally
 from agent2.cards.card import CardFile, CardHeader, CardSummary, Frame
 from agent2.cards.folder import LINE_SUMS, MOST_BYTES, checksum_bytes, line_checksum, read_checksums
-from agent2.errors import CardError
+from agent2.errors import CardError, ConfigError
 from agent2.files import lock_file
+from agent2.pictures import FOLDER as PICTURES_FOLDER
+from agent2.pictures import keep_beside
 from agent2.records import JsonValue, ScoredRollout, digest_of
 from agent2.texts import storable
 
@@ -133,10 +135,23 @@ class CardWriter:
                 f"{self._rollouts}: item {rollout.item_id!r} attempt {rollout.attempt} has {len(line)} bytes, "
                 f"a rollout may have {MOST_BYTES}; its environment or scorer must keep less"
             )
+        self._keep_pictures(record)
         self._write(line)
         self._tally.add(record)
         self._sums.append(line_checksum(line))
         self._ends.append(self._n_bytes)
+
+    def _keep_pictures(self, record: ScoredRollout) -> None:
+        """Copy the pictures of a rollout's prompt beside the card, before the line that names them."""
+        for message in record.rollout.prompt:
+            if message.pictures:
+                try:
+                    keep_beside(record.rollout.prompt, self._path / PICTURES_FOLDER)
+                except ConfigError as error:
+                    raise CardError(f"{self._rollouts}: item {record.rollout.item_id!r}: {error}") from error
+                except OSError as error:
+                    raise folder.disk_error(self._path / PICTURES_FOLDER, 0, error) from error
+                return
 
     def close(self) -> CardSummary:
         """Finish the card: summary, compressed rollouts, digests. Returns the summary.

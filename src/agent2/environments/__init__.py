@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from agent2.errors import EnvironmentFailed
+from agent2.pictures import of_payload, place_pictures
 from agent2.records import Item, JsonValue, Message, Step
 
 ENVIRONMENTS: Mapping[str, str] = MappingProxyType(
@@ -51,7 +52,7 @@ class QuestionEnvironment:
         opening = [] if self._system is None else [Message("system", self._system)]
         for question, answer in self._examples:
             opening += [Message("user", question), Message("assistant", answer)]
-        return [*opening, Message("user", item.prompt)]
+        return [*opening, place_pictures("user", item.prompt, of_payload(item.payload))]
 
     def act(self, action: str) -> Step:
         """Take the answer; the episode is over. Raises EnvironmentFailed before reset or after an answer."""

@@ -36,6 +36,7 @@ from agent2.evaluation.engine import Attempt, play_by, score_answers
 from agent2.evaluation.item_checks import Guess, guesses, items_to_decide, smallest_difference
 from agent2.evaluation.scoring import ScoringResources, in_batches, sandbox_runner, score_played
 from agent2.evaluation.suite_draft import MARGIN
+from agent2.pictures import of_payload
 from agent2.plugins import copy_source, is_code, is_located
 from agent2.records import HIDDEN_SPLITS, Benchmark, Environment, Item, Message, Score, ScoredRollout, Split, digest_of
 from agent2.scorers.code_blocks import code_of
@@ -426,7 +427,7 @@ def split_items(benchmark: Benchmark, split: Split, secret: bytes | None) -> lis
 def _checks(benchmark: Benchmark, items: dict[Split, list[Item]], all_items: list[Item]) -> Iterator[CheckFinding]:
     is_world = benchmark.max_turns > 1  # there the same opening may be another task: what is behind it differs
     n_distinct, repeated = repeated_items(
-        items, lambda item: digest_of([item.prompt, item.reference, item.payload]) if is_world else item.prompt
+        items, lambda item: digest_of([item.prompt, item.reference, item.payload]) if is_world else _asked_by(item)
     )
     kind = "tasks" if is_world else "prompts"
     detail = f"{n_distinct} distinct {kind}"
@@ -449,6 +450,11 @@ def _checks(benchmark: Benchmark, items: dict[Split, list[Item]], all_items: lis
         yield _blind_guesses(benchmark, all_items)
     if isinstance(benchmark, ProvidesCount):
         yield _sizes(benchmark, items)
+
+
+def _asked_by(item: Item) -> str:
+    """The prompt, and the digests of its pictures."""
+    return "\0".join([item.prompt, *(picture.digest for picture in of_payload(item.payload))])
 
 
 def _reference_answers(benchmark: Benchmark, items: list[Item]) -> CheckFinding:

@@ -17,6 +17,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from msgspec import structs
+
 from agent2.errors import ConfigError, unknown_name
 from agent2.records import Message
 
@@ -160,8 +162,11 @@ class NewestOnly:
         return "newest"
 
     def messages_to_send(self, messages: Sequence[Message], n_opening: int) -> Sequence[Message]:
-        """The opening without its last message, then the newest one."""
-        return [*messages[: n_opening - 1], messages[-1]]
+        """The opening without its last message, then the newest one, with the pictures of that last message."""
+        asked, newest = messages[n_opening - 1], messages[-1]
+        if asked.pictures and not newest.pictures:
+            newest = structs.replace(newest, pictures=asked.pictures)
+        return [*messages[: n_opening - 1], newest]
 
 
 POLICIES: Mapping[str, type[ContextPolicy]] = {

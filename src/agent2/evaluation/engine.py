@@ -362,6 +362,7 @@ class _Loop:
         self.in_flight: dict[int, _Episode] = {}
         self._sampler = sampler
         self._player = sampler if isinstance(sampler, _PlayerSampler) else None
+        self._takes_pictures = self._player is not None or getattr(sampler, "takes_pictures", False)
         self._offers_tools = isinstance(sampler, ToolSampler) and sampler.takes_tools
         self._make_environment = _natively(make_environment) if self._offers_tools else make_environment
         self._converse = converse
@@ -379,6 +380,11 @@ class _Loop:
             if world is None or isinstance(opening, EnvironmentFailed):
                 finished = self._fault(episode, Fault.ENVIRONMENT, str(opening))
             else:
+                if not self._takes_pictures and any(message.pictures for message in opening):
+                    raise ConfigError(
+                        f"item {episode.attempt.item.id} has pictures, and this checkpoint is asked with text alone; "
+                        "name an endpoint whose model takes pictures (http://HOST/v1#MODEL)"
+                    )
                 episode.environment, episode.opening = world, opening
                 episode.dialogue = self._converse(episode.attempt.item, opening)
                 finished = self._ask(episode)

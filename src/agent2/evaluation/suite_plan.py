@@ -40,6 +40,7 @@ from agent2.executors.jobs import ExecutorSettings, PartSettings, Resources
 from agent2.installation import Access, log_access
 from agent2.llm.thoughts import AUTO
 from agent2.models.sources import CheckpointSource, SourceKind, require_chat_template
+from agent2.pictures import Preparation
 from agent2.plugins import find, installed, is_code, is_located, known_names, load
 from agent2.records import HIDDEN_SPLITS, Benchmark, JsonValue, Scorer, Split, declared_output, judge_of
 from agent2.scorers import load_scorer
@@ -277,6 +278,7 @@ def limits_of(suite: Suite, benchmark: Benchmark) -> EvaluationLimits:
         raise ConfigError(
             f"suite {suite.id}: protocol.input is about images and {benchmark.name} has none; set it to null"
         )
+    _require_same_pictures(suite, benchmark)
     protocol, budget = suite.protocol, suite.agent.budget if suite.agent is not None else None
     minutes = [
         limit
@@ -294,6 +296,19 @@ def limits_of(suite: Suite, benchmark: Benchmark) -> EvaluationLimits:
         thinking=protocol.thinking or AUTO,
         max_episode_tokens=budget.max_tokens if budget is not None else None,
     )
+
+
+def _require_same_pictures(suite: Suite, benchmark: Benchmark) -> None:
+    """Raise ConfigError if the suite's rule for pictures is not the benchmark's own, which its protocol names."""
+    rule, preparation = suite.protocol.input, getattr(benchmark, "preparation", None)
+    if rule is None or preparation is None:
+        return
+    required = Preparation(rule.image_resolution, rule.preserve_aspect_ratio)
+    if required != preparation:
+        raise ConfigError(
+            f"suite {suite.id}: protocol.input shows pictures as {required.name}, and {benchmark.name} as "
+            f"{preparation.name}; change one of them (max_side and keep_ratio of 'pictures' in benchmark.yaml)"
+        )
 
 
 def _tool_rules(suite: Suite, benchmark: Benchmark) -> Mapping[str, JsonValue]:

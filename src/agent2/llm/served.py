@@ -41,6 +41,7 @@ from agent2.llm.served_likelihoods import CHAT_COMPLETIONS, ServedLikelihoods
 from agent2.llm.server_words import CALL_REASONS, FINISH_REASONS, FinishKind, error_text, is_unfinished, read_refusal
 from agent2.llm.untrusted import as_object, decode
 from agent2.llm.wire_problems import ConnectionFailure, WireProblem, fault_completion, malformed
+from agent2.pictures import content_parts, read_picture, white_square
 from agent2.records import (
     AnswerOffer,
     Completion,
@@ -109,9 +110,13 @@ def request_body(
     Not sent: what is unset, top_p where the draw is greedy, and a 1 where the dialect does without the field.
     """
     chat = _with_native_calls(messages) if tools else [ChatMessage(sent.role, sent.text) for sent in messages]
+    built = build_messages(chat)
+    for place, sent in enumerate(messages):
+        if sent.pictures:  # never beside native tools: `submit` refuses that
+            built[place]["content"] = content_parts(sent)
     body: dict[str, JsonValue] = {
         "model": model,
-        "messages": build_messages(chat),
+        "messages": built,
         dialect.limit_name: settings.max_tokens,
     }
     if settings.temperature is not None and (dialect.temperature or settings.temperature != 1.0):
@@ -298,6 +303,9 @@ class ServedSampler:
         self.is_patient = False
         """True: requests that get no answer are no sign that the endpoint is gone."""
         self.takes_tools = endpoint.native_tools
+        self.takes_pictures = True
+        """Unless the server refuses the first one."""
+        self._pictures_are_taken = False
         self._endpoint = endpoint
         self._client = EndpointClient(endpoint)
         self._done: queue.SimpleQueue[tuple[int, Completion]] = queue.SimpleQueue()
@@ -324,11 +332,30 @@ class ServedSampler:
         """Queue one request. tools: offered natively.
 
         Raises SamplerFailed for an id in flight, for token ids and when closed, EndpointFailed when the endpoint is
-        gone, ConfigError when it refuses a setting, or chats.
+        gone, ConfigError when it refuses a setting, chats, or pictures (asked with a white square, once).
         """
         if self._chat_problem is not None:
             raise self._chat_problem
+        if not self._pictures_are_taken and any(isinstance(sent, Message) and sent.pictures for sent in prompt):
+            self._require_pictures(tools)
         self._put(request_id, prompt, settings, tools)
+
+    def _require_pictures(self, tools: Sequence[Mapping[str, JsonValue]]) -> None:
+        """Raise ConfigError if the endpoint refuses a picture; it is asked once, before any item's is sent."""
+        if tools:
+            raise ConfigError(
+                f"{self._client.name}: pictures are not sent beside native tools; set --endpoint native_tools=false"
+            )
+        square = read_picture(white_square(), "a white square")
+        question = Message("user", "What is this?", (square,))
+        probe = _Request(0, [question], SamplingSettings(temperature=1.0, max_tokens=1), ())
+        answer = self._ask_as_taken(probe)
+        if isinstance(answer, WireProblem) and not answer.may_pass and "HTTP 4" in answer.reason:
+            raise ConfigError(
+                f"{self._client.name}: refuses pictures: {answer.reason}; serve a model that takes them, or play a "
+                "benchmark of texts"
+            )
+        self._pictures_are_taken = True  # what else goes wrong is counted and retried with the first item's picture
 
     def submit_answers(self, request_id: int, prompt: Prompt, offer: AnswerOffer) -> None:
         """Queue one comparison of answers (`records.LikelihoodSampler`).

@@ -422,6 +422,9 @@ class ScriptedSampler:
     the garbage collector time.
     """
 
+    takes_pictures = True
+    """Its function is given messages whole."""
+
     def __init__(self, reply: Reply, capacity: int = 64) -> None:
         self.capacity = capacity
         self._reply = reply

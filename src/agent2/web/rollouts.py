@@ -27,8 +27,10 @@ from agent2.cards.card import CardFile, CardSummary
 from agent2.cards.reader import TOLERANCE, CardPages, read_page
 from agent2.cards.regrade import regrade
 from agent2.environments.tools import parse_message
-from agent2.errors import CardError
-from agent2.records import HIDDEN_SPLITS, ScoredRollout, StopReason, Turn, canonical_json
+from agent2.errors import CardError, ConfigError
+from agent2.pictures import FOLDER as PICTURES_FOLDER
+from agent2.pictures import MAX_IN_MESSAGE, thumbnail
+from agent2.records import HIDDEN_SPLITS, Message, ScoredRollout, StopReason, Turn, canonical_json
 from agent2.reports.text import DASH, clean, clean_lines, clean_piece
 from agent2.stats.estimates import Estimate, wilson
 from agent2.texts import counted
@@ -45,6 +47,8 @@ MAX_TEXT = 20_000
 MAX_SAVED_TEXT = 2_000_000
 """The same of a page that is saved as one file."""
 MAX_STATE = 4_000
+PICTURE_SIDE = 480
+"""Pixels of the longer side of a picture on a page."""
 MAX_QUERY = 200
 LABELS_SHOWN = 30
 MOST_REGRADED = 10_000
@@ -468,6 +472,15 @@ def token_marks(turn: Turn) -> tuple[tuple[TokenMark, ...], str]:
 
 
 @dataclass(frozen=True, slots=True)
+class ShownPicture:
+    """A picture of a message as a page has it."""
+
+    source: str
+    """A `data:` address of a small version; empty: it cannot be shown."""
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
 class RolloutStep:
     """One message of a rollout."""
 
@@ -477,6 +490,7 @@ class RolloutStep:
     """prompt, model or environment; decides what a toggle hides."""
     title: str
     text: str
+    pictures: tuple[ShownPicture, ...] = ()
     detail: str = ""
     """Token counts, whether it was cut off, and its tool calls."""
     tokens: Sequence[TokenMark] = ()
@@ -508,8 +522,32 @@ class RolloutView:
     """Texts are left out; `turns` is empty then."""
 
 
-def view_rollout(record: ScoredRollout, card: CardFile, *, hides: bool, max_characters: int = MAX_TEXT) -> RolloutView:
-    """A rollout as the page shows it. hides: its texts are left out. max_characters: of each step."""
+def _pictures_of(message: Message, folder: Path | None) -> tuple[ShownPicture, ...]:
+    """Small versions of the pictures of a message; of one that cannot be read, why."""
+    pictures = []
+    for number, picture in enumerate((message.pictures or ())[:MAX_IN_MESSAGE], start=1):
+        size = f"{picture.width} x {picture.height} pixels, sent {picture.prepared}, SHA-256 {picture.digest[:12]}"
+        description = clean(f"picture {number} before character {picture.at}: {size}", 300)
+        try:
+            source = thumbnail(picture, PICTURE_SIDE, None if folder is None else folder / PICTURES_FOLDER)
+        except ConfigError as error:
+            source, description = "", clean(f"{description}: {error}", 300)
+        pictures.append(ShownPicture(source, description))
+    return tuple(pictures)
+
+
+def view_rollout(
+    record: ScoredRollout,
+    card: CardFile,
+    *,
+    hides: bool,
+    max_characters: int = MAX_TEXT,
+    folder: Path | None = None,
+) -> RolloutView:
+    """A rollout as the page shows it.
+
+    hides: its texts and pictures are left out. max_characters: of each step. folder: of the card, for its pictures.
+    """
     rollout, score, usage = record.rollout, record.score, record.rollout.usage
     value = counted_value(record, card.header.reporting)
     facts = {
@@ -529,7 +567,11 @@ def view_rollout(record: ScoredRollout, card: CardFile, *, hides: bool, max_char
         facts |= {"how it ended": rollout.status.value.replace("_", " "), "final answer as read": ""}
     prompt = [
         RolloutStep(
-            f"p{number}", "prompt", f"prompt: {clean(message.role, 40)}", clean_lines(message.content, max_characters)
+            f"p{number}",
+            "prompt",
+            f"prompt: {clean(message.role, 40)}",
+            clean_lines(message.content, max_characters),
+            () if hides else _pictures_of(message, folder),
         )
         for number, message in enumerate(rollout.prompt, start=1)
     ]
@@ -541,7 +583,7 @@ def view_rollout(record: ScoredRollout, card: CardFile, *, hides: bool, max_char
         detail += f"; calls {', '.join(calls)}" if calls else ""
         text, title = clean_lines(turn.action, max_characters), f"turn {number}: model"
         marks = (*token_marks(turn), *_thought_of(turn, max_characters))
-        steps = [RolloutStep(f"t{number}", "model", title, text, detail, *marks)]
+        steps = [RolloutStep(f"t{number}", "model", title, text, (), detail, *marks)]
         if turn.observation is not None:
             text = clean_lines(turn.observation, max_characters)
             steps.append(RolloutStep(f"t{number}-reply", "environment", f"turn {number}: environment", text))

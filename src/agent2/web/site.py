@@ -507,7 +507,11 @@ class Site(PageContext):
             line=line,
             n_lines=card.summary.n_rollouts if card.summary is not None else None,
             view=view_rollout(
-                record, card, hides=hides, max_characters=MAX_SAVED_TEXT if links.is_single else MAX_TEXT
+                record,
+                card,
+                hides=hides,
+                max_characters=MAX_SAVED_TEXT if links.is_single else MAX_TEXT,
+                folder=entry.path,
             ),
             name=clean(card.header.checkpoint_name, 80),
             known=() if hides else self._known_of(entry, card, record),
@@ -579,7 +583,7 @@ class Site(PageContext):
         }
         if line is None:
             return fields
-        view = view_rollout(self.record(beside, line), card, hides=self.hides(card, links))
+        view = view_rollout(self.record(beside, line), card, hides=self.hides(card, links), folder=beside.path)
         return fields | {"view": view, "href": links.to("rollout", beside.id, line)}
 
     def standalone(self, route: PageAddress) -> str:

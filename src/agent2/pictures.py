@@ -1,0 +1,335 @@
+"""Pictures: what may be one, where they are kept, and how they are made ready for a model.
+
+A picture is the file that somebody brought, named by the SHA-256 of its bytes. It is checked once, when it is read, and
+kept in the installation under that name; a card keeps those of its rollouts beside itself. Messages hold the name and
+how the picture is prepared, never bytes, so that the same file has the same name everywhere and a protocol can say what
+a model was shown.
+
+Prepared means: turned as its EXIF tag says, on white where it is transparent, in 8-bit RGB, its longer side at most
+`max_side` (with the aspect ratio kept, or as a square). A PNG or JPEG that needs none of it is sent as it was brought;
+any other is sent as PNG.
+
+Promises: the content decides what a file is, not its name; sizes are checked before anything is unpacked; a file that
+cannot be unpacked whole is refused when it is read, not when it is sent. Does NOT read moving pictures, vector graphics
+or documents, and downloads nothing.
+"""
+
+import base64
+import binascii
+import hashlib
+import io
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent2 import installation
+from agent2.errors import ConfigError, quoted
+from agent2.files import atomic_write
+from agent2.foreign_files import read_limited
+from agent2.records import JsonValue, Message, Picture
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+MAX_BYTES = 20 << 20
+MAX_PIXELS = 40_000_000
+MAX_SIDE = 30_000
+MAX_IN_MESSAGE = 16
+MEDIA_TYPES: Mapping[str, str] = {
+    "PNG": "image/png",
+    "JPEG": "image/jpeg",
+    "MPO": "image/jpeg",  # a JPEG with further pictures behind it, as phones write it; the first one counts
+    "WEBP": "image/webp",
+    "GIF": "image/gif",
+    "BMP": "image/bmp",
+}
+"""Formats that are read, as Pillow names them."""
+SENT_AS_BROUGHT = frozenset({"PNG", "JPEG"})
+FOLDER = "pictures"
+"""Of a card: its pictures, each named by its digest."""
+PICTURES = "pictures"
+"""Payload key of an item's pictures."""
+_MARK = re.compile(r"<image (\d{1,2})>")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_ORIENTATION = 0x0112
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """How pictures are made ready for a model."""
+
+    max_side: int | None = None
+    """Most pixels of the longer side; None: as many as it has."""
+    keep_ratio: bool = True
+    """False: it becomes a square of `max_side`."""
+
+    @property
+    def name(self) -> str:
+        """As records and protocols have it: `1344`, `1344-square`, `as-brought`."""
+        if self.max_side is None:
+            return "as-brought"
+        return f"{self.max_side}{'' if self.keep_ratio else '-square'}"
+
+    @classmethod
+    def named(cls, name: str) -> "Preparation":
+        """The preparation of a name. Raises ConfigError."""
+        match = re.fullmatch(r"(\d{2,5})(-square)?", name)
+        if match is None and name != "as-brought":
+            raise ConfigError(f"{quoted(name)} is no preparation of pictures; it is as-brought, 1344 or 1344-square")
+        return cls() if match is None else cls(int(match[1]), match[2] is None)
+
+
+def read_picture(content: bytes, where: str, preparation: Preparation | None = None) -> Picture:
+    """Check a picture and keep it in the installation. where: for messages.
+
+    Raises ConfigError for what is no picture, is broken, moves, or has too many bytes or pixels.
+    """
+    if len(content) > MAX_BYTES:
+        raise ConfigError(
+            f"{where}: the picture has {len(content):,} bytes, and {MAX_BYTES:,} are read; make it smaller"
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Pillow warns of large pictures, which are refused here anyway
+        image = _opened(content, where)
+    with image:
+        width, height = image.size
+        media_type = MEDIA_TYPES[image.format or ""]
+        if _is_turned_sideways(image):
+            width, height = height, width
+    digest = hashlib.sha256(content).hexdigest()
+    path = installation.pictures_dir() / digest
+    if not path.exists():
+        atomic_write(path, content)
+    return Picture(digest, media_type, 0, width, height, (preparation or Preparation()).name)
+
+
+def read_field(value: object, folder: Path, where: str, preparation: Preparation) -> list[Picture]:
+    """The pictures in a field of a row: a path inside a folder, base64, a record of bytes or path, or a list of these.
+
+    Raises ConfigError for anything else, a path that leads out of the folder, and as `read_picture` does.
+    """
+    if isinstance(value, list | tuple):
+        return [picture for part in value for picture in read_field(part, folder, where, preparation)]
+    if isinstance(value, Mapping):  # as the library `datasets` stores pictures
+        content = value.get("bytes")
+        value = content if content is not None else value.get("path")
+    if isinstance(value, bytes):
+        return [read_picture(value, where, preparation)]
+    if not isinstance(value, str) or not value.strip():
+        raise ConfigError(f"{where}: a picture is {quoted(value)}; give the path of a file, base64, or its bytes")
+    if value.startswith(("http:", "https:")):
+        raise ConfigError(f"{where}: {quoted(value[:80])} is an address, and nothing is downloaded; give a file")
+    encoded = value.partition(";base64,")[2] if value.startswith("data:") else value
+    if value.startswith("data:") or (len(value) > 200 and re.fullmatch(r"[A-Za-z0-9+/\s]+=*\s*", value)):
+        if len(encoded) > 2 * MAX_BYTES:
+            raise ConfigError(f"{where}: the picture has more than {MAX_BYTES:,} bytes; make it smaller")
+        try:
+            return [read_picture(base64.b64decode("".join(encoded.split()), validate=True), where, preparation)]
+        except binascii.Error as error:
+            raise ConfigError(f"{where}: a picture is no base64 ({error}); write it again") from error
+    path = (folder / value).resolve()
+    if not path.is_relative_to(folder.resolve()):
+        raise ConfigError(f"{where}: the picture {quoted(value)} is outside {folder}; move it there")
+    try:
+        content = read_limited(path, MAX_BYTES, follow=True)
+    except OSError as error:
+        raise ConfigError(f"{where}: the picture {quoted(value)} cannot be read ({error.strerror}); add it") from error
+    return [read_picture(content, f"{where}: {value}", preparation)]
+
+
+def of_payload(payload: Mapping[str, JsonValue]) -> list[Picture]:
+    """The pictures of an item, as `to_payload` wrote them."""
+    return [Picture(**entry) for entry in payload.get(PICTURES) or ()]
+
+
+def to_payload(pictures: Sequence[Picture]) -> list[dict[str, JsonValue]]:
+    """Pictures as a payload has them; their places follow from the prompt."""
+    names = ("digest", "media_type", "at", "width", "height", "prepared")
+    return [{name: getattr(picture, name) for name in names} for picture in pictures]
+
+
+def place_pictures(role: str, text: str, pictures: Sequence[Picture]) -> Message:
+    """A message with pictures: each where the text says `<image 1>` (which is taken out), the others before the text.
+
+    A mark that comes again stays in the text. Without pictures it is the message of the text.
+    """
+    if not pictures:
+        return Message(role, text)
+    pieces: list[str] = []
+    places: dict[int, int] = {}
+    n_characters = end = 0
+    for mark in _MARK.finditer(text):
+        index = int(mark[1]) - 1
+        if not 0 <= index < len(pictures) or index in places:
+            continue
+        pieces.append(text[end : mark.start()])
+        n_characters += mark.start() - end
+        places[index], end = n_characters, mark.end()
+    pieces.append(text[end:])
+    placed = [_at(picture, places.get(index, 0)) for index, picture in enumerate(pictures)]
+    return Message(role, "".join(pieces), tuple(sorted(placed, key=lambda picture: picture.at)))
+
+
+def _at(picture: Picture, place: int) -> Picture:
+    return Picture(picture.digest, picture.media_type, place, picture.width, picture.height, picture.prepared)
+
+
+def content_of(picture: Picture, folder: Path | None = None) -> bytes:
+    """The bytes as they were brought, from a folder (of a card) or the installation.
+
+    Raises ConfigError if they are not there or are not what the digest says.
+    """
+    if _DIGEST.fullmatch(picture.digest) is None:  # a card is a file that others may have written
+        raise ConfigError(f"{quoted(picture.digest[:80])} is no SHA-256 of a picture")
+    for place in (folder, installation.pictures_dir()):
+        path = None if place is None else place / picture.digest
+        if path is None or not path.is_file():
+            continue
+        try:
+            content = read_limited(path, MAX_BYTES)
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read ({error.strerror}); restore it") from error
+        if hashlib.sha256(content).hexdigest() != picture.digest:
+            raise ConfigError(f"{path}: was changed since it was stored; restore it or delete it")
+        return content
+    raise ConfigError(f"the picture {picture.digest[:12]} is not on this machine; read its benchmark again")
+
+
+@lru_cache(maxsize=32)
+def prepared(picture: Picture) -> tuple[str, bytes]:
+    """Media type and bytes of a picture as a model is shown it. Raises ConfigError as `content_of` does."""
+    from PIL import Image, ImageOps
+
+    content = content_of(picture)
+    preparation = Preparation.named(picture.prepared)
+    with _opened(content, f"picture {picture.digest[:12]}") as image:
+        is_turned = image.getexif().get(_ORIENTATION, 1) not in (0, 1)
+        size = _fitted(picture.width, picture.height, preparation)
+        is_plain = image.mode in ("RGB", "L") and not is_turned and "transparency" not in image.info
+        if is_plain and image.format in SENT_AS_BROUGHT and size == image.size:
+            return picture.media_type, content
+        image_sent: Image.Image = ImageOps.exif_transpose(image)
+        image_sent = _on_white(image_sent)
+        if image_sent.size != size:
+            image_sent = image_sent.resize(size, Image.Resampling.BICUBIC)
+    return "image/png", _as_png(image_sent)
+
+
+def thumbnail(picture: Picture, side: int, folder: Path | None = None) -> str:
+    """A small version as a `data:` address, for pages. Raises ConfigError as `content_of` does."""
+    from PIL import ImageOps
+
+    with _opened(content_of(picture, folder), f"picture {picture.digest[:12]}") as image:
+        image_sent = _on_white(ImageOps.exif_transpose(image))
+        image_sent.thumbnail((side, side))
+    return "data:image/png;base64," + base64.b64encode(_as_png(image_sent)).decode()
+
+
+def keep_beside(messages: Sequence[Message], folder: Path) -> None:
+    """Copy the pictures of messages into a folder of a card, each once.
+
+    Raises ConfigError as `content_of` does, OSError for a full disk.
+    """
+    for picture in (picture for message in messages for picture in message.pictures or ()):
+        path = folder / picture.digest
+        if not path.is_file():
+            content = content_of(picture)
+            folder.mkdir(exist_ok=True)
+            atomic_write(path, content, durable=True)
+
+
+def _opened(content: bytes, where: str) -> "Image.Image":
+    """A picture that was unpacked whole. Raises ConfigError."""
+    from PIL import Image
+
+    known = [name for name in MEDIA_TYPES if name != "MPO"]
+    try:
+        image: Image.Image = Image.open(io.BytesIO(content), formats=known)
+    except Exception as error:  # boundary: a hostile header makes the readers raise whatever they run into
+        beginning = quoted(content[:16])
+        raise ConfigError(
+            f"{where}: is no picture that can be read (it begins with {beginning}); give one of {', '.join(known)}"
+        ) from error
+    width, height = image.size
+    if width * height > MAX_PIXELS or max(width, height) > MAX_SIDE or min(width, height) < 1:
+        raise ConfigError(
+            f"{where}: the picture has {width} x {height} pixels, and {MAX_PIXELS:,} are read; make it smaller"
+        )
+    try:
+        moves = image.format != "MPO" and bool(getattr(image, "is_animated", False))
+        if not moves:
+            image.load()
+    except Exception as error:  # boundary: as above
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:160]
+        raise ConfigError(f"{where}: the picture is broken ({reason}); write it again") from error
+    if moves:
+        raise ConfigError(f"{where}: the picture moves (it has several frames); give one frame as a picture of its own")
+    return image
+
+
+def _is_turned_sideways(image: "Image.Image") -> bool:
+    return image.getexif().get(_ORIENTATION, 1) in (5, 6, 7, 8)
+
+
+def _fitted(width: int, height: int, preparation: Preparation) -> tuple[int, int]:
+    side = preparation.max_side
+    if side is None:
+        return width, height
+    if not preparation.keep_ratio:
+        return side, side
+    longer = max(width, height)
+    if longer <= side:
+        return width, height
+    return max(1, round(width * side / longer)), max(1, round(height * side / longer))
+
+
+def _on_white(image: "Image.Image") -> "Image.Image":
+    """In 8-bit RGB; what is transparent is white."""
+    from PIL import Image
+
+    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+        colours = image.convert("RGBA")
+        white = Image.new("RGBA", colours.size, "white")
+        return Image.alpha_composite(white, colours).convert("RGB")
+    if image.mode.startswith("I"):  # 16 bits of grey, of which `convert` would cut the upper half off
+        return image.point(lambda grey: grey / 256).convert("L").convert("RGB")
+    return image.convert("RGB")
+
+
+def _as_png(image: "Image.Image") -> bytes:
+    stream = io.BytesIO()
+    image.save(stream, "PNG")
+    return stream.getvalue()
+
+
+def white_square(side: int = 32) -> bytes:
+    """A white PNG: what a server is asked about to learn whether it takes pictures."""
+    from PIL import Image
+
+    return _as_png(Image.new("RGB", (side, side), "white"))
+
+
+def data_address(media_type: str, content: bytes) -> str:
+    """A picture as content parts carry it."""
+    return f"data:{media_type};base64,{base64.b64encode(content).decode()}"
+
+
+def content_parts(message: Message) -> list[dict[str, Any]]:
+    """Text and pictures of a message in their order, as chat-completion servers take them.
+
+    Raises ConfigError as `content_of` does.
+    """
+    parts: list[dict[str, Any]] = []
+    end = 0
+    for picture in message.pictures or ():
+        if message.content[end : picture.at].strip():
+            parts.append({"type": "text", "text": message.content[end : picture.at]})
+        parts.append({"type": "image_url", "image_url": {"url": data_address(*prepared(picture))}})
+        end = max(end, picture.at)
+    if message.content[end:].strip():
+        parts.append({"type": "text", "text": message.content[end:]})
+    return parts
