@@ -242,17 +242,41 @@ def keep_beside(messages: Sequence[Message], folder: Path) -> None:
             atomic_write(path, content, durable=True)
 
 
+def copy_beside(card: Path, target: Path) -> None:
+    """Copy a card's pictures to another folder, as where its rollouts are scored again. Raises OSError."""
+    source = card / FOLDER
+    for path in sorted(source.iterdir()) if source.is_dir() else ():
+        if _DIGEST.fullmatch(path.name) and not (target / FOLDER / path.name).exists():
+            (target / FOLDER).mkdir(parents=True, exist_ok=True)
+            atomic_write(target / FOLDER / path.name, read_limited(path, MAX_BYTES))
+
+
+def problems_beside(card: Path) -> list[str]:
+    """Pictures of a card that are not what their names say, one sentence each."""
+    source = card / FOLDER
+    problems = []
+    for path in sorted(source.iterdir()) if source.is_dir() else ():
+        try:
+            content = read_limited(path, MAX_BYTES)
+        except OSError as error:
+            problems.append(f"{path}: cannot be read ({error.strerror})")
+            continue
+        if hashlib.sha256(content).hexdigest() != path.name:
+            problems.append(f"{path}: was changed: its content does not match its name")
+    return problems
+
+
 def _opened(content: bytes, where: str) -> "Image.Image":
     """A picture that was unpacked whole. Raises ConfigError."""
     from PIL import Image
 
-    known = [name for name in MEDIA_TYPES if name != "MPO"]
+    formats = [name for name in MEDIA_TYPES if name != "MPO"]
     try:
-        image: Image.Image = Image.open(io.BytesIO(content), formats=known)
+        image: Image.Image = Image.open(io.BytesIO(content), formats=formats)
     except Exception as error:  # boundary: a hostile header makes the readers raise whatever they run into
         beginning = quoted(content[:16])
         raise ConfigError(
-            f"{where}: is no picture that can be read (it begins with {beginning}); give one of {', '.join(known)}"
+            f"{where}: is no picture that can be read (it begins with {beginning}); give one of {', '.join(formats)}"
         ) from error
     width, height = image.size
     if width * height > MAX_PIXELS or max(width, height) > MAX_SIDE or min(width, height) < 1:

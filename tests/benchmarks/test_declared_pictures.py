@@ -11,12 +11,13 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from agent2.benchmarks import load_benchmark
-from agent2.cards.reader import iter_rollouts, read_header
-from agent2.errors import ConfigError
+from agent2.cards.reader import iter_rollouts, read_header, validate_card
+from agent2.cards.writer import CardWriter
+from agent2.errors import CardError, ConfigError
 from agent2.evaluation.plan import EvaluationPlan
 from agent2.evaluation.runner import evaluate
 from agent2.models.sources import ScriptedSampler
-from agent2.pictures import prepared
+from agent2.pictures import copy_beside, prepared
 from agent2.records import Completion, Split, digest_of
 from agent2.web.catalog import Catalog
 from agent2.web.server import ReaderGuard, make_view_app
@@ -94,12 +95,36 @@ def test_an_evaluation_is_scored_kept_and_shown_with_its_pictures(tmp_path):
     (source,) = re.findall(r'<img src="data:image/png;base64,([^"]+)" alt="picture 1', page)
     small = Image.open(io.BytesIO(base64.b64decode(source)))
     assert small.size == (records[0].rollout.prompt[0].pictures[0].width, 20)
+    assert validate_card(card) == []
+    changed = min((card / "pictures").iterdir())
+    changed.write_bytes(b"another")
+    assert [f"{changed}: was changed: its content does not match its name"] == validate_card(card)
     for path in (card / "pictures").iterdir():
         path.unlink()
     for path in (tmp_path / "home").rglob("pictures/*"):
         path.unlink()
     page = client.get(f"/rollout/{entry}/0").text
     assert "is not on this machine" in page and '<img src="data:image/png' not in page
+
+
+def test_a_card_of_another_machine_is_scored_again_with_its_pictures(tmp_path):
+    benchmark = write(tmp_path / "colors")
+    card, again = tmp_path / "card", tmp_path / "again"
+    evaluate(plan_of(benchmark), ScriptedSampler(look), card)
+    for path in (tmp_path / "home").rglob("pictures/*"):
+        path.unlink()
+    copy_beside(card, again)
+    record = next(iter_rollouts(card))
+    with CardWriter(again, read_header(card)) as writer:
+        writer.append(record)
+    assert {path.name for path in (again / "pictures").iterdir()} == {
+        path.name for path in (card / "pictures").iterdir()
+    }
+    with (
+        CardWriter(tmp_path / "alone", read_header(card)) as writer,
+        pytest.raises(CardError, match="is not on this machine"),
+    ):
+        writer.append(record)
 
 
 def test_how_pictures_are_prepared_is_in_the_protocol_and_texts_are_as_before(tmp_path):

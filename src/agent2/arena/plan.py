@@ -213,7 +213,12 @@ def resolve_trial(
         _require_visible_items(config)
     source = relative_to(config.task.benchmark, Path())
     if config.data is not None or source not in BENCHMARKS:
-        load_benchmark(source, Path(config.data) if config.data is not None else None)  # raises if it cannot be used
+        benchmark = load_benchmark(source, Path(config.data) if config.data is not None else None)  # raises if unusable
+        if getattr(benchmark, "takes_images", False):
+            raise ConfigError(
+                f"{benchmark.name} has pictures, and models are trained and graded on texts here; evaluate on it with "
+                "agent2 eval"
+            )
     # these folders are mounted in the grader's child, beside what the agent submitted
     for folder in code_folders(source):
         refuse_hidden(folder, (installation.home() / "secret",))

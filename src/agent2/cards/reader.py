@@ -36,6 +36,7 @@ from agent2.cards.folder import (
 )
 from agent2.errors import CardError
 from agent2.foreign_files import open_regular
+from agent2.pictures import problems_beside
 from agent2.records import ScoredRollout
 from agent2.stats.estimates import Estimate
 
@@ -80,6 +81,7 @@ def validate_card(path: Path, *, columns: bool = True) -> list[str]:
         if planned is not None and planned != tally.n_rollouts:
             problems.append(f"{path}: contains {tally.n_rollouts} of {planned} planned rollouts")
         problems += check.problems if check is not None else []
+        problems += problems_beside(path)
         if header_digest == card.header_digest:
             problems += _summary_problems(path, card, tally.summary())
     return problems

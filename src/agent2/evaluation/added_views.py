@@ -15,6 +15,7 @@ from msgspec import structs
 from agent2.cards.folder import load_card, replace_card, store_card
 from agent2.cards.reader import finished_header, iter_rollouts, read_header
 from agent2.cards.writer import CardWriter
+from agent2.pictures import copy_beside
 from agent2.records import RolloutStatus, ScoredRollout
 
 EVERY = 50
@@ -47,6 +48,7 @@ def add_views(card: Path, source: tuple[str, Mapping[str, Any]], views_of: Views
     header = finished_header(card)
     again = card.with_name(f".{card.name}.{key}")
     shutil.rmtree(again, ignore_errors=True)  # left by a kill
+    copy_beside(card, again)
     message = f"{key.replace('_', ' ')} of {read_header(card).checkpoint_name}"
     with CardWriter(again, replace(header, lock={**header.lock, key: dict(identity)})) as writer:
         for record in iter_rollouts(card):

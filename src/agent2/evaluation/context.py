@@ -163,9 +163,9 @@ class NewestOnly:
 
     def messages_to_send(self, messages: Sequence[Message], n_opening: int) -> Sequence[Message]:
         """The opening without its last message, then the newest one, with the pictures of that last message."""
-        asked, newest = messages[n_opening - 1], messages[-1]
-        if asked.pictures and not newest.pictures:
-            newest = structs.replace(newest, pictures=asked.pictures)
+        question, newest = messages[n_opening - 1], messages[-1]
+        if question.pictures and not newest.pictures:
+            newest = structs.replace(newest, pictures=question.pictures)
         return [*messages[: n_opening - 1], newest]
 
 

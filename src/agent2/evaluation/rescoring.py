@@ -43,6 +43,7 @@ from agent2.evaluation.scoring import (
     unless_unjudged,
 )
 from agent2.evaluation.stored_answers import items_of_stored
+from agent2.pictures import copy_beside
 from agent2.records import (
     HIDDEN_SPLITS,
     Benchmark,
@@ -101,6 +102,7 @@ def rescore(
     require_state(source, header, scorer)
     new = rescored_header(source, header, scorer, settings or {})
     _require_free(target, new)
+    copy_beside(source, target)
     return score_card(source, target, new, items, scorer, resources=resources, on_progress=on_progress)
 
 
