@@ -174,7 +174,7 @@ def _accepted(item: Item) -> list[str]:
 
 
 def _options(item: Item) -> list[str]:
-    options = item.payload.get("options") or []
+    options = item.payload.get("options") or item.payload.get("choices") or []
     return [str(option) for option in options] if isinstance(options, list | tuple) else []
 
 
@@ -406,8 +406,8 @@ class MathVistaScorer(VisionAnswerScorer):
     """1 if the answer, in the form that its question asks for, is the reference's text (MathVista).
 
     An item's payload holds `question_type` (multi_choice or free_form), `answer_type` (integer, float, text, list),
-    `precision` (decimals of a float) and, of choices, `options`; its reference is the right option's letter or the
-    answer's text. The published evaluation has a model extract the answer from a response; here rules do: a whole
+    `precision` (decimals of a float) and, of choices, `options` or `choices`; its reference is the right option's
+    letter or text, or the answer's text. The published evaluation has a model extract the answer from a response; here rules do: a whole
     response that is an option or a number, what stands in quotes behind "The answer is", else the stated option, the
     last number, or the last list. With rule "extracted" the answer is taken as a model's extraction already.
     """
