@@ -407,9 +407,10 @@ class MathVistaScorer(VisionAnswerScorer):
 
     An item's payload holds `question_type` (multi_choice or free_form), `answer_type` (integer, float, text, list),
     `precision` (decimals of a float) and, of choices, `options` or `choices`; its reference is the right option's
-    letter or text, or the answer's text. The published evaluation has a model extract the answer from a response; here rules do: a whole
-    response that is an option or a number, what stands in quotes behind "The answer is", else the stated option, the
-    last number, or the last list. With rule "extracted" the answer is taken as a model's extraction already.
+    letter or text, or the answer's text. The published evaluation has a model extract the answer from a response; here
+    rules do: a whole response that is an option or a number, what stands in quotes behind "The answer is", else the
+    stated option, the last number, or the last list. With rule "extracted" the answer is taken as a model's extraction
+    already.
     """
 
     name = "mathvista"
