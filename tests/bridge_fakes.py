@@ -7,7 +7,7 @@ from pathlib import Path
 from agent2 import installation
 from agent2.benchmarks.bridges import BRIDGES
 from agent2.benchmarks.bridges.bridged import BridgedBenchmark
-from agent2.benchmarks.bridges.channel import WORKERS, BridgeChannel
+from agent2.benchmarks.bridges.channel import WORKERS, BridgeChannel, Patience
 from agent2.sandbox.backends import Unsandboxed
 
 FAKE_WORKER = '''
@@ -71,7 +71,42 @@ def score(name, seed, prompt_sha256, message):
     return {"value": float(f"<answer>{seed + 1}</answer>" in message), "extracted": message}
 
 
-METHODS = {"draw": draw, "score": score, "describe": lambda: {"names": ["sums"], "system": "Be brief."}}
+def open_set(name):
+    if name == "broken":
+        raise ValueError("the task has no test split")
+    portions = {"test": 60, "train": 12, "dev": 9 if name == "with_dev" else 0}
+    return {"compares": name == "choice", "max_tokens": 16, "metric": "acc", "portions": portions}
+
+
+def items(name, portion, start):
+    if name == "empty_pages":
+        return []
+    first = {"train": 0, "test": 10, "dev": 200}[portion]  # two prompts of train are in test, too
+    seeds = range(first, first + 60)
+    records = [{"prompt": f"What is {seed} + 1?", "reference": f"<answer>{seed + 1}</answer>"} for seed in seeds]
+    if name == "choice":
+        records = [{**record, "reference": "B", "options": ["no", "yes"]} for record in records]
+    return records[start : start + 7]
+
+
+def score_placed(name, portion, number, prompt_sha256, message, likelihoods=None):
+    if likelihoods is not None:
+        return {"value": float(likelihoods["logprobs"][1] > likelihoods["logprobs"][0]), "extracted": message}
+    first = {"train": 0, "test": 10, "dev": 200}[portion]
+    return {"value": float(message == f"<answer>{first + number + 1}</answer>"), "extracted": message}
+
+
+def score_either(name, seed=None, **arguments):
+    return score_placed(name, **arguments) if seed is None else score(name, seed, **arguments)
+
+
+METHODS = {
+    "describe": lambda: {"names": ["sums"], "system": "Be brief."},
+    "draw": draw,
+    "open_set": open_set,
+    "items": items,
+    "score": score_either,
+}
 sys.modules["fake_bridge_worker"] = sys.modules["__main__"]
 sys.argv = ["serve.py", "fake_bridge_worker"]
 serve.main()
@@ -85,18 +120,18 @@ def fake_channel(folder: Path, *, start_s: float = 600.0, answer_s: float = 600.
     script.write_text(FAKE_WORKER.replace("WORKERS_FOLDER", repr(str(WORKERS))))
     program = [sys.executable, str(script)]
     return BridgeChannel(
-        "reasoning_gym", folder, "", sandbox=Unsandboxed(), program=program, start_s=start_s, answer_s=answer_s
+        "reasoning_gym", folder, "", sandbox=Unsandboxed(), program=program, patience=Patience(start_s, answer_s)
     )
 
 
-def install_fake_bridge(*, digest: str | None = None, names: list[str] | None = None) -> Path:
+def install_fake_bridge(bridge: str = "reasoning_gym", *, digest: str | None = None) -> Path:
     """An environment below the installation's home that says it holds the fake package; its folder."""
-    pinned = BRIDGES["reasoning_gym"].pinned
-    folder = installation.home() / "bridges" / "reasoning_gym"
+    pinned = BRIDGES[bridge].pinned
+    folder = installation.home() / "bridges" / bridge
     (folder / "bin").mkdir(parents=True)
     (folder / "bin" / "python").symlink_to(sys.executable)
-    facts = {"names": NAMES if names is None else names, "system": "Be brief."}
-    stamp = {"name": "reasoning_gym", "version": "0.0", "pins_digest": digest or pinned.digest, "facts": facts}
+    facts = {"names": NAMES, "system": "Be brief."}
+    stamp = {"name": bridge, "version": "0.0", "pins_digest": digest or pinned.digest, "facts": facts}
     (folder / "agent2-bridge.json").write_text(json.dumps(stamp))
     return folder
 

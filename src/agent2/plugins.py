@@ -39,6 +39,8 @@ T = TypeVar("T")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """Names become parts of file names and of `name-vX.Y`."""
 _FILE = re.compile(r"(?P<file>.+\.py):(?P<attribute>[^/:]*)")
+_BRIDGED_FILE = re.compile(r"(?P<bridge>[a-z][a-z0-9_-]*):(?P<path>(?!//)[^:]+\.ya?ml)")
+"""A file behind a bridge: `lm-eval:FOLDER/TASK.yaml`."""
 _MODULE = re.compile(r"(?P<module>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):(?P<attribute>[A-Za-z_]\w*)")
 MAX_SOURCE_FILES = 2_000
 _PACKAGE = Path(__file__).resolve().parent
@@ -110,6 +112,8 @@ def relative_to(name: str, folder: Path) -> str:
     """A name that is a relative path, resolved against `folder` (that of the file which names it); others unchanged."""
     if not is_located(name):
         return name
+    if bridged := _BRIDGED_FILE.fullmatch(name):
+        return f"{bridged['bridge']}:{(folder / Path(bridged['path']).expanduser()).resolve()}"
     match = _FILE.fullmatch(name)
     path, suffix = (match["file"], f":{match['attribute']}") if match else (name, "")
     return f"{(folder / Path(path).expanduser()).resolve()}{suffix}"

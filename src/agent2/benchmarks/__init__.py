@@ -24,7 +24,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
-from agent2.benchmarks.bridges import BRIDGED, split_bridged
+from agent2.benchmarks.bridges import BRIDGES, is_named, split_bridged
 from agent2.benchmarks.declaration import is_data_file
 from agent2.benchmarks.declared import DeclaredBenchmark
 from agent2.benchmarks.item_sets import ItemSet, is_item_set, read_item_set
@@ -179,8 +179,9 @@ def load_benchmark(name: str, data: Path | None = None, where: str = "benchmark"
         )
     if (bridged := split_bridged(name)) is not None:
         bridge, inner_name = bridged
-        settings = {"bridge": bridge, "name": inner_name, "where": where}
-        return guarded(cast(Benchmark, build(find("benchmark", "bridged", {"bridged": BRIDGED}), settings)))
+        key = "path" if BRIDGES[bridge].example else "name"
+        plugin = find("benchmark", bridge, {bridge: BRIDGES[bridge].player})
+        return guarded(cast(Benchmark, build(plugin, {"bridge": bridge, key: inner_name, "where": where})))
     if is_data_name(name, where):
         benchmark: Benchmark = _data_benchmark(Path(name).expanduser())
         _refuse_taken(benchmark.name, f"{where} {name!r}")
@@ -211,9 +212,9 @@ def _data_benchmark(path: Path) -> Benchmark:
 
 
 def is_known(name: str) -> bool:
-    """Whether a benchmark of this name is packaged or installed, or behind a bridge."""
+    """Whether a benchmark of this name is packaged or installed, or a name behind a bridge (not a file)."""
     is_here = name in BENCHMARKS or name in installed("benchmark")
-    return is_here or _variant_of(name) is not None or split_bridged(name) is not None
+    return is_here or _variant_of(name) is not None or is_named(name)
 
 
 def _variant_of(name: str) -> tuple[str, str] | None:

@@ -41,7 +41,7 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
         list[str],
         typer.Argument(
             metavar="SUITE...",
-            help="Suites or benchmarks: names, .yaml files, folders of benchmarks, or FILE.py:NAME.",
+            help="Suites or benchmarks: names, .yaml files, folders of benchmarks, FILE.py:NAME or BRIDGE:NAME.",
         ),
     ],
     checkpoint: Name = None,

@@ -159,7 +159,8 @@ def install_bridge_command(
     if as_json:
         print_json({**environment_facts(ready), "names": names})
         return
-    typer.echo(f"{chosen.distribution} {ready.version}: {len(names)} names, such as {bridge}:{names[0]}")
+    example = f"{len(names)} names, such as {bridge}:{names[0]}" if names else f"plays {bridge}:{chosen.example}"
+    typer.echo(f"{chosen.distribution} {ready.version}: {example}")
     print_path("environment", ready.folder)
 
 

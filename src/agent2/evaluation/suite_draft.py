@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from agent2.benchmarks import is_known, load_benchmark
+from agent2.benchmarks.bridges import split_bridged
 from agent2.benchmarks.declared import DeclaredBenchmark
 from agent2.benchmarks.home import ProvidesCount
 from agent2.config import read_yaml_text
@@ -122,6 +123,8 @@ def _description(names: Sequence[str]) -> str:
 
 def _seen_from(name: str, folder: Path) -> str:
     """A benchmark's location as a relative path that begins with a dot."""
+    if (bridged := split_bridged(name)) is not None:
+        return f"{bridged[0]}:{_seen_from(bridged[1], folder)}"
     path, colon, attribute = name.rpartition(":") if is_code(name) else (name, "", "")
     if not path.startswith((".", "/", "~")) and colon:
         return name  # MODULE:NAME

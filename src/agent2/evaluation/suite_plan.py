@@ -17,6 +17,7 @@ from pydantic import Field
 
 from agent2 import installation
 from agent2.benchmarks import BENCHMARKS, is_data_name, is_known, load_benchmark
+from agent2.benchmarks.bridges import split_bridged
 from agent2.benchmarks.declaration import is_data_file
 from agent2.benchmarks.home import ProvidesCount
 from agent2.cards.card import ReportingRule
@@ -431,7 +432,12 @@ def open_contract(name: str, overrides: Sequence[str] = ()) -> Suite:
     """
     if name in suite_names() or name in installed("suite") or _names_a_path(name):
         return load_suite(name, overrides)
-    if is_known(name) or is_code(name) or (is_located(name) and is_data_file(Path(name).expanduser())):
+    if (
+        is_known(name)
+        or split_bridged(name) is not None
+        or is_code(name)
+        or (is_located(name) and is_data_file(Path(name).expanduser()))
+    ):
         return suite_of(name, overrides)
     if is_located(name):
         if Path(name).is_dir():

@@ -33,7 +33,7 @@ def test_items_are_the_packages_and_the_same_each_time(sums):
     items = sums.items(Split.DEV, 5, None)
     assert items == sums.items(Split.DEV, 5, None) and len({item.id for item in items}) == 5
     for item in items:
-        seed = item.payload["seed"]
+        seed = item.payload["question"]["seed"]
         assert (item.prompt, item.reference) == (f"What is {seed} + 1?", f"<answer>{seed + 1}</answer>")
 
 
@@ -131,7 +131,7 @@ def test_seeds_over_which_a_generator_raises_are_passed_over(tmp_path):
         pytest.fail("train seeds are public and fixed, and these are known to work")
     finally:
         barren.close()
-    assert all(item.payload["seed"] % 2 == 0 for item in items)
+    assert all(item.payload["question"]["seed"] % 2 == 0 for item in items)
 
 
 def test_an_item_without_form_is_one_clear_error(tmp_path):

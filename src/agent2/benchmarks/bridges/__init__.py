@@ -1,10 +1,12 @@
 """Bridges: items and verdicts of another package, played under our protocol as a benchmark of ours.
 
     reasoning_gym:leg_counting       BRIDGE:NAME; on cards and in suites `reasoning_gym.leg_counting`
+    lm-eval:FOLDER/TASK.yaml         a bridge to files; on cards `lm-eval.TASK`
 
 The package is installed with pins of its own (`agent2 benchmarks install BRIDGE`, `engines.environments`) and runs in a
-sandbox and process of its own (`channel`). A benchmark of it is a `bridged.BridgedBenchmark`. `workers` holds the
-program that runs on the other side, one module a bridge; `pins` the exact versions.
+sandbox and process of its own (`channel`). A benchmark of it is a `bridged.BridgedBenchmark`, of files a
+`file_sets.BridgedSet`. `workers` holds the program that runs on the other side, one module a bridge; `pins` the exact
+versions.
 """
 
 import hashlib
@@ -16,7 +18,8 @@ from types import MappingProxyType
 from agent2.engines.environments import InstalledEnvironment, PinnedEnvironment, require_environment
 from agent2.errors import ConfigError, unknown_name
 
-BRIDGED = "agent2.benchmarks.bridges.bridged:BridgedBenchmark"
+GENERATOR = "agent2.benchmarks.bridges.bridged:BridgedBenchmark"
+FILES = "agent2.benchmarks.bridges.file_sets:BridgedSet"
 """What plays them, by name, since it imports far more than this table does."""
 
 
@@ -32,6 +35,13 @@ class Bridge:
     size: str
     """How much is installed, in words."""
     description: str
+    player: str = GENERATOR
+    """`GENERATOR` for names of the package, `FILES` for files of the user."""
+
+    @property
+    def example(self) -> str:
+        """What stands behind the colon, where files are read."""
+        return "FOLDER/TASK.yaml" if self.player == FILES else ""
 
     @property
     def pinned(self) -> PinnedEnvironment:
@@ -56,6 +66,14 @@ BRIDGES: Mapping[str, Bridge] = MappingProxyType(
             "350 MB",
             "puzzles and exercises made by generators, with graded verdicts",
         ),
+        "lm-eval": Bridge(
+            "lm-eval",
+            "lm-eval",
+            "lm_eval_worker",
+            "760 MB",
+            "tasks of lm-evaluation-harness with their data in a folder",
+            FILES,
+        ),
     }
 )
 
@@ -67,6 +85,12 @@ def split_bridged(name: str) -> tuple[str, str] | None:
         if found_mark and bridge in BRIDGES:
             return bridge, inner
     return None
+
+
+def is_named(name: str) -> bool:
+    """Whether a name alone, without a file, is a benchmark behind a bridge."""
+    bridged = split_bridged(name)
+    return bridged is not None and BRIDGES[bridged[0]].player == GENERATOR
 
 
 def find_bridge(name: str, where: str) -> Bridge:

@@ -38,8 +38,9 @@ from agent2.records import (
 )
 from agent2.scorers.answers import MOSTLY_RIGHT, WRONG_OR_NONE, wrong_or_none
 
+QUESTION = "question"
+"""Payload key of what tells the package which item it is: a seed, or a place in its data."""
 SEED = "seed"
-"""Payload key of an item's seed."""
 MAX_SEED = 2**31 - 1
 """Generators hand seeds to numpy, which takes 32 bits."""
 TRIES = 5
@@ -66,9 +67,9 @@ class BridgedScorer:
     work = ScoringWork(ScoringMode.BATCH, batch_size=16, concurrency=1)
 
     def __init__(self, channel: BridgeChannel, name: str, version: str) -> None:
-        """name: of the generator. version: of the bridge."""
+        """name: of the generator or task. version: of the bridge."""
         self.name, self.version = channel.name, version
-        self._channel, self._generator = channel, name
+        self._channel, self._inner_name = channel, name
 
     def score(self, item: Item, rollout: Rollout) -> Score:
         """The verdict on one message."""
@@ -80,7 +81,7 @@ class BridgedScorer:
                 0.0, f"the message has more than {MAX_MESSAGE_CHARACTERS} characters", labels=("wrong_answer",)
             )
         try:
-            return _checked(self._ask(item, message))
+            return _checked(self._ask(item, message, rollout.state))
         except (BridgeFailed, BridgeRaised) as error:
             return self._without_verdict(item, error)
 
@@ -88,15 +89,17 @@ class BridgedScorer:
         """A verdict for each."""
         return [self.score(item, rollout) for item, rollout in batch]
 
-    def _ask(self, item: Item, message: str) -> Any:
+    def _ask(self, item: Item, message: str, state: Mapping[str, JsonValue]) -> Any:
+        place = dict(item.payload[QUESTION])
+        if "logprobs" in state:
+            place["likelihoods"] = {key: state[key] for key in ("logprobs", "is_greedy")}
         prompt_sha256 = hashlib.sha256(item.prompt.encode("utf-8", "surrogatepass")).hexdigest()
-        seed = item.payload[SEED]
-        return self._channel.ask("score", name=self._generator, seed=seed, prompt_sha256=prompt_sha256, message=message)
+        return self._channel.ask("score", name=self._inner_name, prompt_sha256=prompt_sha256, message=message, **place)
 
     def _without_verdict(self, item: Item, error: Exception) -> Score:
         """Wrong if the scorer works on this item, so that the message is what it cannot take; else missing."""
         try:
-            accepts = item.reference is not None and _checked(self._ask(item, item.reference)).value == 1.0
+            accepts = item.reference is not None and _checked(self._ask(item, item.reference, {})).value == 1.0
         except (BridgeFailed, BridgeRaised):
             accepts = False
         if not accepts:
@@ -157,7 +160,7 @@ class BridgedBenchmark:
                 split,
                 question.prompt,
                 question.reference,
-                {SEED: question.seed},
+                {QUESTION: {SEED: question.seed}},
             )
             for question in self._source.first(split, n, secret)
         ]

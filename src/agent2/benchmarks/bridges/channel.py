@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from agent2.sandbox.process import SandboxProcess
 from agent2.sandbox.spec import Limits, Mount, SandboxSpec
 
 WORKERS = Path(__file__).parent / "workers"
-ENVIRONMENT_INSIDE, WORKERS_INSIDE = "/bridge", "/bridge-workers"
+ENVIRONMENT_INSIDE, WORKERS_INSIDE, DATA_INSIDE = "/bridge", "/bridge-workers", "/bridge-data"
 VARIABLES = {
     "PYTHONHASHSEED": "0",  # items must not depend on the order of a set
     "OMP_NUM_THREADS": "1",
@@ -48,6 +49,16 @@ TAIL_BYTES = 20_000
 CHUNK_BYTES = 1 << 16
 
 
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Longest waits, in seconds."""
+
+    start_s: float = START_S
+    """For the first answer of a process."""
+    answer_s: float = ANSWER_S
+    """For each later one."""
+
+
 class BridgeFailed(MachineError):
     """The process behind a bridge hung, crashed or did not keep to the protocol; it is gone."""
 
@@ -65,21 +76,25 @@ class BridgeChannel:
         environment: Path,
         worker: str,
         *,
+        data: Path | None = None,
         sandbox: Sandbox | None = None,
         program: Sequence[str] | None = None,
-        start_s: float = START_S,
-        answer_s: float = ANSWER_S,
+        patience: Patience = Patience(),
     ) -> None:
         """Start nothing yet.
 
-        name: of the bridge. environment: its folder. worker: module of `workers`. program: in place of Python and
-        `serve.py`, for tests. start_s, answer_s: for the first answer of a process, and for each later one.
+        name: of the bridge. environment: its folder. worker: module of `workers`. data: a folder that the package
+        reads. program: in place of Python and `serve.py`, for tests.
         """
         self.name = name
         self._mounts = (Mount(environment, ENVIRONMENT_INSIDE), Mount(WORKERS, WORKERS_INSIDE))
-        self._program = tuple(program or (f"{ENVIRONMENT_INSIDE}/bin/python", f"{WORKERS_INSIDE}/serve.py", worker))
+        if data is not None:
+            self._mounts += (Mount(data, DATA_INSIDE),)
+        self._program = tuple(
+            program or (f"{ENVIRONMENT_INSIDE}/bin/python", f"{WORKERS_INSIDE}/serve.py", worker, DATA_INSIDE)
+        )
         self._sandbox = sandbox
-        self._start_s, self._answer_s = start_s, answer_s
+        self._patience = patience
         self._lock = threading.Lock()
         self._process: SandboxProcess | None = None
         self._link: socket.socket | None = None
@@ -98,14 +113,14 @@ class BridgeChannel:
             is_first = self._process is None
             if is_first:
                 self._start()
-            deadline = time.monotonic() + (self._start_s if is_first else self._answer_s)
+            limit_s = self._patience.start_s if is_first else self._patience.answer_s
+            deadline = time.monotonic() + limit_s
             self._n_asked += 1
             number = self._n_asked
             try:
                 self._send({"id": number, "method": method, "arguments": arguments}, deadline)
                 answer = self._receive(number, deadline)
             except TimeoutError as error:
-                limit_s = self._start_s if is_first else self._answer_s
                 raise self._failed(f"did not answer {method!r} within {limit_s:g} s") from error
             except OSError as error:
                 raise self._failed(f"ended while it was asked {method!r}") from error

@@ -24,7 +24,8 @@ def install_bridge(bridge: Bridge, on_progress: Callable[[str], None] | None = N
         finally:
             channel.close()
         names = facts.get("names") if isinstance(facts, dict) else None
-        if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        has_names = isinstance(names, list) and all(isinstance(name, str) for name in names)
+        if not has_names or (not names and not bridge.example):
             raise MachineError(f"bridge {bridge.name}: its package lists no names ({quoted(facts)})")
         return dict(facts)
 
