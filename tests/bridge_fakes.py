@@ -75,7 +75,8 @@ def open_set(name):
     if name == "broken":
         raise ValueError("the task has no test split")
     portions = {"test": 60, "train": 12, "dev": 9 if name == "with_dev" else 0}
-    return {"compares": name == "choice", "max_tokens": 16, "metric": "acc", "portions": portions}
+    is_chat = name in ("chat", "half_a_chat")
+    return {"compares": name == "choice", "max_tokens": 16, "is_chat": is_chat, "portions": portions}
 
 
 def items(name, portion, start):
@@ -86,6 +87,11 @@ def items(name, portion, start):
     records = [{"prompt": f"What is {seed} + 1?", "reference": f"<answer>{seed + 1}</answer>"} for seed in seeds]
     if name == "choice":
         records = [{**record, "reference": "B", "options": ["no", "yes"]} for record in records]
+    if name == "chat":
+        chats = [[{"role": "user", "content": record["prompt"]}] for record in records]
+        records = [{**record, "messages": chat} for record, chat in zip(records, chats)]
+    if name == "half_a_chat":
+        records = [{**record, "messages": [{"role": "user"}]} for record in records]
     return records[start : start + 7]
 
 
@@ -130,7 +136,7 @@ def install_fake_bridge(bridge: str = "reasoning_gym", *, digest: str | None = N
     folder = installation.home() / "bridges" / bridge
     (folder / "bin").mkdir(parents=True)
     (folder / "bin" / "python").symlink_to(sys.executable)
-    facts = {"names": NAMES, "system": "Be brief."}
+    facts = {"names": [] if bridge == "lm-eval" else NAMES, "system": "Be brief."}
     stamp = {"name": bridge, "version": "0.0", "pins_digest": digest or pinned.digest, "facts": facts}
     (folder / "agent2-bridge.json").write_text(json.dumps(stamp))
     return folder

@@ -39,7 +39,7 @@ T = TypeVar("T")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """Names become parts of file names and of `name-vX.Y`."""
 _FILE = re.compile(r"(?P<file>.+\.py):(?P<attribute>[^/:]*)")
-_BRIDGED_FILE = re.compile(r"(?P<bridge>[a-z][a-z0-9_-]*):(?P<path>(?!//)[^:]+\.ya?ml)")
+_BRIDGED_FILE = re.compile(r"(?P<bridge>[a-z][a-z0-9_-]*):(?P<path>(?!//)[^:]+\.(?:ya?ml|py)(?:@\w+)?)")
 """A file behind a bridge: `lm-eval:FOLDER/TASK.yaml`."""
 _MODULE = re.compile(r"(?P<module>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):(?P<attribute>[A-Za-z_]\w*)")
 MAX_SOURCE_FILES = 2_000

@@ -7,6 +7,7 @@ from agent2.environments.likelihood import LikelihoodEnvironment
 from agent2.errors import ConfigError
 from agent2.evaluation.suite_draft import draft_suite
 from agent2.evaluation.suite_plan import open_contract
+from agent2.plugins import relative_to
 from agent2.records import Rollout, RolloutStatus, Split, Usage
 from bridge_fakes import fake_channel, install_fake_bridge
 
@@ -80,6 +81,33 @@ def test_a_task_that_the_package_refuses_and_pages_without_items_are_one_clear_e
         opened("broken").items(Split.DEV, 1, None)
     with pytest.raises(BridgeFailed, match=r"gave \[\] as items of empty_pages"):
         opened("empty_pages").items(Split.DEV, 1, None)
+
+
+def test_the_messages_of_a_chat_are_shown_and_half_of_one_is_an_error(opened):
+    chat = opened("chat")
+    (item,) = chat.items(Split.DEV, 1, None)
+    world = chat.environment()
+    assert [(message.role, message.text) for message in world.reset(item, 0)] == [("user", item.prompt)]
+    assert chat.environment_version().startswith("chat-v")
+    with pytest.raises(BridgeFailed, match="as messages of half_a_chat"):
+        opened("half_a_chat").items(Split.DEV, 1, None)
+
+
+def test_a_task_in_a_python_file_and_one_of_the_package_by_name(tmp_path):
+    install_fake_bridge("inspect")
+    (tmp_path / "sums.py").write_text("")
+    one, whole, named = (load_benchmark(f"inspect:{name}") for name in ("./sums.py@easy", "sums.py", "sums"))
+    assert [benchmark.name for benchmark in (one, whole, named)] == [
+        "inspect.sums.easy",
+        "inspect.sums",
+        "inspect.sums",
+    ]
+    assert whole.version != named.version and load_benchmark("inspect.sums").version == named.version
+    assert relative_to("inspect:./sums.py@easy", tmp_path) == f"inspect:{tmp_path}/sums.py@easy"
+    with pytest.raises(ConfigError, match="unknown name of bridge inspect 'sum'; did you mean 'sums'"):
+        load_benchmark("inspect:sum")
+    with pytest.raises(ConfigError, match="rename it"):
+        load_benchmark("inspect:./sums.py@../easy")
 
 
 def test_the_version_changes_with_every_file_of_the_folder(opened, tmp_path):

@@ -2,6 +2,8 @@
 
     reasoning_gym:leg_counting       BRIDGE:NAME; on cards and in suites `reasoning_gym.leg_counting`
     lm-eval:FOLDER/TASK.yaml         a bridge to files; on cards `lm-eval.TASK`
+    inspect:FOLDER/TASKS.py@TASK     the same; on cards `inspect.TASKS.TASK`
+    inspect:pubmedqa                 a task of inspect_evals, whose data has to be in that package
 
 The package is installed with pins of its own (`agent2 benchmarks install BRIDGE`, `engines.environments`) and runs in a
 sandbox and process of its own (`channel`). A benchmark of it is a `bridged.BridgedBenchmark`, of files a
@@ -38,10 +40,10 @@ class Bridge:
     player: str = GENERATOR
     """`GENERATOR` for names of the package, `FILES` for files of the user."""
 
-    @property
-    def example(self) -> str:
-        """What stands behind the colon, where files are read."""
-        return "FOLDER/TASK.yaml" if self.player == FILES else ""
+    example: str = ""
+    """What stands behind the colon, where files are read."""
+    suffixes: tuple[str, ...] = ()
+    """Of these files."""
 
     @property
     def pinned(self) -> PinnedEnvironment:
@@ -73,6 +75,18 @@ BRIDGES: Mapping[str, Bridge] = MappingProxyType(
             "760 MB",
             "tasks of lm-evaluation-harness with their data in a folder",
             FILES,
+            "FOLDER/TASK.yaml",
+            (".yaml", ".yml"),
+        ),
+        "inspect": Bridge(
+            "inspect",
+            "inspect_evals",
+            "inspect_worker",
+            "800 MB",
+            "tasks of inspect_ai that ask the model once: of files, or of inspect_evals by name",
+            FILES,
+            "FOLDER/TASKS.py@TASK",
+            (".py",),
         ),
     }
 )
@@ -88,9 +102,9 @@ def split_bridged(name: str) -> tuple[str, str] | None:
 
 
 def is_named(name: str) -> bool:
-    """Whether a name alone, without a file, is a benchmark behind a bridge."""
+    """Whether a name alone, without a file, is behind a bridge; its package need not have it."""
     bridged = split_bridged(name)
-    return bridged is not None and BRIDGES[bridged[0]].player == GENERATOR
+    return bridged is not None and "/" not in name and not name.partition("@")[0].endswith((".yaml", ".yml", ".py"))
 
 
 def find_bridge(name: str, where: str) -> Bridge:

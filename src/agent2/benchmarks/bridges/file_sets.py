@@ -1,4 +1,6 @@
-"""A benchmark whose items come over a bridge from files: `lm-eval:FOLDER/TASK.yaml`, with its data in that folder.
+"""A benchmark whose items come over a bridge from a set: of files (`lm-eval:FOLDER/TASK.yaml`), or of the package.
+
+The data of a task in a file is in the file's folder. Of a task by name (`inspect:NAME`) it has to be in the package.
 
 Hidden items are those that the package evaluates, halved under the installation secret; train and dev are the package's
 own, and without a part for dev a fifth of the evaluated items is dev, by a public hash. The version carries a digest of
@@ -8,6 +10,7 @@ everything in the folder. Does NOT play in trials: agents have no bridge, and th
 import hashlib
 import hmac
 import weakref
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,8 +22,9 @@ from agent2.benchmarks.data_files import file_digest
 from agent2.benchmarks.home import keyed_id
 from agent2.engines.environments import require_environment
 from agent2.environments import QuestionEnvironment
+from agent2.environments.chat import ChatEnvironment
 from agent2.environments.likelihood import LikelihoodEnvironment
-from agent2.errors import ConfigError, quoted
+from agent2.errors import ConfigError, quoted, unknown_name
 from agent2.installation import log_private_items
 from agent2.plugins import NAME
 from agent2.records import HIDDEN_SPLITS, Environment, Item, JsonValue, SamplingSettings, Scorer, Split, digest_of
@@ -42,18 +46,35 @@ class BridgedSet:
         """channel: for tests. Raises ConfigError if the bridge is not installed or the file does not exist."""
         self._bridge = find_bridge(bridge, where)
         ready = require_environment(self._bridge.pinned, where)
-        file = Path(path).expanduser().resolve()
-        if file.suffix not in (".yaml", ".yml") or not file.is_file():
-            raise ConfigError(f"{where}: {bridge}:{path}: is no task's file; name one as {bridge}:FOLDER/TASK.yaml")
-        self._task = file.stem
-        if NAME.fullmatch(self._task) is None:
-            raise ConfigError(f"{where}: {file}: rename it; only letters, digits, '.', '_' and '-' can be in a name")
-        self.name = f"{bridge}.{self._task}"
-        files_digest = _folder_digest(file.parent)
+        names = [str(known_name) for known_name in ready.facts.get("names", ())]
+        if path in names:
+            folder, self._task, files_digest = None, path, ""
+            self.name, place = f"{bridge}.{path}", self._bridge.distribution
+        else:
+            file, inner_name = self._file(path, names, where)
+            folder, files_digest = file.parent, _folder_digest(file.parent)
+            self._task = f"{file.name if file.suffix == '.py' else file.stem}{'@' if inner_name else ''}{inner_name}"
+            self.name, place = ".".join(filter(None, (bridge, file.stem, inner_name))), file.parent.name
         self.version = f"{ready.version}+{digest_of([self._bridge.source_digest, files_digest])[:8]}"
-        self.description = f"{self._task} in {file.parent.name}, played as {self._bridge.distribution} {ready.version}"
-        self._channel = channel or BridgeChannel(bridge, ready.folder, self._bridge.worker, data=file.parent)
+        self.description = f"{self._task} of {place}, played as {self._bridge.distribution} {ready.version}"
+        self._channel = channel or BridgeChannel(bridge, ready.folder, self._bridge.worker, data=folder)
         self._finalizer = weakref.finalize(self, BridgeChannel.close, self._channel)
+
+    def _file(self, path: str, names: Sequence[str], where: str) -> tuple[Path, str]:
+        """The file of a task, and the task in it. Raises ConfigError."""
+        bridge = self._bridge
+        text, _, inner_name = path.partition("@")
+        if names and "/" not in text and not text.endswith(bridge.suffixes):
+            raise unknown_name(f"name of bridge {bridge.name}", path, names, where)
+        file = Path(text).expanduser().resolve()
+        if file.suffix not in bridge.suffixes or not file.is_file():
+            raise ConfigError(
+                f"{where}: {bridge.name}:{path}: is no task's file; name one as {bridge.name}:{bridge.example}"
+            )
+        for name in filter(None, (file.stem, inner_name)):
+            if NAME.fullmatch(name) is None:
+                raise ConfigError(f"{where}: {path}: rename it; a name has only letters, digits, '.', '_' and '-'")
+        return file, inner_name
 
     @cached_property
     def _opened(self) -> dict[str, Any]:
@@ -63,7 +84,7 @@ class BridgedSet:
             return {
                 "compares": bool(opened["compares"]),
                 "max_tokens": max(1, int(opened["max_tokens"])),
-                "metric": str(opened["metric"]),
+                "is_chat": bool(opened.get("is_chat", False)),
                 "portions": {str(name): int(n) for name, n in opened["portions"].items()},
             }
         except (LookupError, TypeError, ValueError, AttributeError) as error:
@@ -159,11 +180,27 @@ class BridgedSet:
         payload: dict[str, JsonValue] = {QUESTION: {"portion": portion, "number": number}}
         if self._opened["compares"]:
             payload["options"] = options
+        if self._opened["is_chat"]:
+            payload["messages"] = self._chat(fields.get("messages"))
         return Item("", Split.TRAIN, prompt, reference, payload)
 
+    def _chat(self, messages: object) -> list[dict[str, str]]:
+        """The messages of an item. Raises BridgeFailed for anything else."""
+        chat = messages if isinstance(messages, list) else []
+        texts = [(part.get("role"), part.get("content")) for part in chat if isinstance(part, dict)]
+        if not texts or len(texts) < len(chat) or not all(isinstance(text, str) for pair in texts for text in pair):
+            raise BridgeFailed(f"bridge {self._channel.name}: gave {quoted(messages)} as messages of {self._task}")
+        return [{"role": role, "content": content} for role, content in texts]
+
     def environment(self) -> Environment:
-        """A fresh question, or one whose answers are compared by their likelihood."""
-        return LikelihoodEnvironment() if self._opened["compares"] else QuestionEnvironment()
+        """A fresh question, chat, or question whose answers are compared by their likelihood."""
+        return self._world()
+
+    @property
+    def _world(self) -> type[QuestionEnvironment]:
+        if self._opened["compares"]:
+            return LikelihoodEnvironment
+        return ChatEnvironment if self._opened["is_chat"] else QuestionEnvironment
 
     def scorer(self) -> Scorer:
         """The verdicts of the package."""
@@ -171,8 +208,7 @@ class BridgedSet:
 
     def environment_version(self) -> str:
         """Name and version of the world."""
-        world = LikelihoodEnvironment if self._opened["compares"] else QuestionEnvironment
-        return f"{world.name}-v{world.version}"
+        return f"{self._world.name}-v{self._world.version}"
 
     def close(self) -> None:
         """End the package's process."""

@@ -60,7 +60,6 @@ def open_set(name: str) -> dict[str, Any]:
     return {
         "compares": task.OUTPUT_TYPE == CHOICES,
         "max_tokens": int((task.config.generation_kwargs or {}).get("max_gen_toks", 256)),
-        "metric": next(iter(task._metric_fn_list)),
         "portions": {portion: len(docs) for portion, docs in _docs(name).items()},
     }
 
