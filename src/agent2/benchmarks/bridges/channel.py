@@ -87,7 +87,7 @@ class BridgeChannel:
         reads. program: in place of Python and `serve.py`, for tests.
         """
         self.name = name
-        self._mounts = (Mount(environment, ENVIRONMENT_INSIDE), Mount(WORKERS, WORKERS_INSIDE))
+        self._mounts: tuple[Mount, ...] = (Mount(environment, ENVIRONMENT_INSIDE), Mount(WORKERS, WORKERS_INSIDE))
         if data is not None:
             self._mounts += (Mount(data, DATA_INSIDE),)
         self._program = tuple(

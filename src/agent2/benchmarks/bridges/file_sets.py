@@ -190,7 +190,7 @@ class BridgedSet:
         texts = [(part.get("role"), part.get("content")) for part in chat if isinstance(part, dict)]
         if not texts or len(texts) < len(chat) or not all(isinstance(text, str) for pair in texts for text in pair):
             raise BridgeFailed(f"bridge {self._channel.name}: gave {quoted(messages)} as messages of {self._task}")
-        return [{"role": role, "content": content} for role, content in texts]
+        return [{"role": str(role), "content": str(content)} for role, content in texts]
 
     def environment(self) -> Environment:
         """A fresh question, chat, or question whose answers are compared by their likelihood."""
