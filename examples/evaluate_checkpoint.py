@@ -58,5 +58,8 @@ def main(out: Path = Path("checkpoints"), grpo_steps: int = 30) -> int:
 
 
 if __name__ == "__main__":
-    argparse.ArgumentParser(description=__doc__).parse_args()
-    sys.exit(main())
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("checkpoints"), help="folder of both checkpoints")
+    parser.add_argument("--grpo-steps", type=int, default=30, help="fewer are faster and gain less")
+    options = parser.parse_args()
+    sys.exit(main(options.out, options.grpo_steps))

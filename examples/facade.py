@@ -40,5 +40,8 @@ def main(task: str = "arithmetic", out: Path = Path("trials")) -> dict[str, Json
 
 
 if __name__ == "__main__":
-    argparse.ArgumentParser(description=__doc__).parse_args()
-    main()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--task", default="arithmetic", help="a packaged task, or a .yaml file")
+    parser.add_argument("--out", type=Path, default=Path("trials"), help="folder of the trial")
+    options = parser.parse_args()
+    main(options.task, options.out)

@@ -6,6 +6,7 @@ r"""Players of `financial_report`, as scripts: an analyst who works soundly, and
 They read questions and pages only, never the answers.
 """
 
+import argparse
 import re
 from collections.abc import Iterator, Sequence
 
@@ -92,3 +93,8 @@ def _work(
         n_actions += 1
         cited = [press]
     yield f"answer[{'; '.join(values)} | {'; '.join(cited)}]"
+
+
+if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    print(__doc__)

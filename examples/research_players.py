@@ -6,6 +6,7 @@ r"""Players of `search` and `search_contested`, as scripts: one that works sound
 They read question and pages only, never the answers, so they play hidden items as well.
 """
 
+import argparse
 import re
 from collections.abc import Iterator, Sequence
 
@@ -120,3 +121,8 @@ def _values(text: str, relation: str) -> list[str]:
         return [stated[1]] if stated is not None else []
     line = re.search(rf"^{relation.capitalize()}: (.+)\.$", text, re.MULTILINE)
     return line[1].split("; ") if line is not None else []
+
+
+if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    print(__doc__)

@@ -29,6 +29,7 @@ from agent2.llm.gateway.recording import read_exchanges, totals
 from agent2.models.bases import cached_path, is_path
 from agent2.records import canonical_json
 from agent2.sandbox.spec import GIB
+from agent2.texts import counted
 
 N_EVALUATIONS = 4
 """After the agent: base and final checkpoint on private items, the noise band, and a submission in flight."""
@@ -331,9 +332,9 @@ def _makespan(remaining: Sequence[CellCost], sweep: SweepToRun, cells: Sequence[
         total += sum(max(map(_seconds, same_task)) for same_task in _by_task(cells).values())
     costs = [cost for cell in remaining for cost in (cell.agent_s, cell.grading_s)]
     together = (
-        f"{len(remaining)} trials, {sweep.parallel} at a time"
+        f"{counted(len(remaining), 'trial')}, {sweep.parallel} at a time"
         if sweep.parallel > 1
-        else f"{len(remaining)} trials in turn"
+        else f"{counted(len(remaining), 'trial')}{' in turn' if len(remaining) > 1 else ''}"
     )
     return Cost(total, all(cost.is_measured for cost in costs), together)
 
