@@ -31,6 +31,7 @@ from agent2.scorers.grounding.measured import recall_note
 from agent2.scorers.grounding.tool_results import GroundingFinding
 from agent2.stats.comparisons import paired_evidence
 from agent2.stats.estimates import UNIT, Estimate, PairedDifference, measure_by_item
+from agent2.texts import counted
 
 BATCH = 64
 """Episodes that a judge is given at once."""
@@ -420,7 +421,11 @@ def _add_judged(
                 problems.append(judged)
             else:
                 findings[number] = findings[number] + judged
-    return [f"{len(problems)} rollouts got no verdict of the judge, the first: {problems[0]}"] if problems else []
+    return (
+        [f"{counted(len(problems), 'rollout')} got no verdict of the judge, the first: {problems[0]}"]
+        if problems
+        else []
+    )
 
 
 def _result(name: str, checked: _CheckedEpisodes, *, is_skipped: bool) -> DetectorResult:

@@ -30,6 +30,7 @@ from agent2.files import sync_folder, write_text
 from agent2.foreign_files import MAX_TEXT_BYTES, digest_limited, read_limited
 from agent2.stats.comparisons import paired_difference
 from agent2.stats.estimates import PairedDifference
+from agent2.texts import counted
 
 FREEZE_FILE = "freeze.json"
 MONTHS = {"monthly": 1, "quarterly": 3, "yearly": 12}
@@ -258,7 +259,7 @@ def _add_to_changelog(bench: OwnBenchmark, result: FreezeResult, last: FrozenVer
     lines = [f"## {bench.spec.name}-v{frozen.version} ({frozen.frozen_on})", ""]
     since = f"since v{last.version}" if last else "the first version"
     lines.append(
-        f"- {len(frozen.digests)} items, {len(frozen.anchors)} of them anchors; {since}: "
+        f"- {counted(len(frozen.digests), 'item')}, {counted(len(frozen.anchors), 'anchor')} among them; {since}: "
         f"{len(result.added)} added, {len(result.changed)} changed, {len(result.removed)} removed."
     )
     lines += [f"- changed: `{item}`" for item in result.changed]

@@ -24,6 +24,7 @@ from agent2.evaluation.plan import EvaluationPlan
 from agent2.evaluation.runner import UNSCORED, evaluate, played_beside
 from agent2.evaluation.scoring import Progress, open_card
 from agent2.records import PENDING, Sampler, ScoredRollout, ScoringMode, work_of
+from agent2.texts import counted
 
 
 def count_lost(card: Path) -> int:
@@ -71,9 +72,8 @@ def play_lost(
     n_lost = count_lost(card)
     is_inline = work_of(plan.benchmark.scorer()).mode is ScoringMode.INLINE
     sound_records = [record for record in iter_rollouts(card) if not is_lost(record)]
-    _begin(
-        again, card, sound_records, f"{n_lost} rollouts that the infrastructure had lost were played or judged again"
-    )
+    lost = f"{counted(n_lost, 'rollout')} that the infrastructure had lost {'was' if n_lost == 1 else 'were'}"
+    _begin(again, card, sound_records, f"{lost} played or judged again")
     if not is_inline and not folder.is_finished(again):
         played_records = [
             record for record in iter_rollouts(card) if record.rollout.fault is None or not is_lost(record)
