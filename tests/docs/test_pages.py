@@ -1,7 +1,6 @@
 """Blocks of reference pages that have no test of their own: files are read by what reads them, programs are run."""
 
 import io
-import json
 import re
 import runpy
 import shlex
@@ -15,6 +14,7 @@ from agent2.arena.analysis.published import PublishedFile
 from agent2.arena.spec import KindGate
 from agent2.arena.sweep import SweepSpec
 from agent2.benchmarks.two_turns import TurnJudgeFile
+from agent2.cards.reader import read_page
 from agent2.config import parse_yaml
 from agent2.contract.causes import StatedCause
 from agent2.contract.metrics import MetricSpec
@@ -146,11 +146,8 @@ def test_the_commands_on_cards_run_on_the_cards_of_an_evaluation(tmp_path, monke
         "def old(chat):\n    return '12'\n\n\ndef new(chat):\n    return '7, of course'\n"
     )
     sides = ["--checkpoint", "scripted:players.py:new", "--baseline", "scripted:players.py:old"]
-    assert run_agent2("eval", "arithmetic", *sides, "--limit", "120", "--out", "e", home=tmp_path).returncode == 0
+    assert run_agent2("eval", "arithmetic", *sides, "--out", "e", home=tmp_path).returncode in {0, 1}
     old, new = (tmp_path / "e" / "cards" / side / "arithmetic-dev" for side in ("baseline", "checkpoint"))
-    item = json.loads(
-        run_agent2("cards", "query", "select item_id from rollouts limit 1", new, "--json", home=tmp_path).stdout
-    )
     named = {
         "CARD": new,
         "OLD": old,
@@ -159,7 +156,7 @@ def test_the_commands_on_cards_run_on_the_cards_of_an_evaluation(tmp_path, monke
         "FOLDER...": tmp_path / "e",
         "OUT.parquet": tmp_path / "o.parquet",
     }
-    named["ITEM"] = item["item_id"]
+    named["ITEM"] = read_page(new, 0, 1)[0].rollout.item_id
     lines = [line for text in blocks("cards.md", "") for line in shell_commands(text)]
     assert len(lines) >= 11
     for line in lines:
