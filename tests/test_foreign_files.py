@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from agent2.foreign_files import MAX_SMALL_UNPACKED, open_regular, read_limited, read_named, require_no_bomb
+from agent2.foreign_files import (
+    MAX_SMALL_UNPACKED,
+    last_lines,
+    open_regular,
+    read_limited,
+    read_named,
+    read_tail,
+    require_no_bomb,
+)
 
 
 def refused(read, path, *limits, **options):
@@ -80,3 +88,11 @@ def test_a_bomb_is_what_unpacks_to_much_more_than_data_do(tmp_path):
     require_no_bomb(tmp_path, MAX_SMALL_UNPACKED // 50, 2 * MAX_SMALL_UNPACKED)
     with pytest.raises(OSError, match="unpacks to more than 200 times its size"):
         require_no_bomb(tmp_path, MAX_SMALL_UNPACKED // 1000, MAX_SMALL_UNPACKED + 1)
+
+
+def test_the_end_of_a_log_is_read_without_the_rest(tmp_path):
+    log = tmp_path / "log"
+    log.write_bytes(b"x" * 10_000 + b"\n\n last \xff line\n\n")
+    assert read_tail(log, 5) == b"ine\n\n" and read_tail(log, 20_000) == log.read_bytes()
+    assert last_lines(log, 20)[-1] == "last \ufffd line"
+    assert last_lines(tmp_path / "none", 20) == last_lines(tmp_path, 20) == []

@@ -74,6 +74,22 @@ def read_limited(path: Path, max_bytes: int = MAX_RECORD_BYTES, *, follow: bool 
     return data
 
 
+def read_tail(path: Path, n_bytes: int) -> bytes:
+    """The last bytes of a regular file, all of a shorter one. Raises OSError as `open_regular`."""
+    with open_regular(path) as file:
+        file.seek(max(0, file.seek(0, 2) - n_bytes))
+        return file.read(n_bytes)
+
+
+def last_lines(path: Path, n_bytes: int) -> list[str]:
+    """The lines with text in the last bytes of a log, trimmed; none where it cannot be read."""
+    try:
+        text = read_tail(path, n_bytes).decode("utf-8", "replace")
+    except OSError:
+        return []
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
 def digest_limited(path: Path, max_bytes: int, *, follow: bool = False) -> str:
     """SHA-256 of a regular file. Raises OSError as `read_limited`."""
     digest, size = hashlib.sha256(), 0

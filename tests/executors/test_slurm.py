@@ -2,13 +2,15 @@
 
 import os
 import signal
+from types import SimpleNamespace
 
 import pytest
 
 from agent2.errors import ConfigError, Fault
 from agent2.executors import open_executor
-from agent2.executors.jobs import ExecutorSettings, Resources, SlurmSettings, run_jobs
+from agent2.executors.jobs import ExecutorSettings, JobEnd, Resources, SlurmSettings, run_jobs
 from agent2.executors.node import needs_here
+from agent2.executors.slurm import _end_of
 from executor_fakes import job
 
 pytest.importorskip("submitit")
@@ -63,3 +65,13 @@ def test_what_the_file_says_of_slurm_reaches_submitit(tmp_path, home):
     executor.require([job("a", resources=Resources(cpus=2, memory_gib=4))], None)
     assert executor._executor.parameters["timeout_min"] == 90
     executor.close()
+
+
+@pytest.mark.parametrize("left", [None, "done", JobEnd("another", 1, 0), JobEnd("trial", 2, 0)])
+def test_the_result_of_another_job_in_its_folder_is_no_result_of_this_one(left):
+    handle = SimpleNamespace(result=lambda: left, paths=SimpleNamespace(folder="jobs/7", stderr="log"), state="")
+    end = _end_of(handle, SimpleNamespace(name="trial"), 1)
+    assert (end.exit_code, end.fault) == (None, Fault.INFRASTRUCTURE) and "of another job in jobs/7" in end.reason
+    own = JobEnd("trial", 1, 0)
+    handle.result = lambda: own
+    assert _end_of(handle, SimpleNamespace(name="trial"), 1) is own

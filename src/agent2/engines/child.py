@@ -16,6 +16,7 @@ from pathlib import Path
 
 from agent2.engines import keeper
 from agent2.errors import EndpointFailed
+from agent2.foreign_files import last_lines
 
 START_S = 900.0
 """Longest wait for an engine to load its model, on a busy machine."""
@@ -104,12 +105,7 @@ class EngineChild:
 
     def last_words(self) -> str:
         """The last line that names a cause, or the last one, of what the engine printed, and where all of it is."""
-        try:
-            with self.log.open("rb") as file:
-                file.seek(max(0, self.log.stat().st_size - TAIL_BYTES))
-                lines = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
-        except OSError:
-            lines = []
+        lines = last_lines(self.log, TAIL_BYTES)
         causes = [line for line in lines if _CAUSE.search(line)]
         last = (causes or lines or ["it printed nothing"])[-1]
         return f"{last[-300:]} ({self.log})"

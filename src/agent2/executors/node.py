@@ -24,7 +24,7 @@ import agent2
 from agent2 import installation
 from agent2.errors import Agent2Error, Fault, SandboxError, first_line_of
 from agent2.executors.jobs import Job, JobEnd, NodeNeeds, fault_of
-from agent2.foreign_files import read_limited
+from agent2.foreign_files import last_lines, read_limited
 from agent2.sandbox.doctor import require_usable
 
 PACKAGES = ("agent2-rl-bench", "numpy", "scipy", "msgspec", "tokenizers", "safetensors", "torch", "transformers", "trl")
@@ -33,6 +33,8 @@ LEASH = Path(__file__).with_name("leash.py")
 LOCK_WAIT_S = 600.0
 """Longest wait for another process that runs the same job; a lock of a lost NFS client is free after its lease."""
 LOCK_LOOK_S = 0.2
+TAIL_BYTES = 64_000
+"""Of a job's log that are searched for its last line."""
 INTERRUPT_WAIT_S = 60.0
 """For a command to record that it was interrupted."""
 GPU_VARIABLES = ("SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "CUDA_VISIBLE_DEVICES")
@@ -206,7 +208,11 @@ def _wait_for_lock(job: Job) -> str | None:
     if job.lock is None or not job.lock.exists():
         return None
     ends_at = time.monotonic() + LOCK_WAIT_S
-    with job.lock.open("a") as handle:
+    try:
+        handle = job.lock.open("a")
+    except OSError as error:
+        return f"not started: {job.lock} cannot be opened ({error.strerror}); check its permissions"
+    with handle:
         while True:
             try:
                 # shared: two that only look must not take each other for the process that runs it
@@ -240,7 +246,5 @@ def _environment() -> dict[str, str]:
 
 
 def _last_line(log: Path) -> str:
-    with suppress(OSError):
-        lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-        return lines[-1][:300] if lines else ""
-    return ""
+    lines = last_lines(log, TAIL_BYTES)
+    return lines[-1][:300] if lines else ""

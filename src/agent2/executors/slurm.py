@@ -121,11 +121,15 @@ def _end_of(handle: "submitit.Job[JobEnd]", job: Job, attempt: int) -> JobEnd:
     from submitit.core.utils import UncompletedJobError
 
     try:
-        end: JobEnd = handle.result()
-        return end
+        end: object = handle.result()
     except UncompletedJobError:  # no result was written: Slurm or a signal ended it
         reason = f"was lost ({handle.state}); see {handle.paths.stderr}"
         return JobEnd(job.name, attempt, None, Fault.INFRASTRUCTURE, reason, is_lost=True)
     except Exception as error:  # boundary: what failed on the node is this job's fault, with its reason
         reason = f"could not be run there ({first_line_of(error)}); see {handle.paths.stderr}"
         return JobEnd(job.name, attempt, None, Fault.INFRASTRUCTURE, reason)
+    if isinstance(end, JobEnd) and (end.name, end.attempt) == (job.name, attempt):
+        return end
+    # the number of a job, which names its folder, may have been that of another driver's
+    reason = f"left the result of another job in {handle.paths.folder}"
+    return JobEnd(job.name, attempt, None, Fault.INFRASTRUCTURE, reason)

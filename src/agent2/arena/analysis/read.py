@@ -38,7 +38,7 @@ from agent2.arena.retention_log import read_retention
 from agent2.arena.spec import Mode, TaskSpec
 from agent2.arena.trial_folder import HELD_OUT_SCORED, ActiveTime, Events, TrialPaths, interruptions, read_events
 from agent2.errors import ConfigError
-from agent2.foreign_files import open_regular, read_limited
+from agent2.foreign_files import read_limited, read_tail
 from agent2.integrity import IntegrityRecord
 from agent2.llm.gateway.recording import DIFFERENCES, Exchange, ExchangeOutcome, read_exchanges, totals
 from agent2.records import JsonValue, Split
@@ -402,9 +402,7 @@ def _integrity(paths: TrialPaths, audited: Mapping[str, JsonValue] | None) -> tu
 def _tail(path: Path) -> str:
     n_bytes = 4 * LOG_TAIL_CHARACTERS  # a character takes at most four
     try:
-        with open_regular(path) as log:
-            log.seek(max(0, log.seek(0, 2) - n_bytes))
-            return log.read(n_bytes).decode(errors="replace")[-LOG_TAIL_CHARACTERS:]
+        return read_tail(path, n_bytes).decode(errors="replace")[-LOG_TAIL_CHARACTERS:]
     except OSError:  # no log, or something else in its place
         return ""
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from agent2.errors import MachineError, quoted
+from agent2.foreign_files import last_lines
 from agent2.records import JsonValue
 from agent2.sandbox.backends import Sandbox, sandbox_here
 from agent2.sandbox.process import SandboxProcess
@@ -209,12 +210,7 @@ class BridgeChannel:
         return BridgeFailed(f"bridge {self.name}: its process {reason}{limit}; it last printed: {last_line}")
 
     def _last_line(self) -> str:
-        try:
-            with self._log.open("rb") as file:
-                file.seek(max(0, self._log.stat().st_size - TAIL_BYTES))
-                lines = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
-        except OSError:
-            lines = []
+        lines = last_lines(self._log, TAIL_BYTES)
         return quoted(lines[-1][-LAST_LINE_CHARACTERS:]) if lines else "nothing"
 
     def _stop(self) -> None:
