@@ -131,7 +131,5 @@ def _wait(condition, seconds=60):
 
 def test_a_lock_that_cannot_be_opened_ends_the_attempt_and_not_the_sweep(tmp_path):
     (tmp_path / "lock").mkdir()
-    end = run_here(
-        replace(job("a"), folder=tmp_path, log=tmp_path / "log", lock=tmp_path / "lock"), 1, is_leashed=False
-    )
+    end = run_here(job("a", folder=tmp_path, log=tmp_path / "log", lock=tmp_path / "lock"), 1, is_leashed=False)
     assert end.fault is Fault.INFRASTRUCTURE and "cannot be opened" in end.reason
