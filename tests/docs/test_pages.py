@@ -1,9 +1,11 @@
 """Blocks of reference pages that have no test of their own: files are read by what reads them, programs are run."""
 
 import io
+import json
 import re
 import runpy
 import shlex
+import shutil
 from inspect import signature
 
 import pytest
@@ -28,14 +30,33 @@ from agent2.scorers.reward_sum import load_reward
 from card_builders import make_record
 from cli_builders import run_agent2
 from contract_card_builders import make_lost, write_card
+from monitor_builders import healthy, write_jsonl
 from page_blocks import REPO, all_blocks, shell_commands
 
 HERE = "tests/docs/test_pages.py"
-NAMES = (
-    "cards.md", "charts.md", "clusters.md", "dialogue.md", "gpu.md", "history.md", "judges.md", "labels.md",
-    "leaderboard.md", "monitoring.md", "online-training.md", "own-benchmark.md", "process.md",
-    "readiness.md", "replies.md", "search.md",
-)  # fmt: skip
+NAMES = frozenset(
+    (
+        "cards.md",
+        "charts.md",
+        "clusters.md",
+        "dialogue.md",
+        "evaluating-a-checkpoint.md",
+        "faults.md",
+        "gpu.md",
+        "history.md",
+        "judges.md",
+        "labels.md",
+        "leaderboard.md",
+        "monitoring.md",
+        "online-training.md",
+        "own-benchmark.md",
+        "process.md",
+        "readiness.md",
+        "replies.md",
+        "search.md",
+        "suites.md",
+    )
+)
 """Pages of which this test runs a block."""
 
 
@@ -46,7 +67,7 @@ def blocks(name: str, language: str) -> list[str]:
 
 
 def test_every_block_that_names_this_test_is_on_a_page_that_it_runs():
-    assert {block.page.rsplit("/", 1)[-1] for block in all_blocks() if block.said == HERE} == set(NAMES)
+    assert {block.page.rsplit("/", 1)[-1] for block in all_blocks() if block.said == HERE} == NAMES
 
 
 def test_the_files_of_sweeps_are_read():
@@ -164,6 +185,77 @@ def test_the_commands_on_cards_run_on_the_cards_of_an_evaluation(tmp_path, monke
         ended = run_agent2(*words[1:], home=tmp_path)
         assert ended.returncode == 0, f"{line}: {ended.stdout}{ended.stderr}"
     assert (tmp_path / "o.parquet").is_file()
+
+
+def typed(folder, text, stand_ins, *, codes=frozenset({0})):
+    """Types the commands of a block in a folder; words are replaced as `stand_ins` says."""
+    for line in shell_commands(text):
+        words = [stand_ins.get(word, word) for word in shlex.split(re.split(r"\s{3,}", line)[0])]
+        ended = run_agent2(*words[1:], home=folder)
+        assert ended.returncode in codes, f"{line}: {ended.stdout}{ended.stderr}"
+
+
+def test_evaluations_of_the_pages_are_played_and_their_history_is_listed(tmp_path):
+    (tmp_path / "players.py").write_text("def sft(chat):\n    return 'A'\n\n\ngrpo = sft\n")
+    stand_ins = {"runs/grpo": "scripted:players.py:grpo", "runs/sft": "scripted:players.py:sft"}
+    (first,) = blocks("evaluating-a-checkpoint.md", "sh")
+    typed(tmp_path, first, stand_ins, codes={0, 1})
+    (steady,) = blocks("faults.md", "sh")
+    typed(tmp_path, steady, {"MODEL": stand_ins["runs/grpo"], "BASE": stand_ins["runs/sft"]}, codes={0, 1})
+    shutil.copytree(tmp_path / "evaluations", tmp_path / "runs")
+    (listed,) = blocks("history.md", "bash")
+    typed(tmp_path, listed, {})
+    assert "llm_core_regression_mini" in (tmp_path / "history" / "history.html").read_text()
+
+
+def test_the_logs_of_the_page_are_judged(tmp_path):
+    (tmp_path / "runs" / "grpo").mkdir(parents=True)
+    write_jsonl(tmp_path / "runs" / "grpo" / "train_log.jsonl", healthy())
+    write_jsonl(tmp_path / "train_log.jsonl", healthy())
+    rows = [{"id": f"i{i}", "reward": i / 100, "score": float(i < 95), "completion": "text"} for i in range(100)]
+    write_jsonl(tmp_path / "rollouts.jsonl", rows)
+    of_log, of_rollouts = blocks("monitoring.md", "bash")
+    typed(tmp_path, of_log, {})
+    typed(tmp_path, of_rollouts, {})
+    assert '"n_suspicious": 5' in (tmp_path / "monitor" / "monitor.json").read_text()
+
+
+def test_suites_of_the_page_are_made_checked_and_played(tmp_path):
+    rows = "".join(f"What colour has thing {k}?,{('red', 'blue')[k % 2]}\n" for k in range(240))
+    (tmp_path / "office.csv").write_text("question,answer\n" + rows)
+    name = {
+        "type": "function",
+        "function": {"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}},
+    }
+    calls = [
+        {
+            "messages": [
+                {"role": "user", "content": f"Weather in place {k}?"},
+                {
+                    "role": "assistant",
+                    "tool_calls": [
+                        {
+                            "type": "function",
+                            "function": {"name": "weather", "arguments": json.dumps({"city": f"place {k}"})},
+                        }
+                    ],
+                },
+            ],
+            "tools": [name],
+        }
+        for k in range(240)
+    ]
+    write_jsonl(tmp_path / "calls.jsonl", calls)
+    (tmp_path / "players.py").write_text("def sft(chat):\n    return 'red'\n\n\ngrpo = sft\n")
+    stand_ins = {"runs/grpo": "scripted:players.py:grpo", "runs/sft": "scripted:players.py:sft"}
+    (club,) = blocks("suites.md", "sh")
+    *made, played = shell_commands(club)
+    typed(tmp_path, "\n".join(made), stand_ins)
+    typed(tmp_path, played, stand_ins, codes={0, 1})
+    suite = next(block.text for block in all_blocks() if block.page == "docs/suites.md" and "my_math_v2" in block.text)
+    (tmp_path / "my_math.yaml").write_text(suite)
+    (checked,) = blocks("suites.md", "")
+    typed(tmp_path, checked, {})
 
 
 @pytest.mark.parametrize("example", sorted((REPO / "examples").glob("*.py")), ids=lambda path: path.stem)
