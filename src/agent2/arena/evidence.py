@@ -9,6 +9,9 @@ and never about its score.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
+
+import msgspec
 
 from agent2.arena.spec import Mode, TaskSpec
 from agent2.errors import Fault
@@ -363,6 +366,17 @@ class AssignmentVerdict:
     parts: Sequence[AssignmentPart]
     figures: Mapping[str, JsonValue] = field(default_factory=dict)
     """By kind; gains as shares."""
+
+    @property
+    def summary(self) -> str:
+        """Kind, whether it was passed, and the credit."""
+        credit = "no credit given" if self.credit is None else f"credit {self.credit:.2f} of 1"
+        return f"{self.kind}: {'passed' if self.passed else 'not passed'}, {credit}"
+
+
+def read_assignment_verdict(row: Mapping[str, Any] | None) -> AssignmentVerdict | None:
+    """The verdict on a trial's assignment in the event that closed it; None: there is none."""
+    return msgspec.convert(row["verdict"], AssignmentVerdict) if row is not None else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

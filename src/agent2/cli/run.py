@@ -200,10 +200,9 @@ def print_result(root: Path, *, as_json: bool = False) -> None:
 
 def print_assignment(verdict: "AssignmentVerdict") -> None:
     """Print the parts of the verdict on an assignment that asks for more than a checkpoint."""
-    from agent2.reports.headline import assignment_words
     from agent2.reports.text import clean
 
-    typer.echo(f"assignment {assignment_words(verdict)}")
+    typer.echo(f"assignment {verdict.summary}")
     for part in verdict.parts:
         typer.echo(f"  {part.name}: {clean(part.reason, 600)}")
 

@@ -110,7 +110,7 @@ def headline_fields(trial: Headline) -> FieldTable[Headline]:
     """The headline as text, a line for each field."""
     return FieldTable(
         (
-            Column("assignment", lambda trial: assignment_words(trial.assignment)),
+            Column("assignment", lambda trial: trial.assignment.summary if trial.assignment is not None else ""),
             Column(
                 "quick look",
                 lambda trial: "few items, no noise band: run it without quick=true for a result" * trial.is_quick,
@@ -141,14 +141,6 @@ def headline_fields(trial: Headline) -> FieldTable[Headline]:
         ),
         trial,
     )
-
-
-def assignment_words(verdict: AssignmentVerdict | None) -> str:
-    """Kind, whether it was passed, and the credit; empty without one."""
-    if verdict is None:
-        return ""
-    credit = "no credit given" if verdict.credit is None else f"credit {verdict.credit:.2f} of 1"
-    return f"{verdict.kind}: {'passed' if verdict.passed else 'not passed'}, {credit}"
 
 
 def claim_words(result: Result) -> str:

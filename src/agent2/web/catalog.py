@@ -474,7 +474,7 @@ def _finished_trial(summary: EntrySummary, events: dict[str, dict[str, Any]]) ->
     gain = read_difference(final.get("gain"))
     assignment = _assignment(events.get("assignment_judged"))
     if gain is None and assignment is not None:
-        message = f"assignment {assignment.words}"
+        message = f"assignment {assignment.sentence}"
     elif gain is None:
         n = len(read_submissions_of(TrialPaths(summary.entry.path)))
         message = f"no result: {f'no submission of {n} could be scored' if n else 'the agent submitted nothing'}"
@@ -500,7 +500,7 @@ def _finished_trial(summary: EntrySummary, events: dict[str, dict[str, Any]]) ->
         )
     elif assignment is not None:
         colour = "pass" if assignment.is_passed else "fail"
-        result = clean(f"{assignment.words}{note}")
+        result = clean(f"{assignment.sentence}{note}")
         summary = replace(summary, result=result, value=assignment.credit, verdict=colour)
     return replace(summary, state=state, message=clean(f"{message}{note}"))
 
@@ -509,7 +509,7 @@ def _finished_trial(summary: EntrySummary, events: dict[str, dict[str, Any]]) ->
 class _AssignmentResult:
     """Of a trial whose task asks for more than a checkpoint."""
 
-    words: str
+    sentence: str
     is_passed: bool
     credit: float | None
 
@@ -518,12 +518,11 @@ def _assignment(row: dict[str, Any] | None) -> _AssignmentResult | None:
     if row is None:
         return None
     # listing thousands of other trials must not wait for these imports
-    from agent2.arena.analysis.read import read_verdict
-    from agent2.reports.headline import assignment_words
+    from agent2.arena.evidence import read_assignment_verdict
 
-    verdict = read_verdict(row)
+    verdict = read_assignment_verdict(row)
     assert verdict is not None
-    return _AssignmentResult(assignment_words(verdict), verdict.passed, verdict.credit)
+    return _AssignmentResult(verdict.summary, verdict.passed, verdict.credit)
 
 
 def _verdict_of(change: Estimate) -> str:

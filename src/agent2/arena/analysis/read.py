@@ -19,7 +19,6 @@ from agent2.arena.agents import load_agent
 from agent2.arena.analysis.result import read_by_type
 from agent2.arena.evidence import (
     AgentEnd,
-    AssignmentVerdict,
     CommandLine,
     HeldOutScore,
     Intervention,
@@ -30,6 +29,7 @@ from agent2.arena.evidence import (
     ProcessSample,
     Revision,
     TrialEvidence,
+    read_assignment_verdict,
 )
 from agent2.arena.recorder import RevisionReader, open_revisions
 from agent2.arena.recording import read_submissions_of
@@ -167,7 +167,7 @@ def read_evidence(trial_root: Path) -> TrialEvidence:
         interventions=interventions,
         reproductions=read_reproductions(paths, str(config["trial_id"]), warnings),
         retention=read_retention(paths, str(config["trial_id"]), warnings),
-        assignment=read_verdict(events.last("assignment_judged")),
+        assignment=read_assignment_verdict(events.last("assignment_judged")),
         reproduces=config.get("reproduces"),
         gpu_hours=read_gpu_hours(paths),
         processes=processes,
@@ -211,11 +211,6 @@ def _without_pauses(evidence: TrialEvidence, clock: ActiveTime) -> TrialEvidence
         interventions=[replace(intervention, t=clock(intervention.t)) for intervention in evidence.interventions],
         llm=llm,
     )
-
-
-def read_verdict(row: Mapping[str, Any] | None) -> AssignmentVerdict | None:
-    """The verdict on the trial's assignment, where it has one of its own."""
-    return msgspec.convert(row["verdict"], AssignmentVerdict) if row is not None else None
 
 
 def _noise_band(row: Mapping[str, Any]) -> NoiseBand:
