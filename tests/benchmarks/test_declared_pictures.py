@@ -13,9 +13,11 @@ from PIL import Image
 from agent2.benchmarks import load_benchmark
 from agent2.cards.reader import iter_rollouts, read_header, validate_card
 from agent2.cards.writer import CardWriter
+from agent2.contract.suite_files import load_suite
 from agent2.errors import CardError, ConfigError
 from agent2.evaluation.plan import EvaluationPlan
 from agent2.evaluation.runner import evaluate
+from agent2.evaluation.suite_plan import limits_of
 from agent2.models.sources import ScriptedSampler
 from agent2.pictures import copy_beside, prepared
 from agent2.records import Completion, Split, digest_of
@@ -210,3 +212,13 @@ def test_every_order_of_options_is_asked_with_the_picture(tmp_path):
 
     assert evaluate(plan, ScriptedSampler(letter), tmp_path / "card").score.value == 1.0
     assert digest_of(plan.protocol()) != digest_of(plan_of(benchmark, 3).protocol()), "the context is in the protocol"
+
+
+def test_a_suite_that_shows_pictures_otherwise_is_refused(tmp_path):
+    suite = load_suite("vlm_reasoning_regression_v1")
+    same = write(tmp_path / "same", pictures={"fields": ["image"], "max_side": 1344})
+    assert limits_of(suite, same).context == "full"
+    with pytest.raises(ConfigError, match=r"protocol\.input shows pictures as 1344, and colors as 32; change one"):
+        limits_of(suite, write(tmp_path / "other"))
+    with pytest.raises(ConfigError, match="has none; set it to null"):
+        limits_of(suite, load_benchmark("arithmetic"))
