@@ -236,7 +236,12 @@ def _selection_words(trial: Headline) -> str:
 
 def _budget_words(trial: Headline) -> str:
     of_limit = f" of {trial.most_submissions}" if trial.most_submissions is not None else ""
-    share = f" ({percent(trial.time_used_ratio)})" if trial.time_used_ratio is not None else ""
+    late_s = trial.used_s - trial.allowed_s
+    # above 100% would look like more time than was allowed: nothing is accepted after the deadline
+    if late_s > 0:
+        share = f" (100%; it took {duration(late_s)} to stop it)"
+    else:
+        share = f" ({percent(trial.time_used_ratio)})" if trial.time_used_ratio is not None else ""
     time = f"{duration(trial.used_s)} of {duration(trial.allowed_s)}{share}"
     judged = ""
     if trial.n_judgements is not None:
