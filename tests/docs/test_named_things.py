@@ -7,6 +7,7 @@ import importlib.util
 import re
 from pathlib import Path
 
+import pytest
 import typer
 
 from agent2.benchmarks import BENCHMARKS
@@ -124,3 +125,34 @@ def test_the_files_that_the_architecture_names_are_there():
     named = set(re.findall(r"`((?:[\w-]+/)+[\w-]+\.(?:py|md|yaml))`", page))
     assert len(named) > 15
     assert [name for name in sorted(named) if not any((root / name).exists() for root in roots)] == []
+
+
+def test_links_between_pages_lead_to_a_file_and_a_heading_that_are_there():
+    pages = [*DOCS, REPO / "CHANGELOG.md", REPO / "benchmarks" / "README.md"]
+    assert [fault for page in pages for fault in broken_links(page, page.read_text(encoding="utf-8"))] == []
+
+
+@pytest.mark.parametrize("link", ["docs/nowhere.md", "docs/cards.md#no-such-heading", "#no-such-heading"])
+def test_a_link_to_nowhere_is_found(link):
+    text = f"# Here it is\n\n[there]({link}) [here](#here-it-is) [cards](docs/cards.md#regrade)\n```\n[x](code)\n```\n"
+    assert broken_links(REPO / "README.md", text) == [f"README.md: {link}"]
+
+
+def broken_links(page: Path, text: str) -> list[str]:
+    """The links of a page that lead to no file, or to no heading of the page that they name."""
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    found = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose):
+        name, _, heading = link.partition("#")
+        target = page.parent / name if name else page
+        is_page = target != page and target.suffix == ".md" and target.is_file()
+        words = target.read_text(encoding="utf-8") if is_page else text
+        if "://" not in link and not (target.exists() and (not heading or heading in _anchors(words))):
+            found.append(f"{page.name}: {link}")
+    return found
+
+
+def _anchors(text: str) -> set[str]:
+    """The anchors that a page's headings get."""
+    bare = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", line) for line in re.findall(r"^#+ +(.*)$", text, re.MULTILINE))
+    return {re.sub(r"[^\w\- ]", "", line.strip().lower()).replace(" ", "-") for line in bare}
