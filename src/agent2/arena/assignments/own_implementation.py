@@ -19,6 +19,7 @@ from agent2.arena.assignments.programs import judge_gain, known_run, read_progra
 from agent2.arena.assignments.records import Bench, Scores
 from agent2.arena.evidence import AssignmentPart, AssignmentVerdict
 from agent2.records import JsonValue
+from agent2.syntax import parse_python
 
 PLACE = Path("code") / "grpo"
 TRAINER = "trainer.py"
@@ -150,7 +151,7 @@ def foreign_trainers(files: Mapping[str, bytes]) -> list[str]:
         if not name.endswith(".py") or name in GIVEN:
             continue
         try:
-            tree = ast.parse(content)
+            tree = parse_python(content)
         except (SyntaxError, ValueError, RecursionError, MemoryError):  # it won't run either
             continue
         for node in ast.walk(tree):
