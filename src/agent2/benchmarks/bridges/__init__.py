@@ -3,7 +3,7 @@
     reasoning_gym:leg_counting       BRIDGE:NAME; on cards and in suites `reasoning_gym.leg_counting`
     lm-eval:FOLDER/TASK.yaml         a bridge to files; on cards `lm-eval.TASK`
     inspect:FOLDER/TASKS.py@TASK     the same; on cards `inspect.TASKS.TASK`
-    inspect:pubmedqa                 a task of inspect_evals, whose data has to be in that package
+    inspect:NAME                     a task of inspect_evals, whose data has to be in that package
 
 The package is installed with pins of its own (`agent2 benchmarks install BRIDGE`, `engines.environments`) and runs in a
 sandbox and process of its own (`channel`). A benchmark of it is a `bridged.BridgedBenchmark`, of files a
@@ -82,7 +82,7 @@ BRIDGES: Mapping[str, Bridge] = MappingProxyType(
             "inspect",
             "inspect_evals",
             "inspect_worker",
-            "800 MB",
+            "720 MB",
             "tasks of inspect_ai that ask the model once: of files, or of inspect_evals by name",
             FILES,
             "FOLDER/TASKS.py@TASK",
