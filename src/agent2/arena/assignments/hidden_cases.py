@@ -235,8 +235,8 @@ class _Batch:
     old: Array
     reference: Array
     advantages: Array
-    low: float
-    high: float
+    clip_low: float
+    clip_high: float
 
 
 def _batch(rng: np.random.Generator) -> _Batch:
@@ -254,10 +254,10 @@ def _batch(rng: np.random.Generator) -> _Batch:
 def _clipping(rng: np.random.Generator) -> HiddenCase:
     batch = _batch(rng)
     weights = rng.uniform(0.5, 1.5, batch.old.shape)
-    value, slope = clipped_gain(batch.logprobs, batch.old, batch.advantages, batch.low, batch.high)
+    value, slope = clipped_gain(batch.logprobs, batch.old, batch.advantages, batch.clip_low, batch.clip_high)
     tensors = {"logprobs": batch.logprobs, "old": batch.old, "advantages": batch.advantages}
     gradients = {"logprobs": weights * slope, "old": np.zeros_like(batch.old), "advantages": np.zeros(4)}
-    settings: dict[str, JsonValue] = {"clip_low": batch.low, "clip_high": batch.high}
+    settings: dict[str, JsonValue] = {"clip_low": batch.clip_low, "clip_high": batch.clip_high}
     return HiddenCase("clipping", STAGES["clipping"], tensors, settings, value, weights, gradients)
 
 
@@ -277,7 +277,7 @@ def _loss(rng: np.random.Generator, *, is_empty: bool) -> HiddenCase:
     n_learned = rng.permutation([0, 1, 2, n_tokens])  # rows of unlike lengths: a mean of rows is not the mean of tokens
     mask = (np.arange(n_tokens) < (0 if is_empty else 1) * n_learned[:, None]).astype(np.float64)
     coefficient, weight = float(rng.uniform(0.2, 0.6)), float(rng.uniform(0.5, 1.5))
-    gain, gain_slope = clipped_gain(batch.logprobs, batch.old, batch.advantages, batch.low, batch.high)
+    gain, gain_slope = clipped_gain(batch.logprobs, batch.old, batch.advantages, batch.clip_low, batch.clip_high)
     penalty, penalty_slope = kl_penalty(batch.logprobs, batch.reference)
     share = mask / max(1.0, mask.sum())
     value = np.array(((coefficient * penalty - gain) * share).sum())
@@ -290,5 +290,9 @@ def _loss(rng: np.random.Generator, *, is_empty: bool) -> HiddenCase:
     }
     gradients = {name: np.zeros_like(tensors[name]) for name in ("old", "reference", "advantages")}
     gradients["logprobs"] = weight * share * (coefficient * penalty_slope - gain_slope)
-    terms: dict[str, JsonValue] = {"clip_low": batch.low, "clip_high": batch.high, "kl_coefficient": coefficient}
+    terms: dict[str, JsonValue] = {
+        "clip_low": batch.clip_low,
+        "clip_high": batch.clip_high,
+        "kl_coefficient": coefficient,
+    }
     return HiddenCase("loss", STAGES["loss"], tensors, {"settings": terms}, value, np.array(weight), gradients)
