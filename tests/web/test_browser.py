@@ -383,6 +383,8 @@ def pages_of(page, address):
         kind = re.search(r"/(trial|evaluation|card|sweep|training)/", link)
         if kind:
             addresses.setdefault(kind[1], link)
+    ids = page.locator(".select-cell input").evaluate_all("all => all.map(one => one.value)")
+    addresses["runs"] = f"{address}runs?run={','.join(ids)}"
     finished = page.locator("a[href^='/trial/']", has_text="base-copy").first.get_attribute("href")
     addresses["trial"] = address.rstrip("/") + finished
     for part in ("timeline", "transcript", "code"):
@@ -416,6 +418,23 @@ def test_no_page_has_a_serious_accessibility_problem(browser, address):
                     with_problems.append(f"{scheme} {name}: {violation['id']}: {violation['help']} {where}")
         context.close()
     assert with_problems == []
+
+
+def test_two_runs_are_selected_by_keyboard_and_shown_side_by_side(page, address):
+    page.goto(f"{address}?kind=card")
+    scripted(page, ".select-cell")
+    for place in (0, 1):
+        page.locator(".select-cell input").nth(place).focus()
+        page.keyboard.press("Space")
+    page.keyboard.press("c")
+    page.wait_for_url("**/runs?run=*")
+    assert page.locator("h1").inner_text() == "2 runs side by side"
+    page.get_by_role("link", name="item by item").click()
+    page.wait_for_url("**/compare/*")
+    page.go_back()
+    page.get_by_role("link", name="Choose other runs").click()
+    page.locator(".select-cell input:checked").nth(1).wait_for()
+    assert page.locator(".select-cell input:checked").count() == 2
 
 
 def test_no_page_is_wider_than_a_phone(browser, address):
