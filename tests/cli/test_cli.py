@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 import typer
 from safetensors import SafetensorError
+from typer.testing import CliRunner
 
 from agent2.benchmarks import BASE_MODELS
 from agent2.cards.writer import CardWriter
-from agent2.cli import app, main
+from agent2.cli import _with_only, app, main
 from agent2.cli.show import resumed_by_repeating
 from agent2.errors import CheckpointError, ConfigError, SandboxError
 from card_builders import make_header, make_record
@@ -384,3 +385,16 @@ def test_every_command_is_in_a_panel_and_completion_can_be_installed(capsys):
     panels = {name: getattr(command, "rich_help_panel", None) for name, command in root.commands.items()}
     assert set(panels.values()) == {"Arena", "Evaluate", "Decide", "Data", "Look", "Set up"}
     assert {"--install-completion", "--show-completion"} <= {opt for parameter in root.params for opt in parameter.opts}
+
+
+@pytest.mark.parametrize("arguments", [["history"], ["cards", "list"], ["suite"]])
+def test_alone_a_command_is_what_it_is_among_all(arguments):
+    few = _with_only(["-v", *arguments])
+    assert len(few.registered_commands) + len(few.registered_groups) == 1
+    alone, among = (CliRunner().invoke(whole, [*arguments, "--help"]) for whole in (few, app))
+    assert (alone.exit_code, alone.output) == (0, among.output)
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["histori"], ["-v"], ["--version"]])
+def test_what_is_no_command_is_answered_by_all_of_them(arguments):
+    assert _with_only(arguments) is app

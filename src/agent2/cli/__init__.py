@@ -4,10 +4,12 @@ Exit codes are those of `EXIT_CODES`. Progress goes to stderr, results to stdout
 output. Command bodies import what they need, so that `--help` stays fast.
 """
 
+import copy
 import os
 import sys
 import tempfile
 import traceback
+from collections.abc import Sequence
 from typing import Annotated, NoReturn
 
 import typer
@@ -132,10 +134,22 @@ def _options(
         os.environ["AGENT2_VERBOSE"] = "1"
 
 
+def _with_only(arguments: Sequence[str]) -> typer.Typer:
+    """The command line with nothing but the command that is asked for; whole where that is not the name of one.
+
+    Typer reads the signatures of all commands before it runs one, which takes longer than many commands do.
+    """
+    asked = next((argument for argument in arguments if not argument.startswith("-")), "")
+    few = copy.copy(app)
+    few.registered_commands = [command for command in app.registered_commands if command.name == asked]
+    few.registered_groups = [group for group in app.registered_groups if group.name == asked]
+    return few if few.registered_commands or few.registered_groups else app
+
+
 def main() -> None:
     """Run the command line; an error is one line on stderr with an exit code of `EXIT_CODES`."""
     try:
-        code = app(standalone_mode=False)
+        code = _with_only(sys.argv[1:])(standalone_mode=False)
     except typer.TyperException as error:
         usage = getattr(error, "ctx", None)
         if usage is not None and not error.format_message():
