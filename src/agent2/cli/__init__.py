@@ -135,14 +135,14 @@ def _options(
 
 
 def _with_only(arguments: Sequence[str]) -> typer.Typer:
-    """The command line with nothing but the command that is asked for; whole where that is not the name of one.
+    """The command line with nothing but the command that the arguments name; whole where they name none.
 
     Typer reads the signatures of all commands before it runs one, which takes longer than many commands do.
     """
-    asked = next((argument for argument in arguments if not argument.startswith("-")), "")
+    name = next((argument for argument in arguments if not argument.startswith("-")), "")
     few = copy.copy(app)
-    few.registered_commands = [command for command in app.registered_commands if command.name == asked]
-    few.registered_groups = [group for group in app.registered_groups if group.name == asked]
+    few.registered_commands = [command for command in app.registered_commands if command.name == name]
+    few.registered_groups = [group for group in app.registered_groups if group.name == name]
     return few if few.registered_commands or few.registered_groups else app
 
 
