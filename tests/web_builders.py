@@ -18,7 +18,8 @@ from agent2.llm.records import TokenCounts, WireProtocol
 from agent2.models.sources import find_checkpoint
 from agent2.records import Message, Split, StopReason, Turn
 from agent2.reports.eval_pages import write_eval_report
-from agent2.web.catalog import Catalog, EntryKind
+from agent2.web.catalog import Catalog
+from agent2.web.entries import EntryKind
 from agent2.web.page import LiveLinks, PageAddress
 from agent2.web.server import ReaderGuard, make_view_app
 from agent2.web.site import Site

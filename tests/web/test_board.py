@@ -26,7 +26,8 @@ from agent2.web.board import (
     exam_choices,
     filter_options,
 )
-from agent2.web.catalog import Catalog, EntryKind
+from agent2.web.catalog import Catalog
+from agent2.web.entries import EntryKind
 from agent2.web.page import LiveLinks, PageAddress
 from agent2.web.server import ReaderGuard, make_view_app
 from agent2.web.site import Site

@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from agent2.web.catalog import Catalog, EntryKind
+from agent2.web.catalog import Catalog
+from agent2.web.entries import EntryKind
 from agent2.web.export import export_site
 from agent2.web.home import COLUMNS, HomeFilter
 from agent2.web.site import Site

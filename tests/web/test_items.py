@@ -10,7 +10,8 @@ from msgspec import structs
 from agent2.cards.writer import CardWriter
 from agent2.evaluation.suite_folder import read_places, read_references
 from agent2.records import Message, Split
-from agent2.web.catalog import Catalog, EntryKind
+from agent2.web.catalog import Catalog
+from agent2.web.entries import EntryKind
 from agent2.web.export import export_site
 from agent2.web.items import shown_questions
 from agent2.web.page import PageAddress

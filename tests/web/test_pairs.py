@@ -8,7 +8,8 @@ from msgspec import structs
 
 from agent2.cards.writer import CardWriter
 from agent2.records import Split
-from agent2.web.catalog import Catalog, EntryKind
+from agent2.web.catalog import Catalog
+from agent2.web.entries import EntryKind
 from agent2.web.page import NoSuchPageError
 from agent2.web.site import Site
 from card_builders import make_header, make_record

@@ -11,7 +11,8 @@ from fastapi.testclient import TestClient
 
 from agent2.errors import ConfigError
 from agent2.web import server
-from agent2.web.catalog import Catalog, EntryKind, EntryState
+from agent2.web.catalog import Catalog
+from agent2.web.entries import EntryKind, EntryState
 from agent2.web.page import LiveLinks, PageAddress
 from agent2.web.server import ReaderGuard, make_view_app, view_folder
 from agent2.web.site import Site

@@ -10,7 +10,8 @@ from msgspec import structs
 
 from agent2.cards.writer import CardWriter
 from agent2.records import Split, StopReason, Turn
-from agent2.web.catalog import Catalog, EntryKind
+from agent2.web.catalog import Catalog
+from agent2.web.entries import EntryKind
 from agent2.web.page import LiveLinks, PageAddress, UnreadableResultError
 from agent2.web.server import ReaderGuard, make_view_app
 from agent2.web.site import Site

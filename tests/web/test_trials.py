@@ -9,7 +9,8 @@ from agent2.arena.trial_folder import TrialPaths
 from agent2.llm.messages import CallPart, ChatAnswer, TextPart, ThoughtPart
 from agent2.llm.protocols import FORMATS
 from agent2.llm.records import WireProtocol
-from agent2.web.catalog import Catalog, EntryKind
+from agent2.web.catalog import Catalog
+from agent2.web.entries import EntryKind
 from agent2.web.page import LiveLinks, PageAddress
 from agent2.web.site import Site
 from agent2.web.trials import (

@@ -27,7 +27,7 @@ from agent2.texts import counted
 if TYPE_CHECKING:
     from agent2.llm.records import LlmTotals
     from agent2.stats.estimates import Estimate
-    from agent2.web.catalog import EntrySummary
+    from agent2.web.entries import EntrySummary
 
 LOOK_EVERY_S = 2.0
 LAST_SUBMISSIONS = 5
@@ -59,7 +59,7 @@ def look_at_trial(root: Path) -> ScreenState:
     from agent2.arena.trial_folder import TrialPaths, read_events
     from agent2.records import Split
     from agent2.stats.stored import read_estimate
-    from agent2.web.catalog import read_object
+    from agent2.web.entries import read_object
 
     paths = TrialPaths(root)
     config = read_object(paths.trial_json)
@@ -222,7 +222,8 @@ class SweepScreen:
         return Group(title, table)
 
     def _look(self) -> "Sequence[EntrySummary]":
-        from agent2.web.catalog import Catalog, EntryKind, EntryState
+        from agent2.web.catalog import Catalog
+        from agent2.web.entries import EntryKind, EntryState
 
         catalog = Catalog(self.root)
         entries = [entry for entry in catalog.scan().entries.values() if entry.kind is EntryKind.TRIAL]

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from agent2.arena.analysis.pool import TrialPool
     from agent2.reports.figures import Plot
     from agent2.reports.run_figures import TrialRun
-    from agent2.web.catalog import Catalog, CatalogEntry, EntrySummary
+    from agent2.web.catalog import Catalog
+    from agent2.web.entries import CatalogEntry, EntrySummary
 
 MAX_LISTED = 200
 SHOWN_ROLLOUTS = 10
@@ -99,7 +100,7 @@ def _as_document(summary: "EntrySummary") -> dict[str, Any]:
 def _show_entry(catalog: "Catalog", entry: "CatalogEntry", *, as_json: bool) -> None:
     """One result: in full if it is finished, else its progress."""
     from agent2.cli import cards
-    from agent2.web.catalog import EntryKind, EntryState
+    from agent2.web.entries import EntryKind, EntryState
 
     summary = catalog.summary(entry)
     is_whole = summary.state is EntryState.FINISHED or (
@@ -312,7 +313,7 @@ def _board_of(path: Path) -> "Leaderboard":
 def _object(path: Path) -> dict[str, Any]:
     """A JSON or YAML file that is an object. Raises ConfigError for anything else."""
     from agent2.config import read_yaml
-    from agent2.web.catalog import read_object
+    from agent2.web.entries import read_object
 
     return read_yaml(path).data if path.suffix.lower() in {".yaml", ".yml"} else read_object(path, follow=True)
 

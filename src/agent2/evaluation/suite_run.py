@@ -21,6 +21,7 @@ from agent2.evaluation.rewarding import add_rewards
 from agent2.evaluation.runner import software_lock
 from agent2.evaluation.side_play import LazySampler, SuiteProgress, lazy_sampler, play_side
 from agent2.evaluation.step_judging import judge_steps_of_suite
+from agent2.evaluation.stored_suite import write_suite
 from agent2.evaluation.suite_folder import (
     BASELINE,
     CHECKPOINT,
@@ -30,7 +31,6 @@ from agent2.evaluation.suite_folder import (
     SIDES,
     card_path,
     owned_folder,
-    write_suite,
 )
 from agent2.evaluation.suite_plan import BenchmarkPlan, SuitePlan, SuiteRequest, plan_suite
 from agent2.files import write_json

@@ -32,7 +32,8 @@ from agent2.installation import own_secret_digest
 from agent2.reports.text import Table, clean, p_words
 from agent2.stats.comparisons import Claim, judge
 from agent2.stats.estimates import POINTS
-from agent2.web.catalog import Catalog, CatalogEntry, EntryKind, EntryState
+from agent2.web.catalog import Catalog
+from agent2.web.entries import CatalogEntry, EntryKind, EntryState
 
 if TYPE_CHECKING:  # it loads matplotlib, without which the server starts faster
     from agent2.reports.comparison_pages import OverallView

@@ -10,7 +10,7 @@ from agent2.arena.recording import read_submissions_of
 from agent2.arena.trial_folder import TrialPaths, read_events
 from agent2.reports.text import clean
 from agent2.stats.estimates import PERCENT
-from agent2.web.catalog import CatalogEntry, EntryKind, read_object
+from agent2.web.entries import CatalogEntry, EntryKind, read_object
 from agent2.web.plots import PlotValue
 
 LEADING = ("reward", "kl", "entropy", "length")

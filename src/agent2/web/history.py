@@ -18,10 +18,12 @@ from agent2.contract.metrics import Unit
 from agent2.errors import Agent2Error, CardError, ConfigError
 from agent2.reports.text import clean
 from agent2.stats.estimates import PERCENT, POINTS, Estimate
-from agent2.web.catalog import Catalog, CatalogEntry, EntryKind, EntryState, ago, read_object, stated_outcome
+from agent2.web.catalog import Catalog
 from agent2.web.curves import leads, series_group, training_series
+from agent2.web.entries import CatalogEntry, EntryKind, EntryState, ago, read_object
 from agent2.web.page import Links, NoSuchPageError, PageAddress, PageContext
 from agent2.web.plots import PlotPanel, PlotValue, panel
+from agent2.web.summaries import stated_outcome
 
 MOST_RUNS = 60
 """The newest ones are shown."""

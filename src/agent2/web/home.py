@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any
 
 from agent2.reports.text import DASH, clean, duration
-from agent2.web.catalog import CatalogEntry, EntryKind, EntryState, EntrySummary, ago
 from agent2.web.curves import first_curve
+from agent2.web.entries import CatalogEntry, EntryKind, EntryState, EntrySummary, ago
 from agent2.web.page import Links, PageAddress, PageContext
 from agent2.web.plots import spark
 

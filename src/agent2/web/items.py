@@ -12,7 +12,7 @@ from agent2.errors import Agent2Error
 from agent2.evaluation.suite_folder import PLACES_FILE, REFERENCES_FILE, read_places, read_references
 from agent2.records import ScoredRollout
 from agent2.reports.text import clean
-from agent2.web.catalog import CatalogEntry, EntryKind
+from agent2.web.entries import CatalogEntry, EntryKind
 from agent2.web.page import PageContext, file_stamp
 from agent2.web.rollouts import CardListing, RolloutLine
 

@@ -15,7 +15,7 @@ from agent2.cards.judgement import BASELINE, JUDGEMENT, PairwiseJudgement, read_
 from agent2.errors import Agent2Error, ConfigError, NotEnoughData
 from agent2.reports.text import UNCUT, clean, clean_lines
 from agent2.stats.estimates import Notation
-from agent2.web.catalog import CatalogEntry, EntryKind
+from agent2.web.entries import CatalogEntry, EntryKind
 from agent2.web.page import Links, LiveLinks, NoSuchPageError, PageAddress, PageContext
 from agent2.web.rollouts import CardTables
 

@@ -20,7 +20,8 @@ from agent2.cards.card import CardFile
 from agent2.errors import Agent2Error, CardError
 from agent2.reports.text import clean, duration, template_engine
 from agent2.texts import counted
-from agent2.web.catalog import Catalog, CatalogEntry, EntryKind, reason_of
+from agent2.web.catalog import Catalog
+from agent2.web.entries import CatalogEntry, EntryKind, reason_of
 from agent2.web.notes import NoteBook
 from agent2.web.rollouts import CardTables
 

@@ -16,8 +16,8 @@ from agent2.evaluation.suite_folder import read_identity
 from agent2.records import Split
 from agent2.reports.text import clean
 from agent2.stats.estimates import PERCENT
-from agent2.web.catalog import CatalogEntry, EntryKind, EntrySummary, read_object, reason_of
 from agent2.web.curves import LEADING, PUBLIC_SCORE, Curves, curves_of, series_group
+from agent2.web.entries import CatalogEntry, EntryKind, EntrySummary, read_object, reason_of
 from agent2.web.home import COLUMNS
 from agent2.web.page import Links, NoSuchPageError, PageAddress, PageContext
 from agent2.web.plots import PlotPanel, PlotValue, overlay

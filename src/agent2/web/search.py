@@ -12,7 +12,7 @@ from agent2.cards.card import CardFile
 from agent2.errors import Agent2Error
 from agent2.records import HIDDEN_SPLITS
 from agent2.reports.text import clean
-from agent2.web.catalog import CatalogEntry, EntryKind
+from agent2.web.entries import CatalogEntry, EntryKind
 from agent2.web.items import with_items
 from agent2.web.page import Links, NoSuchPageError, PageAddress, PageContext
 from agent2.web.rollouts import (

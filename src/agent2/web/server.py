@@ -32,8 +32,9 @@ from agent2.arena.recording import read_submissions_of
 from agent2.arena.trial_folder import TrialPaths
 from agent2.errors import Agent2Error, ConfigError
 from agent2.foreign_files import MAX_LOG_BYTES, open_regular
-from agent2.web.catalog import Catalog, CatalogEntry, EntryKind, EntryState, EntrySummary
+from agent2.web.catalog import Catalog
 from agent2.web.computed import load_libraries
+from agent2.web.entries import CatalogEntry, EntryKind, EntryState, EntrySummary
 from agent2.web.judging import rate
 from agent2.web.page import LiveLinks, NoSuchPageError, PageAddress, UnreadableResultError
 from agent2.web.site import ASSETS, Site, read_asset

@@ -21,16 +21,7 @@ from agent2.errors import CardError, ConfigError
 from agent2.records import ScoredRollout, Split
 from agent2.reports.text import clean, clean_lines
 from agent2.web.board import BoardCache, BoardFilter, BoardProgress, BoardSnapshot, board_page, trials_of
-from agent2.web.catalog import (
-    Catalog,
-    CatalogEntry,
-    EntryKind,
-    EntryState,
-    EntrySummary,
-    ago,
-    last_events,
-    reason_of,
-)
+from agent2.web.catalog import Catalog
 from agent2.web.computed import (
     EvaluationFields,
     card_process,
@@ -39,6 +30,7 @@ from agent2.web.computed import (
     stored_sweep_fields,
     trial_fields,
 )
+from agent2.web.entries import CatalogEntry, EntryKind, EntryState, EntrySummary, ago, last_events, reason_of
 from agent2.web.history import history_of, history_page, training_page
 from agent2.web.home import LIVE_KINDS, home_page
 from agent2.web.items import stored_items, with_listed_items
