@@ -3,7 +3,7 @@
 import pytest
 
 from agent2.arena.plan import new_trial
-from agent2.arena.recording import compare_replay, read_submissions_of, recording_cut
+from agent2.arena.recording import compare_replay, recording_cut
 from agent2.arena.trial_folder import EventLog, TrialPaths
 from agent2.errors import ConfigError
 
@@ -11,16 +11,6 @@ from agent2.errors import ConfigError
 @pytest.fixture
 def trial(task, tmp_path):
     return TrialPaths(new_trial(task, "nop", 0, tmp_path / "trials", trial_id="one"))
-
-
-def test_damaged_submissions_of_a_recording_are_named(trial):
-    trial.shared_submissions.write_text('[{"number": "one"}]')
-    with pytest.raises(ConfigError, match=r"submissions\.json: .*machine-written"):
-        read_submissions_of(trial)
-
-
-def test_a_trial_that_handed_nothing_in_has_no_submissions(trial):
-    assert read_submissions_of(trial) == ()
 
 
 @pytest.mark.parametrize(

@@ -9,33 +9,16 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import msgspec
 from dulwich.repo import Repo
 
 from agent2.arena.evidence import AgentEnd, SubmissionRecord
-from agent2.arena.grader.store import read_submissions
 from agent2.arena.recorder import file_digests, open_revisions, revision_files, tree_digest
+from agent2.arena.submissions import read_submissions_of
 from agent2.arena.trial_folder import TrialPaths, read_config, read_events
 from agent2.errors import ConfigError
 from agent2.files import write_json
-from agent2.foreign_files import read_limited
 from agent2.llm.gateway.recording import DIFFERENCES, ExchangeOutcome, read_exchanges
 from agent2.records import JsonValue
-
-
-def read_submissions_of(paths: TrialPaths) -> tuple[SubmissionRecord, ...]:
-    """The submissions of a trial, from the grader's database or, of a shared recording, from submissions.json.
-
-    Raises ConfigError if the latter is damaged.
-    """
-    if paths.grader_db.exists():
-        return tuple(read_submissions(paths.grader_db))
-    if not paths.shared_submissions.exists():
-        return ()
-    try:
-        return msgspec.json.decode(read_limited(paths.shared_submissions), type=tuple[SubmissionRecord, ...])
-    except (OSError, msgspec.MsgspecError, RecursionError) as error:
-        raise ConfigError(f"{paths.shared_submissions}: {error}; it is machine-written, restore it") from error
 
 
 @dataclass(frozen=True, slots=True)

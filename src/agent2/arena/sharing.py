@@ -30,8 +30,8 @@ import zstandard
 from agent2 import installation
 from agent2.arena.evidence import MarkState
 from agent2.arena.host_folders import HostFolders
-from agent2.arena.recording import read_submissions_of
 from agent2.arena.spec import TrialConfig, config_digest
+from agent2.arena.submissions import read_submissions_of
 from agent2.arena.trial_folder import TrialPaths, read_config, read_events
 from agent2.arena.trial_mark import is_own_lock, marked_lock, read_mark, write_mark
 from agent2.cards.folder import (

@@ -20,7 +20,7 @@ import msgspec
 
 from agent2 import installation
 from agent2.arena.evidence import MarkState, TrialMark
-from agent2.arena.recording import read_submissions_of
+from agent2.arena.submissions import read_submissions_of
 from agent2.arena.trial_folder import TrialPaths
 from agent2.cards.folder import CARD_JSON, card_exists
 from agent2.errors import Agent2Error

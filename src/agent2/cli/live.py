@@ -55,7 +55,7 @@ class ScreenState:
 def look_at_trial(root: Path) -> ScreenState:
     """The state of a trial that may be running. Raises what reading its files raises."""
     from agent2.arena.analysis.read import read_llm
-    from agent2.arena.recording import read_submissions_of
+    from agent2.arena.submissions import read_submissions_of
     from agent2.arena.trial_folder import TrialPaths, read_events
     from agent2.records import Split
     from agent2.stats.stored import read_estimate

@@ -6,7 +6,7 @@ A sparkline of the home page and the overlaid figures of several runs are drawn 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent2.arena.recording import read_submissions_of
+from agent2.arena.submissions import read_submissions_of
 from agent2.arena.trial_folder import TrialPaths, read_events
 from agent2.reports.text import clean
 from agent2.stats.estimates import PERCENT

@@ -28,7 +28,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from agent2.arena.recording import read_submissions_of
+from agent2.arena.submissions import read_submissions_of
 from agent2.arena.trial_folder import TrialPaths
 from agent2.errors import Agent2Error, ConfigError
 from agent2.foreign_files import MAX_LOG_BYTES, open_regular

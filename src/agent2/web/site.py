@@ -12,7 +12,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from agent2.arena.host_folders import HostFolders
-from agent2.arena.recording import read_submissions_of
+from agent2.arena.submissions import read_submissions_of
 from agent2.arena.trial_folder import TrialPaths
 from agent2.cards import folder as card_folder
 from agent2.cards.card import CardFile

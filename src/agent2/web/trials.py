@@ -16,7 +16,7 @@ import numpy as np
 
 from agent2.arena.evidence import SubmissionRecord
 from agent2.arena.recorder import RevisionReader, open_revisions
-from agent2.arena.recording import read_submissions_of
+from agent2.arena.submissions import read_submissions_of
 from agent2.arena.trial_folder import TrialPaths, read_events
 from agent2.errors import Agent2Error
 from agent2.foreign_files import open_regular, read_limited

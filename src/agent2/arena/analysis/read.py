@@ -32,10 +32,10 @@ from agent2.arena.evidence import (
     read_assignment_verdict,
 )
 from agent2.arena.recorder import RevisionReader, open_revisions
-from agent2.arena.recording import read_submissions_of
 from agent2.arena.reproduction_log import read_reproductions
 from agent2.arena.retention_log import read_retention
 from agent2.arena.spec import Mode, TaskSpec
+from agent2.arena.submissions import read_submissions_of
 from agent2.arena.trial_folder import HELD_OUT_SCORED, ActiveTime, Events, TrialPaths, interruptions, read_events
 from agent2.errors import ConfigError
 from agent2.foreign_files import read_limited, read_tail
