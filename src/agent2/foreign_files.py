@@ -68,7 +68,10 @@ def open_regular(
 def read_limited(path: Path, max_bytes: int = MAX_RECORD_BYTES, *, follow: bool = False) -> bytes:
     """All of a regular file. Raises OSError as `open_regular`, and for a file of more than `max_bytes`."""
     with open_regular(path, follow=follow, max_bytes=max_bytes) as file:
-        data = file.read(max_bytes + 1)
+        size = os.fstat(file.fileno()).st_size
+        data = file.read(min(size, max_bytes) + 1)  # a buffer of this size is made at once, however short the file
+        if len(data) > size:
+            data += file.read(max_bytes + 1 - len(data))
     if len(data) > max_bytes:  # it grew, or is one of /proc, whose sizes are 0
         raise _too_large(path, max_bytes)
     return data

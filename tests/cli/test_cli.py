@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from agent2.benchmarks import BASE_MODELS
 from agent2.cards.writer import CardWriter
-from agent2.cli import _with_only, app, main
+from agent2.cli import _asked, app, main
 from agent2.cli.show import resumed_by_repeating
 from agent2.errors import CheckpointError, ConfigError, SandboxError
 from card_builders import make_header, make_record
@@ -389,12 +389,22 @@ def test_every_command_is_in_a_panel_and_completion_can_be_installed(capsys):
 
 @pytest.mark.parametrize("arguments", [["history"], ["cards", "list"], ["suite"]])
 def test_alone_a_command_is_what_it_is_among_all(arguments):
-    few = _with_only(["-v", *arguments])
+    few = _asked(["-v", *arguments])
     assert len(few.registered_commands) + len(few.registered_groups) == 1
     alone, among = (CliRunner().invoke(whole, [*arguments, "--help"]) for whole in (few, app))
     assert (alone.exit_code, alone.output) == (0, among.output)
 
 
+def test_a_command_loads_no_other_command_and_what_reads_cards_no_numpy():
+    program = "import sys; from agent2.cli import main; sys.argv = ['agent2', 'history', '--in', '/nowhere']\n"
+    program += "try: main()\nfinally: import agent2.cards.reader; print(*sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    loaded = set(ended.stdout.split())
+    assert "/nowhere" in ended.stderr
+    assert {name for name in loaded if name.startswith("agent2.cli.")} == {"agent2.cli.history", "agent2.cli.show"}
+    assert "agent2.stats.estimates" in loaded and "numpy" not in loaded
+
+
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["histori"], ["-v"], ["--version"]])
 def test_what_is_no_command_is_answered_by_all_of_them(arguments):
-    assert _with_only(arguments) is app
+    assert _asked(arguments) is app

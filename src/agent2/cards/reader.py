@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent2.cards import folder
-from agent2.cards.aggregate import Tally
 from agent2.cards.card import CardFile, CardHeader, CardSummary
 from agent2.cards.folder import (
     closed_file,
@@ -41,6 +40,7 @@ from agent2.records import ScoredRollout
 from agent2.stats.estimates import Estimate
 
 if TYPE_CHECKING:
+    from agent2.cards.aggregate import Tally
     from agent2.cards.tables import ColumnCheck
 
 TOLERANCE = 1e-9
@@ -58,6 +58,8 @@ def validate_card(path: Path, *, columns: bool = True) -> list[str]:
     unless the header with its reporting rule was changed, that the totals are what the rollouts give. columns: False
     parses nothing of the table but its records.
     """
+    from agent2.cards.aggregate import Tally  # loads numpy
+
     try:
         card = folder.load_card(path)
         header_digest, protocol_digest = folder.header_digests(path)
@@ -102,7 +104,7 @@ def _differing_fields(stored: Estimate | CardSummary, recomputed: Estimate | Car
     return [name for name in names if not _is_same(getattr(stored, name), getattr(recomputed, name))]
 
 
-def _open_damage(path: Path, tally: Tally) -> list[str]:
+def _open_damage(path: Path, tally: "Tally") -> list[str]:
     problems: list[str] = []
     file = path / folder.OPEN_ROLLOUTS
     if not file.exists():
@@ -126,7 +128,7 @@ def _open_damage(path: Path, tally: Tally) -> list[str]:
     return problems
 
 
-def _closed_damage(path: Path, card: CardFile, tally: Tally, check: "ColumnCheck | None") -> list[str]:
+def _closed_damage(path: Path, card: CardFile, tally: "Tally", check: "ColumnCheck | None") -> list[str]:
     """Problems of the records, which are counted; the columns of sound frames are shown to `check`."""
     problems: list[str] = []
     try:
@@ -165,7 +167,7 @@ def _closed_damage(path: Path, card: CardFile, tally: Tally, check: "ColumnCheck
     return problems
 
 
-def _add(tally: Tally, line: bytes, where: str) -> tuple[ScoredRollout | None, list[str]]:
+def _add(tally: "Tally", line: bytes, where: str) -> tuple[ScoredRollout | None, list[str]]:
     """The rollout, counted, and the problems of its line."""
     try:
         record = folder.decode_line(line, where)
@@ -220,7 +222,7 @@ def read_summary(path: Path) -> CardSummary:
     return tally_of(path, card).with_lists(totals)
 
 
-def tally_of(path: Path, card: CardFile) -> Tally:
+def tally_of(path: Path, card: CardFile) -> "Tally":
     """Every rollout of a card, counted; for a large closed card from its columns.
 
     Raises CardError for a damaged card.
@@ -229,6 +231,8 @@ def tally_of(path: Path, card: CardFile) -> Tally:
         from agent2.cards.tables import tally_of_columns  # loads pyarrow
 
         return tally_of_columns(path, card)
+    from agent2.cards.aggregate import Tally  # loads numpy
+
     tally = Tally(card.header.reporting)
     for record in iter_rollouts(path):
         tally.add(record)

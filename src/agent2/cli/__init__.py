@@ -4,47 +4,19 @@ Exit codes are those of `EXIT_CODES`. Progress goes to stderr, results to stdout
 output. Command bodies import what they need, so that `--help` stays fast.
 """
 
-import copy
+import importlib
 import os
 import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
-from typing import Annotated, NoReturn
+from functools import cache
+from typing import Annotated, NamedTuple, NoReturn
 
 import typer
 
 from agent2 import __version__
-from agent2.cli import (
-    answers,
-    bench,
-    board,
-    cards,
-    data,
-    decide,
-    decontamination,
-    engines,
-    export,
-    failures,
-    history,
-    judge,
-    look,
-    models,
-    prune,
-    readiness,
-    recipes,
-    rewards,
-    run,
-    setup,
-    skill,
-    sweep,
-    tasks,
-    watch,
-)
-from agent2.cli import eval as evaluation
-from agent2.cli import flywheel as next_round
 from agent2.errors import Agent2Error, is_machine_failure
-from agent2.plugins import failing_line, noted_row
 from agent2.texts import printable
 
 EXIT_BAD_INPUT = 2
@@ -61,60 +33,101 @@ EXIT_CODES = (
 ARENA, EVALUATE, DECIDE, DATA, LOOK, SET_UP = "Arena", "Evaluate", "Decide", "Data", "Look", "Set up"
 """Panels of `agent2 --help`."""
 
-app = typer.Typer(
-    name="agent2",
-    help="Agent² RL-Bench: can an LLM agent engineer RL post-training that really improves a model?",
-    epilog=EXIT_CODES,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
+NAME = "agent2"
+
+
+class Command(NamedTuple):
+    """A command, or a group of commands: where its code is, and the panel of `agent2 --help` it is in."""
+
+    name: str
+    place: str
+    """`module:attribute` below `agent2.cli`; a group's attribute is a `typer.Typer`."""
+    panel: str
+    is_hidden: bool = False
+
+
+COMMANDS = (
+    Command("demo", "run:demo", ARENA),
+    Command("run", "run:run", ARENA),
+    Command("resume", "run:resume", ARENA),
+    Command("repeat", "run:repeat", ARENA),
+    Command("replay", "run:replay", ARENA),
+    Command("reproduce", "run:reproduce", ARENA),
+    Command("scale", "run:scale", ARENA),
+    Command("retention", "run:retention", ARENA),
+    Command("sweep", "sweep:sweep", ARENA),
+    Command("intervene", "run:intervene", ARENA),
+    Command("share", "run:share", ARENA),
+    Command("prune", "prune:prune", ARENA),
+    Command("eval", "eval:evaluate_suite", EVALUATE),
+    Command("part", "eval:part", EVALUATE, is_hidden=True),
+    Command("watch", "watch:watch", EVALUATE),
+    Command("score", "answers:score", EVALUATE),
+    Command("readiness", "readiness:readiness", EVALUATE),
+    Command("recipes", "recipes:recipes_app", EVALUATE),
+    Command("suite", "eval:suite_app", EVALUATE),
+    Command("judge", "judge:app", EVALUATE),
+    Command("spotcheck", "judge:spotcheck_app", EVALUATE),
+    Command("decide", "decide:decide", DECIDE),
+    Command("compare", "decide:compare", DECIDE),
+    Command("history", "history:history", DECIDE),
+    Command("regress", "decide:regress", DECIDE),
+    Command("failures", "failures:failures", DECIDE),
+    Command("monitor", "decide:monitor", DECIDE),
+    Command("flywheel", "flywheel:flywheel", DECIDE),
+    Command("tasks", "tasks:tasks_app", DATA),
+    Command("benchmarks", "data:benchmarks_app", DATA),
+    Command("bench", "bench:app", DATA),
+    Command("decontaminate", "decontamination:decontaminate", DATA),
+    Command("leaderboard", "board:leaderboard", LOOK),
+    Command("verify", "board:verify", LOOK),
+    Command("show", "look:show", LOOK),
+    Command("chart", "look:chart_app", LOOK),
+    Command("cards", "cards:cards_app", LOOK),
+    Command("export", "export:export", LOOK),
+    Command("view", "look:view", LOOK),
+    Command("access", "look:access", LOOK),
+    Command("doctor", "setup:doctor", SET_UP),
+    Command("node", "setup:node", SET_UP),
+    Command("agents", "setup:agents_app", SET_UP),
+    Command("models", "models:models_app", SET_UP),
+    Command("engines", "engines:engines_app", SET_UP),
+    Command("skill", "skill:skill", SET_UP),
 )
-app.command("demo", rich_help_panel=ARENA)(run.demo)
-app.command("run", rich_help_panel=ARENA)(run.run)
-app.command("resume", rich_help_panel=ARENA)(run.resume)
-app.command("repeat", rich_help_panel=ARENA)(run.repeat)
-app.command("replay", rich_help_panel=ARENA)(run.replay)
-app.command("reproduce", rich_help_panel=ARENA)(run.reproduce)
-app.command("scale", rich_help_panel=ARENA)(run.scale)
-app.command("retention", rich_help_panel=ARENA)(run.retention)
-app.command("sweep", rich_help_panel=ARENA)(sweep.sweep)
-app.command("intervene", rich_help_panel=ARENA)(run.intervene)
-app.command("share", rich_help_panel=ARENA)(run.share)
-app.command("prune", rich_help_panel=ARENA)(prune.prune)
-app.command("eval", rich_help_panel=EVALUATE)(evaluation.evaluate_suite)
-app.command("part", hidden=True, rich_help_panel=EVALUATE)(evaluation.part)
-app.command("watch", rich_help_panel=EVALUATE)(watch.watch)
-app.command("score", rich_help_panel=EVALUATE)(answers.score)
-app.command("readiness", rich_help_panel=EVALUATE)(readiness.readiness)
-app.add_typer(recipes.recipes_app, name="recipes", rich_help_panel=EVALUATE)
-app.add_typer(evaluation.suite_app, name="suite", rich_help_panel=EVALUATE)
-app.add_typer(judge.app, name="judge", rich_help_panel=EVALUATE)
-app.add_typer(judge.spotcheck_app, name="spotcheck", rich_help_panel=EVALUATE)
-app.command("decide", rich_help_panel=DECIDE)(decide.decide)
-app.command("compare", rich_help_panel=DECIDE)(decide.compare)
-app.command("history", rich_help_panel=DECIDE)(history.history)
-app.command("regress", rich_help_panel=DECIDE)(decide.regress)
-app.command("failures", rich_help_panel=DECIDE)(failures.failures)
-app.command("monitor", rich_help_panel=DECIDE)(decide.monitor)
-app.command("flywheel", rich_help_panel=DECIDE)(next_round.flywheel)
-app.add_typer(tasks.tasks_app, name="tasks", rich_help_panel=DATA)
-app.add_typer(data.benchmarks_app, name="benchmarks", rich_help_panel=DATA)
-app.add_typer(bench.app, name="bench", rich_help_panel=DATA)
-app.command("decontaminate", rich_help_panel=DATA)(decontamination.decontaminate)
-app.command("leaderboard", rich_help_panel=LOOK)(board.leaderboard)
-app.command("verify", rich_help_panel=LOOK)(board.verify)
-app.command("show", rich_help_panel=LOOK)(look.show)
-app.add_typer(look.chart_app, name="chart", rich_help_panel=LOOK)
-cards.cards_app.command("rewards")(rewards.rewards)
-app.add_typer(cards.cards_app, name="cards", rich_help_panel=LOOK)
-app.command("export", rich_help_panel=LOOK)(export.export)
-app.command("view", rich_help_panel=LOOK)(look.view)
-app.command("access", rich_help_panel=LOOK)(look.access)
-app.command("doctor", rich_help_panel=SET_UP)(setup.doctor)
-app.command("node", rich_help_panel=SET_UP)(setup.node)
-app.add_typer(setup.agents_app, name="agents", rich_help_panel=SET_UP)
-app.add_typer(models.models_app, name="models", rich_help_panel=SET_UP)
-app.add_typer(engines.engines_app, name="engines", rich_help_panel=SET_UP)
-app.command("skill", rich_help_panel=SET_UP)(skill.skill)
+"""In the order in which `agent2 --help` shows them."""
+
+
+@cache
+def command_line(only: str) -> typer.Typer:
+    """The one command of this name (empty: all of them); only what is in it is imported.
+
+    Typer reads the signatures of all its commands before it runs one, and their modules have to be imported for that:
+    together a fifth of a second, more than many commands take.
+    """
+    line = typer.Typer(
+        name=NAME,
+        help="Agent² RL-Bench: can an LLM agent engineer RL post-training that really improves a model?",
+        epilog=EXIT_CODES,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+    )
+    line.callback()(_options)
+    for command in COMMANDS:
+        if only in ("", command.name):
+            module, attribute = command.place.split(":")
+            part = getattr(importlib.import_module(f"agent2.cli.{module}"), attribute)
+            if isinstance(part, typer.Typer):
+                line.add_typer(part, name=command.name, rich_help_panel=command.panel)
+            else:
+                line.command(command.name, hidden=command.is_hidden, rich_help_panel=command.panel)(part)
+    return line
+
+
+def __getattr__(name: str) -> typer.Typer:
+    """`app`: all commands in one, for a process that plays several; they are imported when it is asked for."""
+    if name == "app":
+        return command_line("")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def _print_version(is_requested: bool) -> None:
@@ -123,7 +136,6 @@ def _print_version(is_requested: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the traceback of an error.")] = False,
     version: Annotated[
@@ -134,27 +146,21 @@ def _options(
         os.environ["AGENT2_VERBOSE"] = "1"
 
 
-def _with_only(arguments: Sequence[str]) -> typer.Typer:
-    """The command line with nothing but the command that the arguments name; whole where they name none.
-
-    Typer reads the signatures of all commands before it runs one, which takes longer than many commands do.
-    """
+def _asked(arguments: Sequence[str]) -> typer.Typer:
+    """The command line with nothing but the command that the arguments name; whole where they name none."""
     name = next((argument for argument in arguments if not argument.startswith("-")), "")
-    few = copy.copy(app)
-    few.registered_commands = [command for command in app.registered_commands if command.name == name]
-    few.registered_groups = [group for group in app.registered_groups if group.name == name]
-    return few if few.registered_commands or few.registered_groups else app
+    return command_line(name if name in {command.name for command in COMMANDS} else "")
 
 
 def main() -> None:
     """Run the command line; an error is one line on stderr with an exit code of `EXIT_CODES`."""
     try:
-        code = _with_only(sys.argv[1:])(standalone_mode=False)
+        code = _asked(sys.argv[1:])(standalone_mode=False)
     except typer.TyperException as error:
         usage = getattr(error, "ctx", None)
         if usage is not None and not error.format_message():
             sys.exit(EXIT_BAD_INPUT)  # no arguments: the help has been shown
-        where = usage.command_path if usage is not None else app.info.name
+        where = usage.command_path if usage is not None else NAME
         _exit_with(f"{error.format_message().rstrip('.')}; see {where} --help", EXIT_BAD_INPUT)
     except (KeyboardInterrupt, typer.Abort):
         code = EXIT_INTERRUPTED
@@ -190,6 +196,8 @@ def _report_error(error: Exception) -> NoReturn:
             "raise the limit, and repeat the command",
             code,
         )
+    from agent2.plugins import failing_line, noted_row  # loads the packages' metadata
+
     if (line := failing_line(error)) is not None:
         cause = f"{type(error).__name__}: {str(error)[:300]}" if str(error) else type(error).__name__
         where = f"{line[0]}:{line[1]}: in {line[2]}"

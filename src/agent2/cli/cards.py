@@ -12,6 +12,7 @@ from agent2.cli.citations import citations
 from agent2.cli.imports import import_log
 from agent2.cli.judge import judge, length_control, read_settings, rescore
 from agent2.cli.process import process
+from agent2.cli.rewards import rewards
 from agent2.cli.show import AsJson, print_json, print_path, print_scene, print_table, progress_bar
 from agent2.errors import CardError, ConfigError, NotEnoughData, unknown_name
 from agent2.texts import counted
@@ -397,6 +398,7 @@ cards_app.command("process")(process)
 cards_app.command("judge")(judge)
 cards_app.command("length-control")(length_control)
 cards_app.command("replay")(replay)
+cards_app.command("rewards")(rewards)
 cards_app.command("compare")(compare)
 cards_app.command("import")(import_log)
 

@@ -14,19 +14,21 @@ import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import TypeAlias, cast
-
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from agent2.errors import NotEnoughData
+
+# Every reader of a card loads this module, most for its records alone; numpy takes longer to load than all the rest.
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
 
 CHUNK_ELEMENTS = 1 << 21
 """Most resampled values held at once."""
 ITEMS, ITEMS_AND_SEEDS = "items", "items and seeds"
 """What an interval is over."""
 
-Values: TypeAlias = ArrayLike | Sequence[float | None]
+Values: TypeAlias = "ArrayLike | Sequence[float | None]"
 """One number for each observation; None or NaN where it is missing."""
 Bounds: TypeAlias = tuple[float, float]
 UNIT: Bounds = (0.0, 1.0)
@@ -134,8 +136,10 @@ class PairedDifference:
         return f"{notation.estimate(self.change)} (n={self.change.n}, p={self.p_value:.2g}, {self.change.method})"
 
 
-def finite_vector(values: ArrayLike, name: str) -> NDArray[np.float64]:
+def finite_vector(values: "ArrayLike", name: str) -> "NDArray[np.float64]":
     """The values as a float vector. Raises NotEnoughData if it is empty or holds a NaN or an infinity."""
+    import numpy as np
+
     vector = np.asarray(values, dtype=np.float64)
     if vector.ndim != 1:
         raise ValueError(f"{name} must be a vector, got an array of shape {vector.shape}")
@@ -167,7 +171,7 @@ def wilson(n_success: int, n: int, confidence: float = 0.95) -> Estimate:
 
 
 def bootstrap_mean(
-    values: ArrayLike, rng: np.random.Generator, n_replicates: int = 10_000, confidence: float = 0.95
+    values: "ArrayLike", rng: "np.random.Generator", n_replicates: int = 10_000, confidence: float = 0.95
 ) -> Estimate:
     """A mean with its percentile bootstrap interval.
 
@@ -181,20 +185,26 @@ def bootstrap_mean(
     return Estimate(float(vector.mean()), low, high, vector.size, method=method)
 
 
-def interval(replicates: NDArray[np.float64], confidence: float = 0.95) -> tuple[float, float]:
+def interval(replicates: "NDArray[np.float64]", confidence: float = 0.95) -> tuple[float, float]:
     """The central share of the replicates: their lower and upper quantile."""
+    import numpy as np
+
     check_confidence(confidence)
     tail = (1.0 - confidence) / 2.0
     low, high = np.quantile(replicates, [tail, 1.0 - tail])
     return float(low), float(high)
 
 
-def resampled_means(values: NDArray[np.float64], rng: np.random.Generator, n_replicates: int) -> NDArray[np.float64]:
+def resampled_means(
+    values: "NDArray[np.float64]", rng: "np.random.Generator", n_replicates: int
+) -> "NDArray[np.float64]":
     """Means of n_replicates resamples with replacement, each as large as `values`.
 
     Few distinct values (verdicts, differences of verdicts) are drawn as multinomial counts, which has the
     same distribution and costs nothing with the number of items.
     """
+    import numpy as np
+
     if n_replicates < 1:
         raise ValueError(f"n_replicates={n_replicates} must be at least 1")
     n = values.size
@@ -225,12 +235,14 @@ def check_counts(n_success: int, n: int) -> None:
         raise ValueError(f"{n_success} successes of {n} observations cannot be")
 
 
-def with_gaps(values: Values, name: str, bounds: Bounds | None = None) -> NDArray[np.float64]:
+def with_gaps(values: Values, name: str, bounds: Bounds | None = None) -> "NDArray[np.float64]":
     """The values as a float vector with NaN where they are missing.
 
     Raises ValueError for an infinity, or a value outside the bounds.
     """
-    vector = np.asarray(cast(ArrayLike, values), dtype=np.float64)
+    import numpy as np
+
+    vector = np.asarray(cast("ArrayLike", values), dtype=np.float64)
     if vector.ndim != 1:
         raise ValueError(f"{name} must be a vector, got an array of shape {vector.shape}")
     if np.isinf(vector).any():
@@ -241,7 +253,7 @@ def with_gaps(values: Values, name: str, bounds: Bounds | None = None) -> NDArra
     return vector
 
 
-def require_same_length(metric: str, **vectors: NDArray[np.float64]) -> None:
+def require_same_length(metric: str, **vectors: "NDArray[np.float64]") -> None:
     """Raise ValueError when vectors that are paired by position differ in length; metric: names them in the message."""
     if len({vector.size for vector in vectors.values()}) > 1:
         sizes = ", ".join(f"{name} {vector.size}" for name, vector in vectors.items())
@@ -254,6 +266,8 @@ def measure(values: Values, name: str, bounds: Bounds | None = None, confidence:
     values: one number for each independent unit. name: of the values, for messages. bounds: where values may lie;
     with (0, 1), values that are all 0 or 1 get Wilson's interval. Raises NotEnoughData if all values are missing.
     """
+    import numpy as np
+
     vector = with_gaps(values, name, bounds)
     present = vector[~np.isnan(vector)]
     n_missing = vector.size - present.size
@@ -277,6 +291,8 @@ def measure_by_item(
     values: one number for each attempt; items: the id of its item. An item without any value is left out, and
     its attempts are among the missing. Raises as `measure`, ValueError if the lengths differ.
     """
+    import numpy as np
+
     vector = with_gaps(values, name, bounds)
     if len(items) != vector.size:
         raise ValueError(f"{name} has {vector.size} values for {len(items)} item ids; give one id for each value")
@@ -307,6 +323,8 @@ def ratio_of_sums(
     same rate, except for rates of 0 and 1: they get Wilson's, each unit taken as one verdict. Raises
     NotEnoughData when there are no events at all, ValueError for counts that cannot be.
     """
+    import numpy as np
+
     part, whole = with_gaps(parts, f"{name}: parts", COUNTS), with_gaps(wholes, f"{name}: wholes", COUNTS)
     require_same_length(name, parts=part, wholes=whole)
     is_known = ~(np.isnan(part) | np.isnan(whole))
@@ -340,7 +358,9 @@ def _student(value: float, error: float, n: int, n_missing: int, bounds: Bounds 
     return Estimate(value, max(lowest, value - half_width), min(highest, value + half_width), n, n_missing, "Student t")
 
 
-def _sums_by_item(values: NDArray[np.float64], items: Sequence[Hashable]) -> NDArray[np.float64]:
+def _sums_by_item(values: "NDArray[np.float64]", items: Sequence[Hashable]) -> "NDArray[np.float64]":
+    import numpy as np
+
     numbers: dict[Hashable, int] = {}
     index = [numbers.setdefault(item, len(numbers)) for item in items]
     return np.bincount(np.asarray(index, dtype=np.intp), weights=values, minlength=len(numbers)).astype(np.float64)
