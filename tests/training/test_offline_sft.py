@@ -44,7 +44,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path):
     assert digests[0] == digests[1] != digests[2]
 
 
-def test_training_ends_with_the_first_step_after_its_time_and_what_was_learned_is_saved(tmp_path):
+def test_training_takes_one_step_even_if_its_time_is_up_and_what_was_learned_is_saved(tmp_path):
     base, rows = make_model(tmp_path / "base"), make_rows()
     settings = SftSettings(epochs=40, batch_size=20, learning_rate=1e-2, warmup_steps=0, max_seconds=0.0)
     report = train_sft(base, rows, tmp_path / "run" / "model", settings)

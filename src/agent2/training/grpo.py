@@ -16,6 +16,7 @@ gradient are TRL's (`tests/training/test_grpo_trl_gradient.py` compares them wit
 """
 
 import logging
+import math
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -77,9 +78,11 @@ class GrpoSettings:
     """Of GRPO; RLOO has one."""
     checkpoint_steps: tuple[int, ...] = ()
     """After these steps the model is saved as `<out_dir>-step<N>` and the caller is notified."""
+    checkpoint_s: float | None = None
+    """If none of those steps came within so long, the next step to end is saved in place of them; None: no limit."""
     log_every_steps: int = 5
     max_seconds: float | None = None
-    """Training ends with the first step after so long; None: no limit."""
+    """No step but the first begins that would end later, if it took as long as the last one; None: no limit."""
     rows_per_pass: int | None = None
     """Completions that go through the model together, a divisor of a step's; None: all of them."""
     lora_rank: int = 0
@@ -152,13 +155,14 @@ def _train(
         processing_class=tokenizer,
         callbacks=[
             LogWriter(log_path(out_dir), name, hooks.on_log),
+            TimeLimit(started, settings.max_seconds),  # first: what is done at a checkpoint is no part of a step
             CheckpointSaver(
                 {step: (f"step{step}", step) for step in settings.checkpoint_steps},
                 model_path,
                 out_dir,
                 hooks.on_checkpoint,
+                math.inf if settings.checkpoint_s is None else started + settings.checkpoint_s,
             ),
-            TimeLimit(started, settings.max_seconds),
             *hooks.callbacks,
         ],
     )

@@ -175,7 +175,7 @@ class SftSettings:
     """Longest row, prompt and answer together; TRL cuts longer ones, a longer conversation is refused."""
     log_every_steps: int = 10
     max_seconds: float | None = None
-    """Training ends with the first step after so long, wherever its learning rate is; None: no limit."""
+    """No step but the first begins that would end later, wherever the learning rate is; None: no limit."""
     lora_rank: int = 0
     """Of an adapter that is trained instead of the weights; 0: all weights are trained."""
     seed: int = 0

@@ -145,18 +145,27 @@ class CheckpointSaver(TrainerCallback):  # type: ignore[misc]
         model_path: Path,
         out_dir: Path,
         on_checkpoint: OnCheckpoint | None,
+        until: float = math.inf,
     ) -> None:
-        """steps: for each step at which to save, the suffix of the folder's name and the number to report."""
-        self._steps = steps
+        """steps: for each step at which to save, the suffix of the folder's name and the number to report.
+
+        until: on `time.monotonic`; if none was saved by then, the step that ends next is, in place of all others.
+        """
+        self._steps = dict(steps)
+        self._until = until
         self._model_path = model_path
         self._out_dir = out_dir
         self._on_checkpoint = on_checkpoint
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Save if this is one of the steps."""
-        if state.global_step not in self._steps:
+        """Save if this is one of the steps, or if it became too late to wait for one."""
+        step = state.global_step
+        if time.monotonic() > self._until:
+            self._steps = {step: (f"step{step}", step)}
+        if step not in self._steps:
             return
-        suffix, number = self._steps[state.global_step]
+        self._until = math.inf
+        suffix, number = self._steps.pop(step)
         folder = self._out_dir.with_name(f"{self._out_dir.name}-{suffix}")
         save_checkpoint(kwargs["model"], self._model_path, folder)
         if self._on_checkpoint is not None:
@@ -164,15 +173,24 @@ class CheckpointSaver(TrainerCallback):  # type: ignore[misc]
 
 
 class TimeLimit(TrainerCallback):  # type: ignore[misc]
-    """Ends training with the first step after a time."""
+    """Ends training before the step that would end after a time, if it took as long as the last one; at least one."""
 
     def __init__(self, started: float, max_seconds: float | None) -> None:
         """started: `time.monotonic()` when the recipe began. max_seconds: None means no limit."""
         self._until = math.inf if max_seconds is None else started + max_seconds
+        self._step_began = started
+
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Take the time."""
+        self._step_began = time.monotonic()
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Stop if the time is up."""
-        control.should_training_stop = control.should_training_stop or time.monotonic() > self._until
+        """Stop if there is no time for another step."""
+        now = time.monotonic()
+        is_over = now + (now - self._step_began) > self._until
+        control.should_training_stop = control.should_training_stop or is_over
 
 
 class LogWriter(TrainerCallback):  # type: ignore[misc]

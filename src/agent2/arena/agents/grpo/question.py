@@ -1,6 +1,7 @@
-"""Post-trains the base model by reinforcement learning on the train prompts; submits halfway and at the end.
+"""Post-trains the base model by reinforcement learning on the train prompts.
 
-The answers of the train rows are used by the benchmark's scorer only; the model is never shown one.
+Submits halfway, by steps or by time, and at the end. The answers of the train rows are used by the benchmark's scorer
+only; the model is never shown one.
 """
 
 import dataclasses
@@ -17,7 +18,7 @@ SEED = int(os.environ.get("AGENT2_SEED", "0"))
 SETTINGS = GrpoSettings(steps=100, seed=SEED)
 SETTINGS_OF_LARGE = GrpoSettings(
     steps=40,
-    prompts_per_step=8,
+    prompts_per_step=4,
     learning_rate=1e-3,
     log_every_steps=1,
     rows_per_pass=4,
@@ -34,7 +35,8 @@ def run(me: Participant) -> None:
     """Plan, measure, train and submit."""
     task = read_visible(me)
     settings = task.grpo_settings(SETTINGS_OF_LARGE if task.is_large else SETTINGS, time.monotonic())
-    settings = dataclasses.replace(settings, checkpoint_steps=(settings.steps // 2,))
+    half_time = None if settings.max_seconds is None else settings.max_seconds / 2
+    settings = dataclasses.replace(settings, checkpoint_steps=(settings.steps // 2,), checkpoint_s=half_time)
     me.write_design(
         {
             "algorithm": "GRPO",
