@@ -18,12 +18,13 @@ from agent2.errors import CardError, ConfigError
 from agent2.evaluation.plan import EvaluationPlan
 from agent2.evaluation.runner import evaluate
 from agent2.evaluation.suite_plan import limits_of
-from agent2.models.sources import ScriptedSampler
+from agent2.models.sources import ScriptedSampler, find_checkpoint
 from agent2.pictures import copy_beside, prepared
 from agent2.records import Completion, Split, digest_of
 from agent2.web.catalog import Catalog
 from agent2.web.server import ReaderGuard, make_view_app
 from agent2.web.site import Site
+from vision_builders import save_seeing_model
 
 COLORS = ("red", "blue", "green", "black", "white", "gray")
 
@@ -162,10 +163,19 @@ class TextOnly:
 
 
 def test_a_model_of_texts_is_refused_before_anything_is_sent(tmp_path):
-    with pytest.raises(
-        ConfigError, match="has pictures, and this checkpoint is asked with text alone; name an endpoint"
-    ):
+    with pytest.raises(ConfigError, match="has pictures, and this checkpoint is asked with text alone; name a folder"):
         evaluate(plan_of(write(tmp_path / "colors")), TextOnly(), tmp_path / "card")
+
+
+def test_a_folder_with_a_model_that_sees_is_played_in_this_process(tmp_path):
+    benchmark = write(tmp_path / "colors")
+    source = find_checkpoint(str(save_seeing_model(tmp_path / "model")))
+    card = tmp_path / "card"
+    summary = evaluate(plan_of(benchmark), source.open(), card)
+    records = list(iter_rollouts(card))
+    assert summary.score.n_missing == 0 and len(records) == 6
+    assert all(record.rollout.turns[0].prompt_tokens > 4 for record in records)
+    assert len(list((card / "pictures").iterdir())) == 6 and validate_card(card) == []
 
 
 @pytest.mark.parametrize(

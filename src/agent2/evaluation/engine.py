@@ -383,7 +383,7 @@ class _Loop:
                 if not self._takes_pictures and any(message.pictures for message in opening):
                     raise ConfigError(
                         f"item {episode.attempt.item.id} has pictures, and this checkpoint is asked with text alone; "
-                        "name an endpoint whose model takes pictures (http://HOST/v1#MODEL)"
+                        "name a folder of a model that sees, with its processor, or an endpoint whose model does"
                     )
                 episode.environment, episode.opening = world, opening
                 episode.dialogue = self._converse(episode.attempt.item, opening)

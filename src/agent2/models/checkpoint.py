@@ -47,6 +47,8 @@ TOKENIZER_CONFIG = "tokenizer_config.json"
 CHAT_TEMPLATE = "chat_template.jinja"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+PROCESSOR_FILES = frozenset({"preprocessor_config.json", "processor_config.json"})
+"""How a model that sees pictures is shown them."""
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 
@@ -63,12 +65,13 @@ MODEL_FILES = frozenset(
         "vocab.json",
         "vocab.txt",
         "merges.txt",
+        *PROCESSOR_FILES,
     }
 )
 """What a whole model may consist of besides its weights."""
 ALLOWED_FILES = MODEL_FILES | {WEIGHTS, ADAPTER_CONFIG, ADAPTER_WEIGHTS}
 """What a checkpoint may consist of, besides the shards that `SHARD_NAME` matches."""
-CONFIG_FILES = (CONFIG, TOKENIZER_CONFIG, "generation_config.json", ADAPTER_CONFIG)
+CONFIG_FILES = (CONFIG, TOKENIZER_CONFIG, "generation_config.json", ADAPTER_CONFIG, *sorted(PROCESSOR_FILES))
 """Files that could request custom code."""
 SHARD_NAME = re.compile(r"model[A-Za-z0-9._-]*\.safetensors")
 PICKLE_SUFFIXES = frozenset({".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"})
@@ -445,6 +448,11 @@ class CheckpointInfo:
     """The model's config, or the adapter's."""
     notes: tuple[str, ...] = ()
     """What is not used of the folder, one sentence each; at most `MAX_NOTES` and a count of the others."""
+
+    @property
+    def sees_pictures(self) -> bool:
+        """Whether its config has an encoder of pictures beside the language model."""
+        return isinstance(self.config.get("vision_config"), dict)
 
 
 def inspect_checkpoint(path: Path) -> CheckpointInfo:

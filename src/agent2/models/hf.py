@@ -42,6 +42,7 @@ from agent2.models.checkpoint import template_digest
 from agent2.models.decoding import TextDecoder
 from agent2.models.loading import (
     context_length,
+    end_tokens,
     fingerprint,
     load_model,
     load_tokenizer,
@@ -161,7 +162,7 @@ class HfSampler:
         config = model.config.get_text_config(decoder=True)
         self._context = context_length(config)
         self._vocabulary = int(model.get_input_embeddings().weight.shape[0])
-        ends = _end_tokens(model, tokenizer)
+        ends = end_tokens(model, tokenizer)
         # The output head may have more rows than the tokenizer has tokens: any of them can be sampled.
         self._is_end = np.isin(np.arange(max(self._vocabulary, int(config.vocab_size))), ends)
         self._rows = Rows(max_batch)
@@ -440,13 +441,6 @@ def _groups(prompts: Sequence[PromptPass]) -> Iterator[list[PromptPass]]:
         group.append(prompt)
     if group:
         yield group
-
-
-def _end_tokens(model: Any, tokenizer: Any) -> list[int]:
-    """Every token that ends a completion, of the generation config and of the tokenizer."""
-    configured = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
-    ends = set(configured if isinstance(configured, list) else [configured])
-    return sorted(int(end) for end in ends | {tokenizer.eos_token_id} if end is not None)
 
 
 def _fault_completion(reason: str, prompt_tokens: int) -> Completion:

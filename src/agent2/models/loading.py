@@ -80,7 +80,7 @@ def load_model(path: Path, dtype: str, device: str, kind: Any = AutoModelForCaus
                 output_loading_info=True,
             )
     except Exception as error:  # boundary: an untrusted config can make the library raise anything
-        raise CheckpointError(f"{path}: transformers cannot load the model: {_first_line(error)}") from error
+        raise CheckpointError(f"{path}: transformers cannot load the model: {first_line(error)}") from error
     missing = sorted(report["missing_keys"])
     if missing:  # transformers only warns, and initialises these weights at random
         raise CheckpointError(
@@ -94,7 +94,14 @@ def load_tokenizer(path: Path) -> Any:
     try:
         return AutoTokenizer.from_pretrained(path, trust_remote_code=False, local_files_only=True)
     except Exception as error:  # boundary: an untrusted config can make the library raise anything
-        raise CheckpointError(f"{path}: transformers cannot load the tokenizer: {_first_line(error)}") from error
+        raise CheckpointError(f"{path}: transformers cannot load the tokenizer: {first_line(error)}") from error
+
+
+def end_tokens(model: Any, tokenizer: Any) -> list[int]:
+    """Every token that ends a completion, of the generation config and of the tokenizer."""
+    configured = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    ends = set(configured if isinstance(configured, list) else [configured])
+    return sorted(int(end) for end in ends | {tokenizer.eos_token_id} if end is not None)
 
 
 @contextmanager
@@ -158,7 +165,7 @@ def require_slots_work(model: Any) -> None:
         logits = decode(model, cache, np.array([row[-1] for row in tokens]), np.array(ends))
     except (TypeError, ValueError, IndexError, AttributeError, RuntimeError) as error:
         raise CheckpointError(
-            f"{type(model).__name__}: does not take position ids, a mask and a cache ({_first_line(error)}); "
+            f"{type(model).__name__}: does not take position ids, a mask and a cache ({first_line(error)}); "
             "use a server"
         ) from error
     spread = expected.float().std().clamp(min=1e-6)
@@ -170,7 +177,8 @@ def require_slots_work(model: Any) -> None:
         )
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """The first line of what an error says, or its name."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 

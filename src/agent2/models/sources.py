@@ -1,6 +1,7 @@
 """Finds the checkpoint that a user names, and opens a sampler of it.
 
-    FOLDER                      a model in Hugging Face layout, or a LoRA adapter, played in this process
+    FOLDER                      a model in Hugging Face layout, or a LoRA adapter, played in this process; with an
+                                encoder of pictures and a processor, it is shown pictures (`models.vision`)
     NAME                        a published model that is on this machine (`agent2 models get`), played likewise
     ENGINE:FOLDER               the same model, served by an inference engine that agent2 starts (`agent2.engines`)
     http(s)://HOST/v1#MODEL     an OpenAI-compatible endpoint
@@ -40,7 +41,13 @@ from agent2.llm.endpoints import Endpoint, EndpointOptions, public_url
 from agent2.llm.served import ServedSampler
 from agent2.models.adapter_sources import AdapterOnBase, find_base
 from agent2.models.bases import ensure_base_model
-from agent2.models.checkpoint import NO_CHAT_TEMPLATE, CheckpointInfo, inspect_checkpoint, template_digest
+from agent2.models.checkpoint import (
+    NO_CHAT_TEMPLATE,
+    PROCESSOR_FILES,
+    CheckpointInfo,
+    inspect_checkpoint,
+    template_digest,
+)
 from agent2.models.published import PublishedRecipes, chat_models
 from agent2.records import Completion, JsonValue, Message, Prompt, Sampler, SamplingSettings, digest_of
 
@@ -59,6 +66,8 @@ Reply = Callable[[Sequence[Message]], str | Completion]
 SCRIPTED = "scripted:"
 HF_SAMPLER = ("agent2.models.hf", "HfSampler")
 """Imported only when a model is opened, since it imports torch."""
+VISION_SAMPLER = "agent2.models.vision"
+"""Of models that see pictures; imported only when one is opened."""
 ENGINE_SAMPLER = "agent2.engines.sampler"
 """Imported only when an engine is started."""
 DTYPES = ("float32", "bfloat16", "float16")
@@ -266,7 +275,19 @@ def _open_in_memory(info: CheckpointInfo, merges: AdapterOnBase | None, settings
     whole = info if merges is None else merges.base
     n_weights = sum(math.prod(tensor.shape) for tensor in whole.tensors.values())
     _require_memory(info.path, n_weights, whole.config, settings)
-    return _open_hf(info.path, settings) if merges is None else _open_merged(merges, info.path, settings)
+    if merges is not None:
+        return _open_merged(merges, info.path, settings)
+    if info.sees_pictures and not PROCESSOR_FILES.isdisjoint(info.files):
+        return _open_vision(info.path, settings)
+    try:
+        return _open_hf(info.path, settings)
+    except CheckpointError as error:
+        if not info.sees_pictures:
+            raise
+        raise CheckpointError(
+            f"{info.path}: the model sees pictures, and there is no processor "
+            f"({' or '.join(sorted(PROCESSOR_FILES))}); save it beside the model (processor.save_pretrained). As a model of texts alone: {error}"
+        ) from error
 
 
 def _require_memory(folder: Path, n_weights: int, config: Mapping[str, Any], settings: LoadSettings) -> None:
@@ -317,6 +338,22 @@ def require_whole_model(source: CheckpointSource) -> None:
 def _open_merged(merges: AdapterOnBase, folder: Path, settings: LoadSettings) -> Sampler:
     with merges.merged() as merged:
         return _open_hf(merged, settings, called=folder)
+
+
+def _open_vision(folder: Path, settings: LoadSettings) -> Sampler:
+    if settings.is_plain:
+        raise ConfigError(f"{folder}: run.plain is for models of texts, and this one sees pictures; leave it out")
+    module = importlib.import_module(VISION_SAMPLER)
+    sampler = module.VisionSampler(
+        folder,
+        max_batch=settings.max_in_flight or module.MAX_BATCH,
+        dtype=settings.dtype,
+        device=settings.device or ("cuda" if module.torch.cuda.is_available() else "cpu"),
+        context_length=settings.context_length,
+    )
+    sampler.returns_pieces = settings.keeps_tokens
+    sampler.require_rendering()
+    return cast(Sampler, sampler)
 
 
 def _open_hf(folder: Path, settings: LoadSettings, called: Path | None = None) -> Sampler:

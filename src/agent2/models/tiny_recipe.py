@@ -90,6 +90,38 @@ class ChatRecipe:
 
 
 @dataclass(frozen=True, slots=True)
+class VisionRecipe:
+    """All that the weights of a model that sees depend on, the corpus aside (`agent2.models.tiny_vision`)."""
+
+    steps: int
+    """On questions."""
+    naming_steps: int = 0
+    """Before these, in which the encoder learns what each patch shows."""
+    side: int = 64
+    """Pixels of a picture's sides."""
+    patch: int = 16
+    """Pixels of the sides of a patch."""
+    hidden_size: int = 96
+    """Of encoder and Llama."""
+    n_encoder_layers: int = 2
+    n_layers: int = 3
+    n_heads: int = 6
+    feed_forward_size: int = 256
+    """Of the Llama; the encoder's is twice the hidden size."""
+    max_vocabulary: int = 320
+    context_tokens: int = 64
+    batch_size: int = 64
+    adamw_learning_rate: float = 3e-3
+    muon_learning_rate: float = 0.02
+    warmup_steps: int = 20
+    pieces: tuple[str, ...] = ()
+    """Strings that are one token wherever they occur."""
+    report_every_steps: int = 50
+    seed: int = 0
+    threads: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class BaseModel:
     """How one base model is made; the record that a benchmark's home gives its tiny base by."""
 

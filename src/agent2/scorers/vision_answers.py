@@ -16,6 +16,7 @@ Does NOT look at pictures and asks no model. How verdicts agree with other harne
 
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from string import ascii_uppercase
@@ -70,7 +71,7 @@ class ReadAnswer:
     is_choice: bool = False
 
 
-class VisionAnswerScorer:
+class VisionAnswerScorer(ABC):
     """Base of the scorers here: `read` says what an answer is and whether it is right."""
 
     name: str
@@ -133,9 +134,9 @@ class VisionAnswerScorer:
         labels = [label for label, answers in mistakes.items() if any(self.is_same(text, wrong) for wrong in answers)]
         return labels[0] if len(labels) == 1 else None
 
+    @abstractmethod
     def read(self, answer: str, accepted: Sequence[str], item: Item) -> ReadAnswer:
         """What a stripped answer that is not empty says. Raises ValueError for an item that cannot be judged."""
-        raise NotImplementedError
 
     def further_views(self, answer: str, accepted: Sequence[str]) -> dict[str, float | None]:
         """Views beside those of all scorers here."""
