@@ -286,8 +286,8 @@ def _open_in_memory(info: CheckpointInfo, merges: AdapterOnBase | None, settings
             raise
         raise CheckpointError(
             f"{info.path}: the model sees pictures, and there is no processor "
-            f"({' or '.join(sorted(PROCESSOR_FILES))}); save it beside the model (processor.save_pretrained). As a model "
-            f"of texts alone: {error}"
+            f"({' or '.join(sorted(PROCESSOR_FILES))}); save it beside the model (processor.save_pretrained). As "
+            f"a model of texts alone: {error}"
         ) from error
 
 
