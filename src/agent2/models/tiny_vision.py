@@ -190,9 +190,9 @@ def name_loss(model: Any, tokenizer: PreTrainedTokenizerFast, examples: Sequence
     logits_BPV = vectors_BPD @ model.get_input_embeddings().weight.T
     targets_BPV = torch.zeros_like(logits_BPV)
     for row, example in enumerate(examples):
-        for patch, words in enumerate(example.cells):
-            for token in tokenizer.convert_tokens_to_ids(list(words)):
-                targets_BPV[row, patch, token] = 1.0 / len(words)
+        for patch, names in enumerate(example.cells):
+            for token in tokenizer.convert_tokens_to_ids(list(names)):
+                targets_BPV[row, patch, token] = 1.0 / len(names)
     is_named_BP = targets_BPV.sum(-1) > 0
     return functional.cross_entropy(logits_BPV[is_named_BP], targets_BPV[is_named_BP])
 
