@@ -30,7 +30,7 @@ from agent2.arena.systems import find_installed, require_installed
 from agent2.arena.tasks import absolute_names, load_task, require_held_out
 from agent2.arena.trial_folder import TrialPaths, read_config
 from agent2.arena.trial_mark import LOCK_MARK, marked_lock
-from agent2.benchmarks import BASE_MODELS, BENCHMARKS, code_folders, load_benchmark, name_inside
+from agent2.benchmarks import BASE_MODELS, code_folders, load_benchmark, name_inside
 from agent2.benchmarks.home import visible_row
 from agent2.benchmarks.trial_judge import draws_judge
 from agent2.config import parse_yaml
@@ -212,13 +212,12 @@ def resolve_trial(
     if any(override.startswith("task.n_items") for override in overrides):
         _require_visible_items(config)
     source = relative_to(config.task.benchmark, Path())
-    if config.data is not None or source not in BENCHMARKS:
-        benchmark = load_benchmark(source, Path(config.data) if config.data is not None else None)  # raises if unusable
-        if getattr(benchmark, "takes_images", False):
-            raise ConfigError(
-                f"{benchmark.name} has pictures, and models are trained and graded on texts here; evaluate on it with "
-                "agent2 eval"
-            )
+    benchmark = load_benchmark(source, Path(config.data) if config.data is not None else None)  # raises if unusable
+    if getattr(benchmark, "takes_images", False):
+        raise ConfigError(
+            f"{benchmark.name} has pictures, and models are trained and graded on texts here; evaluate on it with "
+            "agent2 eval"
+        )
     # these folders are mounted in the grader's child, beside what the agent submitted
     for folder in code_folders(source):
         refuse_hidden(folder, (installation.home() / "secret",))

@@ -80,6 +80,9 @@ BENCHMARKS: MappingProxyType[str, str] = MappingProxyType(
         "mini_functions": "agent2.benchmarks.mini.functions:MiniFunctions",
         "mini_apis": "agent2.benchmarks.mini.apis:MiniApis",
         "mini_repo": "agent2.benchmarks.mini.repo:MiniRepo",
+        "mini_shapes": "agent2.benchmarks.mini.vision:MiniShapes",
+        "mini_charts": "agent2.benchmarks.mini.vision:MiniCharts",
+        "mini_documents": "agent2.benchmarks.mini.vision:MiniDocuments",
         "bfcl_v3": "agent2.benchmarks.bfcl:BfclV3",
         "bfcl_v4": "agent2.benchmarks.bfcl:BfclV4",
         "humaneval": "agent2.benchmarks.humaneval:HumanEval",
@@ -107,6 +110,11 @@ BENCHMARKS: MappingProxyType[str, str] = MappingProxyType(
         "math": "agent2.benchmarks.mathematics:CompetitionMath",
         "math_500": "agent2.benchmarks.mathematics:CompetitionMath500",
         "aime_private": "agent2.benchmarks.mathematics:AimePrivate",
+        "mmmu": "agent2.benchmarks.vision_files:Mmmu",
+        "mmbench": "agent2.benchmarks.vision_files:MmBench",
+        "mathvista": "agent2.benchmarks.vision_files:MathVista",
+        "chartqa": "agent2.benchmarks.vision_files:ChartQa",
+        "docvqa": "agent2.benchmarks.vision_files:DocVqa",
         "pyfunc": "agent2.benchmarks.pyfunc:Pyfunc",
         "arithmetic_pyfunc": "agent2.benchmarks.mixture:ArithmeticPyfunc",
         "pyfunc_hard": "agent2.benchmarks.pyfunc:PyfuncHard",
@@ -142,7 +150,7 @@ READS_FILES = frozenset(
         *("ifeval", "mbpp", "mmlu_pro", "webshop", "mmlu", "gpqa", "arc_challenge", "arc_easy", "truthfulqa_mc1"),
         *("truthfulqa_mc2", "bbh", "math", "math_500", "aime_private", "reward_bench", "judge_bench", "llmbar"),
         *("preferences_internal", "api_bank", "acebench", "livecodebench", "swe_bench", "swebench_verified"),
-        "mt_bench",
+        *("mt_bench", "mmmu", "mmbench", "mathvista", "chartqa", "docvqa"),
     }
 )
 """Benchmarks whose items come from a folder of the user's; each takes `data`, or looks in the usual place."""

@@ -109,8 +109,8 @@ class VisionRecipe:
     feed_forward_size: int = 256
     """Of the Llama; the encoder's is twice the hidden size."""
     max_vocabulary: int = 320
-    context_tokens: int = 64
-    batch_size: int = 64
+    context_tokens: int = 192
+    batch_size: int = 32
     adamw_learning_rate: float = 3e-3
     muon_learning_rate: float = 0.02
     warmup_steps: int = 20

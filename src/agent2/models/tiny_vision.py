@@ -53,11 +53,11 @@ MEAN = SPREAD = 0.5
 
 @dataclass(frozen=True, slots=True)
 class SeenExample:
-    """A picture (height x width x 3, 0 to 255), a question and the answer to be learned."""
+    """A picture (height x width x 3, 0 to 255), and questions with the answers to be learned."""
 
     pixels: NDArray[np.uint8]
-    question: str
-    answer: str
+    asked: Sequence[tuple[str, str]]
+    """Question and answer of each turn of the chat; the picture stands before the first one."""
     cells: Sequence[Sequence[str]] = ()
     """What each patch shows, in words that are tokens; empty words are not learned."""
 
@@ -153,20 +153,34 @@ def optimizers_of(model: Any, recipe: VisionRecipe, rate: float = 1.0) -> list[t
 
 def encode(tokenizer: PreTrainedTokenizerFast, examples: Sequence[SeenExample], n_patches: int) -> dict[str, Tensor]:
     """Token ids and labels, examples x tokens, padded on the right, and pictures as the processor makes them."""
-    prompts = tokenizer(
-        [f"{USER}{IMAGE * n_patches}{example.question}{ASSISTANT}" for example in examples], add_special_tokens=False
-    )["input_ids"]
-    answers = tokenizer([f"{example.answer}{END}" for example in examples], add_special_tokens=False)["input_ids"]
-    longest = max(len(prompt) + len(answer) for prompt, answer in zip(prompts, answers, strict=True))
-    ids_BT = torch.full((len(examples), longest), tokenizer.pad_token_id)
-    labels_BT = torch.full((len(examples), longest), NO_LABEL)
-    for row, (prompt, answer) in enumerate(zip(prompts, answers, strict=True)):
-        end = len(prompt) + len(answer)
-        ids_BT[row, :end] = torch.tensor(prompt + answer)
-        labels_BT[row, len(prompt) : end] = torch.tensor(answer)
+    texts: list[str] = []
+    for example in examples:
+        for turn, (question, answer) in enumerate(example.asked):
+            seen = IMAGE * n_patches if turn == 0 else ""
+            texts += [f"{USER}{seen}{question}{ASSISTANT}", f"{answer}{END}"]
+    encoded = iter(tokenizer(texts, add_special_tokens=False)["input_ids"])
+    rows: list[tuple[list[int], list[int]]] = []
+    for example in examples:
+        ids: list[int] = []
+        labels: list[int] = []
+        for _ in example.asked:
+            prompt, answer_ids = next(encoded), next(encoded)
+            ids += prompt + answer_ids
+            labels += [NO_LABEL] * len(prompt) + answer_ids
+        rows.append((ids, labels))
+    longest = max(len(ids) for ids, _ in rows)
+    ids_BT = torch.full((len(rows), longest), tokenizer.pad_token_id)
+    labels_BT = torch.full((len(rows), longest), NO_LABEL)
+    for number, (ids, labels) in enumerate(rows):
+        ids_BT[number, : len(ids)] = torch.tensor(ids)
+        labels_BT[number, : len(labels)] = torch.tensor(labels)
+    return {"input_ids": ids_BT, "labels": labels_BT, "pixel_values": shown(examples)}
+
+
+def shown(examples: Sequence[SeenExample]) -> Tensor:
+    """Pictures as the processor makes them, examples x colours x height x width."""
     pixels = np.stack([example.pixels for example in examples]).astype(np.float32) / 255
-    pixels_BCHW = torch.from_numpy((pixels - MEAN) / SPREAD).permute(0, 3, 1, 2).contiguous()
-    return {"input_ids": ids_BT, "labels": labels_BT, "pixel_values": pixels_BCHW}
+    return torch.from_numpy((pixels - MEAN) / SPREAD).permute(0, 3, 1, 2).contiguous()
 
 
 def answer_loss(model: Any, batch: dict[str, Tensor], weights_B: Tensor | None = None) -> Tensor:
@@ -184,7 +198,7 @@ def answer_loss(model: Any, batch: dict[str, Tensor], weights_B: Tensor | None =
 
 def name_loss(model: Any, tokenizer: PreTrainedTokenizerFast, examples: Sequence[SeenExample]) -> Tensor:
     """How badly the vectors of patches name what they show: cross entropy with the embeddings of the words, in nats."""
-    pixels_BCHW = encode(tokenizer, examples, 0)["pixel_values"]
+    pixels_BCHW = shown(examples)
     states_BPD = model.model.vision_tower(pixel_values=pixels_BCHW).last_hidden_state[:, 1:]
     vectors_BPD = model.model.multi_modal_projector(states_BPD)
     logits_BPV = vectors_BPD @ model.get_input_embeddings().weight.T
