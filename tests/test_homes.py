@@ -13,7 +13,11 @@ TABLE = "benchmarks/__init__.py"
 SHARED = ("environments/household/", "scorers/household.py", "environments/shop.py")
 """What household and alfworld share, and shop and webshop, bears the first one's name."""
 EXCEPTIONS = {
-    "scorers/__init__.py": {"household"},  # the table of scorers: the module of a shared one
+    # the table of scorers: the module of a shared one; published scorers bear the name of their benchmark
+    "scorers/__init__.py": {"household", "mathvista", "mmmu"},
+    "scorers/vision_answers.py": {"mathvista", "mmmu"},
+    "scorers/option_orders.py": {"mmbench"},
+    "reports/radar.py": {"mmbench"},  # the reference figure of its paper
     # the reports of another harness, which bears the name of its benchmark
     "cards/imports/formats.py": {"swe_bench"},
     "cards/imports/swe_bench.py": {"swe_bench"},

@@ -56,7 +56,7 @@ class SeenExample:
     """A picture (height x width x 3, 0 to 255), and questions with the answers to be learned."""
 
     pixels: NDArray[np.uint8]
-    asked: Sequence[tuple[str, str]]
+    turns: Sequence[tuple[str, str]]
     """Question and answer of each turn of the chat; the picture stands before the first one."""
     cells: Sequence[Sequence[str]] = ()
     """What each patch shows, in words that are tokens; empty words are not learned."""
@@ -155,15 +155,15 @@ def encode(tokenizer: PreTrainedTokenizerFast, examples: Sequence[SeenExample], 
     """Token ids and labels, examples x tokens, padded on the right, and pictures as the processor makes them."""
     texts: list[str] = []
     for example in examples:
-        for turn, (question, answer) in enumerate(example.asked):
-            seen = IMAGE * n_patches if turn == 0 else ""
-            texts += [f"{USER}{seen}{question}{ASSISTANT}", f"{answer}{END}"]
+        for turn, (question, answer) in enumerate(example.turns):
+            image_tokens = IMAGE * n_patches if turn == 0 else ""
+            texts += [f"{USER}{image_tokens}{question}{ASSISTANT}", f"{answer}{END}"]
     encoded = iter(tokenizer(texts, add_special_tokens=False)["input_ids"])
     rows: list[tuple[list[int], list[int]]] = []
     for example in examples:
         ids: list[int] = []
         labels: list[int] = []
-        for _ in example.asked:
+        for _ in example.turns:
             prompt, answer_ids = next(encoded), next(encoded)
             ids += prompt + answer_ids
             labels += [NO_LABEL] * len(prompt) + answer_ids
@@ -174,10 +174,10 @@ def encode(tokenizer: PreTrainedTokenizerFast, examples: Sequence[SeenExample], 
     for number, (ids, labels) in enumerate(rows):
         ids_BT[number, : len(ids)] = torch.tensor(ids)
         labels_BT[number, : len(labels)] = torch.tensor(labels)
-    return {"input_ids": ids_BT, "labels": labels_BT, "pixel_values": shown(examples)}
+    return {"input_ids": ids_BT, "labels": labels_BT, "pixel_values": pixel_values_of(examples)}
 
 
-def shown(examples: Sequence[SeenExample]) -> Tensor:
+def pixel_values_of(examples: Sequence[SeenExample]) -> Tensor:
     """Pictures as the processor makes them, examples x colours x height x width."""
     pixels = np.stack([example.pixels for example in examples]).astype(np.float32) / 255
     return torch.from_numpy((pixels - MEAN) / SPREAD).permute(0, 3, 1, 2).contiguous()
@@ -198,7 +198,7 @@ def answer_loss(model: Any, batch: dict[str, Tensor], weights_B: Tensor | None =
 
 def name_loss(model: Any, tokenizer: PreTrainedTokenizerFast, examples: Sequence[SeenExample]) -> Tensor:
     """How badly the vectors of patches name what they show: cross entropy with the embeddings of the words, in nats."""
-    pixels_BCHW = shown(examples)
+    pixels_BCHW = pixel_values_of(examples)
     states_BPD = model.model.vision_tower(pixel_values=pixels_BCHW).last_hidden_state[:, 1:]
     vectors_BPD = model.model.multi_modal_projector(states_BPD)
     logits_BPV = vectors_BPD @ model.get_input_embeddings().weight.T

@@ -79,7 +79,7 @@ Pixels = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SceneQuestion:
     """A question that a scene answers."""
 
     kind: str
@@ -104,17 +104,19 @@ class SeenQuestion:
     cells: Sequence[Sequence[str]]
     """What each of the 16 cells of the grid shows, line by line, and the headers that it is under."""
     draw: Callable[[], Pixels]
-    asked: Sequence[Asked]
+    questions: Sequence[SceneQuestion]
     """All questions about the scene."""
 
     @classmethod
-    def chosen(cls, rng: np.random.Generator, asked: Sequence[Asked], **scene: Any) -> "SeenQuestion":
+    def chosen(cls, rng: np.random.Generator, questions: Sequence[SceneQuestion], **scene: Any) -> "SeenQuestion":
         """One of the questions about a scene; each kind of them is equally likely."""
-        kinds = list(dict.fromkeys(question.kind for question in asked))
+        kinds = list(dict.fromkeys(question.kind for question in questions))
         kind = kinds[int(rng.integers(len(kinds)))]
-        of_kind = [question for question in asked if question.kind == kind]
+        of_kind = [question for question in questions if question.kind == kind]
         question = of_kind[int(rng.integers(len(of_kind)))]
-        return cls(kind, text=question.text, answer=question.answer, mistakes=question.mistakes, asked=asked, **scene)
+        return cls(
+            kind, text=question.text, answer=question.answer, mistakes=question.mistakes, questions=questions, **scene
+        )
 
     def pixels(self) -> Pixels:
         """The picture in colours: height x width x 3."""
@@ -137,20 +139,25 @@ def draw_shapes(rng: np.random.Generator) -> SeenQuestion:
     colours = [COLOURS[int(place)] for place in rng.integers(len(COLOURS), size=4)]
     sizes = tuple(int(size) for size in rng.integers(16, 25, size=4))
     offsets = tuple(int(offset) for offset in rng.integers(0, 7, size=8))
-    asked = [
-        Asked("color", f"What color is the {shape}?", colour) for shape, colour in zip(order, colours, strict=True)
+    questions = [
+        SceneQuestion("color", f"What color is the {shape}?", colour)
+        for shape, colour in zip(order, colours, strict=True)
     ]
     for place, shape in enumerate(order):
         for step, (first, second) in ((1, ("right of", "left of")), (2, ("below", "above"))):
             neighbour = order[place ^ step]
             text = f"What is {first if place ^ step > place else second} the {shape}?"
             wrong = [name for name in SHAPES if name not in (shape, neighbour)]
-            asked.append(Asked("beside", text, neighbour, {"geometry_diagram_spatial_relation_error": wrong}))
-    asked += [Asked("count", f"How many shapes are {colour}?", str(colours.count(colour))) for colour in COLOURS]
+            questions.append(
+                SceneQuestion("beside", text, neighbour, {"geometry_diagram_spatial_relation_error": wrong})
+            )
+    questions += [
+        SceneQuestion("count", f"How many shapes are {colour}?", str(colours.count(colour))) for colour in COLOURS
+    ]
     quadrants = [row // 2 * 2 + column // 2 for row in range(4) for column in range(4)]
     return SeenQuestion.chosen(
         rng,
-        asked,
+        questions,
         scene=" ".join(f"{colour} {name}" for colour, name in zip(colours, order, strict=True)),
         jitter=(*sizes, *offsets),
         cells=[(colours[place], order[place]) for place in quadrants],
@@ -165,15 +172,15 @@ def draw_chart(rng: np.random.Generator) -> SeenQuestion:
     top = list(AXES)[int(rng.integers(len(AXES)))]
     offsets = tuple(int(offset) for offset in rng.integers(0, 4, size=4))
     bars = sorted(zip(units, colours, strict=True))
-    asked = [Asked("highest", "Which bar is highest?", bars[-1][1])]
+    questions = [SceneQuestion("highest", "Which bar is highest?", bars[-1][1])]
     for unit, colour in bars:
-        asked.append(_of_units("value", f"What is the value of {colour}?", unit, top))
+        questions.append(_of_units("value", f"What is the value of {colour}?", unit, top))
     for (low, lower), (high, higher) in combinations(bars, 2):
-        asked.append(_of_units("difference", f"How much higher is {higher} than {lower}?", high - low, top))
+        questions.append(_of_units("difference", f"How much higher is {higher} than {lower}?", high - low, top))
     columns = [(top[0],), *((colour, str(unit), top[0]) for colour, unit in zip(colours, units, strict=True))]
     return SeenQuestion.chosen(
         rng,
-        asked,
+        questions,
         scene=f"{top}: " + " ".join(f"{colour} {unit}" for colour, unit in zip(colours, units, strict=True)),
         jitter=offsets,
         cells=columns * 4,
@@ -190,22 +197,22 @@ def draw_document(rng: np.random.Generator) -> SeenQuestion:
         rows = [ROWS[int(place)] for place in rng.permutation(len(ROWS))[:3]]
         digits = [[str(digit) for digit in line] for line in rng.integers(10, size=(3, 3)).tolist()]
         lines = [[" ", *columns], *([name, *line] for name, line in zip(rows, digits, strict=True))]
-        asked = []
+        questions = []
         for row, column in product(range(3), repeat=2):
             beside = {*digits[row], *(line[column] for line in digits)}
             text = f"What is in row {rows[row]}, column {columns[column]}?"
-            asked.append(_of_page("table", text, digits[row][column], beside))
+            questions.append(_of_page("table", text, digits[row][column], beside))
     else:
         letters = [ROWS[int(place)] for place in rng.permutation(len(ROWS))[:4]]
         numbers = [str(number) for number in rng.choice(np.arange(10, 100), size=4, replace=False).tolist()]
         lines = [[letter, *number, " "] for letter, number in zip(letters, numbers, strict=True)]
-        asked = [
+        questions = [
             _of_page("line", f"Which number is in line {letter}?", number, {*numbers})
             for letter, number in zip(letters, numbers, strict=True)
         ]
     return SeenQuestion.chosen(
         rng,
-        asked,
+        questions,
         scene="/".join("".join(line) for line in lines),
         jitter=offsets,
         cells=[
@@ -217,18 +224,18 @@ def draw_document(rng: np.random.Generator) -> SeenQuestion:
     )
 
 
-def _of_units(kind: str, text: str, n_units: int, top: str) -> Asked:
+def _of_units(kind: str, text: str, n_units: int, top: str) -> SceneQuestion:
     answer = str(n_units * AXES[top])
     wrong = {str(n_units * scale) for scale in AXES.values()} - {answer}
-    return Asked(kind, text, answer, {"chart_axis_value_misread": sorted(wrong)})
+    return SceneQuestion(kind, text, answer, {"chart_axis_value_misread": sorted(wrong)})
 
 
-def _of_page(kind: str, text: str, answer: str, beside: set[str]) -> Asked:
+def _of_page(kind: str, text: str, answer: str, beside: set[str]) -> SceneQuestion:
     """beside: what stands under the same headers, or in other lines."""
     others = beside - {answer}
     alike = {answer[:place] + LOOKS_LIKE[digit] + answer[place + 1 :] for place, digit in enumerate(answer)} - others
     mistakes = {"table_header_binding_error": sorted(others), "ocr_error": sorted(alike)}
-    return Asked(kind, text, answer, {label: answers for label, answers in mistakes.items() if answers})
+    return SceneQuestion(kind, text, answer, {label: answers for label, answers in mistakes.items() if answers})
 
 
 def _shapes(order: Sequence[str], colours: Sequence[str], sizes: Sequence[int], offsets: Sequence[int]) -> Pixels:
@@ -244,8 +251,8 @@ def _shapes(order: Sequence[str], colours: Sequence[str], sizes: Sequence[int], 
             "cross": (np.abs(x) <= size / 6) | (np.abs(y) <= size / 6),
         }[shape]
         top = place // 2 * half + min(1 + offsets[2 * place], half - size)
-        left = place % 2 * half + min(1 + offsets[2 * place + 1], half - size)
-        pixels[top : top + size, left : left + size][inside] = _COLOUR_INDEX[colour]
+        column_start = place % 2 * half + min(1 + offsets[2 * place + 1], half - size)
+        pixels[top : top + size, column_start : column_start + size][inside] = _COLOUR_INDEX[colour]
     return pixels
 
 
@@ -257,8 +264,8 @@ def _chart(colours: Sequence[str], units: Sequence[int], top: str, offsets: Sequ
     for place, character in enumerate(top):
         _write(pixels, character, offsets[3], 1 + 6 * place, wide=1)
     for place, (colour, unit) in enumerate(zip(colours, units, strict=True)):
-        left = (place + 1) * CELL + 1 + offsets[place]
-        pixels[SIDE - unit * UNIT :, left : left + 11] = _COLOUR_INDEX[colour]
+        column_start = (place + 1) * CELL + 1 + offsets[place]
+        pixels[SIDE - unit * UNIT :, column_start : column_start + 11] = _COLOUR_INDEX[colour]
     return pixels
 
 
@@ -273,10 +280,10 @@ def _page(lines: Sequence[Sequence[str]], offsets: Sequence[int]) -> Pixels:
     return pixels
 
 
-def _write(pixels: Pixels, character: str, top: int, left: int, *, wide: int) -> None:
+def _write(pixels: Pixels, character: str, top: int, column_start: int, *, wide: int) -> None:
     glyph = np.array([int(bit) for bit in _GLYPHS[character]], bool).reshape(7, 5)
     glyph = glyph.repeat(2, axis=0).repeat(wide, axis=1)
-    pixels[top : top + glyph.shape[0], left : left + glyph.shape[1]][glyph] = _INK
+    pixels[top : top + glyph.shape[0], column_start : column_start + glyph.shape[1]][glyph] = _INK
 
 
 def _source(name: str, draw: Callable[[np.random.Generator], SeenQuestion]) -> Source[SeenQuestion]:

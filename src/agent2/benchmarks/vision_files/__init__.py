@@ -37,10 +37,10 @@ class Mmmu(OfficialBenchmark):
                 options = []
             answer = row.values.get("answer")
             question = str(row.values.get("question") or "")
-            shown = [question, *([lettered(options)] if options else [])]
+            lines = [question, *([lettered(options)] if options else [])]
             instruction = OPEN_INSTRUCTION if is_open else CHOICE_INSTRUCTION
             values = {
-                "asked": "\n".join([*shown, instruction]),
+                "asked": "\n".join([*lines, instruction]),
                 "options": options,
                 "answer": (_listed(answer) or answer) if is_open else answer,
                 KIND: _subject(row),
