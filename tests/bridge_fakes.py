@@ -13,6 +13,7 @@ from agent2.sandbox.backends import Unsandboxed
 FAKE_WORKER = '''
 """A fake worker: what it is told in a message, it does."""
 
+import json
 import os
 import stat
 import sys
@@ -74,12 +75,16 @@ def score(name, seed, prompt_sha256, message):
 def open_set(name):
     if name == "broken":
         raise ValueError("the task has no test split")
+    if name in ("counters", "toolless", "mute"):
+        return {"compares": False, "is_chat": True, "max_tokens": 16, "max_turns": 9, "portions": {"test": 20}}
     portions = {"test": 60, "train": 12, "dev": 9 if name == "with_dev" else 0}
     is_chat = name in ("chat", "half_a_chat")
     return {"compares": name == "choice", "max_tokens": 16, "is_chat": is_chat, "portions": portions}
 
 
 def items(name, portion, start):
+    if name in ("counters", "toolless", "mute"):
+        return episode_items(name, portion, start)
     if name == "empty_pages":
         return []
     first = {"train": 0, "test": 10, "dev": 200}[portion]  # two prompts of train are in test, too
@@ -95,6 +100,55 @@ def items(name, portion, start):
     return records[start : start + 7]
 
 
+def episode_items(name, portion, start):
+    """Counters: add up to a number that the user names in two turns."""
+    tools = [{"type": "function", "function": {"name": "add", "description": "Add.", "parameters": {}}}]
+    records = []
+    for seed in range(start, min(start + 7, 20)):
+        call = {"name": "add", "arguments": {"n": seed + 1}}
+        messages = [{"role": "system", "content": "Count."}, {"role": "user", "content": f"Reach {seed + 1}."}]
+        reference = json.dumps([json.dumps(call), "Done.", json.dumps([call, call]), "Done again."])
+        record = {"prompt": f"Reach {seed + 1}.", "messages": messages, "tools": tools, "reference": reference}
+        records.append(record if name != "toolless" else {**record, "tools": None})
+    return records
+
+
+def replay(number, moves):
+    total, turns, results = 0, 0, None
+    for move in moves:
+        if "words" in move:
+            turns, results = turns + 1, None
+            continue
+        results = []
+        for call in move["calls"]:
+            if call["name"] == "crash":
+                os._exit(3)
+            total += call["arguments"].get("n", 0)
+            results.append(f"total {total}")
+    return total, turns, results
+
+
+def advance(name, portion, number, moves):
+    total, turns, results = replay(number, moves)
+    if name == "mute" or moves[-1].get("words") == "raise":
+        raise ValueError("the world broke")
+    tools = [{"type": "function", "function": {"name": "undo", "description": "", "parameters": {}}}]
+    is_turn = turns == 1 and results is None
+    return {
+        "results": results,
+        "user": f"Now reach {3 * (number + 1)}." if is_turn else None,
+        "tools": tools if is_turn else None,
+        "is_over": turns == 2,
+    }
+
+
+def score_episode(number, moves):
+    if any(move.get("words") == "confuse" for move in moves):
+        raise ValueError("the checker is confused")
+    total, turns, _ = replay(number, moves)
+    return {"value": float(turns == 2 and total == 3 * (number + 1)), "reason": f"total {total}"}
+
+
 def score_placed(name, portion, number, prompt_sha256, message, likelihoods=None):
     if likelihoods is not None:
         return {"value": float(likelihoods["logprobs"][1] > likelihoods["logprobs"][0]), "extracted": message}
@@ -103,6 +157,8 @@ def score_placed(name, portion, number, prompt_sha256, message, likelihoods=None
 
 
 def score_either(name, seed=None, **arguments):
+    if "moves" in arguments:
+        return score_episode(arguments["number"], arguments["moves"])
     return score_placed(name, **arguments) if seed is None else score(name, seed, **arguments)
 
 
@@ -111,13 +167,14 @@ METHODS = {
     "draw": draw,
     "open_set": open_set,
     "items": items,
+    "advance": advance,
     "score": score_either,
 }
 sys.modules["fake_bridge_worker"] = sys.modules["__main__"]
 sys.argv = ["serve.py", "fake_bridge_worker"]
 serve.main()
 '''
-NAMES = ["barren", "formless", "sums"]
+NAMES = ["barren", "counters", "formless", "mute", "sums", "toolless"]
 
 
 def fake_channel(folder: Path, *, start_s: float = 600.0, answer_s: float = 600.0) -> BridgeChannel:

