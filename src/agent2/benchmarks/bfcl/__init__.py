@@ -9,11 +9,11 @@ are scored where stored answers to the whole published set are (`agent2 score`).
 id, so that the first n items are a fair sample of all categories, every tenth is dev and the others are halved under
 the installation secret.
 
-What a score does NOT cover: the multi-turn, memory and web-search categories, which are played with stateful APIs; the
-executable categories of version 3, which version 4 has dropped; the sensitivity to other prompt formats. The score is
-the share of all items, and the leaderboard's overall figure is a mean of groups: the views `items_CATEGORY` and
-`right_CATEGORY` give each category's rate. A model that never calls gets about 31%, since so many items ask for no
-call.
+What a score does NOT cover: the multi-turn categories, which are behind a bridge (`bfcl:multi_turn_base`,
+`benchmarks.bridges.episodes`), memory and web search; the executable categories of version 3, which version 4 has
+dropped; the sensitivity to other prompt formats. The score is the share of all items, and the leaderboard's overall
+figure is a mean of groups: the views `items_CATEGORY` and `right_CATEGORY` give each category's rate. A model that
+never calls gets about 31%, since so many items ask for no call.
 """
 
 import json

@@ -44,8 +44,6 @@ MOVES = "moves"
 UNANSWERED = "unanswered"
 """Key of a state: why the package did not answer the last message, though it answers those before; else None."""
 WORLD = "bridged_episode-v1.0"
-FLOOR_AT_MOST = 0.45
-"""Of an agent that says nothing: on 20 of the 50 airline tasks of tau2 the right thing is to change nothing."""
 
 
 class EpisodeWorld:
@@ -274,4 +272,4 @@ class BridgedEpisodes(BridgedSet):
             others = {item.id: items[number - 1] for number, item in enumerate(items)}
             return lambda item, chat: _expected_next(others[item.id], chat)
 
-        return Players(_expected_next, foreign, floor_at_most=FLOOR_AT_MOST)
+        return Players(_expected_next, foreign, floor_at_most=self._opened["floor"])

@@ -31,6 +31,8 @@ from agent2.records import HIDDEN_SPLITS, Environment, Item, JsonValue, Sampling
 
 DEV_SHARE = 5
 """One in so many of the evaluated items is dev, where the package has no items for it."""
+FLOOR_AT_MOST = 0.05
+"""What an agent that says nothing may score, unless the package says that on more items nothing is the right thing."""
 MAX_FILES = 2_000
 PORTION_OF = {Split.TRAIN: "train", Split.DEV: "dev"}
 
@@ -86,6 +88,7 @@ class BridgedSet:
                 "max_tokens": max(1, int(opened["max_tokens"])),
                 "is_chat": bool(opened.get("is_chat", False)),
                 "max_turns": max(1, int(opened.get("max_turns", 1))),
+                "floor": float(opened.get("floor", FLOOR_AT_MOST)),
                 "portions": {str(name): int(n) for name, n in opened["portions"].items()},
             }
         except (LookupError, TypeError, ValueError, AttributeError) as error:
