@@ -28,7 +28,7 @@ PACKAGE_SHA256 = "72c0ac69a1ad395ce6bd2bed70d1d09cae8bb7e438bca8707b2abcc98cda3a
 DOMAINS = {"airline": False, "retail": False, "telecom": True}
 """Domain -> whether it is played alone."""
 FLOORS = {"airline": 0.45, "retail": 0.15, "telecom": 0.05}
-"""What an agent that does nothing may score: on 20 of 50, 11 of 114 and none of 114 tasks to change nothing is right."""
+"""What an agent that does nothing may score: it is right on 20 of 50, 11 of 114 and none of 114 tasks."""
 PAGE = 20
 MAX_MESSAGES = 60
 DONE = "done"
