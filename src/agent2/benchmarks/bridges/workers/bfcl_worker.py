@@ -163,7 +163,7 @@ def _as_call(text: str, entry: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "arguments": arguments}
 
 
-class Episode:
+class BfclEpisode:
     """The APIs of one item, and where its dialogue is."""
 
     def __init__(self, entry: dict[str, Any]) -> None:
@@ -246,18 +246,18 @@ def _written(call: dict[str, Any]) -> str:
     return f"{call['name']}({', '.join(f'{key}={value!r}' for key, value in call['arguments'].items())})"
 
 
-_kept: "OrderedDict[str, Episode]" = OrderedDict()
+_kept: "OrderedDict[str, BfclEpisode]" = OrderedDict()
 
 
 def _key(name: str, number: int, moves: list[Any]) -> str:
     return hashlib.sha256(json.dumps([name, number, moves]).encode()).hexdigest()
 
 
-def _episode(name: str, number: int, moves: list[Any]) -> Episode:
+def _episode(name: str, number: int, moves: list[Any]) -> BfclEpisode:
     """The episode after these moves."""
     episode = _kept.pop(_key(name, number, moves), None) if moves else None
     if episode is None:
-        episode = Episode(_entries(name)[number])
+        episode = BfclEpisode(_entries(name)[number])
         for move in moves:
             episode.apply(move)
     return episode
@@ -284,7 +284,7 @@ def score(name: str, portion: str, number: int, prompt_sha256: str, moves: list[
     entry = _entries(name)[number]
     if hashlib.sha256(_prompt(entry).encode()).hexdigest() != prompt_sha256:
         raise RuntimeError(f"{name} gives another item at this place in this process")
-    episode = Episode(entry)
+    episode = BfclEpisode(entry)
     for move in moves:
         episode.apply(move)
     expected = entry["ground_truth"]

@@ -147,7 +147,7 @@ def _expected_messages(name: str, task: Any) -> list[str]:
     return [*messages, " ".join([FINISHED, *(criteria.communicate_info or [])]), FINISHED]
 
 
-class Episode:
+class Tau2Episode:
     """The world of one task, and what was said and done in it."""
 
     def __init__(self, name: str, task: Any) -> None:
@@ -203,18 +203,18 @@ class Episode:
         return {"results": None, "user": None if self.is_over else reply, "tools": None, "is_over": self.is_over}
 
 
-_kept: "OrderedDict[str, Episode]" = OrderedDict()
+_kept: "OrderedDict[str, Tau2Episode]" = OrderedDict()
 
 
 def _key(name: str, number: int, moves: list[Any]) -> str:
     return hashlib.sha256(json.dumps([name, number, moves]).encode()).hexdigest()
 
 
-def _episode(name: str, number: int, moves: list[Any]) -> Episode:
+def _episode(name: str, number: int, moves: list[Any]) -> Tau2Episode:
     """The episode after these moves, taken from those that are kept or played again."""
     episode = _kept.pop(_key(name, number, moves), None) if moves else None
     if episode is None:
-        episode = Episode(name, _tasks(name)[number])
+        episode = Tau2Episode(name, _tasks(name)[number])
         for move in moves:
             episode.apply(move)
     return episode
