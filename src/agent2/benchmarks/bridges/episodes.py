@@ -134,10 +134,10 @@ class EpisodeWorld:
         if reply["tools"] is not None:
             self._tools = list(reply["tools"])
         if reply["results"] is None:
-            said = str(reply["user"] or "")
+            user_message = str(reply["user"] or "")
             # the functions that came later are listed where the first ones are in the opening, not with the request
             is_listed = reply["tools"] is not None and not self._is_native
-            return f"The functions are now:\n{_listed(self._tools)}\n\n{said}" if is_listed else said
+            return f"The functions are now:\n{_listed(self._tools)}\n\n{user_message}" if is_listed else user_message
         results = [str(result) for result in reply["results"]]
         for call, result in zip(calls, results, strict=True):
             # every call may change the state: what repeats one is not known here

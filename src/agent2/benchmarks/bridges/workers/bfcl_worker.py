@@ -220,10 +220,10 @@ class BfclEpisode:
         if self.is_over:
             return {"results": None, "user": None, "tools": None, "is_over": True}
         self.made.append([])
-        said = "\n\n".join(message["content"] for message in self.entry["question"][self.turn])
+        message = "\n\n".join(part["content"] for part in self.entry["question"][self.turn])
         is_more = str(self.turn) in self.entry.get("missed_function", {})
         tools = [_tool(function) for function in _functions(self.entry, self.turn)] if is_more else None
-        return {"results": None, "user": said or MORE_FUNCTIONS, "tools": tools, "is_over": False}
+        return {"results": None, "user": message or MORE_FUNCTIONS, "tools": tools, "is_over": False}
 
 
 def _result(method: Any, arguments: dict[str, Any]) -> str:

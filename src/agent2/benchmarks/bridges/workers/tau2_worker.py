@@ -179,15 +179,15 @@ class Tau2Episode:
         from tau2.data_model.message import AssistantMessage, ToolCall
 
         first = len(self.history)
-        made = [
+        tool_calls = [
             ToolCall(id=f"{first}-{place}", name=call["name"], arguments=call["arguments"], requestor="assistant")
             for place, call in enumerate(calls)
         ]
-        answers = [self.world.get_response(call) for call in made]
-        self.history += [AssistantMessage(role="assistant", tool_calls=made), *answers]
+        answers = [self.world.get_response(call) for call in tool_calls]
+        self.history += [AssistantMessage(role="assistant", tool_calls=tool_calls), *answers]
         return [str(answer.content) for answer in answers]
 
-    def _answer(self, words: str) -> dict[str, Any]:
+    def _answer(self, text: str) -> dict[str, Any]:
         from tau2.data_model.message import AssistantMessage, UserMessage
 
         if self.is_alone:
@@ -197,7 +197,7 @@ class Tau2Episode:
             self.n_replies += 1
             self.is_over = self.said_words or self.n_replies >= MAX_REPLIES
             reply = GOODBYE if self.is_over else GO_AHEAD
-            self.history.append(AssistantMessage(role="assistant", content=words or " "))
+            self.history.append(AssistantMessage(role="assistant", content=text or " "))
             self.history.append(UserMessage(role="user", content=reply))
         self.said_words = True
         return {"results": None, "user": None if self.is_over else reply, "tools": None, "is_over": self.is_over}

@@ -16,5 +16,5 @@ def files_digest(folder: Path) -> str:
 
 def require_unchanged(folder: Path, digest: str) -> None:
     """Raise RuntimeError if a package's files are others than the pinned ones."""
-    if (found := files_digest(folder)) != digest:
-        raise RuntimeError(f"{folder.name} has other files than the pinned package (SHA-256 {found[:16]}); install it")
+    if (actual := files_digest(folder)) != digest:
+        raise RuntimeError(f"{folder.name} has other files than the pinned package (SHA-256 {actual[:16]}); install it")
