@@ -1,12 +1,15 @@
 """`agent2 eval llm_core_regression_v1` on files in the published layouts, with scripted players: no model is loaded."""
 
 import json
+import os
+import subprocess
 import sys
 
 import pytest
 
 from agent2.benchmarks import load_benchmark
 from agent2.cli import main
+from agent2.records import Split
 from bfcl_builders import rows_of, write_folder
 
 PLAYERS = """
@@ -144,3 +147,82 @@ def test_the_agent_suite_plays_bfcl_first_and_skips_the_tasks_of_a_model_that_ca
     assert "mini_repo" in out and "was skipped" not in out
     code, out, err = agent2(*command, "bad", "--checkpoint", sides[1], "--baseline", sides[0])
     assert code == 1 and "mini_repo was skipped: bfcl_v3 scored" in out, err
+
+
+def git(folder, *arguments):
+    author = {f"GIT_{who}_{what}": "t@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    command = ["git", "-c", "safe.directory=*", *arguments]
+    done = subprocess.run(command, cwd=folder, env={**os.environ, **author}, check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+def swe_bench(folder, n):
+    """Issues of a small repository in the official layout."""
+    repository = folder / "repos" / "club__calc"
+    repository.mkdir(parents=True)
+    (repository / "conftest.py").write_text("")
+    (repository / "calc.py").write_text("def double(number):\n    return number + 2\n")
+    git(repository, "init", "-q")
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "first")
+    commit = git(repository, "rev-parse", "HEAD").strip()
+    (repository / "calc.py").write_text("def double(number):\n    return number * 2\n")
+    patch = git(repository, "diff")
+    git(repository, "checkout", "-q", ".")
+    (repository / "test_calc.py").write_text(
+        "from calc import double\n\n\ndef test_it():\n    assert double(5) == 10\n"
+    )
+    git(repository, "add", "-N", ".")
+    test_patch = git(repository, "diff")
+    row = {"repo": "club/calc", "base_commit": commit, "patch": patch, "test_patch": test_patch}
+    tests = {"FAIL_TO_PASS": '["test_calc.py::test_it"]', "PASS_TO_PASS": "[]"}
+    rows = [
+        {**row, **tests, "instance_id": f"club__calc-{k}", "problem_statement": f"double({k + 3}) is wrong"}
+        for k in range(n)
+    ]
+    (folder / "test.jsonl").write_text("".join(json.dumps(values) + "\n" for values in rows))
+    return folder
+
+
+def api_bank(folder, n):
+    """Requests in the official layout."""
+    folder.mkdir()
+    function = {"name": "AddAlarm", "description": "Sets an alarm.", "input_parameters": {"time": {"type": "str"}}}
+    for level in (1, 2):
+        rows = [
+            {
+                "file": "AddAlarm-level-1-1.jsonl",
+                "id": k,
+                "instruction": f"Generate an API request.\nAPI descriptions:\n{json.dumps(function)}",
+                "input": f"User {level}: Wake me at {k}.\nGenerate API Request:\n",
+                "expected_output": f"API-Request: [AddAlarm(time='{k}:00')]",
+            }
+            for k in range(n)
+        ]
+        (folder / f"level-{level}-api.json").write_text(json.dumps(rows))
+    return folder
+
+
+def test_the_agent_suite_on_its_three_published_data_sets_ends_in_a_decision(tmp_path, monkeypatch, agent2):
+    folders = {
+        "bfcl_v3": write_folder(tmp_path / "bfcl", rows_of("v3", n=20), "v3"),
+        "api_bank": api_bank(tmp_path / "api_bank", 20),
+        "swebench_verified": swe_bench(tmp_path / "swe", 15),
+    }
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    gold = {}
+    for name, folder in folders.items():
+        monkeypatch.setenv(f"{name.upper()}_DATA", str(folder))
+        for item in load_benchmark(name).items(Split.DEV, 3, None):
+            gold[(item.payload.get("messages") or [{"content": item.prompt}])[-1]["content"]] = item.reference
+    (tmp_path / "calls.json").write_text(json.dumps(gold))
+    (tmp_path / "players.py").write_text(AGENT_PLAYERS)
+    command = ("eval", "agent_tool_regression_files", "--role", "dev", "--set", "cadence.dev.n_items=3", "--out")
+    sides = [f"scripted:players.py:{name}" for name in ("right", "silent")]
+    _, out, err = agent2(*command, "good", "--checkpoint", sides[0], "--baseline", sides[1])
+    report = json.loads((tmp_path / "good" / "report.json").read_text())
+    assert report["swebench_verified_resolved"] == "0.0% -> 100.0% (+100.0)", err
+    assert report["api_bank_call_accuracy"] == "0.0% -> 100.0% (+100.0)" and "release decision:" in out
+    code, out, err = agent2(*command, "bad", "--checkpoint", sides[1], "--baseline", sides[0])
+    assert code == 1 and "swebench_verified was skipped: bfcl_v3 scored" in out, err

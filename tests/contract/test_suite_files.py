@@ -17,8 +17,9 @@ def changed(suite, **values):
     return Suite.model_validate(suite.model_dump(mode="json") | values)
 
 
-def test_the_packaged_suites_are_those_of_the_sources_and_four_that_run_here():
+def test_the_packaged_suites_are_those_of_the_sources_and_five_that_run_here():
     assert suite_names() == [
+        "agent_tool_regression_files",
         "agent_tool_regression_mini",
         "agent_tool_regression_offline",
         "agent_tool_regression_v1",

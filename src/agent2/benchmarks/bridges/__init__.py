@@ -4,7 +4,7 @@
     lm-eval:FOLDER/TASK.yaml         a bridge to files; on cards `lm-eval.TASK`
     inspect:FOLDER/TASKS.py@TASK     the same; on cards `inspect.TASKS.TASK`
     inspect:NAME                     a task of inspect_evals, whose data has to be in that package
-    bfcl:multi_turn_base             episodes with the package's stateful tools; on cards `bfcl.multi_turn_base`
+    bfcl:multi_turn_base             episodes with the package's stateful tools
     tau2:retail                      the same
 
 The package is installed with pins of its own (`agent2 benchmarks install BRIDGE`, `engines.environments`) and runs in a
