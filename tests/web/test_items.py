@@ -46,6 +46,8 @@ def write_evaluation_of(out, split: Split, n: int = 60) -> None:
         write_side(out, side, split, n)
     (out / "evaluation.json").write_text(json.dumps(IDENTITY | {"split": split.value}))
     (out / "references.json").write_text(json.dumps({"sums": {f"sums-{k:04}": f"expected-{k}" for k in range(n)}}))
+    payloads = {f"sums-{k:04}": {"level": f"grade {k % 3}", "tag": f"only-{k}"} for k in range(n)}
+    (out / "payloads.json").write_text(json.dumps({"sums": payloads}))
     (out / "places.json").write_text(json.dumps({"sums": {f"sums-{k:04}": f"qa.csv:{k + 2}" for k in range(n)}}))
 
 
@@ -89,7 +91,10 @@ def test_a_search_finds_questions_and_says_where_it_looked(root, monkeypatch):
     assert "Of hidden items only ids are searched" in page
     card = card_of(site, "open/cards/checkpoint/sums-dev")
     on_card = status_of(html_of(site, "card", card, q="is 7 plus"))
-    assert on_card == "1 rollout with “is 7 plus” in item ids, questions, answers and scorers&#39; reasons"
+    assert (
+        on_card
+        == "1 rollout with “is 7 plus” in item ids, questions, answers, scorers&#39; reasons and fields of the items"
+    )
     nothing = html_of(site, "search", q="You are sharp")
     assert status_of(nothing) == "0 rollouts on 0 cards" and "/search?q=You+are+sharp&amp;in=turns" in nothing
     monkeypatch.setattr("agent2.web.rollouts.MOST_QUESTIONS", 10)
@@ -103,12 +108,13 @@ def test_nothing_of_a_hidden_item_is_shown_even_where_a_reference_was_left(root,
     pages = [
         html_of(site, "card", new), html_of(site, "card", new, q="wagons"), html_of(site, "rollout", new, "3"),
         html_of(site, "compare", new, **{"with": old}), html_of(site, "rollout", new, "3", beside=old),
+        html_of(site, "card", new, q="zzz"), html_of(site, "card", new, columns="level"),
         html_of(site, "search", q="sums-0003"), site.standalone(PageAddress("card", new)),
     ]  # fmt: skip
     for page in pages[:-2]:
-        assert not re.search(r"plus wagons|expected-|qa\.csv|says \d", page)
+        assert not re.search(r"plus wagons|expected-|qa\.csv|says \d|grade|only-", page)
     section = html_of(site, "search", q="sums-0003").replace("<wbr>", "").partition("secret/cards")[2]
-    assert "sums-0003" in section and not re.search(r"plus wagons|expected-|qa\.csv", section)
+    assert "sums-0003" in section and not re.search(r"plus wagons|expected-|qa\.csv|grade|only-", section)
     assert "expected-" not in pages[-1]
     assert status_of(html_of(site, "card", new, q="wagons")) == "0 rollouts with “wagons” in item ids"
     shown = Site(Catalog(root), shows_hidden=True)
@@ -116,7 +122,7 @@ def test_nothing_of_a_hidden_item_is_shown_even_where_a_reference_was_left(root,
     export_site(shown, tmp_path / "site")
     exported = {path.name: path.read_text() for path in (tmp_path / "site").rglob("*.html")}
     hidden = [text for name, text in exported.items() if name.startswith("sums-test-private")]
-    assert len(hidden) > 2 and not any(re.search(r"plus wagons|expected-|qa\.csv", text) for text in hidden)
+    assert len(hidden) > 2 and not any(re.search(r"plus wagons|expected-|qa\.csv|grade|only-", text) for text in hidden)
 
 
 def test_the_list_keeps_its_place(tmp_path, monkeypatch):
@@ -159,3 +165,32 @@ def test_places_are_kept_for_visible_items_alone(root):
     assert read_places(root / "open")["sums"]["sums-0000"] == "qa.csv:2"
     assert read_places(root) == {} and read_references(root) == {}
     assert all(entry.kind in (EntryKind.EVALUATION, EntryKind.CARD) for entry in Catalog(root).scan().entries.values())
+
+
+def test_fields_of_payloads_are_columns_that_the_address_chooses(root):
+    site = Site(Catalog(root))
+    card = card_of(site, "open/cards/checkpoint/sums-dev")
+    page = html_of(site, "card", card)
+    assert '<th scope="col">level</th>' in page and ">grade 1</a>" in page, "a few values that come again and again"
+    assert '<th scope="col">tag</th>' not in page, "a field that differs from item to item is shown when asked for"
+    both = html_of(site, "card", card, columns="level,tag,unknown")
+    assert '<th scope="col">tag</th>' in both and ">only-7</a>" in both and "unknown</th>" not in both
+    assert f'href="/card/{card}?columns=tag"' in both, "a chip takes its column away"
+    none = html_of(site, "card", card, columns="none")
+    assert '<th scope="col">level</th>' not in none and f'href="/card/{card}?columns=level"' in none
+    rollout = html_of(site, "rollout", card, "7", columns="none")
+    assert "grade 1" in rollout and "only-7" in rollout and f'href="/card/{card}?columns=none#r7"' in rollout
+
+
+def test_a_search_finds_fields_of_payloads_on_one_card_and_on_all(root):
+    site = Site(Catalog(root))
+    card = card_of(site, "open/cards/checkpoint/sums-dev")
+    assert status_of(html_of(site, "card", card, q="level: grade 1")).startswith("20 rollouts")
+    assert status_of(html_of(site, "card", card, q="grade 1", show="failed")).startswith("10 rollouts")
+    assert status_of(html_of(site, "card", card, q="tag: grade 1")).startswith("0 rollouts"), "another field"
+    assert status_of(html_of(site, "card", card, q="GRADE 1")).startswith("0 rollouts"), "capitals count"
+    assert status_of(html_of(site, "search", q="only-7")) == "2 rollouts on 2 cards", "of none that is hidden"
+    secret = card_of(site, "secret/cards/checkpoint/sums-test_private")
+    assert status_of(html_of(site, "card", secret, q="grade 1")).startswith("0 rollouts")
+    rollout = html_of(site, "rollout", card, "4", q="level: grade 1")
+    assert f"/rollout/{card}/7?q=level" in rollout, "the next one is the next of the list"

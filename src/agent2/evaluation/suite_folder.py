@@ -4,6 +4,8 @@
     suite.json        the contract with every default filled in
     lock.json         what the last session ran on: versions, hardware, times
     references.json   reference answers of the items, for the report; absent where the items are hidden
+    places.json       file and row that an item is from, where there is one; absent as well
+    payloads.json     short fields of the items' payloads, by benchmark and item; absent as well
     cards/<side>/<benchmark>-<split>/
     judged/<benchmark>-<split>/   which side's answers a judge prefers, where the suite names one
     report.yaml report.json report.md report.html change.svg
@@ -18,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -31,6 +33,8 @@ SUITE_FILE = "suite.json"
 LOCK_FILE = "lock.json"
 REFERENCES_FILE = "references.json"
 PLACES_FILE = "places.json"
+PAYLOADS_FILE = "payloads.json"
+Stored = TypeVar("Stored")
 LOOK_FILE = "first_look.json"
 """In the folder of a first look (`evaluation.first_look`), which is no evaluation."""
 BASELINE, CHECKPOINT = "baseline", "checkpoint"
@@ -102,9 +106,18 @@ def read_places(out: Path) -> Mapping[str, Mapping[str, str]]:
     return _read_by_item(out / PLACES_FILE)
 
 
+def read_payloads(out: Path) -> Mapping[str, Mapping[str, Mapping[str, str]]]:
+    """Benchmark -> item -> field of its payload -> text, as `read_references`."""
+    return _read_stored(out / PAYLOADS_FILE, dict[str, dict[str, dict[str, str]]])
+
+
 def _read_by_item(file: Path) -> Mapping[str, Mapping[str, str]]:
+    return _read_stored(file, dict[str, dict[str, str]])
+
+
+def _read_stored(file: Path, kind: type[Stored]) -> Stored | dict[str, Any]:
     try:
-        return msgspec.json.decode(read_limited(file, follow=True), type=dict[str, dict[str, str]])
+        return msgspec.json.decode(read_limited(file, follow=True), type=kind)
     except FileNotFoundError:
         return {}
     except (OSError, msgspec.DecodeError, RecursionError) as error:

@@ -9,6 +9,7 @@ another evaluation is left alone; two processes never write one folder.
 Does NOT read the outcome: `analysis.outcome` does, from the cards.
 """
 
+import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,6 +27,7 @@ from agent2.evaluation.suite_folder import (
     BASELINE,
     CHECKPOINT,
     LOCK_FILE,
+    PAYLOADS_FILE,
     PLACES_FILE,
     REFERENCES_FILE,
     SIDES,
@@ -36,6 +38,9 @@ from agent2.evaluation.suite_plan import BenchmarkPlan, SuitePlan, SuiteRequest,
 from agent2.files import write_json
 from agent2.models.sources import CheckpointSource
 from agent2.records import HIDDEN_SPLITS, JsonValue, data_place
+
+MAX_FIELD, MOST_FIELDS = 120, 16
+"""Characters of a payload's field that is kept for lists of items, and fields of one item."""
 
 
 def run_suite(request: SuiteRequest, on_progress: SuiteProgress | None = None) -> SuitePlan:
@@ -49,11 +54,13 @@ def run_suite(request: SuiteRequest, on_progress: SuiteProgress | None = None) -
     progress = on_progress or _quiet
     with owned_folder(request.out, plan.identity):
         write_suite(request.suite, request.out)
-        # References and places of hidden items stay out of the folder, which is shown and passed on.
+        # References, places and payloads of hidden items stay out of the folder, which is shown and passed on.
         if request.played_split not in HIDDEN_SPLITS:
             write_json(request.out / REFERENCES_FILE, _references(plan))
             if any((places := _places(plan)).values()):
                 write_json(request.out / PLACES_FILE, places)
+            if any((payloads := _payloads(plan)).values()):
+                write_json(request.out / PAYLOADS_FILE, payloads)
         started = time.time()
         opened: dict[str, JsonValue] = {}
         with part_player(request.parts, request.suite, request.role, request.out) as player:
@@ -158,6 +165,26 @@ def _places(plan: SuitePlan) -> dict[str, dict[str, str]]:
         }
         for benchmark in plan.benchmarks
     }
+
+
+def _payloads(plan: SuitePlan) -> dict[str, dict[str, dict[str, str]]]:
+    """Benchmark -> item -> field -> text: what is short in the items' payloads, such as a subject or a level."""
+    return {
+        benchmark.entry.name: {
+            item.id: fields for item in benchmark.sides[CHECKPOINT].items if (fields := short_fields(item.payload))
+        }
+        for benchmark in plan.benchmarks
+    }
+
+
+def short_fields(payload: Mapping[str, JsonValue]) -> dict[str, str]:
+    """The fields that fit into a column of a table: numbers, truth values and texts of one short line."""
+    fields: dict[str, str] = {}
+    for name, value in payload.items():
+        text = value if isinstance(value, str) else json.dumps(value) if isinstance(value, int | float) else ""
+        if text and len(text) <= MAX_FIELD and "\n" not in text and len(fields) < MOST_FIELDS:
+            fields[name] = text
+    return fields
 
 
 def _lock(request: SuiteRequest, opened: Mapping[str, JsonValue], started: float) -> dict[str, JsonValue]:

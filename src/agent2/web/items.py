@@ -9,14 +9,27 @@ from dataclasses import dataclass, replace
 
 from agent2.cards.card import CardFile
 from agent2.errors import Agent2Error
-from agent2.evaluation.suite_folder import PLACES_FILE, REFERENCES_FILE, read_places, read_references
+from agent2.evaluation.suite_folder import (
+    PAYLOADS_FILE,
+    PLACES_FILE,
+    REFERENCES_FILE,
+    read_payloads,
+    read_places,
+    read_references,
+)
 from agent2.records import ScoredRollout
 from agent2.reports.text import clean
 from agent2.web.entries import CatalogEntry, EntryKind
 from agent2.web.page import PageContext, file_stamp
-from agent2.web.rollouts import CardListing, RolloutLine
+from agent2.web.rollouts import NO_COLUMNS, NO_TERM, CardFilter, CardListing, RolloutLine, SqlTerm
 
-QUESTION_CHARACTERS, REFERENCE_CHARACTERS = 200, 160
+QUESTION_CHARACTERS, REFERENCE_CHARACTERS, FIELD_CHARACTERS = 200, 160, 80
+DEFAULT_COLUMNS = 2
+"""Fields of payloads that a list shows unless its address names others."""
+MOST_VALUES = 50
+"""Different values of a field that is shown without being asked for."""
+MOST_MATCHES = 20_000
+"""Items that a search finds by their fields."""
 BEFORE_MATCH = 60
 """Characters of a question before the text that was searched for."""
 MOST_FRAMES = 16
@@ -32,30 +45,71 @@ class StoredItems:
     references: dict[str, str]
     places: dict[str, str]
     """Item -> `data.csv:12`."""
+    payloads: Mapping[str, Mapping[str, str]]
+    """Item -> field -> text."""
+
+    def columns(self) -> tuple[str, ...]:
+        """The fields that some item has, in the order of the payloads."""
+        return tuple(dict.fromkeys(name for fields in self.payloads.values() for name in fields))
+
+    def few_columns(self) -> tuple[str, ...]:
+        """The fields that sort the items: with several values that come more than once, such as a subject."""
+        sorting = []
+        for name in self.columns():
+            values = [fields[name] for fields in self.payloads.values() if name in fields]
+            if 1 < len(set(values)) <= min(MOST_VALUES, len(values) // 2):
+                sorting.append(name)
+        return tuple(sorting[:DEFAULT_COLUMNS])
+
+    def matching(self, search: str) -> list[str]:
+        """Items with a field that contains the text; `subject: algebra` means this field alone."""
+        is_exact = search != search.lower()
+        field_name, _, field_text = search.partition(": ")
+        return [
+            item
+            for item, fields in self.payloads.items()
+            if any(
+                search in (text if is_exact else text.lower())
+                or (
+                    bool(field_text)
+                    and name.lower() == field_name.lower()
+                    and field_text in (text if is_exact else text.lower())
+                )
+                for name, text in fields.items()
+            )
+        ][:MOST_MATCHES]
 
 
 ByItem = Mapping[str, Mapping[str, str]]
 """Benchmark -> item -> text."""
-NOTHING_STORED = StoredItems({}, {})
+NOTHING_STORED = StoredItems({}, {}, {})
 
 
 def stored_items(context: PageContext, entry: CatalogEntry, card: CardFile) -> StoredItems:
-    """The references and places of a card's items; empty for a card that is no part of an evaluation."""
+    """The references, places and payloads of a card's items; empty for a card that is no part of an evaluation."""
     parent = context.catalog.scan().entries.get(entry.parent or "")
     if parent is None or parent.kind is not EntryKind.EVALUATION:
         return NOTHING_STORED
 
-    def read() -> tuple[ByItem, ByItem]:
+    def read() -> tuple[ByItem, ByItem, Mapping[str, Mapping[str, Mapping[str, str]]]]:
         try:
-            return read_references(parent.path), read_places(parent.path)
+            return read_references(parent.path), read_places(parent.path), read_payloads(parent.path)
         except Agent2Error:  # a damaged file hides no answer; the evaluation's own page names it
-            return {}, {}
+            return {}, {}, {}
 
-    stamps = [file_stamp(parent.path / name) for name in (REFERENCES_FILE, PLACES_FILE)]
-    references, places = context.cached(("stored items", parent.id, *stamps), read)
+    stamps = [file_stamp(parent.path / name) for name in (REFERENCES_FILE, PLACES_FILE, PAYLOADS_FILE)]
+    references, places, payloads = context.cached(("stored items", parent.id, *stamps), read)
     # a card's folder is named after the suite's entry, as in the files; its protocol has the version as well
     benchmark = entry.path.name.removesuffix(f"-{card.header.protocol.split.value}")
-    return StoredItems(dict(references.get(benchmark, {})), dict(places.get(benchmark, {})))
+    return StoredItems(
+        dict(references.get(benchmark, {})), dict(places.get(benchmark, {})), payloads.get(benchmark, {})
+    )
+
+
+def found_by_field(stored: StoredItems, search: str) -> SqlTerm:
+    """A card's rollouts whose items have a field that contains the text."""
+    items = stored.matching(search) if search else []
+    return SqlTerm(f"item_id in ({', '.join('?' * len(items))})", items) if items else NO_TERM
 
 
 def question_of(record: ScoredRollout) -> str:
@@ -93,9 +147,14 @@ def _from_match(text: str, search: str) -> str:
 
 
 def with_items(
-    context: PageContext, entry: CatalogEntry, card: CardFile, lines: Sequence[RolloutLine], search: str = ""
+    context: PageContext,
+    entry: CatalogEntry,
+    card: CardFile,
+    lines: Sequence[RolloutLine],
+    search: str = "",
+    columns: Sequence[str] = (),
 ) -> tuple[RolloutLine, ...]:
-    """Lines of a card whose items are not hidden, with what is known of the items."""
+    """Lines of a card whose items are not hidden, with what is known of the items. columns: fields of payloads."""
     stored = stored_items(context, entry, card)
     questions = shown_questions(questions_on(context, entry, [line.line for line in lines]), search)
     return tuple(
@@ -104,13 +163,30 @@ def with_items(
             question=questions.get(line.line, ""),
             reference=clean(stored.references.get(line.item_id, ""), REFERENCE_CHARACTERS),
             place=clean(stored.places.get(line.item_id, ""), 120),
+            fields=_fields_of(stored, line.item_id, columns),
         )
         for line in lines
     )
 
 
+def _fields_of(stored: StoredItems, item: str, columns: Sequence[str]) -> tuple[str, ...]:
+    fields = stored.payloads.get(item, {})
+    return tuple(clean(fields.get(name, ""), FIELD_CHARACTERS) for name in columns)
+
+
+def toggled(name: str, listing: CardListing) -> str:
+    """The columns of a list with one more or one less, as an address has them."""
+    columns = [column for column in listing.all_columns if (column in listing.columns) != (column == name)]
+    return ",".join(columns) or NO_COLUMNS
+
+
 def with_listed_items(
-    context: PageContext, entry: CatalogEntry, card: CardFile, listing: CardListing, search: str
+    context: PageContext, entry: CatalogEntry, card: CardFile, listing: CardListing, card_filter: CardFilter
 ) -> CardListing:
     """A card's list with what is known of its items, which are not hidden."""
-    return replace(listing, lines=with_items(context, entry, card, listing.lines, search))
+    stored = stored_items(context, entry, card)
+    all_columns = stored.columns()
+    named = stored.few_columns() if card_filter.columns is None else card_filter.columns
+    columns = tuple(name for name in all_columns if name in named)
+    lines = with_items(context, entry, card, listing.lines, card_filter.search, columns)
+    return replace(listing, lines=lines, columns=columns, all_columns=all_columns)

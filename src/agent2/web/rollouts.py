@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -94,8 +94,36 @@ MOST_QUESTIONS = 50_000
 
 Key = tuple[object, ...]
 Value = TypeVar("Value")
-NotedRollouts = Sequence[tuple[str, int]]
-"""(item, attempt) of the rollouts with the notes that a filter asks for."""
+
+
+NO_COLUMNS = "none"
+"""In an address: no field of the items' payloads is a column."""
+
+
+class SqlTerm(NamedTuple):
+    """A condition, and the values of its placeholders."""
+
+    sql: str
+    values: Sequence[str]
+
+
+NO_TERM = SqlTerm("", ())
+
+
+class BesideCard(NamedTuple):
+    """What a filter goes by that is not on the card."""
+
+    noted: Sequence[tuple[str, int]] = ()
+    """(item, attempt) of the rollouts with the notes of its `note`."""
+    by_field: SqlTerm = NO_TERM
+    """Meets its search by fields of the items' payloads."""
+
+
+NOTHING_BESIDE = BesideCard()
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +141,13 @@ class CardFilter:
     sort: str = "line"
     is_descending: bool = False
     page: int = 1
+    columns: tuple[str, ...] | None = None
+    """Fields of the items' payloads that are columns; None: those that are few and differ."""
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> "CardFilter":
         """From the query of an address; what is not understood is left at its default."""
-        page = query.get("page", "1")
+        page, columns = query.get("page", "1"), query.get("columns", "")[:1000]
         return cls(
             search=query.get("q", "")[:MAX_QUERY],
             everywhere=query.get("in") == "turns",
@@ -127,6 +157,7 @@ class CardFilter:
             sort=query["sort"] if query.get("sort") in SORTS else "line",
             is_descending=query.get("order") == "desc",
             page=max(1, int(page)) if page.isascii() and page.isdigit() and len(page) < 8 else 1,
+            columns=None if not columns else () if columns == NO_COLUMNS else tuple(columns.split(",")),
         )
 
     def query(self) -> dict[str, str]:
@@ -140,22 +171,31 @@ class CardFilter:
             "sort": self.sort if self.sort != "line" else "",
             "order": "desc" if self.is_descending else "",
             "page": str(self.page) if self.page > 1 else "",
+            "columns": "" if self.columns is None else ",".join(self.columns) or NO_COLUMNS,
         }
         return {name: value for name, value in parameters.items() if value}
 
     def condition(
-        self, *, is_hidden: bool, noted: Sequence[tuple[str, int]] = (), in_questions: bool = False
+        self,
+        *,
+        is_hidden: bool,
+        beside: BesideCard = NOTHING_BESIDE,
+        in_questions: bool = False,
     ) -> tuple[str, list[str]]:
-        """The WHERE clause, and the values of its placeholders. noted: of the rollouts with the notes of `note`."""
+        """The WHERE clause, and the values of its placeholders."""
         conditions, values = [SHOWN[self.show]] if SHOWN[self.show] else [], []
         if self.note:
-            conditions.append(f"concat(item_id, '#', attempt) in ({', '.join('?' * len(noted))})" if noted else "false")
-            values += [f"{item}#{attempt}" for item, attempt in noted]
+            conditions.append(
+                f"concat(item_id, '#', attempt) in ({', '.join('?' * len(beside.noted))})" if beside.noted else "false"
+            )
+            values += [f"{item}#{attempt}" for item, attempt in beside.noted]
         if self.label:
             conditions.append("list_contains(labels, ?)")
             values.append(self.label)
         if self.search:
             parts, searched = self._search_terms(is_hidden=is_hidden, in_questions=in_questions)
+            if beside.by_field.sql and not is_hidden:
+                parts, searched = [*parts, beside.by_field.sql], [*searched, *beside.by_field.values]
             conditions.append(f"({' or '.join(parts)})")
             values += searched
         return (f"where {' and '.join(conditions)}" if conditions else ""), values
@@ -180,14 +220,15 @@ class CardFilter:
             values += [encoded, self.search]
         return parts, values
 
-    def looked_in(self, *, is_hidden: bool, in_questions: bool) -> str:
-        """Where a search looks, in words."""
+    def looked_in(self, *, is_hidden: bool, in_questions: bool, in_fields: bool = False) -> str:
+        """Where a search looks, in words. in_fields: into fields of the items' payloads, too."""
         if is_hidden:
             return "item ids"
+        fields = ["fields of the items"] if in_fields else []
         if self.everywhere:
-            return "every turn, question, answer and reason"
-        questions = "questions, " if in_questions else ""
-        return f"item ids, {questions}answers and scorers' reasons"
+            return _listed(["every turn", "question", "answer", "reason", *fields])
+        questions = ["questions"] if in_questions else []
+        return _listed(["item ids", *questions, "answers", "scorers' reasons", *fields])
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +254,8 @@ class RolloutLine:
     """The expected answer, where one is kept."""
     place: str = ""
     """`data.csv:12`, the file and row that the item comes from."""
+    fields: tuple[str, ...] = ()
+    """Of its payload, in the order of the list's `columns`; empty where it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +269,10 @@ class CardListing:
     has_filters: bool
     labels: tuple[tuple[str, int], ...]
     """Labels of bad cases and how often each was given, the most frequent first."""
+    columns: tuple[str, ...] = ()
+    """Fields of the items' payloads that are columns."""
+    all_columns: tuple[str, ...] = ()
+    """Fields that may be."""
 
 
 class CardTables:
@@ -359,13 +406,19 @@ def searches_questions(card: CardFile) -> bool:
 
 
 def list_card(
-    tables: CardTables, path: Path, card: CardFile, card_filter: CardFilter, *, hides: bool, noted: NotedRollouts = ()
+    tables: CardTables,
+    path: Path,
+    card: CardFile,
+    card_filter: CardFilter,
+    *,
+    hides: bool,
+    beside: BesideCard = NOTHING_BESIDE,
 ) -> CardListing:
     """One page of a card's list. hides: texts are left out. Raises CardError for a damaged card."""
     if card.state == "open":
         return _list_open(path, card, card_filter, hides=hides)
     in_questions = searches_questions(card)
-    where, values = card_filter.condition(is_hidden=hides, noted=noted, in_questions=in_questions)
+    where, values = card_filter.condition(is_hidden=hides, beside=beside, in_questions=in_questions)
     total = tables.counts(path, f"select count(*) from rollouts {where}", values)[0][0]
     n_pages = max(1, -(-total // PAGE_ROWS))
     page = min(card_filter.page, n_pages)
@@ -623,7 +676,7 @@ def neighbours(
     card_filter: CardFilter,
     *,
     hides: bool,
-    noted: NotedRollouts = (),
+    beside: BesideCard = NOTHING_BESIDE,
 ) -> dict[str, int | None]:
     """Lines of the rollouts before and after one in the list of the filter, and of the failures around it.
 
@@ -641,7 +694,7 @@ def neighbours(
             "page": line // PAGE_ROWS + 1,
         }
     in_questions = searches_questions(card)
-    where, values = card_filter.condition(is_hidden=hides, noted=noted, in_questions=in_questions)
+    where, values = card_filter.condition(is_hidden=hides, beside=beside, in_questions=in_questions)
     failed = tables.lines(path, f"counted is null or counted < {PASSES_AT}")
     listed = tables.lines(path, where.removeprefix("where "), values) if where else np.arange(_n_rollouts(card))
     place = int(np.searchsorted(listed, line))

@@ -13,13 +13,16 @@ from agent2.errors import Agent2Error
 from agent2.records import HIDDEN_SPLITS
 from agent2.reports.text import clean
 from agent2.web.entries import CatalogEntry, EntryKind
-from agent2.web.items import with_items
+from agent2.web.items import MOST_MATCHES, stored_items, with_items
 from agent2.web.page import Links, NoSuchPageError, PageAddress, PageContext
 from agent2.web.rollouts import (
     COLUMNS,
+    NO_TERM,
     TURNS_TEXT,
+    BesideCard,
     CardFilter,
     RolloutLine,
+    SqlTerm,
     is_hidden_card,
     rollout_line,
     searches_questions,
@@ -78,10 +81,11 @@ def search_page(context: PageContext, route: PageAddress, links: Links) -> str:
     sections: list[CardMatches] = []
     has_hidden = not context.shows_hidden and any(is_hidden_card(cards[entry.id]) for entry in searched)
     questioned = _with_questions(searched, cards)
+    fields = _by_field(context, searched, cards, card_filter.search) if card_filter.search else {}
     if card_filter.search:
-        found_hits = _everywhere(context, questioned, card_filter, problems, in_questions=True)
+        found_hits = _everywhere(context, questioned, card_filter, fields, problems, in_questions=True)
         others = [entry for entry in searched if entry not in questioned]
-        found_hits += _everywhere(context, others, card_filter, problems, in_questions=False)
+        found_hits += _everywhere(context, others, card_filter, fields, problems, in_questions=False)
         counts = sorted(found_hits, key=lambda hits: (-hits.n, hits.entry.display_path))
     n_pages = max(1, -(-len(counts) // CARDS_SHOWN))
     page = min(card_filter.page, n_pages)
@@ -105,7 +109,7 @@ def search_page(context: PageContext, route: PageAddress, links: Links) -> str:
     return context.render(
         "search.html.j2", links, card_filter=card_filter, sections=sections, page=page, n_pages=n_pages,
         on_card=on_card, query=query, n_cards=len(counts), n_found=sum(hits.n for hits in counts),
-        looked_in=card_filter.looked_in(is_hidden=False, in_questions=bool(questioned)),
+        looked_in=card_filter.looked_in(is_hidden=False, in_questions=bool(questioned), in_fields=bool(fields)),
         n_unquestioned=len(searched) - len(questioned), has_hidden=has_hidden,
         n_searched=len(searched), n_left_out=len(closed) - len(searched), problems=problems,
     )  # fmt: skip
@@ -121,22 +125,50 @@ def _with_questions(entries: Sequence[CatalogEntry], cards: Mapping[str, CardFil
     return questioned
 
 
+ItemsByCard = Mapping[str, Sequence[str]]
+"""Card's id -> items that a search finds by fields of their payloads, of the cards that have such fields."""
+
+
+def _by_field(
+    context: PageContext, entries: Sequence[CatalogEntry], cards: Mapping[str, CardFile], search: str
+) -> ItemsByCard:
+    items_by_card: dict[str, Sequence[str]] = {}
+    for entry in entries:
+        if context.shows_hidden or not is_hidden_card(cards[entry.id]):
+            stored = stored_items(context, entry, cards[entry.id])
+            if stored.payloads:
+                n_left = MOST_MATCHES - sum(map(len, items_by_card.values()))
+                items_by_card[entry.id] = stored.matching(search)[:n_left]
+    return items_by_card
+
+
+def _on_cards(entries: Sequence[CatalogEntry], fields: ItemsByCard) -> SqlTerm:
+    """The rollouts of several cards whose items are found by fields of their payloads."""
+    parts, values = [], []
+    for entry in entries:
+        if items := fields.get(entry.id):
+            parts.append(f"(card = ? and item_id in ({', '.join('?' * len(items))}))")
+            values += [str(entry.path), *items]
+    return SqlTerm(f"({' or '.join(parts)})", values) if parts else NO_TERM
+
+
 def _everywhere(
     context: PageContext,
     entries: Sequence[CatalogEntry],
     card_filter: CardFilter,
+    fields: ItemsByCard,
     problems: list[str],
     *,
     in_questions: bool,
 ) -> list[CardHits]:
     """Every card at once, or one by one where one of them cannot be read."""
     try:
-        return _counts(context, entries, card_filter, in_questions=in_questions) if entries else []
+        return _counts(context, entries, card_filter, fields, in_questions=in_questions) if entries else []
     except Agent2Error:
         hits: list[CardHits] = []
         for entry in entries:
             try:
-                hits += _counts(context, [entry], card_filter, in_questions=in_questions)
+                hits += _counts(context, [entry], card_filter, fields, in_questions=in_questions)
             except Agent2Error as error:
                 problems.append(f"{entry.display_path}: {clean(error, 300)}")
         return hits
@@ -151,9 +183,15 @@ def _queries(context: PageContext, entries: Sequence[CatalogEntry]) -> Any:
 
 
 def _counts(
-    context: PageContext, entries: Sequence[CatalogEntry], card_filter: CardFilter, *, in_questions: bool
+    context: PageContext,
+    entries: Sequence[CatalogEntry],
+    card_filter: CardFilter,
+    fields: ItemsByCard,
+    *,
+    in_questions: bool,
 ) -> list[CardHits]:
-    where, values = card_filter.condition(is_hidden=False, in_questions=in_questions)
+    beside = BesideCard(by_field=_on_cards(entries, fields))
+    where, values = card_filter.condition(is_hidden=False, in_questions=in_questions, beside=beside)
     if not context.shows_hidden:
         # a match in a hidden text, even if only counted, would tell what the text contains
         ids, id_values = card_filter.condition(is_hidden=True)

@@ -7,6 +7,7 @@ evaluation) is cached until the files behind it change.
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,7 @@ from agent2.web.computed import (
 from agent2.web.entries import CatalogEntry, EntryKind, EntryState, EntrySummary, ago, last_events, reason_of
 from agent2.web.history import history_of, history_page, training_page
 from agent2.web.home import LIVE_KINDS, home_page
-from agent2.web.items import stored_items, with_listed_items
+from agent2.web.items import NOTHING_STORED, found_by_field, stored_items, toggled, with_listed_items
 from agent2.web.judging import judges_of, spot_check_page
 from agent2.web.notes import NoteListing, RolloutNote
 from agent2.web.page import (
@@ -52,8 +53,8 @@ from agent2.web.rollouts import (
     ANY_NOTE,
     MAX_SAVED_TEXT,
     MAX_TEXT,
+    BesideCard,
     CardFilter,
-    NotedRollouts,
     is_hidden_card,
     list_card,
     neighbours,
@@ -390,11 +391,14 @@ class Site(PageContext):
         by_rollout = {} if hides or links.is_static or card.state == "open" else self.notes.on_card(entry.path)
         labels = Counter(label for notes in by_rollout.values() for label in {note.label for note in notes})
         noted = _noted(by_rollout, card_filter)
-        listing = list_card(self.tables, entry.path, card, card_filter, hides=hides, noted=noted)
+        stored = NOTHING_STORED if hides else stored_items(self, entry, card)
+        beside_card = BesideCard(noted, found_by_field(stored, card_filter.search))
+        listing = list_card(self.tables, entry.path, card, card_filter, hides=hides, beside=beside_card)
         if not hides:
-            listing = with_listed_items(self, entry, card, listing, card_filter.search)
+            listing = with_listed_items(self, entry, card, listing, card_filter)
         has_related = card.state == "closed" and not links.is_single
-        has_judges = has_related and card_filter == CardFilter()
+        is_whole = replace(card_filter, columns=None) == CardFilter()
+        has_judges = has_related and is_whole
         judge, others = judges_of(self, entry, card, links) if has_judges else ("", [])
         query = card_filter.query()
 
@@ -416,8 +420,13 @@ class Site(PageContext):
             card_filter=card_filter,
             query=query,
             filtered=filtered,
+            column_links=[
+                (name, filtered(columns=toggled(name, listing))) for name in listing.all_columns if not links.is_static
+            ],
             hides=hides,
-            looked_in=card_filter.looked_in(is_hidden=hides, in_questions=searches_questions(card)),
+            looked_in=card_filter.looked_in(
+                is_hidden=hides, in_questions=searches_questions(card), in_fields=bool(stored.payloads)
+            ),
             seconds=card.wall_clock_s,
             n_noted=len(by_rollout),
             note_labels=sorted((clean(label, 80), n) for label, n in labels.items() if label),
@@ -426,7 +435,7 @@ class Site(PageContext):
             choices=comparable(self, entry, card) if has_related else [],
             history=history_of(self, entry, links) if has_related else ("", 0),
             is_judgement=JUDGEMENT in card.header.lock,
-            process=self._process(entry, card) if card_filter == CardFilter() else None,
+            process=self._process(entry, card) if is_whole else None,
         )
 
     def _process(self, entry: CatalogEntry, card: CardFile) -> "ProcessView | None":
@@ -470,7 +479,9 @@ class Site(PageContext):
         beside = self.catalog.get(beside_id, EntryKind.CARD) if beside_id else None
         beside_fields = self._beside_fields(beside, record, links) if beside is not None else None
         noted = _noted(self.notes.on_card(entry.path), card_filter) if card_filter.note and not hides else ()
-        around = neighbours(self.tables, entry.path, card, line, card_filter, hides=hides, noted=noted)
+        stored = NOTHING_STORED if hides else stored_items(self, entry, card)
+        beside_card = BesideCard(noted, found_by_field(stored, card_filter.search))
+        around = neighbours(self.tables, entry.path, card, line, card_filter, hides=hides, beside=beside_card)
         query = {name: value for name, value in query.items() if name != "page"}
         query |= {"page": str(page)} if (page := around.pop("page") or 1) > 1 else {}
         listed_at = links.to("card", entry.id, **query)
@@ -528,7 +539,9 @@ class Site(PageContext):
         """(name, text) of what is known of an item that is not hidden: its reference answer, its place in the data."""
         stored, item = stored_items(self, entry, card), record.rollout.item_id
         facts = [("reference", clean_lines(stored.references.get(item, ""), MAX_REFERENCE))]
-        return [(name, text) for name, text in (*facts, ("from", clean(stored.places.get(item, "")))) if text]
+        facts += [("from", clean(stored.places.get(item, "")))]
+        facts += [(clean(name, 60), clean(text)) for name, text in stored.payloads.get(item, {}).items()]
+        return [(name, text) for name, text in facts if text]
 
     def _pairs_at(
         self, entry: CatalogEntry, beside: CatalogEntry | None, route: PageAddress, line: int, links: Links
@@ -583,7 +596,9 @@ class Site(PageContext):
         return without_dead_links(self.html(route, SingleLinks()))
 
 
-def _noted(by_rollout: Mapping[tuple[str, int], Sequence[RolloutNote]], card_filter: CardFilter) -> NotedRollouts:
+def _noted(
+    by_rollout: Mapping[tuple[str, int], Sequence[RolloutNote]], card_filter: CardFilter
+) -> list[tuple[str, int]]:
     """The rollouts with the notes that a filter asks for."""
     return [
         key for key, notes in by_rollout.items()
