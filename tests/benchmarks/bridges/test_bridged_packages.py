@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent2.benchmarks import load_benchmark
+from agent2.evaluation.check import play_items
 from agent2.records import Rollout, RolloutStatus, Split, Usage
 
 HOME = os.environ.get("AGENT2_BRIDGES_HOME")
@@ -70,6 +71,16 @@ def test_two_processes_make_the_same_items_and_take_their_references(play, gener
         assert values(second, items, [item.reference for item in items]) == [1.0] * 5
         assert values(second, items, ["<answer>zzz</answer>"] * 5) == [0.0] * 5
         assert values(second, items, ["zzz"] * 5) == [0.0] * 5
+
+
+@pytest.mark.parametrize("name", ["bfcl:multi_turn_base", "bfcl:multi_turn_miss_func", "tau2:telecom"])
+def test_episodes_of_expected_calls_score_one_and_those_without_calls_nothing(play, name):
+    benchmark = play(name)
+    items = benchmark.items(Split.TEST_PUBLIC, 5, SECRET)
+    expected = play_items(benchmark, items, lambda item, world, chat: world.ask_expert())
+    silent = play_items(benchmark, items, lambda item, world, chat: "")
+    assert [record.score.value for record in expected] == [1.0] * 5
+    assert [record.score.value for record in silent] == [0.0] * 5
 
 
 @pytest.mark.parametrize(("name", "text"), [("lm-eval:sums.yaml", SUMS), ("inspect:sums.py", INSPECT)])
