@@ -136,7 +136,7 @@ def test_gpus_are_paid_for_as_long_as_the_sweep_takes(task, tmp_path):
     cost = estimate(plan, tmp_path, gpu_price=2.5)
     assert cost.gpus == (0, 1) and cost.gpu_hours.value == 2.0 and cost.gpu_dollars.value == 5.0
     assert any("the same GPUs (0, 1)" in note for note in cost.notes)
-    assert estimate(spec(task), tmp_path, gpu_price=2.5).gpu_dollars.value == 0.0
+    assert estimate(spec(task), tmp_path, gpu_price=2.5).gpu_dollars is None, "no GPU is named: not known to be free"
     assert estimate(plan, tmp_path).gpu_dollars is None
 
 

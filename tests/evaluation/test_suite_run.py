@@ -10,9 +10,10 @@ import pytest
 
 from agent2.analysis.outcome import read_outcome
 from agent2.cards.reader import read_header
+from agent2.contract.suite import EvaluationRole
 from agent2.errors import ConfigError, Fault, SamplerFailed
-from agent2.evaluation.suite_folder import card_path
-from agent2.evaluation.suite_run import run_suite
+from agent2.evaluation.suite_folder import card_path, read_payloads
+from agent2.evaluation.suite_run import run_suite, short_fields
 from agent2.models.sources import ScriptedSampler
 from agent2.records import Completion, StopReason
 from agent2.reports.eval_pages import write_eval_report
@@ -126,3 +127,20 @@ def test_killed_with_9_and_resumed_the_report_is_byte_identical(request_of, tmp_
         write_eval_report(read_outcome(request.out), request.out)
     for name in REPORT_FILES:
         assert (whole.out / name).read_bytes() == (cut.out / name).read_bytes(), name
+
+
+def test_short_fields_of_a_payload_are_numbers_truth_values_and_short_lines():
+    payload = {"subject": "algebra", "level": 3, "is_hard": True, "options": ["a", "b"], "text": "a\nb", "no": None}
+    assert short_fields(payload) == {"subject": "algebra", "level": "3", "is_hard": "true"}
+    assert short_fields({"long": "a" * 121, "short": "a" * 120}) == {"short": "a" * 120}
+    assert len(short_fields({f"field-{number}": number for number in range(99)})) == 16
+
+
+@pytest.mark.parametrize(("role", "is_kept"), [(EvaluationRole.DEV, True), (EvaluationRole.NIGHTLY, False)])
+def test_payloads_of_visible_items_alone_are_kept(request_of, monkeypatch, role, is_kept):
+    monkeypatch.setattr("agent2.evaluation.suite_run.short_fields", lambda payload: {"subject": "sums"})
+    request = request_of(role=role)
+    run_suite(request)
+    payloads = read_payloads(request.out)
+    assert bool(payloads) is is_kept
+    assert all(fields == {"subject": "sums"} for items in payloads.values() for fields in items.values())

@@ -2,6 +2,7 @@
 
 import json
 import re
+from urllib.parse import unquote_plus
 
 import pytest
 
@@ -10,7 +11,7 @@ from agent2.web.entries import EntryKind
 from agent2.web.export import export_site
 from agent2.web.home import COLUMNS, HomeFilter
 from agent2.web.site import Site
-from web_builders import html_of, write_card, write_monitor, write_trial
+from web_builders import html_of, write_card, write_evaluation, write_monitor, write_trial
 
 IDENTITY = {
     "format": 1, "suite": "s-v1.0", "suite_digest": "d", "role": "dev", "split": "dev", "seed": 0,
@@ -141,3 +142,21 @@ def test_cards_that_the_grader_keeps_are_no_results(tmp_path):
     write_card(tmp_path / "results" / "baselines" / "mine")
     entries = Catalog(tmp_path / "results").scan().entries.values()
     assert [entry.display_path for entry in entries] == ["baselines/mine"], "another folder of that name is entered"
+
+
+def columns_of(page: str) -> list[str]:
+    return re.findall(r"<th scope=\"col\"[^>]*><a [^>]*>([^<]+?)(?: [↓↑])?</a>", page)
+
+
+def test_trend_cost_and_time_are_columns_where_a_result_has_them_or_the_address_names_them(tmp_path):
+    write_evaluation(tmp_path / "players", tmp_path / "results" / "evaluation")
+    site = Site(Catalog(tmp_path / "results"))
+    page = html_of(site, "home", kind="evaluation")
+    assert {"trend", "LLM cost"}.isdisjoint(columns_of(page)), "no evaluation has any"
+    assert "time" in columns_of(page), "how long its cards were played"
+    href = next(link for link in re.findall(r'href="([^"]+columns=[^"]+)"', page) if "trend" in link)
+    asked_for = html_of(site, "home", kind="evaluation", columns=unquote_plus(href.partition("columns=")[2]))
+    assert "trend" in columns_of(asked_for) and "LLM cost" not in columns_of(asked_for)
+    card = next(tmp_path.glob("results/evaluation/cards/checkpoint/*/card.json"))
+    card.write_text(re.sub(r'"wall_clock_s": ?[\d.e+-]+', '"wall_clock_s": null', card.read_text()))
+    assert "time" not in columns_of(html_of(Site(Catalog(tmp_path / "results")), "home", kind="evaluation"))

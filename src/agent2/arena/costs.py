@@ -104,7 +104,7 @@ class SweepCost:
     """These GPUs for that time."""
     disk_bytes: Cost
     gpu_dollars: Cost | None
-    """None: no price was given."""
+    """None: no price was given, or no GPU is named."""
     llm_dollars: Cost | None
     notes: tuple[str, ...]
     """What the figures leave open, and why the sweep could not start here; one sentence each."""
@@ -190,7 +190,9 @@ def estimate_sweep(sweep: SweepToRun, earlier: Sequence[EarlierTrial], gpu_price
         gpus=tuple(sorted(gpus)),
         gpu_hours=hours,
         disk_bytes=_total([cell.disk_bytes for cell in remaining]),
-        gpu_dollars=_scaled(hours, gpu_price, f"${gpu_price:g} for each GPU hour") if gpu_price is not None else None,
+        gpu_dollars=(
+            _scaled(hours, gpu_price, f"${gpu_price:g} for each GPU hour") if gpu_price is not None and gpus else None
+        ),
         llm_dollars=_total(driven) if driven else None,
         notes=tuple(_notes(sweep, seconds, gpus)),
     )

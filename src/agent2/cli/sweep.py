@@ -127,7 +127,9 @@ def _print_costs(spec: "SweepSpec", out: Path, gpu_price: float | None, *, as_js
     sums = [
         ["trials", f"{estimate.n_trials - estimate.n_finished} to run, {estimate.n_finished} finished", ""],
         ["time", _value(estimate.seconds, duration), _from(estimate.seconds)],
-        ["GPU hours", _value(estimate.gpu_hours, "{:,.2f}".format), _from(estimate.gpu_hours)],
+        ["GPU hours", _value(estimate.gpu_hours, "{:,.2f}".format), _from(estimate.gpu_hours)]
+        if estimate.gpus
+        else ["GPUs", "none named", "by the sweep, its tasks or their scoring: gpus=[0], scoring.gpu=0"],
         ["disk space", _value(estimate.disk_bytes, size), _from(estimate.disk_bytes)],
     ]
     for label, cost in (("GPU dollars", estimate.gpu_dollars), ("LLM dollars", estimate.llm_dollars)):

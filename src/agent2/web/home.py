@@ -4,8 +4,8 @@ Kind, search, order and columns are in the address, so that a link shows what it
 whether the model is better: a finished evaluation whose decision is a block is not green.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -56,6 +56,8 @@ COLUMNS = (
     HomeColumn("folder", lambda summary: summary.entry.display_path, lambda summary: summary.entry.display_path,
                is_default=False),
 )  # fmt: skip
+MAY_BE_EMPTY = frozenset({"trend", "LLM cost", "time"})
+"""Columns that are left out where no listed result has a value, unless the address names them."""
 BY_NAME = {column.name: column for column in COLUMNS}
 
 
@@ -70,6 +72,8 @@ class HomeFilter:
     sort: str = "changed"
     is_reversed: bool = False
     columns: tuple[str, ...] = tuple(column.name for column in COLUMNS if column.is_default)
+    names_columns: bool = False
+    """The address names its columns: each is shown, even if it is empty."""
     page: int = 1
     selected: tuple[str, ...] = ()
     """Ids of the results that are selected, on whatever page of the list."""
@@ -85,6 +89,7 @@ class HomeFilter:
             sort=query["sort"] if query.get("sort") in BY_NAME else "changed",
             is_reversed=query.get("order") == "reversed",
             columns=tuple(column.name for column in COLUMNS if column.name in names) or cls().columns,
+            names_columns=any(column.name in names for column in COLUMNS),
             page=max(1, int(page)) if page.isascii() and page.isdigit() and len(page) < 8 else 1,
             selected=tuple(dict.fromkeys(filter(None, query.get("run", "").split(","))))[:MOST_SELECTED],
         )
@@ -97,7 +102,7 @@ class HomeFilter:
             "state": self.state,
             "sort": self.sort if self.sort != "changed" else "",
             "order": "reversed" if self.is_reversed else "",
-            "columns": ",".join(self.columns) if self.columns != HomeFilter().columns else "",
+            "columns": ",".join(self.columns) if self.names_columns or self.columns != HomeFilter().columns else "",
             "run": ",".join(self.selected),
         }
         return {name: text for name, text in parameters.items() if text}
@@ -131,12 +136,15 @@ def home_page(context: PageContext, route: PageAddress, links: Links) -> str:
     page = min(home_filter.page, pages)
     query = home_filter.query()
     lines = [catalog.summary(entry) for entry in ordered[(page - 1) * LISTED : page * LISTED]]
+    trends = _trends(context, [summary.entry for summary in lines]) if "trend" in home_filter.columns else {}
+    columns = _filled_columns(home_filter, lines, trends)
     listed_ids = {summary.entry.id for summary in lines}
 
     def at(**changes: str | int) -> str:
         """The address of this page with other choices, at its first page unless `page` is changed."""
         return links.to("home", **(query | changes))
 
+    toggled = replace(home_filter, columns=tuple(column.name for column in columns)).toggled
     return context.render(
         "home.html.j2",
         links,
@@ -148,10 +156,10 @@ def home_page(context: PageContext, route: PageAddress, links: Links) -> str:
         running=sorted(running, key=lambda summary: -summary.entry.changed),
         most_running=MOST_RUNNING,
         lines=lines,
-        trends=_trends(context, [summary.entry for summary in lines]) if "trend" in home_filter.columns else {},
+        trends=trends,
         selected_elsewhere=[run_id for run_id in home_filter.selected if run_id not in listed_ids],
-        columns=[BY_NAME[name] for name in home_filter.columns if not (links.is_static and name == "changed")],
-        all_columns=[(column.name, at(columns=home_filter.toggled(column.name))) for column in COLUMNS],
+        columns=[column for column in columns if not (links.is_static and column.name == "changed")],
+        all_columns=[(column.name, at(columns=toggled(column.name)), column in columns) for column in COLUMNS],
         sorted_by=lambda name: at(sort=name, order=_next_order(home_filter, name)),
         is_descending=(home_filter.sort in DESCENDING_FIRST) != home_filter.is_reversed,
         at=at,
@@ -161,6 +169,18 @@ def home_page(context: PageContext, route: PageAddress, links: Links) -> str:
         ago=ago,
         root=clean(catalog.root.resolve(), 300),
     )
+
+
+def _filled_columns(
+    home_filter: HomeFilter, lines: Sequence[EntrySummary], trends: Mapping[str, str]
+) -> list[HomeColumn]:
+    """The columns of the address; where it names none, without trend, cost and time if no listed result has any."""
+    columns = [BY_NAME[name] for name in home_filter.columns]
+    if home_filter.names_columns:
+        return columns
+    empty = {column.name for column in columns if column.name in MAY_BE_EMPTY and not any(map(column.text, lines))}
+    empty -= {"trend"} if any(trends.values()) else set()
+    return [column for column in columns if column.name not in empty]
 
 
 def _trends(context: PageContext, entries: list[CatalogEntry]) -> dict[str, str]:

@@ -177,10 +177,22 @@ def _evaluation_summary(entry: CatalogEntry) -> EntrySummary:
     if (entry.path / "report.json").is_file():
         report = read_object(entry.path / "report.json")
         summary = replace(summary, message=clean(f"release decision: {stated_outcome(report)}"))
-        return _with_decision(summary, report)
+        return replace(_with_decision(summary, report), seconds=_played_seconds(entry.path))
     if is_held(entry.path, EntryKind.EVALUATION):
         return replace(summary, state=EntryState.RUNNING, message="rollouts are being played")
     return replace(summary, state=EntryState.STOPPED, message="not finished; the same `agent2 eval` command resumes it")
+
+
+def _played_seconds(evaluation: Path) -> float | None:
+    """How long both sides were played, by the evaluation's cards; None where one of them does not say."""
+    seconds: list[float | None] = []
+    for path in sorted((evaluation / "cards").glob(f"*/*/{card_folder.CARD_JSON}")):
+        try:
+            seconds.append(card_folder.load_card(path.parent).wall_clock_s)
+        except Agent2Error:
+            return None
+    known_seconds = [taken for taken in seconds if taken is not None]
+    return sum(known_seconds) if seconds and len(known_seconds) == len(seconds) else None
 
 
 def _with_decision(summary: EntrySummary, report: dict[str, Any]) -> EntrySummary:
