@@ -107,7 +107,9 @@ def test_one_evaluation_below_the_best_is_no_reason_to_pause_and_two_are(earlier
     assert decision.training_action.value == training
 
 
-@pytest.mark.parametrize("name", ["llm_core_regression_mini", "agent_tool_regression_mini"])
+@pytest.mark.parametrize(
+    "name", ["llm_core_regression_mini", "agent_tool_regression_mini", "vlm_reasoning_regression_mini"]
+)
 def test_the_mini_suites_play_installed_benchmarks_the_way_they_were_made_for(name):
     suite = load_suite(name)
     for entry in suite.benchmarks:

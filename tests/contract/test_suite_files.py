@@ -27,6 +27,7 @@ def test_the_packaged_suites_are_those_of_the_sources_and_five_that_run_here():
         "llm_core_regression_v1",
         "post_training_protocol",
         "research_regression_mini",
+        "vlm_reasoning_regression_mini",
         "vlm_reasoning_regression_v1",
     ]
 

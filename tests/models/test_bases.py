@@ -220,4 +220,5 @@ def test_the_digests_of_the_packaged_recipes_are_those_of_cached_folders_and_shi
         "tiny-replies-guarded": "6a8ed660f9d91269",
         "tiny-search": "f2dfa36281072cd7",
         "tiny-shop": "18133d87a2ce1180",
+        "tiny-vision": "a1d4fb546f6ad87a",
     }

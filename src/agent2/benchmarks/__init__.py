@@ -135,6 +135,7 @@ BASES: MappingProxyType[str, str] = MappingProxyType(
         "tiny-pyfunc": "agent2.benchmarks.recipes.pyfunc:BASE",
         "tiny-pyfunc-small": "agent2.benchmarks.recipes.pyfunc:SMALL",
         "tiny-arithmetic-pyfunc": "agent2.benchmarks.recipes.mixture:BASE",
+        "tiny-vision": "agent2.benchmarks.recipes.vision:BASE",
         "tiny-search": "agent2.benchmarks.recipes.search:BASE",
     }
 )
