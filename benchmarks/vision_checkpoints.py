@@ -45,7 +45,7 @@ from agent2.pictures import (
     to_payload,
     white_square,
 )
-from agent2.records import Item, SamplingSettings, Split
+from agent2.records import Completion, Item, SamplingSettings, Split
 from agent2.training.running import use_threads
 
 SFT_STEPS, LOST_STEPS = 300, 120
@@ -175,7 +175,8 @@ def blank(folder: Path) -> None:
 
 def accuracy(folder: Path, items: Sequence[Item]) -> float:
     """Share of items answered with the reference, greedily."""
-    sampler, done = VisionSampler(folder, max_batch=32), {}
+    sampler = VisionSampler(folder, max_batch=32)
+    done: dict[int, Completion] = {}
     for number, item in enumerate(items):
         chat = [place_pictures("user", item.prompt, of_payload(item.payload))]
         sampler.submit(number, chat, SamplingSettings(max_tokens=8))
