@@ -32,7 +32,7 @@ SYSTEM = (
 )
 REFUSED = frozenset({"kill", "exit", "quit", "remove", "unlink", "popen", "Popen", "run"})
 """Names that the package never calls."""
-KEPT = 8
+KEPT = 256
 """Episodes whose APIs are kept."""
 
 
