@@ -254,3 +254,6 @@ def test_stacks_of_a_tier_stand_in_the_order_of_their_credit_and_what_does_not_c
     assert "credit 0.75" in leaderboard_markdown(board)
     assert ",0.75,1," in leaderboard_csv(board)
     assert "assignment" not in standing_table(make_leaderboard(pool(low=0.3)).tasks[0]).names
+    assert board.overall == [] and [standings.tasks for standings in make_leaderboard(pool(low=0.3)).overall] == [
+        ("t",)
+    ]

@@ -8,7 +8,8 @@ Ranks come from paired tests on the same private items and hold for all stacks a
 of a stack are numbered, not matched by seed: a seed means nothing across stacks. Ranks are by intention to treat: an
 agent that had its budget and handed in nothing usable counts with the base model's score; what infrastructure lost is
 missing, never a zero (`agent2.arena.sweep_records`). Over several tasks, scores are made comparable as
-the share of the way from the base model to a perfect score; interactive tasks are never averaged with static ones.
+the share of the way from the base model to a perfect score; interactive tasks are never averaged with static ones, and
+tasks that ask for more than a checkpoint are in no average.
 
 Does NOT read folders (`agent2.arena.analysis.pool`) and makes no pages.
 """
@@ -468,8 +469,13 @@ def _mean(values: Iterable[float | None]) -> float | None:
 def _overall(
     pool: Sequence[PooledTrial], boards: Sequence[TaskStandings], *, is_interactive: bool
 ) -> OverallStandings | None:
-    """The board over all tasks of a kind; None without a task, or without a stack that has trials on all of them."""
-    tasks = [board.task for board in boards if board.is_interactive is is_interactive]
+    """The board over all tasks of a kind; None without a task, or without a stack that has trials on all of them.
+
+    Tasks that ask for more than a checkpoint are not among them: an agent that hands in no model keeps the base there,
+    whatever its verdict says.
+    """
+    judged = {pooled.conditions.task for pooled in pool if pooled.trial.row.has_passed is not None}
+    tasks = [board.task for board in boards if board.is_interactive is is_interactive and board.task not in judged]
     tasks = [task for task in tasks if _gap_closed(pool, task)]  # not where the base model is perfect
     if not tasks:
         return None
