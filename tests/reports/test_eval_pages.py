@@ -8,7 +8,7 @@ import yaml
 from agent2.analysis.outcome import read_outcome
 from agent2.contract.decision import decide
 from agent2.contract.decision_sentences import decision_text
-from agent2.contract.findings import GateState
+from agent2.contract.findings import GateState, Improvement
 from agent2.contract.metrics import Direction, Role, change_kind
 from agent2.contract.report_file import read_report
 from agent2.contract.suite import EvaluationRole
@@ -221,6 +221,21 @@ def test_a_release_says_ships(evaluated, tmp_path):
     fill_forms(out, tmp_path, ("Ada", "Ben"))
     view = eval_view(read_outcome(out))
     assert (view.release, view.passes, view.tiles[0].detail) == ("release", True, "ships")
+    shown = view.improvement == "improvement shown"
+    assert view.verdict == ("pass" if shown else "unknown")
+
+
+@pytest.mark.parametrize(
+    ("release", "improvement", "colour"),
+    [
+        ("candidate", Improvement.SHOWN, "pass"), ("candidate", Improvement.NOT_SHOWN, "unknown"),
+        ("candidate", Improvement.SEEN, "unknown"), ("block", Improvement.SHOWN, "fail"),
+    ],
+)  # fmt: skip
+def test_a_decision_is_green_only_where_an_improvement_is_shown(evaluated, release, improvement, colour):
+    outcome, _ = evaluated()
+    decision = replace(outcome.decision, release=release, improvement=improvement)
+    assert eval_view(replace(outcome, decision=decision)).verdict == colour
 
 
 def test_several_attempts_have_a_table_of_their_own(evaluated):

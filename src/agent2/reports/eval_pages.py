@@ -21,7 +21,7 @@ from agent2.benchmarks import BENCHMARKS, READS_FILES
 from agent2.cards.card import CardSummary, Drop
 from agent2.contract.decision_sentences import IMPROVEMENTS, Answers, DecisionText, decision_text
 from agent2.contract.finding_sentences import FindingText, finding_text
-from agent2.contract.findings import Finding, GateState
+from agent2.contract.findings import Decision, Finding, GateState, Improvement
 from agent2.contract.gates import NO_EFFECT, RELEASE, TrainingAction
 from agent2.contract.metrics import MetricEvidence, MetricSpec, Unit, change_kind, format_change
 from agent2.contract.report_file import report_dict, write_report
@@ -226,6 +226,8 @@ class EvalView:
     improvement: str
     """Whether the primary metric improved, in a few words."""
     passes: bool
+    verdict: str
+    """Its colour: `pass` where it passes and an improvement is shown, `fail` where it does not pass, else `unknown`."""
     tiles: tuple[Tile, ...]
     reasons: tuple[str, ...]
     would_change: tuple[str, ...]
@@ -276,6 +278,7 @@ def eval_view(outcome: SuiteOutcome, clusters: FailureClusters | None = None) ->
         release=clean(decision.release),
         improvement=IMPROVEMENTS[decision.improvement],
         passes=decision.passes,
+        verdict=_colour_of(decision),
         tiles=_tiles(outcome),
         reasons=_clean_all(text.reasons),
         would_change=_clean_all(text.would_change),
@@ -326,6 +329,12 @@ def eval_summary(outcome: SuiteOutcome) -> EvalSummary:
         outcome.decision.training_action,
         process_lines(outcome),
     )
+
+
+def _colour_of(decision: Decision) -> str:
+    if not decision.passes:
+        return "fail"
+    return "pass" if decision.improvement is Improvement.SHOWN else "unknown"
 
 
 def _tiles(outcome: SuiteOutcome) -> tuple[Tile, ...]:
