@@ -9,6 +9,7 @@ from agent2.arena.assignments import HERE, ORACLES, answers_hidden
 from agent2.arena.assignments.hidden_cases import STAGES
 from agent2.arena.assignments.own_implementation import TRAINER, ask_hidden_tests, reference_files
 from agent2.arena.assignments.records import Bench
+from agent2.arena.assignments.tuning_space import QUESTIONS, RECIPE, recipe_files
 from agent2.arena.plan import new_trial
 from agent2.arena.scoring import LoadedTask
 from agent2.arena.spec import AssignmentSpec
@@ -77,3 +78,30 @@ def test_a_program_that_skips_training_or_reads_dev_rows_leaves_nothing_to_score
     peeking = bench.run({"train.py": TRAINS_ON_DEV}, bench.folder / "peeking")
     assert peeking.checkpoint is None and "exit code 1" in peeking.reason
     assert "FileNotFoundError" in peeking.reason
+
+
+LOOKS_FOR_MATERIAL = b"""
+import json, os
+seen = [name for name in ("/model", "/data") if os.path.isdir(name) and os.listdir(name)]
+json.dump({"answer": seen}, open(os.environ["OUTPUT_DIR"] + "/answers.json", "w"))
+"""
+
+
+def test_a_call_sees_neither_model_nor_rows_and_answers(bench: Bench):
+    answer = bench.call({"look.py": LOOKS_FOR_MATERIAL}, "look.py", bench.folder / "called")
+    assert (json.loads(answer.content), answer.reason) == ({"answer": []}, "")
+    answer = bench.ask({"look.py": LOOKS_FOR_MATERIAL}, "look.py", bench.folder / "asked")
+    assert json.loads(answer.content) == {"answer": ["/model", "/data"]}
+
+
+def test_the_recipe_measures_points_answers_and_makes_a_checkpoint(bench: Bench):
+    point = {"step_size": 1e-3, "batch_size": 16.0, "momentum": 0.9, "label_smoothing": 0.0}
+    files = recipe_files([point, {**point, "batch_size": 64.0}], 0)
+    questions = {"dev": ["Calculate 1 + 1"], "private": ["Calculate 1 + 2", "Calculate 3 + 4"], "max_tokens": 4}
+    asked = {**files, QUESTIONS: json.dumps(questions).encode()}
+    answer = bench.ask(asked, RECIPE, bench.folder / "measured")
+    measured = json.loads(answer.content)
+    assert [{name: len(texts) for name, texts in answers.items()} for answers in measured] == [
+        {"dev_1": 1, "dev_4": 1, "private": 2}
+    ] * 2
+    assert bench.run(recipe_files([point], 1), bench.folder / "again").checkpoint is not None

@@ -8,7 +8,7 @@ import json
 import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent2 import installation
@@ -29,6 +29,8 @@ from agent2.sandbox.backends import Contained, EndedBy, Sandbox, run_contained
 from agent2.sandbox.spec import MIB, Mount
 
 MAX_LOG = 4 * MIB
+CALL_S = 60.0
+"""Longest that a call without model and rows may take, start of Python included."""
 TAIL = 300
 """Characters of what a program that crashed printed last."""
 
@@ -55,6 +57,7 @@ def make_bench(
         cache,
         lambda files, folder: train_with(files, folder, grounds),
         lambda files, entry, folder: answer_of(files, entry, folder, grounds),
+        lambda files, entry, folder: answer_of(files, entry, folder, replace(grounds, limit_s=CALL_S), is_bare=True),
     )
 
 
@@ -94,15 +97,17 @@ def train_with(files: Mapping[str, bytes], folder: Path, grounds: Grounds) -> Pr
     return ProgramRun(folder / "checkpoint", "", seconds, _read(scratch / "pipeline" / "logs" / "train.jsonl"))
 
 
-def answer_of(files: Mapping[str, bytes], entry: str, folder: Path, grounds: Grounds) -> ProgramAnswer:
-    """Run a program for what it writes to $OUTPUT_DIR/answers.json."""
-    if reason := _run_entry(files, entry, folder, grounds):
+def answer_of(
+    files: Mapping[str, bytes], entry: str, folder: Path, grounds: Grounds, *, is_bare: bool = False
+) -> ProgramAnswer:
+    """Run a program for what it writes to $OUTPUT_DIR/answers.json. is_bare: without base model and train rows."""
+    if reason := _run_entry(files, entry, folder, grounds, is_bare=is_bare):
         return ProgramAnswer(b"", reason)
     content = _read(folder / "workspace" / "output" / "answers.json")
     return ProgramAnswer(content, "" if content else "it ended without an answer")
 
 
-def _run_entry(files: Mapping[str, bytes], entry: str, folder: Path, grounds: Grounds) -> str:
+def _run_entry(files: Mapping[str, bytes], entry: str, folder: Path, grounds: Grounds, *, is_bare: bool = False) -> str:
     """Run one of the files in a fresh workspace below the folder; returns why it did not end well, else nothing."""
     config, task = grounds.config, grounds.task
     shutil.rmtree(folder, ignore_errors=True)
@@ -111,17 +116,19 @@ def _run_entry(files: Mapping[str, bytes], entry: str, folder: Path, grounds: Gr
         path.mkdir(parents=True)
     for name, content in files.items():
         (scratch / "pipeline" / name).write_bytes(content)
-    items = task.benchmark.items(Split.TRAIN, config.task.n_items.train, secret=None)
-    lines = (json.dumps(visible_row(task.benchmark, item)) + "\n" for item in items)
-    (rows / "train.jsonl").write_text("".join(lines), encoding="utf-8")
+    material: tuple[Mount, ...] = ()
+    if not is_bare:
+        items = task.benchmark.items(Split.TRAIN, config.task.n_items.train, secret=None)
+        lines = (json.dumps(visible_row(task.benchmark, item)) + "\n" for item in items)
+        (rows / "train.jsonl").write_text("".join(lines), encoding="utf-8")
+        material = (Mount(grounds.base.path, "/model"), Mount(rows, "/data"))
     root = grounds.paths.root
     request = Contained(
         command=("python", f"/workspace/pipeline/{entry}"),
         scratch=scratch,
         log=folder / "run.log",
         mounts=(
-            Mount(grounds.base.path, "/model"),
-            Mount(rows, "/data"),
+            *material,
             *answers_hidden(root),
             *trainers_hidden(root),
         ),

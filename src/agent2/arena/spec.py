@@ -119,13 +119,17 @@ class KindGate(StrictModel):
 class AssignmentSpec(StrictModel):
     """What a task asks for beside a better checkpoint (`agent2.arena.assignments`); it gets a verdict of its own."""
 
-    kind: Literal["debug", "implement"]
+    kind: Literal["debug", "implement", "tune"]
     case: str = ""
     """Of `debug`: the cause; empty: drawn from the installation's secret and the trial's seed. Never shown."""
     run_s: float = Field(default=900.0, gt=0, le=1e6)
     """Longest that one of the grader's own runs of a program may take."""
     steps: int | None = Field(default=None, ge=1, le=10_000)
     """Of `implement`: of the training; None: as the kind has it."""
+    runs: int | None = Field(default=None, ge=1, le=100)
+    """Of `tune`: budget of a search in whole runs; None: as the kind has it."""
+    space: dict[str, list[float]] | None = None
+    """Of `tune`: values of each hyperparameter; None: drawn as the kind has it."""
 
 
 class TaskSpec(StrictModel):

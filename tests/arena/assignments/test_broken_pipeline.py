@@ -77,6 +77,7 @@ def grader(tmp_path: Path) -> FakeGrader:
         tmp_path / "cache",
         fake.run,
         lambda files, entry, folder: ProgramAnswer(b"", "not asked"),
+        lambda files, entry, folder: ProgramAnswer(b"", "not called"),
     )
     DebugTraining().prepare(fake.bench)
     return fake

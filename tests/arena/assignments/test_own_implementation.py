@@ -99,6 +99,7 @@ def bench(tmp_path: Path, grader: FakeGrader) -> Bench:
         tmp_path / "cache",
         grader.run,
         grader.ask,
+        grader.ask,
     )
     ImplementGrpo().prepare(bench)
     return bench

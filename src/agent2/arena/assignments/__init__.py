@@ -19,9 +19,10 @@ from agent2.sandbox.spec import Mount
 KINDS: Mapping[str, str] = {
     "debug": "agent2.arena.assignments.broken_pipeline:DebugTraining",
     "implement": "agent2.arena.assignments.own_implementation:ImplementGrpo",
+    "tune": "agent2.arena.assignments.hyperparameter_search:TuneHyperparameters",
 }
 """Name in a task file -> class."""
-ORACLES = ("debug-oracle", "implement-oracle")
+ORACLES = ("debug-oracle", "implement-oracle", "tune-oracle")
 """Packaged agents that know the answers."""
 FOREIGN_TRAINERS = ("trl", "verl", "openrlhf", "unsloth", "torchrl", "agent2.training")
 """Packages that train by themselves; where the grader runs an agent's program, they are empty."""

@@ -54,6 +54,8 @@ class Bench:
     """Folder of the installation for results that every trial would get alike."""
     run: RunProgram
     ask: AskProgram
+    call: AskProgram
+    """As `ask`, without base model and train rows, and for a short time."""
 
 
 @dataclass(frozen=True, slots=True)
