@@ -48,13 +48,13 @@ def test_a_search_is_told_scores_and_its_choice_counts():
     played = play_search(ask, GRID, TOLD, 4.0)
     assert (played.chosen, played.n_runs, played.n_errors, played.reason) == (3, 4, 0, "")
     assert [run["score"] for run in shown] == pytest.approx(QUALITY[:4], abs=0.02)  # type: ignore[index,call-overload]
-    assert played.seen == pytest.approx(0.8, abs=0.02)
+    assert played.dev_share == pytest.approx(0.8, abs=0.02)
 
 
 def test_short_runs_cost_their_share_and_the_budget_ends_the_search():
     ask, shown = asked(lambda space, history: {"point": BEST, "share": 0.25}, BEST)
     played = play_search(ask, GRID, TOLD, 2.0)
-    assert (played.n_runs, played.n_repeated, played.seen) == (8, 7, None)
+    assert (played.n_runs, played.n_repeated, played.dev_share) == (8, 7, None)
     too_much, shown = asked(lambda space, history: {"point": BEST, "share": 1.0 if history else 0.25}, BEST)
     assert play_search(too_much, GRID, TOLD, 1.0).n_errors == 1
     assert "0.75 is left" in str(shown[-1])

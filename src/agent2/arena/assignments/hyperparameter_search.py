@@ -52,8 +52,8 @@ class TuneHyperparameters:
         target = bench.workspace / PLACE
         target.mkdir(parents=True)
         (target / PROGRAM).write_bytes(_own_file(PROGRAM))
-        shown = {"axes": space.axes, "default": space.default, "budget": _budget(bench)}
-        (target / "space.json").write_text(json.dumps(shown, indent=2) + "\n", encoding="utf-8")
+        visible = {"axes": space.axes, "default": space.default, "budget": _budget(bench)}
+        (target / "space.json").write_text(json.dumps(visible, indent=2) + "\n", encoding="utf-8")
 
     def judge(self, bench: Bench, scores: Scores) -> AssignmentVerdict:
         """The verdict: what the searches chose, and that choice trained with once more."""
@@ -63,27 +63,27 @@ class TuneHyperparameters:
             reason = f"the search cannot be played: {error}"
             return _verdict([AssignmentPart(name, 0.0, reason) for name in ("search", "again")], {})
         grid = measured_grid(bench, draw_space(bench))
-        played, told_as = _play(bench, files, grid)
+        searches, default_shares = _play(bench, files, grid)
         figures: dict[str, JsonValue] = {
             "n_points": len(grid.space.points),
             "budget": _budget(bench),
             "noise": scores.noise,
         }
-        search = judge_searches(played, grid, scores.noise, figures)
-        compared = compare_regret(played, grid, _budget(bench), figures)
-        again = self._judge_again(bench, scores, played[0], grid, figures)
-        parts = [search, again, compared, describe_overfit(played, grid, told_as, figures)]
+        search = judge_searches(searches, grid, scores.noise, figures)
+        compared = compare_regret(searches, grid, _budget(bench), figures)
+        again = self._judge_again(bench, scores, searches[0], grid, figures)
+        parts = [search, again, compared, describe_overfit(searches, grid, default_shares, figures)]
         return _verdict(parts, figures)
 
     def _judge_again(
-        self, bench: Bench, scores: Scores, played: PlayedSearch, grid: Grid, figures: dict[str, JsonValue]
+        self, bench: Bench, scores: Scores, search: PlayedSearch, grid: Grid, figures: dict[str, JsonValue]
     ) -> AssignmentPart:
         """Credit for the first search's choice, trained with by the grader; adds to the figures."""
-        if played.chosen is None:
-            return AssignmentPart("again", 0.0, f"nothing to train with: {played.reason}")
+        if search.chosen is None:
+            return AssignmentPart("again", 0.0, f"nothing to train with: {search.reason}")
         points, best = grid.space.points, int(np.argmax(grid.private.mean(1)))
         gains: dict[str, float] = {}
-        for name, point in (("chosen", points[played.chosen]), ("default", grid.space.default), ("best", points[best])):
+        for name, point in (("chosen", points[search.chosen]), ("default", grid.space.default), ("best", points[best])):
             run = known_run(bench, recipe_files([grid.space.real(point)], AGAIN_SEED), f"recipe-{name}")
             assert run.checkpoint is not None
             gains[name] = scores.gain(run.checkpoint, name).change.value
@@ -109,16 +109,16 @@ def _play(bench: Bench, files: Mapping[str, bytes], grid: Grid) -> tuple[list[Pl
         except (ValueError, RecursionError, TypeError, KeyError):
             raise SearchFailed(f"{function}: what it wrote is not the answer of {PROGRAM}") from None
 
-    played, told_of_default = [], []
+    searches, default_shares = [], []
     for number in range(N_SEARCHES):
-        told = dev_scores(grid, np.random.default_rng([bench.config.seed, number]))
-        played.append(play_search(ask, grid, told, _budget(bench)))
-        told_of_default.append(float(told[1.0][0]))
-    return played, told_of_default
+        dev_shares = dev_scores(grid, np.random.default_rng([bench.config.seed, number]))
+        searches.append(play_search(ask, grid, dev_shares, _budget(bench)))
+        default_shares.append(float(dev_shares[1.0][0]))
+    return searches, default_shares
 
 
 def judge_searches(
-    played: Sequence[PlayedSearch], grid: Grid, noise: float, figures: dict[str, JsonValue]
+    searches: Sequence[PlayedSearch], grid: Grid, noise: float, figures: dict[str, JsonValue]
 ) -> AssignmentPart:
     """Credit for the mean share of the best point's private gain over the default; adds to the figures.
 
@@ -130,15 +130,15 @@ def judge_searches(
     if room <= noise:
         reason = f"the best point is {100 * room:.1f} points above the default, noise {100 * noise:.1f}: no choice here"
         return AssignmentPart("search", None, reason)
-    shares = [_gain_share(search, private, room) for search in played]
+    shares = [_gain_share(search, private, room) for search in searches]
     figures["shares"] = list(shares)
     credit = max(0.0, sum(shares) / len(shares))
     reason = (
         f"{100 * sum(shares) / len(shares):.0f}% of what the grid's best gains over the default "
         f"({100 * room:+.1f} points), by search {', '.join(f'{100 * share:.0f}%' for share in shares)}"
     )
-    faults = sorted({search.reason for search in played if search.reason})
-    n_errors, n_repeated = (sum(getattr(search, name) for search in played) for name in ("n_errors", "n_repeated"))
+    faults = sorted({search.reason for search in searches if search.reason})
+    n_errors, n_repeated = (sum(getattr(search, name) for search in searches) for name in ("n_errors", "n_repeated"))
     faults += [f"{n_errors} proposals were none"] * (n_errors > 0)
     faults += [f"{n_repeated} runs repeated an earlier one"] * (n_repeated > 0)
     return AssignmentPart("search", credit, "; ".join([reason, *faults]))
@@ -149,26 +149,28 @@ def _gain_share(search: PlayedSearch, private: Shares, room: float) -> float:
 
 
 def compare_regret(
-    played: Sequence[PlayedSearch], grid: Grid, budget: float, figures: dict[str, JsonValue]
+    searches: Sequence[PlayedSearch], grid: Grid, budget: float, figures: dict[str, JsonValue]
 ) -> AssignmentPart:
     """Mean regret of the searches beside the known ones, in one sentence; no credit. Adds to the figures."""
     private = grid.private.mean(1)
-    own = float(np.mean([private.max() - private[search.chosen or 0] for search in played]))
+    regret = float(np.mean([private.max() - private[search.chosen or 0] for search in searches]))
     at_random, halving = (mean_regret(search, grid, budget) for search in (random_search, successive_halving))
-    figures |= {"regret": own, "random_regret": at_random, "halving_regret": halving}
-    known = f"random search {100 * at_random:.1f}, successive halving {100 * halving:.1f}"
-    return AssignmentPart("regret", None, f"{100 * own:.1f} points below the grid's best; at the same budget {known}")
+    figures |= {"regret": regret, "random_regret": at_random, "halving_regret": halving}
+    others = f"random search {100 * at_random:.1f}, successive halving {100 * halving:.1f}"
+    return AssignmentPart(
+        "regret", None, f"{100 * regret:.1f} points below the grid's best; at the same budget {others}"
+    )
 
 
 def describe_overfit(
-    played: Sequence[PlayedSearch], grid: Grid, told_of_default: Sequence[float], figures: dict[str, JsonValue]
+    searches: Sequence[PlayedSearch], grid: Grid, default_shares: Sequence[float], figures: dict[str, JsonValue]
 ) -> AssignmentPart:
     """How much better the choice looked on its dev sample than on private items, beside the default; no credit."""
     private = grid.private.mean(1)
     excess = [
-        (search.seen - private[search.chosen]) - (told - private[0])
-        for search, told in zip(played, told_of_default, strict=True)
-        if search.chosen is not None and search.seen is not None
+        (search.dev_share - private[search.chosen]) - (default - private[0])
+        for search, default in zip(searches, default_shares, strict=True)
+        if search.chosen is not None and search.dev_share is not None
     ]
     if not excess:
         return AssignmentPart("overfit", None, "not known: no search chose a point that it had run on all rows")
@@ -188,9 +190,9 @@ def _own_file(name: str) -> bytes:
 def _verdict(parts: Sequence[AssignmentPart], figures: Mapping[str, JsonValue]) -> AssignmentVerdict:
     """The mean of `search` and `again`; passed with enough of each, and less regret than random search."""
     credits = [part.credit for part in parts[:2]]
-    known = [credit for credit in credits if credit is not None]
-    credit = sum(known) / 2 if len(known) == 2 else None
-    is_enough = len(known) == 2 and min(known) >= ENOUGH
+    measured = [credit for credit in credits if credit is not None]
+    credit = sum(measured) / 2 if len(measured) == 2 else None
+    is_enough = len(measured) == 2 and min(measured) >= ENOUGH
     regret, random_regret = figures.get("regret"), figures.get("random_regret")
     is_better = isinstance(regret, float) and isinstance(random_regret, float) and regret <= random_regret
     return AssignmentVerdict("tune", is_enough and is_better, credit, tuple(parts), figures)

@@ -40,7 +40,7 @@ class PlayedSearch:
     n_errors: int
     n_repeated: int
     """Runs that an earlier one had answered."""
-    seen: float | None
+    dev_share: float | None
     """Share of right dev answers that it was told of the chosen point, after all rows; None: it never ran that."""
 
 
@@ -51,14 +51,14 @@ def dev_scores(grid: Grid, rng: np.random.Generator) -> dict[float, Shares]:
     return {share: right[:, sample].mean(1) for share, right in grid.dev.items()}
 
 
-def play_search(ask: AskSearch, grid: Grid, told: Mapping[float, Shares], budget: float) -> PlayedSearch:
+def play_search(ask: AskSearch, grid: Grid, dev_shares: Mapping[float, Shares], budget: float) -> PlayedSearch:
     """Ask for runs until the budget is spent or the program says that it is done, then for the point.
 
     budget: in whole runs. A proposal that is none costs a whole run.
     """
     space = grid.space
     history: list[JsonValue] = []
-    known: set[tuple[int, float]] = set()
+    answered: set[tuple[int, float]] = set()
     spent, n_errors = 0.0, 0
 
     def description() -> dict[str, JsonValue]:
@@ -84,17 +84,17 @@ def play_search(ask: AskSearch, grid: Grid, told: Mapping[float, Shares], budget
                 spent, n_errors = spent + 1.0, n_errors + 1
                 continue
             point: JsonValue = {**space.points[index]}
-            history.append({"point": point, "share": share, "score": round(float(told[share][index]), 4)})
-            known.add((index, share))
+            history.append({"point": point, "share": share, "score": round(float(dev_shares[share][index]), 4)})
+            answered.add((index, share))
             spent += share
         chosen = space.index_of(ask("choose", description(), history))
     except SearchFailed as error:
         return PlayedSearch(None, str(error), len(history), n_errors, 0, None)
     except ValueError as error:
         return PlayedSearch(None, f"choose: {error}", len(history), n_errors, 0, None)
-    n_repeated = len(history) - n_errors - len(known)
-    seen = float(told[1.0][chosen]) if (chosen, 1.0) in known else None
-    return PlayedSearch(chosen, "", len(history), n_errors, n_repeated, seen)
+    n_repeated = len(history) - n_errors - len(answered)
+    dev_share = float(dev_shares[1.0][chosen]) if (chosen, 1.0) in answered else None
+    return PlayedSearch(chosen, "", len(history), n_errors, n_repeated, dev_share)
 
 
 def read_proposal(grid: Grid, proposal: object) -> tuple[int, float]:
@@ -103,26 +103,29 @@ def read_proposal(grid: Grid, proposal: object) -> tuple[int, float]:
         raise ValueError(f'a proposal is {{"point": ..., "share": ...}}; this is {repr(proposal)[:80]}')
     share = proposal.get("share", 1.0)
     if isinstance(share, bool) or share not in SHARES:
-        raise ValueError(f"share is one of {', '.join(f'{known:g}' for known in SHARES)}; this is {repr(share)[:80]}")
+        raise ValueError(
+            f"share is one of {', '.join(f'{allowed:g}' for allowed in SHARES)}; this is {repr(share)[:80]}"
+        )
     return grid.space.index_of(proposal["point"]), float(share)
 
 
-def random_search(told: Mapping[float, Shares], budget: float, rng: np.random.Generator) -> int:
+def random_search(dev_shares: Mapping[float, Shares], budget: float, rng: np.random.Generator) -> int:
     """The best of as many points as the budget has whole runs, drawn without replacement (Bergstra and Bengio 2012)."""
-    n_points = len(told[1.0])
-    drawn = rng.permutation(n_points)[: max(1, int(budget))]
-    return int(drawn[np.argmax(told[1.0][drawn])])
+    n_points = len(dev_shares[1.0])
+    points = rng.permutation(n_points)[: max(1, int(budget))]
+    return int(points[np.argmax(dev_shares[1.0][points])])
 
 
-def successive_halving(told: Mapping[float, Shares], budget: float, rng: np.random.Generator) -> int:
+def successive_halving(dev_shares: Mapping[float, Shares], budget: float, rng: np.random.Generator) -> int:
     """Half of the budget for points on the smallest share, the other half for the best of them on all rows.
 
     Source: Jamieson and Talwalkar 2016, with the two rungs that the shares allow.
     """
-    least, n_points = min(SHARES), len(told[1.0])
-    drawn = rng.permutation(n_points)[: max(1, int(budget / 2 / least))]
-    kept = drawn[np.argsort(-told[least][drawn], kind="stable")][: max(1, int(budget - least * len(drawn)))]
-    return int(kept[np.argmax(told[1.0][kept])])
+    smallest, n_points = min(SHARES), len(dev_shares[1.0])
+    points = rng.permutation(n_points)[: max(1, int(budget / 2 / smallest))]
+    n_best = max(1, int(budget - smallest * len(points)))
+    best = points[np.argsort(-dev_shares[smallest][points], kind="stable")][:n_best]
+    return int(best[np.argmax(dev_shares[1.0][best])])
 
 
 KnownSearch = Callable[[Mapping[float, Shares], float, np.random.Generator], int]

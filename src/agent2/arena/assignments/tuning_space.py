@@ -31,7 +31,7 @@ POINTS = "points.json"
 QUESTIONS = "questions.json"
 STEP_SIZE = "step_size"
 """Axis whose values are shown in a unit of the trial."""
-STEP_SIZES = (1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
+STEP_SIZES = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
 OTHER_AXES: Mapping[str, tuple[float, ...]] = {
     "batch_size": (64.0, 16.0),
     "momentum": (0.5, 0.9),
@@ -85,7 +85,7 @@ class Space:
             value = point[name]
             if isinstance(value, bool) or not isinstance(value, int | float) or not _is_finite(value):
                 raise ValueError(f"{name} is no finite number: {_shown(value)}")
-            near = [number for number, known in enumerate(values) if math.isclose(value, known, rel_tol=1e-6)]
+            near = [number for number, allowed in enumerate(values) if math.isclose(value, allowed, rel_tol=1e-6)]
             if not near:
                 raise ValueError(f"{name} is outside the space: {_shown(value)}")
             index = index * len(values) + near[0]
@@ -114,30 +114,30 @@ def draw_space(bench: Bench) -> Space:
     rng = np.random.default_rng(int.from_bytes(digest[:16], "big"))
     first = int(rng.integers(len(STEP_SIZES) - WINDOW + 1))
     unit = float(f"{10 ** rng.uniform(-UNIT_DECADES, UNIT_DECADES):.3g}")
-    shown = tuple(float(f"{value * unit:.6g}") for value in STEP_SIZES[first : first + WINDOW])
-    return Space({STEP_SIZE: shown, **OTHER_AXES}, unit)
+    sizes = tuple(float(f"{value * unit:.6g}") for value in STEP_SIZES[first : first + WINDOW])
+    return Space({STEP_SIZE: sizes, **OTHER_AXES}, unit)
 
 
 def _checked_axes(axes: Mapping[str, Sequence[float]]) -> dict[str, tuple[float, ...]]:
-    wanted = (STEP_SIZE, *OTHER_AXES)
-    if set(axes) != set(wanted):
+    names = (STEP_SIZE, *OTHER_AXES)
+    if set(axes) != set(names):
         raise ConfigError(
-            f"assignment.space names {', '.join(axes) or 'no axis'}; give values of {', '.join(wanted)}, one value "
+            f"assignment.space names {', '.join(axes) or 'no axis'}; give values of {', '.join(names)}, one value "
             "where an axis stays fixed"
         )
-    n_points = math.prod(len(set(axes[name])) for name in wanted)
+    n_points = math.prod(len(set(axes[name])) for name in names)
     if not 2 <= n_points <= MAX_POINTS:
         raise ConfigError(
             f"assignment.space has {n_points} point{'' if n_points == 1 else 's'}; a search needs 2 to {MAX_POINTS}: "
             "give or take values"
         )
-    for name in wanted:
+    for name in names:
         limit = {STEP_SIZE: 10.0, "batch_size": 4096.0}.get(name, 0.999)
         lowest = 1.0 if name == "batch_size" else 0.0
         for value in axes[name]:
             if not (_is_finite(value) and lowest <= value <= limit):
                 raise ConfigError(f"assignment.space: {name} is {value}; it must be from {lowest:g} to {limit:g}")
-    return {name: tuple(dict.fromkeys(float(value) for value in axes[name])) for name in wanted}
+    return {name: tuple(dict.fromkeys(float(value) for value in axes[name])) for name in names}
 
 
 def recipe_files(points: Sequence[Point], seed: int) -> dict[str, bytes]:
@@ -192,8 +192,8 @@ def _measure(
     rows = []
     for texts in measured:
         row = {}
-        for name, asked in items.items():
-            pairs = [(item, [text]) for item, text in zip(asked, texts[name], strict=True)]
+        for name, questions in items.items():
+            pairs = [(item, [text]) for item, text in zip(questions, texts[name], strict=True)]
             row[name] = "".join("1" if score.value == 1.0 else "0" for score in score_answers(benchmark, pairs))
         rows.append(row)
     if len(rows) != n_points:
