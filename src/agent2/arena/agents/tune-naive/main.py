@@ -1,4 +1,4 @@
-"""Puts a search in the place of the one that stands still."""
+"""Puts a search that repeats one run in the place of the one that stands still."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Puts a search in the place of the one that stands still."""
+"""Puts random search in the place of the search that stands still."""
 
 import os
 import shutil
