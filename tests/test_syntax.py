@@ -13,8 +13,8 @@ import pytest
 from agent2.syntax import parse_expression, parse_python
 
 SOURCE = Path(__file__).parent.parent / "src" / "agent2"
-IN_A_SANDBOX = {"program_runner.py"}
-"""A program without threads, that imports nothing of agent2."""
+IN_A_SANDBOX = {"program_runner.py", "bfcl_worker.py"}
+"""Programs without threads, that import nothing of agent2."""
 
 
 class Waits:

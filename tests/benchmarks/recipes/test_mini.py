@@ -31,8 +31,13 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
 
 
-def test_every_mini_benchmark_has_a_part_in_the_corpus():
-    assert sorted(NAMES) == sorted(name for name in BENCHMARKS if name.startswith("mini_"))
+def test_every_mini_benchmark_of_texts_has_a_part_in_the_corpus():
+    of_texts = {name for name in BENCHMARKS if name.startswith("mini_")} - {
+        "mini_shapes",
+        "mini_charts",
+        "mini_documents",
+    }
+    assert set(NAMES) == of_texts and len(of_texts) > 4
 
 
 def test_weights_that_were_changed_or_made_by_another_recipe_are_refused(tmp_path):

@@ -23,7 +23,7 @@ from typing import Any
 
 from unchanged import require_unchanged
 
-os.environ["LOGURU_LEVEL"] = "ERROR"
+os.environ.update(LOGURU_LEVEL="ERROR")
 
 PACKAGE_SHA256 = "72c0ac69a1ad395ce6bd2bed70d1d09cae8bb7e438bca8707b2abcc98cda3ae8"
 DOMAINS = {"airline": False, "retail": False, "telecom": True}
