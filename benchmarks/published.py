@@ -554,6 +554,20 @@ def tau_bench(data: Path) -> Iterator[Row]:
         yield Row(f"pass^{k}", expected, pass_hat_k(n_correct, n_samples, k), 0.0005)
 
 
+def mt_bench(data: Path) -> Iterator[Row]:
+    """Questions as the benchmark reads them; GPT-4's ratings of one model, read from its words again."""
+    yield Row("questions", 80, n_published("mt_bench", data))
+    rows = lines(data / "gpt-4_single.jsonl")
+    stated = [re.search(r"\[\[(\d+(?:\.\d+)?)\]\]", row["judgment"]) for row in rows]
+    ratings = [math.nan if rating is None else float(rating[1]) for rating in stated]
+    n_equal = sum(rating == row["score"] for rating, row in zip(ratings, rows, strict=True))
+    yield Row("ratings in the judge's words", len(rows), n_equal)
+    for turn in (1, 2):
+        of_turn = [(rating, row["score"]) for rating, row in zip(ratings, rows, strict=True) if row["turn"] == turn]
+        ours, expected = (float(np.mean(column)) for column in zip(*of_turn, strict=True))
+        yield Row(f"mean rating of turn {turn}", expected, ours)
+
+
 def webshop(data: Path) -> Iterator[Row]:
     """Rewards of human visits, combined from the parts that are stored beside them."""
     for path in sorted((data / "all_trajs").glob("*.jsonl")):
@@ -719,6 +733,7 @@ SERVED: dict[str, Callable[[Path], Iterator[Row]]] = {
     "alpaca_eval": alpaca_eval,
     "llmbar": llmbar,
     "tau_bench": tau_bench,
+    "mt_bench": mt_bench,
     "webshop": webshop,
     "open_rl_benchmark": open_rl_benchmark,
     "inspect_logs": inspect_logs,
@@ -733,8 +748,7 @@ NOT_SERVED = {
     "bbh (21 tasks)": "their outputs are not published, only the metrics",
     "ifbench": "its instruction types are not IFEval's; no scorer checks them",
     "truthfulqa (answers)": "no outputs are published beside the questions",
-    "mt_bench": "no reader of its questions, references and single scores yet",
-    "bfcl (multi_turn)": "its worlds are Python classes of that repository",
+    "bfcl (multi_turn)": "played with that repository's classes behind a bridge, by bridged_episodes.py",
     "bfcl (java, javascript)": "compared as code, with the official checker, by bfcl_agreement.py",
     "llmbar, kappa with the labels": "published ones code a verdict '2' as 0 and a label 2 as 2: no agreement",
     "webshop/human_goals, items_ins_v2_1000, goal_query_map": "the catalogue that they belong to is not here",
