@@ -73,7 +73,7 @@ def test_an_engine_that_is_not_ready_is_refused_with_what_to_type(tmp_path):
         ("{folder}", "http://127.0.0.1:1/v1", "name its model as a checkpoint"),
         ("{folder}", "vlm", "did you mean"),
         ("vllm:http://127.0.0.1:1/v1#m", "hf", "an engine serves a FOLDER"),
-        ("transformers-serve:{folder}", "hf", "not started by agent2 yet"),
+        ("transformers-serve:{folder}", "hf", "not installed; agent2 engines install transformers-serve"),
     ],
 )
 def test_what_no_engine_can_play_is_refused_with_what_to_do(tmp_path, spec, engine, words):

@@ -7,11 +7,14 @@ that scores of two engines, and of an engine and this process, are incomparable.
 Does NOT install or start anything (`environments`, `child`).
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agent2.engines import transformers_server
 from agent2.errors import ConfigError, unknown_name
+from agent2.records import JsonValue
 
 IN_PROCESS = "hf"
 """Not an engine: the sampler of this process."""
@@ -55,6 +58,8 @@ class InferenceEngine:
     """From the sampler of this process, beside its own kernels."""
     capacity: int = 16
     """Requests at once."""
+    max_capacity: int | None = None
+    """Most requests at once, whatever a run asks for; None: no such limit."""
     variables: Mapping[str, str] = field(default_factory=dict)
     key_variable: str | None = None
     """By which it learns the key that requests must carry; None: it checks none."""
@@ -72,6 +77,10 @@ class InferenceEngine:
             raise ConfigError(f"engine {self.name}: takes no other chat template than the model's; use engine {VLLM}")
         return [*self.module, *_FLAGS[self.name](model)]
 
+    def request_fields(self, end_tokens: Sequence[int]) -> dict[str, JsonValue]:
+        """What each request carries beside the protocol's fields. end_tokens: what ends an answer; empty: not known."""
+        return _REQUEST_FIELDS[self.name](end_tokens)
+
 
 def _vllm_flags(model: ServedModel) -> list[str]:
     flags = ["serve", str(model.folder), "--host", "127.0.0.1", "--port", str(model.port)]
@@ -87,8 +96,37 @@ def _vllm_flags(model: ServedModel) -> list[str]:
     return flags
 
 
+def _vllm_fields(end_tokens: Sequence[int]) -> dict[str, JsonValue]:
+    return {"stop_token_ids": list(end_tokens)} if end_tokens else {}
+
+
+def _transformers_flags(model: ServedModel) -> list[str]:
+    folder = str(model.folder)
+    if "@" in folder:
+        raise ConfigError(f"engine {TRANSFORMERS_SERVE}: {folder}: takes no folder with an @ in its path; rename it")
+    flags = ["serve", folder, "--port", str(model.port), "--served-model-name", model.name, "--dtype", model.dtype]
+    if model.max_length is not None:
+        flags += ["--max-model-len", str(model.max_length)]
+    if model.chat_template is not None:
+        flags += ["--chat-template", str(model.chat_template)]
+    return flags
+
+
+def _transformers_fields(end_tokens: Sequence[int]) -> dict[str, JsonValue]:
+    # Every setting that the model's generation_config.json may propose is given, since it would apply otherwise.
+    given: dict[str, JsonValue] = {
+        **{"do_sample": True, "temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "typical_p": 1.0},
+        **{"repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "num_beams": 1},
+    }
+    if end_tokens:
+        given |= {"eos_token_id": list(end_tokens), "pad_token_id": end_tokens[0]}
+    return {"generation_config": json.dumps(given)}
+
+
 VLLM = "vllm"
-_FLAGS = {VLLM: _vllm_flags}
+TRANSFORMERS_SERVE = "transformers-serve"
+_FLAGS = {VLLM: _vllm_flags, TRANSFORMERS_SERVE: _transformers_flags}
+_REQUEST_FIELDS = {VLLM: _vllm_fields, TRANSFORMERS_SERVE: _transformers_fields}
 ENGINES: Mapping[str, InferenceEngine] = {
     VLLM: InferenceEngine(
         name=VLLM,
@@ -105,9 +143,20 @@ ENGINES: Mapping[str, InferenceEngine] = {
         stub=("vllm", "0.32.0+cpu"),
         note="CPU build; without a stub beside it, it takes a library that ends in an illegal instruction",
     ),
+    TRANSFORMERS_SERVE: InferenceEngine(
+        name=TRANSFORMERS_SERVE,
+        distribution="transformers",
+        pins="transformers-serve.txt",
+        module=("-P", transformers_server.__file__),
+        differences="answers one request at a time and gives no log-probabilities",
+        capacity=1,  # its seed is that of the whole process, so that answers at once would share one
+        max_capacity=1,
+        key_variable=transformers_server.KEY_VARIABLE,
+        echoes_ids=True,
+        takes_template=True,
+    ),
 }
 REFUSED: Mapping[str, str] = {
-    "transformers-serve": "is not started by agent2 yet; start it yourself and name the model as http://HOST:PORT/v1#MODEL",
     "llama-cpp": "has no package with a ready server; start llama-server yourself and name the model as "
     "http://HOST:PORT/v1#MODEL",
 }

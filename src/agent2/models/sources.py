@@ -255,19 +255,19 @@ def _open_engine(
         chat_template=PLAIN_TEMPLATE if settings.is_plain else None,
         top_logprobs=settings.top_logprobs,
         timeout_s=options.timeout_s,
-        extra_body=_end_tokens(whole),
+        extra_body=engine.request_fields(_end_tokens(whole)),
     )
     ready = require_engine(engine, str(info.path))
     return cast(Sampler, module.EngineSampler(started, ready, info.path if merges is None else merges.merged()))
 
 
-def _end_tokens(info: CheckpointInfo) -> dict[str, JsonValue]:
-    """The tokens that end an answer in this process, for a server that reads them from elsewhere."""
+def _end_tokens(info: CheckpointInfo) -> list[int]:
+    """The tokens that end an answer in this process, for a server that reads them from elsewhere; empty: unknown."""
     file = info.path / "generation_config.json"
     generation = json.loads(read_limited(file, MAX_TEXT_BYTES, follow=True)) if file.exists() else {}
     ids = generation.get("eos_token_id", info.config.get("eos_token_id"))
     listed = ids if isinstance(ids, list) else [ids]
-    return {"stop_token_ids": listed} if all(isinstance(number, int) for number in listed) else {}
+    return [number for number in listed if isinstance(number, int)]
 
 
 def _open_in_memory(info: CheckpointInfo, merges: AdapterOnBase | None, settings: LoadSettings) -> Sampler:
