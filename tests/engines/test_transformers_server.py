@@ -39,10 +39,10 @@ def test_the_server_does_nothing_for_those_who_do_not_know_the_key(path):
 
 
 def test_no_sampling_setting_that_a_model_proposes_applies_beside_the_protocol():
-    given = json.loads(ENGINES[TRANSFORMERS_SERVE].request_fields([2, 7])["generation_config"])
+    settings = json.loads(ENGINES[TRANSFORMERS_SERVE].request_fields([2, 7])["generation_config"])
     neutral = {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0}
-    assert {name: given[name] for name in neutral} == neutral
-    assert (given["eos_token_id"], given["pad_token_id"]) == ([2, 7], 2)
+    assert {name: settings[name] for name in neutral} == neutral
+    assert (settings["eos_token_id"], settings["pad_token_id"]) == ([2, 7], 2)
     assert "eos_token_id" not in ENGINES[TRANSFORMERS_SERVE].request_fields([])["generation_config"]
 
 
@@ -50,10 +50,10 @@ def test_flags_follow_from_the_model_and_an_ambiguous_path_is_refused(tmp_path):
     engine = ENGINES[TRANSFORMERS_SERVE]
     template = tmp_path / "template.jinja"
     model = ServedModel(tmp_path / "model", "name", 8000, "key", "bfloat16", 64, 1, template)
-    words = engine.arguments(model)
-    flags = dict(pairwise(words))
+    command = engine.arguments(model)
+    flags = dict(pairwise(command))
     assert (flags["serve"], flags["--dtype"], flags["--max-model-len"]) == (str(model.folder), "bfloat16", "64")
     assert flags["--chat-template"] == str(template)
-    assert "key" not in words
+    assert "key" not in command
     with pytest.raises(ConfigError, match="an @ in its path; rename it"):
         engine.arguments(ServedModel(tmp_path / "a@b", "name", 8000, "key", "float32", None, 1))

@@ -113,14 +113,14 @@ def _transformers_flags(model: ServedModel) -> list[str]:
 
 
 def _transformers_fields(end_tokens: Sequence[int]) -> dict[str, JsonValue]:
-    # Every setting that the model's generation_config.json may propose is given, since it would apply otherwise.
-    given: dict[str, JsonValue] = {
+    # Every setting that the model's generation_config.json may propose is sent, since it would apply otherwise.
+    settings: dict[str, JsonValue] = {
         **{"do_sample": True, "temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "typical_p": 1.0},
         **{"repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "num_beams": 1},
     }
     if end_tokens:
-        given |= {"eos_token_id": list(end_tokens), "pad_token_id": end_tokens[0]}
-    return {"generation_config": json.dumps(given)}
+        settings |= {"eos_token_id": list(end_tokens), "pad_token_id": end_tokens[0]}
+    return {"generation_config": json.dumps(settings)}
 
 
 VLLM = "vllm"

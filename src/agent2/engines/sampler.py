@@ -80,8 +80,8 @@ class EngineSampler:
         Raises EndpointFailed if the engine does not start, ConfigError for what it cannot do.
         """
         self._settings, self._ready = settings, ready
-        asked = settings.capacity or settings.engine.capacity
-        self.capacity = min(asked, settings.engine.max_capacity or asked)
+        capacity = settings.capacity or settings.engine.capacity
+        self.capacity = min(capacity, settings.engine.max_capacity or capacity)
         self.takes_tools = False
         self.n_restarts = 0
         self._pending: dict[int, _Pending] = {}

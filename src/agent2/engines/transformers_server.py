@@ -20,15 +20,15 @@ def guard(app: Any, name: str, key: str) -> Any:
     """The application, for those who know the key; it lists one model."""
     from starlette.responses import JSONResponse
 
-    async def check(request: Any, call_next: Any) -> Any:
-        given = request.headers.get("authorization", "")
-        if not hmac.compare_digest(given.encode(), f"Bearer {key}".encode()):
+    async def answer_known(request: Any, call_next: Any) -> Any:
+        authorization = request.headers.get("authorization", "")
+        if not hmac.compare_digest(authorization.encode(), f"Bearer {key}".encode()):
             return JSONResponse({"error": {"message": "wrong key"}}, status_code=401)
         if request.url.path == "/v1/models":
             return JSONResponse({"data": [{"id": name}]})
         return await call_next(request)
 
-    app.middleware("http")(check)
+    app.middleware("http")(answer_known)
     return app
 
 
