@@ -1,6 +1,7 @@
 """Tokens per second of the hf sampler beside `model.generate`, on the same prompts, in the same process.
 
-    python benchmarks/sampler.py [--model DIR] [--device cpu] [--runs 7] [--concurrency 1 16 64 256] [--continuous]
+    python benchmarks/sampler.py [--model DIR] [--device cpu] [--dtype float32] [--runs 7] [--concurrency 1 16 64 256]
+                                 [--continuous]
 
 Equal: as many requests as slots, prompts and completions of one length each. Mixed: several times more
 requests than slots, prompts and completions of many lengths; `model.generate` takes them in chunks of the same
@@ -160,9 +161,11 @@ def _require_all(total: int, requests: list[Request]) -> None:
 
 
 def seconds(run: Callable[[], None]) -> float:
-    """Wall clock of one run."""
+    """Wall clock of one run, until the device has nothing left to do."""
     start = time.perf_counter()
     run()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
     return time.perf_counter() - start
 
 
@@ -177,7 +180,7 @@ def measure(model: Any, folder: Path, options: argparse.Namespace) -> bool:
     for shape, goal in GOALS.items():
         for concurrency in options.concurrency:
             requests = make_requests(shape, concurrency, model.config.vocab_size)
-            sampler = HfSampler(folder, max_batch=concurrency, device=options.device)
+            sampler = HfSampler(folder, max_batch=concurrency, dtype=options.dtype, device=options.device)
             pairs = []
             for _ in range(options.runs + 1):
                 ours_s = seconds(lambda s=sampler, r=requests: run_sampler(s, r))
@@ -201,6 +204,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, help="checkpoint folder; default: a random Llama, d128, 3 layers")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 16, 64, 256])
     parser.add_argument("--continuous", action="store_true", help="also time generate_batch (equal lengths, one run)")
@@ -211,7 +215,7 @@ def main() -> int:
     else:
         model = AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.float32)
         tokenizer = AutoTokenizer.from_pretrained(options.model)
-    model.to(options.device)
+    model.to(options.device, getattr(torch, options.dtype))
     suppress_end(model, tokenizer)
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
