@@ -4,7 +4,7 @@ import pytest
 
 from agent2.benchmarks import load_benchmark
 from agent2.errors import ConfigError
-from agent2.evaluation.check import check_benchmark
+from agent2.evaluation.check import check_benchmark, evenly_spread
 from agent2.records import Split
 from suite_fakes import Sums
 
@@ -142,3 +142,32 @@ def test_the_expert_of_a_data_benchmarks_world_answers_where_there_is_one(tmp_pa
     finding = findings(load_benchmark(str(tmp_path)))[REFERENCES]
     assert finding.detail.startswith(detail)
     assert finding.ok is (True if expert else None)
+
+
+class Silent(Small):
+    """The reference of every second item is an empty answer."""
+
+    def items(self, split, n, secret):
+        return [
+            replace(item, reference="" if number % 2 else item.reference)
+            for number, item in enumerate(super().items(split, n, secret))
+        ]
+
+
+def test_a_sample_is_spread_over_the_splits_and_said():
+    report = check_benchmark(Small(), n_played=4)
+    by_name = {finding.name: finding for finding in report.checks}
+    assert report.n_played == 4 and sum(report.counts.values()) == 12 and report.is_sound
+    assert by_name[REFERENCES].detail == "4 of 4"
+    assert by_name["an empty answer scores at most 0.05"].detail == (
+        "mean 0.00 of 4, 0 missing, at most 0.32 of a sample of this size"
+    )
+    items = [item for split in (Split.TRAIN, Split.DEV) for item in Small().items(split, 6, None)]
+    assert [item.id for item in evenly_spread(items, 4)] == [items[place].id for place in (0, 3, 6, 9)]
+    assert evenly_spread(items, 99) == items
+
+
+def test_a_sample_finds_references_that_are_wrong_and_silence_that_wins():
+    assert not check_benchmark(WrongReferences(), n_played=12).is_sound
+    by_name = {finding.name: finding for finding in check_benchmark(Silent(), n_played=5).checks}
+    assert by_name["an empty answer scores at most 0.05"].ok is False

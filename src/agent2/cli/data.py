@@ -142,13 +142,17 @@ def check_named(
     benchmark: Named,
     as_json: AsJson = False,
     pin: Annotated[bool, typer.Option("--pin", help="Write the digests of the data into benchmark.yaml.")] = False,
+    n_played: Annotated[
+        int | None,
+        typer.Option("--items", min=1, help="Most items to play; default: all, of a package's episodes 20."),
+    ] = None,
 ) -> None:
     """Read every split, play reference answers and an empty one; exit 1 if a check failed."""
     from agent2.benchmarks import load_benchmark
     from agent2.evaluation.check import check_benchmark
 
     source = load_benchmark(benchmark)
-    report = check_benchmark(source, benchmark)
+    report = check_benchmark(source, benchmark, n_played)
     if as_json:
         checks = [
             {"name": check.name, "is_ok": check.ok, "detail": check.detail, "warning": bool(check.warning)}
@@ -161,6 +165,11 @@ def check_named(
             [[check.name, finding_verdict(check), check.detail] for check in report.checks],
         )
         typer.echo(f"items: {', '.join(f'{split} {count}' for split, count in report.counts.items())}")
+        n_items = sum(report.counts.values())
+        if report.n_played < n_items:
+            typer.echo(
+                f"played: {report.n_played} of {n_items}, spread evenly over the splits; --items {n_items} plays all"
+            )
         typer.echo(f"--- first prompt\n{printable(report.example)}\n---")
         typer.echo(f"{report.benchmark} is {'sound' if report.is_sound else 'not sound'}")
     if pin:

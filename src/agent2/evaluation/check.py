@@ -49,6 +49,10 @@ CEILING, NULL_FLOOR, RANDOM_FLOOR = "ceiling: an oracle", "floor: an empty answe
 MOST_ITEMS = 100
 """Of a split of a benchmark that does not say how many it has."""
 MAX_PLAYED = 20_000
+EPISODES_PLAYED = 20
+"""Of a benchmark behind a bridge, unless the caller says otherwise: each needs fresh databases of the package."""
+SAMPLE_SE = 3.0
+"""Standard errors by which the mean of a sample may be above what holds for all items."""
 MAX_FLOOR = 0.05
 """Highest mean score of an empty answer."""
 N_REPLAYS = 2
@@ -380,6 +384,8 @@ class BenchmarkCheck:
     """Name and version."""
     counts: dict[str, int]
     """Split -> items that were read."""
+    n_played: int
+    """How many of them were played."""
     checks: list[CheckFinding]
     example: str
     """The prompt of the first visible item."""
@@ -390,10 +396,11 @@ class BenchmarkCheck:
         return not any(check.ok is False for check in self.checks)
 
 
-def check_benchmark(benchmark: Benchmark, name: str = "") -> BenchmarkCheck:
-    """Read and play a benchmark; private items get their entry in the access log.
+def check_benchmark(benchmark: Benchmark, name: str = "", n_played: int | None = None) -> BenchmarkCheck:
+    """Read a benchmark and play it; private items get their entry in the access log.
 
-    name: by which it was loaded; where that is a Python file, a copy is loaded as agents are given it.
+    name: by which it was loaded; where that is a Python file, a copy is loaded as agents are given it. n_played: items
+    that are played, spread evenly over the splits; None: all, or `EPISODES_PLAYED` of a package's episodes.
     Raises ConfigError for data that cannot be read, and for a benchmark without a single item.
     """
     secret = installation.secret()
@@ -402,12 +409,23 @@ def check_benchmark(benchmark: Benchmark, name: str = "") -> BenchmarkCheck:
     if not all_items:
         raise ConfigError(f"benchmark {benchmark.name}: no split has items; name a file with data")
     visible = [item for item in all_items if item.split not in HIDDEN_SPLITS]
+    if n_played is None:
+        n_played = EPISODES_PLAYED if isinstance(benchmark, BridgedEpisodes) else MAX_PLAYED
+    played = evenly_spread(all_items, n_played)
     return BenchmarkCheck(
         f"{benchmark.name}-v{benchmark.version}",
         {split.value: len(members) for split, members in items.items()},
-        [*_checks(benchmark, items, all_items), *_copy_check(name)],
+        len(played),
+        [*_checks(benchmark, items, all_items, played), *_copy_check(name)],
         visible[0].prompt if visible else "(every item is hidden)",
     )
+
+
+def evenly_spread(items: Sequence[Item], n: int) -> list[Item]:
+    """At most n of the items, the same number apart."""
+    if len(items) <= n:
+        return list(items)
+    return [items[number * len(items) // n] for number in range(n)]
 
 
 def split_items(benchmark: Benchmark, split: Split, secret: bytes | None) -> list[Item]:
@@ -425,7 +443,9 @@ def split_items(benchmark: Benchmark, split: Split, secret: bytes | None) -> lis
     return []
 
 
-def _checks(benchmark: Benchmark, items: dict[Split, list[Item]], all_items: list[Item]) -> Iterator[CheckFinding]:
+def _checks(
+    benchmark: Benchmark, items: dict[Split, list[Item]], all_items: list[Item], played: list[Item]
+) -> Iterator[CheckFinding]:
     is_world = benchmark.max_turns > 1  # there the same opening may be another task: what is behind it differs
     n_distinct, repeated = repeated_items(
         items, lambda item: digest_of([item.prompt, item.reference, item.payload]) if is_world else _asked_by(item)
@@ -444,9 +464,9 @@ def _checks(benchmark: Benchmark, items: dict[Split, list[Item]], all_items: lis
         "every item has an id of its own", len(ids) == len(all_items), f"{len(ids)} ids, {len(all_items)} items"
     )
     yield _hidden_items(benchmark, items)
-    yield _reference_answers(benchmark, all_items)
-    yield from _accepted_answers(benchmark, all_items)
-    yield _empty_answers(benchmark, all_items)
+    yield _reference_answers(benchmark, played)
+    yield from _accepted_answers(benchmark, played)
+    yield _empty_answers(benchmark, played, len(all_items))
     if benchmark.max_turns == 1:
         yield _blind_guesses(benchmark, all_items)
     if isinstance(benchmark, ProvidesCount):
@@ -464,7 +484,7 @@ def _reference_answers(benchmark: Benchmark, items: list[Item]) -> CheckFinding:
     if oracle is None:
         detail = "items are episodes, or have no reference answers; agent2 tasks check plays them"
         return CheckFinding(name, None, detail)
-    records = play_items(benchmark, items[:MAX_PLAYED], oracle)
+    records = play_items(benchmark, items, oracle)
     wrong = [record for record in records if record.score.value != 1.0]
     detail = f"{len(records) - len(wrong)} of {len(records)}"
     if wrong:
@@ -477,7 +497,7 @@ def _form_hint(benchmark: Benchmark, items: list[Item]) -> str:
     form = getattr(benchmark.scorer(), "answer_form", None)
     if not isinstance(form, str) or not isinstance(benchmark, DeclaredBenchmark) or benchmark.spec.answer is None:
         return ""
-    written = play_items(benchmark, items[:MAX_PLAYED], lambda item, world, chat: form.format(answer=item.reference))
+    written = play_items(benchmark, items, lambda item, world, chat: form.format(answer=item.reference))
     if any(record.score.value != 1.0 for record in written):
         return ""
     return f"; write answer: {{field: {benchmark.spec.answer.field}, form: '{form}'}}"
@@ -558,13 +578,16 @@ def _oracle_of(benchmark: Benchmark, items: list[Item]) -> Answer | None:
     return lambda item, world, chat: item.reference or ""
 
 
-def _empty_answers(benchmark: Benchmark, items: list[Item]) -> CheckFinding:
-    scores = MeanOfScores.of(play_items(benchmark, items[:MAX_PLAYED], lambda item, world, chat: ""))
+def _empty_answers(benchmark: Benchmark, items: list[Item], n_items: int) -> CheckFinding:
+    """n_items: of which these were taken."""
+    scores = MeanOfScores.of(play_items(benchmark, items, lambda item, world, chat: ""))
     # a benchmark may know that silence is right on some of its items, and says so with its players
     limit = max(MAX_FLOOR, benchmark.players().floor_at_most) if isinstance(benchmark, ProvidesPlayers) else MAX_FLOOR
-    is_low = scores.mean is not None and scores.mean <= limit and not scores.n_missing
+    allowance = SAMPLE_SE * (limit * (1 - limit) / len(items) * (n_items - len(items)) / n_items) ** 0.5
+    is_low = scores.mean is not None and scores.mean <= limit + allowance and not scores.n_missing
     summary = f"mean {scores.mean:.2f} of {scores.n}" if scores.mean is not None else "no score at all"
-    detail = f"{summary}, {scores.n_missing} missing"
+    sample = f", at most {limit + allowance:.2f} of a sample of this size" if allowance else ""
+    detail = f"{summary}, {scores.n_missing} missing{sample}"
     return CheckFinding(f"an empty answer scores at most {limit}", is_low, detail)
 
 

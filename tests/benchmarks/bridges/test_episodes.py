@@ -6,7 +6,7 @@ from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.bridges.channel import BridgeFailed
 from agent2.benchmarks.bridges.episodes import BridgedEpisodes
 from agent2.errors import EnvironmentFailed, Fault
-from agent2.evaluation.check import play_items
+from agent2.evaluation.check import EPISODES_PLAYED, check_benchmark, play_items
 from agent2.records import Rollout, RolloutStatus, Split, Usage
 from bridge_fakes import fake_channel, install_fake_bridge
 
@@ -138,3 +138,13 @@ def test_episodes_are_loaded_by_name_and_may_be_long(opened):
     assert opened().max_turns == 9
     benchmark = load_benchmark("tau2:counters")
     assert benchmark.name == "tau2.counters" and load_benchmark("tau2.counters").version == benchmark.version
+
+
+def test_a_check_plays_a_sample_of_episodes_in_one_process_unless_more_are_asked_for(opened):
+    benchmark = opened()
+    report = check_benchmark(benchmark, n_played=5)
+    assert (report.n_played, sum(report.counts.values())) == (5, 20)
+    details = {finding.name: finding.detail for finding in report.checks}
+    assert details["reference answers score 1.0"] == "5 of 5"
+    assert benchmark._channel.n_starts == 1
+    assert check_benchmark(benchmark).n_played == EPISODES_PLAYED == 20

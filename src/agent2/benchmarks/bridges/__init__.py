@@ -46,6 +46,8 @@ class Bridge:
     """What stands behind the colon, where files are read."""
     suffixes: tuple[str, ...] = ()
     """Of these files."""
+    shared: tuple[str, ...] = ()
+    """Modules in `workers` that the worker imports."""
 
     @property
     def pinned(self) -> PinnedEnvironment:
@@ -56,9 +58,10 @@ class Bridge:
 
     @property
     def source_digest(self) -> str:
-        """SHA-256 of pins and worker: all that decides items and verdicts on the other side."""
-        worker = resources.files(__name__).joinpath("workers", f"{self.worker}.py").read_bytes()
-        return hashlib.sha256(self.pinned.digest.encode() + worker).hexdigest()
+        """SHA-256 of pins, worker and what it imports: all that decides items and verdicts on the other side."""
+        folder = resources.files(__name__).joinpath("workers")
+        modules = [folder.joinpath(f"{name}.py").read_bytes() for name in (self.worker, *self.shared)]
+        return hashlib.sha256(self.pinned.digest.encode() + b"".join(modules)).hexdigest()
 
 
 BRIDGES: Mapping[str, Bridge] = MappingProxyType(
@@ -97,6 +100,7 @@ BRIDGES: Mapping[str, Bridge] = MappingProxyType(
             "50 MB",
             "the multi-turn categories of BFCL version 4, with their stateful APIs",
             EPISODES,
+            shared=("episode_store", "unchanged"),
         ),
         "tau2": Bridge(
             "tau2",
@@ -105,6 +109,7 @@ BRIDGES: Mapping[str, Bridge] = MappingProxyType(
             "220 MB",
             "three domains of tau2-bench with their databases, tools and policies; no model plays the user",
             EPISODES,
+            shared=("episode_store", "unchanged"),
         ),
     }
 )

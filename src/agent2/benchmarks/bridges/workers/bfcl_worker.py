@@ -7,16 +7,14 @@ the last are kept, so nothing is lost where this process is started again.
 
 import ast
 import copy
-import hashlib
 import importlib
 import inspect
 import json
-from collections import OrderedDict
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from episode_store import EpisodeStore, package_folder, require_prompt
 from unchanged import require_unchanged
 
 PACKAGE_SHA256 = "6f3781c92593634a3255f43e0c12bfb83a2bc68d80414c84a236d0a289157c7b"
@@ -36,16 +34,9 @@ KEPT = 256
 """Episodes whose APIs are kept."""
 
 
-def _package() -> Path:
-    spec = find_spec("bfcl_eval")
-    if spec is None or spec.origin is None:
-        raise RuntimeError("bfcl_eval is not installed")
-    return Path(spec.origin).parent
-
-
 def describe() -> dict[str, Any]:
     """The categories."""
-    require_unchanged(_package(), PACKAGE_SHA256)
+    require_unchanged(package_folder("bfcl_eval"), PACKAGE_SHA256)
     return {"names": [f"multi_turn_{category}" for category in CATEGORIES]}
 
 
@@ -56,8 +47,8 @@ def _lines(path: Path) -> list[Any]:
 @cache
 def _entries(name: str) -> list[dict[str, Any]]:
     """The rows of a category with their expected calls (`ground_truth`) and functions (`functions`)."""
-    data = _package() / "data"
-    require_unchanged(_package(), PACKAGE_SHA256)
+    data = package_folder("bfcl_eval") / "data"
+    require_unchanged(package_folder("bfcl_eval"), PACKAGE_SHA256)
     rows = _lines(data / f"{RELEASE}_{name}.json")
     answers = _lines(data / "possible_answer" / f"{RELEASE}_{name}.json")
     if [row["id"] for row in rows] != [answer["id"] for answer in answers]:
@@ -69,7 +60,9 @@ def _entries(name: str) -> list[dict[str, Any]]:
 def _documented(class_name: str) -> list[dict[str, Any]]:
     from bfcl_eval.constants.executable_backend_config import MULTI_TURN_FUNC_DOC_FILE_MAPPING
 
-    return _lines(_package() / "data" / "multi_turn_func_doc" / MULTI_TURN_FUNC_DOC_FILE_MAPPING[class_name])
+    return _lines(
+        package_folder("bfcl_eval") / "data" / "multi_turn_func_doc" / MULTI_TURN_FUNC_DOC_FILE_MAPPING[class_name]
+    )
 
 
 def _functions(entry: dict[str, Any], turn: int) -> list[dict[str, Any]]:
@@ -246,31 +239,11 @@ def _written(call: dict[str, Any]) -> str:
     return f"{call['name']}({', '.join(f'{key}={value!r}' for key, value in call['arguments'].items())})"
 
 
-_kept: "OrderedDict[str, BfclEpisode]" = OrderedDict()
+def _begin(name: str, number: int) -> BfclEpisode:
+    return BfclEpisode(_entries(name)[number])
 
 
-def _key(name: str, number: int, moves: list[Any]) -> str:
-    return hashlib.sha256(json.dumps([name, number, moves]).encode()).hexdigest()
-
-
-def _episode(name: str, number: int, moves: list[Any]) -> BfclEpisode:
-    """The episode after these moves."""
-    episode = _kept.pop(_key(name, number, moves), None) if moves else None
-    if episode is None:
-        episode = BfclEpisode(_entries(name)[number])
-        for move in moves:
-            episode.apply(move)
-    return episode
-
-
-def advance(name: str, portion: str, number: int, moves: list[dict[str, Any]]) -> dict[str, Any]:
-    """What comes back for the last of these moves: results of calls, or the user's next message."""
-    episode = _episode(name, number, moves[:-1])
-    reply = episode.apply(moves[-1])
-    _kept[_key(name, number, moves)] = episode
-    while len(_kept) > KEPT:
-        _kept.popitem(last=False)
-    return reply
+STORE = EpisodeStore(_begin, KEPT)
 
 
 def score(name: str, portion: str, number: int, prompt_sha256: str, moves: list[dict[str, Any]]) -> dict[str, Any]:
@@ -282,8 +255,7 @@ def score(name: str, portion: str, number: int, prompt_sha256: str, moves: list[
     )
 
     entry = _entries(name)[number]
-    if hashlib.sha256(_prompt(entry).encode()).hexdigest() != prompt_sha256:
-        raise RuntimeError(f"{name} gives another item at this place in this process")
+    require_prompt(name, _prompt(entry), prompt_sha256)
     episode = BfclEpisode(entry)
     for move in moves:
         episode.apply(move)
@@ -305,4 +277,4 @@ def score(name: str, portion: str, number: int, prompt_sha256: str, moves: list[
     return {"value": 0.0, "reason": f"{failed['error_type']}: {failed['error_message']}"[:300]}
 
 
-METHODS = {"describe": describe, "open_set": open_set, "items": items, "advance": advance, "score": score}
+METHODS = {"describe": describe, "open_set": open_set, "items": items, "advance": STORE.advance, "score": score}

@@ -10,17 +10,14 @@ package's solo mode: the agent gets the ticket and the tools of the user's devic
 """
 
 import gc
-import hashlib
 import json
 import os
 import pickle
-from collections import OrderedDict
 from functools import cache, partial
 from importlib import import_module
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
+from episode_store import EpisodeStore, package_folder, require_prompt
 from unchanged import require_unchanged
 
 os.environ.update(LOGURU_LEVEL="ERROR")
@@ -59,23 +56,16 @@ KEPT = 64
 """Worlds that are kept, of 20 MiB at most; more episodes at once are played again at each message."""
 
 
-def _package() -> Path:
-    spec = find_spec("tau2")
-    if spec is None or spec.origin is None:
-        raise RuntimeError("tau2 is not installed")
-    return Path(spec.origin).parent
-
-
 def describe() -> dict[str, Any]:
     """The domains."""
-    require_unchanged(_package(), PACKAGE_SHA256)
+    require_unchanged(package_folder("tau2"), PACKAGE_SHA256)
     return {"names": list(DOMAINS)}
 
 
 @cache
 def _tasks(name: str) -> list[Any]:
     """The tasks of a domain that can be played."""
-    require_unchanged(_package(), PACKAGE_SHA256)
+    require_unchanged(package_folder("tau2"), PACKAGE_SHA256)
     tasks = import_module(f"tau2.domains.{name}.environment").get_tasks()
     return [task for task in tasks if task.evaluation_criteria and (task.ticket or not DOMAINS[name])]
 
@@ -209,31 +199,11 @@ class Tau2Episode:
         return {"results": None, "user": None if self.is_over else reply, "tools": None, "is_over": self.is_over}
 
 
-_kept: "OrderedDict[str, Tau2Episode]" = OrderedDict()
+def _begin(name: str, number: int) -> Tau2Episode:
+    return Tau2Episode(name, _tasks(name)[number])
 
 
-def _key(name: str, number: int, moves: list[Any]) -> str:
-    return hashlib.sha256(json.dumps([name, number, moves]).encode()).hexdigest()
-
-
-def _episode(name: str, number: int, moves: list[Any]) -> Tau2Episode:
-    """The episode after these moves, taken from those that are kept or played again."""
-    episode = _kept.pop(_key(name, number, moves), None) if moves else None
-    if episode is None:
-        episode = Tau2Episode(name, _tasks(name)[number])
-        for move in moves:
-            episode.apply(move)
-    return episode
-
-
-def advance(name: str, portion: str, number: int, moves: list[dict[str, Any]]) -> dict[str, Any]:
-    """What comes back for the last of these moves: results of calls, or the user's next message."""
-    episode = _episode(name, number, moves[:-1])
-    reply = episode.apply(moves[-1])
-    _kept[_key(name, number, moves)] = episode
-    while len(_kept) > KEPT:
-        _kept.popitem(last=False)
-    return reply
+STORE = EpisodeStore(_begin, KEPT)
 
 
 def score(name: str, portion: str, number: int, prompt_sha256: str, moves: list[dict[str, Any]]) -> dict[str, Any]:
@@ -244,9 +214,8 @@ def score(name: str, portion: str, number: int, prompt_sha256: str, moves: list[
     from tau2.evaluator.evaluator_env import EnvironmentEvaluator
 
     task = _tasks(name)[number]
-    if hashlib.sha256(_prompt(name, task).encode()).hexdigest() != prompt_sha256:
-        raise RuntimeError(f"{name} gives another item at this place in this process")
-    episode = _episode(name, number, moves)
+    require_prompt(name, _prompt(name, task), prompt_sha256)
+    episode = STORE.take(name, number, moves)
     if not episode.is_over:
         return {"value": 0.0, "reason": f"the episode is not over after {len(moves)} messages"}
     basis = set(task.evaluation_criteria.reward_basis)
@@ -272,4 +241,4 @@ def score(name: str, portion: str, number: int, prompt_sha256: str, moves: list[
     return {"value": value, "reason": ", ".join(f"{kind} {reward:g}" for kind, reward in sorted(rewards.items()))}
 
 
-METHODS = {"describe": describe, "open_set": open_set, "items": items, "advance": advance, "score": score}
+METHODS = {"describe": describe, "open_set": open_set, "items": items, "advance": STORE.advance, "score": score}
