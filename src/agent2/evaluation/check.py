@@ -411,12 +411,12 @@ def check_benchmark(benchmark: Benchmark, name: str = "", n_played: int | None =
     visible = [item for item in all_items if item.split not in HIDDEN_SPLITS]
     if n_played is None:
         n_played = EPISODES_PLAYED if isinstance(benchmark, BridgedEpisodes) else MAX_PLAYED
-    played = evenly_spread(all_items, n_played)
+    sample = evenly_spread(all_items, n_played)
     return BenchmarkCheck(
         f"{benchmark.name}-v{benchmark.version}",
         {split.value: len(members) for split, members in items.items()},
-        len(played),
-        [*_checks(benchmark, items, all_items, played), *_copy_check(name)],
+        len(sample),
+        [*_checks(benchmark, items, all_items, sample), *_copy_check(name)],
         visible[0].prompt if visible else "(every item is hidden)",
     )
 
@@ -444,7 +444,7 @@ def split_items(benchmark: Benchmark, split: Split, secret: bytes | None) -> lis
 
 
 def _checks(
-    benchmark: Benchmark, items: dict[Split, list[Item]], all_items: list[Item], played: list[Item]
+    benchmark: Benchmark, items: dict[Split, list[Item]], all_items: list[Item], sample: list[Item]
 ) -> Iterator[CheckFinding]:
     is_world = benchmark.max_turns > 1  # there the same opening may be another task: what is behind it differs
     n_distinct, repeated = repeated_items(
@@ -464,9 +464,9 @@ def _checks(
         "every item has an id of its own", len(ids) == len(all_items), f"{len(ids)} ids, {len(all_items)} items"
     )
     yield _hidden_items(benchmark, items)
-    yield _reference_answers(benchmark, played)
-    yield from _accepted_answers(benchmark, played)
-    yield _empty_answers(benchmark, played, len(all_items))
+    yield _reference_answers(benchmark, sample)
+    yield from _accepted_answers(benchmark, sample)
+    yield _empty_answers(benchmark, sample, len(all_items))
     if benchmark.max_turns == 1:
         yield _blind_guesses(benchmark, all_items)
     if isinstance(benchmark, ProvidesCount):
@@ -586,8 +586,8 @@ def _empty_answers(benchmark: Benchmark, items: list[Item], n_items: int) -> Che
     allowance = SAMPLE_SE * (limit * (1 - limit) / len(items) * (n_items - len(items)) / n_items) ** 0.5
     is_low = scores.mean is not None and scores.mean <= limit + allowance and not scores.n_missing
     summary = f"mean {scores.mean:.2f} of {scores.n}" if scores.mean is not None else "no score at all"
-    sample = f", at most {limit + allowance:.2f} of a sample of this size" if allowance else ""
-    detail = f"{summary}, {scores.n_missing} missing{sample}"
+    allowed = f", at most {limit + allowance:.2f} of a sample of this size" if allowance else ""
+    detail = f"{summary}, {scores.n_missing} missing{allowed}"
     return CheckFinding(f"an empty answer scores at most {limit}", is_low, detail)
 
 

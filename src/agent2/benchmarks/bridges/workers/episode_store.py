@@ -29,9 +29,9 @@ Episode = TypeVar("Episode", bound=AppliesMoves)
 class EpisodeStore(Generic[Episode]):
     """Episodes by set, item and moves."""
 
-    def __init__(self, begin: Callable[[str, int], Episode], most: int) -> None:
-        """begin: makes a fresh episode of a set's item. most: episodes that are kept; the oldest leave first."""
-        self._begin, self._most = begin, most
+    def __init__(self, begin: Callable[[str, int], Episode], n_kept: int) -> None:
+        """begin: makes a fresh episode of a set's item. n_kept: episodes that are kept; the oldest leave first."""
+        self._begin, self._n_kept = begin, n_kept
         self._kept: OrderedDict[str, Episode] = OrderedDict()
 
     def take(self, name: str, number: int, moves: list[Move]) -> Episode:
@@ -48,7 +48,7 @@ class EpisodeStore(Generic[Episode]):
         episode = self.take(name, number, moves[:-1])
         reply = episode.apply(moves[-1])
         self._kept[_key(name, number, moves)] = episode
-        while len(self._kept) > self._most:
+        while len(self._kept) > self._n_kept:
             self._kept.popitem(last=False)
         return reply
 
