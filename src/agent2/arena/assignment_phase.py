@@ -14,6 +14,7 @@ from pathlib import Path
 from agent2 import installation
 from agent2.arena.assignments import answers_hidden, trainers_hidden
 from agent2.arena.assignments.pipeline_variants import ENTRY
+from agent2.arena.assignments.programs import PATIENCE
 from agent2.arena.assignments.records import Bench, ProgramAnswer, ProgramRun
 from agent2.arena.grader.evaluator import evaluation_environment
 from agent2.arena.grader.submission import ContainedAdmission, snapshot_limits, take_snapshot
@@ -26,11 +27,12 @@ from agent2.foreign_files import read_limited
 from agent2.models.checkpoint import CheckpointInfo
 from agent2.records import Split
 from agent2.sandbox.backends import Contained, EndedBy, Sandbox, run_contained
+from agent2.sandbox.processor_time import ProcessorLimit
 from agent2.sandbox.spec import MIB, Mount
 
 MAX_LOG = 4 * MIB
 CALL_S = 60.0
-"""Longest that a call without model and rows may take, start of Python included."""
+"""Processor seconds of a call without model and rows, start of Python included."""
 TAIL = 300
 """Characters of what a program that crashed printed last."""
 
@@ -71,44 +73,54 @@ class Grounds:
     base: CheckpointInfo
     sandbox: Sandbox
     limit_s: float
-    """Longest that one may run."""
+    """Processor seconds of each thread of one run."""
 
     @property
     def hidden(self) -> tuple[Path, ...]:
         """What no program may reach."""
         return (installation.home() / "secret", self.paths.grader_db, self.paths.events, self.paths.llm)
 
+    @property
+    def processor(self) -> ProcessorLimit:
+        """What one run may use, however busy the machine is; a program that does nothing ends after `limit_s`."""
+        return ProcessorLimit(cpu_s=self.limit_s * self.config.threads, idle_s=self.limit_s)
+
 
 def train_with(files: Mapping[str, bytes], folder: Path, grounds: Grounds) -> ProgramRun:
     """Run a training program to its end, or to its limit, and take in the checkpoint that it leaves."""
-    started = time.monotonic()
-    reason = _run_entry(files, ENTRY, folder, grounds)
-    seconds = time.monotonic() - started
+    reason, cpu_s = _run_entry(files, ENTRY, folder, grounds)
     scratch = folder / "workspace"
     if reason:
-        return ProgramRun(None, reason, seconds)
+        return ProgramRun(None, reason, cpu_s)
     try:
         copy = take_snapshot(scratch, "output/model", folder / "checkpoint", snapshot_limits(grounds.base.path))
         admission = ContainedAdmission(grounds.sandbox, grounds.hidden)(copy, grounds.base, "output/model")
     except SubmissionError as error:
-        return ProgramRun(None, str(error), seconds)
+        return ProgramRun(None, str(error), cpu_s)
     if admission.is_base_copy:
-        return ProgramRun(None, "its checkpoint is the base model, unchanged", seconds)
-    return ProgramRun(folder / "checkpoint", "", seconds, _read(scratch / "pipeline" / "logs" / "train.jsonl"))
+        return ProgramRun(None, "its checkpoint is the base model, unchanged", cpu_s)
+    return ProgramRun(folder / "checkpoint", "", cpu_s, _read(scratch / "pipeline" / "logs" / "train.jsonl"))
 
 
 def answer_of(
     files: Mapping[str, bytes], entry: str, folder: Path, grounds: Grounds, *, is_bare: bool = False
 ) -> ProgramAnswer:
     """Run a program for what it writes to $OUTPUT_DIR/answers.json. is_bare: without base model and train rows."""
-    if reason := _run_entry(files, entry, folder, grounds, is_bare=is_bare):
-        return ProgramAnswer(b"", reason)
+    reason, cpu_s = _run_entry(files, entry, folder, grounds, is_bare=is_bare)
+    if reason:
+        return ProgramAnswer(b"", reason, cpu_s)
     content = _read(folder / "workspace" / "output" / "answers.json")
-    return ProgramAnswer(content, "" if content else "it ended without an answer")
+    return ProgramAnswer(content, "" if content else "it ended without an answer", cpu_s)
 
 
-def _run_entry(files: Mapping[str, bytes], entry: str, folder: Path, grounds: Grounds, *, is_bare: bool = False) -> str:
-    """Run one of the files in a fresh workspace below the folder; returns why it did not end well, else nothing."""
+def _run_entry(
+    files: Mapping[str, bytes], entry: str, folder: Path, grounds: Grounds, *, is_bare: bool = False
+) -> tuple[str, float]:
+    """Run one of the files in a fresh workspace below the folder.
+
+    Returns why it did not end well, else nothing, and its processor seconds. A program is ended when these are used
+    up, when it stands idle, or after `PATIENCE` times as long on the clock.
+    """
     config, task = grounds.config, grounds.task
     shutil.rmtree(folder, ignore_errors=True)
     scratch, rows = folder / "workspace", folder / "data"
@@ -142,13 +154,19 @@ def _run_entry(files: Mapping[str, bytes], entry: str, folder: Path, grounds: Gr
         limits=limits_of(config),
         hidden=grounds.hidden,
     )
-    end = run_contained(request, grounds.sandbox, timeout_s=grounds.limit_s)
+    started_at = time.monotonic()
+    wall_s = PATIENCE * grounds.limit_s
+    end = run_contained(request, grounds.sandbox, timeout_s=wall_s, processor=grounds.processor)
+    # a back end that cannot look into its processes leaves the clock, of which no more than all threads can be used
+    cpu_s = (time.monotonic() - started_at) if end.used_s is None else end.used_s
+    if end.ended_by is EndedBy.PROCESSOR:
+        return f"it did not end: {end.reason}", cpu_s
     if end.ended_by is EndedBy.TIMEOUT:
-        return f"it did not end within {grounds.limit_s:.0f} s"
+        return f"it did not end within {wall_s:.0f} s", cpu_s
     if end.code != 0:
         last = _read(folder / "run.log")[-TAIL:].decode(errors="replace").strip()
-        return f"it ended with exit code {end.code}: {end.broke or last}"
-    return ""
+        return f"it ended with exit code {end.code}: {end.broke or last}", cpu_s
+    return "", cpu_s
 
 
 def _read(path: Path) -> bytes:

@@ -123,7 +123,7 @@ class AssignmentSpec(StrictModel):
     case: str = ""
     """Of `debug`: the cause; empty: drawn from the installation's secret and the trial's seed. Never shown."""
     run_s: float = Field(default=900.0, gt=0, le=1e6)
-    """Longest that one of the grader's own runs of a program may take."""
+    """Processor seconds, times `threads`, that one of the grader's own runs of a program may take."""
     steps: int | None = Field(default=None, ge=1, le=10_000)
     """Of `implement`: of the training; None: as the kind has it."""
     runs: int | None = Field(default=None, ge=1, le=100)

@@ -88,6 +88,7 @@ from agent2.sandbox.limits import (
 )
 from agent2.sandbox.network import ProxyProcess, with_network
 from agent2.sandbox.process import Fork, SandboxProcess
+from agent2.sandbox.processor_time import ProcessorLimit
 from agent2.sandbox.spec import (
     BASE_ENVIRONMENT,
     GIB,
@@ -116,6 +117,8 @@ SANDBOXES: dict[str, str] = {
 """Name -> "module:Class"."""
 DEFAULT_SANDBOX = "bubblewrap"
 POLL_S = 0.1
+MEASURE_S = 0.5
+"""Between two looks at processor time, each of which goes through all processes of the host."""
 NOT_CONTAINED = (
     "filesystem",
     "host processes",
@@ -244,6 +247,8 @@ class EndedBy(StrEnum):
     ITSELF = "itself"
     """It ended, crashed, or ran into a limit (`ContainedEnd.broke`)."""
     TIMEOUT = "timeout"
+    PROCESSOR = "processor"
+    """Its processor time was used up, or it stood idle."""
     STOP = "stop"
 
 
@@ -261,6 +266,8 @@ class ContainedEnd:
     """The limit it ran into, as in `SandboxExit`."""
     reason: str
     """One sentence."""
+    used_s: float | None = None
+    """Processor seconds, up to half a second before the end; None: not asked for, or not measured."""
 
 
 def run_contained(
@@ -269,17 +276,23 @@ def run_contained(
     *,
     timeout_s: float,
     silence_s: float | None = None,
+    processor: ProcessorLimit | None = None,
     stop: threading.Event | None = None,
     server: ForkServer | None = None,
 ) -> ContainedEnd:
     """Run the program until it ends, its time is over or `stop` is set; it is gone when this returns.
 
     timeout_s: seconds, start included. silence_s: most seconds without further output once it has printed something,
-    for a program that prints as it works; None: only timeout_s counts. server: forks the program where sandbox and
+    for a program that prints as it works; None: only timeout_s counts. processor: a limit on processor time, which a
+    busy machine does not shorten; timeout_s then is for what never ends. server: forks the program where sandbox and
     request allow it; else it is started. Raises SandboxError if the program cannot be contained as asked.
     """
-    ends_at = time.monotonic() + timeout_s
+    started_at = time.monotonic()
+    ends_at = started_at + timeout_s
     silent_until, n_printed = math.inf, 0
+    used_s: float | None = None
+    next_measurement = started_at
+    passed: str | None = None
     spec = contained_spec(request, sandbox)
     process = _start_fork(spec, sandbox, server, ends_at, stop) or sandbox.start(spec)
     ended_by = EndedBy.ITSELF
@@ -291,14 +304,24 @@ def run_contained(
                 break
             if silence_s is not None and process.captured.n_written > n_printed:
                 n_printed, silent_until = process.captured.n_written, time.monotonic() + silence_s
+            if processor is not None and time.monotonic() >= next_measurement:
+                next_measurement = time.monotonic() + MEASURE_S
+                used_s = process.used_s
+                passed = processor.passed_by(used_s, time.monotonic() - started_at)
             if stop is not None and stop.is_set():
                 ended_by, ended = EndedBy.STOP, process.stop(0)
             elif time.monotonic() >= min(ends_at, silent_until):
                 ended_by, ended = EndedBy.TIMEOUT, process.stop(0)
+            elif passed is not None:
+                ended_by, ended = EndedBy.PROCESSOR, process.stop(0)
     finally:
         process.stop(0)  # after an exception; does nothing to a program that has ended
-    reason = "the program was killed because its time was over" if ended_by is EndedBy.TIMEOUT else ended.reason
-    return ContainedEnd(ended_by, ended.code, process.captured.data, process.captured.dropped, ended.broke, reason)
+    reason = {
+        EndedBy.TIMEOUT: "the program was killed because its time was over",
+        EndedBy.PROCESSOR: f"the program was killed because {passed}",
+    }.get(ended_by, ended.reason)
+    captured = process.captured
+    return ContainedEnd(ended_by, ended.code, captured.data, captured.dropped, ended.broke, reason, used_s)
 
 
 def _start_fork(

@@ -30,8 +30,9 @@ from agent2.sandbox.fork_server import ForkRefused, ForkServer, JoiningProcess, 
 from agent2.sandbox.forward import Plan
 from agent2.sandbox.host import in_memory
 from agent2.sandbox.limits import OWN_PROCESSES, Launch
+from agent2.sandbox.processor_time import ProcessorMeter
 from agent2.sandbox.spec import MIB, SandboxExit, SandboxSpec
-from agent2.sandbox.watchdog import Breach, Watchdog, process_tree
+from agent2.sandbox.watchdog import Breach, Watchdog, descendants, process_tree
 
 logger = logging.getLogger(__name__)
 
@@ -170,6 +171,7 @@ class SandboxProcess:
         self._root: psutil.Process
         memory_is_hard = launch.enforcer is not None and "memory" in launch.enforcer.controllers
         folders = (launch.spec.workspace, *launch.also_watched)
+        self._meter = ProcessorMeter()
         self._watchdog = Watchdog(launch.spec.limits, folders, memory_is_hard=memory_is_hard)
         harness_end, forwarder_end = (None, None) if launch.listener is not None else socket.socketpair()
         threading.Thread(target=self._run_to_end, args=(forwarder_end,), name="sandbox-run", daemon=True).start()
@@ -189,6 +191,14 @@ class SandboxProcess:
         if self._captured is None:
             raise SandboxError("standard output went to the log; set capture_bytes in the spec to keep it apart")
         return self._captured
+
+    @property
+    def used_s(self) -> float | None:
+        """Processor seconds of all its processes so far, at its end those at the last look; None: not measured."""
+        if self._over.is_set():
+            return self._meter.used_s
+        joined = () if self._joined is None else (self._joined.pid,)
+        return self._meter.look([self.pid, *descendants(self.pid, *joined), *joined])
 
     def wait(self, timeout_s: float | None = None) -> SandboxExit | None:
         """Wait for the end; None if it still runs after `timeout_s`."""

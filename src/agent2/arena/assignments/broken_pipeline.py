@@ -54,7 +54,7 @@ class DebugTraining:
         changes = AssignmentPart("collateral", None, describe_changes(variant, files))
         program = {**files, BUDGET: variant.broken[BUDGET]}
         run = bench.run(program, bench.folder / "repaired")
-        figures["seconds"] = round(run.seconds, 1)
+        figures["cpu_s"] = round(run.cpu_s, 1)
         if run.checkpoint is None:
             repair = AssignmentPart("repair", 0.0, f"run again by the grader, it made nothing to score: {run.reason}")
             return _verdict(cause, repair, changes, figures)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from agent2.arena.assignments.programs import judge_gain, known_run, read_program
+from agent2.arena.assignments.programs import PATIENCE, judge_gain, known_run, read_program
 from agent2.arena.assignments.records import Bench, Scores
 from agent2.arena.assignments.searches import (
     PlayedSearch,
@@ -94,14 +94,18 @@ class TuneHyperparameters:
 
 def _play(bench: Bench, files: Mapping[str, bytes], grid: Grid) -> tuple[list[PlayedSearch], list[float]]:
     """The searches, and what each was told of the default after all rows."""
-    ends_at = time.monotonic() + bench.spec.run_s
+    allowed_s = bench.spec.run_s * bench.config.threads
+    ends_at = time.monotonic() + PATIENCE * bench.spec.run_s
+    used_s = 0.0
     program = {**files, ANSWERING: _own_file(ANSWERING)}
 
     def ask(function: str, space: Mapping[str, JsonValue], history: Sequence[JsonValue]) -> object:
-        if time.monotonic() > ends_at:
-            raise SearchFailed(f"the searches did not end within {bench.spec.run_s:.0f} s")
+        nonlocal used_s
+        if used_s > allowed_s or time.monotonic() > ends_at:
+            raise SearchFailed(f"the searches did not end within {allowed_s:.0f} s of processor time")
         question = json.dumps({"function": function, "space": space, "history": list(history)}).encode()
         answer = bench.call({**program, QUESTION: question}, ANSWERING, bench.folder / "search")
+        used_s += answer.cpu_s
         if answer.reason:
             raise SearchFailed(f"{function}: {answer.reason}")
         try:

@@ -89,7 +89,7 @@ class ImplementGrpo:
         if foreign:
             return AssignmentPart("training", 0.0, f"not an own loop: {'; '.join(foreign)}")
         run = bench.run(program, bench.folder / "trained")
-        figures["seconds"] = round(run.seconds, 1)
+        figures["cpu_s"] = round(run.cpu_s, 1)
         if run.checkpoint is None:
             return AssignmentPart("training", 0.0, f"run by the grader, it made nothing to score: {run.reason}")
         gain = scores.gain(run.checkpoint, "trained").change.value

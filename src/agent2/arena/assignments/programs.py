@@ -16,8 +16,10 @@ from agent2.records import digest_of
 MAX_BYTES = 64 << 10
 """Of all files of a program together: a program, not weights."""
 MAX_FILES = 40
+PATIENCE = 6.0
+"""Time limit on the clock, in times of the one on processor time: for what never ends, on a busy machine too."""
 LONGEST = 3.0
-"""Time of an agent's program in times of the one that is known to work; longer is more training than is allowed."""
+"""Processor time of an agent's program in times of the one that is known to work; longer is more than is allowed."""
 
 
 class BrokenBench(Agent2Error):
@@ -74,20 +76,20 @@ def judge_effort(
 ) -> AssignmentPart | None:
     """No credit for a program that takes much longer than one that works, as with more steps; None: it does not.
 
-    part: what is credited. judged, healthy: the agent's program and the one that works, each with its run. The
-    machine's load changes, too: where a run was long, both are run again, one after the other, and the shorter time of
-    the one counts against the longer one of the other.
+    part: what is credited. judged, healthy: the agent's program and the one that works, each with its run. Times are
+    processor times, which a busy machine lengthens as well, by less: where a run was long, both are run again, one
+    after the other, and the shorter time of the one counts against the longer one of the other.
     """
     (program, run), (healthy_program, healthy_run) = judged, healthy
-    if run.seconds <= LONGEST * healthy_run.seconds:
+    if run.cpu_s <= LONGEST * healthy_run.cpu_s:
         return None
-    slowest = max(healthy_run.seconds, bench.run(healthy_program, bench.folder / "known-again").seconds)
-    if run.seconds <= LONGEST * slowest:
+    slowest = max(healthy_run.cpu_s, bench.run(healthy_program, bench.folder / "known-again").cpu_s)
+    if run.cpu_s <= LONGEST * slowest:
         return None
-    quickest = min(run.seconds, bench.run(program, bench.folder / "judged-again").seconds)
+    quickest = min(run.cpu_s, bench.run(program, bench.folder / "judged-again").cpu_s)
     if quickest <= LONGEST * slowest:
         return None
-    times = f"{quickest:.0f} s, where one that works takes {slowest:.0f} s"
+    times = f"{quickest:.0f} s of processor time, where one that works takes {slowest:.0f} s"
     return AssignmentPart(part, 0.0, f"it does more than the budget allows: {times}")
 
 
@@ -99,7 +101,7 @@ def known_run(bench: Bench, files: Mapping[str, bytes], name: str) -> ProgramRun
     config = bench.config
     contents = {file: content.decode() for file, content in files.items()}
     key = digest_of(
-        ["timed", __version__, contents, config.base_model, config.task.n_items.train, config.seed, config.threads]
+        ["cpu", __version__, contents, config.base_model, config.task.n_items.train, config.seed, config.threads]
     )
     cached = bench.cache / key[:32]
     if not cached.is_dir():
@@ -109,10 +111,10 @@ def known_run(bench: Bench, files: Mapping[str, bytes], name: str) -> ProgramRun
         draft = cached.with_name(f".{cached.name}.{os.getpid()}")
         shutil.copytree(run.checkpoint, draft / "checkpoint")
         (draft / "train.jsonl").write_bytes(run.log)
-        (draft / "seconds").write_text(f"{run.seconds:.1f}", encoding="utf-8")
+        (draft / "cpu_s").write_text(f"{run.cpu_s:.1f}", encoding="utf-8")
         try:
             draft.rename(cached)
         except OSError:  # another trial was faster
             shutil.rmtree(draft, ignore_errors=True)
-    seconds = float((cached / "seconds").read_text(encoding="utf-8"))
-    return ProgramRun(cached / "checkpoint", "", seconds, (cached / "train.jsonl").read_bytes())
+    cpu_s = float((cached / "cpu_s").read_text(encoding="utf-8"))
+    return ProgramRun(cached / "checkpoint", "", cpu_s, (cached / "train.jsonl").read_bytes())

@@ -16,7 +16,8 @@ class ProgramRun:
     """What it made, admitted as a submission is; None: nothing that can be scored."""
     reason: str
     """Why it made nothing; empty otherwise."""
-    seconds: float
+    cpu_s: float
+    """Processor seconds of all its processes."""
     log: bytes = b""
     """The program's logs/train.jsonl; empty where there is none."""
 
@@ -29,6 +30,8 @@ class ProgramAnswer:
     """Not to be trusted; empty where there is none."""
     reason: str
     """Why there is none; empty otherwise."""
+    cpu_s: float = 0.0
+    """Processor seconds of all its processes."""
 
 
 AskProgram = Callable[[Mapping[str, bytes], str, Path], ProgramAnswer]
