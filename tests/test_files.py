@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import agent2
-from agent2.files import atomic_write, lock_file, numbered_lines, write_json, write_text
+from agent2.files import atomic_write, lock_file, numbered_lines, remove_tree, scratch_folder, write_json, write_text
 
 SOURCE = Path(agent2.__file__).parent
 
@@ -112,3 +112,38 @@ def test_the_lock_of_a_killed_process_is_had_once_the_program_that_it_was_starti
         lock_file(descriptor, wait_s=0.0)
     lock_file(descriptor)
     os.close(descriptor)
+
+
+def nest(folder: Path, depth: int) -> None:
+    """Folders in folders, as a program makes them that goes into each."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("inner", dir_fd=descriptor)
+        inner = os.open("inner", os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = inner
+    os.close(descriptor)
+
+
+def test_a_folder_is_removed_however_deep_its_folders_are_nested(tmp_path):
+    with scratch_folder("program-", tmp_path) as folder:
+        nest(folder, 1_200)  # deeper than Python recurses, and longer than a path may be
+        (folder / "file").write_text("text")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_is_removed_with_links_and_closed_folders_in_it_and_what_links_lead_to_stays(tmp_path):
+    kept, folder = tmp_path / "kept", tmp_path / "folder"
+    (folder / "closed" / "inner").mkdir(parents=True)
+    kept.mkdir()
+    (kept / "file").write_text("text")
+    (folder / "link").symlink_to(kept)
+    (folder / "closed" / "inner" / "link").symlink_to(kept / "file")
+    (folder / "closed").chmod(0)
+    remove_tree(folder)
+    outer = tmp_path / "outer"
+    outer.symlink_to(kept)
+    remove_tree(outer)
+    assert (list(tmp_path.iterdir()), (kept / "file").read_text()) == ([kept], "text")
+    with pytest.raises(FileNotFoundError):
+        remove_tree(folder)

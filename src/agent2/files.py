@@ -7,8 +7,11 @@ model's answer would break its own row.
 
 import contextlib
 import fcntl
+import itertools
 import os
 import secrets
+import stat
+import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -18,6 +21,7 @@ import msgspec
 
 LOCK_WAIT_S = 5.0
 _LOCK_RETRY_S = 0.05
+_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def atomic_write(path: Path, data: bytes | Iterable[bytes], *, durable: bool = False) -> None:
@@ -51,6 +55,63 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def scratch_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
+    """A new folder for a program that is not trusted; removed with the block, as far as it can be."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    try:
+        yield folder
+    finally:
+        with contextlib.suppress(OSError):
+            remove_tree(folder)
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder that a foreign program could write; of a symbolic link, only the link.
+
+    Its folders may be nested deeper than Python recurses, where `shutil.rmtree` raises RecursionError, or than a path
+    has characters, and may be closed to their owner: each is moved to the top and emptied there. Raises OSError for
+    what cannot be removed, FileNotFoundError if there is no such folder.
+    """
+    if not stat.S_ISDIR(folder.lstat().st_mode):
+        folder.unlink()
+        return
+    mark = secrets.token_hex(8)
+    names = (f"{mark}-{number}" for number in itertools.count())
+    with contextlib.suppress(PermissionError):
+        folder.chmod(0o700)
+    top = os.open(folder, _OPEN_FOLDER)
+    try:
+        pending = _empty(top, top, names)
+        while pending:
+            name = pending.pop()
+            inner = os.open(name, _OPEN_FOLDER, dir_fd=top)
+            try:
+                pending += _empty(inner, top, names)
+            finally:
+                os.close(inner)
+            os.rmdir(name, dir_fd=top)
+    finally:
+        os.close(top)
+    folder.rmdir()
+
+
+def _empty(folder: int, top: int, names: Iterator[str]) -> list[str]:
+    """Remove the files of a folder and move its folders to the top; returns their new names."""
+    with os.scandir(folder) as listing:
+        entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in listing]
+    moved = []
+    for name, is_folder in entries:
+        if not is_folder:
+            os.unlink(name, dir_fd=folder)
+            continue
+        with contextlib.suppress(PermissionError):  # somebody else's; moving it may still be allowed
+            os.chmod(name, 0o700, dir_fd=folder)
+        moved.append(next(names))
+        os.rename(name, moved[-1], src_dir_fd=folder, dst_dir_fd=top)
+    return moved
 
 
 def write_text(path: Path, text: str) -> None:

@@ -81,17 +81,43 @@ def test_a_program_that_skips_training_or_reads_dev_rows_leaves_nothing_to_score
 
 
 LOOKS_FOR_MATERIAL = b"""
-import json, os
+import importlib.util, json, os
 seen = [name for name in ("/model", "/data") if os.path.isdir(name) and os.listdir(name)]
+try:
+    seen += ["items"] * (importlib.util.find_spec("agent2.benchmarks") is not None)
+except ModuleNotFoundError:
+    pass
 json.dump({"answer": seen}, open(os.environ["OUTPUT_DIR"] + "/answers.json", "w"))
 """
 
 
-def test_a_call_sees_neither_model_nor_rows_and_answers(bench: Bench):
+def test_a_call_sees_neither_model_nor_rows_nor_what_makes_them_and_answers(bench: Bench):
     answer = bench.call({"look.py": LOOKS_FOR_MATERIAL}, "look.py", bench.folder / "called")
     assert (json.loads(answer.content), answer.reason) == ({"answer": []}, "")
     answer = bench.ask({"look.py": LOOKS_FOR_MATERIAL}, "look.py", bench.folder / "asked")
-    assert json.loads(answer.content) == {"answer": ["/model", "/data"]}
+    assert json.loads(answer.content) == {"answer": ["/model", "/data", "items"]}
+
+
+NESTS_FOLDERS = b"""
+import json, os
+json.dump({"answer": 1}, open(os.environ["OUTPUT_DIR"] + "/answers.json", "w"))
+os.chdir(os.environ["OUTPUT_DIR"])
+for _ in range(1200):
+    os.mkdir("inner")
+    os.chdir("inner")
+"""
+
+
+def test_a_call_is_not_hurt_by_the_folders_that_the_one_before_it_nested(bench: Bench):
+    for _ in range(2):
+        assert bench.call({"nest.py": NESTS_FOLDERS}, "nest.py", bench.folder / "called").content
+
+
+def test_an_answer_is_not_read_through_a_folder_that_leads_out_of_the_sandbox(bench: Bench, tmp_path: Path):
+    (tmp_path / "answers.json").write_text('{"answer": "of the host"}')
+    program = f"import os; os.rmdir('/workspace/output'); os.symlink({str(tmp_path)!r}, '/workspace/output')"
+    answer = bench.call({"link.py": program.encode()}, "link.py", bench.folder / "called")
+    assert (answer.content, answer.reason) == (b"", "it ended without an answer")
 
 
 def test_the_recipe_measures_points_answers_and_makes_a_checkpoint(bench: Bench):

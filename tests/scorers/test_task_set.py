@@ -52,6 +52,13 @@ def test_a_script_judges_the_answer_in_a_sandbox(script_sandbox, script, value, 
     assert score.value == value and reason in score.reason
 
 
+def test_an_answer_that_nests_folders_deeper_than_python_recurses_is_scored(script_sandbox):
+    program = "import os\nfor _ in range(1200):\n    os.mkdir('inner'); os.chdir('inner')\n"
+    task = item("execution", verify_script="python3 answer.txt")
+    score = TaskSetScorer(script_sandbox).score(task, rollout(program))
+    assert score.value is not None and score.fault is None  # passed, or its folders were noticed while it ran
+
+
 def test_a_script_that_does_not_end_is_stopped_and_not_passed():
     hasty = ScriptSandbox(find_sandbox(), timeout_s=1.0)
     score = TaskSetScorer(hasty).score(item("execution", verify_script="sleep 600"), rollout("42"))

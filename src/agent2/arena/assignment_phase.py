@@ -5,14 +5,14 @@ rows, with nothing of the first workspace but the program's files.
 """
 
 import json
-import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent2 import installation
-from agent2.arena.assignments import answers_hidden, trainers_hidden
+from agent2.arena.agent_files import read_beneath
+from agent2.arena.assignments import answers_hidden, package_hidden, trainers_hidden
 from agent2.arena.assignments.pipeline_variants import ENTRY
 from agent2.arena.assignments.programs import PATIENCE
 from agent2.arena.assignments.records import Bench, ProgramAnswer, ProgramRun
@@ -23,6 +23,7 @@ from agent2.arena.spec import AssignmentSpec, TrialConfig, limits_of
 from agent2.arena.trial_folder import TrialPaths
 from agent2.benchmarks.home import visible_row
 from agent2.errors import SubmissionError
+from agent2.files import remove_tree
 from agent2.foreign_files import read_limited
 from agent2.models.checkpoint import CheckpointInfo
 from agent2.records import Split
@@ -99,17 +100,21 @@ def train_with(files: Mapping[str, bytes], folder: Path, grounds: Grounds) -> Pr
         return ProgramRun(None, str(error), cpu_s)
     if admission.is_base_copy:
         return ProgramRun(None, "its checkpoint is the base model, unchanged", cpu_s)
-    return ProgramRun(folder / "checkpoint", "", cpu_s, _read(scratch / "pipeline" / "logs" / "train.jsonl"))
+    log = read_beneath(scratch, "pipeline/logs/train.jsonl", MAX_LOG) or b""
+    return ProgramRun(folder / "checkpoint", "", cpu_s, log)
 
 
 def answer_of(
     files: Mapping[str, bytes], entry: str, folder: Path, grounds: Grounds, *, is_bare: bool = False
 ) -> ProgramAnswer:
-    """Run a program for what it writes to $OUTPUT_DIR/answers.json. is_bare: without base model and train rows."""
+    """Run a program for what it writes to $OUTPUT_DIR/answers.json.
+
+    is_bare: without base model and train rows, and without this package, which has both.
+    """
     reason, cpu_s = _run_entry(files, entry, folder, grounds, is_bare=is_bare)
     if reason:
         return ProgramAnswer(b"", reason, cpu_s)
-    content = _read(folder / "workspace" / "output" / "answers.json")
+    content = read_beneath(folder / "workspace", "output/answers.json", MAX_LOG) or b""
     return ProgramAnswer(content, "" if content else "it ended without an answer", cpu_s)
 
 
@@ -122,28 +127,26 @@ def _run_entry(
     up, when it stands idle, or after `PATIENCE` times as long on the clock.
     """
     config, task = grounds.config, grounds.task
-    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        remove_tree(folder)
     scratch, rows = folder / "workspace", folder / "data"
     for path in (scratch / "pipeline", scratch / "output", rows):
         path.mkdir(parents=True)
     for name, content in files.items():
         (scratch / "pipeline" / name).write_bytes(content)
-    material: tuple[Mount, ...] = ()
+    mounts = package_hidden(grounds.paths.root)
     if not is_bare:
         items = task.benchmark.items(Split.TRAIN, config.task.n_items.train, secret=None)
         lines = (json.dumps(visible_row(task.benchmark, item)) + "\n" for item in items)
         (rows / "train.jsonl").write_text("".join(lines), encoding="utf-8")
+        root = grounds.paths.root
         material = (Mount(grounds.base.path, "/model"), Mount(rows, "/data"))
-    root = grounds.paths.root
+        mounts = (*material, *answers_hidden(root), *trainers_hidden(root))
     request = Contained(
         command=("python", f"/workspace/pipeline/{entry}"),
         scratch=scratch,
         log=folder / "run.log",
-        mounts=(
-            *material,
-            *answers_hidden(root),
-            *trainers_hidden(root),
-        ),
+        mounts=mounts,
         environment={
             **evaluation_environment("/workspace", config.threads),
             "MODEL_PATH": "/model",

@@ -15,7 +15,6 @@ on the new card as they come, so that a stage that was killed is resumed and jud
 
 import logging
 import math
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,6 +33,7 @@ from agent2.cards.folder import card_exists, load_card
 from agent2.cards.reader import iter_rollouts, read_summary
 from agent2.cards.writer import CardWriter, require_same_evaluation
 from agent2.errors import FAULT_POLICY, Agent2Error, CardError, ConfigError, Fault
+from agent2.files import scratch_folder
 from agent2.llm.thoughts import CUT_OFF
 from agent2.plugins import place_of
 from agent2.records import (
@@ -351,11 +351,11 @@ def _judge_of(scorer: Scorer, resources: ScoringResources) -> Iterator[JudgeBatc
 @contextmanager
 def sandbox_runner(resources: ScoringResources) -> Iterator[SandboxRunner]:
     """A runner of untrusted programs; programs that still run when the block ends are ended."""
-    with tempfile.TemporaryDirectory(prefix="scoring-", dir=resources.scratch, ignore_cleanup_errors=True) as scratch:
+    with scratch_folder("scoring-", resources.scratch) as scratch:
         # Set on leaving, so that programs of threads that were left behind end as well.
         ended = Until(resources.stop)
         try:
-            yield SandboxRunner(resources.sandbox, Path(scratch), resources.hidden, ended)
+            yield SandboxRunner(resources.sandbox, scratch, resources.hidden, ended)
         finally:
             ended.set()
 

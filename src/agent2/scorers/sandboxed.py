@@ -6,7 +6,6 @@ It is never called where a model is played: there, namespaces are refused, and t
 the model. Nothing that a program prints is a verdict; decide it from the outside, as `python_tests` does.
 """
 
-import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from agent2.files import scratch_folder
 from agent2.records import Item, Rollout, Score
 from agent2.sandbox.backends import Contained, ContainedEnd, Sandbox, Unsandboxed, run_contained
 from agent2.sandbox.spec import Limits
@@ -66,8 +66,8 @@ class SandboxRunner:
     @contextmanager
     def request(self, command: tuple[str, ...], limits: Limits = SMALL) -> Iterator[Contained]:
         """A command with a folder of its own, which is removed with the block."""
-        with tempfile.TemporaryDirectory(prefix="program-", dir=self.scratch, ignore_cleanup_errors=True) as folder:
-            scratch, log = Path(folder) / "work", Path(folder) / "log"
+        with scratch_folder("program-", self.scratch) as folder:
+            scratch, log = folder / "work", folder / "log"
             yield Contained(command=command, scratch=scratch, log=log, limits=limits, hidden=self.hidden)
 
 

@@ -13,7 +13,6 @@ and does NOT play the task.
 """
 
 import json
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -24,6 +23,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from agent2.config import StrictModel, first_problem
 from agent2.errors import ConfigError, Fault, SandboxError, quoted
+from agent2.files import scratch_folder
 from agent2.foreign_files import MAX_TEXT_BYTES, read_named
 from agent2.records import Item, JsonValue, Rollout, Score, ScoredRollout, ScorerOutput, Split, digest_of
 from agent2.sandbox.backends import Sandbox
@@ -316,8 +316,8 @@ def _unjudged(reason: str) -> Score:
 
 def _run_script(sandbox: ScriptSandbox, script: str, answer: str, files: Mapping[str, JsonValue]) -> Score:
     """Run a verify script beside an answer in a new folder. Raises SandboxError if the host cannot."""
-    with tempfile.TemporaryDirectory(prefix="agent2-verify-", ignore_cleanup_errors=True) as folder:
-        workspace, log = Path(folder) / "workspace", Path(folder) / "log"
+    with scratch_folder("agent2-verify-") as folder:
+        workspace, log = folder / "workspace", folder / "log"
         workspace.mkdir()
         for name, text in files.items():
             path = workspace / name

@@ -56,6 +56,14 @@ def answers_hidden(root: Path) -> tuple[Mount, ...]:
     return _emptied(root, [*homes, *oracles])
 
 
+def package_hidden(root: Path) -> tuple[Mount, ...]:
+    """Mounts that show an empty folder in place of this whole package, which makes items and unpacks base models.
+
+    root: of the trial.
+    """
+    return _emptied(root, [home.parents[1] for home in (HERE, Path(__file__).parent.absolute())])
+
+
 def trainers_hidden(root: Path) -> tuple[Mount, ...]:
     """Mounts that show an empty folder in place of each of `FOREIGN_TRAINERS` that is installed. root: of the trial."""
     folders: list[Path] = []

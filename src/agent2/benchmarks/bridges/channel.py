@@ -9,8 +9,8 @@ with the last line that it printed; the next question starts a fresh one. What t
 answer. What it prints is kept in a temporary folder while it runs, and nowhere later: it may show hidden items.
 """
 
+import contextlib
 import json
-import shutil
 import socket
 import tempfile
 import threading
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from agent2.errors import MachineError, quoted
+from agent2.files import remove_tree
 from agent2.foreign_files import last_lines
 from agent2.records import JsonValue
 from agent2.sandbox.backends import Sandbox, sandbox_here
@@ -221,7 +222,8 @@ class BridgeChannel:
         if link is not None:
             link.close()
         if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                remove_tree(folder)
 
 
 def _as_answer(line: bytes) -> dict[str, Any] | None:
