@@ -107,12 +107,13 @@ def _validated(source: YamlText, model: type[ModelT]) -> ModelT:
 def _read(text: str, where: str, *, is_override: bool = False) -> tuple[yaml.Node | None, Any]:
     """The tree of a YAML text, which knows lines, and its values. is_override: a value of --set, not a file."""
     try:
-        # Parsed twice: the tree knows the lines, and is checked before aliases are expanded into values.
+        # The tree knows the lines, and is checked before aliases are expanded into values.
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         _refuse_double_keys(root, where)
         if root is not None:
             _count_values(root, where, {})
-        return root, yaml.safe_load(text)
+        # made from the tree: parsing takes most of the time
+        return root, None if root is None else yaml.SafeLoader("").construct_document(root)
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date such as 2020-13-45
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark and not is_override else ""
@@ -188,7 +189,8 @@ def first_problem(error: ValidationError, model: type[BaseModel]) -> tuple[tuple
     if problem["type"] == "missing":
         return location, f"key {name!r} is missing; add it"
     wrong = _wrong_choice(location, problem["input"], problem.get("ctx", {}))
-    return location, wrong or f"{name or 'the file'}: {problem['msg']} (got {quoted(problem['input'])})"
+    sentence = problem["msg"].removeprefix("Value error, ")  # raised by a record's own check
+    return location, wrong or f"{name or 'the file'}: {sentence} (got {quoted(problem['input'])})"
 
 
 def _wrong_choice(location: Location, value: object, context: Mapping[str, Any]) -> str | None:

@@ -238,7 +238,7 @@ def test_a_scorer_from_a_file_beside_it_is_used_with_its_settings_and_is_in_the_
         ),
         ("test: test.jsonl", "all: test.jsonl", "'all' is divided into splits, so 'train' cannot be named beside it"),
         ("test: test.jsonl", "tests: test.jsonl", ":3: unknown key 'tests'; did you mean 'test'?"),
-        ("temperature: 0.0", "temperature: none", "sampling.temperature: Value error, give a temperature of 0 to 100"),
+        ("temperature: 0.0", "temperature: none", "sampling.temperature: give a temperature of 0 to 100"),
         ("sampling:", "sampilng:", ":7: unknown key 'sampilng'; did you mean 'sampling'?"),
     ],
 )

@@ -47,6 +47,17 @@ datasets:
     metric: prompt_level_accuracy
 """
 
+OWN = """\
+suite: mine_v1.0
+track: llm_core
+control_group: {kind: sft, checkpoint: null}
+benchmarks:
+- {name: quiz, source: ./quiz, scorer: {name: exact, tier: reference}, split: test_public, metric: quiz_accuracy, n_items: null}
+metrics:
+- {name: quiz_accuracy, benchmark: quiz, role: primary}
+"""
+TASKS = "task_distribution: {production_tasks: [{name: quiz, difficulty: medium, benchmarks: [quiz]}]}\n"
+
 VLM = """\
 suite: vlm_reasoning_regression_v1
 model: qwen-vl-rl-step-900
@@ -243,7 +254,7 @@ def test_an_override_that_is_wrong_is_named_as_one():
         (LLM + "gates:\n- kind: regression\n  name: g\n  metrics: [gsm8k_exact_match]\n  tolerence: 0.1\n", "my_suite.yaml:22: unknown key 'gates.0.regression.tolerence'; did you mean 'tolerance'?"),
         (AGENT.replace("    metric: resolved_rate", "    metric: resolved_rate\n    requires: [{benchmark: bfcl, at_least: 0.5}]"), "my_suite.yaml:15: unknown benchmark prerequisite 'bfcl'; did you mean 'bfcl_v3'?"),
         (LLM + "modle: x\n", "my_suite.yaml:18: unknown key 'modle'; did you mean 'model'?"),
-        (LLM.replace("temperature: 0.0", "temperature: -0.1"), "my_suite.yaml:5: protocol.sampling.temperature: Value error, give a temperature of 0 to 100, or unset to send none (got -0.1)"),
+        (LLM.replace("temperature: 0.0", "temperature: -0.1"), "my_suite.yaml:5: protocol.sampling.temperature: give a temperature of 0 to 100, or unset to send none (got -0.1)"),
         (LLM.replace("max_tokens: 2048", "max_tokens: many"), "my_suite.yaml:7: protocol.sampling.max_tokens: "),
     ],
 )  # fmt: skip
@@ -258,7 +269,10 @@ def test_a_mistake_is_named_with_its_line_and_the_nearest_name(text, message):
         (LLM.replace("llm_core_regression_v1", "my_own_v1"), "no track is named and no template matches; add 'track' (known: agent_tool, llm_core"),
         ("suite: a_v1\ntrack: my_track\nbaseline: b\n", "the suite has no task_distribution, one of its six mandatory parts"),
         ("suite: a_v1\ntrack: llm_cor\nbaseline: b\n", "track 'llm_cor' has no template (did you mean 'llm_core'?)"),
-        (LLM + "  - name: my_bench\n    split: test\n    metric: accuracy\n", "my_suite.yaml:18: benchmark 'my_bench' has no scorer and track 'llm_core' does not know it"),
+        (LLM + "  - name: my_bench\n    split: test\n    metric: accuracy\n", "my_suite.yaml:18: benchmark 'my_bench' has no scorer and no n_items, and track 'llm_core' does not know it; add scorer: {name: exact, tier: reference}, n_items: null (an example), or let `agent2 suite new ./my_bench` write the suite"),
+        (OWN, "my_suite.yaml: none of the tasks of template 'llm_core' uses the suite's benchmarks, so it needs a task_distribution of its own; add task_distribution: {production_tasks: [{name: quiz, difficulty: medium, benchmarks: [quiz]}]}"),
+        (OWN + TASKS, "my_suite.yaml:1: nothing blocks a fall of the primary metric 'quiz_accuracy'; name it in a gate of kind 'regression', such as {kind: regression, name: primary_holds, metrics: [quiz_accuracy], "),
+        ((OWN + TASKS).replace("control_group: {kind: sft, checkpoint: null}\n", ""), "my_suite.yaml:1: the suite names no baseline"),
         (LLM + "failure_taxonomy: null\n", "the suite has no failure_taxonomy, one of its six mandatory parts"),
         (LLM + "task_distribution: null\n", "the suite has no task_distribution"),
         (LLM + "control_group: null\n", "'control_group' is not a mapping of keys; 'baseline' belongs into it"),

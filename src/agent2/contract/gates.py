@@ -436,7 +436,8 @@ def check_gates(metrics: Sequence[MetricSpec], gates: Sequence[GateSpec], where:
     if primary.name not in blocking:
         raise ConfigError(
             f"{where}: nothing blocks a fall of the primary metric {primary.name!r}; "
-            "name it in a gate of kind 'regression'"
+            "name it in a gate of kind 'regression', such as {kind: regression, name: primary_holds, "
+            f"metrics: [{primary.name}], tolerance: 0.03, margin: 0.12, on_fire: {{release: block}}}}"
         )
 
 

@@ -97,12 +97,16 @@ class Draft:
     notes: list[Note] = field(default_factory=list)
 
     def spot(self, location: Location) -> str:
-        """`file:line` of a location of `data`; for what no file has, of the nearest part that one has."""
+        """`file:line` of a location of `data`; for what no file has, of the nearest part that one has.
+
+        Begins with the file that its author can change, also where a template filled the part in.
+        """
         path = tuple(location)
         for length in range(len(path), -1, -1):
             if path[:length] in self.sources:
                 text, written = self.sources[path[:length]]
-                return text.spot((*written, *path[length:]))
+                spot = text.spot((*written, *path[length:]))
+                return spot if text is self.file else f"{self.file.where}: filled in from {spot}"
         return self.file.spot(location)
 
     def note(self, name: str, value: object, origin: str) -> None:
@@ -465,7 +469,10 @@ def _fill(draft: Draft, track: Track) -> None:
     fill_metrics(draft, track)
     fill_gates(draft, track)
     fill_production_tasks(draft, track)
-    other_parts = {key: value for key, value in track.suite.items() if key not in LISTS}
+    # tasks of the template whose benchmarks the suite does not have are none of its tasks
+    is_filled = "task_distribution" in draft.data or not _names(draft.data["benchmarks"])
+    left_out = LISTS if is_filled else (*LISTS, "task_distribution")
+    other_parts = {key: value for key, value in track.suite.items() if key not in left_out}
     _merge(draft, track, draft.data, other_parts, ())
 
 
@@ -489,6 +496,15 @@ def _note_leaves(draft: Draft, track: Track, path: YamlPath, value: object) -> N
         draft.note(".".join(map(str, path)), value, f"track {track.name} ({track.text.spot(('suite', *path))})")
 
 
+ENTRY_KEYS = {
+    "scorer": "{{name: exact, tier: reference}}",
+    "split": "test_public",
+    "metric": "{name}_accuracy",
+    "n_items": "null",
+}
+"""What no default decides about a benchmark -> an example of it."""
+
+
 def _require_parts(draft: Draft, track: Track | None, tracks: Mapping[str, Track]) -> None:
     """Refuse a gap that no template closes."""
     where, data = draft.file.where, draft.data
@@ -499,23 +515,29 @@ def _require_parts(draft: Draft, track: Track | None, tracks: Mapping[str, Track
     for part in MANDATORY_PARTS:
         if part != "scorer" and data.get(part) is None:
             parts = ", ".join(MANDATORY_PARTS)
+            if part == "task_distribution" and part not in data and track is not None and track.suite.get(part):
+                raise ConfigError(f"{where}: {_own_tasks_advice(track, data)}")
             raise ConfigError(f"{where}: the suite has no {part}, one of its six mandatory parts ({parts}); {advice}")
     control = data["control_group"]
     if isinstance(control, Mapping) and "checkpoint" not in control:
         raise ConfigError(
-            f"{draft.spot(('control_group',))}: the suite names no baseline, and a score without control group is no "
-            "evidence of improvement; add 'baseline', or control_group.checkpoint: null if it is named for each run"
+            f"{draft.file.spot(('control_group',))}: the suite names no baseline, and a score without control group "
+            "is no evidence of improvement; add a line 'baseline: FOLDER', or 'control_group: {kind: sft, checkpoint: "
+            "null}' where each run names its own with --baseline"
         )
     for key in LISTS:
         if not data.get(key):
             raise ConfigError(f"{where}: the suite has no {key}; {advice}")
     entries = data["benchmarks"]
     for index, entry in enumerate(entries if isinstance(entries, list) else ()):
-        if isinstance(entry, Mapping) and "scorer" not in entry:
+        absent = [key for key in ENTRY_KEYS if key not in entry] if isinstance(entry, Mapping) else []
+        if absent:
+            name = entry.get("name")
             lack = f"track {track.name!r} does not know it" if track else "there is no template"
+            missing = ", ".join(f"{key}: {ENTRY_KEYS[key].format(name=name)}" for key in absent)
             raise ConfigError(
-                f"{draft.spot(('benchmarks', index))}: benchmark {entry.get('name')!r} has no scorer and {lack}; "
-                "spell out its scorer, split, metric and n_items"
+                f"{draft.spot(('benchmarks', index))}: benchmark {name!r} has no {' and no '.join(absent)}, and "
+                f"{lack}; add {missing} (an example), or let `agent2 suite new ./{name}` write the suite"
             )
 
 
@@ -533,6 +555,15 @@ def _defaults(record: BaseModel, path: str) -> Iterator[Note]:
             for number, inner in enumerate(value):
                 if isinstance(inner, BaseModel):
                     yield from _defaults(inner, f"{inner_path}[{getattr(inner, 'name', number)}]")
+
+
+def _own_tasks_advice(track: Track, data: Mapping[str, Any]) -> str:
+    names = sorted(_names(data.get("benchmarks"))) or ["NAME"]
+    tasks = ", ".join(f"{{name: {name}, difficulty: medium, benchmarks: [{name}]}}" for name in names[:3])
+    return (
+        f"none of the tasks of template {track.name!r} uses the suite's benchmarks, so it needs a task_distribution of "
+        f"its own; add task_distribution: {{production_tasks: [{tasks}]}}"
+    )
 
 
 def _advice(name: object, track: Track | None, tracks: Mapping[str, Track]) -> str:

@@ -23,13 +23,8 @@ _drawing_lock = threading.Lock()
 """matplotlib's settings are global: two figures drawn at the same time would take each other's colours."""
 
 
-def load_libraries() -> None:
-    """Import what the pages use, and draw an empty figure; otherwise the first page view waits a second or more."""
-    import agent2.reports.eval_pages  # isort: skip - the first page that is opened is most likely an evaluation
-    import scipy.optimize  # isort: skip # noqa: F401
-    import agent2.cards.query  # isort: skip
-    import agent2.arena.analysis.result
-    import agent2.reports.trial_view  # noqa: F401
+def draw_nothing() -> None:
+    """Draw an empty figure: the first one that is drawn waits half a second for the library."""
     from agent2.reports.style import as_svg, drawing
 
     with _drawing_lock, drawing(1.0, 1.0) as figure:

@@ -158,6 +158,14 @@ class PageContext:
             has_trials=has_trials, links=links, root_name=clean(self.catalog.root.resolve().name or "/", 60), **fields
         )
 
+    def template_names(self) -> list[str]:
+        """Of every page and its parts."""
+        return self._engine.list_templates(extensions=["j2"])
+
+    def compile_template(self, template: str) -> None:
+        """Compile a template, which its first page would otherwise wait for."""
+        self._engine.get_template(template)
+
     def entry(self, route: PageAddress, kind: EntryKind) -> CatalogEntry:
         """The result of an address. Raises NoSuchPageError if there is none."""
         entry = self.catalog.get(route.id, kind)

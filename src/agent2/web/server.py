@@ -13,7 +13,6 @@ import logging
 import re
 import secrets
 import socket
-import threading
 from collections.abc import AsyncIterator, Callable, MutableMapping
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
@@ -33,10 +32,10 @@ from agent2.arena.trial_folder import TrialPaths
 from agent2.errors import Agent2Error, ConfigError
 from agent2.foreign_files import MAX_LOG_BYTES, open_regular
 from agent2.web.catalog import Catalog
-from agent2.web.computed import load_libraries
 from agent2.web.entries import CatalogEntry, EntryKind, EntryState, EntrySummary
 from agent2.web.judging import rate
 from agent2.web.page import LiveLinks, NoSuchPageError, PageAddress, UnreadableResultError
+from agent2.web.preload import Preload
 from agent2.web.site import ASSETS, Site, read_asset
 from agent2.web.trials import event_words, log_after, submission_words
 
@@ -55,8 +54,6 @@ HEADERS = {
 POLL_S = 1.0
 """Between two polls of the files of a running trial."""
 MOST_STREAMS = 64
-LIBRARIES_AFTER_S = 1.5
-"""Until libraries of later pages are imported, so that the first page does not wait for them."""
 MAX_NOTE, MAX_RATINGS = 50_000, 4_000_000
 """Bytes of a form."""
 
@@ -143,8 +140,9 @@ class GuardedApp:
 class _Views:
     """What is answered under each address of a site."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, preload: Preload) -> None:
         self._site = site
+        self._preload = preload
         self._links = LiveLinks()
         self._streams = asyncio.Semaphore(MOST_STREAMS)
 
@@ -155,7 +153,8 @@ class _Views:
         query = _query_of(request)
         route = PageAddress(**{"kind": "home", **request.path_params}, query=query)
         try:
-            return HTMLResponse(self._site.html(route, LiveLinks(route)))
+            with self._preload.making_page():
+                return HTMLResponse(self._site.html(route, LiveLinks(route)))
         except NoSuchPageError as error:
             return self.not_found(error)
         except UnreadableResultError as error:
@@ -229,9 +228,9 @@ class _Views:
         return _stream(self._streams, lambda: _trial_news(self._site, entry, after, log, request))
 
 
-def make_view_app(site: Site, guard: ReaderGuard) -> GuardedApp:
-    """All pages of a site as an ASGI app."""
-    views = _Views(site)
+def make_view_app(site: Site, guard: ReaderGuard, preload: Preload | None = None) -> GuardedApp:
+    """All pages of a site as an ASGI app. preload: what prepares the site meanwhile."""
+    views = _Views(site, preload or Preload(site))
     app = Starlette(
         routes=[
             Route("/static/{name}", views.asset),
@@ -429,6 +428,7 @@ def view_folder(
     if token is None and (shows_hidden or not is_loopback(host)):
         token = secrets.token_urlsafe(24)
     site = Site(Catalog(folder), shows_hidden=shows_hidden)
+    preload = Preload(site)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # bound here and not by uvicorn: errors get a reason, and `--port 0` is known before the server runs
     with socket.socket(family, socket.SOCK_STREAM) as listener:
@@ -448,12 +448,10 @@ def view_folder(
         bound_port = listener.getsockname()[1]
         address = f"[{host}]" if ":" in host else host
         config = uvicorn.Config(
-            make_view_app(site, ReaderGuard(host, token)), log_level="warning", access_log=False, lifespan="off",
-            timeout_graceful_shutdown=1,
+            make_view_app(site, ReaderGuard(host, token), preload), log_level="warning", access_log=False,
+            lifespan="off", timeout_graceful_shutdown=1,
         )  # fmt: skip
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-        preload = threading.Timer(LIBRARIES_AFTER_S, load_libraries)
-        preload.daemon = True
         preload.start()
         ready(f"http://{address}:{bound_port}/" + (f"?token={token}" if token is not None else ""))
         uvicorn.Server(config).run(sockets=[listener])

@@ -311,7 +311,7 @@ class Site(PageContext):
         cards = self._cards_of(entry, links)
         if summary.state in (EntryState.RUNNING, EntryState.STOPPED):
             return self.render("evaluation_live.html.j2", links, cards=cards, reason="", **fields)
-        n_rollouts = sum(self._n_rollouts(card_entry) for card_entry in self.catalog.children(entry, EntryKind.CARD))
+        n_rollouts = self.n_rollouts_of(entry)
         if n_rollouts > MOST_ROLLOUTS:
             reason = f"{n_rollouts:,} rollouts are too many to compute a report from here; its folder has report.html."
             return self.render("evaluation_live.html.j2", links, cards=cards, reason=reason, **fields)
@@ -369,6 +369,10 @@ class Site(PageContext):
             raise NoSuchPageError("no metric of this evaluation has a number on both sides")
         colours, _, _ = read_asset("style.css").partition("* {")
         return svg.replace(">", f"><style>{colours}</style>", 1)
+
+    def n_rollouts_of(self, evaluation: CatalogEntry) -> int:
+        """On the closed cards of an evaluation."""
+        return sum(self._n_rollouts(card) for card in self.catalog.children(evaluation, EntryKind.CARD))
 
     def _n_rollouts(self, entry: CatalogEntry) -> int:
         try:
