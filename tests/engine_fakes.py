@@ -10,14 +10,15 @@ from agent2.engines.environments import STAMP, InstalledEnvironment, engines_dir
 from agent2.engines.sampler import EngineSampler, EngineSettings
 
 PROGRAM = """
-import json, os, sys, threading, time
+import json, os, socket, sys, threading, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 folder = Path(sys.argv[sys.argv.index("serve") + 1])
 flags = dict(zip(sys.argv[1:], sys.argv[2:]))
-state = Path(__file__).parent
-plan = json.loads((state / "plan.json").read_text())
+own = Path(__file__).parent
+plan = json.loads((own / "plan.json").read_text())
+state = own if os.access(own, os.W_OK) else Path(os.environ["HOME"])  # in the grader's sandbox
 starts = len(list(state.glob("start-*")))
 (state / f"start-{starts}").write_text(json.dumps({"argv": sys.argv, "pid": os.getpid(), "env": dict(os.environ)}))
 phase = plan[min(starts, len(plan) - 1)]
@@ -71,7 +72,18 @@ class Handler(BaseHTTPRequestHandler):
                 return self.send(500, {"error": {"message": "EngineDeadError"}})
             if phase == "another answer" and number == 2:
                 identity = "chatcmpl-somebody-elses"
-        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": f"{text}!"}}
+        answer = f"{text}!"
+        if phase in ("calculates", "dies in the middle") and text.startswith("Calculate "):
+            answer = str(eval(text.removeprefix("Calculate ")))
+        if phase == "looks around":
+            answer = json.dumps({
+                "interfaces": [name for _, name in socket.if_nameindex()],
+                "writes": [str(path) for path in (folder, own, Path("/"), Path("/usr")) if os.access(path, os.W_OK)],
+                "sees": [name for name in plan[1:] if os.path.exists(name)],
+                "variables": sorted(os.environ),
+                "weights": sorted(os.path.realpath(path) for path in folder.iterdir()),
+            })
+        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": answer}}
         if phase != "no log-probabilities" and body.get("logprobs"):
             choice["logprobs"] = {"content": [{"token": text, "logprob": -0.5, "top_logprobs": []}]}
         usage = {"prompt_tokens": 3, "completion_tokens": 1}
@@ -96,15 +108,15 @@ def starts(folder: Path) -> list[dict]:
     return [json.loads(path.read_text()) for path in sorted(folder.glob("start-*"))]
 
 
-def install_fake_engine(*phases: str, digest: str | None = None) -> Path:
-    """An environment of vllm below the installation's home whose Python is the engine of this module; its folder."""
-    folder = engines_dir() / VLLM
+def install_fake_engine(*phases: str, digest: str | None = None, name: str = VLLM) -> Path:
+    """An environment of an engine below the installation's home whose Python is that of this module; its folder."""
+    folder = engines_dir() / name
     (folder / "bin").mkdir(parents=True)
     _write_program(folder, phases)
     python = folder / "bin" / "python"
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} {folder / "engine.py"} "$@"\n')
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$(dirname "$0")/../engine.py" "$@"\n')
     python.chmod(0o755)
-    stamp = {"name": VLLM, "version": "0.0", "pins_digest": digest or pins_digest(ENGINES[VLLM])}
+    stamp = {"name": name, "version": "0.0", "pins_digest": digest or pins_digest(ENGINES[name])}
     (folder / STAMP).write_text(json.dumps(stamp))
     return folder
 

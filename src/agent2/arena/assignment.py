@@ -167,6 +167,7 @@ def assignment_json(
             "top_p": sampling.model_top_p,
             "max_tokens": sampling.max_tokens,
             "max_turns": world.max_turns,
+            "precision": config.scoring.precision,
         },
         "design_keys": ["algorithm", "hyperparameters", "data_preprocessing", "evaluation_protocol"],
         "rules": [MODE_RULES[config.mode]],
@@ -193,6 +194,7 @@ def assignment_text(
         "network_access": _network_access(config),
         "limits": limits_of(config),
         "threads": config.threads,
+        "precision": config.scoring.precision,
         "gpus": ", ".join(f"number {gpu}" for gpu in config.gpus) or "none",
         "brief": _brief(config),
     }

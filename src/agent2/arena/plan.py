@@ -25,7 +25,15 @@ from agent2.arena.agents import Agent, load_agent
 from agent2.arena.assignment import InsidePaths, World, assignment_json, assignment_text, world_of
 from agent2.arena.driver import require_driver
 from agent2.arena.scoring import LoadedTask
-from agent2.arena.spec import QUICK_ITEMS, UNSANDBOXED, ReplaySource, TrialConfig, config_digest, limits_of
+from agent2.arena.spec import (
+    QUICK_ITEMS,
+    UNSANDBOXED,
+    ReplaySource,
+    ScoringMachine,
+    TrialConfig,
+    config_digest,
+    limits_of,
+)
 from agent2.arena.systems import find_installed, require_installed
 from agent2.arena.tasks import absolute_names, load_task, require_held_out
 from agent2.arena.trial_folder import TrialPaths, read_config
@@ -34,6 +42,7 @@ from agent2.benchmarks import BASE_MODELS, code_folders, load_benchmark, name_in
 from agent2.benchmarks.home import visible_row
 from agent2.benchmarks.trial_judge import draws_judge
 from agent2.config import parse_yaml
+from agent2.engines.environments import require_engine
 from agent2.errors import ConfigError
 from agent2.evaluation.runner import software_lock
 from agent2.files import write_json
@@ -228,8 +237,28 @@ def resolve_trial(
         )
     ]
     task_spec = config.task.model_copy(update={"benchmark": source, "held_out": absolute_names(config.task.held_out)})
-    update = {"containment": rows, "base_model": _absolute(config.base_model), "task": task_spec}
+    scoring = _with_engine_version(config.scoring, benchmark)
+    update = {"containment": rows, "base_model": _absolute(config.base_model), "task": task_spec, "scoring": scoring}
     return config.model_copy(update=update)
+
+
+def _with_engine_version(machine: ScoringMachine, benchmark: Benchmark) -> ScoringMachine:
+    """With the version of the engine that plays, if one does. Raises ConfigError where it cannot be had or used."""
+    engine = machine.served_by
+    if engine is None:
+        return machine
+    ready = require_engine(engine, "scoring.engine")
+    if machine.engine_version not in ("", ready.version):
+        raise ConfigError(
+            f"scoring.engine_version: is {machine.engine_version}, and {engine.name} {ready.version} is installed; "
+            "leave it out"
+        )
+    if not engine.gives_likelihoods and hasattr(benchmark.environment(), "offered_answers"):
+        raise ConfigError(
+            f"scoring.engine: {benchmark.name} compares given answers by their likelihood, which {engine.name} does "
+            "not tell; leave the engine out"
+        )
+    return machine.model_copy(update={"engine_version": ready.version})
 
 
 def draft_trial(

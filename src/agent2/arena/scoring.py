@@ -79,7 +79,7 @@ def card_key(
             "sampling": benchmark.sampling,
             "attempts": attempts,
             "max_turns": benchmark.max_turns,
-            "machine": [machine.device, machine.dtype],
+            "machine": [machine.device, machine.precision],
             "environment": benchmark.environment_version(),
             "scorer": [benchmark.scorer().name, benchmark.scorer().version],
             # code from outside the package may change without a new version

@@ -8,11 +8,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator
 
 from agent2.config import StrictModel
+from agent2.engines.catalogue import AUTO, ENGINES, IN_PROCESS, InferenceEngine, find_engine
+from agent2.errors import ConfigError
 from agent2.llm.records import Driver
 from agent2.records import Split, digest_of
 from agent2.sandbox.spec import Limits, Network, PackageSettings
@@ -170,21 +172,34 @@ class ScoringMachine(StrictModel):
     """Number of the GPU, as in /dev/nvidia<number>; None: the CPU."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     max_batch: int = Field(default=64, ge=1)
-    """Most prompts that run at once."""
+    """Most prompts that run at once; with an engine no more than its own default."""
+    engine: str = IN_PROCESS
+    """What plays: `hf`, the evaluating process, or an installed engine, a child of that process in its sandbox."""
+    engine_version: str = ""
+    """Which version of the engine the trial was planned with; empty: `hf`, or the one that is installed."""
 
-    @model_validator(mode="before")
+    @field_validator("engine")
     @classmethod
-    def _refuse_engines(cls, fields: Any) -> Any:
-        """Submitted weights are strangers' files: no engine is started on them until it runs in the sandbox."""
-        if not isinstance(fields, dict) or "engine" not in fields:
-            return fields
-        if fields["engine"] != "hf":
-            raise ValueError(
-                f"engine {fields['engine']!r} is not possible in a trial: submitted weights are played in the sandbox "
-                "of the grader, and engines do not run there yet; leave it out, and use agent2 eval --set "
-                "run.engine=... on a checkpoint that you trust"
-            )
-        return {name: value for name, value in fields.items() if name != "engine"}
+    def _is_an_engine(cls, name: str) -> str:
+        if name == IN_PROCESS:
+            return name
+        if name == AUTO:
+            raise ValueError(f"engine {name}: name the engine, since it is part of what a score means")
+        try:
+            return find_engine(name, "scoring.engine").name
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+
+    @property
+    def served_by(self) -> InferenceEngine | None:
+        """The engine that plays; None: none does."""
+        return None if self.engine == IN_PROCESS else ENGINES[self.engine]
+
+    @property
+    def precision(self) -> str:
+        """As the protocol of a card names it: number format, and by what engine."""
+        served_by = self.served_by
+        return self.dtype if served_by is None else served_by.precision(self.dtype, self.engine_version)
 
     @property
     def device(self) -> str:
@@ -293,6 +308,8 @@ def config_digest(config: TrialConfig) -> str:
         del fields["task"]["assignment"]
     elif fields["task"]["assignment"]["steps"] is None:
         del fields["task"]["assignment"]["steps"]
+    if config.scoring.engine == IN_PROCESS:
+        del fields["scoring"]["engine"], fields["scoring"]["engine_version"]
     defaults = {name: field.default for name, field in TrialConfig.model_fields.items() if name in ADDED_LATER}
     return digest_of({key: value for key, value in fields.items() if key not in defaults or value != defaults[key]})
 

@@ -70,12 +70,20 @@ class InferenceEngine:
     """Name and version of an empty distribution that has to be installed beside it."""
     note: str = ""
     """What a user should know before installing it."""
+    memory_gib: float = 4.0
+    """What it takes besides the model, where memory is limited; generous."""
+    gives_likelihoods: bool = True
+    """Whether it can compare given answers by their log-probabilities."""
 
     def arguments(self, model: ServedModel) -> list[str]:
         """The arguments of the environment's Python. Raises ConfigError for what the engine cannot do."""
         if model.chat_template is not None and not self.takes_template:
             raise ConfigError(f"engine {self.name}: takes no other chat template than the model's; use engine {VLLM}")
         return [*self.module, *_FLAGS[self.name](model)]
+
+    def precision(self, dtype: str, version: str) -> str:
+        """What stands in the protocol, and so in its digest: number format, and by which engine."""
+        return f"{dtype} by {self.distribution} {version}"
 
     def request_fields(self, end_tokens: Sequence[int]) -> dict[str, JsonValue]:
         """What each request carries beside the protocol's fields. end_tokens: what ends an answer; empty: not known."""
@@ -141,6 +149,7 @@ ENGINES: Mapping[str, InferenceEngine] = {
         takes_template=True,
         # It chooses its CPU library by the version of a distribution `vllm`.
         stub=("vllm", "0.32.0+cpu"),
+        memory_gib=10.0,
         note="CPU build; without a stub beside it, it takes a library that ends in an illegal instruction",
     ),
     TRANSFORMERS_SERVE: InferenceEngine(
@@ -154,6 +163,8 @@ ENGINES: Mapping[str, InferenceEngine] = {
         key_variable=transformers_server.KEY_VARIABLE,
         echoes_ids=True,
         takes_template=True,
+        memory_gib=3.0,
+        gives_likelihoods=False,
     ),
 }
 REFUSED: Mapping[str, str] = {

@@ -117,7 +117,19 @@ def install_engine(engine: InferenceEngine, on_progress: Callable[[str], None] |
 
 def installed_environment(pinned: PinnedEnvironment) -> InstalledEnvironment | None:
     """The environment; None: not installed, or not finished."""
-    folder = pinned.parent / pinned.name
+    return _environment_in(pinned.parent / pinned.name, pinned)
+
+
+def shown_engine(engine: InferenceEngine, folder: Path) -> InstalledEnvironment:
+    """The environment of an engine where a sandbox shows it. Raises MachineError if it is not there as it should be."""
+    pinned = pinned_engine(engine)
+    ready = _environment_in(folder, pinned)
+    if ready is None or ready.pins_digest != pinned.digest:
+        raise MachineError(f"engine {engine.name}: {folder} is not its environment; {pinned.command}")
+    return ready
+
+
+def _environment_in(folder: Path, pinned: PinnedEnvironment) -> InstalledEnvironment | None:
     try:
         stamp = json.loads(read_limited(folder / _stamp_name(pinned), MAX_TEXT_BYTES, follow=True))
         digest, facts = str(stamp["pins_digest"]), dict(stamp.get("facts") or {})

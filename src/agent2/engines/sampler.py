@@ -57,6 +57,8 @@ class EngineSettings:
     timeout_s: float | None = None
     extra_body: Mapping[str, JsonValue] | None = None
     start_s: float = START_S
+    logs: Path | None = None
+    """Folder for what the engine prints; None: below the installation's home."""
     program: Sequence[str] | None = None
     """In place of the environment's Python and the engine's module, for tests."""
 
@@ -242,7 +244,7 @@ class EngineSampler:
 
     def _log(self) -> Path:
         """A file for what the engine prints; of earlier ones the newest stay."""
-        folder = installation.home() / "engines" / "logs"
+        folder = self._settings.logs or installation.home() / "engines" / "logs"
         folder.mkdir(parents=True, exist_ok=True)
         logs = sorted(folder.glob("*.log"), key=lambda path: path.stat().st_mtime)
         for path in logs[: max(0, len(logs) - MAX_LOGS + 1)]:

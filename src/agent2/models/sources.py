@@ -26,6 +26,7 @@ import importlib.util
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -34,7 +35,7 @@ from typing import Any, cast
 import psutil
 
 from agent2.engines.catalogue import AUTO, ENGINES, IN_PROCESS, REFUSED, VLLM, InferenceEngine, find_engine
-from agent2.engines.environments import installed_engine, require_engine
+from agent2.engines.environments import InstalledEnvironment, installed_engine, require_engine
 from agent2.errors import CheckpointError, ConfigError, SamplerFailed, quoted
 from agent2.foreign_files import MAX_TEXT_BYTES, read_limited
 from agent2.llm.endpoints import Endpoint, EndpointOptions, public_url
@@ -215,7 +216,7 @@ def _hf(spec: str, folder: Path, settings: LoadSettings) -> CheckpointSource:
         name=folder.resolve().name,
         digest=info.content_digest if merges is None else merges.digest,
         chat_template_digest=PLAIN_DIGEST if settings.is_plain else template,
-        dtype=settings.dtype if engine is None else f"{settings.dtype} by {engine.distribution} {ready.version}",
+        dtype=settings.dtype if engine is None else engine.precision(settings.dtype, ready.version),
         opener=(
             (lambda: _open_in_memory(info, merges, settings))
             if engine is None
@@ -243,6 +244,22 @@ def _open_engine(
 ) -> Sampler:
     """Start an engine on a folder, or on the merged model of an adapter."""
     whole = info if merges is None else merges.base
+    ready = require_engine(engine, str(info.path))
+    return serve_folder(engine, ready, info.path if merges is None else merges.merged(), whole, settings)
+
+
+def serve_folder(
+    engine: InferenceEngine,
+    ready: InstalledEnvironment,
+    folder: Path | AbstractContextManager[Path],
+    whole: CheckpointInfo,
+    settings: LoadSettings,
+    logs: Path | None = None,
+) -> Sampler:
+    """Start an engine on a folder. whole: says its end tokens and its longest context. logs: as `EngineSettings`.
+
+    Raises EndpointFailed if the engine does not start, ConfigError for what it cannot do.
+    """
     own_limit = (whole.config.get("text_config") or whole.config).get("max_position_embeddings")
     limits = [limit for limit in (settings.context_length, own_limit) if isinstance(limit, int)]
     options = settings.endpoint
@@ -256,9 +273,9 @@ def _open_engine(
         top_logprobs=settings.top_logprobs,
         timeout_s=options.timeout_s,
         extra_body=engine.request_fields(_end_tokens(whole)),
+        logs=logs,
     )
-    ready = require_engine(engine, str(info.path))
-    return cast(Sampler, module.EngineSampler(started, ready, info.path if merges is None else merges.merged()))
+    return cast(Sampler, module.EngineSampler(started, ready, folder))
 
 
 def _end_tokens(info: CheckpointInfo) -> list[int]:

@@ -1,7 +1,8 @@
 """Evaluates one checkpoint in a sandboxed process with a deadline, and retries what may be retried.
 
-The child sees the base model, the checkpoint and the folder of a plug-in's code, read-only, and writes its scratch
-folder and the draft of the card; it has no network, no secret, no other trial, and an environment of our making. The
+The child sees the base model, the checkpoint, the folder of a plug-in's code and, where an engine plays, the engine's
+environment, read-only, and writes its scratch folder and the draft of the card; the engine is its child. It has no
+network, no secret, no other trial, and an environment of our making. The
 job, hidden items included, comes on its standard input and the outcome on its standard output; the files of a data
 benchmark stay outside. What it prints goes to a log beside the card. However it ends, there is an outcome: a child
 that crashes, overruns or breaks a limit is an infrastructure fault with a reason, never a score. With the back end
@@ -37,7 +38,8 @@ from agent2.benchmarks import code_folders, load_benchmark, name_inside
 from agent2.benchmarks.home import world_mounts
 from agent2.cards.folder import CARD_JSON, card_exists, is_finished
 from agent2.cards.reader import read_header, read_summary, validate_card
-from agent2.errors import FAULT_POLICY, Agent2Error, CardError, Fault, SandboxError
+from agent2.engines.environments import require_engine
+from agent2.errors import FAULT_POLICY, Agent2Error, CardError, ConfigError, Fault, SandboxError
 from agent2.evaluation.runner import played_beside, score_beside
 from agent2.evaluation.scoring import ScoringFailed, ScoringResources, ScoringStopped, Until
 from agent2.models.checkpoint import CheckpointInfo
@@ -185,7 +187,8 @@ class CheckpointEvaluator:
             raise
         except Exception as error:  # the boundary that turns a fault of the harness into an outcome
             logger.exception("%s on %s could not be evaluated", job.name, job.split)
-            cause = str(error) if isinstance(error, SandboxError) else type(error).__name__
+            is_said = isinstance(error, SandboxError | ConfigError)
+            cause = str(error) if is_said else type(error).__name__
             reason = f"the evaluation could not be run ({cause})"
             return EvaluationOutcome(fault=Fault.INFRASTRUCTURE, reason=reason, advice=LATER)
         finally:
@@ -297,8 +300,9 @@ class ChildEvaluator:
         return outcome_of(read_summary(job.card), read_header(job.card).checkpoint_digest, job.max_missing)
 
     def _run_child(self, job: EvaluationJob, stop: threading.Event, timeout_s: float, log: Path) -> EvaluationOutcome:
+        engine_folder = _engine_folder(job.machine)
         draft = take_up(job)
-        request = self._request(job, draft)
+        request = self._request(job, draft, engine_folder)
         names = {path: str(inside(request, self.sandbox, path)) for path in (job.checkpoint, job.base, job.scratch)}
         inside_paths = {
             "checkpoint": names[job.checkpoint],
@@ -306,6 +310,7 @@ class ChildEvaluator:
             "scratch": names[job.scratch],
             "benchmark": name_inside(job.benchmark, job.scratch, lambda path: inside(request, self.sandbox, path)),
             "card": str(inside(request, self.sandbox, draft / "card")),
+            "engine_folder": engine_folder and str(inside(request, self.sandbox, engine_folder)),
             "discard_card": False,  # `take_up` did it
         }
         request = replace(request, stdin=job.model_copy(update=inside_paths).model_dump_json().encode())
@@ -328,7 +333,7 @@ class ChildEvaluator:
             reason = reason.replace(name, str(host))
         return _with_card(job, outcome.model_copy(update={"reason": reason}))
 
-    def _request(self, job: EvaluationJob, draft: Path) -> Contained:
+    def _request(self, job: EvaluationJob, draft: Path, engine_folder: Path | None) -> Contained:
         """The command of the child, and all that it may see."""
         worlds = [Mount(host, f"{INSIDE}/worlds/{name}") for host, name in world_mounts(self.benchmark).items()]
         code = [Mount(folder, f"{INSIDE}/code-{k}") for k, folder in enumerate(code_folders(job.benchmark))]
@@ -340,11 +345,12 @@ class ChildEvaluator:
                 Mount(job.base, f"{INSIDE}/base"),
                 Mount(job.checkpoint, f"{INSIDE}/checkpoint"),
                 Mount(draft, f"{INSIDE}/draft", writable=True),
+                *([Mount(engine_folder, f"{INSIDE}/engine")] if engine_folder is not None else ()),
                 *code,
                 *worlds,
                 *self.program.mounts,
             ),
-            limits=evaluation_limits(job.base),
+            limits=evaluation_limits(job.base, job.machine),
             gpus=job.machine.gpus,
             hidden=self.hidden,
         )
@@ -361,10 +367,28 @@ def log_of(card: Path) -> Path:
     return card.with_name(f"{card.name}.log")
 
 
-def evaluation_limits(base: Path) -> Limits:
-    """What a process that loads or merges models of this kind may use."""
+def _engine_folder(machine: ScoringMachine) -> Path | None:
+    """The environment of the engine that plays, to be shown to the child; None: none does.
+
+    Raises ConfigError if it is not installed, or not in the version that the trial was planned with.
+    """
+    engine = machine.served_by
+    if engine is None:
+        return None
+    ready = require_engine(engine, "scoring.engine")
+    if machine.engine_version not in ("", ready.version):
+        raise ConfigError(
+            f"scoring.engine: the trial was planned with {engine.name} {machine.engine_version}, and {ready.version} "
+            "is installed, so that scores could not be compared; begin another trial"
+        )
+    return ready.folder.resolve()
+
+
+def evaluation_limits(base: Path, machine: ScoringMachine | None = None) -> Limits:
+    """What a process that loads or merges models of this kind may use, an engine included where one plays."""
     size_gib = sum(entry.stat().st_size for entry in base.iterdir() if entry.is_file()) / GIB
-    room_gib = SPARE_GIB + TIMES_BASE * size_gib
+    engine = machine.served_by if machine is not None else None
+    room_gib = SPARE_GIB + TIMES_BASE * size_gib + (engine.memory_gib if engine is not None else 0.0)
     return Limits(memory_gib=room_gib, disk_gib=room_gib, file_size_gib=room_gib)
 
 

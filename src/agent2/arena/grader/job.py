@@ -58,6 +58,8 @@ class EvaluationJob(StrictModel):
     discard_card: bool = False
     """Restart instead of continuing what is there."""
     machine: ScoringMachine = ScoringMachine()
+    engine_folder: Path | None = None
+    """Where the child finds the environment of the machine's engine; None: it plays itself."""
     threads: int = Field(default=1, ge=1)
 
 
