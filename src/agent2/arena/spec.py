@@ -8,17 +8,21 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, field_validator
 
 from agent2.config import StrictModel
-from agent2.engines.catalogue import AUTO, ENGINES, IN_PROCESS, InferenceEngine, find_engine
 from agent2.errors import ConfigError
 from agent2.llm.records import Driver
 from agent2.records import Split, digest_of
 from agent2.sandbox.spec import Limits, Network, PackageSettings
 
+if TYPE_CHECKING:
+    from agent2.engines.catalogue import InferenceEngine
+
+UNSERVED = "hf"
+"""Engine of a scoring that the evaluating process does itself; `agent2.engines.catalogue.IN_PROCESS`."""
 SPARE_EVALUATIONS = 10
 """Evaluations of full length that always fit in the grading time where submissions are not limited."""
 UNSANDBOXED = "none"
@@ -173,7 +177,7 @@ class ScoringMachine(StrictModel):
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     max_batch: int = Field(default=64, ge=1)
     """Most prompts that run at once; with an engine no more than its own default."""
-    engine: str = IN_PROCESS
+    engine: str = UNSERVED
     """What plays: `hf`, the evaluating process, or an installed engine, a child of that process in its sandbox."""
     engine_version: str = ""
     """Which version of the engine the trial was planned with; empty: `hf`, or the one that is installed."""
@@ -181,8 +185,10 @@ class ScoringMachine(StrictModel):
     @field_validator("engine")
     @classmethod
     def _is_an_engine(cls, name: str) -> str:
-        if name == IN_PROCESS:
+        if name == UNSERVED:
             return name
+        from agent2.engines.catalogue import AUTO, find_engine  # read by few configurations
+
         if name == AUTO:
             raise ValueError(f"engine {name}: name the engine, since it is part of what a score means")
         try:
@@ -191,9 +197,13 @@ class ScoringMachine(StrictModel):
             raise ValueError(str(error)) from error
 
     @property
-    def served_by(self) -> InferenceEngine | None:
+    def served_by(self) -> "InferenceEngine | None":
         """The engine that plays; None: none does."""
-        return None if self.engine == IN_PROCESS else ENGINES[self.engine]
+        if self.engine == UNSERVED:
+            return None
+        from agent2.engines.catalogue import ENGINES
+
+        return ENGINES[self.engine]
 
     @property
     def precision(self) -> str:
@@ -308,7 +318,7 @@ def config_digest(config: TrialConfig) -> str:
         del fields["task"]["assignment"]
     elif fields["task"]["assignment"]["steps"] is None:
         del fields["task"]["assignment"]["steps"]
-    if config.scoring.engine == IN_PROCESS:
+    if config.scoring.engine == UNSERVED:
         del fields["scoring"]["engine"], fields["scoring"]["engine_version"]
     defaults = {name: field.default for name, field in TrialConfig.model_fields.items() if name in ADDED_LATER}
     return digest_of({key: value for key, value in fields.items() if key not in defaults or value != defaults[key]})
