@@ -62,6 +62,9 @@ def score(name, seed, prompt_sha256, message):
         os.write(pipe(), b"half a line of progress")
     if command == "flood the pipe":
         os.write(pipe(), (b"x" * 999 + b"\\n") * 2000)
+    if command == "write empty lines":
+        while True:
+            os.write(pipe(), b"\\n" * 65536)
     if command == "another question":
         os.write(pipe(), b'{"id": 999, "result": {"value": 1.0, "extracted": "forged"}}\\n')
     if command == "long":

@@ -77,6 +77,7 @@ def test_what_the_package_prints_is_no_verdict_and_breaks_none(sums, message):
         ("please flood the pipe", "bytes that are no answer"),
         ("please long", "wrote a line of more than"),
         ("please nan", "raised.*ValueError"),
+        ("please write empty lines", "wrote more than"),
         ("please another question", "answered question 999"),
     ],
 )

@@ -119,6 +119,55 @@ def test_a_package_that_answers_no_message_is_a_fault_of_the_environment(opened)
         world.act("Hello.")
 
 
+GOOD = {"results": ["total 1"], "user": None, "tools": None, "is_over": False}
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        [],
+        {**GOOD, "results": []},
+        {**GOOD, "results": ["total 1", "total 2"]},
+        {**GOOD, "results": 7},
+        {**GOOD, "user": ["Hello."]},
+        {**GOOD, "tools": 7},
+        {**GOOD, "tools": [{"type": "function"}]},
+        {**GOOD, "tools": [{"function": "add"}]},
+        {**GOOD, "is_over": "no"},
+    ],
+)
+def test_a_package_whose_answer_has_another_form_is_a_fault_of_the_environment(opened, monkeypatch, lie):
+    benchmark = opened()
+    (item,) = benchmark.items(Split.DEV, 1, None)
+    world = benchmark.environment()
+    world.reset(item, 0)
+    monkeypatch.setattr(benchmark._channel, "ask", lambda method, **arguments: lie)
+    with pytest.raises(EnvironmentFailed, match="as the answer to a message"):
+        world.act(json.dumps(call(1)))
+
+
+@pytest.mark.parametrize("reference", ["", "Done.", "7", '["Done.", 7]', "[" * 100_000])
+def test_an_item_whose_reference_is_no_list_of_messages_is_one_clear_error(opened, monkeypatch, reference):
+    benchmark = opened()
+    ask = benchmark._channel.ask
+
+    def lie(method, **arguments):
+        answer = ask(method, **arguments)
+        return [{**record, "reference": reference} for record in answer] if method == "items" else answer
+
+    monkeypatch.setattr(benchmark._channel, "ask", lie)
+    with pytest.raises(BridgeFailed, match="as an item of counters"):
+        benchmark.items(Split.DEV, 1, None)
+
+
+def test_a_set_whose_figures_are_none_is_one_clear_error(opened, monkeypatch):
+    benchmark = opened()
+    figures = {"compares": False, "max_tokens": float("inf"), "portions": {"test": 1}}
+    monkeypatch.setattr(benchmark._channel, "ask", lambda method, **arguments: figures)
+    with pytest.raises(BridgeFailed, match="for counters"):
+        benchmark.items(Split.DEV, 1, None)
+
+
 def test_an_episode_over_which_the_checker_raises_is_wrong_if_it_takes_the_reference(opened):
     benchmark = opened()
     (item,) = benchmark.items(Split.DEV, 1, None)

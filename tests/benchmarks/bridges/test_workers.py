@@ -82,3 +82,20 @@ def test_where_a_package_is_missing_the_worker_says_so(store_module):
     assert store_module["package_folder"]("json").name == "json"
     with pytest.raises(RuntimeError, match="no_such_package is not installed"):
         store_module["package_folder"]("no_such_package")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"a": 1, "b_2": ["x"]},
+        {"a=fail(), b": 1},
+        {"a) or fail(": 1},
+        {"**fail()": {}, "class": "'"},
+        {"a": "'); fail() #", "": {"')": "\\"}},
+    ],
+)
+def test_a_call_that_bfcl_evaluates_runs_nothing_that_a_model_wrote(monkeypatch, arguments):
+    monkeypatch.syspath_prepend(str(WORKERS))
+    written = runpy.run_path(str(WORKERS / "bfcl_worker.py"))["_written"]({"name": "call", "arguments": arguments})
+    names = {"__builtins__": {}, "call": lambda **received: received, "fail": lambda: pytest.fail("it was run")}
+    assert eval(written, names) == arguments

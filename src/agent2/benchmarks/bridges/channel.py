@@ -101,7 +101,7 @@ class BridgeChannel:
         self._process: SandboxProcess | None = None
         self._link: socket.socket | None = None
         self._folder: Path | None = None
-        self._unread = b""
+        self._unread = bytearray()
         self._n_asked = 0
         self.n_starts = 0
 
@@ -163,7 +163,7 @@ class BridgeChannel:
             raise
         finally:
             theirs.close()
-        self._unread = b""
+        self._unread = bytearray()
         self.n_starts += 1
 
     @property
@@ -181,20 +181,23 @@ class BridgeChannel:
         assert self._link is not None
         n_noise = 0
         while True:
-            line, newline, remainder = self._unread.partition(b"\n")
-            if newline:
-                self._unread = remainder
+            end = self._unread.find(b"\n")
+            if end >= 0:
+                line = bytes(self._unread[:end])
+                del self._unread[: end + 1]
                 answer = _as_answer(line)
                 if answer is not None and answer["id"] == number:
                     return answer
                 if answer is not None:
                     raise self._failed(f"answered question {quoted(answer['id'])}, and was asked {number}")
-                n_noise += len(line)
+                n_noise += len(line) + 1  # an empty line is noise, too
                 if n_noise > MAX_NOISE_BYTES:
                     raise self._failed(f"wrote more than {MAX_NOISE_BYTES} bytes that are no answer")
                 continue
             if len(self._unread) > MAX_LINE_BYTES:
                 raise self._failed(f"wrote a line of more than {MAX_LINE_BYTES} bytes")
+            if time.monotonic() > deadline:  # a process that writes all the time never lets `recv` run out of it
+                raise TimeoutError
             self._link.settimeout(max(0.001, deadline - time.monotonic()))
             chunk = self._link.recv(CHUNK_BYTES)
             if not chunk:

@@ -123,12 +123,13 @@ class EpisodeWorld:
             raise EnvironmentFailed(str(error)) from error
         return None
 
-    def _ask(self, moves: Sequence[JsonValue]) -> dict[str, Any]:
+    def _ask(self, moves: Sequence[dict[str, JsonValue]]) -> dict[str, Any]:
         assert self._item is not None
-        reply = self._channel.ask("advance", name=self._task, **self._item.payload[QUESTION], moves=list(moves))
-        if not isinstance(reply, dict) or not reply.keys() >= {"results", "user", "tools", "is_over"}:
+        reply: Any = self._channel.ask("advance", name=self._task, **self._item.payload[QUESTION], moves=list(moves))
+        if not _is_reply(reply, moves[-1]):
             raise BridgeFailed(f"bridge {self._channel.name}: gave {quoted(reply)} as the answer to a message")
-        return reply
+        answer: dict[str, Any] = reply
+        return answer
 
     def _observation(self, turn: int, calls: Sequence[ToolCall], reply: Mapping[str, Any]) -> str:
         if reply["tools"] is not None:
@@ -161,11 +162,38 @@ class EpisodeWorld:
         return messages[self._turn] if self._turn < len(messages) else ""
 
 
+def _is_reply(reply: object, move: Mapping[str, Any]) -> bool:
+    """Whether a package's answer to a move is what was agreed: a result for each call, and none for words."""
+    if not isinstance(reply, dict) or not reply.keys() >= {"results", "user", "tools", "is_over"}:
+        return False
+    results, tools = reply["results"], reply["tools"]
+    is_answered = (
+        results is None if "words" in move else isinstance(results, list) and len(results) == len(move["calls"])
+    )
+    has_types = isinstance(reply["user"], str | None) and isinstance(reply["is_over"], bool)
+    return is_answered and has_types and (tools is None or _are_tools(tools))
+
+
+def _are_tools(tools: object) -> bool:
+    return isinstance(tools, list) and all(
+        isinstance(tool, dict) and isinstance(tool.get("function"), dict) for tool in tools
+    )
+
+
 def _move(message: ParsedMessage) -> dict[str, JsonValue]:
     """A message as the package reads it."""
     if message.answer is not None:
         return {"words": message.answer}
     return {"calls": [{"name": call.name, "arguments": dict(call.arguments)} for call in message.calls]}
+
+
+def _has_messages(reference: str | None) -> bool:
+    """Whether a reference is the JSON of a list of messages."""
+    try:
+        messages = json.loads(reference or "")
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(messages, list) and all(isinstance(message, str) for message in messages)
 
 
 def _expected(item: Item) -> list[str]:
@@ -248,8 +276,7 @@ class BridgedEpisodes(BridgedSet):
     def _item(self, record: Any, portion: str, number: int) -> Item:
         item = super()._item(record, portion, number)
         tools = record.get("tools")
-        has_form = isinstance(tools, list) and all(isinstance(tool, dict) and "function" in tool for tool in tools)
-        if not has_form or not isinstance(item.reference, str):
+        if not _are_tools(tools) or not _has_messages(item.reference):
             raise BridgeFailed(f"bridge {self._channel.name}: gave {quoted(record)} as an item of {self._task}")
         return replace(item, payload={**item.payload, "tools": tools})
 

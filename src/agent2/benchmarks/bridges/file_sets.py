@@ -91,7 +91,7 @@ class BridgedSet:
                 "floor": float(opened.get("floor", FLOOR_AT_MOST)),
                 "portions": {str(name): int(n) for name, n in opened["portions"].items()},
             }
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise BridgeFailed(f"bridge {self._channel.name}: gave {quoted(opened)} for {self._task}") from error
 
     @property

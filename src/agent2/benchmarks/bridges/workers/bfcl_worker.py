@@ -10,6 +10,7 @@ import copy
 import importlib
 import inspect
 import json
+import keyword
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -236,7 +237,11 @@ def _result(method: Any, arguments: dict[str, Any]) -> str:
 
 
 def _written(call: dict[str, Any]) -> str:
-    return f"{call['name']}({', '.join(f'{key}={value!r}' for key, value in call['arguments'].items())})"
+    """A call as the checker reads it: Python, which it evaluates, so a name that a model chose must stay a name."""
+    name, arguments = call["name"], call["arguments"]
+    if all(key.isidentifier() and not keyword.iskeyword(key) for key in arguments):
+        return f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
+    return f"{name}(**{arguments!r})"
 
 
 def _begin(name: str, number: int) -> BfclEpisode:
