@@ -2,12 +2,13 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from agent2 import installation
 from agent2.benchmarks.bridges import BRIDGES
 from agent2.benchmarks.bridges.bridged import BridgedBenchmark
-from agent2.benchmarks.bridges.channel import WORKERS, BridgeChannel, Patience
+from agent2.benchmarks.bridges.channel import ENVIRONMENT_INSIDE, WORKERS, WORKERS_INSIDE, BridgeChannel, Patience
 from agent2.sandbox.backends import Unsandboxed
 
 FAKE_WORKER = '''
@@ -190,16 +191,30 @@ def fake_channel(folder: Path, *, start_s: float = 600.0, answer_s: float = 600.
     )
 
 
-def install_fake_bridge(bridge: str = "reasoning_gym", *, digest: str | None = None) -> Path:
+def install_fake_bridge(
+    bridge: str = "reasoning_gym", *, digest: str | None = None, names: Sequence[str] = NAMES
+) -> Path:
     """An environment below the installation's home that says it holds the fake package; its folder."""
     pinned = BRIDGES[bridge].pinned
     folder = installation.home() / "bridges" / bridge
     (folder / "bin").mkdir(parents=True)
     (folder / "bin" / "python").symlink_to(sys.executable)
-    facts = {"names": [] if bridge == "lm-eval" else NAMES, "system": "Be brief."}
+    facts = {"names": [] if bridge == "lm-eval" else list(names), "system": "Be brief."}
     stamp = {"name": bridge, "version": "0.0", "pins_digest": digest or pinned.digest, "facts": facts}
     (folder / "agent2-bridge.json").write_text(json.dumps(stamp))
     return folder
+
+
+def install_playable_bridge(bridge: str, name: str) -> None:
+    """The same with a Python that plays the fake package's counters under that name, in the sandbox."""
+    folder = install_fake_bridge(bridge, names=[name])
+    counters = '("counters", "toolless", "mute")'
+    program = FAKE_WORKER.replace("WORKERS_FOLDER", repr(WORKERS_INSIDE)).replace(counters, f'("counters", "{name}")')
+    (folder / "worker.py").write_text(program)
+    python = folder / "bin" / "python"
+    python.unlink()
+    python.write_text(f"#!/bin/sh\nexec {Path(sys.executable).resolve()} {ENVIRONMENT_INSIDE}/worker.py\n")
+    python.chmod(0o755)
 
 
 def fake_benchmark(folder: Path, name: str = "sums") -> BridgedBenchmark:

@@ -140,10 +140,11 @@ def test_the_agent_suite_plays_bfcl_first_and_skips_the_tasks_of_a_model_that_ca
     gold = {named.item.payload["messages"][-1]["content"]: named.item.reference for named in published}
     (tmp_path / "calls.json").write_text(json.dumps(gold))
     (tmp_path / "players.py").write_text(AGENT_PLAYERS)
-    command = ("eval", "agent_tool_regression_offline", "--role", "dev", "--set", "cadence.dev.n_items=20", "--out")
+    command = ("eval", "agent_tool_regression_v1", "--role", "dev", "--set", "cadence.dev.n_items=20", "--out")
     sides = [f"scripted:players.py:{name}" for name in ("right", "silent")]
     code, out, err = agent2(*command, "good", "--checkpoint", sides[0], "--baseline", sides[1])
     assert "bfcl_executable_accuracy" in out and "-> 100.0%" in out and "release decision:" in out, err
+    assert "agent_tool_regression_offline is played for agent_tool_regression_v1" in err
     assert "mini_repo" in out and "was skipped" not in out
     code, out, err = agent2(*command, "bad", "--checkpoint", sides[1], "--baseline", sides[0])
     assert code == 1 and "mini_repo was skipped: bfcl_v3 scored" in out, err
@@ -218,11 +219,12 @@ def test_the_agent_suite_on_its_three_published_data_sets_ends_in_a_decision(tmp
             gold[(item.payload.get("messages") or [{"content": item.prompt}])[-1]["content"]] = item.reference
     (tmp_path / "calls.json").write_text(json.dumps(gold))
     (tmp_path / "players.py").write_text(AGENT_PLAYERS)
-    command = ("eval", "agent_tool_regression_files", "--role", "dev", "--set", "cadence.dev.n_items=3", "--out")
+    command = ("eval", "agent_tool_regression_v1", "--role", "dev", "--set", "cadence.dev.n_items=3", "--out")
     sides = [f"scripted:players.py:{name}" for name in ("right", "silent")]
     _, out, err = agent2(*command, "good", "--checkpoint", sides[0], "--baseline", sides[1])
     report = json.loads((tmp_path / "good" / "report.json").read_text())
     assert report["swebench_verified_resolved"] == "0.0% -> 100.0% (+100.0)", err
+    assert report["suite"].startswith("agent_tool_regression_files") and "agent_tool_regression_files is played" in err
     assert report["api_bank_call_accuracy"] == "0.0% -> 100.0% (+100.0)" and "release decision:" in out
     code, out, err = agent2(*command, "bad", "--checkpoint", sides[1], "--baseline", sides[0])
     assert code == 1 and "swebench_verified was skipped: bfcl_v3 scored" in out, err

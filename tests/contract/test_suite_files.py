@@ -19,6 +19,7 @@ def changed(suite, **values):
 
 def test_the_packaged_suites_are_those_of_the_sources_and_five_that_run_here():
     assert suite_names() == [
+        "agent_tool_regression_episodes",
         "agent_tool_regression_files",
         "agent_tool_regression_mini",
         "agent_tool_regression_offline",

@@ -99,7 +99,7 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
     run.part_settings()  # a wrong one is refused before anything is played
     if run.reward_model is not None:
         require_reward(run.reward_model)  # a wrong one is refused before anything is played
-    contracts = [open_contract(name, overrides) for name in suites]
+    contracts = [open_contract(played_form(name), overrides) for name in suites]
     if run.dtype not in DTYPES:
         raise unknown_name("dtype", run.dtype, DTYPES, "--set run.dtype")
     command = _Evaluations(
@@ -301,6 +301,23 @@ class _Evaluations:
             raise ConfigError("--set run.base: no model here is an adapter; leave it out")
 
 
+def played_form(suite: str) -> str:
+    """The suite that is played for this name: the variant of it that can be played here, which is said, or itself.
+
+    Raises ConfigError with what to type for a suite of whose variants none can be played.
+    """
+    from agent2.evaluation.suite_variants import ready_variant
+
+    variant = ready_variant(suite)
+    if variant is None:
+        return suite
+    typer.echo(
+        f"agent2: {variant.suite} is played for {suite}: {variant.difference}; its scores are not those of {suite}",
+        err=True,
+    )
+    return variant.suite
+
+
 def part(file: Annotated[Path, typer.Argument(help="File that `agent2 eval` wrote.")]) -> None:
     """Play one part of an evaluation; started by the executors of `agent2 eval`."""
     from agent2.evaluation.part_play import play_part
@@ -329,6 +346,9 @@ def print_outcome(outcome: "SuiteOutcome", folder: Path) -> None:
     typer.echo(f"improvement: {text.answers.capabilities_improved}")
     for reason in text.reasons:
         typer.echo(f"- {reason}")
+    for sentence in outcome.skipped:  # of a benchmark without required metrics, no reason tells it
+        if not any(sentence in reason for reason in text.reasons):
+            typer.echo(f"- {sentence}")
     typer.echo(f"release decision: {outcome.decision.release}")
 
 
@@ -381,6 +401,7 @@ Overrides = Annotated[list[str] | None, typer.Option("--set", help="Replace a va
 def list_suites(as_json: AsJson = False) -> None:
     """List packaged and installed suites."""
     from agent2.contract.suite_files import load_suite, suite_names
+    from agent2.evaluation.suite_variants import VARIANTS
     from agent2.plugins import known_names
 
     rows = []
@@ -388,6 +409,7 @@ def list_suites(as_json: AsJson = False) -> None:
         suite = load_suite(name)
         benchmarks = ", ".join(entry.name for entry in suite.in_order())
         use = "decides reports" if _not_installed(suite) else "plays and decides"
+        use = "plays a variant" if name in VARIANTS else use
         rows.append([name, suite.version, suite.track, suite.primary.name, benchmarks, use, suite.digest[:12]])
     columns = ["suite", "version", "track", "primary metric", "benchmarks", "on this machine", "digest"]
     if as_json:
@@ -415,12 +437,24 @@ def check_suite(
     from agent2.analysis.selection import covered_lines, selection_table
     from agent2.contract.suite_files import frozen_text, open_suite
     from agent2.contract.suite_rules import remarks
+    from agent2.evaluation.suite_variants import look_at_variants
 
     expansion = open_suite(suite, overrides or ())
     checked = expansion.suite
+    variants = look_at_variants(suite)
     if as_json:
         filled = {"filled_in": expansion.notes, "defaults": expansion.defaults, "remarks": list(remarks(checked))}
-        print_json({"suite": checked.model_dump(mode="json"), "digest": checked.digest, **filled})
+        forms = [
+            {
+                "suite": form.variant.suite,
+                "difference": form.variant.difference,
+                "is_ready": form.is_ready,
+                "missing": form.missing,
+                "commands": form.commands,
+            }
+            for form in variants
+        ]
+        print_json({"suite": checked.model_dump(mode="json"), "digest": checked.digest, **filled, "variants": forms})
         return
     for title, notes in (("filled in", expansion.notes), ("defaults", expansion.defaults)):
         if notes:
@@ -446,6 +480,16 @@ def check_suite(
             f"note: {', '.join(missing)}: not installed here, so this suite cannot be played (agent2 eval); it decides "
             "reports of scores that were made elsewhere (agent2 decide)"
         )
+    if variants:
+        rows = [
+            [
+                form.variant.suite,
+                "ready" if form.is_ready else f"needs {', '.join(form.missing)}",
+                " && ".join(form.commands),
+            ]
+            for form in variants
+        ]
+        print_table(["variant", "on this machine", "type"], rows, f"agent2 eval {suite} plays the first that is ready")
     typer.echo(
         f"{checked.id} is sound: {counted(len(checked.benchmarks), 'benchmark')}, "
         f"{counted(len(checked.metrics), 'metric')} (primary: {checked.primary.name}), "

@@ -62,6 +62,7 @@ def watch(  # noqa: PLR0913 - one option of the command line each
     A decision to pause or roll back reaches the training through WatchCallback (docs/history.md). Exit code 1 if there
     was one.
     """
+    from agent2.cli.eval import played_form
     from agent2.evaluation.suite_plan import open_contract, read_run_settings
     from agent2.monitor.checkpoint_watch import CheckpointWatch, WatchPlan
     from agent2.monitor.watch_settings import read_watch_settings
@@ -69,7 +70,7 @@ def watch(  # noqa: PLR0913 - one option of the command line each
     overrides = list(set_ or ())
     timing = read_watch_settings([text for text in overrides if text.startswith("watch.")])
     settings, of_suite = read_run_settings([text for text in overrides if not text.startswith("watch.")])
-    contract = open_contract(suite, of_suite)
+    contract = open_contract(played_form(suite), of_suite)
     chosen_steps, every = _steps(steps)
     plan = WatchPlan(
         run=run,
