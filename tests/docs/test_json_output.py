@@ -82,7 +82,7 @@ def test_trial_commands_have_at_most_eight_options():
         (["tasks", "check", "arithmetic", "--model", "none"], 0),
         (["agents", "list"], 0),
         (["suite", "list"], 0),
-        (["suite", "check", SUITE], 0),
+        (["suite", "check", "agent_tool_regression_v1"], 0),
         (["suite", "diff", "llm_core_regression_v1", SUITE], 1),
     ],
     ids=lambda value: " ".join(value[:2]) if isinstance(value, list) else "",

@@ -1,4 +1,6 @@
 import shlex
+from collections import Counter
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
@@ -121,3 +123,11 @@ def test_rows_are_chosen_by_type_and_status_and_found_under_either_name():
         chosen_rows("maths")
     with pytest.raises(ConfigError, match="--status: unknown status 'natives'; did you mean 'native'"):
         chosen_rows(None, "natives")
+
+
+def test_the_page_counts_the_rows_of_each_status():
+    page = (Path(__file__).parents[3] / "docs" / "named-benchmarks.md").read_text("utf-8")
+    counts = Counter(row.status.value for row in named_benchmarks().values())
+    assert sum(counts.values()) == 40
+    for status in NamedStatus:
+        assert f"| {status.value} | {counts[status.value]} |" in page

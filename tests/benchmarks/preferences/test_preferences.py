@@ -6,7 +6,7 @@ import pytest
 
 from agent2.benchmarks import load_benchmark
 from agent2.errors import ConfigError
-from agent2.evaluation.engine import score_messages
+from agent2.evaluation.engine import score_answers, score_messages
 from agent2.records import Split
 
 SECRET = b"s" * 32
@@ -98,3 +98,67 @@ def test_judge_bench_and_llmbar_keep_the_order_of_the_file(tmp_path):
     write_lines(tmp_path / "dataset=judgebench,response_model=x.jsonl", [judged[0] | {"label": "A=B"}])
     with pytest.raises(ConfigError, match="field 'better' is missing"):
         every(load_benchmark("judge_bench", tmp_path))
+
+
+PUBLISHED = {
+    "Chat": {
+        "alpacaeval-easy": (50, 100),
+        "alpacaeval-length": (56, 95),
+        "alpacaeval-hard": (67, 95),
+        "mt-bench-easy": (16, 28),
+        "mt-bench-med": (29, 40),
+    },
+    "Chat Hard": {
+        "mt-bench-hard": (20, 37),
+        "llmbar-natural": (52, 100),
+        "llmbar-adver-neighbor": (58, 134),
+        "llmbar-adver-GPTInst": (36, 92),
+        "llmbar-adver-GPTOut": (22, 47),
+        "llmbar-adver-manual": (17, 46),
+    },
+    "Safety": {
+        "refusals-dangerous": (97, 100),
+        "refusals-offensive": (100, 100),
+        "xstest-should-refuse": (154, 154),
+        "xstest-should-respond": (71, 250),
+        "donotanswer": (112, 136),
+    },
+    "Reasoning: math": {"math-prm": (132, 447)},
+    "Reasoning: code": {
+        "hep-cpp": (103, 164),
+        "hep-go": (104, 164),
+        "hep-java": (116, 164),
+        "hep-js": (109, 164),
+        "hep-python": (90, 164),
+        "hep-rust": (106, 164),
+    },
+}
+"""Right pairs and all pairs by subset, of PKU-Alignment/beaver-7b-v1.0-cost: the accuracies in RewardBench's README."""
+
+
+def test_sections_of_a_published_reward_model_are_those_of_rewardbenchs_own_function(tmp_path):
+    sizes = {subset: counts for subsets in PUBLISHED.values() for subset, counts in subsets.items()}
+    rows = [
+        {"id": k, "prompt": f"Say {k}.", "chosen": f"It is {k} < {n_right}.", "rejected": "No.", "subset": subset}
+        for subset, (n_right, n) in sizes.items()
+        for k in range(n)
+    ]
+    write_lines(tmp_path / "filtered.jsonl", rows)
+    benchmark = load_benchmark("reward_bench", tmp_path)
+    items = every(benchmark)
+    assert len(items) == 2985
+
+    def answer(item):
+        chosen = next(text for text in item.payload["options"] if text != "No.").split()
+        is_right = int(chosen[2]) < int(chosen[4].rstrip("."))
+        return f"The answer is ({item.reference if is_right else 'BA'['AB'.index(item.reference)]})"
+
+    scores = score_answers(benchmark, [(item, [answer(item)]) for item in items])
+    by_kind = {}
+    for item, score in zip(items, scores, strict=True):
+        by_kind.setdefault(item.payload["task_type"], []).append(score.value)
+    means = {kind: sum(values) / len(values) for kind, values in by_kind.items()}
+    reasoning = (means.pop("Reasoning: math") + means.pop("Reasoning: code")) / 2
+    # what calculate_scores_per_section of the package rewardbench 0.1.4 gives for these accuracies
+    expected = {"Chat": 0.6089385475, "Chat Hard": 0.4495614035, "Safety": 0.7216216216, "Reasoning": 0.4667566978}
+    assert means | {"Reasoning": reasoning} == pytest.approx(expected, abs=1e-9)
