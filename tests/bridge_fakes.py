@@ -79,7 +79,7 @@ def score(name, seed, prompt_sha256, message):
 def open_set(name):
     if name == "broken":
         raise ValueError("the task has no test split")
-    if name in ("counters", "toolless", "mute"):
+    if name in ("counters", "toolless", "mute", "opened"):
         return {"compares": False, "is_chat": True, "max_tokens": 16, "max_turns": 9, "portions": {"test": 20}}
     portions = {"test": 60, "train": 12, "dev": 9 if name == "with_dev" else 0}
     is_chat = name in ("chat", "half_a_chat")
@@ -87,7 +87,7 @@ def open_set(name):
 
 
 def items(name, portion, start):
-    if name in ("counters", "toolless", "mute"):
+    if name in ("counters", "toolless", "mute", "opened"):
         return episode_items(name, portion, start)
     if name == "empty_pages":
         return []
@@ -114,7 +114,20 @@ def episode_items(name, portion, start):
         reference = json.dumps([json.dumps(call), "Done.", json.dumps([call, call]), "Done again."])
         record = {"prompt": f"Reach {seed + 1}.", "messages": messages, "tools": tools, "reference": reference}
         records.append(record if name != "toolless" else {**record, "tools": None})
+    if name == "opened":
+        records = [{**record, "reference": None, "messages": record["messages"][:1], "opens": 1} for record in records]
     return records
+
+
+def open_episode(name, portion, number):
+    if number == 13:
+        raise ValueError("no page")
+    return [{"role": "system", "content": "Count."}, {"role": "user", "content": f"Now open: {number}"}]
+
+
+def expect(name, portion, number):
+    call = {"name": "add", "arguments": {"n": number + 1}}
+    return [json.dumps(call), "Done.", json.dumps([call, call]), "Done again."]
 
 
 def replay(number, moves):
@@ -171,6 +184,8 @@ METHODS = {
     "draw": draw,
     "open_set": open_set,
     "items": items,
+    "open": open_episode,
+    "expect": expect,
     "advance": advance,
     "score": score_either,
 }
@@ -178,7 +193,7 @@ sys.modules["fake_bridge_worker"] = sys.modules["__main__"]
 sys.argv = ["serve.py", "fake_bridge_worker"]
 serve.main()
 '''
-NAMES = ["barren", "counters", "formless", "mute", "sums", "toolless"]
+NAMES = ["barren", "counters", "formless", "mute", "opened", "sums", "toolless"]
 
 
 def fake_channel(folder: Path, *, start_s: float = 600.0, answer_s: float = 600.0) -> BridgeChannel:

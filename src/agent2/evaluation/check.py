@@ -569,9 +569,10 @@ def _oracle_of(benchmark: Benchmark, items: list[Item]) -> Answer | None:
 
     None: an item has no reference, or items are episodes without such an expert.
     """
-    if any(item.reference is None for item in items):
+    is_bridged = isinstance(benchmark, BridgedEpisodes)
+    if not is_bridged and any(item.reference is None for item in items):
         return None
-    if isinstance(benchmark, DeclaredBenchmark | BridgedEpisodes) and hasattr(benchmark.environment(), "ask_expert"):
+    if is_bridged or (isinstance(benchmark, DeclaredBenchmark) and hasattr(benchmark.environment(), "ask_expert")):
         return lambda item, world, chat: world.ask_expert()
     if benchmark.max_turns > 1:
         return None

@@ -73,7 +73,9 @@ def test_two_processes_make_the_same_items_and_take_their_references(play, gener
         assert values(second, items, ["zzz"] * 5) == [0.0] * 5
 
 
-@pytest.mark.parametrize("name", ["bfcl:multi_turn_base", "bfcl:multi_turn_miss_func", "tau2:telecom"])
+@pytest.mark.parametrize(
+    "name", ["bfcl:multi_turn_base", "bfcl:multi_turn_miss_func", "tau2:telecom", "miniwob:twenty"]
+)
 def test_episodes_of_expected_calls_score_one_and_those_without_calls_nothing(play, name):
     benchmark = play(name)
     items = benchmark.items(Split.TEST_PUBLIC, 5, SECRET)

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -176,6 +177,22 @@ def test_an_episode_over_which_the_checker_raises_is_wrong_if_it_takes_the_refer
     assert score.value == 0.0 and score.views["scorer_failed"] == 1.0 and "takes the reference" in score.reason
     missing = benchmark.scorer().score(item, rollout_of(item, {"answer": "x"}))
     assert missing.value is None and missing.fault is Fault.JUDGE
+
+
+def test_a_world_that_is_opened_when_it_is_played_gives_its_opening_and_reference_then(opened):
+    benchmark = opened("opened")
+    items = [item for split in (Split.TEST_PUBLIC, Split.TEST_PRIVATE) for item in benchmark.items(split, 6, SECRET)]
+    assert all(item.reference is None and item.payload["opens"] == 1 for item in items)
+    played = [item for item in items if item.payload["question"]["number"] != 13]
+    records = play_items(benchmark, played, reference)
+    assert [record.score.value for record in records] == [1.0] * len(played)
+    numbers = [item.payload["question"]["number"] for item in played]
+    assert [record.rollout.prompt[1].text for record in records] == [f"Now open: {number}" for number in numbers]
+    assert benchmark.players().oracle(played[0], []) == json.dumps(call(numbers[0] + 1))
+    world = benchmark.environment()
+    broken = replace(played[0], payload={**played[0].payload, "question": {"portion": "test", "number": 13}})
+    with pytest.raises(EnvironmentFailed, match="no page"):
+        world.reset(broken, 0)
 
 
 def test_a_set_whose_items_have_no_functions_is_one_clear_error(opened):

@@ -6,6 +6,7 @@
     inspect:NAME                     a task of inspect_evals, whose data has to be in that package
     bfcl:multi_turn_base             episodes with the package's stateful tools
     tau2:retail                      the same
+    miniwob:twenty                   episodes on web pages in Chromium
 
 The package is installed with pins of its own (`agent2 benchmarks install BRIDGE`, `engines.environments`) and runs in a
 sandbox and process of its own (`channel`). A benchmark of it is a `bridged.BridgedBenchmark`, of files a
@@ -48,6 +49,8 @@ class Bridge:
     """Of these files."""
     shared: tuple[str, ...] = ()
     """Modules in `workers` that the worker imports."""
+    processes: int = 64
+    """Processes and threads that its process may have."""
 
     @property
     def pinned(self) -> PinnedEnvironment:
@@ -110,6 +113,16 @@ BRIDGES: Mapping[str, Bridge] = MappingProxyType(
             "three domains of tau2-bench with their databases, tools and policies; no model plays the user",
             EPISODES,
             shared=("episode_store", "unchanged"),
+        ),
+        "miniwob": Bridge(
+            "miniwob",
+            "miniwob",
+            "miniwob_worker",
+            "200 MB",
+            "web pages with a task each, in the system's Chromium; the page gives the reward",
+            EPISODES,
+            shared=("episode_store", "miniwob_players", "unchanged"),
+            processes=1024,
         ),
     }
 )

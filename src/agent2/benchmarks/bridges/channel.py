@@ -16,10 +16,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from agent2.benchmarks.bridges import BRIDGES
 from agent2.errors import MachineError, quoted
 from agent2.files import remove_tree
 from agent2.foreign_files import last_lines
@@ -153,7 +154,7 @@ class BridgeChannel:
                     log=self._log,
                     mounts=self._mounts,
                     environment=VARIABLES,
-                    limits=LIMITS,
+                    limits=replace(LIMITS, processes=BRIDGES[self.name].processes),
                     python=False,
                     channel=theirs,
                 )

@@ -1,12 +1,14 @@
 """A benchmark of episodes with stateful tools behind a bridge: the package carries out calls and judges the episode.
 
-Named are `bfcl:multi_turn_base` and `tau2:retail`. A message of the model is calls, in any form of `tools.calls`, or
-words. Calls go to the package's own tools, in the sandboxed process of the bridge, and what those answer comes back;
-words go to the user, whom the package plays by what its data says. The verdict is the package's, on all moves.
+Named are `bfcl:multi_turn_base`, `tau2:retail` and `miniwob:twenty`. A message of the model is calls, in any form of
+`tools.calls`, or words. Calls go to the package's own tools, in the sandboxed process of the bridge, and what those
+answer comes back; words go to the user, whom the package plays by what its data says. The verdict is the package's, on
+all moves.
 
 Promises: each request to the package carries every move of the episode so far, so that a process that ends in between
-costs nothing; the same moves give the same answers. Nothing that a model writes is executed here. Splits are those of
-`file_sets`. Does NOT play in trials, and has no user that a model plays.
+costs nothing; the same moves give the same answers. A package whose worlds are expensive gives items without opening
+and reference (`opens`), and is asked for them when an item is played. Nothing that a model writes is executed here.
+Splits are those of `file_sets`. Does NOT play in trials, and has no user that a model plays.
 """
 
 import hashlib
@@ -43,6 +45,8 @@ MOVES = "moves"
 """Key of a state: what the model did, message by message, as the package reads it."""
 UNANSWERED = "unanswered"
 """Key of a state: why the package did not answer the last message, though it answers those before; else None."""
+OPENS = "opens"
+"""Payload key: 1 where the package is asked for the opening of an episode when it is played."""
 WORLD = "bridged_episode-v1.0"
 
 
@@ -60,6 +64,7 @@ class EpisodeWorld:
         self._answer: str | None = None
         self._unanswered: str | None = None
         self._turn = 0
+        self._expected: list[str] | None = None
 
     def offer_natively(self) -> None:
         """From now on the functions are offered by the sampler; called before `reset`."""
@@ -70,15 +75,26 @@ class EpisodeWorld:
         return self._tools
 
     def reset(self, item: Item, seed: int) -> Sequence[Message]:
-        """The package's opening; the seed changes nothing. Raises EnvironmentFailed when reused."""
+        """The package's opening; the seed changes nothing. Raises EnvironmentFailed when reused, or without one."""
         if self._item is not None:
             raise EnvironmentFailed(f"the world was already used and cannot play {item.id!r}; make a fresh one")
         self._item = item
         self._tools = list(item.payload["tools"])
-        system, *chat = [Message(message["role"], message["content"]) for message in item.payload["messages"]]
+        messages = self._opening(item) if item.payload.get(OPENS) else item.payload["messages"]
+        system, *chat = [Message(message["role"], message["content"]) for message in messages]
         if self._is_native:
             return [system, *chat]
         return [Message(system.role, f"{system.text}\n\n{TOOLS_HEADER}\n{_listed(self._tools)}"), *chat]
+
+    def _opening(self, item: Item) -> Sequence[Mapping[str, str]]:
+        try:
+            messages = self._channel.ask("open", name=self._task, **item.payload[QUESTION])
+        except (BridgeFailed, BridgeRaised) as error:
+            raise EnvironmentFailed(str(error)) from error
+        keys = {"role", "content"}
+        if not isinstance(messages, list) or not messages or not all({*message} == keys for message in messages):
+            raise EnvironmentFailed(f"bridge {self._channel.name}: gave {quoted(messages)} as the opening of {item.id}")
+        return messages
 
     def act(self, action: str) -> Step:
         """Hand a message to the package. Raises EnvironmentFailed if its process does not work, and after the end.
@@ -156,10 +172,14 @@ class EpisodeWorld:
         }
 
     def ask_expert(self) -> str:
-        """The reference's next message."""
+        """The reference's next message. Raises EnvironmentFailed if the package does not say it."""
         assert self._item is not None
-        messages = _expected(self._item)
-        return messages[self._turn] if self._turn < len(messages) else ""
+        if self._expected is None:
+            try:
+                self._expected = _expected(self._item, self._channel, self._task)
+            except (BridgeFailed, BridgeRaised) as error:
+                raise EnvironmentFailed(str(error)) from error
+        return self._expected[self._turn] if self._turn < len(self._expected) else ""
 
 
 def _is_reply(reply: object, move: Mapping[str, Any]) -> bool:
@@ -196,15 +216,14 @@ def _has_messages(reference: str | None) -> bool:
     return isinstance(messages, list) and all(isinstance(message, str) for message in messages)
 
 
-def _expected(item: Item) -> list[str]:
-    """The messages of the reference."""
-    return [str(message) for message in json.loads(item.reference or "[]")]
-
-
-def _expected_next(item: Item, chat: Sequence[Message]) -> str:
-    """The reference's message at this place in a chat."""
-    messages, n_sent = _expected(item), sum(message.role == "assistant" for message in chat)
-    return messages[n_sent] if n_sent < len(messages) else ""
+def _expected(item: Item, channel: BridgeChannel, task: str) -> list[str]:
+    """The messages of the reference. Raises BridgeFailed and BridgeRaised where the package has to be asked for it."""
+    if item.reference is not None:
+        return [str(message) for message in json.loads(item.reference)]
+    messages = channel.ask("expect", name=task, **item.payload[QUESTION])
+    if not isinstance(messages, list):
+        raise BridgeFailed(f"bridge {channel.name}: gave {quoted(messages)} as the reference of {item.id}")
+    return [str(message) for message in messages]
 
 
 def _listed(tools: Sequence[Mapping[str, Any]]) -> str:
@@ -258,8 +277,8 @@ class EpisodeScorer:
         return float(value), reason
 
     def _accepts_reference(self, item: Item) -> bool:
-        moves = [_move(read_answer(text)) for text in _expected(item)]
         try:
+            moves = [_move(read_answer(text)) for text in _expected(item, self._channel, self._task)]
             return self._verdict(item, moves)[0] == 1.0
         except (BridgeFailed, BridgeRaised):
             return False
@@ -276,9 +295,11 @@ class BridgedEpisodes(BridgedSet):
     def _item(self, record: Any, portion: str, number: int) -> Item:
         item = super()._item(record, portion, number)
         tools = record.get("tools")
-        if not _are_tools(tools) or not _has_messages(item.reference):
+        opens = record.get(OPENS) == 1
+        has_reference = item.reference is None if opens else _has_messages(item.reference)
+        if not _are_tools(tools) or not has_reference:
             raise BridgeFailed(f"bridge {self._channel.name}: gave {quoted(record)} as an item of {self._task}")
-        return replace(item, payload={**item.payload, "tools": tools})
+        return replace(item, payload={**item.payload, "tools": tools, **({OPENS: 1} if opens else {})})
 
     def environment(self) -> Environment:
         """A fresh episode."""
@@ -289,14 +310,19 @@ class BridgedEpisodes(BridgedSet):
         return EpisodeScorer(self._channel, self._task, self.version)
 
     def environment_version(self) -> str:
-        """Name and version of the world."""
-        return WORLD
+        """Name and version of the world, and of the program of this machine that it needs, if it needs one."""
+        return "+".join(filter(None, (WORLD, self._opened["engine"])))
 
     def players(self) -> Players:
         """The reference, and an agent that makes the calls of another item."""
 
+        def expected_next(item: Item, chat: Sequence[Message]) -> str:
+            messages = _expected(item, self._channel, self._task)
+            n_sent = sum(message.role == "assistant" for message in chat)
+            return messages[n_sent] if n_sent < len(messages) else ""
+
         def foreign(items: Sequence[Item]) -> Player:
             others = {item.id: items[number - 1] for number, item in enumerate(items)}
-            return lambda item, chat: _expected_next(others[item.id], chat)
+            return lambda item, chat: expected_next(others[item.id], chat)
 
-        return Players(_expected_next, foreign, floor_at_most=self._opened["floor"])
+        return Players(expected_next, foreign, floor_at_most=self._opened["floor"])

@@ -89,6 +89,7 @@ class BridgedSet:
                 "is_chat": bool(opened.get("is_chat", False)),
                 "max_turns": max(1, int(opened.get("max_turns", 1))),
                 "floor": float(opened.get("floor", FLOOR_AT_MOST)),
+                "engine": str(opened.get("engine", "")),
                 "portions": {str(name): int(n) for name, n in opened["portions"].items()},
             }
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
