@@ -100,7 +100,7 @@ TOOLS = [
 
 
 def _package() -> Path:
-    return package_folder("miniwob")
+    return Path(package_folder("miniwob"))
 
 
 def _program() -> str:
