@@ -30,9 +30,9 @@ PACKAGE_SHA256 = "0f8bb3d23d9b332720d5ca363795511a472844aed042543fbb11599f727390
 TASKS = tuple(PLAYERS)
 ALL = "twenty"
 """The set of all tasks that have a player."""
-N_SEEDS = {"train": 4, "dev": 6, "test": 20}
+N_SEEDS = {"train": 40, "dev": 40, "test": 120}
 """Of one task."""
-N_SEEDS_OF_ALL = {"train": 1, "dev": 1, "test": 3}
+N_SEEDS_OF_ALL = {"train": 2, "dev": 2, "test": 6}
 """Of each task in `ALL`."""
 FIRST_SEED = {"train": 1_000, "dev": 2_000, "test": 3_000}
 MAX_MESSAGES = 15
