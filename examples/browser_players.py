@@ -8,6 +8,7 @@ r"""Players of the web pages behind `miniwob`: one that reads the page and solve
 Both see what a model sees: the task's sentence and the accessibility tree of the page.
 """
 
+import argparse
 import json
 import random
 import re
@@ -60,3 +61,7 @@ def random_clicks(chat: Sequence[Message]) -> str:
 def _message(call: Call) -> str:
     name, arguments = call
     return json.dumps({"name": name, "arguments": arguments})
+
+
+if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
