@@ -101,6 +101,26 @@ def test_a_finished_request_is_replaced_before_the_next_step():
     assert calls[before:] == [(1, 2), (2, 1), (2, 1), (2, 1)]
 
 
+def test_a_sampler_that_waits_for_more_prompts_admits_them_together_and_draws_the_same():
+    model, prompts = make_model(), make_prompts(120)
+    limits = [5 + (11 * i) % 41 for i in range(120)]
+    at_once, waits = make_sampler(model, 32), make_sampler(model, 32)
+    waits.patience = 16
+    passes = {id(at_once): 0, id(waits): 0}
+    completions = []
+    for sampler in (at_once, waits):
+        admit = sampler._admit
+
+        def counted(sampler=sampler, admit=admit):
+            passes[id(sampler)] += 1
+            admit()
+
+        sampler._admit = counted
+        completions.append(run(sampler, prompts, temperature=1.0, max_tokens=limits))
+    assert [c.token_ids for c in completions[0]] == [c.token_ids for c in completions[1]]
+    assert 1 < passes[id(waits)] < passes[id(at_once)]
+
+
 def test_collect_returns_nothing_only_when_nothing_is_in_flight():
     sampler = make_sampler()
     assert sampler.collect() == []

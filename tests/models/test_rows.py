@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from agent2.models.rows import Request, Rows, SlotSwap
+from agent2.models.rows import Request, Rows
+from agent2.models.slots import SlotSwap
 from agent2.models.slots import SampledTokens
 from agent2.records import SamplingSettings
 

@@ -1,7 +1,7 @@
 import numpy as np
 import torch
 
-from agent2.models.slots import MIN_COLUMNS, SlotCache
+from agent2.models.slots import MIN_COLUMNS, SlotCache, SlotSwap
 
 HEADS, SIZE = 2, 3
 
@@ -97,7 +97,17 @@ def test_slots_that_lie_in_a_row_are_read_without_copying_them():
 def test_two_slots_change_places():
     cache = make_cache()
     keys = fill(cache, [4, 2])
-    cache.swap(0, 1, length=4)
+    cache.swap([SlotSwap(0, 1, n_columns=4)])
     assert torch.equal(stored(cache, 1)[:, :4], keys[0])
     assert torch.equal(stored(cache, 0)[:, :2], keys[1, :, 2:])
     assert torch.equal(cache.layers[0].values, -cache.layers[0].keys)
+
+
+def test_several_pairs_of_slots_change_places_at_once():
+    cache = make_cache(rows=5)
+    lengths = [2, 4, 3, 1, 4]
+    keys = fill(cache, lengths)
+    cache.swap([SlotSwap(0, 3, n_columns=2), SlotSwap(1, 4, n_columns=4)])
+    for slot, before in ((3, 0), (4, 1), (2, 2), (0, 3), (1, 4)):
+        length = lengths[before]
+        assert torch.equal(stored(cache, slot)[:, :length], keys[before, :, 4 - length :])

@@ -65,6 +65,11 @@ MIN_FILL = 0.6
 """Prompts shorter than this share of the longest one do not go into the same pass ..."""
 PADDING = 48
 """... unless the padding of the whole pass stays below so many tokens, which cost less than another pass."""
+ADMITTED_SHARE = 16
+"""On a GPU a pass for few prompts costs as much as one for many: prompts wait until there is one for so many running
+rows ..."""
+GPU_PATIENCE = 16
+"""... or until so many decoding steps have passed."""
 RENDERED_PROMPTS = 4096
 """How many rendered prompts are remembered."""
 
@@ -166,6 +171,8 @@ class HfSampler:
         # The output head may have more rows than the tokenizer has tokens: any of them can be sampled.
         self._is_end = np.isin(np.arange(max(self._vocabulary, int(config.vocab_size))), ends)
         self._rows = Rows(max_batch)
+        self.patience = 0 if model.device.type == "cpu" else GPU_PATIENCE
+        self._steps_waited = 0
         self.prefilled_tokens = 0
         self._waiting: deque[Request] = deque()
         self._done: list[tuple[int, Completion]] = []
@@ -291,15 +298,23 @@ class HfSampler:
             self._weights = weights
             self.forget()
         while not self._done:
-            if self._waiting and rows.n < self.capacity:
+            if self._is_time_to_admit():
+                self._steps_waited = 0
                 self._admit()
                 continue
-            for swap in rows.compact():  # a decoding step computes rows 0 to n - 1
-                self._cache.swap(swap.first, swap.second, swap.n_columns)
+            self._steps_waited += bool(self._waiting)
+            self._cache.swap(rows.compact())  # a decoding step computes rows 0 to n - 1
             running = slice(0, rows.n)
             logits = self._decode(rows.last[running], rows.lengths[running])
             rows.lengths[running] += 1
             self._sample(logits, running)
+
+    def _is_time_to_admit(self) -> bool:
+        n_running = self._rows.n
+        n_admitted = min(len(self._waiting), self.capacity - n_running)
+        if not n_admitted:
+            return False
+        return self._steps_waited >= self.patience or n_admitted * ADMITTED_SHARE >= n_running
 
     def _admit(self) -> None:
         """Give every free slot to a waiting request."""

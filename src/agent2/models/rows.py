@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from agent2.models.slots import BatchSampling, SampledTokens, seed_key, uniforms
+from agent2.models.slots import BatchSampling, SampledTokens, SlotSwap, seed_key, uniforms
 from agent2.records import SamplingSettings
 
 MIN_HISTORY = 64
@@ -57,16 +57,6 @@ class Generated:
 
     tokens: list[int]
     logprobs: list[float]
-
-
-@dataclass(frozen=True, slots=True)
-class SlotSwap:
-    """Two slots whose contents have to be exchanged in the cache."""
-
-    first: int
-    second: int
-    n_columns: int
-    """How many positions matter."""
 
 
 class Rows:

@@ -85,6 +85,16 @@ class SampledTokens:
     NaN where the logits of the row are not all usable numbers."""
 
 
+@dataclass(frozen=True, slots=True)
+class SlotSwap:
+    """Two slots whose contents have to be exchanged in the cache."""
+
+    first: int
+    second: int
+    n_columns: int
+    """How many positions matter."""
+
+
 def seed_key(seed: int) -> np.uint64:
     """Spread a seed over 64 bits, so that neighbouring seeds have unrelated streams."""
     return np.uint64(_mix(np.array([seed & 0xFFFFFFFFFFFFFFFF], dtype=np.uint64))[0])
@@ -235,13 +245,15 @@ class SlotCache(Cache):  # type: ignore[misc]
             for stored in (layer.keys, layer.values):
                 stored[target, :length] = stored[source, :length]
 
-    def swap(self, first: int, second: int, length: int) -> None:
-        """Swap the first `length` positions of two slots."""
-        for layer in self.layers:
-            for stored in (layer.keys, layer.values):
-                before = stored[first, :length].clone()
-                stored[first, :length] = stored[second, :length]
-                stored[second, :length] = before
+    def swap(self, swaps: Sequence[SlotSwap]) -> None:
+        """Exchange pairs of slots, no slot in two of them, as far as the swap with the most positions says."""
+        if not swaps:
+            return
+        firsts, seconds = [swap.first for swap in swaps], [swap.second for swap in swaps]
+        here, there = (self._put(np.array(rows)) for rows in (firsts + seconds, seconds + firsts))
+        length = max(swap.n_columns for swap in swaps)
+        for stored in self.buffers():
+            stored[here, :length] = stored[there, :length]
 
     def clear(self, row: int) -> None:
         """Zero a slot that may hold numbers that are not finite."""
