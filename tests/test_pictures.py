@@ -237,3 +237,15 @@ def test_a_card_keeps_each_picture_once_and_pages_a_small_version(tmp_path):
     address = thumbnail(picture, 100, folder)
     small = Image.open(io.BytesIO(base64.b64decode(address.removeprefix("data:image/png;base64,"))))
     assert small.size == (100, 50)
+
+
+def test_a_size_that_a_card_claims_is_not_believed():
+    picture = read_picture(encoded(Image.new("RGB", (8, 6))), "a test")
+    claimed = Picture(picture.digest, picture.media_type, 0, 30_000, 30_000, "as-brought")
+    assert prepared(claimed) == prepared(picture)
+
+
+@pytest.mark.parametrize("name", ["6325-square", "99999-square"])
+def test_a_square_of_more_pixels_than_are_read_is_refused(name):
+    with pytest.raises(ConfigError, match="square pictures with a side of"):
+        Preparation.named(name)

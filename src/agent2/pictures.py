@@ -67,6 +67,12 @@ class Preparation:
     keep_ratio: bool = True
     """False: it becomes a square of `max_side`."""
 
+    def __post_init__(self) -> None:
+        if not self.keep_ratio and (self.max_side or 0) ** 2 > MAX_PIXELS:
+            raise ConfigError(
+                f"square pictures with a side of {self.max_side} have more than {MAX_PIXELS:,} pixels; give less"
+            )
+
     @property
     def name(self) -> str:
         """As records and protocols have it: `1344`, `1344-square`, `as-brought`."""
@@ -208,7 +214,9 @@ def prepared(picture: Picture) -> tuple[str, bytes]:
     preparation = Preparation.named(picture.prepared)
     with _opened(content, f"picture {picture.digest[:12]}") as image:
         is_turned = image.getexif().get(_ORIENTATION, 1) not in (0, 1)
-        size = _fitted(picture.width, picture.height, preparation)
+        # of the bytes: the figures of a picture on a card are what its writer says
+        width, height = reversed(image.size) if _is_turned_sideways(image) else image.size
+        size = _fitted(width, height, preparation)
         is_plain = image.mode in ("RGB", "L") and not is_turned and "transparency" not in image.info
         if is_plain and image.format in SENT_AS_BROUGHT and size == image.size:
             return picture.media_type, content

@@ -117,6 +117,69 @@ def test_the_processor_is_part_of_the_checkpoint(tmp_path):
     assert inspect_checkpoint(folder).content_digest != before
 
 
+def change_settings(folder, name, **settings):
+    path = folder / name
+    path.write_text(json.dumps(json.loads(path.read_text()) | settings))
+
+
+@pytest.mark.parametrize(
+    "proposed",
+    [
+        {"repetition_penalty": 5.0},
+        {"suppress_tokens": list(range(20))},
+        {"max_time": 1e-9},
+        {"num_return_sequences": 2},
+        {"stop_strings": ["a"]},
+        {"prompt_lookup_num_tokens": 5},
+        {"penalty_alpha": 0.6, "top_k": 4},
+    ],
+)
+def test_what_a_folder_proposes_for_drawing_changes_no_answer(folder, tmp_path, proposed):
+    changed = save_seeing_model(tmp_path / "model")
+    change_settings(changed, "generation_config.json", **proposed)
+    chats = [pictured_chat(number) for number in range(3)]
+    expected = answers(VisionSampler(folder), chats)
+    assert [answer.token_ids for answer in answers(VisionSampler(changed), chats)] == [
+        answer.token_ids for answer in expected
+    ]
+
+
+def test_a_model_that_fails_over_one_picture_answers_the_other_chats(folder, monkeypatch):
+    sampler = VisionSampler(folder)
+    generate = sampler._model.generate
+
+    def fail_over_many(**inputs):
+        if len(inputs["input_ids"]) > 1 or "pixel_values" in inputs:
+            raise ValueError("Image features and image tokens do not match")
+        return generate(**inputs)
+
+    monkeypatch.setattr(sampler._model, "generate", fail_over_many)
+    chats = [pictured_chat(0), [Message("user", "Why?")], [Message("user", "Where is it?")]]
+    completions = answers(sampler, chats)
+    assert [completion.stop_reason is StopReason.FAULT for completion in completions] == [True, False, False]
+    assert "the model failed: ValueError: Image features" in completions[0].reason
+    expected = answers(VisionSampler(folder), chats)
+    assert [completion.token_ids for completion in completions[1:]] == [answer.token_ids for answer in expected[1:]]
+
+
+@pytest.mark.parametrize("end", ["x", 2.5, True, [2, "x"], {"a": 1}])
+def test_an_end_that_is_no_token_is_refused_in_one_line(tmp_path, end):
+    folder = save_seeing_model(tmp_path / "model")
+    change_settings(folder, "generation_config.json", eos_token_id=end)
+    with pytest.raises(CheckpointError) as refused:
+        VisionSampler(folder)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("sizes", [{"size": {"height": 30_000, "width": 30_000}}, {"size": {"shortest_edge": 10**6}}])
+def test_a_processor_that_makes_vast_pictures_is_refused(tmp_path, sizes):
+    folder = save_seeing_model(tmp_path / "model")
+    settings = json.loads((folder / "processor_config.json").read_text())["image_processor"]
+    change_settings(folder, "processor_config.json", image_processor=settings | sizes)
+    with pytest.raises(CheckpointError, match="its processor makes pictures of size"):
+        VisionSampler(folder)
+
+
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
@@ -138,6 +201,18 @@ def test_a_processor_that_asks_for_code_is_refused(tmp_path):
     path.write_text(json.dumps(json.loads(path.read_text()) | {"auto_map": {"AutoProcessor": "evil.Evil"}}))
     with pytest.raises(CheckpointError, match="custom code"):
         find_checkpoint(str(folder))
+
+
+def test_a_processor_that_names_a_model_elsewhere_is_refused(tmp_path):
+    elsewhere = {"audio_tokenizer_class": "DacModel", "audio_tokenizer_name_or_path": str(tmp_path / "elsewhere")}
+    folder = save_seeing_model(tmp_path / "model")
+    change_settings(folder, "processor_config.json", audio_tokenizer=elsewhere)
+    with pytest.raises(CheckpointError, match="names a model in another place"):
+        find_checkpoint(str(folder))
+    other = save_seeing_model(tmp_path / "other")
+    (other / "audio_tokenizer_config.json").write_text(json.dumps(elsewhere))
+    with pytest.raises(CheckpointError, match="names a model in another place"):
+        find_checkpoint(str(other))
 
 
 def test_the_plain_format_is_refused(folder):

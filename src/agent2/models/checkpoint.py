@@ -49,6 +49,8 @@ WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 PROCESSOR_FILES = frozenset({"preprocessor_config.json", "processor_config.json"})
 """How a model that sees pictures is shown them."""
+AUDIO_KEY, AUDIO_SETTINGS = "audio_tokenizer", "audio_tokenizer_config.json"
+"""Where a processor names a further model by its place, which transformers would load with whatever it brings."""
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 
@@ -279,20 +281,32 @@ def list_names(path: Path) -> set[str]:
 
 
 def refuse_code(path: Path, names: set[str]) -> None:
-    """Raise CheckpointError if the folder brings Python files or a config that asks for custom code."""
+    """Raise CheckpointError for Python files, and for a config that asks for custom code or another model."""
     for name in sorted(names):
         if name.endswith(".py"):
             raise CheckpointError(
                 f"{path}: {name!r} is custom code, which is never run; save a model of a class that "
                 "transformers has itself"
             )
+        if name == AUDIO_SETTINGS:
+            raise _names_another_model(path / name)
         if name in CONFIG_FILES:
-            key_path = _path_of_key("auto_map", read_json(path / name))
+            settings = read_json(path / name)
+            if name in PROCESSOR_FILES and _path_of_key(AUDIO_KEY, settings) is not None:
+                raise _names_another_model(path / name)
+            key_path = _path_of_key("auto_map", settings)
             if key_path is not None:
                 raise CheckpointError(
                     f"{path / name}: {quoted(key_path)} asks for custom code, which is never run; remove it and use a "
                     "model class that transformers has itself"
                 )
+
+
+def _names_another_model(path: Path) -> CheckpointError:
+    return CheckpointError(
+        f"{path}: {AUDIO_KEY} names a model in another place, which is not part of this checkpoint and is not loaded; "
+        "remove it"
+    )
 
 
 _JsonPath = tuple["_JsonPath | None", str]

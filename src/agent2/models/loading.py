@@ -24,7 +24,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 from transformers.cache_utils import DynamicLayer
 from transformers.utils import logging as transformers_logging
 
-from agent2.errors import CheckpointError
+from agent2.errors import CheckpointError, quoted
 from agent2.models.checkpoint import CheckpointInfo
 from agent2.models.slots import SlotCache, decode, extend, plain_logits, prefill
 
@@ -98,10 +98,16 @@ def load_tokenizer(path: Path) -> Any:
 
 
 def end_tokens(model: Any, tokenizer: Any) -> list[int]:
-    """Every token that ends a completion, of the generation config and of the tokenizer."""
+    """Every token that ends a completion, of the generation config and of the tokenizer.
+
+    Raises CheckpointError for an end that is no token's number.
+    """
     configured = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
-    ends = set(configured if isinstance(configured, list) else [configured])
-    return sorted(int(end) for end in ends | {tokenizer.eos_token_id} if end is not None)
+    ends = [*(configured if isinstance(configured, list) else [configured]), tokenizer.eos_token_id]
+    for end in ends:
+        if isinstance(end, bool) or not isinstance(end, int | None):
+            raise CheckpointError(f"generation_config.json: eos_token_id is {quoted(end)}, not a token's number")
+    return sorted({end for end in ends if end is not None})
 
 
 @contextmanager

@@ -23,7 +23,13 @@ import transformers
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
-from transformers import AutoModelForImageTextToText, AutoProcessor, LogitsProcessor, LogitsProcessorList
+from transformers import (
+    AutoModelForImageTextToText,
+    AutoProcessor,
+    GenerationConfig,
+    LogitsProcessor,
+    LogitsProcessorList,
+)
 
 from agent2.errors import CheckpointError, ConfigError, Fault, SamplerFailed
 from agent2.models.checkpoint import template_digest
@@ -35,6 +41,10 @@ from agent2.records import Completion, JsonValue, Message, Prompt, SamplingSetti
 
 MAX_BATCH = 8
 """Chats answered at once, unless a setting says otherwise: their pixels take memory, too."""
+MAX_SIDE = 8192
+"""Longest side that a processor may make of a picture: as numbers, a square of it takes 0.8 GB."""
+MAX_ENLARGED = 1 << 20
+"""Pixels up to which a processor that counts pixels may enlarge a picture."""
 
 
 @dataclass(slots=True, eq=False)
@@ -50,6 +60,10 @@ class PicturedRequest:
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     is_done: bool = False
+
+    def start_again(self) -> None:
+        """Forget the answer so far."""
+        self.tokens, self.logprobs, self.is_done = [], [], False
 
 
 class _OwnDraws(LogitsProcessor):  # type: ignore[misc]
@@ -128,7 +142,13 @@ class VisionSampler:
             tokenizer.pad_token = tokenizer.eos_token
         own_limit = context_length(self._model.config.get_text_config(decoder=True))
         self._context = min(own_limit, most_tokens or own_limit)
-        self._ends = np.array(end_tokens(self._model, tokenizer), dtype=np.int64)
+        ends = end_tokens(self._model, tokenizer)
+        self._ends = np.array(ends, dtype=np.int64)
+        # what a folder's generation_config.json asks for beside its ends (penalties, beams, a time limit) would change
+        # how answers are drawn, which the protocol alone decides
+        proposed = self._model.generation_config
+        starts = {name: getattr(proposed, name, None) for name in ("bos_token_id", "decoder_start_token_id")}
+        self._model.generation_config = GenerationConfig(eos_token_id=ends or None, **starts)
         self._decoder = TextDecoder(tokenizer)
         self._waiting: deque[PicturedRequest] = deque()
         self._done: list[tuple[int, Completion]] = []
@@ -227,7 +247,19 @@ class VisionSampler:
             if remaining:
                 self._answer(remaining)
             return
-        self._generate(inputs, batch)
+        try:
+            self._generate(inputs, batch)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # boundary: a model and a processor that do not fit make the library raise anything
+            for request in batch:
+                request.start_again()
+            if len(batch) == 1:
+                self._fail(batch[0], f"the model failed: {type(error).__name__}: {first_line(error)}")
+                return
+            for request in batch:
+                self._answer([request])
+            return
         self._done += [(request.id, self._completion(request, inputs, row)) for row, request in enumerate(batch)]
 
     @torch.inference_mode()
@@ -294,9 +326,28 @@ def load_processor(folder: Path) -> Any:
             f"{folder}: its processor is a {type(processor).__name__}, which prepares no pictures; save that of the "
             "model: processor.save_pretrained"
         )
+    _require_modest_sizes(folder, processor.image_processor)
     if not _template_of(processor):
         raise CheckpointError(f"{folder}: has no chat template, so no prompt can be made for it; save one with it")
     return processor
+
+
+def _require_modest_sizes(folder: Path, image_processor: Any) -> None:
+    """Raise CheckpointError for one that would make so large a picture of any that memory runs out."""
+    counts_pixels = hasattr(image_processor, "merge_size")  # as that of Qwen2-VL: its edges are numbers of pixels
+    for setting in ("size", "crop_size", "pad_size", "min_image_size", "max_image_size"):
+        sides = getattr(image_processor, setting, None)
+        named = {setting: sides} if isinstance(sides, int) else dict(sides or {})
+        for name, side in named.items():
+            if counts_pixels and name.endswith("_edge"):
+                limit = MAX_ENLARGED if name == "shortest_edge" else None
+            else:
+                limit = MAX_SIDE
+            if limit is not None and isinstance(side, int | float) and side > limit:
+                raise CheckpointError(
+                    f"{folder}: its processor makes pictures of {setting} {name} {side:g}, and {limit} is the most; "
+                    "save it with a smaller size"
+                )
 
 
 def _template_of(processor: Any) -> Any:
