@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -160,6 +161,14 @@ def test_a_measurement_that_was_cut_off_goes_on_where_it_was(bench: Bench, grade
     first.unlink()
     judged(bench, grader)
     assert len(grader.asked) == 6
+
+
+def test_what_a_killed_harness_of_the_same_number_left_is_no_obstacle(bench: Bench, grader: FakeGrader):
+    hand_in_agent(bench, "tune-random")
+    first = judged(bench, grader)
+    for path in [path for path in bench.cache.iterdir() if path.is_dir()]:
+        path.rename(path.with_name(f".{path.name}.{os.getpid()}"))
+    assert judged(bench, grader) == first
 
 
 def test_a_recipe_that_does_not_run_is_never_the_agents_fault(bench: Bench, grader: FakeGrader):

@@ -109,6 +109,7 @@ def known_run(bench: Bench, files: Mapping[str, bytes], name: str) -> ProgramRun
         if run.checkpoint is None:
             raise BrokenBench(f"the {name} program made no checkpoint: {run.reason}")
         draft = cached.with_name(f".{cached.name}.{os.getpid()}")
+        shutil.rmtree(draft, ignore_errors=True)  # of a harness that was killed: in a container the next has its number
         shutil.copytree(run.checkpoint, draft / "checkpoint")
         (draft / "train.jsonl").write_bytes(run.log)
         (draft / "cpu_s").write_text(f"{run.cpu_s:.1f}", encoding="utf-8")
