@@ -7,7 +7,7 @@ import pytest
 from fastapi import FastAPI
 
 from agent2.engines.catalogue import ENGINES, TRANSFORMERS_SERVE, ServedModel
-from agent2.engines.transformers_server import guard
+from agent2.engines.transformers_server import guard, place_without_mark
 from agent2.errors import ConfigError
 
 
@@ -25,6 +25,15 @@ def ask(path, key):
 
 async def cached():
     return {"data": [{"id": "a model of the cache"}]}
+
+
+def test_a_folder_with_an_at_sign_is_found_where_the_server_would_cut_its_path(tmp_path):
+    folder = tmp_path / "model@v2"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    place = place_without_mark(folder)
+    assert "@" not in str(place) and (place / "config.json").read_text() == "{}"
+    assert place_without_mark(folder.parent) == folder.parent
 
 
 def test_the_server_lists_its_one_model_by_the_random_name_and_does_all_else_itself():

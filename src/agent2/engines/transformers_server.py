@@ -32,6 +32,14 @@ def guard(app: Any, name: str, key: str) -> Any:
     return app
 
 
+def place_without_mark(folder: Path) -> Path:
+    """The folder by a path without `@`, at which the server would cut a revision off; as long as this process lives."""
+    if "@" not in str(folder):
+        return folder
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    return Path(f"/proc/{os.getpid()}/fd/{descriptor}")
+
+
 def serve(options: argparse.Namespace, key: str) -> None:
     """Serve until the process ends."""
     from fastapi import HTTPException
@@ -40,7 +48,8 @@ def serve(options: argparse.Namespace, key: str) -> None:
     from transformers.cli.serving.model_manager import ModelManager
     from transformers.cli.serving.utils import GenerateManager
 
-    folder, name, limit = options.folder.resolve(), options.served_model_name, options.max_model_len
+    folder = place_without_mark(options.folder.resolve())
+    name, limit = options.served_model_name, options.max_model_len
     template = options.chat_template.read_text(encoding="utf-8") if options.chat_template else None
     build, load_processor = server.build_server, ModelManager._load_processor
     generate = GenerateManager.generate_non_streaming
