@@ -16,6 +16,7 @@ from agent2.arena.recipe_comparison import (
 from agent2.arena.recipe_rows import RecipeRun
 from agent2.arena.tasks import load_task
 from agent2.errors import ConfigError
+from agent2.records import digest_of
 from agent2.reports.recipe_table import recipe_table
 from agent2.reports.text import DASH
 
@@ -108,3 +109,37 @@ def test_a_finished_run_is_not_run_again_and_other_settings_are_refused(home, tm
     (tmp_path / "kl" / "seed-0" / RUN_FILE).write_text('{"option": ')
     with pytest.raises(ConfigError, match="remove it"):
         compare_recipes(task, recipes, range(1), tmp_path, 20, lambda message: None)
+
+
+@pytest.mark.parametrize(
+    ("task", "option", "sentence"),
+    [
+        ("arithmetic", {"learn_by": "ipo"}, "without best_of has no answers"),
+        ("arithmetic", {"learn_by": "kto", "best_of": 4, "settings": {"generations": 4}}, "'generations' is none of"),
+        ("arithmetic", {"learn_by": "dpo", "best_of": 4, "settings": {"loss": "ipo"}}, "'loss' is none of"),
+        ("arithmetic", {"learn_by": "dpo", "best_of": 4, "settings": {"beta": -1}}, "beta is -1"),
+        ("household", {"learn_by": "kto", "best_of": 4}, "learn_by is for questions"),
+    ],
+)
+def test_preferences_without_answers_or_with_settings_of_other_methods_are_refused(tmp_path, task, option, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        resolve_options(load_task(task), ["mine"], table_with(tmp_path, **option))
+
+
+def test_methods_that_learn_from_the_same_answers_are_other_recipes_and_best_of_n_stays_the_recipe_it_was():
+    recipes = {recipe.name: recipe for recipe in resolve_options(load_task("arithmetic"), [])}
+    assert [recipes[name].learn_by for name in ("best-of-n", "dpo", "ipo", "kto")] == ["imitation", "dpo", "ipo", "kto"]
+    before = [dict(recipes["best-of-n"].settings), 1000, 0, 8]
+    assert recipes["best-of-n"].digest == digest_of(before), "finished runs of earlier versions are not run again"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("learn_by", ["dpo", "ipo", "kto"])
+def test_preferences_between_drawn_answers_are_trained_on_measured_and_logged(home, tmp_path, learn_by):
+    task = load_task("arithmetic")
+    option = {"learn_by": learn_by, "best_of": 4, "items": 40, "settings": {"epochs": 1, "batch_size": 8}}
+    (recipe,) = resolve_options(task, ["mine"], table_with(tmp_path, **option))
+    (result,) = compare_recipes(task, [recipe], range(1), tmp_path / "runs", 20, lambda message: None)
+    (run,) = result.runs
+    assert run.problem == "" and run.gain is not None and run.updates >= 1
+    assert (tmp_path / "runs" / "mine" / "seed-0" / learn_by / "train_log.jsonl").is_file()

@@ -2,8 +2,8 @@
 
 Options are data (`recipe_options.yaml`, or a file of the user's): a start for tasks of questions and one for tasks of
 episodes, and named changes. Each run trains from the task's base model (`training.online_grpo`), with an imitation
-first or a best-of-n in place of RL where the option says so, and is measured on the same dev items as the base. Nothing
-hidden is played.
+first, or with imitation of or preferences between answers drawn once in place of RL where the option says so, and is
+measured on the same dev items as the base. Nothing hidden is played.
 
 Promises: options that contradict themselves, change nothing, or do not fit the task are refused before anything runs; a
 finished run is on disk, whole or not at all, and is not run again while its settings are the same; an option that fails
@@ -12,12 +12,13 @@ correct for choosing the best of many options.
 """
 
 import hashlib
+import math
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from pydantic import Field
@@ -33,12 +34,18 @@ from agent2.models.bases import ensure_base_model
 from agent2.records import Benchmark, Item, JsonValue, SamplingSettings, ScoringMode, Split, digest_of, work_of
 from agent2.stats.estimates import measure
 
+if TYPE_CHECKING:
+    from agent2.training.running import TrainReport
+
 TABLE = Path(__file__).parent / "recipe_options.yaml"
 RUN_FILE = "run.json"
 START = "recommended"
 """The option that is the start itself."""
 Kind = Literal["questions", "episodes"]
+LearnBy = Literal["imitation", "dpo", "ipo", "kto"]
 OnStep = Callable[[str], None]
+PREFERENCE_SETTINGS = frozenset({"beta", "learning_rate", "epochs", "batch_size", "max_tokens"})
+"""Fields of `DpoSettings` and `KtoSettings` that an option may set."""
 
 
 class RecipeStart(StrictModel):
@@ -60,7 +67,10 @@ class OptionChange(StrictModel):
     items: int | None = Field(default=None, ge=1)
     sft_first: int | None = Field(default=None, ge=0)
     best_of: int | None = Field(default=None, ge=2)
-    """Answers to each item, of which a right one is imitated, in place of RL."""
+    """Answers drawn to each item, from which is learned in place of RL."""
+    learn_by: LearnBy = "imitation"
+    """How: a right one is imitated; a right one is preferred to a wrong one (dpo, ipo); right ones are called good and
+    wrong ones bad (kto). With preferences, `settings` are fields of `DpoSettings` or `KtoSettings`."""
     only: Kind | None = None
     """The kind of task that it makes sense for; None: both."""
     claim: str = ""
@@ -86,11 +96,13 @@ class Recipe:
     items: int
     sft_first: int
     best_of: int | None
+    learn_by: LearnBy = "imitation"
 
     @property
     def digest(self) -> str:
         """Of what changes the result."""
-        return digest_of([dict(self.settings), self.items, self.sft_first, self.best_of])
+        parts = [dict(self.settings), self.items, self.sft_first, self.best_of]
+        return digest_of(parts if self.learn_by == "imitation" else [*parts, self.learn_by])
 
 
 def kind_of(benchmark: Benchmark) -> Kind:
@@ -125,10 +137,11 @@ def resolve_options(task: TaskSpec, names: Sequence[str], file: Path = TABLE) ->
             name=name,
             about=option.about,
             claim=option.claim,
-            settings={**start.settings, **option.settings},
+            settings={**(start.settings if option.learn_by == "imitation" else {}), **option.settings},
             items=n_items,
             sft_first=min(start.sft_first, n_items) if option.sft_first is None else option.sft_first,
             best_of=option.best_of,
+            learn_by=option.learn_by,
         )
         _require_consistent(recipe, option, kind, f"{file}: option {name}")
         same = next((earlier.name for earlier in recipes if earlier.digest == recipe.digest), None)
@@ -142,6 +155,9 @@ def _require_consistent(recipe: Recipe, option: OptionChange, kind: Kind, where:
     """Raises ConfigError for settings that contradict each other or have no effect."""
     from agent2.training.online_grpo import OnlineGrpoSettings, validate_settings  # torch
 
+    if recipe.learn_by != "imitation":
+        _require_preferences(recipe, kind, where)
+        return
     unknown = sorted(recipe.settings.keys() - OnlineGrpoSettings.__dataclass_fields__.keys())
     if unknown:
         raise ConfigError(f"{where}: {unknown[0]!r} is no field of OnlineGrpoSettings; see docs/online-training.md")
@@ -163,6 +179,20 @@ def _require_consistent(recipe: Recipe, option: OptionChange, kind: Kind, where:
         validate_settings(online_settings(recipe, 0), recipe.items)
     except (ConfigError, TypeError, ValueError) as error:
         raise ConfigError(f"{where}: {error}") from error
+
+
+def _require_preferences(recipe: Recipe, kind: Kind, where: str) -> None:
+    """Raises ConfigError for preferences that cannot be drawn, or settings that do not fit them."""
+    if recipe.best_of is None:
+        raise ConfigError(f"{where}: learn_by {recipe.learn_by} without best_of has no answers to learn from; set it")
+    if kind == "episodes":
+        raise ConfigError(f"{where}: learn_by is for questions; preferences compare single answers")
+    unknown = sorted(recipe.settings.keys() - PREFERENCE_SETTINGS)
+    if unknown:
+        raise ConfigError(f"{where}: {unknown[0]!r} is none of {', '.join(sorted(PREFERENCE_SETTINGS))}")
+    for name, value in recipe.settings.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+            raise ConfigError(f"{where}: {name} is {value!r}; set it to a positive number")
 
 
 def online_settings(recipe: Recipe, seed: int) -> Any:
@@ -268,6 +298,10 @@ def _train(recipe: Recipe, seed: int, benchmark: Benchmark, base: Path, folder: 
     if recipe.sft_first:
         rows = _demonstrations(benchmark, items[: recipe.sft_first], seed)
         checkpoint = _imitate(checkpoint, rows, folder / "sft" / "model", seed)
+    if recipe.best_of is not None and recipe.learn_by != "imitation":
+        answers = _draw_answers(checkpoint, benchmark, items, recipe.best_of, seed)
+        report = _prefer(recipe, answers, checkpoint, folder / recipe.learn_by / "model", seed)
+        return report.checkpoint, report.log, report.steps
     if recipe.best_of is not None:
         rows = _right_answers(checkpoint, benchmark, items, recipe.best_of, seed)
         return _imitate(checkpoint, rows, folder / "best-of-n" / "model", seed), None, 0
@@ -316,14 +350,67 @@ def _right_answers(
     checkpoint: Path, benchmark: Benchmark, items: Sequence[Item], n: int, seed: int
 ) -> list[dict[str, JsonValue]]:
     """One right answer of `n` drawn ones for each item that has any. Raises ConfigError if no item has."""
-    rows: dict[str, dict[str, JsonValue]] = {}
-    sampling = replace(benchmark.sampling, temperature=1.0, seed=seed)
-    for item, value, answer in _play(checkpoint, benchmark, items, sampling, n):
-        if value == 1.0 and item.id not in rows:
-            rows[item.id] = {"prompt": item.prompt, "answer": answer}
+    answers = _draw_answers(checkpoint, benchmark, items, n, seed)
+    rows: list[dict[str, JsonValue]] = [
+        {"prompt": drawn.item.prompt, "answer": drawn.right} for drawn in answers if drawn.right is not None
+    ]
     if not rows:
         raise ConfigError(f"best-of-n: none of {n} answers to {len(items)} items is right; there is nothing to imitate")
-    return list(rows.values())
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnAnswers:
+    """The first right and the first wrong one of several answers to an item; None: there is none."""
+
+    item: Item
+    right: str | None
+    wrong: str | None
+
+
+def _draw_answers(
+    checkpoint: Path, benchmark: Benchmark, items: Sequence[Item], n: int, seed: int
+) -> list[DrawnAnswers]:
+    """Of `n` answers to each item, in the order of the items."""
+    right: dict[str, str] = {}
+    wrong: dict[str, str] = {}
+    sampling = replace(benchmark.sampling, temperature=1.0, seed=seed)
+    for item, value, answer in _play(checkpoint, benchmark, items, sampling, n):
+        if value is not None:
+            (right if value == 1.0 else wrong).setdefault(item.id, answer)
+    return [DrawnAnswers(item, right.get(item.id), wrong.get(item.id)) for item in items]
+
+
+def _prefer(recipe: Recipe, answers: Sequence[DrawnAnswers], checkpoint: Path, out: Path, seed: int) -> "TrainReport":
+    """Train on right answers beside wrong ones. Raises ConfigError if there are none of a kind."""
+    from agent2.training.offline import DpoSettings, KtoSettings, train_dpo, train_kto
+
+    def messages(role: str, text: str) -> list[dict[str, str]]:
+        return [{"role": role, "content": text}]
+
+    if recipe.learn_by == "kto":
+        rows = [
+            {
+                "prompt": messages("user", drawn.item.prompt),
+                "completion": messages("assistant", answer),
+                "is_good": is_good,
+            }
+            for drawn in answers
+            for answer, is_good in ((drawn.right, True), (drawn.wrong, False))
+            if answer is not None
+        ]
+        return train_kto(checkpoint, rows, out, KtoSettings(**recipe.settings, log_every_steps=1, seed=seed))
+    pairs = [
+        {
+            "prompt": messages("user", drawn.item.prompt),
+            "chosen": messages("assistant", drawn.right),
+            "rejected": messages("assistant", drawn.wrong),
+        }
+        for drawn in answers
+        if drawn.right is not None and drawn.wrong is not None
+    ]
+    loss: Literal["sigmoid", "ipo"] = "ipo" if recipe.learn_by == "ipo" else "sigmoid"
+    return train_dpo(checkpoint, pairs, out, DpoSettings(**recipe.settings, loss=loss, log_every_steps=1, seed=seed))
 
 
 def _score(checkpoint: Path, benchmark: Benchmark, items: Sequence[Item]) -> float:

@@ -1,4 +1,4 @@
-"""Training on stored rows, with TRL's trainers: supervised fine-tuning (SFT) and direct preference optimisation (DPO).
+"""Training on stored rows, with TRL's trainers: supervised fine-tuning (SFT), and preferences by DPO, IPO or KTO.
 
 SFT imitates answers, or the assistant's messages of conversations. Rows are {"prompt", "answer"}: each becomes a user
 message and an assistant message in the model's own chat template, and the loss is on the answer and its end only. Or
@@ -16,18 +16,22 @@ own: for Qwen2.5 it is the same, for models that think it may add an empty thoug
 
 DPO raises what was preferred above what was not. Pairs are {"prompt": messages, "chosen": messages, "rejected":
 messages}, in the model's own chat template. The reference model is the one that training begins with; the loss is that
-of Rafailov et al. 2023 (arXiv:2305.18290, eq. 7). Does NOT compare episodes.
+of Rafailov et al. 2023 (arXiv:2305.18290, eq. 7), or with `loss="ipo"` that of Azar et al. 2023 (arXiv:2310.12036, eq.
+17), which raises the margin to 1 / (2 beta) nats a token and no further. KTO needs no pairs, but answers called
+good or bad: {"prompt": messages, "completion": messages, "is_good": bool}; its loss is that of Ethayarajh et al. 2024
+(arXiv:2402.01306, eq. 7), the rarer kind weighted so that both count alike. Does NOT compare episodes.
 """
 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 from datasets import Dataset
 from transformers import set_seed
-from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer, get_training_chat_template
+from trl import DPOConfig, DPOTrainer, KTOConfig, KTOTrainer, SFTConfig, SFTTrainer, get_training_chat_template
 from trl.chat_template_utils import has_generation_markers
 
 from agent2.errors import ConfigError
@@ -47,6 +51,7 @@ from agent2.training.running import (
 NO_LABEL = -100
 """Label of a token that is not learned."""
 PAIR_FIELDS = frozenset({"prompt", "chosen", "rejected"})
+JUDGED_FIELDS = frozenset({"prompt", "completion", "is_good"})
 
 
 def labelled_chats(
@@ -249,6 +254,8 @@ class DpoSettings:
     learning_rate: float = 3e-4
     beta: float = 0.1
     """How strongly the model is held to the reference."""
+    loss: Literal["sigmoid", "ipo"] = "sigmoid"
+    """DPO's own, or IPO's."""
     warmup_steps: int = 5
     max_tokens: int = 256
     """Longest pair, prompt and completion together; longer ones are cut."""
@@ -284,6 +291,7 @@ def train_dpo(
     use_threads()
     set_seed(settings.seed)
     model, tokenizer = load_for_training(model_path, settings.lora_rank)
+    recipe = "ipo" if settings.loss == "ipo" else "dpo"
     reference = None if settings.lora_rank else load_for_training(model_path)[0]  # an adapter's is the model without it
     trainer = DPOTrainer(
         model=model,
@@ -296,11 +304,84 @@ def train_dpo(
             lr_scheduler_type="cosine",
             warmup_steps=settings.warmup_steps,
             beta=settings.beta,
+            loss_type=settings.loss,
             max_length=settings.max_tokens,
             logging_steps=settings.log_every_steps,
         ),
         train_dataset=Dataset.from_list([{name: pair[name] for name in sorted(PAIR_FIELDS)} for pair in pairs]),
         processing_class=tokenizer,
-        callbacks=[LogWriter(log_path(out_dir), "dpo", on_log)],
+        callbacks=[LogWriter(log_path(out_dir), recipe, on_log)],
     )
-    return run_and_save(trainer, model_path, out_dir, started, "dpo", settings)
+    return run_and_save(trainer, model_path, out_dir, started, recipe, settings)
+
+
+@dataclass(frozen=True, slots=True)
+class KtoSettings:
+    """Hyperparameters of KTO; the defaults fit the tiny models."""
+
+    epochs: float = 2.0
+    batch_size: int = 64
+    """Answers a step, two at least: the distance from the reference is estimated over a batch."""
+    learning_rate: float = 3e-4
+    beta: float = 0.1
+    """How strongly the model is held to the reference."""
+    warmup_steps: int = 5
+    max_tokens: int = 256
+    """Longest row, prompt and completion together; longer ones are cut."""
+    log_every_steps: int = 10
+    lora_rank: int = 0
+    """Of an adapter that is trained instead of the weights; 0: all weights are trained."""
+    seed: int = 0
+
+
+def train_kto(
+    model_path: Path,
+    rows: Sequence[Mapping[str, Any]],
+    out_dir: Path,
+    settings: KtoSettings,
+    on_log: OnLog | None = None,
+) -> TrainReport:
+    """Train the model in model_path on answers that are good or bad and save it in out_dir.
+
+    Randomness: all of it from settings.seed. Raises ConfigError if a row lacks a field, all are of one kind, or a step
+    has less than two.
+    """
+    started = time.monotonic()
+    if settings.batch_size < 2:
+        raise ConfigError(f"train_kto: batch_size is {settings.batch_size}; two answers a step are the least")
+    for index, row in enumerate(rows):
+        if missing := JUDGED_FIELDS - set(row):
+            raise ConfigError(f"train_kto: row {index} has no {' and no '.join(sorted(missing))}")
+    n_good = sum(bool(row["is_good"]) for row in rows)
+    n_bad = len(rows) - n_good
+    if not n_good or not n_bad:
+        raise ConfigError(f"train_kto: {n_good} good and {n_bad} bad answers; give at least one of each")
+    use_threads()
+    set_seed(settings.seed)
+    model, tokenizer = load_for_training(model_path, settings.lora_rank)
+    # TRL pairs each prompt with its neighbour's answer once and for all, so rows are shuffled here, not by the trainer
+    order = np.random.default_rng(settings.seed).permutation(len(rows))
+    examples = [
+        {"prompt": row["prompt"], "completion": row["completion"], "label": bool(row["is_good"])}
+        for row in (rows[index] for index in order)
+    ]
+    trainer = KTOTrainer(
+        model=model,
+        ref_model=None if settings.lora_rank else load_for_training(model_path)[0],
+        args=KTOConfig(
+            **trainer_arguments(out_dir, settings.learning_rate, settings.seed),
+            num_train_epochs=settings.epochs,
+            per_device_train_batch_size=settings.batch_size,
+            lr_scheduler_type="cosine",
+            warmup_steps=settings.warmup_steps,
+            beta=settings.beta,
+            desirable_weight=max(1.0, n_bad / n_good),
+            undesirable_weight=max(1.0, n_good / n_bad),
+            max_length=settings.max_tokens,
+            logging_steps=settings.log_every_steps,
+        ),
+        train_dataset=Dataset.from_list(examples),
+        processing_class=tokenizer,
+        callbacks=[LogWriter(log_path(out_dir), "kto", on_log)],
+    )
+    return run_and_save(trainer, model_path, out_dir, started, "kto", settings)

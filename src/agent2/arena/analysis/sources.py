@@ -111,7 +111,7 @@ REJECTION_SAMPLING = Algorithm(Method.REJECTION, "rejection sampling")
 
 KNOWN_CALLS: Mapping[str, Algorithm] = {
     **{f"{name}Trainer": algorithm for name, algorithm in _ALGORITHMS.items()},
-    **{f"train_{name.lower()}": _ALGORITHMS[name] for name in ("SFT", "GRPO", "RLOO", "PPO", "DPO")},
+    **{f"train_{name.lower()}": _ALGORITHMS[name] for name in ("SFT", "GRPO", "RLOO", "PPO", "DPO", "KTO")},
     **dict.fromkeys(("AgenticGRPOTrainer", "train_online_grpo", "learn_in_stages"), _ALGORITHMS["GRPO"]),
     "PPOv2Trainer": _ALGORITHMS["PPO"],
 }
