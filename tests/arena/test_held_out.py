@@ -1,6 +1,7 @@
 """Tasks that a trial's task holds out: which are refused, what a trial records of them, and what they show."""
 
 import shutil
+from pathlib import Path
 
 import pytest
 import yaml
@@ -23,6 +24,8 @@ from agent2.stats.estimates import wilson
 from builders import make_evidence, make_gain, make_task
 from chaos.run import PROGRAM
 from trial_builders import SUBMIT_NOISY, quiet, write_agent, write_task
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "held-out"
 
 
 def a_score(task="functions", base=100, final=150, change=0.25, half_width=0.05, **fields) -> HeldOutScore:
@@ -142,3 +145,15 @@ def test_base_and_final_are_scored_once_on_a_held_out_task_of_another_world(home
     assert read_config(TrialPaths(root).trial_json).task.held_out == [str(other), str(gone)]
     page = write_report(evidence, analyse(evidence), tmp_path / "report").markdown.read_text()
     assert "On held-out tasks" in page and "word-sums" in page
+
+
+@pytest.mark.parametrize("name", ["sums", "functions", "tool-calls"])
+def test_the_examples_hold_out_tasks_that_their_base_model_was_made_for(name):
+    task = load_task(str(EXAMPLES / f"{name}.yaml"))
+    held_out = [load_task(other) for other in task.held_out]
+    assert held_out and all(other.benchmark != task.benchmark for other in held_out)
+    known = {
+        "tiny-arithmetic-pyfunc": {"arithmetic", "pyfunc"},
+        "tiny-mini": {"mini_functions", "mini_apis", "mini_math"},
+    }
+    assert {task.benchmark, *(other.benchmark for other in held_out)} <= known[task.base_model]
