@@ -352,7 +352,7 @@ def _right_answers(
     """One right answer of `n` drawn ones for each item that has any. Raises ConfigError if no item has."""
     answers = _draw_answers(checkpoint, benchmark, items, n, seed)
     rows: list[dict[str, JsonValue]] = [
-        {"prompt": drawn.item.prompt, "answer": drawn.right} for drawn in answers if drawn.right is not None
+        {"prompt": draw.item.prompt, "answer": draw.right} for draw in answers if draw.right is not None
     ]
     if not rows:
         raise ConfigError(f"best-of-n: none of {n} answers to {len(items)} items is right; there is nothing to imitate")
@@ -391,23 +391,23 @@ def _prefer(recipe: Recipe, answers: Sequence[DrawnAnswers], checkpoint: Path, o
     if recipe.learn_by == "kto":
         rows = [
             {
-                "prompt": messages("user", drawn.item.prompt),
+                "prompt": messages("user", draw.item.prompt),
                 "completion": messages("assistant", answer),
                 "is_good": is_good,
             }
-            for drawn in answers
-            for answer, is_good in ((drawn.right, True), (drawn.wrong, False))
+            for draw in answers
+            for answer, is_good in ((draw.right, True), (draw.wrong, False))
             if answer is not None
         ]
         return train_kto(checkpoint, rows, out, KtoSettings(**recipe.settings, log_every_steps=1, seed=seed))
     pairs = [
         {
-            "prompt": messages("user", drawn.item.prompt),
-            "chosen": messages("assistant", drawn.right),
-            "rejected": messages("assistant", drawn.wrong),
+            "prompt": messages("user", draw.item.prompt),
+            "chosen": messages("assistant", draw.right),
+            "rejected": messages("assistant", draw.wrong),
         }
-        for drawn in answers
-        if drawn.right is not None and drawn.wrong is not None
+        for draw in answers
+        if draw.right is not None and draw.wrong is not None
     ]
     loss: Literal["sigmoid", "ipo"] = "ipo" if recipe.learn_by == "ipo" else "sigmoid"
     return train_dpo(checkpoint, pairs, out, DpoSettings(**recipe.settings, loss=loss, log_every_steps=1, seed=seed))
