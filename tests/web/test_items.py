@@ -72,7 +72,9 @@ def test_a_card_lists_question_reference_answer_and_the_row_of_the_data(root):
     assert "expected-3" in page and "checkpoint says 3" in page
     assert "&lt;1&gt; ← checkpoint says 1" in page, "what the scorer read comes first"
     rollout = html_of(site, "rollout", card_of(site, "open/cards/checkpoint/sums-dev"), "3")
-    assert "expected-3" in rollout and "qa.csv:5" in rollout
+    assert "expected-3" in rollout and "<title>qa.csv:5: " in rollout and "sums-0003" in rollout
+    hidden = html_of(site, "rollout", card_of(site, "secret/cards/checkpoint/sums-test_private"), "3")
+    assert "<title>sums-0003: " in hidden and "qa.csv" not in hidden, "the place of a hidden item is nobody's business"
 
 
 def test_a_comparison_shows_and_searches_questions(root):

@@ -73,6 +73,12 @@ def test_home_tells_killed_interrupted_and_broken_trials_apart(client):
     assert "Nothing is running." in text and "evaluations 1" in text
 
 
+@pytest.mark.parametrize("kind", ["card", "history", "trial", "evaluation"])
+def test_an_address_without_a_result_says_where_to_find_one(client, kind):
+    answer = client.get(f"/{kind}")
+    assert answer.status_code == 404 and "open one from the list of all results" in answer.text
+
+
 def test_every_page_that_can_be_reached_answers_and_nothing_hostile_becomes_markup(client, results):
     before = digest_of_tree(results)
     queue, answers = ["/"], {}

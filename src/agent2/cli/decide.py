@@ -331,8 +331,8 @@ def _caption(comparison: "Comparison") -> str:
         else "; noise is known only where the baseline has several attempts per item"
     )
     return (
-        f"Differences in points, paired by item; p corrected for {comparison.n_family} comparisons (Holm); cost: "
-        f"tokens per rollout, new over old{noise}."
+        f"Differences in points, paired by item; p corrected for {counted(comparison.n_family, 'comparison')} (Holm); "
+        f"cost: tokens per rollout, new over old{noise}."
     )
 
 

@@ -127,7 +127,10 @@ def _material_of(card: EvaluatedCard, cases: Cases, source: str | None, out: Pat
     split = card.header.protocol.split
     if split in HIDDEN_SPLITS:
         return CardMaterial(
-            card, None, reason=f"its items are hidden ({split.value}) and stay there; evaluate dev for exports"
+            card,
+            None,
+            reason=f"its items are hidden ({split.value}) and stay there; evaluate dev for exports, which "
+            "needs `dev: FILE` in an own benchmark",
         )
     stored = load_card(card.path)
     if header_digests(card.path) != (stored.header_digest, stored.protocol_digest):

@@ -168,6 +168,8 @@ class PageContext:
 
     def entry(self, route: PageAddress, kind: EntryKind) -> CatalogEntry:
         """The result of an address. Raises NoSuchPageError if there is none."""
+        if not route.id:
+            raise NoSuchPageError(f"the address names no {kind.value}; open one from the list of all results")
         entry = self.catalog.get(route.id, kind)
         if entry is None:
             raise NoSuchPageError(

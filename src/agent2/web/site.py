@@ -502,6 +502,7 @@ class Site(PageContext):
             for number, scored in self.tables.pages(entry.path).find(record.rollout.item_id)
         ]
         note_listing = NoteListing((), 0) if hides else self.notes.of(entry.path, record)
+        place = "" if hides else clean(stored.places.get(record.rollout.item_id, ""), 120)
         return self.render(
             "rollout.html.j2",
             links,
@@ -521,6 +522,7 @@ class Site(PageContext):
                 folder=entry.path,
             ),
             name=clean(card.header.checkpoint_name, 80),
+            place=place,
             known=() if hides else self._known_of(entry, card, record),
             pairs_at=self._pairs_at(entry, beside, route, line, links),
             beside=beside_fields,
@@ -540,10 +542,14 @@ class Site(PageContext):
         )
 
     def _known_of(self, entry: CatalogEntry, card: CardFile, record: ScoredRollout) -> list[tuple[str, str]]:
-        """(name, text) of what is known of an item that is not hidden: its reference answer, its place in the data."""
+        """(name, text) of what is known of an item that is not hidden.
+
+        Its reference answer, its fields, and its id where its place in the data is the page's title.
+        """
         stored, item = stored_items(self, entry, card), record.rollout.item_id
         facts = [("reference", clean_lines(stored.references.get(item, ""), MAX_REFERENCE))]
-        facts += [("from", clean(stored.places.get(item, "")))]
+        # an item whose place in the data is known is called by it
+        facts += [("item", clean(item, 160) if stored.places.get(item) else "")]
         facts += [(clean(name, 60), clean(text)) for name, text in stored.payloads.get(item, {}).items()]
         return [(name, text) for name, text in facts if text]
 
