@@ -31,6 +31,8 @@ MOST_PREPARED = 2_000
 """Rollouts of the newest evaluation up to which its page is made before anybody asks for it."""
 LONGEST_PAGE_S = 30.0
 """After which a step begins although a page is still being made."""
+FIRST_PAGE_S = 1.5
+"""Until the first step where no page is asked for; where one is, the first step begins after it."""
 
 
 class Preload:
@@ -40,6 +42,7 @@ class Preload:
         self._site = site
         self._is_idle = threading.Condition()
         self._n_making = 0
+        self._has_made = threading.Event()
 
     @contextmanager
     def making_page(self) -> Iterator[None]:
@@ -52,10 +55,16 @@ class Preload:
             with self._is_idle:
                 self._n_making -= 1
                 self._is_idle.notify_all()
+            self._has_made.set()
 
     def start(self) -> threading.Thread:
-        """Begin; the thread ends with the process."""
-        thread = threading.Thread(target=self.run, name="preload", daemon=True)
+        """Begin after the first page; the thread ends with the process."""
+
+        def run_after_first_page() -> None:
+            self._has_made.wait(FIRST_PAGE_S)
+            self.run()
+
+        thread = threading.Thread(target=run_after_first_page, name="preload", daemon=True)
         thread.start()
         return thread
 
