@@ -118,3 +118,7 @@ for (const section of document.querySelectorAll("[data-live]")) {
   });
   addEventListener("pagehide", () => source.close());
 }
+
+// a page that waits for something asks again
+const waiting = document.querySelector("[data-reload]");
+if (waiting) setTimeout(() => location.reload(), Number(waiting.dataset.reload));
