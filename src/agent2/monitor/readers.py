@@ -226,6 +226,8 @@ def _runs(path: Path) -> list[_TrackedRun]:
         return [_wandb(path)]
     if path.suffix in CONSOLE_SUFFIXES:
         return [_TrackedRun(path.stem, _relaunched(_console(path, notes), notes), notes)]
+    if not path.exists():
+        raise ConfigError(f"{path}: no such file or folder; pass the trainer's output folder, or its log")
     raise ConfigError(
         f"{path}: not a training log of a known shape; pass a .jsonl, trainer_state.json, W&B .csv, "
         "trackio .db, W&B .wandb, the console's output as .log, or a folder of TensorBoard events"
