@@ -396,3 +396,8 @@ def test_a_log_of_an_evaluation_is_sent_to_the_import(tmp_path):
     path.write_text('{"doc_id": 0, "target": "5", "exact_match": 1.0}\n')
     with pytest.raises(ConfigError, match=r"samples_x.jsonl:1 has no usable step .*agent2 cards import"):
         read_log(path)
+
+
+def test_a_log_that_is_not_there_is_called_so(tmp_path):
+    with pytest.raises(ConfigError, match="no such file or folder; pass the trainer's output folder"):
+        read_log(tmp_path / "nowhere")
