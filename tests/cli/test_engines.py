@@ -24,7 +24,7 @@ def test_engines_that_are_ready_and_those_that_are_not_are_listed_with_what_to_d
     before = {row["engine"]: row["state"] for row in call("list", "--json")}
     assert before["vllm"] == "agent2 engines install vllm"
     assert before["transformers-serve"] == "agent2 engines install transformers-serve"
-    assert "start llama-server yourself" in before["llama-cpp"]
+    assert before["llama-cpp"] == "agent2 engines install llama-cpp"
     install_fake_engine()
     assert {row["engine"]: row["state"] for row in call("list", "--json")}["vllm"] == "ready"
 

@@ -69,7 +69,7 @@ def test_an_engine_that_is_not_ready_is_refused_with_what_to_type(tmp_path):
 @pytest.mark.parametrize(
     ("spec", "engine", "words"),
     [
-        ("{folder}", "llama-cpp", "llama-server"),
+        ("{folder}", "llama-cpp", "not installed; agent2 engines install llama-cpp"),
         ("{folder}", "http://127.0.0.1:1/v1", "name its model as a checkpoint"),
         ("{folder}", "vlm", "did you mean"),
         ("vllm:http://127.0.0.1:1/v1#m", "hf", "an engine serves a FOLDER"),

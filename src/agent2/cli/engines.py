@@ -15,7 +15,7 @@ EngineName = Annotated[str, typer.Argument(help="An engine: see `agent2 engines 
 @engines_app.command("list")
 def list_engines(as_json: AsJson = False) -> None:
     """List the engines and which are installed; `hf` is the sampler of agent2's own process."""
-    from agent2.engines.catalogue import ENGINES, REFUSED
+    from agent2.engines.catalogue import ENGINES
     from agent2.engines.environments import installed_engine, pins_digest
 
     rows = []
@@ -25,7 +25,6 @@ def list_engines(as_json: AsJson = False) -> None:
         state = "ready" if is_current else f"agent2 engines install {name}"
         folder = None if ready is None else str(ready.folder)
         rows.append({"engine": name, "version": ready.version if ready else None, "state": state, "folder": folder})
-    rows += [{"engine": name, "version": None, "state": why, "folder": None} for name, why in REFUSED.items()]
     if as_json:
         print_json(rows)
         return

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent2.engines import transformers_server
+from agent2.engines import llama_cpp_server, transformers_server
 from agent2.errors import ConfigError, unknown_name
 from agent2.records import JsonValue
 
@@ -131,10 +131,25 @@ def _transformers_fields(end_tokens: Sequence[int]) -> dict[str, JsonValue]:
     return {"generation_config": json.dumps(settings)}
 
 
+def _llama_cpp_flags(model: ServedModel) -> list[str]:
+    flags = ["serve", str(model.folder), "--port", str(model.port), "--served-model-name", model.name]
+    flags += ["--dtype", model.dtype, "--parallel", str(model.capacity)]
+    if model.max_length is not None:
+        flags += ["--max-model-len", str(model.max_length)]
+    if model.chat_template is not None:
+        flags += ["--chat-template", str(model.chat_template)]
+    return flags
+
+
+def _no_fields(end_tokens: Sequence[int]) -> dict[str, JsonValue]:
+    return {}
+
+
 VLLM = "vllm"
+LLAMA_CPP = "llama-cpp"
 TRANSFORMERS_SERVE = "transformers-serve"
-_FLAGS = {VLLM: _vllm_flags, TRANSFORMERS_SERVE: _transformers_flags}
-_REQUEST_FIELDS = {VLLM: _vllm_fields, TRANSFORMERS_SERVE: _transformers_fields}
+_FLAGS = {VLLM: _vllm_flags, TRANSFORMERS_SERVE: _transformers_flags, LLAMA_CPP: _llama_cpp_flags}
+_REQUEST_FIELDS = {VLLM: _vllm_fields, TRANSFORMERS_SERVE: _transformers_fields, LLAMA_CPP: _no_fields}
 ENGINES: Mapping[str, InferenceEngine] = {
     VLLM: InferenceEngine(
         name=VLLM,
@@ -166,18 +181,26 @@ ENGINES: Mapping[str, InferenceEngine] = {
         memory_gib=3.0,
         gives_likelihoods=False,
     ),
+    LLAMA_CPP: InferenceEngine(
+        name=LLAMA_CPP,
+        distribution="xllamacpp",
+        pins="llama-cpp.txt",
+        module=("-P", llama_cpp_server.__file__),
+        differences="plays a converted copy of the weights and draws with its own generator: one seed gives other "
+        "tokens than in process",
+        capacity=4,  # each has a cache of the model's longest context
+        key_variable=llama_cpp_server.KEY_VARIABLE,
+        echoes_ids=True,
+        takes_template=True,
+        memory_gib=6.0,
+        gives_likelihoods=False,
+        note="models of type llama only",
+    ),
 }
-REFUSED: Mapping[str, str] = {
-    "llama-cpp": "has no package with a ready server; start llama-server yourself and name the model as "
-    "http://HOST:PORT/v1#MODEL",
-}
-"""Engines that a user may expect, and why they are not started here."""
 
 
 def find_engine(name: str, where: str) -> InferenceEngine:
     """The engine of that name. where: for the message. Raises ConfigError, with what to do instead."""
-    if name in REFUSED:
-        raise ConfigError(f"{where}: {name} {REFUSED[name]}")
     if name.startswith(("http://", "https://")):
         raise ConfigError(f"{where}: {name} is an endpoint; name its model as a checkpoint, http://HOST:PORT/v1#MODEL")
     if name in (AUTO, IN_PROCESS):

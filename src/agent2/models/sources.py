@@ -34,7 +34,7 @@ from typing import Any, cast
 
 import psutil
 
-from agent2.engines.catalogue import AUTO, ENGINES, IN_PROCESS, REFUSED, VLLM, InferenceEngine, find_engine
+from agent2.engines.catalogue import AUTO, ENGINES, IN_PROCESS, VLLM, InferenceEngine, find_engine
 from agent2.engines.environments import InstalledEnvironment, installed_engine, require_engine
 from agent2.errors import CheckpointError, ConfigError, SamplerFailed, quoted
 from agent2.foreign_files import MAX_TEXT_BYTES, read_limited
@@ -156,7 +156,7 @@ def find_checkpoint(spec: str, settings: LoadSettings | None = None) -> Checkpoi
     """The checkpoint that `spec` names. Raises ConfigError or CheckpointError if there is none."""
     settings = settings or LoadSettings()
     engine, separator, model = spec.partition(":")
-    if separator and (engine in ENGINES or engine in REFUSED) and not Path(spec).exists():
+    if separator and engine in ENGINES and not Path(spec).exists():
         spec, settings = model, replace(settings, engine=engine)
         if spec.startswith(("http://", "https://", SCRIPTED)):
             raise ConfigError(f"checkpoint {engine}:{spec!r}: an engine serves a FOLDER; leave {engine}: out")
