@@ -3,18 +3,15 @@
     {"type": "reset", "data": {"seed": 3}}        the opening of a visible item; `index` or `item` choose one
     {"type": "step", "data": {"message": "..."}}  what the world answers; with `done`, the reward is the score
 
-An episode is played by the same loop, with the same turn limit and scorer, as an evaluation; the loop runs in a thread
-of its own, and its player waits for the client. Promises: train and dev items alone are served, nothing
-hidden; a verdict that is missing is a reward of None with its reason in `metadata`, never 0. Needs the extra
-`openenv`: importing this module raises ModuleNotFoundError without it.
+An episode is played by the same loop, with the same turn limit and scorer, as an evaluation (`stepwise`). Promises:
+train and dev items alone are served, nothing hidden; a verdict that is missing is a reward of None with its reason in
+`metadata`, never 0. Needs the extra `openenv`: importing this module raises ModuleNotFoundError without it.
 
 Does NOT authenticate clients: every program that reaches the port plays. Does NOT isolate anything: worlds run in this
 process.
 """
 
-import queue
 import socket
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import uuid4
@@ -28,10 +25,8 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agent2.errors import ConfigError
-from agent2.evaluation.engine import Attempt, play_by
-from agent2.evaluation.scoring import score_played
-from agent2.records import HIDDEN_SPLITS, Benchmark, Item, Message, ScoredRollout, Split
-from agent2.records import Environment as World
+from agent2.evaluation.stepwise import EpisodeEvent, StepwiseEpisode
+from agent2.records import HIDDEN_SPLITS, Benchmark, Item, ScoredRollout, Split
 
 
 class WorldAction(Action):  # type: ignore[misc]
@@ -115,14 +110,6 @@ def run_server(app: FastAPI, host: str, port: int, ready: Callable[[str], None])
         uvicorn.Server(config).run(sockets=[listener])
 
 
-class _EpisodeAbandoned(Exception):
-    """The client disconnected, or began another episode."""
-
-
-_EpisodeEvent = Sequence[Message] | ScoredRollout | BaseException
-"""The messages since the last ones, the scored end, or the error that broke the episode."""
-
-
 class BenchmarkSession(Environment):  # type: ignore[misc]
     """One client's session: an episode at a time."""
 
@@ -132,7 +119,7 @@ class BenchmarkSession(Environment):  # type: ignore[misc]
         super().__init__()
         self._benchmark, self._items = benchmark, items
         self._indexes = {item.id: index for index, item in enumerate(items)}
-        self._episode: _ServedEpisode | None = None
+        self._episode: StepwiseEpisode | None = None
         self._state = WorldState()
 
     def reset(
@@ -157,7 +144,7 @@ class BenchmarkSession(Environment):  # type: ignore[misc]
         if not 0 <= index < len(self._items):
             raise IndexError(f"index {index} is not served; there are {len(self._items)} items, from 0")
         chosen = self._items[index]
-        self._episode = _ServedEpisode(self._benchmark, chosen, drawn_seed % 2**63)
+        self._episode = StepwiseEpisode(self._benchmark, chosen, drawn_seed % 2**63)
         self._state = WorldState(
             episode_id=episode_id or str(uuid4()), item_id=chosen.id, turns_left=self._benchmark.max_turns
         )
@@ -211,7 +198,7 @@ class BenchmarkSession(Environment):  # type: ignore[misc]
     def _served(self, split: str) -> Sequence[Item]:
         return self._items if split in self.list_splits() else ()
 
-    def _observation(self, event: _EpisodeEvent) -> WorldObservation:
+    def _observation(self, event: EpisodeEvent) -> WorldObservation:
         if isinstance(event, BaseException):
             self._episode = None  # its thread has ended: nothing would answer the next message
             raise RuntimeError(f"the episode broke: {event!r}; reset begins another one") from event
@@ -233,51 +220,3 @@ class BenchmarkSession(Environment):  # type: ignore[misc]
                 "views": dict(score.views),
             },
         )
-
-
-class _ServedEpisode:
-    """The loop of `evaluation.engine` in a thread; its player waits for each message of the client."""
-
-    def __init__(self, benchmark: Benchmark, item: Item, seed: int) -> None:
-        self._events: queue.Queue[_EpisodeEvent] = queue.Queue()
-        self._messages: queue.Queue[str | None] = queue.Queue()
-        """Of the client; None: it abandons the episode."""
-        self._n_sent = 0
-        """Messages of the chat that the client has, its own last one included."""
-        self._thread = threading.Thread(target=self._play, args=(benchmark, Attempt(item, 0, seed)), daemon=True)
-        self._thread.start()
-
-    def send(self, message: str) -> _EpisodeEvent:
-        """Hand over the model's message; returns the next event."""
-        self._messages.put(message)
-        return self.next()
-
-    def next(self) -> _EpisodeEvent:
-        """Wait for the next event."""
-        event = self._events.get()
-        if isinstance(event, ScoredRollout | BaseException):
-            return event
-        new_messages = event[self._n_sent :]
-        self._n_sent = len(event) + 1
-        return new_messages
-
-    def abandon(self) -> None:
-        """End the episode without a score."""
-        self._messages.put(None)
-
-    def _play(self, benchmark: Benchmark, attempt: Attempt) -> None:
-        def player(attempt: Attempt, world: World, chat: Sequence[Message]) -> str:
-            self._events.put(chat)
-            if (message := self._messages.get()) is None:
-                raise _EpisodeAbandoned
-            return message
-
-        make_world: Callable[[], World] = benchmark.environment
-        try:
-            rollouts = play_by(player, [attempt], make_world, benchmark.max_turns, retries=0)
-            for scored in score_played(rollouts, benchmark.scorer()):
-                self._events.put(scored)
-        except _EpisodeAbandoned:
-            pass
-        except BaseException as error:  # boundary: a world of a plug-in can raise anything, SystemExit too,
-            self._events.put(error)  # and the client, which waits for an event, has to get one
