@@ -94,6 +94,8 @@ def _exists(parts: list[str]) -> bool:
                 continue
         except ModuleNotFoundError:
             continue
+        if length == len(parts):
+            return True  # not imported: some need an extra
         thing = importlib.import_module(name)
         for attribute in parts[length:]:
             if not hasattr(thing, attribute):

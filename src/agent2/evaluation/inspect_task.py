@@ -39,7 +39,7 @@ VERDICT = "agent2_verdict"
 """Key of a sample's metadata: value, reason, fault, views and labels of our score."""
 
 
-@task
+@task  # type: ignore[untyped-decorator]
 def benchmark(name: str, split: str = "dev", n_items: int | None = None) -> Task:
     """A benchmark as a task.
 
@@ -83,7 +83,7 @@ def _visible(split: str) -> Split:
     return Split(split)
 
 
-@solver
+@solver  # type: ignore[untyped-decorator]
 def play_episode(source: Benchmark, items: Sequence[Item]) -> Solver:
     """Ask the model until our world ends the episode, and leave our verdict in the sample's metadata.
 
@@ -124,7 +124,7 @@ def _as_chat_message(message: Message) -> ChatMessage:
     return kinds.get(message.role, ChatMessageUser)(content=message.text)
 
 
-@scorer(metrics=[mean(), stderr()])
+@scorer(metrics=[mean(), stderr()])  # type: ignore[untyped-decorator]
 def our_verdict() -> Scorer:
     """The verdict of the benchmark's own scorer, which the solver left; NaN: it is missing."""
 
