@@ -3,8 +3,7 @@ import pytest
 import torch
 
 from agent2.models.rows import Request, Rows
-from agent2.models.slots import SlotSwap
-from agent2.models.slots import SampledTokens
+from agent2.models.slots import SampledTokens, SlotSwap
 from agent2.records import SamplingSettings
 
 NO_END = np.zeros(1000, dtype=np.bool_)
