@@ -250,10 +250,10 @@ class SlotCache(Cache):  # type: ignore[misc]
         if not swaps:
             return
         firsts, seconds = [swap.first for swap in swaps], [swap.second for swap in swaps]
-        here, there = (self._put(np.array(rows)) for rows in (firsts + seconds, seconds + firsts))
+        targets, sources = (self._put(np.array(rows)) for rows in (firsts + seconds, seconds + firsts))
         length = max(swap.n_columns for swap in swaps)
         for stored in self.buffers():
-            stored[here, :length] = stored[there, :length]
+            stored[targets, :length] = stored[sources, :length]
 
     def clear(self, row: int) -> None:
         """Zero a slot that may hold numbers that are not finite."""
