@@ -35,6 +35,7 @@ from trial_builders import write_agent, write_task
         (["run", "arithmetik", "--agent", "grpo"], "did you mean 'arithmetic'?"),
         (["run", "arithmetic", "--agent", "gpro"], "did you mean 'grpo'?"),
         (["run", "arithmetic"], "agent2: give an agent, for example: agent2 run arithmetic --agent"),
+        (["run", "arithmetik"], "did you mean 'arithmetic'?"),
         (["run", "--agent", "nop"], "agent2: give a task, for example: agent2 run arithmetic"),
         (["run"], "agent2: give a task and an agent, for example"),
         (["run", "arithmetc", "--agent", "nop"], "agent2: unknown task 'arithmetc'; did you mean 'arithmetic'?"),

@@ -34,6 +34,31 @@ def test_clean_data_against_a_benchmark_give_exit_code_zero_and_json(data, tmp_p
     assert (record["rows"], record["n_items"], record["is_complete"]) == ([], 20, True)
 
 
+SHORT = ["Who wrote the third letter?", "Which bridge was closed in May?", "What did the baker forget?"]
+INSTRUCTION = "Answer the question below in one word, on a line of its own, and write nothing else after that line."
+
+
+def write_own_benchmark(folder, template):
+    folder.mkdir()
+    (folder / "benchmark.yaml").write_text(
+        f"name: mine\nversion: '1'\nfiles: {{dev: rows.jsonl}}\nprompt: {json.dumps(template)}\nanswer: answer\n"
+        "scorer: exact\n"
+    )
+    rows = [{"question": question, "answer": f"word {number}"} for number, question in enumerate(SHORT)]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_a_short_question_is_found_without_the_instruction_that_the_benchmark_puts_around_it(tmp_path):
+    write_own_benchmark(tmp_path / "mine", INSTRUCTION + "\n\n{question}\n\nThink before you write the word down.")
+    path = tmp_path / "train.jsonl"
+    texts = [SHORT[1], "Which bridge is the oldest?", f"{INSTRUCTION} What is heavier than lead?"]
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    ended = run(path, "--against", f"{tmp_path / 'mine'}:dev", "--json", home=tmp_path)
+    record = json.loads(ended.stdout)
+    assert [(row["row"], row["how"]) for row in record["rows"]] == [("train.jsonl:1", "whole")], ended.stderr
+    assert (ended.returncode, record["n_items"]) == (1, 3)
+
+
 @pytest.mark.parametrize(
     ("against", "message"),
     [

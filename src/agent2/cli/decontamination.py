@@ -1,7 +1,7 @@
 """`agent2 decontaminate`: whether training data contain evaluation items, and which rows of own data repeat others."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +14,7 @@ from agent2.texts import counted
 if TYPE_CHECKING:
     from agent2.integrity.decontaminate import Contamination, SharedRow
     from agent2.integrity.meaning import MeaningSearch
-    from agent2.records import Item
+    from agent2.records import Benchmark, Item, Split
 
 MAX_ROWS = 20
 
@@ -92,8 +92,13 @@ def _requested_items(against: str, n_items: int) -> "list[Item]":
     split = Split(split_name)
     benchmark = load_benchmark(name, where="--against")
     secret = installation.secret() if split in HIDDEN_SPLITS else None
+    return _without_template(_items_of(benchmark, split, n_items, secret, against), benchmark, split, secret)
+
+
+def _items_of(benchmark: "Benchmark", split: "Split", n_items: int, secret: bytes | None, against: str) -> "list[Item]":
+    """The first n items of a split, or all that it has."""
     try:
-        return benchmark.items(split, n_items, secret)
+        return list(benchmark.items(split, n_items, secret))
     except ConfigError:  # the split may have fewer items: find the largest number by bisection
         fewer, more = 0, n_items
     while more - fewer > 1:
@@ -104,9 +109,28 @@ def _requested_items(against: str, n_items: int) -> "list[Item]":
         except ConfigError:
             more = middle
     try:
-        return benchmark.items(split, max(fewer, 1), secret)
+        return list(benchmark.items(split, max(fewer, 1), secret))
     except ConfigError as error:
         raise ConfigError(f"--against {against}: {error}") from error
+
+
+def _without_template(
+    items: "list[Item]", benchmark: "Benchmark", split: "Split", secret: bytes | None
+) -> "list[Item]":
+    """The items with the field of the file in place of a prompt that is one field inside a template.
+
+    Training data hold the question, not the instruction around it: a short question would have no run of words in
+    common with its prompt. What has options keeps its prompt, since many questions read alike without them.
+    """
+    from agent2.benchmarks.home import ProvidesNamedSet
+
+    if not isinstance(benchmark, ProvidesNamedSet):
+        return items
+    alone = {named.item.id: named.prompts[-1] for named in benchmark.named_set(split, secret).items}
+    return [
+        replace(item, prompt=alone.get(item.id) or item.prompt) if "options" not in item.payload else item
+        for item in items
+    ]
 
 
 def _print_overlaps(contamination: "Contamination", search: "MeaningSearch | None") -> None:

@@ -313,6 +313,10 @@ def run(  # noqa: PLR0913 - one option of the command line each
     An agent that crashes before it submits anything is not scored: the end of its log is shown, exit 1.
     """
     if not task or not (agent or model):
+        if task:  # a mistyped name is told first
+            from agent2.arena.tasks import load_task
+
+            load_task(task)
         missing = "a task" if agent or model else "an agent" if task else "a task and an agent"
         raise ConfigError(f"give {missing}, {EXAMPLE}")
     overrides = ["after_crash=stop", *(set_ or []), *input_overrides(model, data)]
