@@ -223,7 +223,8 @@ def install_fake_bridge(
 def install_playable_bridge(bridge: str, name: str) -> None:
     """The same with a Python that plays the fake package's counters under that name, in the sandbox."""
     folder = install_fake_bridge(bridge, names=[name])
-    counters = '("counters", "toolless", "mute")'
+    counters = '("counters", "toolless", "mute", "opened")'
+    assert counters in FAKE_WORKER
     program = FAKE_WORKER.replace("WORKERS_FOLDER", repr(WORKERS_INSIDE)).replace(counters, f'("counters", "{name}")')
     (folder / "worker.py").write_text(program)
     python = folder / "bin" / "python"
