@@ -102,9 +102,9 @@ NESTS_FOLDERS = b"""
 import json, os
 json.dump({"answer": 1}, open(os.environ["OUTPUT_DIR"] + "/answers.json", "w"))
 os.chdir(os.environ["OUTPUT_DIR"])
-for _ in range(1200):
-    os.mkdir("inner")
-    os.chdir("inner")
+for _ in range(1200):  # deeper than Python recurses, yet no path so long that the watchdog may stop the program for it
+    os.mkdir("i")
+    os.chdir("i")
 """
 
 
