@@ -15,6 +15,7 @@ from agent2.arena.scoring import LoadedTask
 from agent2.arena.spec import AssignmentSpec
 from agent2.arena.trial_folder import TrialPaths, read_config
 from agent2.benchmarks import load_benchmark
+from agent2.files import remove_tree
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.sandbox.backends import Contained, find_sandbox, run_contained
 from trial_builders import write_agent
@@ -111,6 +112,7 @@ for _ in range(1200):  # deeper than Python recurses, yet no path so long that t
 def test_a_call_is_not_hurt_by_the_folders_that_the_one_before_it_nested(bench: Bench):
     for _ in range(2):
         assert bench.call({"nest.py": NESTS_FOLDERS}, "nest.py", bench.folder / "called").content
+    remove_tree(bench.folder / "called")  # pytest could not
 
 
 def test_an_answer_is_not_read_through_a_folder_that_leads_out_of_the_sandbox(bench: Bench, tmp_path: Path):
