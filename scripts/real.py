@@ -24,6 +24,8 @@ from typing import Any
 
 MODEL, TASK = "smollm2-135m", "instructions"
 AGENTS = ("best-of-n", "dpo", "grpo")
+REWARDS = {"grpo": "instructions_followed"}
+"""What an agent learns from where it is not the score: partial credit, as few groups of answers differ without it."""
 MB = 1_000_000
 
 
@@ -109,9 +111,10 @@ def play_trial(settings: Settings, agent: str) -> Path:
             *budget,
             "--set",
             f"threads={settings.threads}",
+            reward=REWARDS.get(agent),
         )
     elif not is_finished(before[0]):
-        run(settings, "resume", str(before[0]))
+        run(settings, "resume", str(before[0]), reward=REWARDS.get(agent))
     trials = sorted(folder.glob(f"{TASK}-{agent}-s*"))
     if not trials or not is_finished(trials[0]):
         raise SystemExit(f"real.py: the trial of {agent} did not finish; see its folder below {folder}")
@@ -132,10 +135,16 @@ def measure_retention(settings: Settings, trial: Path) -> None:
     run(settings, "retention", str(trial), *limits)
 
 
-def run(settings: Settings, *arguments: str) -> str:
-    """Run agent2 with its progress on stderr; returns what it printed. Ends this program where it fails."""
+def run(settings: Settings, *arguments: str, reward: str | None = None) -> str:
+    """Run agent2 with its progress on stderr; returns what it printed. Ends this program where it fails.
+
+    reward: what an agent learns from, `AGENT2_REWARD`; None: as the environment says.
+    """
+    environment = {**os.environ, **({} if reward is None else {"AGENT2_REWARD": reward})}
     print(f"real.py: agent2 {' '.join(arguments)}", file=sys.stderr, flush=True)
-    done = subprocess.run([*settings.command, *arguments], stdout=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(
+        [*settings.command, *arguments], stdout=subprocess.PIPE, text=True, check=False, env=environment
+    )
     if done.returncode != 0:
         print(done.stdout, file=sys.stderr)
         raise SystemExit(

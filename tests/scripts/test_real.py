@@ -15,11 +15,11 @@ real = sys.modules["real"] = module_from_spec(spec)
 spec.loader.exec_module(real)
 
 FAKE = """
-import json, sys
+import json, os, sys
 from pathlib import Path
 here = Path({folder!r})
 with (here / "calls.txt").open("a") as calls:
-    calls.write(" ".join(sys.argv[1:]) + "\\n")
+    calls.write(" ".join([*sys.argv[1:], os.environ.get("AGENT2_REWARD", "")]) + "\\n")
 def finish(trial, retention=()):
     (trial / "report").mkdir(parents=True, exist_ok=True)
     report = json.loads((here / "report.json").read_text())
@@ -114,6 +114,15 @@ def test_an_interrupted_trial_ends_the_program_and_is_resumed_by_the_same_comman
     (resumed,) = [line for line in calls(settings) if line.startswith("resume")]
     assert "instructions-dpo-s0-1" in resumed
     assert "| `dpo` | 35.0%" in (settings.out / "table.md").read_text()
+
+
+def test_grpo_alone_learns_from_partial_credit(settings, monkeypatch):
+    monkeypatch.delenv("AGENT2_REWARD", raising=False)
+    assert play(replace(settings, agents=["grpo", "best-of-n"]), monkeypatch) == 0
+    rewarded = {
+        line.split()[3]: line.endswith("instructions_followed") for line in calls(settings) if line[:3] == "run"
+    }
+    assert rewarded == {"grpo": True, "best-of-n": False}
 
 
 def test_a_trial_without_a_checkpoint_is_said_to_have_none_and_nothing_is_played_beside_it(settings, monkeypatch):
