@@ -203,6 +203,8 @@ def main() -> None:
     parser.add_argument("--new", type=int, help="new items of a round; default: 400 episodes, or 800 answers")
     parser.add_argument("--private", type=int, default=400, help="private items")
     options = parser.parse_args()
+    if len(set(options.seeds)) < 2:
+        parser.error("--seeds: an interval over seeds needs two different ones at least")
     loop, lines = LOOPS[options.task], []
     loop = replace(loop, n_next=options.new or loop.n_next, n_private=options.private)
     for seed in options.seeds:

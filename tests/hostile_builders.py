@@ -81,3 +81,14 @@ def aliases(path):
 
 
 HOSTILE = [pipe, zeros, folder, deep, deep_objects, large, large_number, not_utf8, aliases]
+
+
+def nest(folder: Path, depth: int) -> None:
+    """Folders in folders, as a program makes them that goes into each."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("inner", dir_fd=descriptor)
+        inner = os.open("inner", os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = inner
+    os.close(descriptor)

@@ -13,6 +13,7 @@ import pytest
 
 import agent2
 from agent2.files import atomic_write, lock_file, numbered_lines, remove_tree, scratch_folder, write_json, write_text
+from hostile_builders import nest
 
 SOURCE = Path(agent2.__file__).parent
 
@@ -111,17 +112,6 @@ def test_the_lock_of_a_killed_process_is_had_once_the_program_that_it_was_starti
     with pytest.raises(BlockingIOError):
         lock_file(descriptor, wait_s=0.0)
     lock_file(descriptor)
-    os.close(descriptor)
-
-
-def nest(folder: Path, depth: int) -> None:
-    """Folders in folders, as a program makes them that goes into each."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    for _ in range(depth):
-        os.mkdir("inner", dir_fd=descriptor)
-        inner = os.open("inner", os.O_RDONLY, dir_fd=descriptor)
-        os.close(descriptor)
-        descriptor = inner
     os.close(descriptor)
 
 

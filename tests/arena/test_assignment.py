@@ -11,6 +11,7 @@ from agent2.arena.tasks import load_task
 from agent2.arena.trial_folder import TrialPaths
 from agent2.benchmarks import load_benchmark
 from agent2.records import SamplingSettings
+from hostile_builders import nest
 
 INSIDE = InsidePaths("/workspace", "/model", "/agent", 8000)
 
@@ -19,6 +20,8 @@ def test_what_a_harness_left_that_died_before_the_agent_was_recorded_is_cleared_
     paths = TrialPaths(tmp_path)
     for folder in (paths.workspace / "output", paths.snapshot(1), paths.revisions_git, paths.root / "cards"):
         folder.mkdir(parents=True)
+    nest(paths.workspace / "output", 1_200)  # deeper than Python recurses, and longer than a path may be
+    nest(paths.snapshot(1), 1_200)
     paths.grader_db.write_text("a submission of an agent that is not known to have been started")
     paths.events.mkdir()
     for log in (paths.revisions_log, paths.processes_log, paths.trial_log):

@@ -8,6 +8,7 @@ becomes of the agent's own folder.
 """
 
 import json
+import os
 import secrets
 import shutil
 import subprocess
@@ -45,7 +46,7 @@ from agent2.config import parse_yaml
 from agent2.engines.environments import require_engine
 from agent2.errors import ConfigError
 from agent2.evaluation.runner import software_lock
-from agent2.files import write_json
+from agent2.files import remove_tree, write_json
 from agent2.foreign_files import read_limited, require_plain_files
 from agent2.llm.gateway.settings import load_driver
 from agent2.models.bases import is_path, require_base_model
@@ -112,10 +113,8 @@ def clear_unstarted(paths: TrialPaths) -> None:
     database = (paths.grader_db.with_name(paths.grader_db.name + ending) for ending in ("", "-wal", "-shm"))
     logs = (paths.revisions_log, paths.processes_log, paths.commands_log, paths.gpu_log, paths.agent_log)
     for path in (*folders, *database, *logs):
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+        if os.path.lexists(path):
+            remove_tree(path)
 
 
 def lock_record(config: TrialConfig, agent: Agent, base: CheckpointInfo, task: LoadedTask) -> dict[str, JsonValue]:

@@ -19,18 +19,17 @@ import errno
 import hashlib
 import os
 import resource
-import shutil
 import stat
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
 
 from agent2.errors import CheckpointError, SubmissionError
-from agent2.files import sync_folder
+from agent2.files import remove_tree, sync_folder
 from agent2.models.adapters import lora_settings
 from agent2.models.architecture import require_same_architecture
 from agent2.models.checkpoint import (
@@ -159,11 +158,9 @@ def drop_ballast(snapshot: SnapshotInfo, needed: Collection[str]) -> list[str]:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder if it is there; of a symbolic link, only the link."""
-    if folder.is_symlink():
-        folder.unlink()
-    elif folder.exists():
-        shutil.rmtree(folder)
+    """Remove a folder if it is there, however deep its folders are nested; of a symbolic link, only the link."""
+    if os.path.lexists(folder):
+        remove_tree(folder)
 
 
 def quote_name(name: str) -> str:
@@ -414,7 +411,8 @@ class ContainedAdmission:
             log = request.log.read_text(errors="replace") if request.log.exists() else ""
             return self._answer(end, timeout_s, log)
         finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+            with suppress(OSError):
+                remove_folder(scratch)
             request.log.unlink(missing_ok=True)
 
     def _answer(self, end: ContainedEnd, timeout_s: float, log: str) -> Admission:
