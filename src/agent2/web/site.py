@@ -37,6 +37,7 @@ from agent2.web.home import LIVE_KINDS, home_page
 from agent2.web.items import NOTHING_STORED, found_by_field, stored_items, toggled, with_listed_items
 from agent2.web.judging import judges_of, spot_check_page
 from agent2.web.notes import NoteListing, RolloutNote
+from agent2.web.one_rollout import view_rollout
 from agent2.web.page import (
     Links,
     LiveLinks,
@@ -60,7 +61,6 @@ from agent2.web.rollouts import (
     neighbours,
     searches_questions,
     verdict_of,
-    view_rollout,
 )
 from agent2.web.runs import runs_page
 from agent2.web.search import search_page
