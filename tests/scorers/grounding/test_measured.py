@@ -15,7 +15,7 @@ DOCS = (Path(__file__).parents[3] / "docs" / "labels.md").read_text()
 def test_the_figures_are_those_of_the_table_in_the_documentation(row):
     cells = [cell.strip() for line in DOCS.splitlines() if line.startswith(f"| `{row.name}` | `") for cell in
              line.strip("|").split("|")]  # fmt: skip
-    n_labelled, n_detected, precision, recall = int(cells[2]), int(cells[5]), cells[6].split()[0], cells[7].split()[0]
+    n_labelled, n_detected, precision, recall = int(cells[2]), int(cells[3]), cells[4].split()[0], cells[5].split()[0]
     assert (row.n_labelled, row.n_detected) == (n_labelled, n_detected) and f"{N_LABELLED} rollouts" in DOCS
     assert f"{row.recall:.2f}" == recall
     assert precision == "-" if row.precision is None else precision == f"{row.precision:.2f}"
