@@ -127,7 +127,7 @@ def test_a_sampler_that_draws_from_another_distribution_is_reported_at_the_first
     def warnings_at(temperature):
         caplog.clear()
         trainer = make_trainer(base, make_items(), Hunt, tmp_path / "model", SETTINGS, OnlineGrpoHooks())
-        trainer._player._settings = replace(SETTINGS, temperature=temperature)
+        trainer.player._batch_maker.settings = replace(SETTINGS, temperature=temperature)
         with caplog.at_level(logging.WARNING, "agent2.training.grpo"):
             trainer.train()
         return [record.getMessage() for record in caplog.records]

@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from agent2.errors import ConfigError
 from agent2.records import SamplingSettings
 from agent2.scorers.reward_sum import RewardSum, load_reward
 from agent2.training import visible
 from agent2.training.online_grpo import OnlineGrpoSettings
 from agent2.training.participant import Participant
 from agent2.training.running import TrainReport
-from agent2.training.visible import OnlineStage, learn_in_stages
+from agent2.training.visible import OnlineStage, learn_in_stages, with_staleness
 
 LINES = [{"phase": "grpo", "step": step, "success": 0.5} for step in (2, 4, 6)]
 STAGES = (
@@ -92,3 +93,28 @@ def test_a_stage_that_its_watch_stopped_is_thrown_away_and_told(task, runs, caps
     assert last == task.participant.output / "settling" / "model"
     output = capsys.readouterr().out
     assert "it collapsed" in output and "learning: discarded; continuing from /sft" in output
+
+
+@pytest.mark.parametrize(("text", "expected"), [(None, None), ("", None), ("0", 0), ("4", 4)])
+def test_the_playing_weights_may_be_as_old_as_the_variable_says(monkeypatch, text, expected):
+    monkeypatch.delenv("AGENT2_MAX_STALENESS", raising=False)
+    if text is not None:
+        monkeypatch.setenv("AGENT2_MAX_STALENESS", text)
+    stages = with_staleness(STAGES)
+    assert [stage.settings.max_staleness for stage in stages] == [expected, expected]
+    assert [(stage.name, stage.settings.batches, stage.until) for stage in stages] == [
+        (stage.name, stage.settings.batches, stage.until) for stage in STAGES
+    ]
+
+
+@pytest.mark.parametrize("text", ["two", "-1", "1.5", "²"])
+def test_a_staleness_that_is_no_number_of_updates_is_refused(monkeypatch, text):
+    monkeypatch.setenv("AGENT2_MAX_STALENESS", text)
+    with pytest.raises(ConfigError, match=r"AGENT2_MAX_STALENESS is .*set it to a whole number of updates"):
+        with_staleness(STAGES)
+
+
+def test_a_staleness_of_less_than_a_batch_is_refused_before_anything_is_trained(monkeypatch):
+    monkeypatch.setenv("AGENT2_MAX_STALENESS", "1")
+    with pytest.raises(ConfigError, match="max_staleness is 1; set it to 0, or to at least the 2 updates"):
+        with_staleness(STAGES)

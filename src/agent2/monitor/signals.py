@@ -53,6 +53,12 @@ MEANING: Mapping[str, str] = {
     "signal_share": "share of groups with different rewards",
     "foreign_share": "share of learned tokens that the policy did not sample",
     "logprob_gap": "largest difference between sampler and trainer, nats",
+    "staleness": "updates since the weights that played the batch, mean of its updates",
+    "updates_behind": "updates between the weights that played the batch and its first update",
+    "trainer_idle_s": "seconds that the trainer waited for the batch",
+    "player_idle_s": "seconds that the playing side waited for weights",
+    "importance_mean": "mean ratio of a token's probability to that when it was drawn",
+    "importance_max": "largest ratio of a token's probability to that when it was drawn",
     "parameters_without_gradient": "trainable parameters that no update has given a gradient so far",
     PRIVATE: "score on the private set",
 }

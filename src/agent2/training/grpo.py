@@ -234,6 +234,8 @@ class Batch:
     judged: JudgedBatch
     measures: Mapping[str, float]
     """More for the log: seconds, divergence."""
+    updates_behind: int | None = None
+    """Updates between the weights that played it and its first update; None: it was played by the policy itself."""
     played_at: float = field(default_factory=time.perf_counter)
 
     @property
@@ -248,12 +250,15 @@ class BatchPlayer(Protocol):
     def play(self, item_numbers: Sequence[int], trainer: Any) -> Batch:
         """item_numbers: one for each episode, groups adjacent."""
 
+    def close(self) -> None:
+        """End what it runs beside the trainer."""
+
 
 class OnlineTrainer(GRPOTrainer):  # type: ignore[misc]
     """GRPOTrainer whose batches are episodes."""
 
     def __init__(self, player: BatchPlayer, *, mask_observations: bool, **arguments: Any) -> None:
-        self._player = player
+        self.player = player
         self._mask_observations = mask_observations
         self._batch: Batch | None = None
         self._inputs: Mapping[str, Tensor] | None = None
@@ -271,7 +276,7 @@ class OnlineTrainer(GRPOTrainer):  # type: ignore[misc]
         return self._batch
 
     def _roll_out(self, prompts: Sequence[Sequence[Mapping[str, Any]]], trainer: Any) -> dict[str, Any]:
-        self._batch = self._player.play([int(prompt[0]["item"]) for prompt in prompts], self)
+        self._batch = self.player.play([int(prompt[0]["item"]) for prompt in prompts], self)
         self._updates = 0
         episodes = self._batch.episodes
         return {
@@ -293,6 +298,8 @@ class OnlineTrainer(GRPOTrainer):  # type: ignore[misc]
         outputs["tool_mask"] = allowed_NC * batch.is_learned.to(real_NC)[:, None]
         outputs["advantages"] = batch.judged.advantages_PG.flatten().to(outputs["advantages"])
         learned_NC = real_NC * outputs["tool_mask"]
+        if batch.updates_behind:  # TRL takes a batch with one update for one of the policy as it is
+            outputs["old_per_token_logps"] = outputs["sampling_per_token_logps"]
         # TRL's own count includes the episodes that are left out, which would scale the loss down.
         outputs["num_items_in_batch"] = learned_NC.sum()
         n_foreign = int((learned_NC * (1 - sampled_NC)).sum())
@@ -306,7 +313,7 @@ class OnlineTrainer(GRPOTrainer):  # type: ignore[misc]
             loss: Tensor = super()._compute_loss(model, inputs)
         finally:
             self._inputs = None
-        self._note({"staleness": float(self._updates)})
+        self._note({"staleness": float((self.batch.updates_behind or 0) + self._updates)})
         self._updates += 1
         return loss
 
@@ -367,10 +374,12 @@ class OnlineTrainer(GRPOTrainer):  # type: ignore[misc]
             computed = torch.cat(pieces)
             logps_NC = logps_NC.index_copy(0, order, computed)
             entropy_NC = entropy_NC.index_copy(0, order, torch.cat(entropies))
-            if self._updates == 0:
-                is_sampled = sampled_NC[order] != 0
-                gap = (computed.detach() - sampled_NC[order]).abs()[is_sampled]
-                self._note_gap(float(gap.max()) if len(gap) else 0.0)
+            is_sampled = sampled_NC[order] != 0
+            gap_M = (computed.detach() - sampled_NC[order])[is_sampled]
+            if self._updates == 0 and not self.batch.updates_behind:
+                self._note_gap(float(gap_M.abs().max()) if len(gap_M) else 0.0)
+            if self.batch.updates_behind is not None and len(gap_M):
+                self._note({"importance_mean": float(gap_M.exp().mean()), "importance_max": float(gap_M.exp().max())})
         else:  # a loss that depends on no row still has to be differentiable
             logps_NC = logps_NC + 0.0 * sum(parameter.sum() for parameter in model.parameters())
         return logps_NC, entropy_NC, None

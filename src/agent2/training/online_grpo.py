@@ -13,15 +13,20 @@ turn cap. Gamma decay: success in T turns is worth `decay ** (T - 1)`. A group w
 teaches nothing: the model must win some games some of the time.
 
 The default settings are those that worked on a model of 0.7 million weights in the household world; each switch that
-can spoil a run says so. `validate_settings` refuses what cannot work and warns of what is merely unwise. Does NOT play
-and train at the same time, and does NOT run on several devices.
+can spoil a run says so. `validate_settings` refuses what cannot work and warns of what is merely unwise. Does NOT run
+on several devices.
+
+With `max_staleness` the coming batches are played while the last one is learned from (`asynchronous`). The loss is the
+clipped one in either case, with the ratio of the policy's probability of a token to the one with which it was drawn
+(Schulman et al. 2017, arXiv:1707.06347, eq. 7). For stale batches the ratio is capped at `max_importance` where the
+advantage is negative, where that clip has no bound (INTELLECT-2 2025, arXiv:2505.07291).
 """
 
 import copy
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -36,6 +41,7 @@ from agent2.evaluation.engine import Attempt, PlaySettings
 from agent2.models.hf import HfSampler
 from agent2.models.loading import context_length
 from agent2.records import Environment, Item, SamplingSettings, derive_seed
+from agent2.training.asynchronous import PlayAhead, StoppableSampler, Weights
 from agent2.training.episodes import ChatTokens, Ending, Episode, play_episodes
 from agent2.training.grpo import ROWS_PER_PASS, Batch, ExclusionReason, JudgedBatch, OnlineTrainer
 from agent2.training.reference import (
@@ -130,7 +136,17 @@ class OnlineGrpoSettings:
     """No new batch begins after so long; None: no limit."""
     stop_at_success: float | None = None
     """Training ends once the mean success of the last five batches reaches this; None: never."""
+    max_staleness: int | None = None
+    """Play in a thread while training, with weights of which a batch's first update is at most so many updates ahead;
+    0: the thread and the trainer take turns. None: synchronous, without a thread."""
+    max_importance: float = 4.0
+    """Cap of a stale token's ratio where its advantage is negative."""
     seed: int = 0
+
+    @property
+    def batches_ahead(self) -> int:
+        """Batches that may be played before the one that is learned from has been; 0: none."""
+        return (self.max_staleness or 0) // self.updates_per_batch
 
     @property
     def episodes_per_batch(self) -> int:
@@ -174,6 +190,7 @@ def validate_settings(settings: OnlineGrpoSettings, n_items: int) -> None:
         )
     if settings.refresh_reference_every is not None and not settings.kl_weight:
         raise ConfigError("train_online_grpo: refresh_reference_every without kl_weight has no effect; set kl_weight")
+    validate_staleness(settings)
     if settings.reward == "composite":
         _log.warning(
             "composite reward: messages that are valid and ended pay without success, so they can rise while success "
@@ -182,6 +199,26 @@ def validate_settings(settings: OnlineGrpoSettings, n_items: int) -> None:
     if settings.mask_capped:
         _log.warning("mask_capped leaves only episodes that ended by themselves: where only success ends one, "
                      "no group keeps a signal")  # fmt: skip
+
+
+def validate_staleness(settings: OnlineGrpoSettings) -> None:
+    """Refuse a staleness that cannot work with the other settings. Raises ConfigError."""
+    staleness = settings.max_staleness
+    if staleness is None:
+        return
+    if staleness < 0 or (staleness and not settings.batches_ahead):
+        raise ConfigError(
+            f"train_online_grpo: max_staleness is {staleness}; set it to 0, or to at least the "
+            f"{settings.updates_per_batch} updates of a batch: fewer leave nothing to play ahead"
+        )
+    if settings.batches_ahead and not settings.mask_observations:
+        raise ConfigError("train_online_grpo: max_staleness needs mask_observations: only tokens that the model drew "
+                          "have the probability with which they were drawn")  # fmt: skip
+    if not settings.max_importance > 1 + settings.clip.above:
+        raise ConfigError(
+            f"train_online_grpo: max_importance is {settings.max_importance:g}; set it above the clip, "
+            f"{1 + settings.clip.above:g}"
+        )
 
 
 def success_from_state(episode: Episode) -> float:
@@ -305,14 +342,18 @@ def train_online_grpo(
     """Train the model in model_path by playing items, and save it in out_dir.
 
     Randomness: all of it from settings.seed. Raises ConfigError for settings that cannot work or a model without a
-    usable chat template, SamplerFailed when the policy's logits are not numbers any more.
+    usable chat template, SamplerFailed when the policy's logits are not numbers any more. With `max_staleness` the
+    worlds are opened and act in a thread; hooks are called in this one, as ever.
     """
     started = time.monotonic()
     hooks = hooks or OnlineGrpoHooks()
     stopper = EarlyStopping(settings, hooks.stop, started)
     hooks = replace(hooks, callbacks=(stopper, *hooks.callbacks))
     trainer = make_trainer(model_path, items, make_environment, out_dir, settings, hooks)
-    report = run_and_save(trainer, model_path, out_dir, started, "online_grpo", settings)
+    try:
+        report = run_and_save(trainer, model_path, out_dir, started, "online_grpo", settings)
+    finally:
+        trainer.player.close()
     is_early = report.steps < trainer.args.max_steps
     return replace(report, stopped=(stopper.reason or "a callback ended it") if is_early else "")
 
@@ -330,7 +371,14 @@ def make_trainer(
     use_threads()
     set_seed(settings.seed)
     model, tokenizer = load_for_training(model_path)
-    player = _Player(model, tokenizer, items, make_environment, settings, hooks)
+    # Weights that are mapped from a file are aligned otherwise than a copy of them, which changes how sums are rounded.
+    for parameter in model.parameters():
+        parameter.data = parameter.data.clone()
+    is_asynchronous = settings.max_staleness is not None
+    # A fast tokenizer may not be used in two threads at once, and TRL uses its own.
+    own_tokenizer = copy.deepcopy(tokenizer) if is_asynchronous else tokenizer
+    batch_maker = _BatchMaker(model, own_tokenizer, items, make_environment, settings, hooks)
+    player = _AsynchronousPlayer(batch_maker) if is_asynchronous else _SynchronousPlayer(batch_maker)
     n_updates = settings.updates_per_batch
     trainer = OnlineTrainer(
         player,
@@ -354,8 +402,16 @@ def make_trainer(
     return trainer
 
 
-class _Player:
-    """Plays batches with the policy as it is."""
+@dataclass(frozen=True, slots=True)
+class _PlayedBatch:
+    """A batch that was played and not yet judged."""
+
+    episodes: Sequence[Episode]
+    measures: Mapping[str, float]
+
+
+class _BatchMaker:
+    """Plays and judges the batches of one run."""
 
     def __init__(
         self,
@@ -366,40 +422,123 @@ class _Player:
         settings: OnlineGrpoSettings,
         hooks: "OnlineGrpoHooks",
     ) -> None:
+        self.settings, self.model, self.tokenizer = settings, model, tokenizer
         self._items, self._make_environment = items, make_environment
-        self._settings, self._success, self._reward = settings, hooks.success, hooks.reward
-        self._tokenizer = tokenizer
+        self._success, self._reward = hooks.success, hooks.reward
         self._chat = ChatTokens(tokenizer)
         self._context = context_length(model.config.get_text_config(decoder=True))
         self._initial = copy.deepcopy(model).eval() if settings.kl_episodes else None
+
+    def play(self, number: int, item_numbers: Sequence[int], sampler: Any, device: torch.device) -> _PlayedBatch:
+        """Play batch `number`, from 0. device: that of the sampler's model."""
+        settings = self.settings
+        attempts = [self._attempt(number, position, item) for position, item in enumerate(item_numbers)]
+        sampling = SamplingSettings(temperature=settings.temperature, max_tokens=settings.max_tokens)
+        playing = PlaySettings(sampling, settings.max_turns, settings.in_flight, needs_sampler=True)
+        batch = play_episodes(attempts, sampler, self._chat, self._make_environment, playing, self._context)
+        measures = {"environment_s": batch.environment_s, "generation_s": batch.generation_s}
+        if self._initial is not None:
+            stride = math.ceil(settings.episodes_per_batch / settings.kl_episodes)
+            kl = divergence(self._initial.to(device), batch.episodes[::stride], settings.temperature)
+            measures |= {"kl_initial": kl} if settings.kl_weight else {"kl_initial": kl, "kl": kl}
+        return _PlayedBatch(batch.episodes, measures)
+
+    def judge(self, played: _PlayedBatch) -> JudgedBatch:
+        """Rewards and advantages."""
+        return judge(played.episodes, self.settings, self._success, self._reward)
+
+    def _attempt(self, batch: int, position: int, item: int) -> Attempt:
+        """Members of a group share the world's seed, not that of sampling."""
+        group = position // self.settings.generations
+        names = (self.settings.seed, batch)
+        sampling_seed = derive_seed("draws", *names, position)
+        return Attempt(self._items[item], position, sampling_seed, world_seed=derive_seed("world", *names, group))
+
+
+class _SynchronousPlayer:
+    """Plays each batch when it is needed, with the policy as it is."""
+
+    def __init__(self, batch_maker: _BatchMaker) -> None:
+        self._batch_maker = batch_maker
         self._sampler: HfSampler | None = None
         self._n_batches = 0
 
     def play(self, item_numbers: Sequence[int], trainer: Any) -> Batch:
         """Play and judge one batch."""
-        settings = self._settings
+        batch_maker = self._batch_maker
         if self._sampler is None:  # the trainer has put the model on its device by now
-            self._sampler = HfSampler.from_model(trainer.model, self._tokenizer, max_batch=settings.in_flight)
+            in_flight = batch_maker.settings.in_flight
+            self._sampler = HfSampler.from_model(trainer.model, batch_maker.tokenizer, max_batch=in_flight)
         self._sampler.forget()  # every batch follows updates of the weights
-        attempts = [self._attempt(position, number) for position, number in enumerate(item_numbers)]
+        played = batch_maker.play(self._n_batches, item_numbers, self._sampler, trainer.model.device)
         self._n_batches += 1
-        sampling = SamplingSettings(temperature=settings.temperature, max_tokens=settings.max_tokens)
-        playing = PlaySettings(sampling, settings.max_turns, settings.in_flight, needs_sampler=True)
-        batch = play_episodes(attempts, self._sampler, self._chat, self._make_environment, playing, self._context)
-        measures = {"environment_s": batch.environment_s, "generation_s": batch.generation_s}
-        if self._initial is not None:
-            stride = math.ceil(settings.episodes_per_batch / settings.kl_episodes)
-            initial = self._initial.to(trainer.model.device)
-            kl = divergence(initial, batch.episodes[::stride], settings.temperature)
-            measures |= {"kl_initial": kl} if settings.kl_weight else {"kl_initial": kl, "kl": kl}
-        return Batch(batch.episodes, judge(batch.episodes, settings, self._success, self._reward), measures)
+        return Batch(played.episodes, batch_maker.judge(played), played.measures)
 
-    def _attempt(self, position: int, number: int) -> Attempt:
-        """Members of a group share the world's seed, not that of sampling."""
-        group = position // self._settings.generations
-        names = (self._settings.seed, self._n_batches)
-        sampling_seed = derive_seed("draws", *names, position)
-        return Attempt(self._items[number], position, sampling_seed, world_seed=derive_seed("world", *names, group))
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+class _AsynchronousPlayer:
+    """Plays batches ahead, with a copy of the policy whose age is bounded."""
+
+    def __init__(self, batch_maker: _BatchMaker) -> None:
+        settings = batch_maker.settings
+        self._batch_maker = batch_maker
+        self._copy = copy.deepcopy(batch_maker.model).eval()
+        self._sampler: HfSampler | None = None
+        self._coming: Iterator[list[int]] = iter(())
+        self._item_numbers: dict[int, list[int]] = {}
+        self._ahead = PlayAhead(self._play_in_thread, settings.batches, settings.batches_ahead)
+        self._n_batches = 0
+
+    def play(self, item_numbers: Sequence[int], trainer: Any) -> Batch:
+        """Hand over the policy as it is, and judge the batch that was played for this update."""
+        number, settings = self._n_batches, self._batch_maker.settings
+        if number == 0:
+            self._copy.to(trainer.model.device)
+            self._sampler = HfSampler.from_model(self._copy, self._batch_maker.tokenizer, max_batch=settings.in_flight)
+            self._coming = coming_items(trainer, settings)
+        # Those of the batches that may be played from now on are written down before the thread can ask for them.
+        for coming in range(len(self._item_numbers), min(settings.batches, number + settings.batches_ahead + 1)):
+            self._item_numbers[coming] = next(self._coming)
+        if self._item_numbers[number] != list(item_numbers):
+            raise RuntimeError(f"batch {number} was played with other items than the trainer asks for")
+        weights = {name: tensor.detach().clone() for name, tensor in trainer.model.state_dict().items()}
+        self._ahead.publish(number, weights)
+        taken = self._ahead.take()
+        self._n_batches += 1
+        n_updates = taken.batches_behind * settings.updates_per_batch
+        if n_updates > (settings.max_staleness or 0):
+            raise RuntimeError(f"batch {number} is {n_updates} updates old, {settings.max_staleness} are allowed")
+        measures = {
+            **taken.batch.measures,
+            "updates_behind": float(n_updates),
+            "trainer_idle_s": taken.trainer_idle_s,
+            "player_idle_s": taken.player_idle_s,
+        }
+        return Batch(taken.batch.episodes, self._batch_maker.judge(taken.batch), measures, updates_behind=n_updates)
+
+    def close(self) -> None:
+        """End the thread."""
+        self._ahead.close()
+
+    def _play_in_thread(self, number: int, weights: Weights, check: Callable[[], None]) -> _PlayedBatch:
+        self._copy.load_state_dict(weights)
+        if self._sampler is None:
+            raise RuntimeError("no policy has been handed over yet")
+        self._sampler.forget()
+        sampler = StoppableSampler(self._sampler, check)
+        return self._batch_maker.play(number, self._item_numbers[number], sampler, self._copy.device)
+
+
+def coming_items(trainer: Any, settings: OnlineGrpoSettings) -> Iterator[list[int]]:
+    """The item numbers of each batch, before TRL asks for them: its order of the rows is a function of the seed."""
+    order = trainer._get_train_sampler()
+    n_rows = settings.episodes_per_batch
+    while True:
+        numbers = list(order)  # one pass over the items; TRL repeats each batch for each of its updates
+        for start in range(0, len(numbers), n_rows * settings.updates_per_batch):
+            yield numbers[start : start + n_rows]
 
 
 @torch.no_grad()
@@ -492,6 +631,7 @@ def _arguments(settings: OnlineGrpoSettings, out_dir: Path) -> GRPOConfig:
         scale_rewards="none",  # advantages are computed by `judge`
         epsilon=settings.clip.below,
         epsilon_high=settings.clip.above,
+        delta=settings.max_importance if settings.batches_ahead else None,
         weight_decay=0.0,
         logging_steps=n_updates,
     )

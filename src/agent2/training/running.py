@@ -21,7 +21,10 @@ Online training over episodes (`online_grpo`) adds:
     clip_share          tokens whose ratio was clipped
     foreign_share       tokens in the loss that the policy did not sample: 0 unless observations are not masked
     logprob_gap         largest difference between sampler and trainer on the same token
-    staleness           updates since the episodes were played
+    staleness           updates since the weights that played the episodes, the earlier ones of the batch included
+    updates_behind, trainer_idle_s, player_idle_s   of asynchronous runs: updates between those weights and the batch's
+                        first update; seconds that the trainer waited for the batch, the thread for its weights
+    importance_mean, importance_max     the same: ratio of a drawn token's probability to that when it was drawn
     environment_s, generation_s, training_s
     reward_success, reward_valid, reward_format                         of a composite reward
 """
@@ -80,7 +83,8 @@ EPISODE_FIELDS = (
     "success", "kl_initial", "turns", "action_length", "invalid_share", "unterminated_share", "repeated_share",
     "stutter_share", "capped_share", "retried_share", "masked_failed", "masked_truncated", "masked_capped",
     "masked_too_long", "signal_share", "foreign_share", "logprob_gap", "staleness", "environment_s", "generation_s",
-    "training_s", "reward_success", "reward_valid", "reward_format",
+    "training_s", "reward_success", "reward_valid", "reward_format", "updates_behind", "trainer_idle_s",
+    "player_idle_s", "importance_mean", "importance_max",
 )  # fmt: skip
 """Logged under their own names by online training."""
 _LOG_FIELDS = {**_TRAINER_FIELDS, **{name: name for name in EPISODE_FIELDS}}

@@ -44,12 +44,13 @@ from agent2.records import (
 from agent2.scorers.reward_sum import RewardSum, load_reward
 from agent2.training.episodes import Episode
 from agent2.training.grpo import GrpoSettings
-from agent2.training.online_grpo import OnlineGrpoHooks, OnlineGrpoSettings, train_online_grpo
+from agent2.training.online_grpo import OnlineGrpoHooks, OnlineGrpoSettings, train_online_grpo, validate_staleness
 from agent2.training.participant import DataRow, Participant, print_progress
 from agent2.training.running import LogLine
 
 KIND_VARIABLE = "AGENT2_TASK_TYPE"
 REWARD_VARIABLE = "AGENT2_REWARD"
+STALENESS_VARIABLE = "AGENT2_MAX_STALENESS"
 OUTCOME = "outcome"
 """The reward that is the score itself."""
 N_MEASURED = 3
@@ -612,6 +613,9 @@ def print_log_line(line: LogLine) -> None:
         "invalid_share",
         "unterminated_share",
         "signal_share",
+        "updates_behind",
+        "trainer_idle_s",
+        "player_idle_s",
     )
     numbers = ", ".join(f"{name} {float(line[name]):.3f}" for name in names if name in line)
     print_progress(f"{line['phase']} step {line['step']}: {numbers}")
@@ -627,6 +631,24 @@ class OnlineStage:
     """Turns, tokens and seconds are replaced by those of the assignment and the clock."""
     until: float
     """No new batch begins after this share of the assignment's wall clock."""
+
+
+def with_staleness(stages: Sequence[OnlineStage]) -> tuple[OnlineStage, ...]:
+    """The stages, asynchronous where $AGENT2_MAX_STALENESS says how many updates old the weights that play may be.
+
+    Raises ConfigError if it is no whole number or does not fit the settings of a stage.
+    """
+    text = os.environ.get(STALENESS_VARIABLE, "")
+    if not text:
+        return tuple(stages)
+    if not (text.isascii() and text.isdigit()):
+        raise ConfigError(
+            f"${STALENESS_VARIABLE} is {text!r}; set it to a whole number of updates, or unset it for synchronous runs"
+        )
+    stale = tuple(replace(stage, settings=replace(stage.settings, max_staleness=int(text))) for stage in stages)
+    for stage in stale:
+        validate_staleness(stage.settings)
+    return stale
 
 
 def learn_in_stages(

@@ -15,7 +15,14 @@ from agent2.monitor.watch import stop_at
 from agent2.training.offline import SftSettings, train_sft
 from agent2.training.online_grpo import OnlineGrpoSettings
 from agent2.training.participant import Participant, print_progress, run_recipe
-from agent2.training.visible import OnlineStage, TraceSettings, learn_in_stages, print_log_line, read_visible
+from agent2.training.visible import (
+    OnlineStage,
+    TraceSettings,
+    learn_in_stages,
+    print_log_line,
+    read_visible,
+    with_staleness,
+)
 
 SEED = int(os.environ.get("AGENT2_SEED", "0"))
 TRACES = TraceSettings(episodes_per_item=1, clumsy_share=1.0, clumsy_rate=0.3, learn_clumsy=True, seed=SEED)
@@ -35,11 +42,12 @@ def run(me: Participant) -> None:
     started = time.monotonic()
     warm_up = dataclasses.replace(WARM_UP, max_tokens=task.context)
     demonstrations = task.demonstrations(TRACES) if task.has_teacher else None
+    stages = with_staleness(STAGES)
     first = {"traces": dataclasses.asdict(TRACES), "warm_up": dataclasses.asdict(warm_up)} if demonstrations else {}
     me.write_design(
         {
             "algorithm": "GRPO, online over episodes" + (", after a short SFT warm-up" if demonstrations else ""),
-            "hyperparameters": {**first, "grpo": [dataclasses.asdict(stage) for stage in STAGES]},
+            "hyperparameters": {**first, "grpo": [dataclasses.asdict(stage) for stage in stages]},
             "data_preprocessing": (
                 f"warm-up: {demonstrations.description}, clumsy actions too; then " if demonstrations else ""
             )
@@ -55,7 +63,7 @@ def run(me: Participant) -> None:
             me.base, demonstrations.rows, me.output / "warm-up" / "model", in_time, print_log_line
         ).checkpoint
         task.check_and_submit(checkpoint, f"warm-up on {len(demonstrations.rows)} rows")
-    learn_in_stages(task, checkpoint, STAGES, started, partial(stop_at, Danger.FORMAT_COLLAPSE))
+    learn_in_stages(task, checkpoint, stages, started, partial(stop_at, Danger.FORMAT_COLLAPSE))
 
 
 if __name__ == "__main__":

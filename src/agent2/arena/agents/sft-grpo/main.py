@@ -12,7 +12,14 @@ from agent2.training.learned_judge import with_learned_judge
 from agent2.training.offline import SftSettings, train_sft
 from agent2.training.online_grpo import OnlineGrpoSettings
 from agent2.training.participant import Participant, print_progress, run_recipe
-from agent2.training.visible import OnlineStage, TraceSettings, learn_in_stages, print_log_line, read_visible
+from agent2.training.visible import (
+    OnlineStage,
+    TraceSettings,
+    learn_in_stages,
+    print_log_line,
+    read_visible,
+    with_staleness,
+)
 
 SEED = int(os.environ.get("AGENT2_SEED", "0"))
 TRACES = TraceSettings(seed=SEED)
@@ -34,9 +41,10 @@ def run(me: Participant) -> None:
     started = time.monotonic()
     imitation = dataclasses.replace(ON_EPISODES if task.is_interactive else ON_ANSWERS, max_tokens=task.context)
     questions = task.grpo_settings(QUESTIONS, started)
+    stages = with_staleness(STAGES)
     traces = {"traces": dataclasses.asdict(TRACES)} if task.is_interactive else {}
     demonstrations = task.demonstrations(TRACES)
-    grpo = [dataclasses.asdict(stage) for stage in STAGES] if task.is_interactive else dataclasses.asdict(questions)
+    grpo = [dataclasses.asdict(stage) for stage in stages] if task.is_interactive else dataclasses.asdict(questions)
     me.write_design(
         {
             "algorithm": "SFT, then GRPO" + (", online over episodes" if task.is_interactive else ""),
@@ -51,7 +59,7 @@ def run(me: Participant) -> None:
     imitated = train_sft(me.base, demonstrations.rows, me.output / "sft" / "model", in_time, print_log_line)
     task.check_and_submit(imitated.checkpoint, f"sft on {len(demonstrations.rows)} rows")
     if task.is_interactive:
-        learn_in_stages(task, imitated.checkpoint, STAGES, started, partial(stop_at, Danger.FORMAT_COLLAPSE))
+        learn_in_stages(task, imitated.checkpoint, stages, started, partial(stop_at, Danger.FORMAT_COLLAPSE))
         return
     out = me.output / "grpo" / "model"
     report = train_grpo(imitated.checkpoint, task.questions(), task.reward, out, questions, GrpoHooks(print_log_line))
