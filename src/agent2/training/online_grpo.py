@@ -443,9 +443,9 @@ class _BatchMaker:
             measures |= {"kl_initial": kl} if settings.kl_weight else {"kl_initial": kl, "kl": kl}
         return _PlayedBatch(batch.episodes, measures)
 
-    def judge(self, played: _PlayedBatch) -> JudgedBatch:
+    def judge(self, batch: _PlayedBatch) -> JudgedBatch:
         """Rewards and advantages."""
-        return judge(played.episodes, self.settings, self._success, self._reward)
+        return judge(batch.episodes, self.settings, self._success, self._reward)
 
     def _attempt(self, batch: int, position: int, item: int) -> Attempt:
         """Members of a group share the world's seed, not that of sampling."""
@@ -470,9 +470,9 @@ class _SynchronousPlayer:
             in_flight = batch_maker.settings.in_flight
             self._sampler = HfSampler.from_model(trainer.model, batch_maker.tokenizer, max_batch=in_flight)
         self._sampler.forget()  # every batch follows updates of the weights
-        played = batch_maker.play(self._n_batches, item_numbers, self._sampler, trainer.model.device)
+        batch = batch_maker.play(self._n_batches, item_numbers, self._sampler, trainer.model.device)
         self._n_batches += 1
-        return Batch(played.episodes, batch_maker.judge(played), played.measures)
+        return Batch(batch.episodes, batch_maker.judge(batch), batch.measures)
 
     def close(self) -> None:
         """Nothing to end."""
