@@ -208,6 +208,23 @@ def test_evaluations_of_the_pages_are_played_and_their_history_is_listed(tmp_pat
     assert "llm_core_regression_mini" in (tmp_path / "history" / "history.html").read_text()
 
 
+def test_trajectories_of_the_page_are_imported_and_judged_and_their_addresses_checked(tmp_path):
+    address = "https://weather.example/now"
+    call = {"type": "function", "id": "c", "function": {"name": "weather", "arguments": '{"city": "Ulm"}'}}
+    asked = [{"role": "user", "content": "Weather in Ulm?"}, {"role": "assistant", "tool_calls": [call]}]
+    told = [
+        {"role": "tool", "tool_call_id": "c", "content": "rain"},
+        {"role": "assistant", "content": f"Rain, says {address}."},
+    ]
+    write_jsonl(tmp_path / "RUNS.jsonl", [{"id": "a", "messages": [*asked, *told], "reference": asked[1:]}])
+    (tmp_path / "judge.py").write_text('def judge(chat):\n    return \'{"quote": "Rain", "verdict": 8}\'\n')
+    (imported,) = blocks("cards.md", "sh")
+    typed(tmp_path, imported, {"model=MODEL": "model=scripted:judge.py:judge"})
+    write_jsonl(tmp_path / "recorded.jsonl", [{"url": address, "status": 200, "text": "rain, says the weather"}])
+    (cited,) = blocks("search.md", "sh")
+    typed(tmp_path, cited, {})
+
+
 def test_the_logs_of_the_page_are_judged(tmp_path):
     (tmp_path / "runs" / "grpo").mkdir(parents=True)
     write_jsonl(tmp_path / "runs" / "grpo" / "train_log.jsonl", healthy())
