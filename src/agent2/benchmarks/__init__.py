@@ -83,6 +83,7 @@ BENCHMARKS: MappingProxyType[str, str] = MappingProxyType(
         "mini_shapes": "agent2.benchmarks.mini.vision:MiniShapes",
         "mini_charts": "agent2.benchmarks.mini.vision:MiniCharts",
         "mini_documents": "agent2.benchmarks.mini.vision:MiniDocuments",
+        "front_end": "agent2.benchmarks.front_end:FrontEnd",
         "bfcl_v3": "agent2.benchmarks.bfcl:BfclV3",
         "bfcl_v4": "agent2.benchmarks.bfcl:BfclV4",
         "humaneval": "agent2.benchmarks.humaneval:HumanEval",

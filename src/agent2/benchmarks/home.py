@@ -4,6 +4,7 @@ A benchmark of a home or a plug-in may have further methods, none of which is re
 
 - `players()`: a random player and an oracle that bracket it (`Players`); without it, questions are answered with their
   references and with those of other items.
+- `ladder()`: players of known order, the worst first, which `agent2 benchmarks check` plays on a few items.
 - `visible_row(item)` and `item_of(row)`: what an agent is given of a visible item, and the way back; without them a
   row holds id, prompt, answer and payload.
 - `expert(item, chat)`: a player to learn from on visible items, for worlds that cannot be asked (`ask_expert`).
@@ -87,6 +88,14 @@ class ProvidesPlayers(Protocol):
 
     def players(self) -> Players:
         """Random player and oracle with floor and ceiling."""
+
+
+@runtime_checkable
+class ProvidesLadder(Protocol):
+    """A benchmark with players of known order, where one score does not tell all that a scorer measures."""
+
+    def ladder(self) -> Mapping[str, Player]:
+        """Players by description, the worst first, the last one right on every item."""
 
 
 @runtime_checkable

@@ -29,7 +29,7 @@ from agent2 import installation
 from agent2.benchmarks.bridges.episodes import BridgedEpisodes
 from agent2.benchmarks.declaration import OPTIONS, Portion
 from agent2.benchmarks.declared import DeclaredBenchmark
-from agent2.benchmarks.home import Player, Players, ProvidesCount, ProvidesPlayers
+from agent2.benchmarks.home import Player, Players, ProvidesCount, ProvidesLadder, ProvidesPlayers
 from agent2.benchmarks.questions import ACCEPTED
 from agent2.contract.gates import EvidenceNeeds
 from agent2.errors import ConfigError, quoted
@@ -50,7 +50,8 @@ MOST_ITEMS = 100
 """Of a split of a benchmark that does not say how many it has."""
 MAX_PLAYED = 20_000
 EPISODES_PLAYED = 20
-"""Of a benchmark behind a bridge, unless the caller says otherwise: each needs fresh databases of the package."""
+"""Of a benchmark behind a bridge, or with a ladder of players, unless the caller says otherwise: each item needs fresh
+databases of the package, or a browser."""
 SAMPLE_SE = 3.0
 """Standard errors by which the mean of a sample may be above what holds for all items."""
 MAX_FLOOR = 0.05
@@ -410,7 +411,7 @@ def check_benchmark(benchmark: Benchmark, name: str = "", n_played: int | None =
         raise ConfigError(f"benchmark {benchmark.name}: no split has items; name a file with data")
     visible = [item for item in all_items if item.split not in HIDDEN_SPLITS]
     if n_played is None:
-        n_played = EPISODES_PLAYED if isinstance(benchmark, BridgedEpisodes) else MAX_PLAYED
+        n_played = EPISODES_PLAYED if isinstance(benchmark, BridgedEpisodes | ProvidesLadder) else MAX_PLAYED
     sample = evenly_spread(all_items, n_played)
     return BenchmarkCheck(
         f"{benchmark.name}-v{benchmark.version}",
@@ -468,7 +469,9 @@ def _checks(
     yield from _accepted_answers(benchmark, sample)
     yield _empty_answers(benchmark, sample, len(all_items))
     if benchmark.max_turns == 1:
-        yield _blind_guesses(benchmark, all_items)
+        yield _blind_guesses(benchmark, sample if isinstance(benchmark, ProvidesLadder) else all_items)
+    if isinstance(benchmark, ProvidesLadder):
+        yield from _ladder(benchmark, benchmark.ladder(), sample)
     if isinstance(benchmark, ProvidesCount):
         yield _sizes(benchmark, items)
 
@@ -490,6 +493,29 @@ def _reference_answers(benchmark: Benchmark, items: list[Item]) -> CheckFinding:
     if wrong:
         detail += f"; {wrong[0].rollout.item_id}: {wrong[0].score.reason}{_form_hint(benchmark, items)}"
     return CheckFinding(name, not wrong, detail)
+
+
+def _said_by(player: Player) -> Answer:
+    return lambda item, world, chat: player(item, chat)
+
+
+def _ladder(benchmark: Benchmark, ladder: Mapping[str, Player], items: list[Item]) -> Iterator[CheckFinding]:
+    """The players' mean scores, which must not fall and must rise from 0 to 1, and the mean of each of their views."""
+    below = 0.0
+    for number, (name, player) in enumerate(ladder.items(), 1):
+        records = play_items(benchmark, items, _said_by(player))
+        scores = MeanOfScores.of(records)
+        views = dict.fromkeys(view for record in records for view in record.score.views)
+        parts = [f"{'no score' if scores.mean is None else f'{scores.mean:.2f}'} of {scores.n}"]
+        for view in views:
+            values = [value for record in records if (value := record.score.views.get(view)) is not None]
+            parts.append(f"{view} {sum(values) / len(values):.2f}" if values else f"{view} not measured")
+        is_first, is_last = number == 1, number == len(ladder)
+        in_order = scores.mean is not None and scores.mean >= below
+        holds = in_order and (not is_first or scores.mean == 0) and (not is_last or scores.mean == 1)
+        below = scores.mean or 0.0
+        detail = f"{', '.join(parts)}; {scores.n_missing} missing"
+        yield CheckFinding(f"ladder, {number}: {name}", holds and not scores.n_missing, detail, value=scores.mean)
 
 
 def _form_hint(benchmark: Benchmark, items: list[Item]) -> str:

@@ -37,6 +37,7 @@ SCORERS: Mapping[str, str] = MappingProxyType(
         "math_answer": "agent2.scorers.math_answer:MathAnswerScorer",
         "mmmu": "agent2.scorers.vision_answers:MmmuScorer",
         "option_orders": "agent2.scorers.option_orders:OptionOrdersScorer",
+        "page_checks": "agent2.scorers.page_checks:PageChecksScorer",
         "patch_tests": "agent2.scorers.patch_tests:PatchTestsScorer",
         "pair_judge": "agent2.scorers.judges:PairJudge",
         "panel_judge": "agent2.scorers.judges:PanelJudge",
