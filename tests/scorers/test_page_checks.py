@@ -5,7 +5,7 @@ import pytest
 from agent2.errors import ConfigError, Fault
 from agent2.evaluation.scoring import ScoringResources, score_played
 from agent2.records import Item, Rollout, RolloutStatus, Split, Usage
-from agent2.scorers.page_checks import VIEWS, Measured, PageChecksScorer, missing_program, page_of, verdict, work_on
+from agent2.scorers.page_checks import VIEWS, PageChecksScorer, PageMeasures, missing_program, page_of, verdict, work_on
 
 HEAD = """<!doctype html>
 <html lang="en"><head><meta name="viewport" content="width=device-width, initial-scale=1"><title>Page</title></head>"""
@@ -53,7 +53,7 @@ def chromium():
 def measured(**parts):
     """A page that was measured whole and is good, but for these parts."""
     layout = {"laid_out": 0, "content": 0, "n_cut": 0, "n_shown": 5, "placed": ["", "", ""], "n_elements": 20}
-    good = Measured(is_begun=True, is_complete=True, likeness=1.0)
+    good = PageMeasures(is_begun=True, is_complete=True, likeness=1.0)
     good.widths = dict.fromkeys((390, 768, 1280), layout)
     good.load = {"n_bytes": 900, "load_ms": 20.0, "busy_ms": 30.0}
     good.axe = {"passes": ["label", "region"], "violations": []}
@@ -98,7 +98,7 @@ def test_a_page_without_reference_has_no_visual_view():
 
 
 def test_what_was_not_reached_did_not_hold():
-    score = verdict_on(Measured(is_begun=True, trouble="it used 12 s of processor time", is_hung=True))
+    score = verdict_on(PageMeasures(is_begun=True, trouble="it used 12 s of processor time", is_hung=True))
     assert score.value == 0.0 and {score.views[view] for view in VIEWS if view != "code"} == {0.0}
     assert "page_hangs" in score.labels and "processor time" in score.reason
 

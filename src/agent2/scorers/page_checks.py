@@ -62,7 +62,7 @@ FILES = {"html": INDEX, "htm": INDEX, "css": STYLE, "js": SCRIPT, "javascript": 
 
 
 @dataclass(slots=True)
-class Measured:
+class PageMeasures:
     """What the runner wrote about one page."""
 
     is_begun: bool = False
@@ -180,9 +180,9 @@ class PageChecksScorer:
             scores[place] = outcome if isinstance(outcome, Score) else verdict(work, outcome)
         return [scores[place] for place in range(len(batch))]
 
-    def measure(self, runner: SandboxRunner, works: Sequence[Mapping[str, Any]]) -> list[Measured | Score]:
+    def measure(self, runner: SandboxRunner, works: Sequence[Mapping[str, Any]]) -> list[PageMeasures | Score]:
         """What was measured of each page; a missing score where there was no browser for it. Raises SandboxError."""
-        outcomes: list[Measured | Score] = []
+        outcomes: list[PageMeasures | Score] = []
         n_starts = 0
         while len(outcomes) < len(works):
             pending = works[len(outcomes) :]
@@ -205,7 +205,7 @@ class PageChecksScorer:
 
     def _open_pages(
         self, runner: SandboxRunner, works: Sequence[Mapping[str, Any]]
-    ) -> tuple[ContainedEnd, list[Measured]]:
+    ) -> tuple[ContainedEnd, list[PageMeasures]]:
         """One sandbox, with a browser that opens one page after another until one makes trouble."""
         settings = {"processor_s": self._processor_s, "pages": list(works)}
         command = ("python", "-I", "-B", "-c", runner_source())
@@ -214,7 +214,7 @@ class PageChecksScorer:
             request = replace(request, stdin=json.dumps(settings).encode(), stdout_bytes=OUTPUT_BYTES)
             timeout_s = START_S + PATIENCE * self._processor_s * len(works)
             end = run_contained(request, runner.sandbox, timeout_s=timeout_s, stop=runner.stop)
-        pages = [Measured() for _ in works]
+        pages = [PageMeasures() for _ in works]
         for text in end.stdout.split(b"\n"):
             try:
                 line = json.loads(text)
@@ -264,7 +264,7 @@ def _without_page(reason: str) -> Score:
     return Score(0.0, reason, views=dict.fromkeys(VIEWS, 0.0), labels=("page_missing",))
 
 
-def verdict(work: Mapping[str, Any], page: Measured) -> Score:
+def verdict(work: Mapping[str, Any], page: PageMeasures) -> Score:
     """The score of a page from what was measured of it."""
     n_checks = len(work["checks"])
     failed = [number for number in range(n_checks) if page.unmet.get(number, "it was not reached") is not None]
@@ -313,11 +313,11 @@ def verdict(work: Mapping[str, Any], page: Measured) -> Score:
     return Score(float(not failed), "; ".join(parts), views=views, labels=labels)
 
 
-def _of_browser(page: Measured) -> list[tuple[str, list[str]]]:
+def _of_browser(page: PageMeasures) -> list[tuple[str, list[str]]]:
     return list(zip(BROWSER_CHECKS, (page.errors, page.missing), strict=True))
 
 
-def _misfit(page: Measured, width: int) -> str:
+def _misfit(page: PageMeasures, width: int) -> str:
     """What is wrong with the layout at a width, in one clause; empty: nothing."""
     layout = page.widths.get(width)
     if layout is None:
@@ -332,7 +332,7 @@ def _misfit(page: Measured, width: int) -> str:
     return f"{len(unseen)} of {len(layout['placed'])} parts are {unseen[0]}" if unseen else ""
 
 
-def _accessible(page: Measured) -> float | None:
+def _accessible(page: PageMeasures) -> float | None:
     """Share of the rules that apply and hold; None: axe could not look, 0: the page did not let it."""
     if page.axe is None:
         return 0.0
@@ -342,7 +342,7 @@ def _accessible(page: Measured) -> float | None:
     return len(page.axe["passes"]) / n_rules if n_rules else 0.0
 
 
-def _wasted(page: Measured) -> list[str]:
+def _wasted(page: PageMeasures) -> list[str]:
     """The budgets that were not kept, a clause each; all three where the page was not loaded."""
     if page.load is None or WIDTHS[-1] not in page.widths:
         return ["it was not loaded"] * 3
@@ -354,7 +354,7 @@ def _wasted(page: Measured) -> list[str]:
     return [f"{amount:.0f} {unit}, more than {budget:.0f}" for amount, budget, unit in spent if amount > budget]
 
 
-def _troubles(page: Measured) -> list[str]:
+def _troubles(page: PageMeasures) -> list[str]:
     """What the page did to its browser, a clause each."""
     clauses = []
     if page.trouble:
