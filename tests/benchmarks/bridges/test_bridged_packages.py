@@ -32,6 +32,23 @@ from inspect_ai.solver import generate, system_message
 def sums():
     return Task(dataset=json_dataset("sums.jsonl"), solver=[system_message("Be brief."), generate()], scorer=match())
 """
+VERIFIERS = """import json
+import verifiers as vf
+from datasets import Dataset
+
+
+def load_environment():
+    with open("sums.jsonl") as file:
+        rows = [json.loads(line) for line in file]
+    dataset = Dataset.from_list([{"question": row["input"], "answer": row["target"]} for row in rows])
+    parser = vf.XMLParser(["answer"])
+
+    def right(completion, answer, parser, **kwargs):
+        return float(parser.parse_answer(completion) == answer)
+
+    rubric = vf.Rubric([right, parser.get_format_reward_func()], [1.0, 0.0], parser=parser)
+    return vf.SingleTurnEnv(dataset=dataset, system_prompt="Be brief.", parser=parser, rubric=rubric)
+"""
 
 pytestmark = [pytest.mark.slow]
 
@@ -85,7 +102,10 @@ def test_episodes_of_expected_calls_score_one_and_those_without_calls_nothing(pl
     assert [record.score.value for record in silent] == [0.0] * 5
 
 
-@pytest.mark.parametrize(("name", "text"), [("lm-eval:sums.yaml", SUMS), ("inspect:sums.py", INSPECT)])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("lm-eval:sums.yaml", SUMS), ("inspect:sums.py", INSPECT), ("verifiers:sums.py", VERIFIERS)],
+)
 def test_a_task_of_a_file_takes_its_references_and_no_other_answer(play, tmp_path, monkeypatch, name, text):
     folder = tmp_path / "tasks"
     folder.mkdir()  # readable by the sandbox's user, unlike tmp_path

@@ -93,21 +93,22 @@ def test_the_messages_of_a_chat_are_shown_and_half_of_one_is_an_error(opened):
         opened("half_a_chat").items(Split.DEV, 1, None)
 
 
-def test_a_task_in_a_python_file_and_one_of_the_package_by_name(tmp_path):
-    install_fake_bridge("inspect")
+@pytest.mark.parametrize("bridge", ["inspect", "verifiers"])
+def test_a_task_in_a_python_file_and_one_of_the_package_by_name(tmp_path, bridge):
+    install_fake_bridge(bridge)
     (tmp_path / "sums.py").write_text("")
-    one, whole, named = (load_benchmark(f"inspect:{name}") for name in ("./sums.py@easy", "sums.py", "sums"))
+    one, whole, named = (load_benchmark(f"{bridge}:{name}") for name in ("./sums.py@easy", "sums.py", "sums"))
     assert [benchmark.name for benchmark in (one, whole, named)] == [
-        "inspect.sums.easy",
-        "inspect.sums",
-        "inspect.sums",
+        f"{bridge}.sums.easy",
+        f"{bridge}.sums",
+        f"{bridge}.sums",
     ]
-    assert whole.version != named.version and load_benchmark("inspect.sums").version == named.version
-    assert relative_to("inspect:./sums.py@easy", tmp_path) == f"inspect:{tmp_path}/sums.py@easy"
-    with pytest.raises(ConfigError, match="unknown name of bridge inspect 'sum'; did you mean 'sums'"):
-        load_benchmark("inspect:sum")
+    assert whole.version != named.version and load_benchmark(f"{bridge}.sums").version == named.version
+    assert relative_to(f"{bridge}:./sums.py@easy", tmp_path) == f"{bridge}:{tmp_path}/sums.py@easy"
+    with pytest.raises(ConfigError, match=f"unknown name of bridge {bridge} 'sum'; did you mean 'sums'"):
+        load_benchmark(f"{bridge}:sum")
     with pytest.raises(ConfigError, match="rename it"):
-        load_benchmark("inspect:./sums.py@../easy")
+        load_benchmark(f"{bridge}:./sums.py@../easy")
 
 
 def test_the_version_changes_with_every_file_of_the_folder(opened, tmp_path):

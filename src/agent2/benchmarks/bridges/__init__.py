@@ -4,6 +4,8 @@
     lm-eval:FOLDER/TASK.yaml         a bridge to files; on cards `lm-eval.TASK`
     inspect:FOLDER/TASKS.py@TASK     the same; on cards `inspect.TASKS.TASK`
     inspect:NAME                     a task of inspect_evals, whose data has to be in that package
+    verifiers:FOLDER/ENV.py          an environment of verifiers that asks once; on cards `verifiers.ENV`
+    verifiers:NAME                   one of those that are installed with it
     bfcl:multi_turn_base             episodes with the package's stateful tools
     tau2:retail                      the same
     miniwob:twenty                   episodes on web pages in Chromium
@@ -94,6 +96,16 @@ BRIDGES: Mapping[str, Bridge] = MappingProxyType(
             "tasks of inspect_ai that ask the model once: of files, or of inspect_evals by name",
             FILES,
             "FOLDER/TASKS.py@TASK",
+            (".py",),
+        ),
+        "verifiers": Bridge(
+            "verifiers",
+            "verifiers",
+            "verifiers_worker",
+            "550 MB",
+            "environments of verifiers that ask the model once: of files, or two of staros-stardata by name",
+            FILES,
+            "FOLDER/ENV.py",
             (".py",),
         ),
         "bfcl": Bridge(
