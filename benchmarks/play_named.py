@@ -76,7 +76,11 @@ def choose_items(benchmark: Benchmark, n_wanted: int) -> ChosenItems:
             problem = error
     # what `run.whole=true` of `agent2 eval` takes; it logs that private items were read
     is_asked_once = benchmark.max_turns == 1 and not getattr(benchmark, "compares_answers", False)
-    if is_asked_once and isinstance(benchmark, ProvidesNamedSet) and all(one.n_items < n_wanted for one in choices):
+    if (
+        is_asked_once
+        and isinstance(benchmark, ProvidesNamedSet)
+        and all(choice.n_items < n_wanted for choice in choices)
+    ):
         try:
             whole = benchmark.named_set(None, secret)
             choices.append(ChosenItems(EvaluationRole.DEV, True, len(whole.items)))

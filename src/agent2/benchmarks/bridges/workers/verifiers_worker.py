@@ -77,7 +77,7 @@ def _environment(name: str) -> Any:
 def _rubrics(rubric: Any) -> list[Any]:
     """A rubric, or the members of a group of them."""
     members = getattr(rubric, "rubrics", None)
-    return [rubric] if members is None else [one for member in members for one in _rubrics(member)]
+    return [rubric] if members is None else [inner for member in members for inner in _rubrics(member)]
 
 
 @cache
@@ -91,7 +91,7 @@ def _rows(name: str) -> dict[str, Any]:
 
 def _counted(rubric: Any) -> dict[Any, float]:
     """The reward functions that count, with their weights; the others are there to be watched."""
-    pairs = [pair for one in _rubrics(rubric) for pair in zip(one.funcs, one.weights, strict=True)]
+    pairs = [pair for member in _rubrics(rubric) for pair in zip(member.funcs, member.weights, strict=True)]
     return {func: weight for func, weight in pairs if weight != 0}
 
 
