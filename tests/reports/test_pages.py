@@ -158,6 +158,28 @@ def test_the_headline_of_a_good_trial_says_all_that_is_asked():
     assert rows["budget used"] == "2.5 min of 10.0 min (25.0%), 1 of 10 submissions"
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        (
+            60.3,
+            9.9,
+            "60.3 of the base model, 9.9 of the final checkpoint, 16.4% as long: read some",
+        ),
+        (20.0, 90.0, "450.0% as long: read some"),
+        (20.0, 0.0, "0.0% as long: read some"),
+        (20.0, 39.0, "20.0 of the base model, 39.0 of the final checkpoint"),
+        (None, 9.9, None),
+        (0.0, 9.9, "0.0 of the base model, 9.9 of the final checkpoint"),
+    ],
+)
+def test_answers_that_became_much_shorter_or_longer_are_to_be_read(before, after, words):
+    rows = told(*_both(base_answer_tokens=before, final_answer_tokens=after))
+    told_words = rows.get("tokens an answer, private items")
+    assert told_words == words if words is None else words in told_words
+    assert words is None or ("read some" in told_words) == ("read some" in words)
+
+
 def test_a_gain_inside_the_band_is_called_noise():
     text = told(*_both(gain=make_gain(0.01)))["against the base"]
     assert text == "unclear (the interval contains 0, it is within the noise band)"

@@ -431,6 +431,10 @@ class TrialEvidence:
     """In the order in which they were recorded."""
     retention: Sequence[Retention] = ()
     """In the order in which it was measured."""
+    base_answer_tokens: float | None = None
+    """Mean tokens that the base model wrote for a private item; None: not known of every one."""
+    final_answer_tokens: float | None = None
+    """The same of the final checkpoint."""
     assignment: AssignmentVerdict | None = None
     """None: the task asks for a better checkpoint only."""
     reproduces: str | None = None

@@ -14,6 +14,8 @@ from agent2.texts import counted
 
 KEPT = {Verdict.PASS: "kept", Verdict.FAIL: "BROKEN", Verdict.PARTIAL: "partly kept", Verdict.UNKNOWN: "not known"}
 """How a trial held to its mode."""
+STRIKING = 2.0
+"""Ratio of lengths from which the headline asks to read answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,9 @@ class Headline:
     exit_code: int | None
     sandbox: str
     """`none`: the result proves nothing to others."""
+    base_answer_tokens: float | None = None
+    """Mean tokens that a model wrote for a private item, and of the final checkpoint; None: not known."""
+    final_answer_tokens: float | None = None
     reproduction: str = ""
     """Verdict on the recorded program, run again; empty where nobody did."""
     assignment: AssignmentVerdict | None = None
@@ -93,6 +98,8 @@ def headline(evidence: TrialEvidence, analysis: Analysis) -> Headline:
         agent_end=evidence.agent_end,
         exit_code=evidence.agent_exit_code,
         sandbox=evidence.sandbox,
+        base_answer_tokens=evidence.base_answer_tokens,
+        final_answer_tokens=evidence.final_answer_tokens,
         reproduction=verdict.value if (verdict := reproduction_verdict(evidence)) is not None else "",
         assignment=evidence.assignment,
         last_log_line="".join(last_log_lines(evidence, 1)),
@@ -121,6 +128,7 @@ def headline_fields(trial: Headline) -> FieldTable[Headline]:
             Column("final, private items", _final_words),
             Column("gain on private items", lambda trial: gain_words(trial.result)),
             Column("against the base", lambda trial: claim_words(trial.result)),
+            Column("tokens an answer, private items", _length_words),
             Column("evaluation noise", lambda trial: noise_words(trial.result)),
             Column("public minus private", _selection_words),
             Column("route", lambda trial: clean(f"{trial.route}: {trial.route_reason}")),
@@ -227,6 +235,18 @@ def _final_words(trial: Headline) -> str:
     if trial.n_submissions:
         why = "no submission beat it" if trial.n_scored else "no submission could be scored"
     return f"{score_words(trial.base_private)}, the base model itself: {why}"
+
+
+def _length_words(trial: Headline) -> str:
+    """How long answers became, with a warning where a scorer may have been met without an answer; often empty."""
+    before, after = trial.base_answer_tokens, trial.final_answer_tokens
+    if before is None or after is None or trial.is_base_copy:
+        return ""
+    words = f"{before:.1f} of the base model, {after:.1f} of the final checkpoint"
+    longest, shortest = max(before, after), min(before, after)
+    if longest <= STRIKING * shortest or not before:
+        return words
+    return f"{words}, {percent(after / before)} as long: read some, a scorer may be met without an answer"
 
 
 def _selection_words(trial: Headline) -> str:

@@ -3,6 +3,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from agent2.arena import agents
 from agent2.arena.analysis.process import autonomy_of
@@ -12,8 +13,11 @@ from agent2.arena.evidence import AgentEnd
 from agent2.arena.grader.store import Arrival, GraderStore
 from agent2.arena.recorder import RevisionRecorder
 from agent2.arena.trial_folder import EventLog, TrialPaths
+from agent2.cards.writer import CardWriter
 from agent2.errors import ConfigError
+from agent2.records import Split
 from builders import DESIGN, GRPO_SOURCE, START, make_gain, make_score, make_task
+from card_builders import make_header, make_record
 
 
 def write_trial(root, *, end=AgentEnd.EXITED, finished=True, program=GRPO_SOURCE, logs=None):
@@ -90,6 +94,21 @@ def test_what_the_harness_wrote_comes_back_as_evidence(tmp_path):
     assert [point.values["reward"] for point in evidence.metrics] == [0.0, 0.1, 0.2]
     assert evidence.base_weights_digest == "bb"
     assert len(evidence.agent_log_tail) == 20_000 and evidence.agent_log_tail.endswith("\ufffd the end\n")
+
+
+def test_how_long_answers_became_is_read_from_the_cards_of_private_items_and_unknown_without_them(tmp_path):
+    root = tmp_path / "trial"
+    paths = write_trial(root)
+    assert (evidence := read_evidence(root)).base_answer_tokens is evidence.final_answer_tokens is None
+    for model, n_tokens in (("base", 40), ("final", 6)):
+        with CardWriter(paths.card(model, Split.TEST_PRIVATE), make_header()) as writer:
+            for item in ("item-1", "item-2"):
+                record = make_record(item)
+                usage = structs.replace(record.rollout.usage, completion_tokens=n_tokens)
+                writer.append(structs.replace(record, rollout=structs.replace(record.rollout, usage=usage)))
+            writer.close()
+    evidence = read_evidence(root)
+    assert (evidence.base_answer_tokens, evidence.final_answer_tokens) == (40.0, 6.0)
 
 
 def test_evidence_from_disk_can_be_analysed(tmp_path):

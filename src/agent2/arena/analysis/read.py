@@ -37,7 +37,8 @@ from agent2.arena.retention_log import read_retention
 from agent2.arena.spec import Mode, TaskSpec
 from agent2.arena.submissions import read_submissions_of
 from agent2.arena.trial_folder import HELD_OUT_SCORED, ActiveTime, Events, TrialPaths, interruptions, read_events
-from agent2.errors import ConfigError
+from agent2.cards.reader import read_totals
+from agent2.errors import CardError, ConfigError
 from agent2.foreign_files import read_limited, read_tail
 from agent2.integrity import IntegrityRecord
 from agent2.llm.gateway.recording import DIFFERENCES, Exchange, ExchangeOutcome, read_exchanges, totals
@@ -167,6 +168,8 @@ def read_evidence(trial_root: Path) -> TrialEvidence:
         interventions=interventions,
         reproductions=read_reproductions(paths, str(config["trial_id"]), warnings),
         retention=read_retention(paths, str(config["trial_id"]), warnings),
+        base_answer_tokens=_answer_tokens(paths, "base"),
+        final_answer_tokens=_answer_tokens(paths, "final"),
         assignment=read_assignment_verdict(events.last("assignment_judged")),
         reproduces=config.get("reproduces"),
         gpu_hours=read_gpu_hours(paths),
@@ -260,6 +263,16 @@ def _task(config: Mapping[str, JsonValue], paths: TrialPaths) -> TaskSpec:
 def _base_score(events: Events, split: Split) -> Estimate | None:
     rows = [row for row in events.rows if row.get("event") == "base_scored" and row.get("split") == split.value]
     return read_estimate(rows[-1].get("score")) if rows else None
+
+
+def _answer_tokens(paths: TrialPaths, model: str) -> float | None:
+    """Mean tokens of a model's rollouts on private items, from its card; None where that is not there or not known."""
+    try:
+        totals = read_totals(paths.card(model, Split.TEST_PRIVATE))
+    except (CardError, OSError):
+        return None
+    tokens = totals.completion_tokens
+    return None if tokens is None or not totals.n_rollouts else tokens / totals.n_rollouts
 
 
 def _held_out(events: Events) -> tuple[HeldOutScore, ...]:
