@@ -242,11 +242,11 @@ def _length_words(trial: Headline) -> str:
     before, after = trial.base_answer_tokens, trial.final_answer_tokens
     if before is None or after is None or trial.is_base_copy:
         return ""
-    words = f"{before:.1f} of the base model, {after:.1f} of the final checkpoint"
+    lengths = f"{before:.1f} of the base model, {after:.1f} of the final checkpoint"
     longest, shortest = max(before, after), min(before, after)
     if longest <= STRIKING * shortest or not before:
-        return words
-    return f"{words}, {percent(after / before)} as long: read some, a scorer may be met without an answer"
+        return lengths
+    return f"{lengths}, {percent(after / before)} as long: read some, a scorer may be met without an answer"
 
 
 def _selection_words(trial: Headline) -> str:
