@@ -5,8 +5,9 @@ import time
 
 import pytest
 
-from agent2.arena.agent_phase import watch_agent
+from agent2.arena.agent_phase import AgentLimits, watch_agent
 from agent2.arena.evidence import AgentEnd
+from agent2.arena.gpu_use import GpuBudget, charged_seconds
 from agent2.arena.recorder import RevisionRecorder
 from agent2.arena.spec import Deadline
 from agent2.arena.trial_folder import EventLog, TrialPaths, read_events
@@ -21,16 +22,15 @@ def paths(tmp_path):
     return trial_paths
 
 
-def watch(paths, script, wall_clock_s=300.0, gone=lambda: None):
+def watch(paths, script, wall_clock_s=300.0, gone=lambda: None, **of_gpus):
     revisions = RevisionRecorder(paths.workspace, paths.revisions_git, EventLog(paths.revisions_log))
     spec = SandboxSpec(("sh", "-c", script), paths.workspace, paths.agent_log, python=False)
     reports = []
     process = Unsandboxed().start(spec)
     if "break the recorder" in script:
         shutil.rmtree(paths.revisions_git)
-    outcome = watch_agent(
-        process, paths, revisions, Deadline(time.time(), wall_clock_s), lambda left_s: None, reports.append, gone
-    )
+    limits = AgentLimits(Deadline(time.time(), wall_clock_s), **of_gpus)
+    outcome = watch_agent(process, paths, revisions, limits, lambda left_s: None, reports.append, gone)
     return outcome, reports
 
 
@@ -76,3 +76,15 @@ def test_what_remains_falls_to_zero_and_no_further():
     assert (deadline.remaining(), deadline.is_over) == (0.0, True)
     now[0] = 1000.0
     assert deadline.remaining() == 0.0
+
+
+def test_gpu_hours_that_are_used_up_end_the_phase_as_the_wall_clock_does(paths):
+    """No driver knows GPU 0 here, so the time for which the agent has it counts."""
+    outcome, reports = watch(paths, "sleep 600", gpus=(0,), gpu_budget=GpuBudget(0.5 / 3600))
+    assert (outcome.end, outcome.exit_code, reports) == (AgentEnd.DEADLINE, None, [])
+    assert "GPU hours: 0.000138889 were allowed" in outcome.reason
+    assert charged_seconds(paths) >= 0.5
+
+
+def test_an_agent_without_gpus_is_not_stopped_for_them(paths):
+    assert watch(paths, "sleep 1", gpu_budget=GpuBudget(0.0))[0].end is AgentEnd.EXITED

@@ -9,6 +9,7 @@ from agent2.arena.sweep import (
     final_scores,
     plan_trials,
     run_sweep,
+    shared_gpus,
     sweep_rows,
 )
 from agent2.arena.sweep_records import Axis, pair_effects, summarise_agents
@@ -36,6 +37,34 @@ def test_an_unknown_agent_stops_a_sweep_before_anything_runs(task, tmp_path):
     with pytest.raises(ConfigError, match="did you mean 'nop'"):
         run_sweep(spec(task, ["nopp"]), tmp_path / "out", quiet)
     assert not (tmp_path / "out").exists()
+
+
+def shares(task, known=(0, 1, 2, 3), **changes):
+    plan = spec(task, ["nop"], sandbox="none", **changes)
+    return shared_gpus(plan, plan_trials(plan), known)
+
+
+def test_trials_share_out_all_gpus_but_those_that_score(task):
+    asks = {"resources": {"gpus": 1}}
+    assert shares(task, **asks) == (0, 1, 2, 3)
+    assert shares(task, set=["scoring.gpu=3"], **asks) == (0, 1, 2)
+    assert shares(task, gpus=[2, 1], **asks) == (2, 1)
+    assert shares(task) == shares(task, gpus=[2, 1]) == (), "none asks for any"
+    assert shares(task, set=["gpus=[0]"], **asks) == (), "the file names them"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"set": ["scoring.gpu=1"], "gpus": [0, 1]}, "GPU 1 is under gpus and scores submissions"),
+        ({"gpus": [0, 0]}, "those to share out are 0, 0; list enough of them under gpus, each once"),
+        ({"gpus": []}, "those to share out are none"),
+        ({"resources": {"gpus": 5}}, "asks for 5 GPUs, and those to share out are 0, 1, 2, 3"),
+    ],
+)
+def test_gpus_that_cannot_be_shared_out_are_refused_before_anything_runs(task, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        shares(task, **{"resources": {"gpus": 1}, **changes})
 
 
 @pytest.mark.slow

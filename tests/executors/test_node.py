@@ -10,7 +10,16 @@ import pytest
 
 from agent2.errors import ConfigError, Fault
 from agent2.executors.jobs import Resources
-from agent2.executors.node import LEASH, differences, facts_here, gpu_override, needs_here, run_checked, run_here
+from agent2.executors.node import (
+    LEASH,
+    differences,
+    facts_here,
+    gpu_arguments,
+    gpu_override,
+    needs_here,
+    run_checked,
+    run_here,
+)
 from executor_fakes import FakeCluster, facts, job, needs
 
 
@@ -133,3 +142,10 @@ def test_a_lock_that_cannot_be_opened_ends_the_attempt_and_not_the_sweep(tmp_pat
     (tmp_path / "lock").mkdir()
     end = run_here(job("a", folder=tmp_path, log=tmp_path / "log", lock=tmp_path / "lock"), 1, is_leashed=False)
     assert end.fault is Fault.INFRASTRUCTURE and "cannot be opened" in end.reason
+
+
+def test_a_trial_may_be_scored_on_the_first_of_its_own_gpus():
+    assert gpu_arguments((5, 2), Resources(gpus=2)) == ("--set", "gpus=[5,2]")
+    assert gpu_arguments((5, 2), Resources(gpus=2, scores_on_gpu=True)) == (
+        "--set", "gpus=[5,2]", "--set", "scoring.gpu=5",
+    )  # fmt: skip

@@ -24,7 +24,8 @@ from agent2.arena.assignment import InsidePaths, environment
 from agent2.arena.assignments import answers_hidden
 from agent2.arena.driver import llm_inside
 from agent2.arena.evidence import AgentEnd
-from agent2.arena.recorder import GpuRecorder, ProcessRecorder, RevisionRecorder, RevisionWatch, Ticker
+from agent2.arena.gpu_use import NO_GPU_BUDGET, GpuBudget, GpuRecorder
+from agent2.arena.recorder import ProcessRecorder, RevisionRecorder, RevisionWatch, Ticker
 from agent2.arena.spec import Deadline, TrialConfig, limits_of
 from agent2.arena.systems import launch_plan
 from agent2.arena.trial_folder import EventLog, TrialPaths
@@ -73,6 +74,16 @@ def require_room(folder: Path, base: Path | None = None) -> None:
             f"this machine has {memory:.2f} GiB of memory left, {needed:.2f} GiB are needed to score the base model; "
             "end other programs, or choose a smaller base model"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class AgentLimits:
+    """What ends the phase, whatever the agent does."""
+
+    deadline: Deadline
+    gpus: tuple[int, ...] = ()
+    """Numbers of the GPUs that it was given."""
+    gpu_budget: GpuBudget = NO_GPU_BUDGET
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +142,12 @@ def watch_agent(
     process: SandboxProcess,
     paths: TrialPaths,
     revisions: RevisionRecorder,
-    deadline: Deadline,
+    limits: AgentLimits,
     on_tick: Callable[[float], None],
     report: Callable[[str], None],
     watch: Callable[[], str | None] = lambda: None,
 ) -> AgentOutcome:
-    """Wait until the agent ends or its time is up, then stop all of it, and record what it leaves behind.
+    """Wait until the agent ends or a budget is used up, then stop all of it, and record what it leaves behind.
 
     on_tick: called about twice a second with the seconds left. report: takes one sentence for each part of the
     record that failed; that never changes how the phase ended. watch: called as often; returns a sentence when a
@@ -152,14 +163,14 @@ def watch_agent(
         ending.callback(log.close)
         watcher = ProcessRecorder(process.pid, log)
         ending.callback(attempt, "processes", watcher.stop, report)
-        gpus = GpuRecorder(process.pid, paths.gpu_log)
+        gpus = GpuRecorder(process.pid, paths.gpu_log, limits.gpus)
         ending.callback(attempt, "GPUs", gpus.stop, report)
         ending.callback(_stop_ticker, "GPUs", Ticker(gpus.sample, PROCESS_PERIOD_S), report)
         ending.callback(_stop_ticker, "processes", Ticker(watcher.sample, PROCESS_PERIOD_S), report)
         watch_code = RevisionWatch(paths.workspace, revisions.capture, REVISION_PERIOD_S)
         ending.callback(_stop_ticker, "code revisions", watch_code, report)
         ending.callback(process.stop, GRACE_S)
-        return _wait(process, deadline, on_tick, watch)
+        return _wait(process, limits.deadline, on_tick, watch, lambda: limits.gpu_budget.used_up(gpus))
 
 
 def rotate_log(log: Path) -> None:
@@ -194,7 +205,11 @@ def _report_failure(subject: str, error: Exception, report: Callable[[str], None
 
 
 def _wait(
-    process: SandboxProcess, deadline: Deadline, on_tick: Callable[[float], None], watch: Callable[[], str | None]
+    process: SandboxProcess,
+    deadline: Deadline,
+    on_tick: Callable[[float], None],
+    watch: Callable[[], str | None],
+    used_up: Callable[[], str | None],
 ) -> AgentOutcome:
     while not deadline.is_over:
         ended = process.wait(min(POLL_S, deadline.remaining()))
@@ -205,6 +220,10 @@ def _wait(
         if ended is not None:
             return _outcome(ended)
         on_tick(deadline.remaining())
+        reason = used_up()
+        if reason is not None:
+            process.stop(GRACE_S)
+            return AgentOutcome(AgentEnd.DEADLINE, None, reason)
     process.stop(GRACE_S)
     return AgentOutcome(
         AgentEnd.DEADLINE, None, f"stopped after {deadline.wall_clock_s:.0f} s: the wall clock is used up"

@@ -195,10 +195,25 @@ def assignment_text(
         "limits": limits_of(config),
         "threads": config.threads,
         "precision": config.scoring.precision,
-        "gpus": ", ".join(f"number {gpu}" for gpu in config.gpus) or "none",
+        "gpus": _gpus(config),
         "brief": _brief(config),
     }
     return engine.from_string(template).render(fields)
+
+
+def visible_gpus(config: TrialConfig) -> list[int]:
+    """The agent's GPUs by the numbers that it uses; a sandbox shows it no others and counts them from 0."""
+    return list(config.gpus) if config.sandbox == UNSANDBOXED else list(range(len(config.gpus)))
+
+
+def _gpus(config: TrialConfig) -> str:
+    if not config.gpus:
+        return "none"
+    names = ", ".join(f"`cuda:{position}`" for position in range(len(config.gpus)))
+    number = ", ".join(map(str, config.gpus))
+    return f"{names} (number {number} of the machine); your submissions are scored " + (
+        "on the first of them, too" if config.scoring.gpu in config.gpus else "elsewhere"
+    )
 
 
 def _brief(config: TrialConfig) -> str:

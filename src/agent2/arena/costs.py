@@ -48,6 +48,9 @@ class SweepToRun:
     overrides: Sequence[str] = ()
     """Of every trial."""
     parallel: int = 1
+    """Trials at a time, as far as the GPUs that they share out suffice."""
+    shared_gpus: tuple[int, ...] = ()
+    """GPUs of which each trial gets its own; those that are never in use at the same time are left out."""
     reproduces_best: bool = False
     """Runs one program of each task again."""
     most_trials: int | None = None
@@ -162,6 +165,7 @@ def estimate_sweep(sweep: SweepToRun, earlier: Sequence[EarlierTrial], gpu_price
     ended = {trial.trial_id for trial in planned if _is_finished(sweep.root / "trials" / trial.trial_id)}
     cells: dict[tuple[str, str], CellCost] = {}
     gpus: set[int] = set()
+    """Those that all trials have."""
     keys = set()
     for trial in planned:
         if (trial.task_name, trial.stack) not in cells:
@@ -176,6 +180,7 @@ def estimate_sweep(sweep: SweepToRun, earlier: Sequence[EarlierTrial], gpu_price
             cells[trial.task_name, trial.stack] = _cell(trial, config, comparable, n_left)
     remaining = [cells[trial.task_name, trial.stack] for trial in planned if trial.trial_id not in ended]
     seconds = _makespan(remaining, sweep, list(cells.values()))
+    same, gpus = gpus, gpus | set(sweep.shared_gpus)
     hours = _scaled(seconds, len(gpus) / 3600, "the sweep's GPUs for the time that it takes" if gpus else "no GPUs")
     driven = [cell.llm_dollars for cell in remaining if cell.llm_dollars is not None]
     return SweepCost(
@@ -194,7 +199,7 @@ def estimate_sweep(sweep: SweepToRun, earlier: Sequence[EarlierTrial], gpu_price
             _scaled(hours, gpu_price, f"${gpu_price:g} for each GPU hour") if gpu_price is not None and gpus else None
         ),
         llm_dollars=_total(driven) if driven else None,
-        notes=tuple(_notes(sweep, seconds, gpus)),
+        notes=tuple(_notes(sweep, seconds, same)),
     )
 
 

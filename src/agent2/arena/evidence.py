@@ -32,7 +32,7 @@ class AgentEnd(StrEnum):
     CRASHED = "crashed"
     """By itself, another exit code or a signal of its own."""
     DEADLINE = "deadline"
-    """Stopped when the wall clock ran out."""
+    """Stopped when the wall clock, or the GPU hours, were used up."""
     LIMIT = "limit"
     """Stopped because it broke a limit of the sandbox."""
     INTERRUPTED = "interrupted"

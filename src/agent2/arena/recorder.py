@@ -1,4 +1,4 @@
-"""The recorder: code revisions, processes and the time that GPUs worked, watched from outside the sandbox.
+"""The recorder: code revisions and processes, watched from outside the sandbox (GPUs: `gpu_use`).
 
 All that it reads was written by the agent, so it is evidence and never state: files are opened without following links,
 reads are capped, and nothing that it finds can change a score. What agents write about their own work, command lines
@@ -12,9 +12,7 @@ everything says so (`is_complete`), and names the code that it does not hold (`n
 packed. `RevisionReader` reads revisions back without data, logs and what libraries write: they carry times and say
 nothing about the agent's code, and a replay compares the remaining files.
 
-Processes and GPUs are sampled about once a second. A GPU (NVIDIA's only, through its management library) counts while a
-process of the agent holds a context on it. In a container the driver may report process ids of another name space; then
-nothing can be matched and the time is not known (None), which is not zero. Without a driver or GPU nothing is written.
+Processes are sampled about once a second.
 
 Does NOT see a change that is undone within a second, nor every process that lives shorter than that: what it records
 is a lower bound. Does NOT verify command lines: they are what the process says about itself.
@@ -31,10 +29,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Protocol
 
 import psutil
-import pynvml
 from dulwich.errors import NotGitRepository
 from dulwich.object_store import iter_tree_contents
 from dulwich.objects import Blob, Commit, Tree
@@ -43,8 +39,7 @@ from dulwich.repo import Repo
 from agent2.arena.agent_files import MAX_FILES, walk_files
 from agent2.arena.evidence import MAX_COMMAND_CHARS, ProcessSample
 from agent2.arena.trial_folder import EventLog
-from agent2.records import JsonValue, digest_of
-from agent2.sandbox.watchdog import descendants
+from agent2.records import digest_of
 
 logger = logging.getLogger(__name__)
 
@@ -93,8 +88,6 @@ MAX_TEXT = 256 * 2**20
 """Bytes of distinct files that one reader decodes."""
 
 MAX_PROCESSES = 10_000
-MAX_GAP_S = 10.0
-"""A longer time between two looks (the machine slept) is not counted."""
 
 _Folder = dict[bytes, object]
 """Name -> id of a blob, or the folder below."""
@@ -480,74 +473,3 @@ def _shortened(command: list[str]) -> tuple[str, ...]:
         arguments.append(text)
         n_chars_left -= max(1, len(text))
     return tuple(arguments)
-
-
-class GpuDriver(Protocol):
-    """The machine's GPUs."""
-
-    def count(self) -> int:
-        """How many there are; 0 without a driver."""
-
-    def processes(self) -> list[set[int]]:
-        """For each GPU the ids of the processes that compute on it."""
-
-
-class NvidiaDriver:
-    """The GPUs that NVIDIA's driver reports."""
-
-    def __init__(self) -> None:
-        try:
-            pynvml.nvmlInit()
-            self._handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-        except pynvml.NVMLError:
-            self._handles = []  # no driver, or no permission to use it: there is nothing to measure
-
-    def count(self) -> int:
-        """How many there are."""
-        return len(self._handles)
-
-    def processes(self) -> list[set[int]]:
-        """For each GPU the ids of the processes that compute on it."""
-        return [{p.pid for p in pynvml.nvmlDeviceGetComputeRunningProcesses(handle)} for handle in self._handles]
-
-
-class GpuRecorder:
-    """Adds up the seconds in which GPUs were held by the descendants of one process."""
-
-    def __init__(
-        self, root_pid: int, log: Path, driver: GpuDriver | None = None, clock: Callable[[], float] = time.monotonic
-    ):
-        self._root_pid = root_pid
-        self._path = log
-        self._driver = driver or NvidiaDriver()
-        self._clock = clock
-        self._n_gpus = self._driver.count()
-        self._seconds = [0.0] * self._n_gpus
-        self._n_unknown_pids = 0
-        self._last: float | None = None
-
-    def sample(self) -> None:
-        """Sample once."""
-        if not self._n_gpus:
-            return
-        now = self._clock()
-        since = now - self._last if self._last is not None else 0.0
-        self._last = now
-        agent_pids = {self._root_pid, *descendants(self._root_pid)}
-        for number, pids in enumerate(self._driver.processes()):
-            if pids & agent_pids:
-                self._seconds[number] += since if since <= MAX_GAP_S else 0.0
-            # a pid that does not exist here belongs to another name space
-            self._n_unknown_pids += sum(not psutil.pid_exists(pid) for pid in pids)
-
-    def stop(self) -> None:
-        """Write the sum; nothing where there are no GPUs."""
-        if not self._n_gpus:
-            return
-        is_known = not self._n_unknown_pids or any(self._seconds)
-        seconds: list[JsonValue] = list(self._seconds)
-        log = EventLog(self._path)
-        try:
-            log.append("gpu_use", seconds=seconds if is_known else None, n_gpus=self._n_gpus)
-        finally:
-            log.close()

@@ -93,7 +93,8 @@ class BudgetSpec(StrictModel):
     wall_clock_s: float = Field(gt=0, le=1e9)
     submissions: int | None = Field(default=None, ge=1)
     gpu_hours: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    """In the assignment, measured and reported; not enforced: nothing stops an agent that uses more."""
+    """Hours in which processes of the agent use a GPU, added up over GPUs; it is stopped when they are used up. Where
+    that cannot be measured, the time for which it has its GPUs counts."""
     judgements: int | None = Field(default=None, ge=0)
     """Replies on which the judge of a task of level 2 gives a verdict (`POST /judge`); enforced by the grading API."""
     llm_tokens: int | None = Field(default=None, ge=0)

@@ -68,6 +68,7 @@ from agent2.foreign_files import read_limited
 from agent2.llm.gateway.settings import load_driver
 from agent2.models.bases import is_path
 from agent2.records import Split, derive_seed
+from agent2.sandbox.host import gpu_devices, known_gpus
 from agent2.stats.comparisons import judge
 from agent2.stats.sequential import AdaStopSettings, AdaStopState, compare_sequentially
 
@@ -76,7 +77,7 @@ NOT_STARTED = "not started"
 PLAN_FILE = "sweep.json"
 REPORT_FILE = "report.html"
 """Written last; a finished trial without it was cut short just before."""
-NO_INFLUENCE = {"parallel", "reproduce", "resources", "slurm"}
+NO_INFLUENCE = {"parallel", "gpus", "reproduce", "resources", "slurm"}
 """Fields of a sweep that may change between its runs: no trial depends on them."""
 EXECUTOR_FOLDER = "executor"
 """What the executor keeps while the sweep runs."""
@@ -218,6 +219,9 @@ class SweepSpec(StrictModel):
     seeds: list[int] = Field(min_length=1)
     parallel: int = Field(default=1, ge=1)
     """Trials that run at the same time."""
+    gpus: list[int] | None = None
+    """Numbers of this machine's GPUs that the local executor shares out where `resources.gpus` asks for some; None: all
+    but those on which submissions are scored."""
     sandbox: str = "bubblewrap"
     set: list[str] = Field(default_factory=list)
     """Overrides of every trial, as "budget.wall_clock_s=300"."""
@@ -229,7 +233,7 @@ class SweepSpec(StrictModel):
     reproduce: Literal["best"] | None = None
     """"best": run the program of the trial with the largest gain on each task again; None: of none."""
     resources: Resources = Field(default_factory=Resources)
-    """What a trial takes of a node of a cluster; the local executor ignores it."""
+    """What a trial takes of a node of a cluster; of it the local executor heeds the GPUs."""
     slurm: SlurmSettings = Field(default_factory=SlurmSettings)
     """How trials are submitted to Slurm."""
 
@@ -270,6 +274,42 @@ def check_trials(spec: SweepSpec, planned: Sequence[PlannedTrial], executor: str
                 require_system(load_agent(trial.agent))
 
 
+def shared_gpus(
+    spec: SweepSpec, planned: Sequence[PlannedTrial], of_machine: Sequence[int] | None = None
+) -> tuple[int, ...]:
+    """The GPUs that the local executor shares out among the trials; none where they ask for none.
+
+    of_machine: numbers of the machine's GPUs; None: those that have a device file. Raises ConfigError for too few, or
+    one on which submissions of other trials are scored; SandboxError for one that is not there.
+    """
+    if not spec.resources.gpus or any(override.startswith("gpus=") for override in spec.set):
+        return ()
+    of_machine = known_gpus() if of_machine is None else of_machine
+    configs = [
+        resolve_trial(t.task, t.agent, t.seed, sandbox=spec.sandbox, overrides=[*spec.set, *t.overrides])
+        for t in planned
+        if t.seed == spec.seeds[0]
+    ]
+    scoring = {gpu for config in configs for gpu in config.scoring.gpus}
+    numbers = tuple(of_machine) if spec.gpus is None else tuple(spec.gpus)
+    if spec.gpus is None:
+        numbers = tuple(number for number in numbers if number not in scoring)
+    elif shared := sorted(scoring & set(numbers)):
+        raise ConfigError(
+            f"sweep {spec.name}: GPU {shared[0]} is under gpus and scores submissions (scoring.gpu); take it out of "
+            "one, or score each trial on its own GPU with resources.scores_on_gpu"
+        )
+    if spec.gpus is not None and spec.sandbox != UNSANDBOXED:
+        gpu_devices(numbers)
+    if len(set(numbers)) < len(numbers) or len(numbers) < spec.resources.gpus:
+        listed = ", ".join(map(str, numbers)) or "none"
+        raise ConfigError(
+            f"sweep {spec.name}: a trial asks for {spec.resources.gpus} GPUs, and those to share out are {listed}; "
+            "list enough of them under gpus, each once"
+        )
+    return numbers
+
+
 def _stacks(spec: SweepSpec, agent: str) -> list[dict[str, Any]]:
     """The fields of a planned trial that name a stack, for each stack of one agent.
 
@@ -301,7 +341,8 @@ def run_sweep(
     planned = plan_trials(spec)
     check_trials(spec, planned, executor)
     root = (out / spec.name).resolve()
-    settings = ExecutorSettings(executor, address, spec.parallel, spec.slurm)
+    gpus = shared_gpus(spec, planned) if executor == LOCAL else ()
+    settings = ExecutorSettings(executor, address, spec.parallel, gpus=gpus, slurm=spec.slurm)
     with closing(open_executor(settings, root / EXECUTOR_FOLDER)) as opened:
         spec = _claim_folder(root, spec)
         with nullcontext() if executor == LOCAL else _checked_nodes(spec, planned, root, opened):

@@ -24,9 +24,18 @@ from typing import Protocol
 
 from agent2 import installation
 from agent2.arena.agent_files import read_metrics, record_commands, record_metrics
-from agent2.arena.agent_phase import WORLDS, AgentOutcome, attempt, require_room, rotate_log, sandbox_spec, watch_agent
+from agent2.arena.agent_phase import (
+    WORLDS,
+    AgentLimits,
+    AgentOutcome,
+    attempt,
+    require_room,
+    rotate_log,
+    sandbox_spec,
+    watch_agent,
+)
 from agent2.arena.agents import Agent, load_agent
-from agent2.arena.assignment import InsidePaths, assignment_json
+from agent2.arena.assignment import InsidePaths, assignment_json, visible_gpus
 from agent2.arena.assignment_phase import make_bench
 from agent2.arena.assignments import load_kind
 from agent2.arena.assignments.records import Scores
@@ -34,6 +43,7 @@ from agent2.arena.audit import AuditedTrial, audit_trial, is_unfinished
 from agent2.arena.base_cards import fill_base_card
 from agent2.arena.driver import LLM_PORT, open_gateway, require_driver
 from agent2.arena.evidence import NOT_MEASURED, AgentEnd, MarkState
+from agent2.arena.gpu_use import GpuBudget, charged_seconds
 from agent2.arena.grader.evaluator import (
     PACKAGED,
     ChildEvaluator,
@@ -392,7 +402,8 @@ def _run_agent(trial: _Trial, base: Estimate, left_s: float, *, stopped: float |
     trial.sandbox.prepare_workspace(trial.paths.workspace)
     config, inside, benchmark = trial.config, trial.inside, trial.task.benchmark
     assignment = assignment_json(config, inside, benchmark.sampling, visible_world(config, benchmark, inside))
-    facts = ApiInfo(task=config.task.name, workspace=inside.workspace, assignment=assignment)
+    gpus = tuple(visible_gpus(config))
+    facts = ApiInfo(task=config.task.name, workspace=inside.workspace, assignment=assignment, gpus=gpus)
     with open_gateway(trial.agent, config, trial.paths, inside) as gateway:
         deadline = Deadline(time.time(), left_s)  # from now on: the time to start the gateway is not the agent's
         total = round(deadline.wall_clock_s)
@@ -421,8 +432,10 @@ def _run_agent(trial: _Trial, base: Estimate, left_s: float, *, stopped: float |
                 event = "agent_started" if stopped is None else "agent_restarted"
                 trial.log.append(event, t=deadline.started_at, deadline=deadline.ends_at, **fields)
                 is_started = True
+                budget = GpuBudget(config.budget.gpu_hours, charged_seconds(trial.paths))
+                limits = AgentLimits(deadline, config.gpus, budget)
                 outcome = watch_agent(
-                    process, trial.paths, trial.revisions, deadline, tick, trial.note_unrecorded,
+                    process, trial.paths, trial.revisions, limits, tick, trial.note_unrecorded,
                     gateway.permanent_failure if gateway is not None else lambda: None,
                 )  # fmt: skip
             except BaseException as error:  # Ctrl-C too: what was used of the time is known to the second

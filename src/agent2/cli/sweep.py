@@ -1,5 +1,6 @@
 """`agent2 sweep`: many trials, and with --dry-run what they will take, each figure with where it comes from."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -147,7 +148,7 @@ def _print_costs(spec: "SweepSpec", out: Path, gpu_price: float | None, *, as_js
 
 def _to_run(spec: "SweepSpec", root: Path) -> "SweepToRun":
     from agent2.arena.costs import SweepToRun
-    from agent2.arena.sweep import all_trials, check_trials
+    from agent2.arena.sweep import all_trials, check_trials, shared_gpus
 
     planned = all_trials(spec, root)
     obstacle, plan = "", spec.until_decided
@@ -155,13 +156,20 @@ def _to_run(spec: "SweepSpec", root: Path) -> "SweepToRun":
         check_trials(spec, planned)
     except Agent2Error as error:  # the estimate is for another machine as well
         obstacle = str(error)
+    shared: tuple[int, ...] = ()
+    at_once = spec.parallel
+    with suppress(Agent2Error):  # a file for a cluster may ask for more than this machine has
+        shared = shared_gpus(spec, planned)
+    if shared:
+        at_once = min(spec.parallel, len(shared) // spec.resources.gpus)
     n_cells = len({(trial.task_name, trial.stack) for trial in planned})
     return SweepToRun(
         name=spec.name,
         root=root,
         trials=planned,
         overrides=[f"sandbox={spec.sandbox}", *spec.set],
-        parallel=spec.parallel,
+        parallel=at_once,
+        shared_gpus=shared[: at_once * spec.resources.gpus],
         reproduces_best=spec.reproduce is not None,
         most_trials=n_cells * (plan.max_seeds + plan.max_missing) if plan is not None else None,
         obstacle=obstacle,

@@ -36,6 +36,9 @@ class Resources(StrictModel):
     gpus: int = Field(default=0, ge=0)
     memory_gib: float | None = Field(default=None, gt=0, le=1e6)
     """None: not declared, so the cluster does not count it."""
+    scores_on_gpu: bool = False
+    """Whether submissions are scored on the first of the job's own GPUs; False: where
+    the command's own settings say."""
 
 
 class SlurmSettings(StrictModel):
@@ -64,6 +67,8 @@ class ExecutorSettings:
     """Of the Ray cluster (None: the one that runs here); `local` for Slurm: submitit's stand-in on this machine."""
     parallel: int = 1
     """Jobs at the same time where nothing else limits them."""
+    gpus: tuple[int, ...] = ()
+    """Of this machine, which the local executor shares out among jobs that ask for some."""
     slurm: SlurmSettings = field(default_factory=SlurmSettings)
 
 

@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
@@ -23,7 +23,8 @@ from pathlib import Path
 import agent2
 from agent2 import installation
 from agent2.errors import Agent2Error, Fault, SandboxError, first_line_of
-from agent2.executors.jobs import Job, JobEnd, NodeNeeds, fault_of
+from agent2.executors.gpu_shares import GpuShare
+from agent2.executors.jobs import Job, JobEnd, NodeNeeds, Resources, fault_of
 from agent2.foreign_files import last_lines, read_limited
 from agent2.sandbox.doctor import require_usable
 
@@ -158,16 +159,18 @@ def run_here(
     *,
     is_leashed: bool,
     on_start: Callable[[subprocess.Popen[bytes]], None] | None = None,
+    share: GpuShare | None = None,
 ) -> JobEnd:
     """Run a job's command in a process of its own and wait for it.
 
-    is_leashed: it dies with the thread that waits. on_start: gets the process. An interrupt is passed on to it.
+    is_leashed: it dies with the thread that waits. on_start: gets the process. share: GPUs that it owns; None: those
+    that a scheduler names. An interrupt is passed on to it.
     """
     node = socket.gethostname()
     if (reason := _wait_for_lock(job)) is not None:
         return JobEnd(job.name, attempt, None, Fault.INFRASTRUCTURE, reason, node)
     is_resumed = job.resumes_if is not None and job.resumes_if.exists()
-    gpus = gpu_override(job, os.environ)
+    gpus = gpu_override(job, os.environ) if share is None else gpu_arguments(share.numbers, job.resources)
     if gpus is None:
         reason = (
             f"not started: {job.resources.gpus} GPUs were asked for, and none of {', '.join(GPU_VARIABLES)} names them"
@@ -181,7 +184,13 @@ def run_here(
         job.log.parent.mkdir(parents=True, exist_ok=True)
         with job.log.open("ab") as output:
             process = subprocess.Popen(
-                command, cwd=job.folder, env=_environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                command,
+                cwd=job.folder,
+                env=_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=share.descriptors if share is not None else (),
             )
     except OSError as error:
         return JobEnd(job.name, attempt, None, Fault.INFRASTRUCTURE, f"not started: {first_line_of(error)}", node)
@@ -236,8 +245,16 @@ def gpu_override(job: Job, environment: Mapping[str, str]) -> tuple[str, ...] | 
     for name in GPU_VARIABLES:
         numbers = [part.strip() for part in environment.get(name, "").split(",")]
         if len(numbers) == job.resources.gpus and all(number.isdigit() for number in numbers):
-            return ("--set", f"gpus=[{','.join(numbers)}]")
+            return gpu_arguments([int(number) for number in numbers], job.resources)
     return None
+
+
+def gpu_arguments(numbers: Sequence[int], resources: Resources) -> tuple[str, ...]:
+    """A trial's GPUs as arguments of `agent2 run`."""
+    if not numbers:
+        return ()
+    scoring = ("--set", f"scoring.gpu={numbers[0]}") if resources.scores_on_gpu else ()
+    return ("--set", f"gpus=[{','.join(map(str, numbers))}]", *scoring)
 
 
 def _environment() -> dict[str, str]:

@@ -405,6 +405,8 @@ class Unsandboxed:
         environment = dict(BASE_ENVIRONMENT) | {"PATH": toolkit_path() if spec.python else SYSTEM_PATH}
         for name in PRIVATE_FOLDERS:
             environment[name] = os.environ.get(name, "/tmp")
+        if spec.gpus:  # by their own numbers: nothing hides the others from a program that asks for them
+            environment |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(map(str, spec.gpus))}
         environment |= {name: outside(value) for name, value in spec.environment.items()}
         plan = Plan(
             command=[outside(argument) for argument in spec.command],

@@ -267,7 +267,8 @@ def _phase_failures(evidence: TrialEvidence) -> Iterator[Failure]:
         yield Failure(FailureKind.LIMIT, f"the sandbox stopped the agent ({code})", None, False, tail)
     elif end is AgentEnd.DEADLINE:  # not a failure of the pipeline if something was scored before
         allowed = evidence.deadline - evidence.started_at
-        line = EvidenceLine("events/trial.jsonl", f"stopped after {allowed:.0f} s, all of the wall clock")
+        stated = evidence.agent_end_reason or f"stopped after {allowed:.0f} s, all of the wall clock"
+        line = EvidenceLine("events/trial.jsonl", stated)
         yield Failure(
             FailureKind.DEADLINE, "the agent was still at work when its time was up", None, has_valid, (line,)
         )

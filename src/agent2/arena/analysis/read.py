@@ -31,6 +31,7 @@ from agent2.arena.evidence import (
     TrialEvidence,
     read_assignment_verdict,
 )
+from agent2.arena.gpu_use import read_gpu_hours
 from agent2.arena.recorder import RevisionReader, open_revisions
 from agent2.arena.reproduction_log import read_reproductions
 from agent2.arena.retention_log import read_retention
@@ -88,14 +89,6 @@ def _call(exchange: Exchange) -> LlmCall:
         retries=exchange.retries,
         fault=exchange.fault,
     )
-
-
-def read_gpu_hours(paths: TrialPaths) -> float | None:
-    """Hours in which GPUs worked for the agent; None where that was not measured."""
-    # one row for each start of the agent: seconds of each GPU, or None if that start could not be measured
-    rows = [row.get("seconds") for row in read_events(paths.gpu_log).rows if row.get("event") == "gpu_use"]
-    measured = [seconds for seconds in rows if isinstance(seconds, list)]
-    return sum(map(sum, measured)) / 3600 if measured and len(measured) == len(rows) else None
 
 
 def read_interventions(paths: TrialPaths, warnings: list[str]) -> tuple[Intervention, ...]:

@@ -42,6 +42,7 @@ from agent2.engines.environments import require_engine
 from agent2.errors import FAULT_POLICY, Agent2Error, CardError, ConfigError, Fault, SandboxError
 from agent2.evaluation.runner import played_beside, score_beside
 from agent2.evaluation.scoring import ScoringFailed, ScoringResources, ScoringStopped, Until
+from agent2.executors.gpu_shares import scoring_on
 from agent2.models.checkpoint import CheckpointInfo
 from agent2.records import Benchmark, Item, Scorer, ScoringMode, Split, digest_of, work_of
 from agent2.sandbox.backends import Contained, ContainedEnd, EndedBy, Sandbox, find_sandbox, inside, run_contained
@@ -267,6 +268,12 @@ class ChildEvaluator:
 
     def __call__(self, job: EvaluationJob, stop: threading.Event) -> EvaluationOutcome:
         """Run the child to its end. Raises EvaluationStopped if `stop` was set meanwhile; the child is gone then."""
+        with scoring_on(job.machine.gpu, lambda: not stop.is_set()):  # the wait is not part of an evaluation's time
+            if stop.is_set():
+                raise EvaluationStopped
+            return self._evaluate(job, stop)
+
+    def _evaluate(self, job: EvaluationJob, stop: threading.Event) -> EvaluationOutcome:
         timeout_s = self.timeout_s if job.timeout_s is None else min(self.timeout_s, job.timeout_s)
         benchmark = self.benchmark or load_benchmark(job.benchmark)
         if work_of(benchmark.scorer()).mode is ScoringMode.INLINE:

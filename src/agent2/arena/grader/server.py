@@ -336,6 +336,8 @@ class ApiInfo:
     """As the agent sees it."""
     assignment: JsonValue
     """What GET /assignment answers."""
+    gpus: tuple[int, ...] = ()
+    """The agent's, by the numbers that it uses."""
 
 
 class SubmitBody(BaseModel):
@@ -392,8 +394,9 @@ def _reading_routes(grader: Grader, info: ApiInfo) -> APIRouter:
 
     @routes.get("/health")
     def health() -> dict[str, JsonValue]:
-        # the published benchmark's API has a choice of GPUs; here a submission is scored where the task says
-        return {"status": "healthy", "task": info.task, "workspace": info.workspace, "available_gpus": []}
+        # in the published benchmark's API those to choose from for scoring, which here the task decides
+        gpus: list[JsonValue] = list(info.gpus)
+        return {"status": "healthy", "task": info.task, "workspace": info.workspace, "available_gpus": gpus}
 
     @routes.get("/assignment")
     def assignment() -> JsonValue:
