@@ -110,6 +110,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--staleness", type=int, nargs="+", default=[2])
+    parser.add_argument("--prompts", type=int, default=32, help="items of a batch, eight episodes each")
     parser.add_argument("--start", type=Path, help="a player to start from; one is warmed up by default")
     parser.add_argument("--out", type=Path, help="folder for models and table; a temporary one by default")
     options = parser.parse_args()
@@ -122,7 +123,13 @@ def main() -> None:
     runs: list[Run] = []
     for seed in options.seeds:
         for name, bound in bounds.items():
-            settings = replace(SETTINGS, max_seconds=options.seconds, max_staleness=bound, seed=seed)
+            settings = replace(
+                SETTINGS,
+                prompts_per_batch=options.prompts,
+                max_seconds=options.seconds,
+                max_staleness=bound,
+                seed=seed,
+            )
             began = time.monotonic()
             run = trained(name, start, before, world, settings, out / f"{name}-{seed}".replace(", ", "-") / "model")
             runs.append(run)

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from agent2.arena.assignment import InsidePaths, assignment_text
+from agent2.arena.assignment import InsidePaths, assignment_text, visible_gpus
 from agent2.arena.plan import clear_unstarted, create_workspace
-from agent2.arena.spec import SplitSizes, TrialConfig
+from agent2.arena.spec import ScoringMachine, SplitSizes, TrialConfig
 from agent2.arena.tasks import load_task
 from agent2.arena.trial_folder import TrialPaths
 from agent2.benchmarks import load_benchmark
@@ -74,6 +74,18 @@ def test_gpu_hours_are_told_where_a_task_has_them():
 
 
 @pytest.mark.engine
+def test_gpus_are_told_by_the_names_that_the_agent_uses_and_by_those_of_the_machine():
+    config = config_of("household", train=3, dev=2, test_public=1, test_private=1)
+    owned = config.model_copy(update={"gpus": (2, 5), "sandbox": "bubblewrap"})
+    text = assignment_text(owned, INSIDE, SamplingSettings())
+    assert "| GPUs | `cuda:0`, `cuda:1` (number 2, 5 of the machine); your submissions are scored elsewhere |" in text
+    shared = owned.model_copy(update={"scoring": ScoringMachine(gpu=2)})
+    assert "your submissions are scored on one of them, too |" in assignment_text(shared, INSIDE, SamplingSettings())
+    assert "| GPUs | none |" in assignment_text(config, INSIDE, SamplingSettings())
+    assert visible_gpus(owned) == [0, 1] and visible_gpus(config) == []
+    assert visible_gpus(owned.model_copy(update={"sandbox": "none"})) == [2, 5]
+
+
 def test_the_program_in_the_assignment_runs_as_it_stands(tmp_path):
     config = config_of("household", train=3, dev=2, test_public=1, test_private=1)
     inside = replace(INSIDE, workspace=str(tmp_path / "w"))

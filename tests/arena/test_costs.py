@@ -140,6 +140,15 @@ def test_gpus_are_paid_for_as_long_as_the_sweep_takes(task, tmp_path):
     assert estimate(plan, tmp_path).gpu_dollars is None
 
 
+def test_gpus_that_trials_share_out_are_paid_for_and_not_called_the_same(task, tmp_path):
+    plan = spec(task, agents=["nop"], parallel=4)
+    root = tmp_path / "sweeps" / "s"
+    trials = all_trials(plan, root)
+    cost = estimate_sweep(SweepToRun("s", root, trials, parallel=2, shared_gpus=(0, 1)), [])
+    assert cost.gpus == (0, 1) and cost.gpu_hours.value == pytest.approx(2 * cost.seconds.value / 3600)
+    assert not any("the same GPUs" in note for note in cost.notes)
+
+
 def test_a_pruned_trial_measures_what_it_took_before(task, tmp_path):
     root = write_trial(tmp_path / "trials" / "nop", task, "nop", 90.0, 10.0, n_bytes=4 * MIB)
     before = estimate(spec(task), tmp_path).disk_bytes.value

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agent2.errors import SandboxError
-from agent2.sandbox.backends import Bubblewrap
+from agent2.sandbox.backends import Bubblewrap, Unsandboxed
 from agent2.sandbox.host import gpu_devices, gpu_environment, has_root_rights, known_gpus
 from agent2.sandbox.spec import Limits, SandboxSpec, check_spec
 
@@ -53,6 +53,15 @@ except OSError as error:
         "nvidia1 True",
         "Read-only file system",
     ]
+
+
+def test_without_a_sandbox_a_program_is_told_its_gpus_by_their_own_numbers(tmp_path):
+    program = "import os; print([os.environ.get(n) for n in ('CUDA_VISIBLE_DEVICES', 'CUDA_DEVICE_ORDER')])"
+    for gpus, told in (((1, 2), "['1,2', 'PCI_BUS_ID']"), ((), "[None, None]")):
+        (tmp_path / "workspace").mkdir(exist_ok=True)
+        spec = SandboxSpec(("python", "-c", program), tmp_path / "workspace", tmp_path / f"log-{len(gpus)}", gpus=gpus)
+        assert Unsandboxed().start(spec).wait(60).code == 0
+        assert (tmp_path / f"log-{len(gpus)}").read_text().strip() == told
 
 
 def test_without_gpus_none_is_seen(default_runner):

@@ -212,7 +212,7 @@ def _gpus(config: TrialConfig) -> str:
     names = ", ".join(f"`cuda:{position}`" for position in range(len(config.gpus)))
     number = ", ".join(map(str, config.gpus))
     return f"{names} (number {number} of the machine); your submissions are scored " + (
-        "on the first of them, too" if config.scoring.gpu in config.gpus else "elsewhere"
+        "on one of them, too" if config.scoring.gpu in config.gpus else "elsewhere"
     )
 
 

@@ -36,6 +36,7 @@ from agent2.arena.spec import ScoringMachine
 from agent2.benchmarks import load_benchmark
 from agent2.cards.reader import iter_rollouts, read_header, validate_card
 from agent2.errors import Fault, SandboxError
+from agent2.executors.gpu_shares import scoring_on
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.records import Split
 from agent2.sandbox.backends import ContainedEnd, EndedBy, Unsandboxed, find_sandbox
@@ -199,6 +200,25 @@ def test_a_model_is_scored_with_the_gpu_that_the_trial_says_and_no_other(make_jo
     run_in_child(make_job(base))
     assert [request.gpus for request in requests] == [(3,), ()]
     assert [EvaluationJob.model_validate_json(request.stdin).machine.device for request in requests] == ["cuda", "cpu"]
+
+
+def test_a_scoring_waits_for_another_on_the_same_gpu_and_a_stopped_one_waits_no_longer(make_job, base, monkeypatch):
+    monkeypatch.setattr("agent2.arena.grader.evaluator.run_contained", lambda *_, **__: pytest.fail("it is not free"))
+    stop = threading.Event()
+    ended = threading.Event()
+
+    def score():
+        with pytest.raises(EvaluationStopped):
+            ChildEvaluator(600.0)(make_job(base, machine=ScoringMachine(gpu=3)), stop)
+        ended.set()
+
+    with scoring_on(3, lambda: True):
+        thread = threading.Thread(target=score)
+        thread.start()
+        assert not ended.wait(0.3)
+        stop.set()
+        assert ended.wait(60)
+    thread.join()
 
 
 @pytest.mark.usefixtures("no_child_stays")

@@ -31,7 +31,7 @@ from grading_builders import ScriptedEvaluation, broken, scored, write_checkpoin
 
 pytestmark = pytest.mark.slow  # each test starts a server
 
-INFO = ApiInfo("arithmetic", "/workspace", {"task": "arithmetic", "seed": 0})
+INFO = ApiInfo("arithmetic", "/workspace", {"task": "arithmetic", "seed": 0}, gpus=(0, 1))
 BASELINE = Estimate(0.3, 0.2, 0.4, 8, 0)
 
 
@@ -160,7 +160,7 @@ def test_other_routes_answer_while_submissions_wait(serve):
 def test_health_assignment_and_time_tell_the_facts(serve):
     client = serve()
     assert client.get("/health").json() == {
-        "status": "healthy", "task": "arithmetic", "workspace": "/workspace", "available_gpus": []
+        "status": "healthy", "task": "arithmetic", "workspace": "/workspace", "available_gpus": [0, 1]
     }  # fmt: skip
     assert client.get("/assignment").json() == INFO.assignment
     expected = {
