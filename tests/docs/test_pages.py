@@ -73,8 +73,10 @@ def test_every_block_that_names_this_test_is_on_a_page_that_it_runs():
 def test_the_files_of_sweeps_are_read():
     (of_gpus,) = blocks("gpu.md", "yaml")
     assert parse_yaml(of_gpus, SweepSpec, "gpu.md").agents == ["sft", "grpo"]
+    of_one_machine = of_gpus.replace("resources: {gpus: 1}\n", "")
+    assert of_one_machine != of_gpus
     for resources in blocks("clusters.md", "yaml"):
-        spec = parse_yaml(of_gpus + resources, SweepSpec, "clusters.md")
+        spec = parse_yaml(of_one_machine + resources, SweepSpec, "clusters.md")
         assert spec.resources.gpus == 1
 
 
