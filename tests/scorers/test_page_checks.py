@@ -1,11 +1,24 @@
 """Pages in a real Chromium: what each view sees, and hostile pages that harm themselves alone."""
 
+import base64
+
 import pytest
+from PIL import Image
 
 from agent2.errors import ConfigError, Fault
 from agent2.evaluation.scoring import ScoringResources, score_played
 from agent2.records import Item, Rollout, RolloutStatus, Split, Usage
-from agent2.scorers.page_checks import VIEWS, PageChecksScorer, PageMeasures, missing_program, page_of, verdict, work_on
+from agent2.scorers.page_checks import (
+    PNG,
+    VIEWS,
+    PageChecksScorer,
+    PageMeasures,
+    missing_program,
+    page_of,
+    verdict,
+    work_on,
+    write_screenshots,
+)
 
 HEAD = """<!doctype html>
 <html lang="en"><head><meta name="viewport" content="width=device-width, initial-scale=1"><title>Page</title></head>"""
@@ -139,15 +152,32 @@ def test_the_files_of_an_answer_are_its_last_blocks():
     assert page_of("<html>") == {"index.html": "<html>"} and page_of("words") == {}
 
 
+def test_screenshots_are_written_by_item_and_what_is_none_is_left_out(tmp_path):
+    layout = measured().widths[390]
+    pictures = {390: PNG + b"x", 768: b"GIF89a", 1280: b""}
+    outcome = measured(
+        widths={width: {**layout, "screenshot": base64.b64encode(pictures[width]).decode()} for width in pictures}
+    )
+    write_screenshots(tmp_path / "shots", rollout_of("", "../item"), outcome)
+    assert [path.name for path in (tmp_path / "shots").iterdir()] == [".._item-0-390.png"]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="screenshots"):
+        write_screenshots(tmp_path / "file", rollout_of(""), outcome)
+
+
 @pytest.mark.slow
-def test_pages_are_told_apart_in_the_browser(chromium):
+def test_pages_are_told_apart_in_the_browser(chromium, tmp_path):
     careless = page(
         head="<!doctype html><html><head><title>Page</title></head>",
         body='<body><div style="width: 1400px"><h1>Page</h1>Name <input id="name"><button id="go">Greet</button>'
         '<p id="out"></p></div>',
     )
     lying = page(script="Object.defineProperty(HTMLElement.prototype, 'innerText', {get: () => 'Hello Bo'})")
-    good, silent, wide, liar = scores_of([page(), page(script=""), careless, lying], reference={"index.html": page()})
+    good, silent, wide, liar = scores_of(
+        [page(), page(script=""), careless, lying], reference={"index.html": page()}, screenshots=tmp_path
+    )
+    sizes = [Image.open(tmp_path / f"item-0-0-{width}.png").size for width in (390, 768, 1280)]
+    assert sizes == [(390, 900), (768, 900), (1280, 900)] and len(list(tmp_path.iterdir())) == 12
     assert good.value == 1.0 and {good.views[view] for view in VIEWS} == {1.0}, good
     assert silent.value == 0.0 and silent.views["function"] == 0.5 and silent.views["responsive"] == 1.0
     assert wide.value == 1.0 and wide.views["responsive"] == 0.0, wide

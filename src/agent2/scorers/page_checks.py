@@ -24,13 +24,16 @@ loses what was not measured until then, is named so by a label, and the next pag
 Does NOT judge taste: `visual` says how near a picture is, and a page may be good that looks otherwise.
 """
 
+import base64
 import importlib.util
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from agent2.errors import ConfigError, Fault, quoted
@@ -54,7 +57,9 @@ BROWSER_CHECKS = ("script errors", "missing files")
 LIMITS = Limits(memory_gib=4.0, processes=1024, file_size_gib=0.25, disk_gib=0.5, tmp_gib=0.5, log_mib=1.0)
 START_S = 240.0
 """For a sandbox with its browser to start on a machine that is busy."""
-OUTPUT_BYTES = 64 * 2**20
+OUTPUT_BYTES = 16 * 2**20
+"""Of what is written about one page."""
+PNG = b"\x89PNG\r\n\x1a\n"
 MAX_STARTS = 2
 """Sandboxes without a browser after which a page gets no verdict."""
 FILES = {"html": INDEX, "htm": INDEX, "css": STYLE, "js": SCRIPT, "javascript": SCRIPT}
@@ -139,8 +144,10 @@ class PageChecksScorer:
     )
     expects = "index.html in a block that begins with ```html, style.css and script.js in blocks ```css and ```js"
 
-    def __init__(self, processor_s: float = 45.0, batch: int = 8) -> None:
+    def __init__(self, processor_s: float = 45.0, batch: int = 8, screenshots: str | Path | None = None) -> None:
         """processor_s: of one page with all its checks, in all processes of the browser. batch: pages of one browser.
+
+        screenshots: folder for pictures of each page at each width, ITEM-ATTEMPT-WIDTH.png; None: none are kept.
 
         Raises ConfigError for a setting that is not positive.
         """
@@ -149,6 +156,7 @@ class PageChecksScorer:
         if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
             raise ConfigError(f"scorer page_checks: batch is {batch!r}; give a whole number above 0")
         self._processor_s = float(processor_s)
+        self._screenshots = None if screenshots is None else Path(screenshots).expanduser()
         self.work = ScoringWork(ScoringMode.SANDBOX, batch_size=batch, concurrency=1)
 
     def score(self, item: Item, rollout: Rollout) -> Score:
@@ -174,10 +182,12 @@ class PageChecksScorer:
             elif (n_bytes := sum(len(text.encode("utf-8", "replace")) for text in files.values())) > MAX_PAGE_BYTES:
                 scores[place] = _without_page(f"the page has {n_bytes} bytes, at most {MAX_PAGE_BYTES} are opened")
             else:
-                works[place] = work_on(item, files)
+                works[place] = work_on(item, files, screenshots=self._screenshots is not None)
         measured = self.measure(runner, list(works.values()))
         for (place, work), outcome in zip(works.items(), measured, strict=True):
             scores[place] = outcome if isinstance(outcome, Score) else verdict(work, outcome)
+            if self._screenshots is not None and isinstance(outcome, PageMeasures):
+                write_screenshots(self._screenshots, batch[place][1], outcome)
         return [scores[place] for place in range(len(batch))]
 
     def measure(self, runner: SandboxRunner, works: Sequence[Mapping[str, Any]]) -> list[PageMeasures | Score]:
@@ -211,7 +221,7 @@ class PageChecksScorer:
         command = ("python", "-I", "-B", "-c", runner_source())
         with runner.request(command, LIMITS) as request:
             request.scratch.mkdir(parents=True, exist_ok=True)
-            request = replace(request, stdin=json.dumps(settings).encode(), stdout_bytes=OUTPUT_BYTES)
+            request = replace(request, stdin=json.dumps(settings).encode(), stdout_bytes=OUTPUT_BYTES * len(works))
             timeout_s = START_S + PATIENCE * self._processor_s * len(works)
             end = run_contained(request, runner.sandbox, timeout_s=timeout_s, stop=runner.stop)
         pages = [PageMeasures() for _ in works]
@@ -223,6 +233,22 @@ class PageChecksScorer:
             if line["page"] is not None:
                 pages[line["page"]].add(line)
         return end, pages
+
+
+def write_screenshots(folder: Path, rollout: Rollout, page: PageMeasures) -> None:
+    """Write the pictures of a page. Raises ConfigError for a folder that cannot be written."""
+    name = re.sub(r"[^\w.-]", "_", rollout.item_id)[:100]
+    for width, layout in page.widths.items():
+        picture = base64.b64decode(layout["screenshot"] or "")
+        if not picture.startswith(PNG):
+            continue
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{name}-{rollout.attempt}-{width}.png").write_bytes(picture)
+        except OSError as error:
+            raise ConfigError(
+                f"scorer page_checks: screenshots: {folder} cannot be written ({error.strerror})"
+            ) from error
 
 
 def missing_program() -> str:

@@ -292,7 +292,353 @@ onClick("reset", () => {start});
     )
 
 
+def draw_sign_up(rng: np.random.Generator) -> PageRequest:
+    """A form with rules that are checked in order."""
+    brand, word = _draw_brand(rng)
+    n_characters, age = int(rng.integers(6, 13)), int(rng.integers(14, 22))
+    names = ("name", "age", "password", "again", "terms", "join", "message")
+    name, years, password, again, terms, join, message = (f"#{word}-{part}" for part in names)
+    person = pick(rng, NAMES)
+    good = "k9" * n_characters
+    no_name, too_young = "Enter a name.", f"You have to be {age} or older."
+    weak = f"Passwords have {n_characters} or more characters and a digit."
+    different, not_agreed = "The passwords differ.", pick(rng, ("Agree to the terms.", "The terms are not agreed to."))
+    welcome = f"{pick(rng, ('Account made for', 'Welcome,', 'Joined:'))} {person}"
+
+    def check(
+        title: str,
+        expected: str,
+        *,
+        entered: str = person,
+        years_given: str = str(age),
+        secret: str = good,
+        repeated: str | None = None,
+        agrees: bool = True,
+    ) -> Check:
+        fields = {name: entered, years: years_given, password: secret, again: secret if repeated is None else repeated}
+        steps: list[JsonValue] = [["fill", field, text] for field, text in fields.items()]
+        steps += [["click", terms]] if agrees else []
+        return {"name": title, "steps": [*steps, ["click", join], ["expect_text", message, expected]]}
+
+    return PageRequest(
+        kind="sign-up",
+        title=f"Join {brand}",
+        rules=[
+            f'Fields {name} ("Name"), {years} ("Age", of the type number), {password} ("Password") and {again} '
+            f'("Password again"), both of the type password, a checkbox {terms} ("I agree to the terms") '
+            f'and a button {join} ("Join"). The texts are labels.',
+            f"The button checks in this order, and writes the first message that applies into {message}: "
+            f'"{no_name}" for a name that is empty or blank; "{too_young}" for an age below {age}, or none; "{weak}" '
+            f'for a password that is shorter or has no digit; "{different}"; "{not_agreed}".',
+            f'If nothing is wrong, it writes "{welcome.removesuffix(person)}NAME" with the name that was entered. '
+            f"Nothing is sent. Until then {message} is empty.",
+        ],
+        look=_draw_look(rng),
+        parts=["h1", name, years, password, again, terms, join],
+        checks=[
+            {"name": "there is no message at first", "steps": [["expect_visible", join], ["expect_hidden", message]]},
+            {"name": "the password is hidden", "steps": [["expect_attribute", again, "type", "password"]]},
+            check("somebody of the least age joins", welcome),
+            check("a name is needed", no_name, entered=""),
+            check("a blank name is none", no_name, entered="  "),
+            check("somebody younger is refused", too_young, years_given=str(age - 1)),
+            check("an age is needed", too_young, years_given=""),
+            check("an age of three digits is no text", welcome, years_given="100"),
+            check("the shortest password is accepted", welcome, secret=good[:n_characters]),
+            check("a shorter password is refused", weak, secret=good[: n_characters - 1]),
+            check("a password needs a digit", weak, secret="k" * n_characters),
+            check("passwords have to be the same", different, repeated=f"{good}0"),
+            check("the terms are needed", not_agreed, agrees=False),
+            check("the first fault is the one that is named", no_name, entered="", years_given="3", agrees=False),
+        ],
+        body=f"""<form id="{word}-form" novalidate>
+<label for="{word}-name">Name</label>
+<input id="{word}-name" autocomplete="name">
+<label for="{word}-age">Age</label>
+<input id="{word}-age" type="number">
+<label for="{word}-password">Password</label>
+<input id="{word}-password" type="password" autocomplete="new-password">
+<label for="{word}-again">Password again</label>
+<input id="{word}-again" type="password" autocomplete="new-password">
+<label for="{word}-terms">I agree to the terms</label>
+<input id="{word}-terms" type="checkbox">
+<button id="{word}-join">Join</button>
+</form>
+<p id="{word}-message" role="status"></p>""",
+        script=f"""const field = (name) => document.getElementById("{word}-" + name);
+const messageFor = () => {{
+  const password = field("password").value;
+  const age = field("age").value;
+  if (!field("name").value.trim()) return {json.dumps(no_name)};
+  if (!age || Number(age) < {age}) return {json.dumps(too_young)};
+  if (password.length < {n_characters} || !/[0-9]/.test(password)) return {json.dumps(weak)};
+  if (password !== field("again").value) return {json.dumps(different)};
+  if (!field("terms").checked) return {json.dumps(not_agreed)};
+  return {json.dumps(welcome.removesuffix(person))} + field("name").value.trim();
+}};
+field("form").addEventListener("submit", (event) => {{
+  event.preventDefault();
+  field("message").textContent = messageFor();
+}});
+""",
+    )
+
+
+def draw_tasks(rng: np.random.Generator) -> PageRequest:
+    """A list of tasks that grows and shrinks, up to a bound."""
+    brand, word = _draw_brand(rng)
+    chores = _several(rng, CHORES, 8)
+    n_first = int(rng.integers(1, 4))
+    bound = n_first + int(rng.integers(2, 4))
+    first, further = chores[:n_first], chores[n_first:]
+    unit = pick(rng, ("left", "to do", "open"))
+    entry, add, tasks, status = (f"#{word}-{name}" for name in ("new", "add", "tasks", "left"))
+    texts = f"{tasks} li span"
+
+    def added(*names: str) -> list[JsonValue]:
+        return [step for name in names for step in (["fill", entry, name], ["click", add])]
+
+    def check(title: str, steps: Sequence[JsonValue], expected: Sequence[str]) -> Check:
+        end = [["expect_texts", texts, list(expected)], ["expect_text", status, f"{len(expected)} {unit}"]]
+        return {"name": title, "steps": [*steps, *end]}
+
+    n_free = bound - n_first
+    return PageRequest(
+        kind="tasks",
+        title=f"Tasks of {brand}",
+        rules=[
+            f'A field {entry} with the label "New task", a button {add} ("Add"), a list {tasks} and a text {status}.',
+            f"The list has these tasks at first: {', '.join(first)}. Each task is a li with its text in a span and "
+            f'a button "Done", which removes it.',
+            f"Add, or the key Enter in the field, puts what was entered at the end of the list, without blanks around "
+            f"it, and empties the field. What is blank is not added, nor a task that is on the list already, nor more "
+            f"than {bound} tasks.",
+            f'{status} is the number of tasks and the words "{unit}", as "{n_first} {unit}".',
+        ],
+        look=_draw_look(rng),
+        parts=["h1", entry, add, tasks, status],
+        checks=[
+            check("the first tasks are there", [], first),
+            check("a task is added at the end", added(further[0]), [*first, further[0]]),
+            check("Enter adds it, too", [["fill", entry, further[0]], ["press", entry, "Enter"]], [*first, further[0]]),
+            {"name": "the field is emptied", "steps": [*added(further[0]), ["expect_value", entry, ""]]},
+            check("blanks around it are left out", added(f"  {further[0]} ", further[0]), [*first, further[0]]),
+            check("a blank task is not added", added("   ", ""), first),
+            check("a task is not added twice", added(first[0]), first),
+            check("markup is text", added("<b>new</b>"), [*first, "<b>new</b>"]),
+            check("done removes it", [["click", f"{tasks} li:nth-child(1) button"]], first[1:]),
+            check(
+                "done removes one that was added",
+                [*added(further[0]), ["click", f"{tasks} li:nth-child({n_first + 1}) button"]],
+                first,
+            ),
+            check("the list is full", added(*further[: n_free + 1]), [*first, *further[:n_free]]),
+            check(
+                "a full list has room again",
+                [*added(*further[:n_free]), ["click", f"{tasks} li:nth-child(1) button"], *added(further[n_free])],
+                [*first[1:], *further[: n_free + 1]],
+            ),
+        ],
+        body=f"""<form id="{word}-form">
+<label for="{word}-new">New task</label>
+<input id="{word}-new" autocomplete="off">
+<button id="{word}-add">Add</button>
+</form>
+<ul id="{word}-tasks"></ul>
+<p id="{word}-left" role="status"></p>""",
+        script=f"""const tasks = {json.dumps(first)};
+const entry = document.getElementById("{word}-new");
+const show = () => {{
+  const list = document.getElementById("{word}-tasks");
+  list.replaceChildren(...tasks.map((task, place) => {{
+    const row = document.createElement("li");
+    const text = document.createElement("span");
+    const done = document.createElement("button");
+    text.textContent = task;
+    done.type = "button";
+    done.textContent = "Done";
+    done.addEventListener("click", () => {{ tasks.splice(place, 1); show(); }});
+    row.append(text, " ", done);
+    return row;
+  }}));
+  document.getElementById("{word}-left").textContent = tasks.length + {json.dumps(f" {unit}")};
+}};
+document.getElementById("{word}-form").addEventListener("submit", (event) => {{
+  event.preventDefault();
+  const task = entry.value.trim();
+  if (task && !tasks.includes(task) && tasks.length < {bound}) tasks.push(task);
+  entry.value = "";
+  show();
+}});
+show();
+""",
+    )
+
+
+def draw_tabs(rng: np.random.Generator) -> PageRequest:
+    """Tabs with a panel each, by click and by arrow keys."""
+    brand, word = _draw_brand(rng)
+    n_tabs = int(rng.integers(3, 5))
+    topics, sentences = _several(rng, TOPICS, n_tabs), _several(rng, SENTENCES, n_tabs)
+    first = int(rng.integers(n_tabs))
+    tabs = [f"#{word}-tab-{number + 1}" for number in range(n_tabs)]
+    panels = [f"#{word}-panel-{number + 1}" for number in range(n_tabs)]
+
+    def check(title: str, steps: Sequence[JsonValue], chosen: int) -> Check:
+        hidden = [["expect_hidden", panel] for number, panel in enumerate(panels) if number != chosen]
+        return {"name": title, "steps": [*steps, ["expect_text", panels[chosen], sentences[chosen]], *hidden]}
+
+    after = [(number + 1) % n_tabs for number in range(n_tabs)]
+    listed = "; ".join(
+        f'{tab} ("{topic}") shows {panel}: "{sentence}"'
+        for tab, topic, panel, sentence in zip(tabs, topics, panels, sentences, strict=True)
+    )
+    buttons = "\n".join(
+        f'<button type="button" role="tab" id="{word}-tab-{number + 1}" aria-controls="{word}-panel-{number + 1}" '
+        f'aria-selected="{str(number == first).lower()}">{topic}</button>'
+        for number, topic in enumerate(topics)
+    )
+    sections = "\n".join(
+        f'<section role="tabpanel" id="{word}-panel-{number + 1}" aria-labelledby="{word}-tab-{number + 1}"'
+        f"{'' if number == first else ' hidden'}><p>{sentence}</p></section>"
+        for number, sentence in enumerate(sentences)
+    )
+    return PageRequest(
+        kind="tabs",
+        title=f"{brand}: questions",
+        rules=[
+            f"{n_tabs} tabs, which are buttons, and a panel for each: {listed}.",
+            f"One panel is shown at a time, that of {tabs[first]} at first, and none of the others.",
+            "A click on a tab shows its panel. The arrow key to the right, pressed on a tab, goes to the next tab and "
+            "shows its panel; from the last tab it goes to the first. The arrow to the left does the opposite.",
+        ],
+        look=_draw_look(rng),
+        parts=["h1", *tabs, panels[first]],
+        checks=[
+            check("one panel is shown at first", [], first),
+            *(
+                check(f"tab {number + 1} shows its panel", [["click", tabs[number]]], number)
+                for number in range(n_tabs)
+            ),
+            check("another tab replaces it", [["click", tabs[first]], ["click", tabs[after[first]]]], after[first]),
+            check("to the right", [["click", tabs[0]], ["press", tabs[0], "ArrowRight"]], 1),
+            check("to the right from the last", [["click", tabs[-1]], ["press", tabs[-1], "ArrowRight"]], 0),
+            check("to the left", [["click", tabs[1]], ["press", tabs[1], "ArrowLeft"]], 0),
+            check("to the left from the first", [["click", tabs[0]], ["press", tabs[0], "ArrowLeft"]], n_tabs - 1),
+        ],
+        body=f'<div role="tablist" aria-label="Questions">\n{buttons}\n</div>\n{sections}',
+        script=f"""const tabs = [...document.querySelectorAll("[role=tab]")];
+const choose = (chosen) => tabs.forEach((tab, place) => {{
+  tab.setAttribute("aria-selected", String(place === chosen));
+  document.getElementById(tab.getAttribute("aria-controls")).hidden = place !== chosen;
+}});
+tabs.forEach((tab, place) => {{
+  tab.addEventListener("click", () => choose(place));
+  tab.addEventListener("keydown", (event) => {{
+    const step = {{ArrowRight: 1, ArrowLeft: {n_tabs - 1}}}[event.key];
+    if (!step) return;
+    const next = (place + step) % {n_tabs};
+    tabs[next].focus();
+    choose(next);
+  }});
+}});
+""",
+    )
+
+
+def draw_table(rng: np.random.Generator) -> PageRequest:
+    """A table that sorts by any of its columns, in both directions, and can be filtered."""
+    brand, word = _draw_brand(rng)
+    nouns = _several(rng, THINGS, 5)
+    # one, two and three digits: sorted as texts they are in another order
+    prices = [int(price) for price in rng.permutation([*rng.choice(90, 2, replace=False) + 10, 5, 100, 700])]
+    stocks = [int(stock) for stock in rng.permutation([*rng.choice(90, 3, replace=False) + 10, 8, 300])]
+    rows = list(zip(nouns, prices, stocks, strict=True))
+    columns = ("item", "price", "stock")
+    heads = [f"#{word}-by-{column}" for column in columns]
+    body, search = f"#{word}-rows", f"#{word}-search"
+    cells = f"{body} tr td:first-child"
+    letter = pick(rng, "aelst")
+
+    def in_order(column: int, *, falls: bool = False) -> list[str]:
+        return [row[0] for row in sorted(rows, key=lambda row: row[column], reverse=falls)]
+
+    def check(title: str, steps: Sequence[JsonValue], expected: Sequence[str]) -> Check:
+        return {"name": title, "steps": [*steps, ["expect_texts", cells, list(expected)]]}
+
+    with_letter = [noun for noun in in_order(1) if letter in noun]
+    listed = "; ".join(f"{noun}, {price}, {stock}" for noun, price, stock in rows)
+    head = "".join(
+        f'<th scope="col"><button type="button" id="{word}-by-{column}">{column.title()}</button></th>'
+        for column in columns
+    )
+    return PageRequest(
+        kind="table",
+        title=f"Stock of {brand}",
+        rules=[
+            f"A table with the columns Item, Price and Stock and these rows, in this order at first: {listed}. Its "
+            f"rows are in the tbody {body}, the item in the first cell.",
+            f"The heads of the columns have buttons {', '.join(heads)} with the column's name. A click sorts by that "
+            f"column from the smallest, a second click on the same one from the largest; numbers sort as numbers.",
+            f'A field {search} with the label "Search": as something is entered, only rows whose item contains it are '
+            f"shown, in any case of its letters. Sorting goes on as before.",
+        ],
+        look=_draw_look(rng),
+        parts=["h1", *heads, body, search],
+        checks=[
+            check("rows are in the order that was given", [], nouns),
+            check("items sort", [["click", heads[0]]], in_order(0)),
+            check("prices sort as numbers", [["click", heads[1]]], in_order(1)),
+            check("stocks sort as numbers", [["click", heads[2]]], in_order(2)),
+            check("a second click turns it", [["click", heads[1]]] * 2, in_order(1, falls=True)),
+            check("a third click turns it back", [["click", heads[2]]] * 3, in_order(2)),
+            check("another column begins from the smallest", [["click", heads[1]], ["click", heads[2]]], in_order(2)),
+            check("search", [["fill", search, nouns[3][:3]]], [noun for noun in nouns if nouns[3][:3] in noun]),
+            check("search in capitals", [["fill", search, nouns[1].upper()]], [nouns[1]]),
+            check("nothing is found", [["fill", search, "zzz"]], []),
+            check("all rows come back", [["fill", search, "zzz"], ["fill", search, ""]], nouns),
+            check("what is found is sorted", [["click", heads[1]], ["fill", search, letter]], with_letter),
+        ],
+        body=f"""<label for="{word}-search">Search</label>
+<input id="{word}-search" type="search">
+<table>
+<thead><tr>{head}</tr></thead>
+<tbody id="{word}-rows"></tbody>
+</table>""",
+        script=f"""const rows = {json.dumps(rows)};
+let column = -1;
+let isFalling = false;
+const search = document.getElementById("{word}-search");
+const show = () => {{
+  const sorted = rows.filter((row) => row[0].toLowerCase().includes(search.value.toLowerCase()));
+  if (column >= 0) sorted.sort((a, b) => (a[column] < b[column] ? -1 : a[column] > b[column] ? 1 : 0));
+  if (isFalling) sorted.reverse();
+  document.getElementById("{word}-rows").replaceChildren(...sorted.map((row) => {{
+    const line = document.createElement("tr");
+    line.append(...row.map((value) => Object.assign(document.createElement("td"), {{textContent: String(value)}})));
+    return line;
+  }}));
+}};
+{json.dumps(columns)}.forEach((name, place) =>
+  document.getElementById("{word}-by-" + name).addEventListener("click", () => {{
+    isFalling = column === place && !isFalling;
+    column = place;
+    show();
+  }}));
+search.addEventListener("input", show);
+show();
+""",
+    )
+
+
 KINDS: Mapping[str, Callable[[np.random.Generator], PageRequest]] = MappingProxyType(
-    {"login": draw_login, "counter": draw_counter}
+    {
+        "login": draw_login,
+        "sign-up": draw_sign_up,
+        "counter": draw_counter,
+        "tasks": draw_tasks,
+        "tabs": draw_tabs,
+        "table": draw_table,
+    }
 )
 """How a request of each kind is drawn."""
