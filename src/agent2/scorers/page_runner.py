@@ -322,10 +322,10 @@ def measure(browser: Any, page: Mapping[str, Any], sample: bytes | None, report:
     wide.page.clock.install(time=STARTED_AT_S)
     wide.page.clock.pause_at(LOADED_AT_S)
     for number, check in enumerate(page["checks"]):
-        unmet = play(wide, check["steps"])
+        unmet, is_hung = play(wide, check["steps"])
         report.write("check", number=number, unmet=unmet)
-        if wide.is_crashed:
-            wide.give_up("the page crashed")
+        if is_hung or wide.is_crashed:
+            wide.give_up("the page crashed" if wide.is_crashed else "it does not answer", is_hung=is_hung)
     wide.close()
 
 
@@ -370,8 +370,8 @@ def accessibility(visit: Visit) -> dict[str, Any]:
         return {"error": _clause(error)}
 
 
-def play(visit: Visit, steps: Sequence[Sequence[Any]]) -> str | None:
-    """Play a check on the page, loaded anew; returns why it fails, None: it holds."""
+def play(visit: Visit, steps: Sequence[Sequence[Any]]) -> tuple[str | None, bool]:
+    """Play a check on the page, loaded anew; returns why it fails (None: it holds) and whether the page hangs."""
     place = "the page"
     try:
         visit.forget()
@@ -383,12 +383,10 @@ def play(visit: Visit, steps: Sequence[Sequence[Any]]) -> str | None:
             if name in ACTIONS:
                 visit.page.clock.run_for(SETTLE_MS)
     except Unmet as error:
-        return f"{place}: {error}"
+        return f"{place}: {error}", False
     except Exception as error:
-        if _is_timeout(error):
-            visit.give_up(f"{place}: {_clause(error)}", is_hung=True)
-        return f"{place}: {visit.reason(error)}"
-    return None
+        return f"{place}: {visit.reason(error)}", _is_timeout(error)
+    return None, False
 
 
 def _element(page: Any, selector: str) -> Any:
