@@ -8,6 +8,7 @@ from pathlib import Path
 REPO = Path(__file__).parents[1]
 MARK = re.compile(r"^<!-- (run|not run): (\S.*?) -->$")
 FENCE = re.compile(r"^(`{3,})([\w-]*)$")
+INDENTED = re.compile(r"^ {4}(agent2|python|make|pip) ")
 
 
 @dataclass(frozen=True)
@@ -37,13 +38,16 @@ def shell_commands(text: str) -> list[str]:
 
 
 def blocks_of(page: str, text: str) -> Iterator[Block]:
-    """The blocks of a page in order; a fence that is never closed is an error."""
+    """The blocks of a page in order; a fence that is never closed and commands in an indented block are errors."""
     lines = text.splitlines()
     at = 0
     while at < len(lines):
         opened = FENCE.match(lines[at])
         if opened is None:
             assert not lines[at].lstrip().startswith("```"), f"{page}:{at + 1}: a fence that this reader does not know"
+            assert not INDENTED.match(lines[at]), (
+                f"{page}:{at + 1}: indented commands have no mark; put them in a fence"
+            )
             at += 1
             continue
         end = lines.index(opened[1], at + 1)

@@ -138,6 +138,7 @@ def test_gpus_are_paid_for_as_long_as_the_sweep_takes(task, tmp_path):
     assert any("the same GPUs (0, 1)" in note for note in cost.notes)
     assert estimate(spec(task), tmp_path, gpu_price=2.5).gpu_dollars is None, "no GPU is named: not known to be free"
     assert estimate(plan, tmp_path).gpu_dollars is None
+    assert cost.gpu_dollars.source == "$2.50 for each GPU hour"
 
 
 def test_gpus_that_trials_share_out_are_paid_for_and_not_called_the_same(task, tmp_path):

@@ -59,5 +59,7 @@ def test_a_block_with_an_honest_mark_is_not(mark):
 def test_an_indented_or_unclosed_fence_hides_no_block():
     with pytest.raises(AssertionError, match=r"page\.md:1"):
         list(blocks_of("page.md", "  ```sh\n  agent2 doctor\n  ```\n"))
+    with pytest.raises(AssertionError, match=r"page\.md:3: indented commands"):
+        list(blocks_of("page.md", "To see it:\n\n    agent2 doctor --json\n"))
     with pytest.raises(ValueError, match="not in list"):
         list(blocks_of("page.md", "```sh\nagent2 doctor\n"))

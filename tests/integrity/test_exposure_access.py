@@ -34,6 +34,9 @@ def test_items_given_out_for_something_else_meanwhile_are_noted():
     ask("trial-1")
     ask("my-checkpoint")
     assert check() == {"private items given out": Effect.NOTE}
+    now = time.time()
+    (finding,) = access_check(access_log(), now - 60, now + 60, "trial-1").findings
+    assert "given out once for something else (arithmetic) while" in finding.words
 
 
 def test_other_trials_of_a_sweep_are_counted_and_not_held_against_this_one():

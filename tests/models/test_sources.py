@@ -112,6 +112,12 @@ def test_a_script_is_a_function_from_chat_to_reply(tmp_path):
     assert find_checkpoint(f"scripted:{tmp_path}/players.py:shout").digest != source.digest
 
 
+def test_a_file_is_not_called_a_folder_that_is_missing(tmp_path):
+    (tmp_path / "model.txt").write_text("weights")
+    with pytest.raises(ConfigError, match=r"model\.txt': is a file, not a folder; give a FOLDER .*agent2 models list"):
+        find_checkpoint(str(tmp_path / "model.txt"))
+
+
 @pytest.mark.parametrize(
     ("spec", "message"),
     [

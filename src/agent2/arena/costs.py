@@ -196,7 +196,9 @@ def estimate_sweep(sweep: SweepToRun, earlier: Sequence[EarlierTrial], gpu_price
         gpu_hours=hours,
         disk_bytes=_total([cell.disk_bytes for cell in remaining]),
         gpu_dollars=(
-            _scaled(hours, gpu_price, f"${gpu_price:g} for each GPU hour") if gpu_price is not None and gpus else None
+            _scaled(hours, gpu_price, f"${gpu_price:,.2f} for each GPU hour")
+            if gpu_price is not None and gpus
+            else None
         ),
         llm_dollars=_total(driven) if driven else None,
         notes=tuple(_notes(sweep, seconds, same)),

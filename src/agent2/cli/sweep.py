@@ -113,7 +113,7 @@ def _print_costs(spec: "SweepSpec", out: Path, gpu_price: float | None, *, as_js
     )
     rows = [
         [cell.task, cell.stack, str(cell.n_trials)]
-        + [f"{_value(getattr(cell, field), text)}, {_origin(getattr(cell, field))}" for _, field, text in columns]
+        + [_value_and_origin(getattr(cell, field), text) for _, field, text in columns]
         for cell in estimate.cells
     ]
     sources: dict[str, None] = {}
@@ -121,7 +121,8 @@ def _print_costs(spec: "SweepSpec", out: Path, gpu_price: float | None, *, as_js
     print_table(["task", "agent", "trials left", *names], rows, "For each trial")
     for name, field, _ in columns:
         for cost in dict.fromkeys(getattr(cell, field) for cell in estimate.cells):
-            sources[f"{name}, {_origin(cost)}: {cost.source}"] = None
+            kind = "unknown" if cost.value is None else _origin(cost)
+            sources[f"{name}, {kind}: {cost.source}"] = None
     for source in sources:
         typer.echo(source)
     typer.echo("")
@@ -180,9 +181,13 @@ def _value(cost: "Cost", text: "Callable[[float], str]") -> str:
     return "unknown" if cost.value is None else text(cost.value)
 
 
+def _value_and_origin(cost: "Cost", text: "Callable[[float], str]") -> str:
+    return "unknown" if cost.value is None else f"{text(cost.value)}, {_origin(cost)}"
+
+
 def _origin(cost: "Cost") -> str:
     return "measured" if cost.is_measured else "estimated"
 
 
 def _from(cost: "Cost") -> str:
-    return f"{_origin(cost)}: {cost.source}"
+    return cost.source if cost.value is None else f"{_origin(cost)}: {cost.source}"

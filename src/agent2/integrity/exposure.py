@@ -140,7 +140,9 @@ def access_check(log: Path, since: float, until: float, trial_id: str) -> Integr
             proof(f"{log.name}:{number}", f"{suite}, for {checkpoint}")
             for number, suite, checkpoint in foreign[:MAX_PROOFS]
         )
-        sentence = f"private items were given out {len(foreign)} times for something else while the agent worked"
+        times = "once" if len(foreign) == 1 else f"{len(foreign)} times"
+        names = ", ".join(dict.fromkeys(suite or "unnamed" for _, suite, _ in foreign[:MAX_PROOFS]))
+        sentence = f"private items were given out {times} for something else ({names}) while the agent worked"
         findings.append(IntegrityFinding("private items given out", Severity.LOW, Effect.NOTE, sentence, proofs))
     trials = f"; {n_trials} of other trials that were scored meanwhile" if n_trials else ""
     looked_at = f"{n_lines} entries of {log.name}, each against the one before it{trials}"

@@ -85,7 +85,9 @@ MAX_IN_FLIGHT = 64
 """Requests at once to a model in this process, unless a setting says otherwise."""
 SMALL_BYTES = 256 << 20
 """Up to this size nothing is checked: the libraries alone take more."""
-FORMS = "a FOLDER in Hugging Face layout, http://HOST/v1#MODEL or scripted:FILE.py:FUNCTION"
+FORMS = (
+    "a FOLDER in Hugging Face layout, a name of `agent2 models list`, http://HOST/v1#MODEL or scripted:FILE.py:FUNCTION"
+)
 
 
 class SourceKind(StrEnum):
@@ -168,7 +170,8 @@ def find_checkpoint(spec: str, settings: LoadSettings | None = None) -> Checkpoi
     if not folder.is_dir() and spec in chat_models():
         folder = ensure_base_model(spec, PublishedRecipes())
     if not folder.is_dir():
-        raise ConfigError(f"checkpoint {spec!r}: no such folder; give {FORMS}")
+        fault = "is a file, not a folder" if folder.exists() else "no such folder"
+        raise ConfigError(f"checkpoint {spec!r}: {fault}; give {FORMS}")
     return _hf(spec, folder, settings)
 
 
