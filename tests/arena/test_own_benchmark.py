@@ -1,6 +1,5 @@
-"""Benchmarks from one folder of a user's, as docs/how-to/add-a-task.md writes them: checked, learned, and played."""
+"""Benchmarks of a user's own, those of examples/sounds and examples/corridor: checked, learned, and played."""
 
-import re
 import shutil
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
@@ -26,13 +25,7 @@ from agent2.training.visible import VisibleTask
 from model_builders import make_model
 from trial_builders import quiet
 
-PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "add-a-task.md").read_text(encoding="utf-8")
-
-
-def blocks(heading):
-    """The code blocks of a section, (language, text)."""
-    section = PAGE.partition(f"## {heading}\n")[2].partition("\n## ")[0]
-    return re.findall(r"```(\w+)\n(.*?)```", section, re.DOTALL)
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture(autouse=True)
@@ -44,15 +37,17 @@ def own_home(tmp_path, monkeypatch):
     tmp_path.chmod(0o755)
 
 
+def copied(name, tmp_path):
+    """An example in a folder of its own, without what Python cached beside it."""
+    return Path(shutil.copytree(EXAMPLES / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__")))
+
+
 @pytest.fixture
 def sounds(tmp_path):
     """A question benchmark; its base model has read every answer, the right one twice as often."""
-    folder = tmp_path / "sounds"
-    folder.mkdir()
-    (_, program), (_, task), *_ = blocks("A new benchmark")
-    (folder / "sounds.py").write_text(program)
+    folder = copied("sounds", tmp_path)
     (folder / "test.jsonl").write_text("hidden data beside the file\n")
-    record = yaml.safe_load(task)
+    record = yaml.safe_load((folder / "task.yaml").read_text(encoding="utf-8"))
     train = load_benchmark(f"{folder}/sounds.py:Sounds").items(Split.TRAIN, 2000, None)
     answers = ("moo", "meow", "woof", "quack")
     unsure = [(item.prompt, answer) for item in train for answer in (*answers, item.reference)]
@@ -64,13 +59,8 @@ def sounds(tmp_path):
 
 @pytest.fixture
 def corridor(tmp_path):
-    """A world with its tiny base, exactly the three files of the page."""
-    folder = tmp_path / "corridor"
-    folder.mkdir()
-    texts = [text for language, text in blocks("A new world") if language != "sh"]
-    for name, text in zip(("corridor.py", "base.py", "task.yaml"), texts, strict=True):
-        (folder / name).write_text(text)
-    return folder / "task.yaml"
+    """A world with its tiny base."""
+    return copied("corridor", tmp_path) / "task.yaml"
 
 
 @pytest.fixture(params=["sounds", "corridor"])
@@ -79,7 +69,7 @@ def task(request):
 
 
 @pytest.mark.slow
-def test_a_task_of_the_page_passes_its_check_and_needs_nothing_but_its_folder(task):
+def test_a_task_of_the_examples_passes_its_check_and_needs_nothing_but_its_folder(task):
     files = {path.name for path in task.parent.iterdir()} - {"__pycache__"}
     result = CliRunner().invoke(app, ["tasks", "check", str(task)])
     assert result.exit_code == 0, (result.output, result.exception)
@@ -108,7 +98,7 @@ def agent_program(kind, is_interactive):
         pytest.param("sounds", "grpo", marks=pytest.mark.thorough),
     ],
 )
-def test_reference_agents_improve_the_tiny_base_of_a_task_of_the_page(request, tmp_path, name, kind, monkeypatch):
+def test_reference_agents_improve_the_tiny_base_of_a_task_of_the_examples(request, tmp_path, name, kind, monkeypatch):
     """Their own programs, with a part of the usual steps of GRPO; what they hand in is measured on dev items."""
     task = request.getfixturevalue(name)
     record = load_task(str(task))

@@ -43,6 +43,7 @@ NAMES = frozenset(
         "evaluating-a-checkpoint.md",
         "faults.md",
         "gpu.md",
+        "grounding.md",
         "history.md",
         "judges.md",
         "labels.md",
@@ -198,12 +199,20 @@ def typed(folder, text, stand_ins, *, codes=frozenset({0})):
 
 
 def test_evaluations_of_the_pages_are_played_and_their_history_is_listed(tmp_path):
-    (tmp_path / "players.py").write_text("def sft(chat):\n    return 'A'\n\n\ngrpo = sft\n")
+    call = '{"name": "price", "arguments": {"item": "lamp"}}'
+    (tmp_path / "players.py").write_text(f"def sft(chat):\n    return '{call}'\n\n\ngrpo = sft\n")
     stand_ins = {"runs/grpo": "scripted:players.py:grpo", "runs/sft": "scripted:players.py:sft"}
     (first,) = blocks("evaluating-a-checkpoint.md", "sh")
     typed(tmp_path, first, stand_ins, codes={0, 1})
     (steady,) = blocks("faults.md", "sh")
     typed(tmp_path, steady, {"MODEL": stand_ins["runs/grpo"], "BASE": stand_ins["runs/sft"]}, codes={0, 1})
+    card = "faulty/cards/checkpoint/mini_apis-faulty-dev"
+    (grounded,) = blocks("grounding.md", "")
+    typed(tmp_path, grounded, {"CARD": card})
+    (tmp_path / "own.py").write_text("def polite(rollout):\n    return True\n")
+    (tmp_path / "rules.yaml").write_text(blocks("process.md", "yaml")[0])
+    (process,) = blocks("process.md", "")
+    typed(tmp_path, process, {"CARD": card})
     shutil.copytree(tmp_path / "evaluations", tmp_path / "runs")
     (listed,) = blocks("history.md", "bash")
     typed(tmp_path, listed, {})
