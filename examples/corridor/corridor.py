@@ -21,13 +21,14 @@ class CorridorWorld:
     max_turns = 6
 
     def __init__(self):
-        self._ahead = None
+        self._ahead: list[str] = []
+        self._is_played = False
 
     def reset(self, item, seed):
         """The opening of one corridor."""
-        if self._ahead is not None:
+        if self._is_played:
             raise EnvironmentFailed("this corridor was played already; make a fresh one for each rollout")
-        self._ahead = list(item.payload["obstacles"])
+        self._is_played, self._ahead = True, list(item.payload["obstacles"])
         return [Message("user", f"{item.prompt} {self._seen()}")]
 
     def act(self, action):
@@ -38,7 +39,7 @@ class CorridorWorld:
 
     def state(self):
         """The facts that the scorer reads."""
-        return {"won": self._ahead == [], "ahead": len(self._ahead or ())}
+        return {"won": self._is_played and not self._ahead, "ahead": len(self._ahead)}
 
     def ask_expert(self):
         """The thing that helps now."""
