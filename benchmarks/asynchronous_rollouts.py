@@ -47,6 +47,8 @@ class Run:
     """Mean score on the dev items."""
     n_batches: int
     seconds: float
+    processor_s: float
+    """Of both sides together, for training alone."""
     idle_share: float
     """Of the time, in which the trainer waited for episodes or played them itself."""
     staleness: float
@@ -79,7 +81,9 @@ def trained(name: str, start: Path, before: float, world: Household, settings: O
     """One training and its figures."""
     lines: list[LogLine] = []
     items = world.items(Split.TRAIN, N_TRAIN, None)
+    began = time.process_time()
     report = train_online_grpo(start, items, world.environment, out, settings, OnlineGrpoHooks(on_log=lines.append))
+    processor_s = time.process_time() - began
     after = dev_score(report.checkpoint, world)
     idle = [
         float(line["trainer_idle_s"])
@@ -90,7 +94,8 @@ def trained(name: str, start: Path, before: float, world: Household, settings: O
     largest = [float(line["importance_max"]) for line in lines if "importance_max" in line]
     return Run(
         name, settings.seed, before, after, len(lines), float(lines[-1]["seconds"]),
-        sum(idle) / float(lines[-1]["seconds"]), float(np.mean([float(line["staleness"]) for line in lines])),
+        processor_s, sum(idle) / float(lines[-1]["seconds"]),
+        float(np.mean([float(line["staleness"]) for line in lines])),
         float(np.median(largest)) if largest else None,
     )  # fmt: skip
 
@@ -137,8 +142,11 @@ def main() -> None:
             out.mkdir(parents=True, exist_ok=True)
             with (out / "runs.jsonl").open("a", encoding="utf-8") as file:
                 file.write(json.dumps({field: getattr(run, field) for field in Run.__slots__}) + "\n")
-    print("| run | gain, points [95% over seeds] | beside synchronous | batches | trainer idle | staleness | ratio |")
-    print("|---|---|---|---|---|---|---|")
+    print(
+        "| run | gain, points [95% over seeds] | beside synchronous | batches | "
+        "processor s a batch | trainer idle | staleness | ratio |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
     base = {run.seed: run for run in runs if run.name == "synchronous"}
     for name in bounds:
         own = [run for run in runs if run.name == name]
@@ -147,7 +155,9 @@ def main() -> None:
         largest = [run.importance_max for run in own if run.importance_max is not None]
         print(
             f"| {name} | {interval(gains)} | {interval(differences) if name != 'synchronous' else ''} | "
-            f"{np.mean([run.n_batches for run in own]):.0f} | {np.mean([run.idle_share for run in own]):.0%} | "
+            f"{np.mean([run.n_batches for run in own]):.0f} | "
+            f"{sum(run.processor_s for run in own) / sum(run.n_batches for run in own):.1f} | "
+            f"{np.mean([run.idle_share for run in own]):.0%} | "
             f"{np.mean([run.staleness for run in own]):.1f} | {f'{np.mean(largest):.1f}' if largest else ''} |"
         )
 
