@@ -258,6 +258,7 @@ def test_a_folder_is_decided_by_the_contract_that_was_played_and_by_no_other(tmp
     note = f"(digest {suite.digest[:12]}) and decided under {lax.id} (digest {lax.digest[:12]})"
     assert note in " ".join(CliRunner().invoke(app, ["decide", str(report), "--suite", str(other)]).output.split())
     assert "no suite to decide by" in run("decide", report, code=2)
+    assert "nowhere: no such file or folder" in run("decide", request.out / "nowhere", code=2)
 
     stored = json.loads((request.out / "suite.json").read_text())
     (request.out / "suite.json").write_text(json.dumps({**stored, "version": "9.9"}))

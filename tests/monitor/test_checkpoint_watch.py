@@ -85,6 +85,7 @@ def test_a_collapse_asks_training_to_pause_and_names_the_best_checkpoint(tmp_pat
     assert (request["action"], request["step"], request["last_good_step"]) == ("pause", 40, 30)
     assert request["last_good"].endswith("checkpoint-30")
     assert [event["training_action"] for event in run.events] == ["continue"] * 3 + ["pause"]
+    assert all(event["outcome"].startswith(f"{event['release_decision']}, ") for event in run.events)
 
 
 def test_an_evaluation_that_was_killed_is_resumed_and_not_begun_again(tmp_path):

@@ -89,6 +89,7 @@ class _ReportedNumber(msgspec.Struct, frozen=True):
 
 
 class _StoredReport(msgspec.Struct, frozen=True):
+    outcome: str | None = None
     release_decision: str | None = None
     training_action: str | None = None
     evidence: dict[str, _ReportedNumber] = {}
@@ -124,6 +125,8 @@ class EvaluationRow:
     protocol_digest: str = ""
     """Of the primary metric's card; of all of them for a metric over all benchmarks."""
     release: str = ""
+    outcome: str = ""
+    """The decision in one line, with whether an improvement was shown; "" where the report is of an earlier version."""
     training_action: str = ""
 
     @property
@@ -233,6 +236,7 @@ def _with_scores(row: EvaluationRow) -> EvaluationRow:
         score=score,
         value=score.value if score is not None else reported,
         release=report.release_decision or "",
+        outcome=report.outcome or "",
         training_action=report.training_action or "",
     )
 

@@ -137,6 +137,8 @@ def _contract_of(report: Path, suite: str | None) -> "Suite":
     from agent2.contract.suite_files import load_suite
 
     if not report.is_dir():
+        if suite is None and not report.exists():
+            raise ConfigError(f"{report}: no such file or folder; pass the folder of an evaluation, or its report")
         if suite is None:
             raise ConfigError(
                 f"{report}: no suite to decide by; add --suite NAME, or pass the folder of an evaluation, which has "

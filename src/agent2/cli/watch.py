@@ -171,7 +171,7 @@ def _print_event(event: dict[str, object], *, as_json: bool) -> None:
     value = PERCENT.estimate(score) if isinstance(score, Estimate) else json.dumps(event["value"])
     typer.echo(
         f"{clock} step {event['step']} {event['role']}: {event['metric']} {value}; training: "
-        f"{event['training_action']}; {event['release_decision']}"
+        f"{event['training_action']}; {event['outcome'] or event['release_decision']}"
     )
 
 

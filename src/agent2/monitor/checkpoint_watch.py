@@ -169,7 +169,8 @@ class CheckpointWatch:
         row = read_evaluation(folder)
         self._say(
             "evaluated", checkpoint.step, role=role.value, folder=folder.name, metric=row.metric, value=row.value,
-            score=row.score, release_decision=row.release, training_action=action.value, reasons=list(reasons),
+            score=row.score, release_decision=row.release, outcome=row.outcome,
+            training_action=action.value, reasons=list(reasons),
         )  # fmt: skip
 
     def _set_aside(self, checkpoint: RunCheckpoint, role: EvaluationRole, folder: Path) -> None:
