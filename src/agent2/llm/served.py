@@ -476,7 +476,11 @@ class ServedSampler:
     def _work(self) -> None:
         """One thread: answer queued requests until the sampler is closed."""
         while (request := self._waiting.get()) is not None and not self._client.closing.is_set():
-            self._answer(request)
+            if self._gone is None:
+                self._answer(request)
+            else:  # what still waits is not sent: `collect` has raised by now, or will
+                gone = WireProblem(str(self._gone), Fault.INFRASTRUCTURE, False)
+                self._done.put((request.id, fault_completion(gone)))
 
     def _answer(self, request: "_Request") -> None:
         try:
