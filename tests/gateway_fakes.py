@@ -17,6 +17,7 @@ from aiohttp import web
 from agent2.llm.gateway.settings import GatewaySettings
 from agent2.llm.gateway.supervisor import Gateway
 from agent2.llm.records import ProviderEndpoint, WireProtocol
+from socket_paths import short_path
 
 KEY = "sk-real-0123456789abcdef-secret"
 DUMMY = "sk-agent2-00000000000000000000000000000000"
@@ -254,9 +255,11 @@ def request_of(
 
 def agent(settings: GatewaySettings, key: str = DUMMY) -> httpx.Client:
     """A client of the gateway, with the trial's dummy key."""
-    transport = httpx.HTTPTransport(uds=str(settings.socket))
     return httpx.Client(
-        transport=transport, base_url="http://gateway", headers={"authorization": f"Bearer {key}"}, timeout=120
+        transport=httpx.HTTPTransport(uds=short_path(settings.socket)),
+        base_url="http://gateway",
+        headers={"authorization": f"Bearer {key}"},
+        timeout=120,
     )
 
 
@@ -291,9 +294,19 @@ def hang_up_when(is_so: Callable[[], bool], settings: GatewaySettings, request: 
         built = client.build_request("POST", request[0], json=request[1])
     lines = [f"POST {built.url.raw_path.decode()} HTTP/1.1", *(f"{name}: {it}" for name, it in built.headers.items())]
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(str(settings.socket))
+        connection.connect(short_path(settings.socket))
         connection.sendall("\r\n".join([*lines, "", ""]).encode() + built.content)
         wait_for(is_so)
+
+
+def settle(settings: GatewaySettings) -> None:
+    """Until the gateway has seen all that was sent to it before, and who has hung up.
+
+    It has one thread, and takes connections, and what they bring, in the order in which it came.
+    """
+    for _ in range(2):
+        with agent(settings) as client:
+            assert client.get("/health").status_code == 200
 
 
 def wait_for(is_so: Callable[[], bool]) -> None:

@@ -54,6 +54,7 @@ class Served:
     keys: list[str | None] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
     most_at_once: int = 0
+    """Requests that waited for an answer at the same time."""
 
 
 class _Server(ThreadingHTTPServer):
@@ -101,13 +102,14 @@ def endpoint(reply: Callable[[dict[str, Any], int], Reply]) -> Iterator[Served]:
                 at_once += 1
                 served.most_at_once = max(served.most_at_once, at_once)
             try:
-                self._send(reply(body, number))
+                answer = reply(body, number)
+                threading.Event().wait(answer.delay_s)
             finally:
-                with lock:
+                with lock:  # before it is sent: who has the answer may ask again before this thread goes on
                     at_once -= 1
+            self._send(answer)
 
         def _send(self, answer: Reply) -> None:
-            threading.Event().wait(answer.delay_s)
             self.send_response(answer.status)
             for name, value in answer.headers.items():
                 self.send_header(name, value)

@@ -23,13 +23,13 @@ from trial_builders import SUBMIT_COPY, quiet, write_agent
 pytestmark = pytest.mark.slow
 
 BUYS = """
-import json, os, httpx
+import functools, json, os, httpx
 from pathlib import Path
 rows = [json.loads(line) for line in open(os.environ["DATA_PATH"] + "/train.jsonl")][:3]
-url = os.environ["GRADING_SERVER_URL"] + "/judge"
-bought = httpx.post(url, json={"answers": [{"id": row["id"], "answer": row["answer"]} for row in rows]}).json()
-again = httpx.post(url, json={"answers": [{"id": rows[0]["id"], "answer": rows[0]["answer"]}]}).json()
-beyond = httpx.post(url, json={"answers": [{"id": rows[0]["id"], "answer": str(k)} for k in range(5)]})
+url, post = os.environ["GRADING_SERVER_URL"] + "/judge", functools.partial(httpx.post, timeout=300)
+bought = post(url, json={"answers": [{"id": row["id"], "answer": row["answer"]} for row in rows]}).json()
+again = post(url, json={"answers": [{"id": rows[0]["id"], "answer": rows[0]["answer"]}]}).json()
+beyond = post(url, json={"answers": [{"id": rows[0]["id"], "answer": str(k)} for k in range(5)]})
 assert bought == {"scores": [0.5] * 3, "charged": 3, "judgements_left": 4, "error": None}, bought
 assert (again["charged"], beyond.status_code) == (0, 403), (again, beyond.text)
 

@@ -158,7 +158,7 @@ def test_who_does_not_know_the_key_gets_nothing():
     url = f"http://127.0.0.1:{server.server_address[1]}/v1"
     known = {"authorization": "Bearer key", "x-request-id": "r7"}
     try:
-        with httpx.Client(trust_env=False) as client:
+        with httpx.Client(trust_env=False, timeout=120) as client:
             assert client.get(f"{url}/models").status_code == 401
             wrong = {"authorization": "Bearer k"}
             assert client.post(f"{url}/chat/completions", json={}, headers=wrong).status_code == 401

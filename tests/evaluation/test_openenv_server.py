@@ -290,7 +290,7 @@ def test_a_web_page_plays_no_world_of_ours():
         with connect(address) as session:
             session.send(json.dumps({"type": "reset", "data": {}}))
             assert json.loads(session.recv())["type"] == "observation"
-        assert httpx.get(f"{url}/metadata", headers={"origin": "http://evil.example"}).status_code == 403
+        assert httpx.get(f"{url}/metadata", headers={"origin": "http://evil.example"}, timeout=120).status_code == 403
 
 
 def test_a_silent_server_is_given_up_and_broken_characters_can_be_stored():

@@ -213,8 +213,8 @@ def test_it_serves_a_packaged_script_on_a_free_port_and_insists_on_the_key(tmp_p
     body = {"model": "m", "messages": [{"role": "user", "content": "a title, please"}]}
     with scripted_upstream(tmp_path, "arithmetic") as upstream:
         url = f"{upstream.url}/v1/chat/completions"
-        assert httpx.post(url, json=body).status_code == 401
-        answer = httpx.post(url, json=body, headers={"authorization": f"Bearer {KEY}"}).json()
+        assert httpx.post(url, json=body, timeout=120).status_code == 401
+        answer = httpx.post(url, json=body, headers={"authorization": f"Bearer {KEY}"}, timeout=120).json()
         assert answer["usage"]["prompt_tokens"] == 9
         assert [row["status"] for row in upstream.served()] == [401, 200]
         assert KEY not in upstream.log.read_text()

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -42,6 +43,14 @@ def ask(sampler, *texts, settings=None):
     while len(done) < len(texts):
         done.update(sampler.collect())
     return [done[number] for number in range(len(texts))]
+
+
+def n_requests(served, at_least):
+    """How many it was asked; one that has timed out may still be on its way to the server's thread."""
+    ends_at = time.monotonic() + 120
+    while len(served.bodies) < at_least and time.monotonic() < ends_at:
+        time.sleep(0.02)
+    return len(served.bodies)
 
 
 def after_probe(*replies):
@@ -209,13 +218,13 @@ def test_addresses_are_shown_without_credentials_and_query():
 
 
 def test_a_closed_sampler_takes_nothing_and_does_not_wait_for_a_slow_server():
-    with endpoint(after_probe(replace(chat("late"), delay_s=60.0))) as served:
+    with endpoint(after_probe(replace(chat("late"), delay_s=600.0))) as served:
         sampler = opened(served.url)
         sampler.submit(1, [Message("user", "q")], SamplingSettings())
         started = time.monotonic()
         sampler.close()
         sampler.close()
-        assert time.monotonic() - started < 30
+        assert time.monotonic() - started < 300
         with pytest.raises(SamplerFailed, match="closed"):
             sampler.submit(2, [Message("user", "q")], SamplingSettings())
 
@@ -296,14 +305,14 @@ def test_an_answer_that_trickles_in_is_late_too():
     """Each piece comes in time, the whole does not."""
     with endpoint(after_probe(replace(chat("x" * 400), piece_s=0.3))) as served:
         (answer,) = ask(impatient(served.url, 1.0), "q")
+        assert n_requests(served, 2) == 2
     assert answer.fault is Fault.INFRASTRUCTURE and "no whole answer within 1 s" in answer.reason
-    assert len(served.bodies) == 2
 
 
 def test_a_request_that_timed_out_is_not_tried_again():
     with endpoint(after_probe(replace(chat("late"), delay_s=60.0))) as served:
         ask(impatient(served.url, 0.5, max_tries=4), "q")
-    assert len(served.bodies) == 2
+        assert n_requests(served, 2) == 2
 
 
 def test_an_endpoint_that_hangs_is_gone_after_a_few_requests():
@@ -326,12 +335,20 @@ def test_an_endpoint_that_went_away_is_gone_after_a_few_requests():
         ask(sampler, *"abcdefgh")
 
 
-def test_some_slow_requests_among_others_do_not_end_the_evaluation():
+def test_some_slow_requests_among_others_do_not_end_the_evaluation(monkeypatch):
     def reply(body, number):
-        return replace(chat("ok"), delay_s=60.0 if body["messages"][-1]["content"] == "slow" else 0.2)
+        if body["messages"][-1]["content"] == "slow":
+            return replace(chat("ok"), delay_s=600.0)
+        return chat("ok")
 
     with endpoint(reply) as served:
-        answers = ask(impatient(served.url, 5.0, max_in_flight=8), *["slow"] * 4, *["q"] * 60)
+        sampler = opened(served.url, max_in_flight=8)
+        monkeypatch.setattr(sampler._client, "limit_s", lambda max_tokens: 0.5 if max_tokens == 1 else 120.0)
+        # its clock stands: however slow this machine is, another request was answered just before
+        monkeypatch.setattr("agent2.llm.served.time", SimpleNamespace(monotonic=lambda: sampler._answered_at))
+        for number in range(4):
+            sampler.submit(-number - 1, [Message("user", "slow")], SamplingSettings(max_tokens=1))
+        answers = ask(sampler, *["q"] * 60)
     assert [answer.fault for answer in answers] == [Fault.INFRASTRUCTURE] * 4 + [None] * 60
 
 
@@ -344,7 +361,7 @@ def test_opening_an_endpoint_that_hangs_does_not_try_again():
     with endpoint(lambda body, number: replace(chat("late"), delay_s=600.0)) as served:
         with pytest.raises(EndpointFailed, match=r"no whole answer within 0\.5 s"):
             opened(served.url, timeout_s=0.5)
-        assert len(served.bodies) == 1
+        assert n_requests(served, 1) == 1
 
 
 def test_extra_fields_are_sent_and_ours_stay():

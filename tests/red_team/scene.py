@@ -43,6 +43,7 @@ from agent2.records import HIDDEN_SPLITS, Item
 from agent2.sandbox.backends import Sandbox, Unsandboxed, find_sandbox, free_port
 from agent2.sandbox.fork_server import ForkServer
 from agent2.sandbox.spec import Limits, SandboxExit, SandboxSpec
+from socket_paths import short_path
 from trial_builders import write_agent, write_task
 
 LONGEST_S = 300.0
@@ -181,7 +182,7 @@ class Scene:
 
     def client(self) -> httpx.Client:
         """A client of the grading API, over the trial's own socket."""
-        transport = httpx.HTTPTransport(uds=str(self.paths.grader_socket))
+        transport = httpx.HTTPTransport(uds=short_path(self.paths.grader_socket))
         return httpx.Client(transport=transport, base_url="http://grader", timeout=LONGEST_S)
 
     @contextmanager
@@ -194,7 +195,7 @@ class Scene:
         server = serve_on_socket(make_app(grader, ApiInfo("arithmetic", "/workspace", {})), paths.grader_socket)
 
         def make_client() -> httpx.Client:
-            transport = httpx.HTTPTransport(uds=str(paths.grader_socket))
+            transport = httpx.HTTPTransport(uds=short_path(paths.grader_socket))
             return httpx.Client(transport=transport, base_url="http://grader", timeout=LONGEST_S)
 
         try:
@@ -341,7 +342,7 @@ def _unix_listener(address: str) -> socket.socket:
     if not address.startswith("\0"):
         Path(address).parent.mkdir(parents=True, exist_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(address)
+    listener.bind(address if address.startswith("\0") else short_path(Path(address)))
     listener.listen()
     return listener
 

@@ -11,6 +11,7 @@ import pytest
 from agent2.errors import SandboxError
 from agent2.sandbox.backends import Bubblewrap
 from agent2.sandbox.spec import BASE_ENVIRONMENT, Limits, Mount, SandboxSpec, Strength
+from socket_paths import short_path
 
 
 def test_the_workspace_is_writable_and_its_files_reach_the_host(runner):
@@ -214,11 +215,12 @@ def test_only_the_listed_port_answers(runner, tmp_path):
     path = tmp_path / "s" / "grader.sock"
     path.parent.mkdir(mode=0o700)
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(path))
+        server.bind(short_path(path))
         server.listen()
         threading.Thread(target=_echo, args=(server,), daemon=True).start()
         program = """
 import socket
+from socket_paths import short_path
 for i in range(3):
     with socket.create_connection(("127.0.0.1", 8123), 100) as link:
         link.sendall(b"x" * 300000)

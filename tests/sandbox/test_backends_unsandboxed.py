@@ -12,6 +12,7 @@ from agent2.errors import SandboxError
 from agent2.sandbox.backends import Unsandboxed, free_port
 from agent2.sandbox.process import SandboxProcess
 from agent2.sandbox.spec import Limits, Mount, SandboxSpec, Strength
+from socket_paths import short_path
 
 
 def _start(folder, *command: str, **parts) -> SandboxProcess:
@@ -67,7 +68,7 @@ def test_a_server_that_is_gone_is_named_in_the_log(tmp_path):
     path = tmp_path / "grader.sock"
     port = free_port()
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(path))  # and never listens
+        server.bind(short_path(path))  # and never listens
         program = f"import socket; print(socket.create_connection(('127.0.0.1', {port}), 100).recv(100))"
         _start(tmp_path, "python", "-c", program, ports={port: path}).wait(120)
     assert "the server behind a port cannot be reached: [Errno 111]" in (tmp_path / "log").read_text()
@@ -83,7 +84,7 @@ def test_a_free_port_is_none_that_a_client_of_the_host_can_be_given():
 def test_a_taken_port_is_an_error_that_names_it(tmp_path):
     path = tmp_path / "grader.sock"
     with socket.create_server(("127.0.0.1", 0)) as taken, socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(path))
+        server.bind(short_path(path))
         port = taken.getsockname()[1]
         with pytest.raises(SandboxError, match=rf"port {port}.*in use"):
             _start(tmp_path, "true", ports={port: path})

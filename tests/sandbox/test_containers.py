@@ -22,6 +22,7 @@ from agent2.sandbox.backends import Contained, EndedBy, run_contained
 from agent2.sandbox.containers import Apptainer, Container, Docker, set_up_container
 from agent2.sandbox.host import has_root_rights, uid_for
 from agent2.sandbox.spec import Limits, Mount, Network, SandboxSpec, Strength
+from socket_paths import short_path
 
 INFO = {"ServerVersion": "28.1", "MemoryLimit": True, "PidsLimit": True, "SecurityOptions": ["name=seccomp"]}
 SECONDS = f"619.{os.getpid()}"
@@ -104,7 +105,7 @@ for line in open("/proc/self/status"):
 
 def test_ports_lead_out_and_answers_come_back(engine, tmp_path):
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(tmp_path / "s"))
+        server.bind(short_path(tmp_path / "s"))
         server.listen()
         threading.Thread(target=lambda: server.accept()[0].sendall(b"score 1"), daemon=True).start()
         program = "import socket; print(socket.create_connection(('127.0.0.1', 8123), 120).recv(100))"
@@ -172,6 +173,7 @@ def test_limits_of_one_process_hold(engine, tmp_path):
 def test_a_full_workspace_stops_the_program(engine, tmp_path):
     program = """
 import itertools, time
+from socket_paths import short_path
 for i in itertools.count():
     open(f"file{i}", "wb").write(bytes(5_000_000))
     time.sleep(0.02)

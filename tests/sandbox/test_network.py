@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from agent2.errors import SandboxError
 from agent2.sandbox.network import PORT, OpenLaunch, ProxyRefusal, _destination, is_public
 from agent2.sandbox.spec import DEFAULT_REGISTRIES, Network, PackageSettings, Registry, find_target, inside_address
+from socket_paths import short_path
 
 WHEEL = "greeting-1.0-py3-none-any.whl"
 
@@ -207,6 +208,7 @@ for proxies in [{{}}, {{"http": "http://127.0.0.1:{PORT}"}}]:
 def test_an_open_network_tells_programs_its_proxy_and_records_hosts(default_runner):
     program = f"""
 import os, socket
+from socket_paths import short_path
 print(os.environ["HTTPS_PROXY"], os.environ["no_proxy"])
 for head in [b"CONNECT 10.0.0.1:443 HTTP/1.1", b"CONNECT 169.254.169.254:80 HTTP/1.1", b"GET / HTTP/1.1", b"x"]:
     with socket.create_connection(("127.0.0.1", {PORT}), 20) as link:
@@ -249,7 +251,7 @@ def test_the_open_proxy_tunnels_and_forwards_and_counts(index, tmp_path):
 def _ask(path: Path, text: str) -> bytes:
     with socket.socket(socket.AF_UNIX) as link:
         link.settimeout(120)
-        link.connect(str(path))
+        link.connect(short_path(path))
         link.sendall(text.encode())
         answer = b""
         while data := link.recv(65536):
@@ -271,7 +273,7 @@ def _command(process: psutil.Process) -> list[str]:
 
 def test_the_port_of_the_policy_cannot_be_taken(default_runner, tmp_path):
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(tmp_path / "s"))
+        server.bind(short_path(tmp_path / "s"))
         with pytest.raises(SandboxError, match="port 8431 is the one of the network policy packages"):
             default_runner.start("true", ports={PORT: tmp_path / "s"}, network=Network.PACKAGES)
 

@@ -4,6 +4,7 @@ import pytest
 
 from agent2.errors import SandboxError
 from agent2.sandbox.spec import Limits, Mount, SandboxSpec, check_spec, refuse_hidden
+from socket_paths import short_path
 
 
 def _spec(folder, **parts) -> SandboxSpec:
@@ -13,7 +14,7 @@ def _spec(folder, **parts) -> SandboxSpec:
 def test_a_sound_spec_passes(tmp_path):
     path = tmp_path / "s"
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(path))
+        server.bind(short_path(path))
         check_spec(_spec(tmp_path, ports={8000: path}, mounts=(Mount(tmp_path, "/models/base"),)))
 
 

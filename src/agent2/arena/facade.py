@@ -40,7 +40,7 @@ if ended.returncode:
     sys.exit(ended.returncode if ended.returncode > 0 else 128 - ended.returncode)
 url = os.environ["GRADING_SERVER_URL"]
 made = os.path.join(os.environ["OUTPUT_DIR"], "model")
-if not httpx.get(f"{url}/submissions").json()["submissions"] and os.path.isdir(made):
+if not httpx.get(f"{url}/submissions", timeout=None).json()["submissions"] and os.path.isdir(made):
     answer = httpx.post(f"{url}/submit", json={"model_path": made, "note": "made by the solution"}, timeout=None)
     print(answer.text)
 '''

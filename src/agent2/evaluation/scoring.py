@@ -260,7 +260,10 @@ def in_batches(
         for future in [future for future in in_flight if future in judged]:
             batch, _ = in_flight.pop(future)
             yield from zip(batch, future.result(), strict=True)
-        for future in [future for future, (_, deadline) in in_flight.items() if time.monotonic() >= deadline]:
+        now = time.monotonic()
+        # Whatever is done by now is in time: this thread may have been the one that was held up.
+        overdue = [future for future, (_, deadline) in in_flight.items() if now >= deadline and not future.done()]
+        for future in overdue:
             batch, _ = in_flight.pop(future)
             late = Score(None, f"no verdict within {work.timeout_s:g} seconds", Fault.JUDGE)
             yield from ((unit, late) for unit in batch)

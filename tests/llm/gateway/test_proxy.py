@@ -15,6 +15,7 @@ from aiohttp import web
 from agent2.llm.gateway.recording import ExchangeOutcome, read_body, read_exchanges, totals
 from agent2.llm.records import TokenCounts, WireProtocol
 from gateway_fakes import DUMMY, KEY, PATHS, agent, gateway_settings, request_of, running, saying, sse, streaming
+from socket_paths import short_path
 
 pytestmark = pytest.mark.slow
 
@@ -185,7 +186,7 @@ def test_calls_at_the_same_time_cannot_take_the_same_tokens(provider, tmp_path):
     _, body = request_of(WireProtocol.OPENAI_CHAT, stream=True, max_tokens=900)
 
     async def all_at_once() -> list[int]:
-        transport = httpx.AsyncHTTPTransport(uds=str(settings.socket), limits=httpx.Limits(max_connections=None))
+        transport = httpx.AsyncHTTPTransport(uds=short_path(settings.socket), limits=httpx.Limits(max_connections=None))
         headers = {"authorization": f"Bearer {DUMMY}"}
         async with httpx.AsyncClient(transport=transport, base_url="http://g", headers=headers, timeout=120) as client:
             answers = await asyncio.gather(

@@ -14,7 +14,8 @@ from google.genai import errors, types
 
 from agent2.llm.gateway.recording import ExchangeOutcome, read_exchanges
 from agent2.llm.gateway.settings import GatewaySettings
-from gateway_fakes import DUMMY, FakeProvider, gateway_settings, running, saying, usual
+from gateway_fakes import DUMMY, FakeProvider, gateway_settings, running, saying, settle, usual, wait_for
+from socket_paths import short_path
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +30,7 @@ def settings(provider: FakeProvider, tmp_path) -> Iterator[GatewaySettings]:
 
 
 def over(settings: GatewaySettings) -> httpx.Client:
-    return httpx.Client(transport=httpx.HTTPTransport(uds=str(settings.socket)))
+    return httpx.Client(transport=httpx.HTTPTransport(uds=short_path(settings.socket)), timeout=120)
 
 
 def openai_client(settings: GatewaySettings, **more) -> openai.OpenAI:
@@ -37,7 +38,7 @@ def openai_client(settings: GatewaySettings, **more) -> openai.OpenAI:
 
 
 def anthropic_client(settings: GatewaySettings, **more) -> anthropic.Anthropic:
-    client = httpx2.Client(transport=httpx2.HTTPTransport(uds=str(settings.socket)))
+    client = httpx2.Client(transport=httpx2.HTTPTransport(uds=short_path(settings.socket)), timeout=120)
     return anthropic.Anthropic(base_url="http://gateway", api_key=DUMMY, http_client=client, **more)
 
 
@@ -110,17 +111,27 @@ def test_headers_about_rate_limits_reach_the_clients(settings, provider):
 @pytest.mark.parametrize("make", [openai_client, anthropic_client])
 def test_a_client_that_gives_up_and_tries_twice_more_is_billed_once(settings, provider, make):
     async def slow(request: web.Request) -> web.StreamResponse:
-        await asyncio.sleep(120)  # longer than all three tries, however slow
+        await asyncio.sleep(600)  # longer than all three tries, however slow
         return usual(request, await request.read())
 
     provider.then(slow)
     client = make(settings, timeout=0.4, max_retries=2)
+
+    def seen(_) -> None:
+        """Try again when the gateway has seen the try before, however late it was."""
+        if tries:
+            wait_for(lambda: len(provider.requests) > 0)
+            settle(settings)
+        tries.append(True)
+
+    tries: list[bool] = []
+    client._client.event_hooks = {"request": [seen]}
     with pytest.raises((openai.APITimeoutError, anthropic.APITimeoutError)):
         if isinstance(client, openai.OpenAI):
             client.chat.completions.create(model="m", messages=ASK)
         else:
             client.messages.create(model="m", max_tokens=9, messages=ASK)
-    assert len(provider.requests) == 1
+    assert len(tries) == 3 and len(provider.requests) == 1
     assert len(read_exchanges(settings.record)) == 1
 
 
@@ -141,7 +152,9 @@ def test_what_would_reach_out_is_an_error_that_clients_do_not_repeat(settings, p
 
 
 def test_half_a_character_in_the_history_blocks_no_call(settings, provider):
-    with httpx.Client(transport=httpx.HTTPTransport(uds=str(settings.socket)), base_url="http://g") as client:
+    with httpx.Client(
+        transport=httpx.HTTPTransport(uds=short_path(settings.socket)), base_url="http://g", timeout=120
+    ) as client:
         body = b'{"model": "m", "messages": [{"role": "tool", "content": "cut \\ud83d"}]}'
         answer = client.post("/v1/chat/completions", content=body, headers={"authorization": f"Bearer {DUMMY}"})
     assert answer.status_code == 200
