@@ -137,7 +137,7 @@ class FakeProvider:
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(60)
+        self._thread.join(120)
 
     def then(self, *handlers: Handler) -> None:
         """Answer the next requests so."""

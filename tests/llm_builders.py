@@ -82,7 +82,7 @@ def scripted_llm(steps=STEPS, app=None):
         yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     finally:
         server.should_exit = True
-        thread.join(10)
+        thread.join(120)
 
 
 def write_driver(folder, url, name="scripted", **changes):

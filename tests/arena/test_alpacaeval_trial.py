@@ -27,7 +27,7 @@ BUYS = """
 import json, os, httpx
 rows = [json.loads(line) for line in open(os.environ["DATA_PATH"] + "/train.jsonl")]
 url = os.environ["GRADING_SERVER_URL"] + "/judge"
-told = httpx.post(url, json={"answers": [{"id": rows[0]["id"], "answer": "a much longer answer"}]}, timeout=60).json()
+told = httpx.post(url, json={"answers": [{"id": rows[0]["id"], "answer": "a much longer answer"}]}, timeout=300).json()
 assert abs(told["scores"][0] - 0.9) < 1e-9 and told["charged"] == 1, told
 """
 

@@ -30,7 +30,7 @@ turns = iter(["search[rivers]", "open[river]", "answer[the Ulm | river]"])
 items = [Attempt(item_of(benchmark, rows[0]), 0, 0)]
 played = list(play_by(lambda attempt, world, chat: next(turns), items, benchmark.environment, benchmark.max_turns))
 url = os.environ["GRADING_SERVER_URL"] + "/judge"
-told = httpx.post(url, json={"answers": [{"id": rows[0]["id"], "answer": "the Ulm"}]}, timeout=60).json()
+told = httpx.post(url, json={"answers": [{"id": rows[0]["id"], "answer": "the Ulm"}]}, timeout=300).json()
 assert told["scores"] == [0.0] and told["charged"] == 1, told
 """
 

@@ -218,7 +218,7 @@ CALL_ONCE = """
 url, key = os.environ["LLM_URL"], os.environ["LLM_KEY"]
 body = {"model": "any", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 20, "tools": [
     {"type": "function", "function": {"name": "bash", "parameters": {"type": "object", "properties": {}}}}]}
-print(httpx.post(url + "/v1/chat/completions", json=body, headers={"authorization": "Bearer " + key}, timeout=60).text)
+print(httpx.post(url + "/v1/chat/completions", json=body, headers={"authorization": "Bearer " + key}, timeout=300).text)
 """
 
 

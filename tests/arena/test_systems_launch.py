@@ -208,7 +208,7 @@ def test_an_installed_program_starts_with_its_files_in_its_home(home, tmp_path, 
     plan.write()
     log = tmp_path / "log"
     spec = SandboxSpec(plan.command, workspace, log, mounts=plan.mounts, environment=plan.environment)
-    ended = chosen.start(spec).wait(30)
+    ended = chosen.start(spec).wait(120)
     assert ended is not None and ended.code == 0, log.read_text()
     assert log.read_text() == f"{inside_workspace}\nin {inside_workspace}\n{plan.prompt}"
 

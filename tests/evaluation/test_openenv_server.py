@@ -466,7 +466,7 @@ def test_a_world_that_breaks_ends_its_episode_and_the_next_message_is_answered(b
 
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()
-    asking.join(60)
+    asking.join(120)
     assert outcomes == (["broke", "none", "none"] if breaks_at == "reset" else ["fine", "broke", "none"]) * 2
 
 

@@ -27,10 +27,10 @@ def test_a_job_waits_until_enough_gpus_are_free_and_holds_none_meanwhile(tmp_pat
     waiting = threading.Thread(target=lambda: taken.append(shares.take(2, is_wanted)))
     waiting.start()
     for _ in range(2):
-        assert has_looked.acquire(timeout=60)
+        assert has_looked.acquire(timeout=120)
     assert taken == []
     first.release()
-    waiting.join(60)
+    waiting.join(120)
     assert taken[0].numbers == (0, 1)
     taken[0].release()
 

@@ -131,7 +131,7 @@ def _is_alive(pid):
         return False
 
 
-def _wait(condition, seconds=60):
+def _wait(condition, seconds=120):
     ends_at = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < ends_at

@@ -147,7 +147,7 @@ def test_ten_checkpoints_are_watched_live_and_training_pauses_at_the_collapse(tm
     finally:
         for process in (watch, *killed):
             process.kill()  # not SIGINT: where tests run in the background of a shell, programs ignore it
-            process.communicate(timeout=60)
+            process.communicate(timeout=120)
     evaluated = [event for event in events(out) if event["event"] == "evaluated"]
     assert [event["step"] for event in evaluated] == [2, 4, 6, 8, 10, 12, 14], "each once, though it was killed"
     assert last == 14, "the checkpoint after the collapse at 13 is the last"

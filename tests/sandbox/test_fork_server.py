@@ -9,6 +9,7 @@ import textwrap
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -268,11 +269,20 @@ def test_its_limits_hold(sandbox, server, tmp_path, program, limits, broke):
     assert run(tmp_path, sandbox, server, WAS_FORKED).stdout == b"True\n"
 
 
-def test_its_time_and_a_stop_end_it(sandbox, server, tmp_path):
-    program = "import os, time\nos.fork()\nprint('up', flush=True)\ntime.sleep(600)"
+def test_its_time_and_a_stop_end_it(sandbox, server, tmp_path, monkeypatch):
+    program = (
+        "import os, time\nos.fork()\nprint('up', flush=True)\nopen(f'up-{os.getpid()}', 'w').close()\ntime.sleep(600)"
+    )
     request = request_for(tmp_path, program)
     assert server.has_settled(300)
-    end = run_contained(request, sandbox, timeout_s=3, server=server)
+
+    def clock() -> float:
+        """Its time is over as soon as both processes have said something, however long they take."""
+        return 1_000.0 * (len(list((tmp_path / "scratch").glob("up-*"))) == 2)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("agent2.sandbox.backends.time", SimpleNamespace(monotonic=clock))
+        end = run_contained(request, sandbox, timeout_s=300, server=server)
     assert end.ended_by is EndedBy.TIMEOUT and end.stdout == b"up\nup\n"
     assert not outlived(forks_of(server))
     stop = threading.Event()

@@ -46,7 +46,7 @@ except OSError as error:
     print(error.strerror)
 """
     spec = SandboxSpec(("python", "-c", program), tmp_path / "workspace", tmp_path / "log", gpus=(1, 2))
-    end = sandbox.start(spec).wait(60)
+    end = sandbox.start(spec).wait(120)
     assert end is not None and end.code == 0, (tmp_path / "log").read_text()
     assert (tmp_path / "log").read_text().splitlines() == [
         "['nvidia-uvm', 'nvidia-uvm-tools', 'nvidia1', 'nvidia2', 'nvidiactl'] 0,1",
@@ -60,7 +60,7 @@ def test_without_a_sandbox_a_program_is_told_its_gpus_by_their_own_numbers(tmp_p
     for gpus, told in (((1, 2), "['1,2', 'PCI_BUS_ID']"), ((), "[None, None]")):
         (tmp_path / "workspace").mkdir(exist_ok=True)
         spec = SandboxSpec(("python", "-c", program), tmp_path / "workspace", tmp_path / f"log-{len(gpus)}", gpus=gpus)
-        assert Unsandboxed().start(spec).wait(60).code == 0
+        assert Unsandboxed().start(spec).wait(120).code == 0
         assert (tmp_path / f"log-{len(gpus)}").read_text().strip() == told
 
 

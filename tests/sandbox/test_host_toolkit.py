@@ -72,7 +72,7 @@ sandbox = Bubblewrap()
 sandbox.prepare_workspace(work)
 look = "import os, sys; print(sys.prefix, os.listdir({str(tmp_path)!r}))"
 process = sandbox.start(SandboxSpec(("python", "-c", look), work, Path({str(tmp_path / "log")!r})))
-sys.exit(process.wait(60).code)
+sys.exit(process.wait(120).code)
 """
     packages = os.pathsep.join([str(Path(agent2.__file__).parent.parent), *(p for p in sys.path if "-packages" in p)])
     ended = subprocess.run(

@@ -62,7 +62,7 @@ def test_a_program_runs_in_a_scope_where_groups_are_not_ours(systemd, tmp_path, 
     assert (rows["memory"].strength, rows["memory"].how) == (Strength.HARD, "systemd scope of 3 GiB")
     sandbox.prepare_workspace(tmp_path / "workspace")
     process = sandbox.start(SandboxSpec(("sh", "-c", "echo up; exit 3"), tmp_path / "workspace", tmp_path / "log"))
-    end = process.wait(60)
+    end = process.wait(120)
     assert end is not None and end.code == 3
     assert (tmp_path / "log").read_text() == "up\n"
     argv = json.loads((tmp_path / "asked").read_text())

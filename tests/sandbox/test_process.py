@@ -223,7 +223,7 @@ def test_a_start_that_fails_before_the_program_is_an_error_and_no_endless_wait(t
         for _ in range(3):  # its log and the two ends of its link; none is left for the file with its input
             os.close(held.pop())
         starter.start()
-        starter.join(60)
+        starter.join(120)
     finally:
         for descriptor in held:
             os.close(descriptor)

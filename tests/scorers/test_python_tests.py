@@ -345,7 +345,7 @@ def test_threads_that_need_the_same_checks_record_each_of_them_once():
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(120)
     assert sorted(name for names in scorer.rounds for name in names) == sorted(names)
     assert max(map(len, scorer.rounds)) == 50, "two threads share the work"
     assert len(plans) == 2 and all(isinstance(plan, CallPlan) for batch in plans for plan in batch)

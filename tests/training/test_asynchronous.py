@@ -51,7 +51,7 @@ def test_no_more_than_the_lag_is_played_ahead_however_long_the_trainer_takes():
     ahead = PlayAhead(play, 10, 2)
     ahead.publish(0, weights_of(0))
     for _ in range(3):
-        assert has_played.acquire(timeout=60)
+        assert has_played.acquire(timeout=120)
     assert not has_played.acquire(timeout=0.2)
     ahead.close()
     assert played == [0, 1, 2], "the batch that is needed and two ahead of it"
@@ -108,7 +108,7 @@ def test_closing_ends_a_batch_that_is_being_played_and_waits_for_the_thread():
 
     ahead = PlayAhead(play, 4, 1)
     ahead.publish(0, weights_of(0))
-    assert is_playing.wait(60)
+    assert is_playing.wait(120)
     ahead.close()
     assert ended == [0]
     assert "agent2-plays-ahead" not in {thread.name for thread in threading.enumerate()}

@@ -31,7 +31,7 @@ def test_no_step_begins_while_a_page_is_made(site, monkeypatch):
     with prepared.making_page():
         thread = prepared.start()
         assert not begun.wait(0.2)
-    thread.join(30)
+    thread.join(120)
     assert begun.is_set()
 
 

@@ -287,10 +287,13 @@ def collect(pid: int, result_end: int, trace_end: int, header: Mapping[str, Any]
     """
     n_lines, limit_s, max_line_bytes = header["n_lines"], header["limit_s"], header["max_line_bytes"]
     data, lines, reason, n_bytes, where = b"", list[list[str]](), ENDED, 0, ""
-    ends_at, credited_s, waited_before_s = time.monotonic() + limit_s, 0.0, 0.0
+    ends_at, credited_s, waited_before_s, was_late = time.monotonic() + limit_s, 0.0, 0.0, False
     while len(lines) < n_lines:
         remaining_s = ends_at - time.monotonic()
-        if remaining_s <= 0:
+        # What is there by now came in time: it may be this process that was held up. It is read once, not for ever.
+        has_more = bool(select.select([result_end], [], [], max(0.0, remaining_s))[0])
+        was_late, is_over = remaining_s <= 0, remaining_s <= 0 and (was_late or not has_more)
+        if is_over:
             waited_s = min(run_queue_s(pid) - waited_before_s, (PATIENCE - 1) * limit_s)
             if waited_s > credited_s + 0.01:
                 ends_at += waited_s - credited_s
@@ -298,7 +301,7 @@ def collect(pid: int, result_end: int, trace_end: int, header: Mapping[str, Any]
                 continue
             reason, where = TIMEOUT, place_of(pid, trace_end) if header["is_per_line"] else ""
             break
-        if not select.select([result_end], [], [], remaining_s)[0]:
+        if not has_more:
             continue
         chunk = os.read(result_end, 65536)
         data += chunk

@@ -217,7 +217,7 @@ def test_a_scoring_waits_for_another_on_the_same_gpu_and_a_stopped_one_waits_no_
         thread.start()
         assert not ended.wait(0.3)
         stop.set()
-        assert ended.wait(60)
+        assert ended.wait(120)
     thread.join()
 
 

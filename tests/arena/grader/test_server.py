@@ -132,7 +132,7 @@ def test_a_request_that_the_end_cuts_off_leaves_no_traceback_in_the_log(serve, c
         time.sleep(0.01)
     client.stop_server()
     evaluate.may_go_on.set()
-    waiting.join(60)
+    waiting.join(120)
     assert not waiting.is_alive() and not [record for record in caplog.records if record.name == "uvicorn.error"]
 
 

@@ -133,7 +133,7 @@ def served(grader_of, monkeypatch):
     grader = grader_of(judgements=300)
     server = serve_on_loopback(make_app(grader, ApiInfo("replies", "/workspace", {})))
     monkeypatch.setenv("GRADING_SERVER_URL", f"http://127.0.0.1:{server.port}")
-    yield httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=60)
+    yield httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=300)
     server.stop()
 
 
