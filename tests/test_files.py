@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -99,19 +100,22 @@ from agent2.files import lock_file
 lock_file(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT))
 if os.fork() == 0:
     os.dup2(os.open(os.devnull, os.O_RDWR), 1)
-    time.sleep(0.5)
+    while not os.path.exists(sys.argv[2]):
+        time.sleep(0.02)
     os._exit(0)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
 def test_the_lock_of_a_killed_process_is_had_once_the_program_that_it_was_starting_has_let_go_of_it(tmp_path):
-    command = [sys.executable, "-c", KILLED_WHILE_IT_STARTS_A_PROGRAM, str(tmp_path / "lock")]
+    lets_go = tmp_path / "lets-go"
+    command = [sys.executable, "-c", KILLED_WHILE_IT_STARTS_A_PROGRAM, str(tmp_path / "lock"), str(lets_go)]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
     descriptor = os.open(tmp_path / "lock", os.O_RDWR)
     with pytest.raises(BlockingIOError):
         lock_file(descriptor, wait_s=0.0)
-    lock_file(descriptor)
+    threading.Timer(0.2, lets_go.touch).start()
+    lock_file(descriptor, wait_s=300.0)
     os.close(descriptor)
 
 

@@ -129,7 +129,7 @@ def test_an_agent_that_fills_its_disk_is_stopped_and_says_why(task, tmp_path):
             with open(f"/workspace/output/{n}", "wb") as file:
                 file.write(b"x" * 16_000_000)
             n += 1
-            time.sleep(0.02)  # so that the speed of the disk alone does not take it past the bound below
+            time.sleep(0.2)  # so that the speed of the disk alone does not take it past the bound below
     """
     agent = write_agent(tmp_path / "filler", program)
     root, evidence = play(task, agent, tmp_path / "trials", "disk_gib=0.2")

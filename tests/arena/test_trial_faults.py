@@ -48,7 +48,7 @@ HOSTILE = r"""
     for name, text in (("trainer_state.json", "["), ("design.json", "{")):
         with open(f"/workspace/output/{name}", "w") as file:
             file.write(text * 200_000)
-    subprocess.run([sys.executable, "-c", "import time; time.sleep(8)", b"\xff\xfe"])
+    subprocess.run([sys.executable, "-c", "import time; time.sleep(20)", b"\xff\xfe"])
     sys.stdout.buffer.write(b"\xff\xfe\x00\x1b[2J\n")
 """
 
@@ -157,10 +157,10 @@ def test_a_harness_killed_while_base_and_final_are_scored_ends_with_one_result(t
     root = new_trial(str(task), str(agent), 0, tmp_path / "trials", trial_id="killed")
     paths = TrialPaths(root)
     for card in ("base-test_public", "base-noise"):
-        kill_when(root, lambda card=card: (root / "cards" / f".{card}.scratch").exists())
+        kill_when_there_is(root, root / "cards" / f".{card}.scratch")
     with sqlite3.connect(paths.grader_db) as database:  # else nothing beats the base, and there is no final card
         database.execute("UPDATE scores SET value = 1.0, high = 1.0")
-    kill_when(root, lambda: (root / "cards" / ".final-test_private.scratch").exists())
+    kill_when_there_is(root, root / "cards" / ".final-test_private.scratch")
     assert read_events(paths.trial_log).last("final_scored") is None
     resume_trial(root, quiet)
     evidence = read_evidence(root)
@@ -177,18 +177,32 @@ def test_a_harness_killed_while_base_and_final_are_scored_ends_with_one_result(t
         assert validate_card(paths.card(model, split)) == []
 
 
-def kill_when(root, is_so):
-    """Run the trial in a process of its own and kill it with -9 as soon as something holds."""
+STOPS_ITSELF = """
+import os, signal, sys, threading, time
+from agent2.cli import main
+path = sys.argv.pop()
+def stop():
+    while not os.path.exists(path):
+        time.sleep(0.005)
+    os.kill(os.getpid(), signal.SIGSTOP)
+threading.Thread(target=stop, daemon=True).start()
+main()
+"""
+"""Stands still as soon as a path exists: who looked from outside might look too late."""
+
+
+def kill_when_there_is(root, path):
+    """Run the trial in a process of its own and kill it with -9 as soon as a path exists."""
     with subprocess.Popen(
-        [sys.executable, "-m", "agent2", "resume", str(root)],
+        [sys.executable, "-c", STOPS_ITSELF, "resume", str(root), str(path)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     ) as harness:
         ends_at = time.monotonic() + 500
-        while not is_so():
+        while psutil.Process(harness.pid).status() != psutil.STATUS_STOPPED:
             assert harness.poll() is None, "it ended before it could be killed"
             assert time.monotonic() < ends_at, "it did not happen in time"
-            time.sleep(0.005)
+            time.sleep(0.02)
         children = psutil.Process(harness.pid).children(recursive=True)
         harness.send_signal(signal.SIGKILL)
     assert outlived(children) == [], "all dies with the harness"

@@ -173,7 +173,6 @@ def test_limits_of_one_process_hold(engine, tmp_path):
 def test_a_full_workspace_stops_the_program(engine, tmp_path):
     program = """
 import itertools, time
-from socket_paths import short_path
 for i in itertools.count():
     open(f"file{i}", "wb").write(bytes(5_000_000))
     time.sleep(0.02)

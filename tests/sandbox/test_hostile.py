@@ -203,7 +203,7 @@ for i in itertools.count():
     os.makedirs(f"d{os.getpid()}", exist_ok=True)
     with open(f"d{os.getpid()}/{i}", "wb") as file:
         file.write(block)
-    time.sleep(0.01)
+    time.sleep(0.05)
 """
     outcome = default_runner.python(program, limits=Limits(disk_gib=0.1))
     assert (outcome.end.broke, outcome.end.code) == ("disk", 137)

@@ -290,13 +290,13 @@ def test_a_judge_that_is_down_is_an_infrastructure_fault():
 
 def test_a_judge_that_hangs_is_an_infrastructure_fault_within_its_time():
     def reply(body, number):
-        return replace(chat("fine"), delay_s=0.0 if number == 0 else 20.0)  # the probe is answered
+        return replace(chat("fine"), delay_s=0.0 if number == 0 else 600.0)  # the probe is answered
 
     with endpoint(reply) as served:
         settings = {"model": f"{served.url}#m", "endpoint": {"timeout_s": 0.5, "max_tries": 1}}
         started = time.monotonic()
         score = load_scorer("llm_judge", settings).score(ITEM, rollout("good"))
-    assert (score.value, score.fault) == (None, Fault.INFRASTRUCTURE) and time.monotonic() - started < 15
+    assert (score.value, score.fault) == (None, Fault.INFRASTRUCTURE) and time.monotonic() - started < 300
 
 
 @pytest.mark.parametrize("bad", [error(503), replace(chat("fine"), cut_after=0)], ids=["busy", "drops"])
