@@ -11,7 +11,7 @@ from agent2.arena.trial_folder import EventLog, read_events
 
 
 def until(holds):
-    ends_at = time.monotonic() + 60
+    ends_at = time.monotonic() + 120
     while not holds():
         assert time.monotonic() < ends_at
         time.sleep(0.01)

@@ -227,7 +227,7 @@ def texts(tmp_path):
 
 
 def wait_for(holds):
-    ends_at = time.monotonic() + 60
+    ends_at = time.monotonic() + 120
     while not holds():
         assert time.monotonic() < ends_at
         time.sleep(0.02)

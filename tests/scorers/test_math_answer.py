@@ -81,7 +81,7 @@ def test_other_expressions_are_wrong_and_none_is_told_apart(answer, reference, l
 def test_what_cannot_be_compared_in_its_time_is_the_answers_zero_and_harms_no_other(expression):
     started = time.monotonic()
     verdict = score(rf"\boxed{{{expression}}}", r"\frac{\pi}{2}")
-    assert time.monotonic() - started < 60
+    assert time.monotonic() - started < 300
     assert verdict.value == 0.0 and verdict.labels[0] in ("math_undecided", "math_no_answer")
     assert score(r"\boxed{\frac{2\pi}{4}}", r"\frac{\pi}{2}").value == 1.0
 
