@@ -1,5 +1,6 @@
 """The web app in a real browser: routes to a failure, live updates, keys, hostile text, accessibility."""
 
+import contextlib
 import fcntl
 import json
 import re
@@ -98,6 +99,7 @@ def test_a_failing_turn_of_an_evaluation_is_within_four_clicks_of_home(page, add
     clicks.on(".item-links a")
     assert "failed" in page.locator(".verdict-card").first.inner_text()
     clicks.on("#t1 .anchor")
+    page.wait_for_url("**#t1")
     assert page.url.endswith("#t1") and clicks.n <= 4
     assert page.locator("#t1").is_visible()
     shared = page.url
@@ -230,8 +232,10 @@ def test_a_running_trial_is_followed_to_its_end(browser, results, tmp_path):
     lines = log.read_text().splitlines(keepends=True)
     first = next(place for place, line in enumerate(lines, start=1) if json.loads(line)["event"] == "agent_started")
     log.write_text("".join(lines[:first]))
-    with (trial / "harness.lock").open("w") as held, serving(trial.parent) as address:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with contextlib.ExitStack() as stack:
+        held = stack.enter_context((trial / "harness.lock").open("w"))
+        fcntl.flock(held, fcntl.LOCK_EX)  # before the server looks for the first time
+        address = stack.enter_context(serving(trial.parent))
         context = patient_context(browser)
         page = context.new_page()
         loads = []
@@ -459,7 +463,7 @@ def test_pages_work_without_scripts(browser, address):
     tab.locator("a[href^='/card/']", has_text="base on").first.click()
     tab.get_by_label("Show").first.select_option("failed")
     tab.get_by_role("button", name="Filter").click()
-    assert "show=failed" in tab.url
+    tab.wait_for_url("**show=failed**")
     tab.locator(".rollouts tbody a").first.click()
     tab.get_by_label("Beside").select_option(index=1)
     tab.get_by_role("button", name="Compare").click()
