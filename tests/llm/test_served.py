@@ -346,10 +346,14 @@ def test_some_slow_requests_among_others_do_not_end_the_evaluation(monkeypatch):
         monkeypatch.setattr(sampler._client, "limit_s", lambda max_tokens: 0.5 if max_tokens == 1 else 120.0)
         # its clock stands: however slow this machine is, another request was answered just before
         monkeypatch.setattr("agent2.llm.served.time", SimpleNamespace(monotonic=lambda: sampler._answered_at))
-        for number in range(4):
-            sampler.submit(-number - 1, [Message("user", "slow")], SamplingSettings(max_tokens=1))
-        answers = ask(sampler, *["q"] * 60)
-    assert [answer.fault for answer in answers] == [Fault.INFRASTRUCTURE] * 4 + [None] * 60
+        for number in range(64):
+            is_slow = number < 4
+            settings = SamplingSettings(max_tokens=1 if is_slow else 8)
+            sampler.submit(number, [Message("user", "slow" if is_slow else "q")], settings)
+        done = {}
+        while len(done) < 64:
+            done.update(sampler.collect())
+    assert [done[number].fault for number in range(64)] == [Fault.INFRASTRUCTURE] * 4 + [None] * 60
 
 
 def test_the_time_for_an_answer_grows_with_its_length():
