@@ -5,6 +5,7 @@ import fcntl
 import json
 import socket
 import time
+from collections.abc import Callable
 
 import pytest
 from fastapi.testclient import TestClient
@@ -24,22 +25,23 @@ STARTED = {"event": "agent_started", "deadline": 2_000_000_000.0}
 
 
 class Reader:
-    """A request that hangs up once something was asked often enough."""
+    """A request that hangs up once something was asked often enough. then: called when something was looked at."""
 
-    def __init__(self, n_polls: int) -> None:
-        self.left = n_polls
+    def __init__(self, n_polls: int, then: Callable[[], None]) -> None:
+        self.n_asked, self.n_polls, self.then = 0, n_polls, then
 
     async def is_disconnected(self) -> bool:
-        self.left -= 1
-        return self.left < 0
+        self.n_asked += 1
+        if self.n_asked == 2:
+            self.then()
+        return self.n_asked > self.n_polls
 
 
-def heard(news, then) -> list[tuple[str, dict]]:
-    """Events of a stream. then: called after the first look."""
+def heard(news) -> list[tuple[str, dict]]:
+    """Events of a stream."""
 
     async def listen():
         events = []
-        asyncio.get_running_loop().call_later(0.05, then)
         async for piece in news:
             name, data = piece.strip().split("\n")
             events.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
@@ -116,10 +118,10 @@ def test_readers_of_a_sweep_hear_of_changed_words_and_of_the_end(sweep, tmp_path
         with log.open("a") as grows:
             grows.write(json.dumps({"event": event, "t": 1.0}) + "\n")
 
-    events = heard(server._list_news(listed, Reader(3)), lambda: add("agent_ended"))
+    events = heard(server._list_news(listed, Reader(3, lambda: add("agent_ended"))))
     assert [(name, data["key"]) for name, data in events] == [("row", trial.id)], "once, and nothing that was known"
     assert events[0][1]["text"].startswith("in its evaluation of its submissions")
-    assert heard(server._list_news(listed, Reader(9)), lambda: add("finished")) == [("changed", {})]
+    assert heard(server._list_news(listed, Reader(9, lambda: add("finished")))) == [("changed", {})]
 
 
 def test_a_running_trial_tells_new_lines_of_its_agents_log_alone(sweep, tmp_path):
@@ -132,5 +134,5 @@ def test_a_running_trial_tells_new_lines_of_its_agents_log_alone(sweep, tmp_path
         with log.open("a") as grows:
             grows.write("step 2 <b>\nhalf a li")
 
-    news = server._trial_news(site, trial, 1_000_000, 7, Reader(4))
-    assert heard(news, add) == [("text", {"list": "log", "text": "step 2 <b>"})]
+    news = server._trial_news(site, trial, 1_000_000, 7, Reader(4, add))
+    assert heard(news) == [("text", {"list": "log", "text": "step 2 <b>"})]
