@@ -46,7 +46,7 @@ def scripted_upstream(folder: Path, script: str, port: int = 0) -> Iterator[Upst
         yield Upstream(url, log, write_driver(folder / "driver.yaml", url), write_prices(folder / "prices.yaml"))
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(120)
 
 
 def write_driver(path: Path, url: str) -> Path:

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 from msgspec import structs
@@ -245,13 +246,16 @@ def test_the_judge_gets_the_room_that_the_command_gives(tmp_path):
 def test_a_run_that_is_killed_goes_on_where_it_was(tmp_path):
     n_steps, killed_at = 48, 20
     card = card_of(tmp_path, *(make_worked(f"i{n}", [call("open", f"page {n}", page="7")]) for n in range(n_steps)))
-    processes = []
+    processes, is_killed = [], threading.Event()
 
     def reply(body, number):
         if number == 0 or number == killed_at:
             if number:
                 os.kill(processes[0].pid, signal.SIGKILL)
+                is_killed.set()
             return chat("ready")
+        if number > killed_at:  # what was under way with it is answered no more before the kill
+            assert is_killed.wait(120)
         return careful(body)
 
     with endpoint(reply) as served:
