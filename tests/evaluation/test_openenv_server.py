@@ -475,7 +475,7 @@ def test_sessions_that_leave_in_mid_episode_leave_no_thread(shop):
     for _ in range(4):
         with core.GenericEnvClient(base_url=url).sync() as client:
             client.reset(seed=1)
-    for _ in range(600):  # a session is closed after its client has left
+    for _ in range(2400):  # a session is closed after its client has left
         playing = [thread for thread in threading.enumerate() if "_play" in thread.name]
         if not playing:
             break

