@@ -11,9 +11,9 @@ AIM = "training code that no report shows, in a record that calls itself complet
 DEFENCE = "the kernel tells of each change; code that is too large or packed is named and makes the record incomplete"
 
 N_VERSIONS = 8
-LONGEST_S = 60.0
+LONGEST_S = 600.0
 """After so long the recorder looks without a reported change."""
-SOON_S = 20.0
+SOON_S = 120.0
 
 
 def attempt(scene: Scene) -> Outcome:

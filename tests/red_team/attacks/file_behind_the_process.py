@@ -50,8 +50,8 @@ def control(scene: Scene) -> Outcome:
     before = _digest(copy)
     try:
         environment = {**os.environ, "PYTHONHOME": sys.base_prefix, "LD_LIBRARY_PATH": f"{sys.base_prefix}/lib"}
-        subprocess.run([str(copy), "-S", "-c", PROGRAM], check=True, env=environment)
-        ends_at = time.monotonic() + 30
+        subprocess.run([str(copy), "-S", "-c", PROGRAM.replace("seq 40", "seq 1200")], check=True, env=environment)
+        ends_at = time.monotonic() + 120
         while _digest(copy) == before and time.monotonic() < ends_at:
             time.sleep(0.05)
         return Outcome(_digest(copy) != before, "the file was changed after its process had ended")

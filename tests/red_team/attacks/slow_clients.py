@@ -10,6 +10,7 @@ import httpx
 from red_team.frame import Outcome
 from red_team.naive import naive_api
 from red_team.scene import Scene
+from socket_paths import short_path
 
 AIM = "a grader that answers nobody"
 DEFENCE = "a head and a body must arrive in time; connections are counted"
@@ -21,7 +22,7 @@ CONTROL_PATIENCE_S = 25.0
 def attempt(scene: Scene) -> Outcome:
     def connect() -> socket.socket:
         client = socket.socket(socket.AF_UNIX)
-        client.connect(str(scene.paths.grader_socket))
+        client.connect(short_path(scene.paths.grader_socket))
         return client
 
     def ask() -> int:
