@@ -41,7 +41,7 @@ def control(scene: Scene) -> Outcome:
     """A harness that ends an agent by killing its process group."""
     heartbeat = _fresh(scene)
     process = subprocess.Popen([sys.executable, "-c", PROGRAM], cwd=heartbeat.parent, start_new_session=True)
-    ends_at = time.monotonic() + 60
+    ends_at = time.monotonic() + 120
     while not heartbeat.exists() and time.monotonic() < ends_at:
         time.sleep(0.1)
     os.killpg(process.pid, signal.SIGKILL)

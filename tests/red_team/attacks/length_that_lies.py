@@ -8,6 +8,7 @@ from agent2.arena.grader.server import MAX_BODY_BYTES
 from red_team.frame import Outcome
 from red_team.framing import requests_in_requests, send, statuses
 from red_team.scene import Scene
+from socket_paths import short_path
 
 AIM = "a grader that reads more than it allows, or an answer to a request that nobody sees"
 DEFENCE = "bytes are counted as they come, and a request whose end is not clear is refused"
@@ -23,7 +24,7 @@ LONG = b'{"model_path": "%s"}' % (b"x" * (4 * MAX_BODY_BYTES))
 def attempt(scene: Scene) -> Outcome:
     def connect() -> socket.socket:
         client = socket.socket(socket.AF_UNIX)
-        client.connect(str(scene.paths.grader_socket))
+        client.connect(short_path(scene.paths.grader_socket))
         return client
 
     kinds = dict(requests_in_requests(HEAD, SECOND))

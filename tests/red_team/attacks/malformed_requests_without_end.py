@@ -11,6 +11,7 @@ from red_team.framing import send
 from red_team.naive import in_time
 from red_team.providers import gateway
 from red_team.scene import Scene
+from socket_paths import short_path
 
 AIM = "logs of the harness that fill the disk"
 DEFENCE = "what is no HTTP is answered and not logged; a body that breaks off is one of the first thousand refusals"
@@ -69,5 +70,5 @@ def control(scene: Scene) -> Outcome:
 
 def _connect(place: Path) -> socket.socket:
     client = socket.socket(socket.AF_UNIX)
-    client.connect(str(place))
+    client.connect(short_path(place))
     return client
