@@ -93,7 +93,7 @@ def reply(body):
 
 
 def opened(url, **changes):
-    return ServedSampler(Endpoint(url, "m", **{"first_wait_s": 0.0, "timeout_s": 20.0, **changes}))
+    return ServedSampler(Endpoint(url, "m", **{"first_wait_s": 0.0, "timeout_s": 120.0, **changes}))
 
 
 def compared(sampler, offer, prompt=()):

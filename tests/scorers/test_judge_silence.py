@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from msgspec import structs
@@ -13,6 +14,7 @@ from agent2.errors import Fault
 from agent2.evaluation.plan import EvaluationLimits, EvaluationPlan
 from agent2.evaluation.rescoring import judge_cards, rescore
 from agent2.evaluation.runner import evaluate
+from agent2.llm.endpoints import EndpointClient
 from agent2.models.sources import ScriptedSampler
 from agent2.records import Item, Message, Preference, Rollout, RolloutStatus, Score, Split, Usage
 from agent2.scorers import load_scorer
@@ -156,15 +158,30 @@ def test_a_judge_that_is_gone_in_between_loses_the_verdict_to_the_infrastructure
 QUICK = {"timeout_s": 1.5, "max_tries": 1, "concurrency": 4}
 
 
+@pytest.fixture
+def only_hangs_time_out(monkeypatch):
+    """Requests on which a judge here hangs have a short time limit, others a long one: the machine may be busy."""
+    try_once = EndpointClient._try_once
+
+    def patient(client, path, body, limit_s, reader):
+        answer = shown(body, "answer")
+        is_hung = "poison" in answer or len(answer) > 20_000
+        return try_once(client, path, body, limit_s if is_hung else 120.0, reader)
+
+    monkeypatch.setattr(EndpointClient, "_try_once", patient)
+    monkeypatch.setattr("agent2.llm.served.time", SimpleNamespace(monotonic=lambda: 0.0))  # another answer just came
+
+
 def hangs(body):
     reply = verdict_reply(body)
-    return replace(reply, delay_s=4.0) if "poison" in shown(body, "answer") else reply
+    return replace(reply, delay_s=600.0) if "poison" in shown(body, "answer") else reply
 
 
 def crashes(body):
     return error(500, "CUDA error") if "poison" in shown(body, "answer") else verdict_reply(body)
 
 
+@pytest.mark.usefixtures("only_hangs_time_out")
 @pytest.mark.parametrize("judge", [hangs, crashes], ids=lambda judge: judge.__name__)
 def test_an_answer_on_which_alone_the_call_is_lost_is_wrong_and_others_keep_their_verdicts(judge):
     liar, wrong, right = scored(judge, ["Poison: poison.", "The red one.", "The blue one is right."], endpoint=QUICK)
@@ -172,6 +189,7 @@ def test_an_answer_on_which_alone_the_call_is_lost_is_wrong_and_others_keep_thei
     assert [(score.value, score.labels) for score in (wrong, right)] == [(0.0, ()), (1.0, ())]
 
 
+@pytest.mark.usefixtures("only_hangs_time_out")
 @pytest.mark.parametrize("judge", [hangs, crashes], ids=lambda judge: judge.__name__)
 def test_many_answers_that_time_out_do_not_make_the_endpoint_count_as_gone(judge):
     answers = ["right", *(f"poison {number}" for number in range(4)), "also right"]
@@ -179,6 +197,7 @@ def test_many_answers_that_time_out_do_not_make_the_endpoint_count_as_gone(judge
     assert [score.value for score in scores] == [1.0, 0.0, 0.0, 0.0, 0.0, 1.0]
 
 
+@pytest.mark.usefixtures("only_hangs_time_out")
 def test_an_honest_answer_whose_call_is_lost_once_is_asked_about_again():
     n_asked = iter(range(100))
 
@@ -189,28 +208,32 @@ def test_an_honest_answer_whose_call_is_lost_once_is_asked_about_again():
     assert [(score.value, score.labels) for score in scores] == [(1.0, (ASKED_AGAIN,)), (0.0, (ASKED_AGAIN,))]
 
 
+@pytest.mark.usefixtures("only_hangs_time_out")
 def test_an_honest_long_answer_that_takes_the_judge_too_long_is_judged_by_an_excerpt():
     def is_slow(body):
         n_chars = len(shown(body, "answer"))
-        return replace(verdict_reply(body), delay_s=4.0 if n_chars > 20_000 else 0.0)
+        return replace(verdict_reply(body), delay_s=600.0 if n_chars > 20_000 else 0.0)
 
     (honest,) = scored(is_slow, ["The blue one is right. " * 2000], endpoint=QUICK)
     assert honest.value == 1.0 and SAW_EXCERPT in honest.labels
 
 
-def test_a_judge_that_hangs_from_then_on_costs_nobody_a_point_and_is_not_asked_on_for_each():
+def test_a_judge_that_hangs_from_then_on_costs_nobody_a_point_and_is_not_asked_on_for_each(monkeypatch):
+    monkeypatch.setattr("agent2.scorers.judge_model.PAUSE_S", 1_000.0)
+    try_once, sent = EndpointClient._try_once, []
+    monkeypatch.setattr(EndpointClient, "_try_once", lambda *request: sent.append(request) or try_once(*request))
     n_asked = iter(range(1000))
 
     def dies(body):
-        return verdict_reply(body) if next(n_asked) < 2 else replace(verdict_reply(body), delay_s=4.0)
+        return verdict_reply(body) if next(n_asked) < 2 else replace(verdict_reply(body), delay_s=600.0)
 
     with endpoint(lambda body, number: chat("ready") if number == 0 else dies(body)) as served:
         scorer = load_scorer("llm_judge", {"model": f"{served.url}#m", "endpoint": QUICK})
         scores = scorer.score_batch([(ITEM, rollout(f"right {number}", number)) for number in range(10)])
-        n_before = len(served.bodies)
+        n_before = len(sent)
         scores += scorer.score_batch([(ITEM, rollout(f"right {number}", number)) for number in range(10, 20)])
     assert {score.fault for score in scores if score.value is None} == {Fault.INFRASTRUCTURE}
-    assert len([score for score in scores if score.value is None]) >= 17 and len(served.bodies) == n_before
+    assert len([score for score in scores if score.value is None]) >= 17 and len(sent) == n_before
 
 
 def test_an_item_without_a_reference_is_asked_about_with_neutral_words():
