@@ -285,7 +285,7 @@ def test_a_redirect_is_not_followed_with_the_key(provider, tmp_path):
 
 def test_a_gateway_killed_in_the_middle_of_a_call_is_started_again_and_the_call_is_lost_not_free(provider, tmp_path):
     piece = sse(chat_chunks()[0])
-    provider.then(streaming(*[piece] * 100, wait_s=0.1))
+    provider.then(streaming(*[piece] * 3000, wait_s=0.1))
     settings = gateway_settings(tmp_path, provider.url, max_tokens=40_000, unlisted_output_tokens=15_000)
     with running(settings) as (gateway, client):
         first = gateway.pid
