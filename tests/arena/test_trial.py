@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from agent2.arena.analysis.read import read_evidence
 from agent2.arena.analysis.result import analyse
 from agent2.arena.evidence import AgentEnd, SubmissionState
 from agent2.arena.plan import new_trial
+from agent2.arena.spec import Deadline
 from agent2.arena.trial import AgentCrashed, resume_trial, run_trial
 from agent2.arena.trial_folder import TrialPaths
 from agent2.cards.reader import validate_card
@@ -89,12 +91,20 @@ def test_a_crash_after_a_submission_is_scored_at_once(task, tmp_path):
     assert evidence.agent_end is AgentEnd.CRASHED and evidence.base_private is not None
 
 
-def test_an_agent_that_hangs_is_stopped_at_the_deadline_and_what_it_submitted_counts(task, tmp_path):
+def test_an_agent_that_hangs_is_stopped_at_the_deadline_and_what_it_submitted_counts(task, tmp_path, monkeypatch):
     program = SUBMIT_COPY_AND_GO_ON + "import signal, time\n"
-    program += "signal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(600)\n"
-    agent = write_agent(tmp_path / "hang", program)
+    program += "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nopen('/workspace/hangs', 'w').close()\n"
+    agent = write_agent(tmp_path / "hang", program + "time.sleep(6000)\n")
+    root = new_trial(task, str(agent), 0, tmp_path / "trials", overrides=["budget.wall_clock_s=600"])
+
+    def clock() -> float:
+        """Its time is over as soon as it hangs, however long it takes until then."""
+        return time.time() + 600 * (root / "workspace" / "hangs").exists()
+
+    monkeypatch.setattr("agent2.arena.trial.Deadline", partial(Deadline, clock=clock))
     started = time.monotonic()
-    _, evidence = play(task, agent, tmp_path / "trials", "budget.wall_clock_s=40")
+    run_trial(root, quiet)
+    evidence = read_evidence(root)
     assert time.monotonic() - started < 500
     assert evidence.agent_end is AgentEnd.DEADLINE
     assert [s.state for s in evidence.submissions] == [SubmissionState.SCORED]
