@@ -162,7 +162,7 @@ def test_a_folder_without_finished_trials_says_what_is_left_out(tmp_path):
     client = TestClient(make_view_app(Site(Catalog(tmp_path)), ReaderGuard("localhost", None)))
     client.base_url = "http://localhost"
     text = client.get("/leaderboard").text
-    for _ in range(50):
+    for _ in range(200):
         if "Verifying trials" not in text:
             break
         text = client.get("/leaderboard").text
