@@ -68,7 +68,7 @@ def recorded(task, shared, home):
             chosen = [
                 f"driver={write_driver(shared, url)}",
                 f"prices={write_prices(shared)}",
-                "budget.wall_clock_s=300",
+                "budget.wall_clock_s=3000",
             ]
             new_trial(task, str(agent), 0, shared / "trials", overrides=chosen, trial_id="recorded")
             helper = threading.Thread(target=step_in, args=(TrialPaths(root),))

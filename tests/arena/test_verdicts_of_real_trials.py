@@ -133,7 +133,7 @@ CRITERIA = ("valid RL", "bug-free", "trains", "improves", "generalizes")
 
 def play(name, program, task, out):
     agent = write_agent(out / "agents" / re.sub(r"[^A-Za-z]+", "-", name), START + textwrap.dedent(program))
-    root = new_trial(task, str(agent), 0, out, overrides=("budget.wall_clock_s=300",))
+    root = new_trial(task, str(agent), 0, out, overrides=("budget.wall_clock_s=3000",))
     run_trial(root, quiet)
     return root
 
