@@ -2,7 +2,8 @@
 
 python benchmarks/debug_training.py --out DIR [--seeds 3] [--cause kl ...]
 
-Plays trials through `agent2.cli.run` and reads their verdicts. A trial that is finished in DIR is not played again.
+Plays trials through `agent2.cli.run` and reads their verdicts. A trial that is finished in DIR is not played again,
+and one that was cut short is resumed.
 """
 
 import argparse
@@ -16,7 +17,7 @@ from agent2.arena.assignments.pipeline_variants import FAULTS
 from agent2.arena.evidence import AssignmentVerdict
 from agent2.arena.tasks import load_task
 from agent2.arena.trial_folder import TrialPaths, read_events
-from agent2.cli.run import play_new_trial
+from agent2.cli.run import play_new_trial, play_resumed
 
 AGENTS = ("nop", "debug-naive", "debug-oracle")
 
@@ -51,8 +52,10 @@ def play(task: Path, cause: str, seed: int, agent: str, out: Path) -> tuple[Assi
     """The verdict and the minutes of one trial, its evaluations included."""
     name = f"{cause}-{agent}-s{seed}"
     folder, started = out / "trials" / name, time.monotonic()
-    if read_events(TrialPaths(folder).trial_log).last("finished") is None:
+    if not TrialPaths(folder).trial_json.is_file():
         play_new_trial(str(task), agent, seed, out / "trials", [f"trial_id={name}"])
+    elif read_events(TrialPaths(folder).trial_log).last("finished") is None:
+        play_resumed(folder, restarts_agent=True)
     return read_evidence(folder).assignment, (time.monotonic() - started) / 60
 
 

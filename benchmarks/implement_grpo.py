@@ -2,7 +2,8 @@
 
 python benchmarks/implement_grpo.py --out DIR [--seeds 1]
 
-Plays trials through `agent2.cli.run` and reads their verdicts. A trial that is finished in DIR is not played again.
+Plays trials through `agent2.cli.run` and reads their verdicts. A trial that is finished in DIR is not played again,
+and one that was cut short is resumed.
 """
 
 import argparse
@@ -13,7 +14,7 @@ from agent2.arena.analysis.read import read_evidence
 from agent2.arena.assignments.hidden_cases import STAGES
 from agent2.arena.evidence import AssignmentVerdict
 from agent2.arena.trial_folder import TrialPaths, read_events
-from agent2.cli.run import play_new_trial
+from agent2.cli.run import play_new_trial, play_resumed
 
 AGENTS = ("nop", "implement-naive", "implement-oracle")
 
@@ -40,8 +41,10 @@ def play(agent: str, seed: int, out: Path) -> tuple[AssignmentVerdict | None, fl
     """The verdict and the minutes of one trial, its evaluations included."""
     name = f"{Path(agent).name}-s{seed}"
     folder, started = out / name, time.monotonic()
-    if read_events(TrialPaths(folder).trial_log).last("finished") is None:
+    if not TrialPaths(folder).trial_json.is_file():
         play_new_trial("implement-grpo", agent, seed, out, [f"trial_id={name}"])
+    elif read_events(TrialPaths(folder).trial_log).last("finished") is None:
+        play_resumed(folder, restarts_agent=True)
     return read_evidence(folder).assignment, (time.monotonic() - started) / 60
 
 

@@ -71,6 +71,19 @@ def test_nothing_that_the_agent_gets_names_the_cause():
         assert ENTRY in drawn.broken and CONFIG in drawn.broken
 
 
+def test_the_healthy_pipeline_of_a_seed_is_the_same_whatever_the_fault():
+    for seed in range(4):
+        healthy = variant("", seed).healthy
+        assert all(variant(case, seed).healthy == healthy for case in FAULTS)
+    assert variant("", 0).healthy != variant("", 1).healthy
+
+
+def test_the_budget_of_an_answer_grows_with_what_the_benchmark_samples():
+    for benchmark, max_tokens, budget in (("arithmetic", 12, 2), ("pyfunc", 40, 6)):
+        drawn = draw_variant(b"secret", 0, benchmark, max_tokens, "truncation")
+        assert json.loads(drawn.broken[CONFIG])["answer_budget"] == budget
+
+
 def test_an_unknown_case_is_refused_with_the_list():
     with pytest.raises(ConfigError, match="choose one of loss-mask"):
         variant("gradient", 0)

@@ -161,6 +161,8 @@ CONSTANTS: Mapping[str, Sequence[float]] = {
     "kl_coefficient": (0.0, 0.01, 0.02),
     "clip_range": (0.15, 0.2, 0.25),
 }
+SHORT_OF = 12
+"""Tokens of the longest completion for which `answer_budget` above is written; scaled to those of the benchmark."""
 BATCHES = ((24, 8), (32, 6), (16, 12))
 """Prompts of a step and completions of each, alike in cost."""
 
@@ -183,15 +185,23 @@ def draw_variant(secret: bytes, seed: int, benchmark: str, max_tokens: int, case
     """
     if case and case not in FAULTS:
         raise ConfigError(f"assignment.case is {case!r}; choose one of {', '.join(FAULTS)}, or leave it empty")
-    digest = hmac.digest(secret, f"debug-training {benchmark} {seed}".encode(), hashlib.sha256)
-    rng = np.random.default_rng(int.from_bytes(digest[:16], "big"))
+
+    def generator(drawn: str) -> np.random.Generator:
+        digest = hmac.digest(secret, f"debug-training {benchmark} {seed}{drawn}".encode(), hashlib.sha256)
+        return np.random.default_rng(int.from_bytes(digest[:16], "big"))
+
+    # The fault has a generator of its own: whatever it draws, the healthy pipeline of a seed is one and the same, which
+    # neither tells the cause nor has to be run once for each.
+    rng, fault_rng = generator(""), generator(" fault")
 
     def pick(n: int) -> int:
         return int(rng.integers(n))
 
-    unnamed = list(FAULTS)[pick(len(FAULTS))]  # drawn in any case: a named one has the same constants
-    cause = case or unnamed
-    fault = FAULTS[cause][pick(len(FAULTS[cause]))]
+    cause = case or list(FAULTS)[int(fault_rng.integers(len(FAULTS)))]
+    fault = FAULTS[cause][int(fault_rng.integers(len(FAULTS[cause])))]
+    wrong = {name: values[int(fault_rng.integers(len(values)))] for name, values in (fault.settings or {}).items()}
+    if "answer_budget" in wrong:
+        wrong["answer_budget"] = wrong["answer_budget"] * max_tokens // SHORT_OF
     prompts_per_step, group_size = BATCHES[pick(len(BATCHES))]
     budget = {"steps": STEPS, "prompts_per_step": prompts_per_step, "group_size": group_size}
     settings: dict[str, float | str] = {
@@ -202,7 +212,6 @@ def draw_variant(secret: bytes, seed: int, benchmark: str, max_tokens: int, case
         "largest_gradient": 1.0,
         **{name: values[pick(len(values))] for name, values in CONSTANTS.items()},
     }
-    wrong = {name: values[pick(len(values))] for name, values in (fault.settings or {}).items()}
     names = {name: choices[pick(len(choices))] for name, choices in RENAMED.items()}
     modules = {name: choices[pick(len(choices))] for name, choices in RENAMED_MODULES.items()}
     is_single = bool(rng.integers(2))
