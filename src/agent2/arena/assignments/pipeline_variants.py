@@ -186,8 +186,8 @@ def draw_variant(secret: bytes, seed: int, benchmark: str, max_tokens: int, case
     if case and case not in FAULTS:
         raise ConfigError(f"assignment.case is {case!r}; choose one of {', '.join(FAULTS)}, or leave it empty")
 
-    def generator(drawn: str) -> np.random.Generator:
-        digest = hmac.digest(secret, f"debug-training {benchmark} {seed}{drawn}".encode(), hashlib.sha256)
+    def generator(of_what: str) -> np.random.Generator:
+        digest = hmac.digest(secret, f"debug-training {benchmark} {seed}{of_what}".encode(), hashlib.sha256)
         return np.random.default_rng(int.from_bytes(digest[:16], "big"))
 
     # The fault has a generator of its own: whatever it draws, the healthy pipeline of a seed is one and the same, which
