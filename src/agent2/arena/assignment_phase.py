@@ -98,9 +98,9 @@ def train_with(files: Mapping[str, bytes], folder: Path, grounds: Grounds) -> Pr
         admission = ContainedAdmission(grounds.sandbox, grounds.hidden)(copy, grounds.base, "output/model")
     except SubmissionError as error:
         return ProgramRun(None, str(error), cpu_s)
-    if admission.is_base_copy:
-        return ProgramRun(None, "its checkpoint is the base model, unchanged", cpu_s)
     log = read_beneath(scratch, "pipeline/logs/train.jsonl", MAX_LOG) or b""
+    if admission.is_base_copy:
+        return ProgramRun(None, "its checkpoint is the base model, unchanged", cpu_s, log)
     return ProgramRun(folder / "checkpoint", "", cpu_s, log)
 
 

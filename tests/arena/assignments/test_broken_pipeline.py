@@ -16,7 +16,7 @@ from agent2.arena.assignments.broken_pipeline import (
     variant_of,
 )
 from agent2.arena.assignments.pipeline_variants import BUDGET, CONFIG, ENTRY
-from agent2.arena.assignments.programs import BrokenBench
+from agent2.arena.assignments.programs import BrokenBench, known_run
 from agent2.arena.assignments.records import Bench, ProgramAnswer, ProgramRun, Scores
 from agent2.arena.spec import AssignmentSpec
 from agent2.stats.comparisons import paired_difference
@@ -207,6 +207,24 @@ def test_the_run_with_the_fault_is_made_once_for_an_installation(grader: FakeGra
     assert (pipeline_of(grader) / "logs" / "train.jsonl").read_bytes()
     DebugTraining().prepare(dataclasses.replace(bench, workspace=tmp_path / "second"))
     assert len(grader.ran) == 1
+
+
+def test_a_fault_that_leaves_every_weight_as_it_is_can_be_given_out_once_and_again(grader: FakeGrader, tmp_path: Path):
+    bench, log = cast(Bench, grader.bench), b'{"step": 0, "learned_tokens": 0}\n'
+    ran: list[Path] = []
+
+    def changes_nothing(files: Mapping[str, bytes], folder: Path) -> ProgramRun:
+        ran.append(folder)
+        return ProgramRun(None, "its checkpoint is the base model, unchanged", 30.0, log)
+
+    (tmp_path / "fresh").mkdir()
+    still = dataclasses.replace(bench, cache=tmp_path / "fresh", run=changes_nothing)
+    for name in ("fourth", "fifth"):
+        DebugTraining().prepare(dataclasses.replace(still, workspace=tmp_path / name))
+        assert (tmp_path / name / PIPELINE / "logs" / "train.jsonl").read_bytes() == log
+    assert len(ran) == 1
+    with pytest.raises(BrokenBench, match="no checkpoint"):  # a healthy pipeline has to change the model
+        known_run(dataclasses.replace(still, cache=tmp_path), {ENTRY: b"healthy"}, "healthy")
 
 
 def test_a_fault_of_the_machine_is_not_the_agents(grader: FakeGrader, tmp_path: Path):

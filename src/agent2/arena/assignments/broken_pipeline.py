@@ -38,7 +38,9 @@ class DebugTraining:
         for name, content in variant.broken.items():
             (target / name).write_bytes(content)
         (target / "symptom.txt").write_text(variant.symptom + "\n", encoding="utf-8")
-        (target / "logs" / "train.jsonl").write_bytes(known_run(bench, variant.broken, "broken").log)
+        (target / "logs" / "train.jsonl").write_bytes(
+            known_run(bench, variant.broken, "broken", may_leave_base=True).log
+        )
 
     def judge(self, bench: Bench, scores: Scores) -> AssignmentVerdict:
         """The verdict on the diagnosis and on the repaired pipeline."""

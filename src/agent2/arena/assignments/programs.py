@@ -93,10 +93,11 @@ def judge_effort(
     return AssignmentPart(part, 0.0, f"it does more than the budget allows: {times}")
 
 
-def known_run(bench: Bench, files: Mapping[str, bytes], name: str) -> ProgramRun:
+def known_run(bench: Bench, files: Mapping[str, bytes], name: str, *, may_leave_base: bool = False) -> ProgramRun:
     """A run of files of the package's own; made once for each installation, set of files and seed.
 
-    Raises BrokenBench if it makes no checkpoint.
+    may_leave_base: it may have left the base model as it is, which makes no checkpoint, but a log. Raises BrokenBench
+    if it makes no checkpoint otherwise.
     """
     config = bench.config
     contents = {file: content.decode() for file, content in files.items()}
@@ -106,11 +107,13 @@ def known_run(bench: Bench, files: Mapping[str, bytes], name: str) -> ProgramRun
     cached = bench.cache / key[:32]
     if not cached.is_dir():
         run = bench.run(files, bench.folder / name)
-        if run.checkpoint is None:
+        if run.checkpoint is None and not (may_leave_base and run.log):
             raise BrokenBench(f"the {name} program made no checkpoint: {run.reason}")
         draft = cached.with_name(f".{cached.name}.{os.getpid()}")
         shutil.rmtree(draft, ignore_errors=True)  # of a harness that was killed: in a container the next has its number
-        shutil.copytree(run.checkpoint, draft / "checkpoint")
+        draft.mkdir(parents=True)
+        if run.checkpoint is not None:
+            shutil.copytree(run.checkpoint, draft / "checkpoint")
         (draft / "train.jsonl").write_bytes(run.log)
         (draft / "cpu_s").write_text(f"{run.cpu_s:.1f}", encoding="utf-8")
         try:
@@ -118,4 +121,9 @@ def known_run(bench: Bench, files: Mapping[str, bytes], name: str) -> ProgramRun
         except OSError:  # another trial was faster
             shutil.rmtree(draft, ignore_errors=True)
     cpu_s = float((cached / "cpu_s").read_text(encoding="utf-8"))
-    return ProgramRun(cached / "checkpoint", "", cpu_s, (cached / "train.jsonl").read_bytes())
+    checkpoint = cached / "checkpoint"
+    is_there = checkpoint.is_dir()
+    log = (cached / "train.jsonl").read_bytes()
+    return ProgramRun(
+        checkpoint if is_there else None, "" if is_there else "it left the base model as it is", cpu_s, log
+    )
