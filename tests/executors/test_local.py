@@ -24,7 +24,7 @@ for number in numbers[0] if numbers else []:
 time.sleep(0.2)
 for number in numbers[0] if numbers else []:
     pathlib.Path(f"in-use-{number}").unlink()
-locks = pathlib.Path(os.environ["AGENT2_HOME"], "gpus").glob("*.lock")
+locks = pathlib.Path(os.environ["AGENT2_HOME"], "gpus").glob("*/*.lock")
 owned = [] if numbers else ["owns", sorted(path.name for path in locks if is_owned(path))]
 with open("ran", "a") as file:
     file.write(json.dumps([sys.argv[1], *numbers, *owned]) + chr(10))
@@ -64,6 +64,13 @@ def test_trials_at_the_same_time_get_disjoint_gpus(folder):
     assert all(end.fault is None for end in ends), [end.reason for end in ends]
     assert [name for name, _ in ran] == [f"job-{k}" for k in range(5)]
     assert {tuple(numbers) for _, numbers in ran} <= {(0, 1), (4, 6), (0, 4), (0, 6), (1, 4), (1, 6)}
+
+
+@pytest.mark.parametrize("numbers", [[-1], [10**12], ["0"], [True], []])
+def test_what_is_no_list_of_gpus_in_a_record_is_not_waited_for(folder, numbers):
+    record = folder / "trial.json"
+    record.write_text(json.dumps({"gpus": numbers}))
+    assert gpus_of(job(folder, "a", resumes_if=record)) is None
 
 
 def test_two_sweeps_share_one_machine(folder):

@@ -12,6 +12,7 @@ from agent2.errors import ConfigError, Fault
 from agent2.executors.jobs import Resources
 from agent2.executors.node import (
     LEASH,
+    allowed_gpus,
     differences,
     facts_here,
     gpu_arguments,
@@ -78,6 +79,9 @@ def test_a_command_that_fails_ends_with_its_last_line(tmp_path):
         ({"SLURM_JOB_GPUS": "0,1,2,3", "CUDA_VISIBLE_DEVICES": "1,2"}, ("--set", "gpus=[1,2]")),
         ({"CUDA_VISIBLE_DEVICES": "MIG-1,MIG-2"}, None),
         ({"CUDA_VISIBLE_DEVICES": "1"}, None),
+        ({"CUDA_VISIBLE_DEVICES": "1,1"}, None),
+        ({"CUDA_VISIBLE_DEVICES": "1,²"}, None),
+        ({"CUDA_VISIBLE_DEVICES": "1,-2"}, None),
         ({}, None),
     ],
 )
@@ -149,3 +153,23 @@ def test_a_trial_may_be_scored_on_the_first_of_its_own_gpus():
     assert gpu_arguments((5, 2), Resources(gpus=2, scores_on_gpu=True)) == (
         "--set", "gpus=[5,2]", "--set", "scoring.gpu=5",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("environment", "numbers"),
+    [
+        ({}, None),
+        ({"CUDA_VISIBLE_DEVICES": "3, 1"}, [3, 1]),
+        ({"SLURM_JOB_GPUS": "4", "CUDA_VISIBLE_DEVICES": "0"}, [4]),
+        ({"CUDA_VISIBLE_DEVICES": ""}, []),
+        ({"CUDA_VISIBLE_DEVICES": "-1"}, []),
+    ],
+)
+def test_a_process_may_use_the_gpus_that_it_was_given(environment, numbers):
+    assert allowed_gpus(environment) == numbers
+
+
+@pytest.mark.parametrize("value", ["GPU-8a3f", "0,0", "0;1"])
+def test_gpus_that_have_no_numbers_are_asked_for(value):
+    with pytest.raises(ConfigError, match="list those to use under gpus"):
+        allowed_gpus({"CUDA_VISIBLE_DEVICES": value})

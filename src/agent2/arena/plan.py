@@ -236,13 +236,16 @@ def resolve_trial(
         )
     ]
     task_spec = config.task.model_copy(update={"benchmark": source, "held_out": absolute_names(config.task.held_out)})
-    scoring = _with_engine_version(config.scoring, benchmark)
+    scoring = _with_engine(config.scoring, benchmark, overrides)
     update = {"containment": rows, "base_model": _absolute(config.base_model), "task": task_spec, "scoring": scoring}
     return config.model_copy(update=update)
 
 
-def _with_engine_version(machine: ScoringMachine, benchmark: Benchmark) -> ScoringMachine:
-    """With the version of the engine that plays, if one does. Raises ConfigError where it cannot be had or used."""
+def _with_engine(machine: ScoringMachine, benchmark: Benchmark, overrides: Sequence[str]) -> ScoringMachine:
+    """With the version of the engine that plays, if one does, and as many answers at once as it is asked for.
+
+    Raises ConfigError where it cannot be had or used, or for more answers at once.
+    """
     engine = machine.served_by
     if engine is None:
         return machine
@@ -257,7 +260,14 @@ def _with_engine_version(machine: ScoringMachine, benchmark: Benchmark) -> Scori
             f"scoring.engine: {benchmark.name} compares given answers by their likelihood, which {engine.name} does "
             "not tell; leave the engine out"
         )
-    return machine.model_copy(update={"engine_version": ready.version})
+    is_asked_for = any(override.startswith("scoring.max_batch=") for override in overrides)
+    if is_asked_for and machine.max_batch > engine.capacity:
+        raise ConfigError(
+            f"scoring.max_batch: {machine.max_batch} answers at once, and {engine.name} gives at most "
+            f"{engine.capacity} in a trial; set {engine.capacity} or less, or leave it out"
+        )
+    at_once = min(machine.max_batch, engine.capacity)
+    return machine.model_copy(update={"engine_version": ready.version, "max_batch": at_once})
 
 
 def draft_trial(

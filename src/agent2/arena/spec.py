@@ -177,7 +177,7 @@ class ScoringMachine(StrictModel):
     """Number of the GPU, as in /dev/nvidia<number>; None: the CPU."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     max_batch: int = Field(default=64, ge=1)
-    """Most prompts that run at once; with an engine no more than its own default."""
+    """Most prompts that run at once; a trial with an engine is planned with no more than the engine's default."""
     engine: str = UNSERVED
     """What plays: `hf`, the evaluating process, or an installed engine, a child of that process in its sandbox."""
     engine_version: str = ""

@@ -62,7 +62,7 @@ from agent2.config import StrictModel
 from agent2.errors import Agent2Error, ConfigError
 from agent2.executors import LOCAL, open_executor
 from agent2.executors.jobs import Executor, ExecutorSettings, Job, Resources, SlurmSettings, run_jobs
-from agent2.executors.node import needs_here
+from agent2.executors.node import allowed_gpus, needs_here
 from agent2.files import write_json
 from agent2.foreign_files import read_limited
 from agent2.llm.gateway.settings import load_driver
@@ -279,12 +279,15 @@ def shared_gpus(
 ) -> tuple[int, ...]:
     """The GPUs that the local executor shares out among the trials; none where they ask for none.
 
-    of_machine: numbers of the machine's GPUs; None: those that have a device file. Raises ConfigError for too few, or
-    one on which submissions of other trials are scored; SandboxError for one that is not there.
+    of_machine: numbers of the machine's GPUs; None: those that have a device file, and of them those that a scheduler
+    or the user gave this process where that is said. Raises ConfigError for too few, or one on which submissions of
+    other trials are scored; SandboxError for one that is not there.
     """
     if not spec.resources.gpus or any(override.startswith("gpus=") for override in spec.set):
         return ()
-    of_machine = known_gpus() if of_machine is None else of_machine
+    if of_machine is None:
+        allowed = allowed_gpus(os.environ) if spec.gpus is None else None
+        of_machine = [number for number in known_gpus() if allowed is None or number in allowed]
     configs = [
         resolve_trial(t.task, t.agent, t.seed, sandbox=spec.sandbox, overrides=[*spec.set, *t.overrides])
         for t in planned

@@ -94,6 +94,7 @@ from agent2.benchmarks.home import ProvidesJudge, world_mounts
 from agent2.benchmarks.trial_judge import with_drawn_judge
 from agent2.cards.folder import file_digest
 from agent2.errors import Agent2Error, ConfigError, Fault
+from agent2.executors.gpu_shares import owning
 from agent2.files import lock_file, write_json
 from agent2.installation import ARENA_ROLE
 from agent2.integrity.exposure import honey_file_for, write_honey_file
@@ -404,7 +405,8 @@ def _run_agent(trial: _Trial, base: Estimate, left_s: float, *, stopped: float |
     assignment = assignment_json(config, inside, benchmark.sampling, visible_world(config, benchmark, inside))
     gpus = tuple(visible_gpus(config))
     facts = ApiInfo(task=config.task.name, workspace=inside.workspace, assignment=assignment, gpus=gpus)
-    with open_gateway(trial.agent, config, trial.paths, inside) as gateway:
+    own_gpus = owning(config.gpus, trial.steps)  # the wait for them is not the agent's time either
+    with own_gpus, open_gateway(trial.agent, config, trial.paths, inside) as gateway:
         deadline = Deadline(time.time(), left_s)  # from now on: the time to start the gateway is not the agent's
         total = round(deadline.wall_clock_s)
 

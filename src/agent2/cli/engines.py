@@ -60,11 +60,13 @@ def check(
     import time
 
     from agent2.engines.catalogue import find_engine
+    from agent2.engines.environments import require_engine
     from agent2.errors import EndpointFailed
     from agent2.models.sources import LoadSettings, find_checkpoint
     from agent2.records import Message, SamplingSettings
 
     engine = find_engine(name, "agent2 engines check")
+    require_engine(engine, "agent2 engines check")  # before the model, which may have to be fetched
     source = find_checkpoint(model, LoadSettings(engine=engine.name, max_in_flight=1))
     if source.folder is None:
         raise ConfigError(f"--model {model}: an engine serves the FOLDER of a model")

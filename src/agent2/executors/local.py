@@ -22,6 +22,9 @@ from agent2.foreign_files import read_limited
 INTERRUPT_GRACE_S = 3.0
 """Ctrl-C in a terminal also reaches the jobs, a signal to the driver alone does not: then they get it after this."""
 
+MAX_NUMBER = 1_000_000
+"""Of a GPU."""
+
 
 class LocalExecutor:
     """Processes of this machine."""
@@ -94,5 +97,5 @@ def gpus_of(job: Job) -> tuple[int, ...] | None:
         numbers = json.loads(read_limited(job.resumes_if)).get("gpus")
     except (OSError, ValueError, AttributeError):
         return None  # the command itself says what is wrong with its record
-    is_list = isinstance(numbers, list) and numbers and all(type(number) is int for number in numbers)
+    is_list = isinstance(numbers, list) and numbers and all(type(n) is int and 0 <= n <= MAX_NUMBER for n in numbers)
     return tuple(numbers) if is_list else None

@@ -9,6 +9,7 @@ import fcntl
 import hashlib
 import os
 import platform
+import re
 import signal
 import socket
 import subprocess
@@ -22,7 +23,7 @@ from pathlib import Path
 
 import agent2
 from agent2 import installation
-from agent2.errors import Agent2Error, Fault, SandboxError, first_line_of
+from agent2.errors import Agent2Error, ConfigError, Fault, SandboxError, first_line_of
 from agent2.executors.gpu_shares import GpuShare
 from agent2.executors.jobs import Job, JobEnd, NodeNeeds, Resources, fault_of
 from agent2.foreign_files import last_lines, read_limited
@@ -243,10 +244,36 @@ def gpu_override(job: Job, environment: Mapping[str, str]) -> tuple[str, ...] | 
     if not job.resources.gpus or any(word.startswith("gpus=") for word in job.start):
         return ()
     for name in GPU_VARIABLES:
-        numbers = [part.strip() for part in environment.get(name, "").split(",")]
-        if len(numbers) == job.resources.gpus and all(number.isdigit() for number in numbers):
-            return gpu_arguments([int(number) for number in numbers], job.resources)
+        numbers = _numbers_in(environment.get(name, ""))
+        if numbers is not None and len(numbers) == job.resources.gpus:
+            return gpu_arguments(numbers, job.resources)
     return None
+
+
+def allowed_gpus(environment: Mapping[str, str]) -> list[int] | None:
+    """The GPUs that this process was given of its machine, by a scheduler or a user; None: nothing is said.
+
+    Raises ConfigError for what names none by number (MIG, UUIDs).
+    """
+    for name in GPU_VARIABLES:
+        value = environment.get(name)
+        if value is None:
+            continue
+        if value.strip() in ("", "-1", "NoDevFiles"):
+            return []
+        numbers = _numbers_in(value)
+        if numbers is None:
+            raise ConfigError(f"{name}={value}: names GPUs otherwise than by number; list those to use under gpus")
+        return numbers
+    return None
+
+
+def _numbers_in(value: str) -> list[int] | None:
+    """Numbers separated by commas, each once; None: something else."""
+    parts = [part.strip() for part in value.split(",")]
+    are_numbers = all(re.fullmatch(r"[0-9]{1,6}", part) for part in parts)
+    numbers = [int(part) for part in parts] if are_numbers else []
+    return numbers if numbers and len(set(numbers)) == len(numbers) else None
 
 
 def gpu_arguments(numbers: Sequence[int], resources: Resources) -> tuple[str, ...]:
