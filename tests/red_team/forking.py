@@ -19,13 +19,14 @@ from typing import Any, Protocol
 
 from agent2.arena.grader.evaluator import ChildEvaluator, EvaluatorProgram, evaluation_environment
 from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome
+from agent2.arena.spec import ScoringMachine
 from agent2.records import Split
 from agent2.sandbox.fork_server import ForkServer
 from agent2.sandbox.spec import Mount
 from chaos import scripted_child
 from chaos.run import IMPORTS, PROGRAM
 from red_team.frame import Move, Outcome
-from red_team.scene import Scene
+from red_team.scene import EVALUATION_S, Scene
 
 SCORING = (*IMPORTS, "agent2.benchmarks.arithmetic", "agent2.scorers.answers")
 """Modules of the servers, with the one that gives the verdicts."""
@@ -61,6 +62,8 @@ class Jobs:
     scene: Scene
     folder: Path
     n: int = 0
+    machine: ScoringMachine | None = None
+    """None: that of the scene; where an engine plays, its environment is shown as in a trial."""
 
     def next(self) -> EvaluationJob:
         self.n += 1
@@ -76,6 +79,7 @@ class Jobs:
             card=self.card(self.n),
             scratch=scratch,
             seed=0,
+            machine=self.machine or self.scene.config.scoring,
         )
 
     def card(self, number: int) -> Path:
@@ -108,7 +112,7 @@ class Forked:
         return None if score is None else score.value
 
     def _evaluate(self, program: EvaluatorProgram) -> EvaluationOutcome:
-        outcome = ChildEvaluator(120.0, program=program, server=self.server)(self.jobs.next(), threading.Event())
+        outcome = ChildEvaluator(EVALUATION_S, program=program, server=self.server)(self.jobs.next(), threading.Event())
         if self.server.pid is None:
             raise RuntimeError("the evaluation was not forked, which says nothing about the defence")
         return outcome
@@ -159,13 +163,13 @@ class Naive:
 
 
 @contextmanager
-def forked(scene: Scene, modules: tuple[str, ...] = SCORING) -> Iterator[Forked]:
-    """A fork server as a trial has one."""
+def forked(scene: Scene, modules: tuple[str, ...] = SCORING, machine: ScoringMachine | None = None) -> Iterator[Forked]:
+    """A fork server as a trial has one. machine: as `Jobs`."""
     server = ForkServer(modules, evaluation_environment("/workspace", threads=1))
     with TemporaryDirectory(dir=scene.root) as folder:
         Path(folder).chmod(0o755)
         try:
-            yield Forked(Jobs(scene, Path(folder)), server)
+            yield Forked(Jobs(scene, Path(folder), machine=machine), server)
         finally:
             server.close()
 

@@ -47,6 +47,9 @@ from socket_paths import short_path
 from trial_builders import write_agent, write_task
 
 LONGEST_S = 300.0
+EVALUATION_S = 120.0
+ENGINE_S = 900.0
+"""The same where an engine has to be started for each evaluation; for a verdict twice as long."""
 SMALL = Limits(memory_gib=0.25, processes=64, file_size_gib=0.05, disk_gib=0.1, tmp_gib=0.05, log_mib=1, open_files=128)
 """Small enough that a control which breaks them does this host no harm."""
 
@@ -212,13 +215,14 @@ class Scene:
 
     def verdict(self, number: int) -> SubmissionRecord:
         """The record of a submission, once it has been evaluated."""
-        ends_at = time.monotonic() + LONGEST_S
+        longest_s = LONGEST_S if self.config.scoring.served_by is None else 2 * ENGINE_S  # one is tried again
+        ends_at = time.monotonic() + longest_s
         while time.monotonic() < ends_at:
             record = self.grader.get(number)
             if record is not None and record.state is not SubmissionState.ACCEPTED:
                 return record
             time.sleep(0.1)
-        raise TimeoutError(f"submission {number} was not evaluated within {LONGEST_S:g} s")
+        raise TimeoutError(f"submission {number} was not evaluated within {longest_s:g} s")
 
     def fresh_folder(self, name: str) -> Path:
         """An empty folder in the workspace for a submission."""
@@ -293,7 +297,12 @@ def _grader(
         threads=1,
         machine=config.scoring,
     )
-    return Grader(settings, ChildEvaluator(120.0, server=server), check=ContainedAdmission())
+    return Grader(settings, ChildEvaluator(_evaluation_s(config), server=server), check=ContainedAdmission())
+
+
+def _evaluation_s(config: TrialConfig) -> float:
+    """The longest that one evaluation may take."""
+    return EVALUATION_S if config.scoring.served_by is None else ENGINE_S
 
 
 def _hide(scene: Scene) -> None:
