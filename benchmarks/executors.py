@@ -1,6 +1,7 @@
 """A sweep on a Ray cluster of three nodes on this machine, nodes killed at random moments, beside the same sweep here.
 
     python benchmarks/executors.py [--trials 12] [--kills 5] [--seed 0] [--folder DIR] [--rollouts 20000] [--no-sweeps]
+    python benchmarks/executors.py --folder DIR --rollouts 0 --no-calm     # goes on after the sweep here, kills at once
 
 Each node is a session of its own (`agent2 node`), with one CPU and one sandbox. All of Ray's processes on it are killed
 with -9 at once, and its trials have to die with them; a new node takes its place. Trials are real (sandbox, grading
@@ -163,7 +164,8 @@ def cluster(stage: Stage, n_nodes: int) -> Iterator[tuple[str, list[Node]]]:
     port = free_port()
     address = f"127.0.0.1:{port}"
     common = ["object-store-memory=100000000", "node-ip-address=127.0.0.1"]
-    head = start_node(stage, "--sandboxes", "0", ray=[f"port={port}", "num-cpus=0", "include-dashboard=false", *common])
+    ray = [f"port={port}", "num-cpus=0", "include-dashboard=false", *common]
+    head = started(stage, "--sandboxes", "0", ray=ray)
     nodes: list[Node] = []
     try:
         wait_for_port(port)
@@ -178,16 +180,21 @@ def cluster(stage: Stage, n_nodes: int) -> Iterator[tuple[str, list[Node]]]:
 
 
 def join(stage: Stage, address: str) -> Node:
-    """One more node; tried again where Ray gives up after its fixed 30 seconds, as on a busy machine."""
+    """One more node."""
     ray = ["num-cpus=1", "object-store-memory=100000000"]
+    return started(stage, "--address", address, "--sandboxes", "1", ray=ray)
+
+
+def started(stage: Stage, *arguments: str, ray: list[str]) -> Node:
+    """A node or head that is up; tried again where Ray gives up after its fixed 30 seconds, as on a busy machine."""
     for _ in range(5):
-        node = start_node(stage, "--address", address, "--sandboxes", "1", ray=ray)
+        node = start_node(stage, *arguments, ray=ray)
         if is_up(node):
             return node
-    raise SystemExit("no node comes up; see nodes.log")
+    raise SystemExit(f"no node comes up; see {node.log}")
 
 
-def is_up(node: Node, seconds: float = 120) -> bool:
+def is_up(node: Node, seconds: float = 600) -> bool:
     """Whether a node that was just started has its raylet, and keeps it for as long as Ray itself waits for it."""
     ends_at = time.monotonic() + seconds
     while node.process.poll() is None and time.monotonic() < ends_at:
@@ -247,7 +254,10 @@ class Result:
 
 
 def run_sweep(stage: Stage, out: Path, *arguments: str, killer: "Killer | None" = None) -> Result:
-    """Run the sweep's command to its end, and look."""
+    """Run the sweep's command to its end, and look; one that ended in this folder before is only looked at."""
+    took = stage.folder / f"{out.name}.seconds"
+    if took.exists():
+        return look(out / "twelve" / "trials", float(took.read_text()))
     began = time.monotonic()
     log = (stage.folder / f"{out.name}.log").open("wb")
     command = agent2(stage, "sweep", str(stage.file), "--out", str(out), *arguments)
@@ -261,6 +271,7 @@ def run_sweep(stage: Stage, out: Path, *arguments: str, killer: "Killer | None" 
     if code != 0:
         print((stage.folder / f"{out.name}.log").read_text(errors="replace")[-2000:])
         raise SystemExit(f"the sweep in {out} ended with exit code {code}")
+    took.write_text(str(seconds))
     return look(out / "twelve" / "trials", seconds)
 
 
@@ -395,24 +406,25 @@ def in_parts(address: str) -> list[str]:
     return ["run.parts=2", "run.executor=ray", f"run.address={address}"]
 
 
-def compare_sweeps(stage: Stage, n_kills: int, seed: int) -> bool:
+def compare_sweeps(stage: Stage, n_kills: int, seed: int, *, is_calm_run: bool) -> bool:
     """Print one sweep played here, on Ray, and on Ray with nodes killed; whether all is as it should be."""
     folder = stage.folder
-    here = run_sweep(stage, folder / "here")
+    here = calm = run_sweep(stage, folder / "here")
     print(f"here: {here.seconds:.0f} s", file=sys.stderr)
-    for name in ("calm", "killed"):  # base scores are not taken from what ran before
-        shutil.rmtree(stage.home / "baselines", ignore_errors=True)
-        with cluster(stage, 3) as (address, nodes):
-            if name == "calm":
-                took = overhead(address)
-                calm = run_sweep(stage, folder / name, "--executor", "ray", "--address", address)
-            else:
-                pause_s = calm.seconds / (n_kills + 1)
-                killer = Killer(stage, address, nodes, n_kills, seed, folder / name, pause_s)
-                hit = run_sweep(stage, folder / name, "--executor", "ray", "--address", address, killer=killer)
-        print(f"{name}: done", file=sys.stderr)
+    rows = {"here, 3 at a time": here}
+    if is_calm_run:
+        shutil.rmtree(stage.home / "baselines", ignore_errors=True)  # base scores are not taken from what ran before
+        with cluster(stage, 3) as (address, _):
+            calm = run_sweep(stage, folder / "calm", "--executor", "ray", "--address", address)
+        print("calm: done", file=sys.stderr)
+        rows["Ray, 3 nodes"] = calm
+    shutil.rmtree(stage.home / "baselines", ignore_errors=True)
+    with cluster(stage, 3) as (address, nodes):
+        took = overhead(address)
+        killer = Killer(stage, address, nodes, n_kills, seed, folder / "killed", calm.seconds / (n_kills + 1))
+        hit = run_sweep(stage, folder / "killed", "--executor", "ray", "--address", address, killer=killer)
     hit.left = outlived(folder / "killed")
-    rows = {"here, 3 at a time": here, "Ray, 3 nodes": calm, f"Ray, {len(killer.moments)} nodes killed": hit}
+    rows[f"Ray, {len(killer.moments)} nodes killed"] = hit
     print(
         f"{'sweep':28}{'trials':>7}{'seconds':>9}{'lost':>6}{'doubled':>9}{'left':>6}{'resumed':>9}{'same results':>14}"
     )
@@ -438,17 +450,19 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=12)
     parser.add_argument("--kills", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--rollouts", type=int, default=20_000)
+    parser.add_argument("--rollouts", type=int, default=20_000, help="of the evaluation; 0: none is played")
     parser.add_argument("--no-sweeps", action="store_true", help="the evaluation only")
-    parser.add_argument("--folder", type=Path, help="work in this folder and leave it")
+    parser.add_argument("--no-calm", action="store_true", help="no sweep on Ray without kills")
+    parser.add_argument("--folder", type=Path, help="work in this folder and leave it; sweeps that ended there count")
     arguments = parser.parse_args()
     with contextlib.ExitStack() as stack:
         folder = (arguments.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))).resolve()
         folder.mkdir(parents=True, exist_ok=True)
         stage = prepare(folder, arguments.trials)
-        is_same = compare_evaluations(stage, arguments.rollouts)
+        is_same = not arguments.rollouts or compare_evaluations(stage, arguments.rollouts)
         if not arguments.no_sweeps:
-            is_same = compare_sweeps(stage, arguments.kills, arguments.seed) and is_same
+            is_all_right = compare_sweeps(stage, arguments.kills, arguments.seed, is_calm_run=not arguments.no_calm)
+            is_same = is_all_right and is_same
     return int(not is_same)
 
 

@@ -3,7 +3,8 @@
 What it takes from the real library (nvidia-ml-py, as read): devices are counted in the order of the bus, which need not
 be that of `/dev/nvidia<minor>`; processes are those with a compute context, by the ids of its name space; every
 function may raise NVMLError, at any time; memory is in bytes, utilisation in percent of the last sampling period. Not
-modelled: MIG, permissions that differ between functions, processes of graphics.
+modelled: MIG but for a load that is not told, permissions that differ between functions, MPS (which an old library does
+not know, as this one).
 """
 
 from dataclasses import dataclass, field
@@ -22,7 +23,10 @@ class Device:
     pids: set[int] = field(default_factory=set)
     used_bytes: int = 0
     total_bytes: int = 80 * 2**30
-    gpu_percent: int = 0
+    gpu_percent: int | None = 0
+    """None: it is divided (MIG), and its load is not told."""
+    graphics_pids: set[int] = field(default_factory=set)
+    """Of processes with a context for graphics, Vulkan's for computing among them."""
     has_fallen_off: bool = False
 
 
@@ -68,11 +72,17 @@ class FakeNvml:
     def nvmlDeviceGetComputeRunningProcesses(self, device: Device) -> list[Process]:
         return [Process(pid) for pid in self._there(device).pids]
 
+    def nvmlDeviceGetGraphicsRunningProcesses(self, device: Device) -> list[Process]:
+        return [Process(pid) for pid in self._there(device).graphics_pids]
+
     def nvmlDeviceGetMemoryInfo(self, device: Device) -> Memory:
         return Memory(self._there(device).used_bytes, device.total_bytes)
 
     def nvmlDeviceGetUtilizationRates(self, device: Device) -> Rates:
-        return Rates(self._there(device).gpu_percent)
+        percent = self._there(device).gpu_percent
+        if percent is None:
+            raise NVMLError("Not Supported")
+        return Rates(percent)
 
     @staticmethod
     def _there(device: Device) -> Device:

@@ -115,6 +115,61 @@ def test_what_cannot_be_measured_counts_as_the_time_for_which_the_agent_had_its_
     assert Recorded(paths).at(7).recorder.charged_s == 0
 
 
+def test_a_context_for_graphics_holds_a_gpu_too(paths):
+    assert Recorded(paths, Device(0, graphics_pids={ME})).at(3).recorder.charged_s == 3
+
+
+def test_a_divided_gpu_that_does_not_tell_its_load_is_measured(paths):
+    recorder = Recorded(paths, Device(0, {ME}, gpu_percent=None)).at(3).recorder
+    recorder.stop()
+    assert recorder.charged_s == 3 and (last(paths)["load"], last(paths)["lost"]) == ([None], [])
+
+
+def test_a_gpu_of_ones_own_that_does_not_answer_is_charged(paths):
+    device = Device(0, {ME})
+    recorded = Recorded(paths, device, own_gpus=(0,)).at(2)
+    device.has_fallen_off = True
+    assert recorded.at(4, 6).recorder.charged_s == 6
+    others = Recorded(paths, Device(0, has_fallen_off=True))
+    assert others.at(5).recorder.charged_s == 0, "not the agent's"
+
+
+def test_an_agent_that_computes_while_nobody_looks_is_charged(paths):
+    """Its programs come and go between the looks, or the driver shows no processes, as in many containers."""
+    device = Device(0, {ME})
+    recorded = Recorded(paths, device, own_gpus=(0,)).at(1)
+    device.pids, device.gpu_percent = set(), 90
+    assert recorded.at(2, 3, 4).recorder.charged_s == 1 + 2, "from the second look on"
+    hidden = Recorded(paths, Device(0, gpu_percent=90), own_gpus=(0,)).at(1, 2, 3)
+    hidden.recorder.stop()
+    assert hidden.recorder.charged_s == 3
+    assert last(paths)["seconds"] is None, "not measured"
+
+
+def test_what_a_scoring_leaves_of_its_load_is_not_charged(paths):
+    device = Device(0, {FOREIGN}, gpu_percent=90)
+    recorded = Recorded(paths, device, own_gpus=(0,)).at(1)
+    device.pids = set()
+    recorded.at(2)
+    device.gpu_percent = 0
+    recorded.at(3, 4).recorder.stop()
+    assert recorded.recorder.charged_s == 0 and last(paths)["seconds"] == [0]
+
+
+def test_the_load_of_a_gpu_that_is_not_the_agents_is_not_charged(paths):
+    assert Recorded(paths, Device(0), Device(1, gpu_percent=90), own_gpus=(0,)).at(1, 2, 3).recorder.charged_s == 0
+
+
+def test_time_in_which_the_machine_was_too_busy_to_look_is_charged(paths):
+    recorded = Recorded(paths, Device(0, {ME}), own_gpus=(0,)).at(1, 1 + MAX_GAP_S + 1, 13)
+    recorded.recorder.stop()
+    assert recorded.recorder.charged_s == 13 and last(paths)["seconds"] == [2]
+
+
+def test_a_gpu_of_ones_own_that_the_driver_does_not_list_is_charged(paths):
+    assert Recorded(paths, Device(0), own_gpus=(0, 5)).at(4).recorder.charged_s == 4
+
+
 def test_the_budget_holds_over_all_starts_of_an_agent_those_whose_harness_was_killed_too(paths):
     """The first start left only what was written meanwhile; the second reaches the limit with it."""
     first = Recorded(paths, Device(0, {ME}))

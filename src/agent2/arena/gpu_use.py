@@ -1,10 +1,12 @@
 """How long an agent held GPUs, how much of their memory and time it used, and when its GPU hours are used up.
 
 GPUs are NVIDIA's, asked through NVML about once a second. One counts while a process of the agent holds a context on
-it. Where NVML is asked from a container it may report process ids of another name space: then nothing can be matched,
-and the time is not known (None), which is not zero. A budget of GPU hours is held in either case: what cannot be
-measured counts as the time for which the agent had its GPUs. Without a driver and without GPUs of the agent's own
-nothing is written.
+it, for computing, for graphics, or through MPS. Where NVML is asked from a container it may report process ids of
+another name space, or none: then nothing can be matched, and the time is not known (None), which is not zero. A budget
+of GPU hours is held in either case: what cannot be measured of a GPU of the agent's own counts as if it was held. That
+is a GPU that does not answer, one that computes in two looks in a row while no process shows (programs that come and go
+between the looks, too), and the time between two looks that were far apart, if it was held at one of them. Without a
+driver and without GPUs of the agent's own nothing is written.
 
 Numbers are those of the device files (`/dev/nvidia<number>`), which NVML calls minor numbers; its own order may differ.
 A GPU that does not answer is not counted meanwhile, and named in the record. Does NOT see parts of a GPU (MIG).
@@ -24,7 +26,13 @@ from agent2.records import JsonValue
 from agent2.sandbox.watchdog import descendants
 
 MAX_GAP_S = 10.0
-"""Between two looks; a machine that slept longer is not counted."""
+"""Between two looks; a longer one is not measured: the machine slept, or was too busy to look."""
+PROCESS_LISTS = (
+    "nvmlDeviceGetComputeRunningProcesses",
+    "nvmlDeviceGetGraphicsRunningProcesses",
+    "nvmlDeviceGetMPSComputeRunningProcesses",
+)
+"""Of NVML; the first has to answer, the others are not known to every driver."""
 RECORD_PERIOD_S = 30.0
 """After so long the sums are written, for a harness that is killed."""
 GIB = 2**30
@@ -35,11 +43,11 @@ class GpuLook:
     """What a GPU shows at one moment."""
 
     pids: frozenset[int]
-    """Of processes that compute on it."""
-    used_gib: float
-    """Of its memory, by whichever process."""
-    load: float
-    """Share of the last moments in which it computed, 0 to 1."""
+    """Of processes that hold a context on it."""
+    used_gib: float | None
+    """Of its memory, by whichever process; None: not known."""
+    load: float | None
+    """Share of the last moments in which it computed, 0 to 1; None: not known (as where it is divided by MIG)."""
 
 
 class GpuDriver(Protocol):
@@ -75,12 +83,24 @@ class NvidiaDriver:
             return index
 
     def _look_at(self, handle: Any) -> GpuLook | None:
-        nvml = self._nvml
+        first, *others = PROCESS_LISTS
+        processes = self._asked(first, handle)
+        if processes is None:  # it fell off the bus, or is being reset
+            return None
+        lists = [processes, *(self._asked(name, handle) or [] for name in others)]
+        memory = self._asked("nvmlDeviceGetMemoryInfo", handle)
+        rates = self._asked("nvmlDeviceGetUtilizationRates", handle)
+        return GpuLook(
+            frozenset(process.pid for listed in lists for process in listed),
+            None if memory is None else memory.used / GIB,
+            None if rates is None else rates.gpu / 100,
+        )
+
+    def _asked(self, function: str, handle: Any) -> Any:
+        """None: it does not say."""
         try:
-            pids = frozenset(process.pid for process in nvml.nvmlDeviceGetComputeRunningProcesses(handle))
-            memory, rates = nvml.nvmlDeviceGetMemoryInfo(handle), nvml.nvmlDeviceGetUtilizationRates(handle)
-            return GpuLook(pids, memory.used / GIB, rates.gpu / 100)
-        except nvml.NVMLError:  # it fell off the bus, or is being reset
+            return getattr(self._nvml, function)(handle)
+        except (self._nvml.NVMLError, AttributeError):
             return None
 
 
@@ -90,6 +110,12 @@ class _Sums:
 
     held_s: float = 0.0
     """A process of the agent had a context on it."""
+    unseen_s: float = 0.0
+    """Whether one had is not known; counted for GPUs of the agent's own."""
+    was_held: bool = False
+    """At the last look."""
+    was_busy: bool = False
+    """At the last look it computed and showed no process."""
     peak_gib: float = 0.0
     loads: list[float] = field(default_factory=list)
     """While it was held."""
@@ -119,7 +145,7 @@ class GpuRecorder:
         self._began = self._last = self._recorded = clock()
         self._sums: dict[int, _Sums] = {number: _Sums() for number in self._driver.look()}
         self._lost: set[int] = set()
-        self._n_unknown_pids = 0
+        self._n_unknown_pids = self._n_hidden = 0
 
     def sample(self) -> None:
         """Sample once."""
@@ -129,30 +155,52 @@ class GpuRecorder:
         since, self._last = now - self._last, now
         agent_pids = {self._root_pid, *descendants(self._root_pid)}
         for number, look in self._driver.look().items():
-            if look is None:
-                self._lost.add(number)
-                continue
-            if look.pids & agent_pids:
-                sums = self._sums[number]
-                sums.held_s += since if since <= MAX_GAP_S else 0.0
-                sums.peak_gib = max(sums.peak_gib, look.used_gib)
-                sums.loads.append(look.load)
-            # a pid that does not exist here belongs to another name space
-            self._n_unknown_pids += sum(not psutil.pid_exists(pid) for pid in look.pids)
+            self._add(number, look, since, agent_pids)
         if now - self._recorded >= RECORD_PERIOD_S:
             self._recorded = now
             self._write("gpu_use_so_far")
 
+    def _add(self, number: int, look: GpuLook | None, since: float, agent_pids: set[int]) -> None:
+        """Count one look at one GPU. since: seconds since the last one."""
+        sums = self._sums[number]
+        if look is None:
+            self._lost.add(number)
+            sums.unseen_s += since
+            return
+        # a pid that does not exist here belongs to another name space
+        n_unknown = sum(not psutil.pid_exists(pid) for pid in look.pids)
+        self._n_unknown_pids += n_unknown
+        is_busy = not look.pids and bool(look.load)
+        # after a scoring on the same GPU has ended, its load is seen once more
+        is_hidden = number in self._own_gpus and is_busy and sums.was_busy
+        self._n_hidden += is_hidden
+        sums.was_busy = is_busy
+        is_held = bool(look.pids & agent_pids)
+        if is_held:
+            sums.held_s += since if since <= MAX_GAP_S else 0.0
+            sums.peak_gib = max(sums.peak_gib, look.used_gib or 0.0)
+            if look.load is not None:
+                sums.loads.append(look.load)
+        is_gap = since > MAX_GAP_S and (is_held or sums.was_held)
+        if is_gap or (not is_held and (n_unknown or is_hidden)):
+            sums.unseen_s += since
+        sums.was_held = is_held
+
     @property
     def charged_s(self) -> float:
         """GPU seconds of this start that count against a budget."""
-        if self._is_known and self._sums:
-            return sum(sums.held_s for sums in self._sums.values())
-        return (self._clock() - self._began) * len(self._own_gpus)
+        if not self._is_known or not self._sums:
+            return (self._clock() - self._began) * len(self._own_gpus)
+        held = sum(sums.held_s for sums in self._sums.values())
+        unseen = sum(sums.unseen_s for number, sums in self._sums.items() if number in self._own_gpus)
+        # of a GPU that the driver does not list nothing is seen
+        not_listed = len(set(self._own_gpus) - set(self._sums))
+        return held + unseen + not_listed * (self._clock() - self._began)
 
     @property
     def _is_known(self) -> bool:
-        return not self._n_unknown_pids or any(sums.held_s for sums in self._sums.values())
+        is_seen = not self._n_unknown_pids and not self._n_hidden
+        return is_seen or any(sums.held_s for sums in self._sums.values())
 
     def stop(self) -> None:
         """Write the sums; nothing where there are no GPUs."""
