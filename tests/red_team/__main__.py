@@ -51,9 +51,19 @@ def main() -> int:
         if options.engine != IN_PROCESS:
             (engines_dir() / options.engine).symlink_to(engines / options.engine)
         with set_scene(Path(folder), options.engine) as scene:
-            rows = [play(attack, scene) for attack in track(chosen, "red team", console=Console(stderr=True))]
+            rows = []
+            for attack in track(chosen, "red team", console=Console(stderr=True)):
+                rows.append(play(attack, scene))
+                _tell(rows[-1])
     _show(rows)
     return 0 if rows and all(row.holds for row in rows) else 1
+
+
+def _tell(row: Row) -> None:
+    """One line at once, for a long run that is watched or cut off."""
+    if not sys.stderr.isatty():
+        control = "control succeeded" if row.control.succeeded else f"CONTROL FAILED: {row.control.detail}"
+        print(f"{row.attack.name}: {row.verdict.value}; {control}; {row.attempt.detail}", file=sys.stderr, flush=True)
 
 
 def _show(rows: list[Row]) -> None:
