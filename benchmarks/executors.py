@@ -46,6 +46,13 @@ from agent2.arena.trial_folder import TrialPaths, read_events
 from agent2.cards.reader import read_summary, scored_digest
 from trial_builders import write_agent
 
+AGENT_PORTS = (
+    "dashboard-agent-grpc-port",
+    "dashboard-agent-listen-port",
+    "metrics-export-port",
+    "runtime-env-agent-port",
+)
+"""Options of `ray start`."""
 N_ITEMS = {"train": 10, "dev": 4, "test_public": 24, "test_private": 24}
 AGENT = """
 import json, os, shutil, struct, time, urllib.request
@@ -208,7 +215,9 @@ def is_up(node: Node, seconds: float = 600) -> bool:
 
 def start_node(stage: Stage, *arguments: str, ray: list[str]) -> Node:
     """Start `agent2 node`. ray: options of `ray start`."""
-    options = [word for option in ray for word in ("--ray", option)]
+    # Ray waits 15 s for a file in which its agents name their ports; a busy machine needs longer
+    ports = [f"{name}={free_port()}" for name in AGENT_PORTS]
+    options = [word for option in [*ray, *ports] for word in ("--ray", option)]
     log = stage.folder / f"node-{time.monotonic_ns()}.log"
     command = agent2(stage, "node", *arguments, *options)
     with log.open("wb") as output:
@@ -218,7 +227,7 @@ def start_node(stage: Stage, *arguments: str, ray: list[str]) -> Node:
     return Node(process, log)
 
 
-def wait_for_port(port: int, seconds: float = 180) -> None:
+def wait_for_port(port: int, seconds: float = 600) -> None:
     """Until the head listens."""
     ends_at = time.monotonic() + seconds
     while time.monotonic() < ends_at:
@@ -228,7 +237,7 @@ def wait_for_port(port: int, seconds: float = 180) -> None:
     raise SystemExit("the head does not listen")
 
 
-def wait_for_nodes(address: str, n_nodes: int, seconds: float = 240) -> None:
+def wait_for_nodes(address: str, n_nodes: int, seconds: float = 900) -> None:
     """Until so many nodes offer a sandbox."""
     program = (
         "import ray, sys, time\n"
@@ -421,7 +430,8 @@ def compare_sweeps(stage: Stage, n_kills: int, seed: int, *, is_calm_run: bool) 
     shutil.rmtree(stage.home / "baselines", ignore_errors=True)
     with cluster(stage, 3) as (address, nodes):
         took = overhead(address)
-        killer = Killer(stage, address, nodes, n_kills, seed, folder / "killed", calm.seconds / (n_kills + 1))
+        pause_s = calm.seconds / (n_kills + 1) / 2  # else the last kills may come too late
+        killer = Killer(stage, address, nodes, n_kills, seed, folder / "killed", pause_s)
         hit = run_sweep(stage, folder / "killed", "--executor", "ray", "--address", address, killer=killer)
     hit.left = outlived(folder / "killed")
     rows[f"Ray, {len(killer.moments)} nodes killed"] = hit
