@@ -192,10 +192,10 @@ def try_lock(path: Path) -> int | None:
 def _is_at(descriptor: int, path: Path) -> bool:
     """Whether the path still names this file: whoever comes next would lock another one."""
     try:
-        there = path.lstat()
+        at_path = path.lstat()
     except FileNotFoundError:
         return False
-    return os.path.samestat(there, os.fstat(descriptor))
+    return os.path.samestat(at_path, os.fstat(descriptor))
 
 
 def _make(folder: Path) -> None:
