@@ -8,7 +8,8 @@ MODEL is a folder, or the name of a published model that is here. Whole evaluati
   for, and how much likelier this process finds its own than the engine's (in nats; 0 is a tie). What differs there by
   rounding is a tie or nearly one.
 - sampled: `--draws` answers an item at the benchmark's own temperature. The engine's mean score less that of this
-  process, with a 95% interval over items and draws, beside the same difference of two halves of this process's draws.
+  process, with a 95% interval over items with their draws, beside the same difference of two halves of the draws of
+  this process.
 - crash: the greedy evaluation once more; every process of the engine is killed with -9 after a third of the answers.
   Counted are rollouts without an answer, doubled ones, and answers that the crash changed.
 - memory: the largest sum over the engine's processes, four looks a second; of this process its own peak.
@@ -53,7 +54,6 @@ from agent2.records import (
     ScoredRollout,
     Split,
 )
-from agent2.stats.ranking import difference_of_samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,12 +242,12 @@ def cost(played: Played) -> str:
 
 
 def interval(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float, float]:
-    """Difference theirs - ours of mean scores, and its 95% interval, in points."""
-    if np.allclose(ours.mean(0), theirs.mean(0)) and not np.ptp(ours - theirs):
-        return 0.0, 0.0, 0.0
-    found = difference_of_samples(theirs, ours)
-    half = float(stats.t.ppf(0.975, found.freedom)) * found.variance**0.5
-    return 100 * found.delta, 100 * (found.delta - half), 100 * (found.delta + half)
+    """Difference theirs - ours of mean scores in points, and its 95% interval over items with their draws (t)."""
+    by_item = 100 * (theirs.mean(0) - ours.mean(0))
+    error = float(by_item.std(ddof=1)) / by_item.size**0.5
+    half = float(stats.t.ppf(0.975, by_item.size - 1)) * error
+    delta = float(by_item.mean())
+    return delta, delta - half, delta + half
 
 
 def report_greedy(name: str, here: Played, there: Played, gaps: Gaps) -> None:

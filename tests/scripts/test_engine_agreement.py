@@ -39,7 +39,7 @@ def test_a_crash_that_loses_or_doubles_a_rollout_or_never_came_is_no_success(scr
 def test_the_interval_of_a_difference_that_is_there_leaves_0_out(script):
     ours = np.array([[0.0, 1.0] * 20, [1.0, 0.0] * 20])
     assert script.interval(ours, ours) == (0.0, 0.0, 0.0)
-    delta, low, high = script.interval(ours, ours[::-1].copy())
-    assert delta == 0 and low <= 0 <= high
+    delta, low, high = script.interval(ours, np.array([[1.0, 0.0] * 20, [1.0, 1.0] * 10 + [0.0, 0.0] * 10]))
+    assert low <= 0 <= high and low < delta < high
     delta, low, _ = script.interval(ours, np.ones_like(ours))
-    assert delta == 50 and low > 0
+    assert delta == 50 and low > 0, "every item differs alike"
