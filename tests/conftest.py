@@ -27,7 +27,10 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 # How long an example takes is the machine's affair, not a claim of a test.
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Nor are examples drawn anew: what passes in one run passes in the next. `--hypothesis-profile explore` draws others.
+LENIENT = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("explore", **LENIENT)
+settings.register_profile("any machine", **LENIENT, derandomize=True)
 settings.load_profile("any machine")
 
 OPT_IN = {"gpu", "network", "agents", "long_attack", "thorough"}

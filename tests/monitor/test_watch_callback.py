@@ -111,7 +111,7 @@ def begin_watch(folder: Path, run: Path, out: Path) -> "subprocess.Popen[str]":
     command = [
         sys.executable, "-m", "agent2", "watch", str(run), "--suite", str(folder / "yes.yaml"),
         "--baseline", str(folder / "base"), "--out", str(out), "--until", str(N_STEPS),
-        "--set", "watch.settle_s=1", "--set", "watch.poll_s=0.5",
+        "--set", "watch.settle_s=5", "--set", "watch.poll_s=0.5",
     ]  # fmt: skip
     environment = os.environ | {"AGENT2_HOME": str(folder / "home"), "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -27,7 +27,7 @@ from red_team.frame import Attack, Outcome
 from red_team.naive import in_time
 from red_team.scene import Scene
 
-LONGEST_S = 150.0
+LONGEST_S = 600.0
 CONTROL_S = 20.0
 MEMORY_GIB = 8
 """Of the reader; a naive one gets 1."""
