@@ -32,7 +32,7 @@ def _bomb(runner) -> tuple[SandboxExit, int, int]:
     It ends once the watch has seen the limit reached, which without control groups nobody else can tell.
     """
     process = runner.start("python", "-c", FORK_BOMB, limits=Limits(processes=40))
-    ends_at = time.monotonic() + 60
+    ends_at = time.monotonic() + 120
     while process._watchdog.peak_processes < 40 + OWN_PROCESSES and time.monotonic() < ends_at:
         time.sleep(0.05)
     (runner.workspace / "seen").touch()

@@ -87,14 +87,14 @@ def test_a_program_that_kills_server_and_monitor_is_wrong_and_its_neighbours_are
 
 
 def test_a_program_that_stops_server_and_monitor_is_ended_from_outside_once_its_time_is_over(runner, monkeypatch):
-    monkeypatch.setattr(program_batches, "END_S", 2.0)
+    monkeypatch.setattr(program_batches, "END_S", 8.0)
     started = time.monotonic()
     stops = KILLS.format(signal="SIGSTOP", pause=600)
-    assert results_of(runner, stops, NEIGHBOUR, timeout_s=0.5) == [
+    assert results_of(runner, stops, NEIGHBOUR, timeout_s=2.0) == [
         "ended the harness, or its time was over",
         ("value", "1"),
     ]
-    assert time.monotonic() - started < 300.0, "twice four times its time and END_S, about 8 s where nothing else runs"
+    assert time.monotonic() - started < 300.0, "twice four times its time and END_S, about 32 s where nothing else runs"
 
 
 def test_a_program_that_stops_only_the_monitor_ends_its_sandbox_at_once(runner):
@@ -139,7 +139,7 @@ def test_a_loop_in_c_that_ignores_signals_does_not_outlive_its_time(runner):
         "    except (OSError, ValueError): pass\ndef f():\n    return re.match('(a+)+$', 'a' * 64 + 'b')"
     )
     started = time.monotonic()
-    looping, neighbour = results_of(runner, loop, NEIGHBOUR, timeout_s=1.0)
+    looping, neighbour = results_of(runner, loop, NEIGHBOUR, timeout_s=3.0)
     assert looping[0] in ("timeout", "raised") and neighbour == ("value", "1")
     assert time.monotonic() - started < 300.0
 
