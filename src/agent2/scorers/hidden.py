@@ -33,7 +33,8 @@ MAX_ANSWERS = 128
 """Answers in one request."""
 MAX_REQUEST_CHARS = 8_000
 """Of all answers in one request; escaped, they stay below the body size that the grading API accepts."""
-TIMEOUT_S = 60.0
+TIMEOUT_S = 600.0
+"""For one request: another may be judged before it, and a machine may be busy."""
 
 
 class HiddenJudge:
