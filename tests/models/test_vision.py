@@ -180,6 +180,19 @@ def test_a_processor_that_makes_vast_pictures_is_refused(tmp_path, sizes):
         VisionSampler(folder)
 
 
+@pytest.mark.parametrize("settings", [{"num_additional_image_tokens": 10**9}, {"patch_size": 1, "side": 4096}])
+def test_a_processor_that_makes_vast_prompts_is_refused_before_any_is_made(tmp_path, settings):
+    folder = save_seeing_model(tmp_path / "model")
+    if side := settings.pop("side", None):
+        images = json.loads((folder / "processor_config.json").read_text())["image_processor"]
+        sizes = {"size": {"height": side, "width": side}}
+        change_settings(folder, "processor_config.json", image_processor=images | sizes)
+    change_settings(folder, "processor_config.json", **settings)
+    with pytest.raises(CheckpointError, match="131072 tokens of one") as refused:
+        VisionSampler(folder)
+    assert "\n" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [

@@ -611,11 +611,15 @@ def _empty_answers(benchmark: Benchmark, items: list[Item], n_items: int) -> Che
     # a benchmark may know that silence is right on some of its items, and says so with its players
     limit = max(MAX_FLOOR, benchmark.players().floor_at_most) if isinstance(benchmark, ProvidesPlayers) else MAX_FLOOR
     allowance = SAMPLE_SE * (limit * (1 - limit) / len(items) * (n_items - len(items)) / n_items) ** 0.5
-    is_low = scores.mean is not None and scores.mean <= limit + allowance and not scores.n_missing
+    name = f"an empty answer scores at most {limit}"
     summary = f"mean {scores.mean:.2f} of {scores.n}" if scores.mean is not None else "no score at all"
-    allowed = f", at most {limit + allowance:.2f} of a sample of this size" if allowance else ""
-    detail = f"{summary}, {scores.n_missing} missing{allowed}"
-    return CheckFinding(f"an empty answer scores at most {limit}", is_low, detail)
+    detail = f"{summary}, {scores.n_missing} missing"
+    if scores.mean is None or scores.n_missing or scores.mean > limit + allowance:
+        return CheckFinding(name, False, detail)
+    if scores.mean > limit:
+        detail += f"; among so few of {n_items} items up to {limit + allowance:.2f} can be chance: play more (--items)"
+        return CheckFinding(name, None, detail, warning="an empty answer scores, and the sample is too small to tell")
+    return CheckFinding(name, True, detail)
 
 
 def _hidden_items(benchmark: Benchmark, items: dict[Split, list[Item]]) -> CheckFinding:

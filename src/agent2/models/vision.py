@@ -45,6 +45,8 @@ MAX_SIDE = 8192
 """Longest side that a processor may make of a picture: as numbers, a square of it takes 0.8 GB."""
 MAX_ENLARGED = 1 << 20
 """Pixels up to which a processor that counts pixels may enlarge a picture."""
+MAX_PICTURE_TOKENS = 1 << 17
+"""Tokens of one picture: a processor writes each of them into the prompt as text, before anything can be too long."""
 
 
 @dataclass(slots=True, eq=False)
@@ -327,6 +329,7 @@ def load_processor(folder: Path) -> Any:
             "model: processor.save_pretrained"
         )
     _require_modest_sizes(folder, processor.image_processor)
+    _require_modest_lengths(folder, processor)
     if not _template_of(processor):
         raise CheckpointError(f"{folder}: has no chat template, so no prompt can be made for it; save one with it")
     return processor
@@ -348,6 +351,33 @@ def _require_modest_sizes(folder: Path, image_processor: Any) -> None:
                     f"{folder}: its processor makes pictures of {setting} {name} {side:g}, and {limit} is the most; "
                     "save it with a smaller size"
                 )
+
+
+def _require_modest_lengths(folder: Path, processor: Any) -> None:
+    """Raise CheckpointError for one that would write a picture as more tokens than any context holds."""
+    for owner in (processor, processor.image_processor):
+        for name, n_tokens in vars(owner).items():
+            counts_tokens = ("token" in name or "seq_len" in name) and not name.endswith(("_id", "_ids"))
+            if counts_tokens and isinstance(n_tokens, int | float) and n_tokens > MAX_PICTURE_TOKENS:
+                raise CheckpointError(
+                    f"{folder}: its processor has {name} {n_tokens:g}, and {MAX_PICTURE_TOKENS} tokens of one picture "
+                    "are the most; save it with fewer"
+                )
+    patch = getattr(processor, "patch_size", None)  # Llava's and its kin: a token for each patch
+    sides = [side for side in _fixed_sides(processor.image_processor) if isinstance(side, int | float)]
+    if isinstance(patch, int) and patch > 0 and sides and (max(sides) / patch) ** 2 > MAX_PICTURE_TOKENS:
+        raise CheckpointError(
+            f"{folder}: its processor has patches of {patch} pixels in pictures of {max(sides):g}, which makes more "
+            f"than {MAX_PICTURE_TOKENS} tokens of one; save it with larger patches"
+        )
+
+
+def _fixed_sides(image_processor: Any) -> list[Any]:
+    """Width and height of the pictures that it makes, as far as they do not depend on the picture."""
+    if hasattr(image_processor, "merge_size"):
+        return []
+    sizes = (getattr(image_processor, name, None) for name in ("size", "crop_size"))
+    return [side for size in sizes for side in ([size] if isinstance(size, int) else dict(size or {}).values())]
 
 
 def _template_of(processor: Any) -> Any:
