@@ -4,7 +4,7 @@
 
 The expected advice was written down before the first run: RL can start on the tasks whose packaged GRPO agent gains,
 and the six others are broken in a known way. Exit code 1 if an advice differs; `table.md` holds the table. About ten
-minutes a seed on one core that nobody else uses.
+minutes a seed on one core that nobody else uses. The case `household` needs the extra of that name.
 """
 
 import argparse
@@ -21,6 +21,8 @@ from agent2.arena.tasks import load_task
 from agent2.benchmarks import BASE_MODELS, load_benchmark
 from agent2.benchmarks.arithmetic import Arithmetic, ExpressionDifficulty
 from agent2.benchmarks.home import with_scorer
+from agent2.environments.household.game import engine_parts
+from agent2.errors import ConfigError
 from agent2.models.bases import ensure_base_model
 from agent2.records import Benchmark, Item, Rollout, Score, Split
 from agent2.training.readiness import ReadinessSettings, measure_readiness
@@ -150,6 +152,11 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--out", type=Path, help="folder for the table; a temporary one by default")
     options = parser.parse_args()
+    if options.cases is None or "household" in options.cases:
+        try:
+            engine_parts()
+        except ConfigError as error:
+            parser.error(f"{error}; or leave the case out with --cases")
     rules = load_rules()
     top = options.out or Path(tempfile.mkdtemp(prefix="readiness-"))
     top.mkdir(parents=True, exist_ok=True)

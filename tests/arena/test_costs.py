@@ -176,7 +176,7 @@ def test_dry_run_prints_where_each_figure_comes_from_and_writes_nothing(task, tm
     )
     assert printed.returncode == 0, printed.stderr
     assert "4 to run, 0 finished" in printed.stdout and "90 s, measured" in printed.stdout
-    assert "agent, measured: 1 earlier trial of this agent" in printed.stdout
+    assert "agent, measured: 1 earlier trial of this agent" in printed.stdout and "at most" in printed.stdout
     assert "agent, estimated: no earlier trial of this agent: its whole wall-clock budget" in printed.stdout
     assert sorted(home.glob("[!.]*/**")) == before
     document = run_agent2("sweep", "s.yaml", "--dry-run", "--json", home=home, installation=tmp_path / "agent2")

@@ -195,6 +195,14 @@ def test_regress_lists_lost_and_won_items_and_exits_1_beyond_the_allowance(tmp_p
     assert lost[0]["item_id"] == "item-001"
 
 
+def test_regress_lists_twenty_items_a_group_and_says_where_the_others_are(tmp_path):
+    folders = cards(tmp_path, old="1" + "0" * 25, new="0" + "1" * 25)
+    output = run("regress", folders["old"], folders["new"], code=1)
+    assert "won: 25" in output and "5 more; --json lists all of them" in output
+    assert "item-020" in output and "item-021" not in output
+    assert len(json.loads(run("regress", folders["old"], folders["new"], "--json", code=1))["won"]) == 25
+
+
 def test_cards_of_other_protocols_are_bad_input_and_the_field_is_named(tmp_path):
     old = write_card(tmp_path / "old", verdicts("10"), "old")
     new = write_card(tmp_path / "new", verdicts("10"), "new", dtype="bfloat16")

@@ -28,6 +28,7 @@ def test_the_history_of_a_folder_is_a_table_a_document_and_a_page(tmp_path):
     assert [line.split()[0] for line in printed.splitlines() if "checkpoint-" in line] == ["10", "20", "30"]
     (best,) = [line for line in printed.splitlines() if "*" in line]
     assert "checkpoint-20" in best and "100.0%" in best
+    assert ", improvement shown" in best, "a decision alone does not say whether the checkpoint is better"
     document = json.loads(run("history", "--json", "--out", "page").output)
     (group,) = document["groups"]
     assert group["best"] == "step-20" and group["evaluations"][1]["score"]["n"] == 60

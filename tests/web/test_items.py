@@ -144,6 +144,7 @@ def test_the_list_keeps_its_place(tmp_path, monkeypatch):
     assert f"/rollout/{card}/60?beside={old}&amp;pairs=2" in pairs and '<tr id="r60">' in pairs
     beside = html_of(site, "rollout", card, "60", beside=old, pairs="2")
     assert f'href="/compare/{card}?with={old}&amp;page=2#r60"' in beside
+    assert re.search(r"<title>[^<]+ beside [^<]+</title>", beside), "two tabs of one item differ in their names"
 
 
 def test_a_damaged_file_of_references_breaks_no_page(root):

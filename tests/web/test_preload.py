@@ -1,5 +1,9 @@
 """What a server prepares: everything named exists, no step begins while a reader waits, and failures stop nothing."""
 
+import importlib
+import os
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -19,6 +23,8 @@ def site(tmp_path):
 
 
 def test_everything_that_is_prepared_exists_and_every_template_compiles(site):
+    for name in preload.EVALUATION_MODULES:
+        importlib.import_module(name)
     for step in Preload(site).steps():
         step()
     names = site.template_names()
@@ -66,6 +72,33 @@ def test_the_newest_evaluation_is_computed_once_before_anybody_asks(tmp_path, mo
     assert [path.name for path in computed] == ["an evaluation"]
     assert "next data" in html_of(site, "evaluation", id_of(site.catalog, "an evaluation"))
     assert len(computed) == 1
+
+
+def test_what_the_first_evaluation_needs_is_loaded_before_the_address_is_printed(tmp_path):
+    root = tmp_path / "results"
+    write_evaluation(tmp_path / "players", root / "an evaluation")
+    program = f"""
+import sys
+from pathlib import Path
+from agent2.web.catalog import Catalog
+from agent2.web.page import LiveLinks, PageAddress
+from agent2.web.preload import Preload
+from agent2.web.site import Site
+site = Site(Catalog(Path({str(root)!r})))
+Preload(site).load_first()
+loaded = set(sys.modules)
+entry = next(one for one in site.catalog.scan().entries.values() if one.kind == "evaluation")
+assert "next data" in site.html(PageAddress("evaluation", entry.id), LiveLinks())
+print(sorted({{name.partition(".")[0] for name in sys.modules.keys() - loaded}} & {{"scipy", "pyarrow", "numpy", "agent2"}}))
+"""
+    environment = {**os.environ, "AGENT2_HOME": str(tmp_path / "home")}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_a_library_that_is_broken_does_not_stop_the_server(site, monkeypatch):
+    monkeypatch.setattr(preload, "EVALUATION_MODULES", ("no_such_library", "numpy"))
+    Preload(site).load_first()
 
 
 def test_a_large_evaluation_waits_until_it_is_asked_for(tmp_path, monkeypatch):

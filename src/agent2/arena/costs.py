@@ -201,7 +201,7 @@ def estimate_sweep(sweep: SweepToRun, earlier: Sequence[EarlierTrial], gpu_price
             else None
         ),
         llm_dollars=_total(driven) if driven else None,
-        notes=tuple(_notes(sweep, seconds, same)),
+        notes=tuple(_notes(sweep, seconds, same, list(cells.values()))),
     )
 
 
@@ -359,7 +359,13 @@ def _seconds(cell: CellCost) -> float:
     return (cell.agent_s.value or 0.0) + (cell.grading_s.value or 0.0)
 
 
-def _notes(sweep: SweepToRun, seconds: Cost, gpus: set[int]) -> Iterator[str]:
+def _measuring_command(cells: Sequence[CellCost]) -> str:
+    """What measures the scoring of the first task that it is estimated for, without an agent's time."""
+    task = next((cell.task for cell in cells if not cell.grading_s.is_measured), cells[0].task)
+    return f"agent2 run {task} --agent base-copy"
+
+
+def _notes(sweep: SweepToRun, seconds: Cost, gpus: set[int], cells: Sequence[CellCost]) -> Iterator[str]:
     if sweep.most_trials is not None:
         n_planned = f"the {len(sweep.trials)} planned ones"
         yield f"until_decided may add seeds, up to {sweep.most_trials} trials; the figures are for {n_planned}"
@@ -371,6 +377,9 @@ def _notes(sweep: SweepToRun, seconds: Cost, gpus: set[int]) -> Iterator[str]:
             "what they cost each other is not in the time"
         )
     if not seconds.is_measured:
-        yield "what is estimated is an upper bound by budgets and limits; a finished trial of each agent measures it"
+        yield (
+            "what is estimated is an upper bound by budgets and limits, often many times what is used; one finished "
+            f"trial of an agent measures its time, one of any agent the scoring: {_measuring_command(cells)}"
+        )
     if sweep.obstacle:
         yield f"the sweep cannot start on this machine yet: {sweep.obstacle}"

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 LONG = 2000
 """Most characters printed of a sentence; a report is untrusted text."""
 MAX_CELL = 60
+MOST_LISTED = 20
+"""Items in a table of lost, weakened, unknown or won ones."""
 WITHHELD = "(withheld)"
 
 
@@ -373,7 +375,9 @@ def regress(
         for title, items in groups.items():
             if items:
                 columns = ["benchmark / split", "item", "score", "old answer", "new answer"]
-                print_table(columns, [_change_row(item) for item in items], f"{title}: {len(items)}")
+                print_table(columns, [_change_row(item) for item in items[:MOST_LISTED]], f"{title}: {len(items)}")
+                if len(items) > MOST_LISTED:
+                    typer.echo(f"{len(items) - MOST_LISTED} more; --json lists all of them")
         n_lost, n_weakened, n_won = (len(items) for items in (regression.lost, regression.weakened, regression.won))
         typer.echo(
             f"{regression.old} -> {regression.new}: {n_lost} lost, {n_weakened} weakened and {n_won} won of "

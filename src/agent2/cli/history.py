@@ -95,7 +95,7 @@ def _cells(row: "EvaluationRow", group: "SuiteHistory", top: Path) -> list[str]:
         row.baseline[:MAX_CELL],
         _score(row),
         "*" if row is group.best else "",
-        row.release[:MAX_CELL],
+        (row.outcome or row.release)[:MAX_CELL],
         row.training_action[:MAX_CELL],
         str(row.folder.relative_to(top)),
     ]

@@ -128,7 +128,7 @@ def _print_costs(spec: "SweepSpec", out: Path, gpu_price: float | None, *, as_js
     typer.echo("")
     sums = [
         ["trials", f"{estimate.n_trials - estimate.n_finished} to run, {estimate.n_finished} finished", ""],
-        ["time", _value(estimate.seconds, duration), _from(estimate.seconds)],
+        ["time", _bound(estimate.seconds, duration), _from(estimate.seconds)],
         ["GPU hours", _value(estimate.gpu_hours, "{:,.2f}".format), _from(estimate.gpu_hours)]
         if estimate.gpus
         else ["GPUs", "none named", "by the sweep, its tasks or their scoring: gpus=[0], scoring.gpu=0"],
@@ -179,6 +179,11 @@ def _to_run(spec: "SweepSpec", root: Path) -> "SweepToRun":
 
 def _value(cost: "Cost", text: "Callable[[float], str]") -> str:
     return "unknown" if cost.value is None else text(cost.value)
+
+
+def _bound(cost: "Cost", text: "Callable[[float], str]") -> str:
+    """A figure that limits give is what it takes at most, usually far less."""
+    return _value(cost, text) if cost.is_measured or cost.value is None else f"at most {text(cost.value)}"
 
 
 def _value_and_origin(cost: "Cost", text: "Callable[[float], str]") -> str:

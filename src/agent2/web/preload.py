@@ -1,8 +1,9 @@
 """What a server of pages does before anybody asks: imports, templates and the newest evaluation.
 
-The first page of a kind would wait a second or more for libraries that no command needs to print an address. They are
-loaded in the background in small steps, and no step begins while a page is being made, so that preparing delays a
-reader by one step at most.
+The first page of a kind would wait a second or more for libraries that no command needs to print an address. Those of
+an evaluation, the page that is most likely opened first, are loaded before the address is printed, so that a program
+that asks for it at once does not wait for them. The others are loaded in the background in small steps, and no step
+begins while a page is being made, so that preparing delays a reader by one step at most.
 """
 
 import importlib
@@ -20,11 +21,11 @@ from agent2.web.site import Site
 logger = logging.getLogger(__name__)
 
 EVALUATION_MODULES = (
-    "numpy", "scipy.special", "scipy.optimize", "pyarrow.parquet", "agent2.cards.tables", "agent2.scorers.answers",
+    "numpy", "scipy.special", "pyarrow.parquet", "agent2.cards.tables", "agent2.scorers.answers",
     "agent2.scorers.process.statistics", "agent2.scorers.grounding", "agent2.analysis.behaviour",
     "agent2.contract.causes", "agent2.analysis.outcome", "agent2.reports.eval_process", "agent2.reports.eval_pages",
 )  # fmt: skip
-"""Of the page that is most likely opened first, in an order in which no step takes long."""
+"""Of the page that is most likely opened first."""
 OTHER_MODULES = ("agent2.cards.query", "agent2.arena.analysis.result", "agent2.reports.trial_view")
 FIRST_TEMPLATES = ("page.html.j2", "web.html.j2", "evaluation_page.html.j2", "card.html.j2", "rollout.html.j2")
 MOST_PREPARED = 2_000
@@ -57,6 +58,11 @@ class Preload:
                 self._is_idle.notify_all()
             self._has_made.set()
 
+    def load_first(self) -> None:
+        """What an evaluation's page needs, at once; a library that is broken is logged."""
+        for name in EVALUATION_MODULES:
+            _tried(partial(importlib.import_module, name))
+
     def start(self) -> threading.Thread:
         """Begin after the first page; the thread ends with the process."""
 
@@ -73,15 +79,10 @@ class Preload:
         for step in self.steps():
             with self._is_idle:
                 self._is_idle.wait_for(lambda: self._n_making == 0, LONGEST_PAGE_S)
-            try:
-                step()
-            except Exception as error:  # boundary: preparing is no reason to stop serving
-                logger.debug("not prepared: %s", error)
+            _tried(step)
 
     def steps(self) -> Iterator[Callable[[], object]]:
         """What is done, in this order."""
-        for name in EVALUATION_MODULES:
-            yield partial(importlib.import_module, name)
         for name in FIRST_TEMPLATES:
             yield partial(self._site.compile_template, name)
         yield self._make_newest_evaluation
@@ -100,3 +101,10 @@ class Preload:
         is_finished = self._site.catalog.summary(newest).state is EntryState.FINISHED
         if is_finished and 0 < self._site.n_rollouts_of(newest) <= MOST_PREPARED:
             self._site.html(PageAddress(EntryKind.EVALUATION.value, newest.id), LiveLinks())
+
+
+def _tried(step: Callable[[], object]) -> None:
+    try:
+        step()
+    except Exception as error:  # boundary: preparing is no reason to stop serving
+        logger.debug("not prepared: %s", error)

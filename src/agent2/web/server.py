@@ -452,6 +452,7 @@ def view_folder(
             lifespan="off", timeout_graceful_shutdown=1,
         )  # fmt: skip
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+        preload.load_first()
         preload.start()
         ready(f"http://{address}:{bound_port}/" + (f"?token={token}" if token is not None else ""))
         uvicorn.Server(config).run(sockets=[listener])
