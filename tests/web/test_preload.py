@@ -89,7 +89,8 @@ Preload(site).load_first()
 loaded = set(sys.modules)
 entry = next(one for one in site.catalog.scan().entries.values() if one.kind == "evaluation")
 assert "next data" in site.html(PageAddress("evaluation", entry.id), LiveLinks())
-print(sorted({{name.partition(".")[0] for name in sys.modules.keys() - loaded}} & {{"scipy", "pyarrow", "numpy", "agent2"}}))
+packages = {{name.partition(".")[0] for name in sys.modules.keys() - loaded}}
+print(sorted(packages & {{"scipy", "pyarrow", "numpy", "agent2"}}))
 """
     environment = {**os.environ, "AGENT2_HOME": str(tmp_path / "home")}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
