@@ -124,14 +124,33 @@ def check_machine(part: Part, venv: Path, disk_gib: float) -> None:
 
 
 def pip(python: Path, *arguments: str, is_quiet: bool = False) -> bool:
-    """Run pip of the environment, whose programs are on PATH for whatever pip builds; returns whether it succeeded."""
-    command = [str(python), "-m", "pip", "install", "--quiet", *arguments]
+    """Run pip of the environment, whose programs are on PATH for whatever pip builds; returns whether it succeeded.
+
+    Large downloads are printed with their size as they begin. is_quiet: pip's complaints are not.
+    """
+    command = [str(python), "-m", "pip", "install", "--progress-bar", "off", *arguments]
     path = os.pathsep.join([str(python.parent.resolve()), os.environ.get("PATH", "")])
-    output = subprocess.DEVNULL if is_quiet else None
-    done = subprocess.run(
-        command, env={**os.environ, "PATH": path}, cwd=ROOT, stderr=output, stdout=output, check=False
-    )
-    return done.returncode == 0
+    with subprocess.Popen(
+        command, env={**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1"}, cwd=ROOT, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL if is_quiet else None, text=True, errors="replace",
+    ) as running:  # fmt: skip
+        for line in running.stdout or ():
+            progress = progress_of(line)
+            if progress:
+                say("  " + progress)
+    return running.returncode == 0
+
+
+def progress_of(line: str) -> str:
+    """What of a line of pip's is worth a line of ours: a download of a megabyte or more, the installation; else ""."""
+    words = line.split()
+    if words[:1] == ["Downloading"] and len(words) >= 4 and words[-1] in ("MB)", "GB)"):
+        return f"downloading {words[1].rpartition('/')[2]} {' '.join(words[-2:])}"
+    if line.startswith("Installing collected packages:"):
+        return f"installing {len(words) - 3} packages"
+    if words[:1] == ["Building"] and "for" in words:
+        return f"building {' '.join(words[words.index('for') + 1 :])}".rstrip(" .:")
+    return ""
 
 
 def install_torch(python: Path, attempts: list) -> bool:

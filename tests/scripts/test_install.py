@@ -113,6 +113,33 @@ def test_an_index_that_cannot_be_reached_or_has_no_build_for_this_python_fails_a
 
 
 @pytest.mark.parametrize(
+    "line, progress",
+    [
+        ("  Downloading torch-2.13.0-cp311-cp311-linux_x86_64.whl (183.9 MB)\n",
+         "downloading torch-2.13.0-cp311-cp311-linux_x86_64.whl (183.9 MB)"),
+        ("Downloading https://index/nvidia_cudnn-9.1-py3-none-linux_x86_64.whl (1.2 GB)\n",
+         "downloading nvidia_cudnn-9.1-py3-none-linux_x86_64.whl (1.2 GB)"),
+        ("  Downloading trl-1.8.0-py3-none-any.whl.metadata (11 kB)\n", ""),
+        ("Collecting numpy<3\n", ""),
+        ("Installing collected packages: a, b, c\n", "installing 3 packages"),
+        ("  Building wheel for fast-downward-textworld (setup.py): started\n",
+         "building fast-downward-textworld (setup.py): started"),
+        ("\n", ""),
+    ],
+)  # fmt: skip
+def test_large_downloads_are_printed_with_their_size_and_the_rest_of_pip_is_not(line, progress):
+    assert install.progress_of(line) == progress
+
+
+def test_what_pip_downloads_is_printed_while_it_works_and_a_failure_is_one(tmp_path, capsys):
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho '  Downloading torch-1.whl (183.9 MB)'\necho 'Collecting x'\nexit 3\n")
+    python.chmod(0o755)
+    assert not install.pip(python, "torch")
+    assert capsys.readouterr().out == "  downloading torch-1.whl (183.9 MB)\n"
+
+
+@pytest.mark.parametrize(
     ("program", "found"),
     [("echo 'GPU 0: NVIDIA H100 (UUID: GPU-0)'", True), ("echo 'No devices were found'; exit 6", False), (None, False)],
 )
