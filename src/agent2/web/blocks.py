@@ -2,8 +2,8 @@
 
 A call of a tool is read by the names of its arguments, which agents share (`command`, `path` and `content`,
 `old_string` and `new_string`, a patch), whatever the tool is called; what has none of them is shown as its arguments.
-Nothing is interpreted: all texts stay the model's, cleaned and bounded, and colours come from comments, strings and
-keywords alone.
+All texts stay the model's, cleaned and bounded; colours come from comments, strings and keywords alone, and the page
+renders Markdown where nothing of it is lost (`web.markdown`).
 """
 
 import difflib
@@ -18,6 +18,8 @@ from agent2.reports.text import clean, clean_lines
 
 FOLDED_LINES, FOLDED_CHARACTERS = 16, 1_500
 """Of an output or a file, beyond which it is folded."""
+SHOWN_CHARACTERS = 1_200
+"""Of a text longer than `FOLDED_CHARACTERS`."""
 MOST_EDITED = 200_000
 """Characters of an edit up to which it is shown as a diff."""
 COMMANDS = ("command", "cmd", "script", "code", "bash", "shell")
@@ -72,6 +74,14 @@ class MessageBlock:
     def n_lines(self) -> int:
         """Of its text."""
         return self.text.count("\n") + 1
+
+    @property
+    def first_text(self) -> str:
+        """Of a text, what is not folded: up to the end of a paragraph, where there is one."""
+        if len(self.text) <= FOLDED_CHARACTERS:
+            return self.text
+        end = self.text.rfind("\n\n", SHOWN_CHARACTERS // 3, SHOWN_CHARACTERS)
+        return self.text[: end if end > 0 else SHOWN_CHARACTERS]
 
 
 def blocks_of(content: Content, role: str, limit: int) -> tuple[MessageBlock, ...]:

@@ -123,7 +123,7 @@ class PageContext:
         self.shows_hidden = shows_hidden
         self.notes = NoteBook(catalog.root)
         self._engine = template_engine("agent2.web", "agent2.reports")
-        self._engine.filters |= {"counted": counted, "source_link": _linked_source}
+        self._engine.filters |= {"counted": counted, "source_link": _linked_source, "markdown": _markdown}
         self._engine.globals["left"] = time_left
         self._cache: OrderedDict[tuple[object, ...], Any] = OrderedDict()
         self._making: dict[tuple[object, ...], threading.Lock] = {}
@@ -225,6 +225,16 @@ def _linked_source(context: jinja2.runtime.Context, where: str) -> str:
     """The source of a piece of evidence, as a link if the page has one for it."""
     href = context["evidence"](where) if "evidence" in context else ""
     return Markup('<a href="{}">{}</a>').format(href, where) if href else where
+
+
+def _markdown(text: str) -> Markup:
+    """A message's Markdown, or its text as it is."""
+    from agent2.web.markdown import rendered  # few pages show one
+
+    page = rendered(text)
+    if page is None:
+        return Markup('<div class="text">{}</div>').format(text)
+    return Markup('<div class="markdown">{}</div>').format(page)
 
 
 def time_left(deadline: float) -> str:
