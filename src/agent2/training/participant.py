@@ -30,6 +30,7 @@ DataRow = dict[str, Any]
 EVALUATION_LOG = "eval_log.jsonl"
 PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 """Before a submission whose connection was lost is sent again, in seconds."""
+CLOCK_TIMEOUT_S = 10.0
 SAMPLING_FIELDS = ("temperature", "top_p", "max_tokens")
 
 
@@ -59,13 +60,19 @@ class Participant:
     """Replies that the judge of a task of level 2 gives a verdict on; None: no limit, or no judge to ask."""
     effort: float = 1.0
     """Share of the usual number of GRPO steps or batches, from $AGENT2_EFFORT: below 1 to try a program out."""
+    deadline: float | None = None
+    """The end of the wall clock by the grader's own, on `time.monotonic`; None: it was not asked."""
 
     def seconds_until(self, share: float, started: float) -> float:
         """Seconds until this share (0 to 1) of the assignment's wall clock has passed; at least 1.
 
-        started: `time.monotonic()` of the agent's start.
+        started: `time.monotonic()` of the program's first line. What passed before it counts too where the grader was
+        asked: on a busy machine the libraries alone may take minutes to load.
         """
-        return max(1.0, share * self.wall_clock_s - (time.monotonic() - started))
+        ends_at = started + self.wall_clock_s
+        if self.deadline is not None:
+            ends_at = min(ends_at, self.deadline)
+        return max(1.0, ends_at - (1.0 - share) * self.wall_clock_s - time.monotonic())
 
     def write_design(self, design: dict[str, Any]) -> None:
         """Write the pipeline design to `design.json`, which the report reads.
@@ -129,6 +136,15 @@ def post_with_retries(url: str, body: Mapping[str, str], pauses_s: Sequence[floa
     raise AssertionError("unreachable")
 
 
+def read_deadline(grading_url: str) -> float | None:
+    """The end of the wall clock, on `time.monotonic`; None from a grader that does not answer or has no clock."""
+    try:
+        remaining = httpx.get(f"{grading_url}/time", timeout=CLOCK_TIMEOUT_S).json()["remaining"]
+        return time.monotonic() + float(remaining)
+    except (httpx.HTTPError, httpx.InvalidURL, KeyError, TypeError, ValueError):
+        return None
+
+
 def read_participant() -> Participant:
     """The assignment of the program that calls this. Raises ConfigError naming a variable or file that is missing."""
     missing = [name for name in VARIABLES if name not in os.environ]
@@ -159,6 +175,7 @@ def read_participant() -> Participant:
         wall_clock_s=assignment.get("budget", {}).get("wall_clock_s", 300.0),
         judgements=assignment.get("budget", {}).get("judgements"),
         effort=_effort(),
+        deadline=read_deadline(os.environ["GRADING_SERVER_URL"]),
     )
 
 
