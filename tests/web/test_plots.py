@@ -10,6 +10,10 @@ def test_a_panel_breaks_its_line_at_a_missing_value_and_bins_hold_every_value():
     assert len(line.points) == 2 and line.path.count("M") == 2 and "L" not in line.path
     assert line.points[1].arm[0] > line.points[1].y > line.points[1].arm[1], "up is more"
     assert line.points[0].x < drawing.marks[0][0] < line.points[1].x
+    steady = panel("learning_rate", [PlotValue(1, 5e-4), PlotValue(2, 5e-4)])
+    assert "0.0005" in [label for _, label in steady.y_ticks], "a value that stays is not drawn as 0"
+    for value in (-3.0, 1e-12, 1e-300, 1e12):
+        assert len(panel("steady", [PlotValue(1, value), PlotValue(2, value)]).y_ticks) >= 2
     assert panel("none", []).lines[0].points == () and len(panel("one", [PlotValue(5, 0.0)]).y_ticks) >= 2
     many = panel("many", [PlotValue(place, place) for place in range(5_001)])
     assert len(many.lines[0].points) <= 402 and many.lines[0].points[-1].tooltip.startswith("5000")

@@ -193,8 +193,8 @@ def spark(values: Sequence[float | None]) -> str:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Three to six round numbers that cover a range."""
-    span = high - low if high > low else max(abs(high), 1.0) * 0.2
+    """Two to six round numbers that cover a range; of one value, that is drawn between two of its own size."""
+    span = high - low if high > low else max(abs(high), 1e-9) * 0.2 if high else 0.2
     rough = span / 4
     size = 10.0 ** math.floor(math.log10(rough))
     step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough)

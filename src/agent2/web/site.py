@@ -89,6 +89,8 @@ STATES_CACHED_S = 1.0
 MOST_ROLLOUTS = 100_000
 """Of an evaluation up to which its report is computed here; a larger one has a stored report."""
 MAX_REFERENCE = 2_000
+MAX_HEADING = 80
+"""Characters of a question that is the heading of its rollout's page."""
 MAX_PROCESS = 2_000
 """Rollouts of a card up to which its page shows how they were worked; `agent2 cards process` takes any number."""
 TRIAL_PARTS = {"": "Overview", "timeline": "Timeline", "transcript": "Transcript", "code": "Code"}
@@ -523,6 +525,7 @@ class Site(PageContext):
             ),
             name=clean(card.header.checkpoint_name, 80),
             place=place,
+            heading=place or ("" if hides else _first_line(record)) or clean(record.rollout.item_id, 120),
             known=() if hides else self._known_of(entry, card, record),
             pairs_at=self._pairs_at(entry, beside, route, line, links),
             beside=beside_fields,
@@ -635,3 +638,11 @@ def _file_size(stamp: tuple[int, int] | None) -> int:
 def _number(text: str) -> int | None:
     """A plain number of an address; None for anything else."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 12 else None
+
+
+def _first_line(record: ScoredRollout) -> str:
+    """How an item's question begins; "" if nothing was asked."""
+    asked = [message.text for message in record.rollout.prompt if message.role == "user"]
+    lines = [line for line in "\n".join(asked[-1:]).splitlines() if line.strip()]
+    line = clean(lines[0], 400) if lines else ""
+    return line if len(line) <= MAX_HEADING else f"{line[:MAX_HEADING].rstrip()}…"

@@ -299,13 +299,19 @@ def _planned_trials(plan: dict[str, Any]) -> int:
     return math.prod(sizes) if len(sizes) == 4 else 0
 
 
+USUAL_LOGS = ("train_log", "trainer_state")
+"""Names of training logs that say nothing about the run."""
+
+
 def _training_summary(entry: CatalogEntry) -> EntrySummary:
     report = read_object(entry.path / "monitor.json")
     signals = report.get("signals") or []
     action, n_signals = report.get("training_action", "no verdict"), counted(len(signals), "danger signal")
     message = f"{action}, {n_signals}, step {report.get('last_step')}"
     verdict = {"continue": "", "no verdict": ""}.get(str(action), "fail")
-    title, log = clean(f"training log {report.get('log', '')}"), clean(report.get("log", ""), 80)
+    log = clean(report.get("log", ""), 80)
+    # most logs have the name that the trainer gives every log: the folder of the report tells two of them apart
+    title = f"training log {clean(entry.path.name, 80) if log in USUAL_LOGS else log}"
     return EntrySummary(
         entry, EntryState.FINISHED, title, clean(message), subject=log, result=clean(message), verdict=verdict
     )
