@@ -406,6 +406,7 @@ def pages_of(page, address):
     other_card = page.locator("select[name=with] option:nth-child(2)").get_attribute("value")
     addresses["compare"] = f"{addresses['card'].replace('/card/', '/compare/')}?with={other_card}"
     addresses["search"] = f"{address}search?q=item&in=turns"
+    addresses["found"] = f"{address}search?q=item-0"
     addresses["board with all columns"] = f"{address}leaderboard?columns=all&pin=seeds"
     return addresses
 
@@ -452,6 +453,10 @@ def test_no_page_is_wider_than_a_phone(browser, address):
         width = tab.evaluate("document.documentElement.scrollWidth")
         if width > 390:
             wide[name] = width
+        narrow = tab.locator("td > div").evaluate_all(
+            "all => all.filter(one => one.innerText.length > 20 && one.offsetWidth < 60).map(one => one.innerText)"
+        )
+        assert narrow == [], f"{name}: text in a column of a few letters"
     context.close()
     assert wide == {}
 

@@ -172,7 +172,7 @@ def _claim(context: PageContext, new: CatalogEntry, old: CatalogEntry, cards: Se
         return "", f"{n:,} rollouts are too many to compute the interval here; `agent2 compare` does"
 
     def compare_cards() -> tuple[str, str]:
-        from agent2.analysis.compare import compare
+        from agent2.analysis.compare import Outcome, compare
         from agent2.cards.comparability import find_cards
 
         try:
@@ -181,6 +181,8 @@ def _claim(context: PageContext, new: CatalogEntry, old: CatalogEntry, cards: Se
             return "", f"no difference is computed: {clean(error, 400)}"
         pair = row.score.paired
         difference = f"{POINTS.estimate(pair.change)} points" if pair is not None else clean(row.why, 300)
+        if pair is not None and row.outcome is Outcome.UNCLEAR:
+            difference += f"; {clean(row.why, 300)}"
         return row.outcome.value, difference
 
     claim: tuple[str, str] = context.cached(("pair", new.id, new.changed, old.id, old.changed), compare_cards)
