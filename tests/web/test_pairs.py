@@ -75,6 +75,18 @@ def test_a_comparison_tells_the_claim_or_why_there_is_none(tmp_path, monkeypatch
     assert ">better</span>: +100.0" in page
     apart = html_of(site, "compare", id_of(site.catalog, "new"), **{"with": id_of(site.catalog, "other")})
     assert ">no data</span>" in apart
+    write_answers(root / "close", dict.fromkeys(items, 0.0) | {items[0]: 1.0}, "close")
+    site = Site(Catalog(root))
+    close = html_of(site, "compare", id_of(site.catalog, "close"), **{"with": id_of(site.catalog, "old")})
+    assert re.search(r">unclear</span>: \+1\.7[^<]* points; \w", close), "an interval alone does not say why"
+
+
+def test_a_rollout_is_headed_by_its_question_and_a_hidden_one_by_its_id(folder):
+    site = Site(Catalog(folder))
+    shown = html_of(site, "rollout", id_of(site.catalog, "shown"), "0")
+    assert "<title>question secret-0: " in shown and "item-000" in shown
+    hidden = html_of(site, "rollout", id_of(site.catalog, "hidden"), "0")
+    assert "<title>item-000: " in hidden and "secret-0" not in hidden
 
 
 def test_hidden_answers_are_never_compared_and_other_questions_are_refused(folder):
