@@ -444,6 +444,55 @@ def test_two_runs_are_selected_by_keyboard_and_shown_side_by_side(page, address)
     assert page.locator(".select-cell input:checked").count() == 2
 
 
+def test_the_table_of_results_is_sorted_filtered_and_compared_by_keyboard_alone(page, address):
+    def tab_to(selector, n=1, max_tabs=120):
+        """Press Tab until the n-th element that matches has the focus, which has to be visible each time."""
+        for _ in range(max_tabs):
+            page.keyboard.press("Tab")
+            focus = page.evaluate(
+                "s => { const one = document.activeElement, style = getComputedStyle(one); "
+                "return [one.matches(s), style.outlineStyle !== 'none' || style.boxShadow !== 'none', one.outerHTML]; }",
+                selector,
+            )
+            assert focus[1], f"the focus cannot be seen on {focus[2][:200]}"
+            n -= focus[0]
+            if n == 0:
+                return
+        raise AssertionError(f"{selector} is not reached by Tab")
+
+    page.goto(address)
+    scripted(page, ".select-cell")
+    tab_to("th a", n=2)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**sort=result**")
+    scripted(page, ".select-cell")
+    assert page.locator("th[aria-sort]").inner_text().startswith("result")
+    page.keyboard.press("/")
+    page.keyboard.type("base")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**q=base**")
+    assert "sort=result" in page.url, "the order stays"
+    page.goto(f"{address}?kind=card")
+    scripted(page, ".select-cell")
+    tab_to(".select-cell input")
+    page.keyboard.press("Space")
+    tab_to(".select-cell input")
+    page.keyboard.press("Space")
+    assert page.locator(".select-cell input:checked").count() == 2
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/runs?run=*")
+    tab_to("a[href^='/compare/']")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/compare/*")
+    tab_to(".rollouts tbody a")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/rollout/**beside=**")
+    order = page.locator("a[href], button, input:not([type=hidden]), select, textarea, summary").evaluate_all(
+        "all => all.filter(one => one.tabIndex > 0).length"
+    )
+    assert order == 0, "Tab follows the order of the page"
+
+
 def test_no_page_is_wider_than_a_phone(browser, address):
     context = patient_context(browser, viewport={"width": 390, "height": 800})
     tab = context.new_page()
