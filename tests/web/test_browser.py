@@ -451,7 +451,8 @@ def test_the_table_of_results_is_sorted_filtered_and_compared_by_keyboard_alone(
             page.keyboard.press("Tab")
             focus = page.evaluate(
                 "s => { const one = document.activeElement, style = getComputedStyle(one); "
-                "return [one.matches(s), style.outlineStyle !== 'none' || style.boxShadow !== 'none', one.outerHTML]; }",
+                "const seen = style.outlineStyle !== 'none' || style.boxShadow !== 'none'; "
+                "return [one.matches(s), seen, one.outerHTML]; }",
                 selector,
             )
             assert focus[1], f"the focus cannot be seen on {focus[2][:200]}"
