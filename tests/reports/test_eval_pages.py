@@ -57,6 +57,14 @@ def test_the_report_has_the_known_fields_in_the_known_form(evaluated):
 
 
 @pytest.mark.parametrize("new", ["strong", "one_sided", "broken"])
+def test_a_report_says_once_why_and_what_would_change_it(evaluated, new):
+    view = eval_view(evaluated(new=new)[0])
+    assert view.reasons and not set(view.reasons) & set(view.would_change)
+    for sentence in view.would_change:
+        assert not any(sentence in reason for reason in view.reasons)
+
+
+@pytest.mark.parametrize("new", ["strong", "one_sided", "broken"])
 def test_the_decision_is_the_same_when_it_is_made_again_from_the_report_file(evaluated, new):
     outcome, out = evaluated(new=new)
     paths = write_eval_report(outcome, out)

@@ -268,6 +268,9 @@ def eval_view(outcome: SuiteOutcome, clusters: FailureClusters | None = None) ->
     """Contents of an evaluation's pages. clusters: of failures that nobody explains."""
     decision, identity = outcome.decision, outcome.identity
     text = decision_text(decision)
+    # what is missing for a better decision is said once: as what would change it
+    missing = {f"not `release`: {sentence}" for sentence in text.would_change} | {*text.would_change}
+    reasons = [sentence for sentence in text.reasons if sentence not in missing] or list(text.reasons)
     with_attempts = _sides(outcome, attempts=True)
     return EvalView(
         title=clean(f"{decision.checkpoint} against {decision.baseline}"),
@@ -280,8 +283,8 @@ def eval_view(outcome: SuiteOutcome, clusters: FailureClusters | None = None) ->
         passes=decision.passes,
         verdict=_colour_of(decision),
         tiles=_tiles(outcome),
-        reasons=_clean_all(text.reasons),
-        would_change=_clean_all(text.would_change),
+        reasons=_clean_all(reasons),
+        would_change=_clean_all([sentence for sentence in text.would_change if sentence not in reasons]),
         also=_clean_all(decision.also_fired),
         questions=_questions(text),
         metrics=_metric_table(outcome),
