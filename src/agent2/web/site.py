@@ -642,7 +642,7 @@ def _number(text: str) -> int | None:
 
 def _first_line(record: ScoredRollout) -> str:
     """How an item's question begins; "" if nothing was asked."""
-    asked = [message.text for message in record.rollout.prompt if message.role == "user"]
-    lines = [line for line in "\n".join(asked[-1:]).splitlines() if line.strip()]
+    questions = [message.text for message in record.rollout.prompt if message.role == "user"]
+    lines = [line for line in "\n".join(questions[-1:]).splitlines() if line.strip()]
     line = clean(lines[0], 400) if lines else ""
     return line if len(line) <= MAX_HEADING else f"{line[:MAX_HEADING].rstrip()}…"
