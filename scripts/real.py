@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 MODEL, TASK = "smollm2-135m", "instructions"
-AGENTS = ("best-of-n", "dpo", "grpo")
+AGENTS = ("self-edit", "best-of-n", "dpo", "grpo")
 REWARDS = {"grpo": "instructions_followed"}
 """What an agent learns from where it is not the score: partial credit, as few groups of answers differ without it."""
 MB = 1_000_000
