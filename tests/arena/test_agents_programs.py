@@ -150,6 +150,13 @@ def test_the_recipes_plan_train_measure_and_submit(tmp_path, base, name, n_submi
     assert "12.5 (base model 10.0)" in done.stdout
 
 
+def test_an_agent_for_instructions_alone_says_so_on_other_items(tmp_path, base):
+    with grader() as (url, received):
+        done = run_agent("self-edit", tmp_path, url, base)
+    assert (done.returncode != 0, received) == (True, [])
+    assert "knows the constraints of the benchmark instructions, not of arithmetic; use best-of-n" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("name", "notes"),
     [
