@@ -24,8 +24,8 @@ levels12: $(VENV)/.installed-demo
 level3: $(VENV)/.installed-test
 	$(BIN)/agent2 sweep examples/sweep-level3.yaml
 
-# Three reference agents on a real language model of 135 million weights, and what the gain cost: one table, in real/table.md.
-# Two to three hours of one core and 7 GB of memory; resumed if interrupted. Other settings: make real REAL="--agents best-of-n".
+# Four reference agents on a real language model of 135 million weights, and what the gain cost: one table, in real/table.md.
+# Three to four hours of one core and 7 GB of memory; resumed if interrupted. Other settings: make real REAL="--agents best-of-n".
 real: $(VENV)/.installed-demo
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt gguf
 	$(BIN)/python scripts/real.py --out real $(REAL)
