@@ -224,9 +224,7 @@ def told(cell: Cell) -> str:
 
 def print_table(out: Path, causes: list[str], n_seeds: int) -> None:
     """Gains in points by cause and seed; a dash is a cell that was not run."""
-    titles = (
-        "cause|seed|healthy|noise|broken|debug-naive|debug-oracle|broken shows no gain|repair 80%|naive fails|CPU s"
-    )
+    titles = "cause|seed|healthy|noise|broken|naive|repaired|broken: no gain|repaired: 80%|naive: not|processor, s"
     print(f"| {titles.replace('|', ' | ')} |\n{'|---' * (titles.count('|') + 1)}|")
     for cause in causes:
         for seed in range(n_seeds):
