@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from agent2.benchmarks import BASE_MODELS, READS_FILES
-from agent2.contract.suite_files import load_suite, suite_names
+from agent2.contract.suite_files import FOLDER, load_suite, suite_names
 from agent2.files import write_json
 from agent2.models.bases import ensure_base_model
 from stretched import stretch
@@ -249,7 +249,9 @@ def play(suite: str, models: dict[str, str], arguments: argparse.Namespace) -> t
             environment[f"{name.upper()}_DATA"] = stand_in_for(name, arguments.out / "stand-ins" / name)
             stands_in.append(name)
     sides = ["--checkpoint", models[checkpoint], "--baseline", models[baseline]]
-    settings = (f"cadence.dev.n_items={arguments.items}", f"protocol.sampling.max_tokens={arguments.tokens}")
+    is_short = "\ngeneration:" in (FOLDER / f"{suite}.yaml").read_text(encoding="utf-8")
+    key = "generation.max_tokens" if is_short else "protocol.sampling.max_tokens"
+    settings = (f"cadence.dev.n_items={arguments.items}", f"{key}={arguments.tokens}")
     changes = [part for setting in settings for part in ("--set", setting)]
     command = ["eval", suite, "--role", "dev", *sides, *changes, "--out", str(out)]
     decision, said = run(command, environment, log)
