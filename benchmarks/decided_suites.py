@@ -1,14 +1,15 @@
 """Does every packaged suite end in a decision on tiny checkpoints?
 
     agent2 benchmarks get bfcl_v3; agent2 benchmarks install bfcl; agent2 benchmarks install tau2      (once)
-    python benchmarks/decided_suites.py --out DIR [SUITE ...] [--items 20] [--tokens 16]
+    python benchmarks/decided_suites.py --out DIR [SUITE ...] [--items 60] [--tokens 24]
 
 Each packaged suite is played by `agent2 eval` in the role dev, a tiny model against another one, and decided. Where the
 variable of a data set (`GSM8K_DATA`, ...) is set, its files are played; otherwise a few items of our own in the
 published layout stand in for them, and the table names them. A suite that decides reports alone is given one whose
 figures are invented. Prints suite, what was played, decision and seconds; exits with 1 if one ended in no decision.
 
-With so few items and such models every decision says only that the way there is open.
+The evidence gate asks for 50 items of each benchmark. With such models every decision says only that the way there is
+open: where neither side solves anything, it is `insufficient`.
 """
 
 import argparse
@@ -37,9 +38,10 @@ INVENTED = {
     "gsm8k_exact_match": "72.4% -> 73.0% (+0.6)",
     "ifeval_prompt_accuracy": "63.0% -> 62.8% (-0.2)",
     "mmlu_pro_accuracy": "44.8% -> 44.7% (-0.1)",
+    "alpaca_eval_lc_win_rate": "50.0% -> 51.0% (+1.0)",
     "response_length_mean": "612 -> 630 (+2.9%)",
 }
-N_ROWS = 400
+N_ROWS = 800
 """Of a stand-in, before its splits."""
 
 
@@ -267,8 +269,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("suites", nargs="*", metavar="SUITE", help="none: all packaged ones")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--items", type=int, default=20)
-    parser.add_argument("--tokens", type=int, default=16, help="of an answer")
+    parser.add_argument("--items", type=int, default=60)
+    parser.add_argument("--tokens", type=int, default=24, help="of an answer")
     arguments = parser.parse_args()
     arguments.out = arguments.out.absolute()
     arguments.out.mkdir(parents=True, exist_ok=True)
