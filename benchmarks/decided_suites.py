@@ -117,7 +117,7 @@ def swebench_verified(folder: Path) -> dict[str, Rows]:
     tests = {"FAIL_TO_PASS": '["test_calc.py::test_it"]', "PASS_TO_PASS": "[]", "test_patch": "", "patch": ""}
     row = {"repo": "club/calc", "base_commit": "0" * 40, **tests}
     issues = [
-        {**row, "instance_id": f"club__calc-{k}", "problem_statement": f"double({k}) is wrong"} for k in range(200)
+        {**row, "instance_id": f"club__calc-{k}", "problem_statement": f"double({k}) is wrong"} for k in range(N_ROWS)
     ]
     return {"test.jsonl": issues}
 
