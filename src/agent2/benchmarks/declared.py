@@ -528,7 +528,11 @@ class DeclaredBenchmark:
 
     def questions(self, rows: Sequence[Row]) -> list[Question]:
         """Rows as questions. Raises ConfigError for rows that cannot become questions."""
-        folder = self.data if self.is_packaged and self.data is not None else self.folder
+        folder = self.folder
+        if self.spec.published is not None and self.spec.files:
+            folder = self.official_file(next(iter(self.spec.files))).folder(self.data)
+        elif self.is_packaged and self.data is not None:
+            folder = self.data
         return QuestionReader(self.spec, self.scorer(), self._spot, folder).questions(rows)
 
     def portion_questions(self, portion: Portion, questions: list[Question]) -> list[Question]:

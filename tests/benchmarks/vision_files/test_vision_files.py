@@ -3,6 +3,7 @@
 import base64
 import csv
 import io
+import json
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -186,3 +187,13 @@ def test_the_published_suite_names_the_scorers_and_the_pictures_that_are_install
 def test_without_files_the_source_is_named(tmp_path, name):
     with pytest.raises(ConfigError, match="hf download"):
         load_benchmark(name, tmp_path).items(Split.TEST_PUBLIC, 1, SECRET)
+
+
+def test_pictures_beside_a_file_are_found_where_its_variable_points(tmp_path, monkeypatch):
+    rows = [{"question": f"How high is bar {k}?", "answer": str(k), "image": f"{k}.png"} for k in range(20)]
+    (tmp_path / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for k in range(20):
+        (tmp_path / f"{k}.png").write_bytes(png(k))
+    monkeypatch.setenv("CHARTQA_DATA", str(tmp_path))
+    (item,) = load_benchmark("chartqa").items(Split.DEV, 1, SECRET)
+    assert of_payload(item.payload)[0].width == 20 + int(item.reference)
