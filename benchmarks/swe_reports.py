@@ -74,8 +74,8 @@ def main() -> int:
             for what, published, computed in list(pairs_of(path)):
                 n[what] += 1
                 equal[what] += abs(published - computed) < 1e-12
-                stated[what] += published  # type: ignore[assignment]
-                ours[what] += computed  # type: ignore[assignment]
+                stated[what] += published
+                ours[what] += computed
         except ConfigError as error:
             refused.append(f"{path}: {' '.join(str(error).split())}")
     print(f"{'number':40}{'reports':>8}{'published':>12}{'ours':>10}{'equal':>7}")
