@@ -6,12 +6,14 @@ import threading
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from agent2.errors import SandboxError
 from agent2.sandbox.backends import Unsandboxed, free_port
 from agent2.sandbox.process import SandboxProcess
 from agent2.sandbox.spec import Limits, Mount, SandboxSpec, Strength
+from process_looks import outlived
 from socket_paths import short_path
 
 
@@ -106,3 +108,21 @@ def test_stop_kills_a_program_that_ignores_sigterm(tmp_path):
         time.sleep(0.02)
     end = process.stop(0.3)
     assert end.code == 137 and "killed" in end.reason
+
+
+def test_what_serves_the_ports_ends_with_a_killed_parent(tmp_path):
+    program = "print('up', flush=True); import time; time.sleep(600)"
+    path = tmp_path / "grader.sock"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(short_path(path))
+        process = _start(tmp_path, "python", "-c", program, ports={free_port(): path})
+        try:
+            while "up" not in (tmp_path / "log").read_text():
+                assert process.wait(0.1) is None, (tmp_path / "log").read_text()
+            outer = psutil.Process(process.pid)
+            children = outer.children()
+            assert len(children) == 2, "the program, and what serves its port"
+            outer.kill()  # as its own end with the harness would
+            assert not outlived(children)
+        finally:
+            process.stop(0)

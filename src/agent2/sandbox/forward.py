@@ -89,7 +89,7 @@ def main(arguments: list[str]) -> int:
     for name, value in plan["rlimits"].items():
         resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (value, value))
     if listeners:
-        _fork_forwarder(listeners)
+        _fork_forwarder(listeners, dies_with_parent=plan["die_with_parent"])
     for listener, _ in listeners:
         listener.close()
     command = _fork_command(plan)
@@ -228,9 +228,14 @@ def _fork_command(plan: Plan) -> int:
         _quit(127, f"cannot start {program!r} in {plan['directory']}: {error.strerror}")
 
 
-def _fork_forwarder(listeners: list[tuple[socket.socket, str]]) -> None:
+def _fork_forwarder(listeners: list[tuple[socket.socket, str]], *, dies_with_parent: bool) -> None:
+    parent = os.getpid()
     if os.fork():
         return
+    if dies_with_parent:  # a fork does not inherit it
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            _quit(1, "the program's parent ended")
     try:
         _serve(listeners)
     except OSError as error:
