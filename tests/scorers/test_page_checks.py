@@ -1,6 +1,9 @@
 """Pages in a real Chromium: what each view sees, and hostile pages that harm themselves alone."""
 
 import base64
+import io
+import itertools
+from types import SimpleNamespace
 
 import pytest
 from PIL import Image
@@ -8,6 +11,7 @@ from PIL import Image
 from agent2.errors import ConfigError, Fault
 from agent2.evaluation.scoring import ScoringResources, score_played
 from agent2.records import Item, Rollout, RolloutStatus, Split, Usage
+from agent2.scorers import page_runner
 from agent2.scorers.page_checks import (
     PNG,
     VIEWS,
@@ -19,6 +23,7 @@ from agent2.scorers.page_checks import (
     work_on,
     write_screenshots,
 )
+from agent2.scorers.page_runner import Report, _in_words
 
 HEAD = """<!doctype html>
 <html lang="en"><head><meta name="viewport" content="width=device-width, initial-scale=1"><title>Page</title></head>"""
@@ -104,6 +109,41 @@ def test_views_fall_one_by_one_and_leave_the_score_to_the_function():
 def test_axe_that_could_not_be_loaded_is_not_measured_and_no_pass():
     score = verdict_on(measured(axe={"error": "axe is not installed"}))
     assert score.views["accessibility"] is None and "accessibility was not measured" in score.reason
+
+
+def test_a_page_that_keeps_axe_from_looking_is_not_accessible():
+    score = verdict_on(measured(axe={"error": "document.querySelectorAll is not a function", "is_of_page": True}))
+    assert score.views["accessibility"] == 0.0 and "page_inaccessible" in score.labels
+
+
+def test_messages_of_the_browsers_protocol_are_said_in_plain_words():
+    lost = RuntimeError("Protocol error (Runtime.evaluate): Execution context was destroyed.")
+    assert _in_words(lost) == "it went to another page while it was looked at"
+    assert _in_words(RuntimeError("Target page, context or browser has been closed")) == "the browser ended"
+    assert _in_words(ValueError("something else\nof two lines")) == "something else"
+
+
+class Stalled(Exception):
+    """In place of the end of the program."""
+
+
+def test_a_page_that_keeps_its_browser_waiting_is_ended_and_one_that_works_is_not(monkeypatch):
+    clock = itertools.count(step=page_runner.STALL_S / 4)
+    monkeypatch.setattr(page_runner, "time", SimpleNamespace(sleep=lambda s: None, monotonic=lambda: next(clock)))
+
+    def ended_after(used, **changes):
+        report = Report(io.StringIO())
+        report.page, report.begun_at, report.begun_with_s = 0, 0.0, 0.0
+        reasons = []
+        report.give_up = lambda reason, is_hung: reasons.append(reason) or (_ for _ in ()).throw(Stalled)
+        monkeypatch.setattr(page_runner, "processor_seconds", used)
+        with pytest.raises(Stalled):
+            report.watch(1e4)
+        return reasons[0]
+
+    assert "kept its browser waiting" in ended_after(lambda: 0.0)
+    busy = itertools.count(step=2 * page_runner.STALL_PROCESSOR_S)
+    assert "it took" in ended_after(lambda: next(busy)), "a page that works is given its time"
 
 
 def test_a_page_without_reference_has_no_visual_view():
@@ -196,6 +236,43 @@ new WebSocket("ws://example.invalid/"); navigator.sendBeacon("https://example.in
     + SCRIPT,
     "page_crashes": "const rest = []; while (true) rest.push(new Array(1e6).fill(rest.length))",
 }
+
+
+COUNTING = """addEventListener("pagehide", () => { localStorage.n = sessionStorage.n = window.name = "1"; });
+document.getElementById("out").textContent = "Hello " + [window.name, localStorage.n, sessionStorage.n, document.cookie,
+  history.length].join("|");"""
+CASES = {
+    "reloads itself": (page("location.reload()"), 0.0, "it loads itself again and again", "page_hangs"),
+    "asks before it is left": (
+        page(SCRIPT + 'addEventListener("beforeunload", (event) => event.preventDefault());'),
+        1.0,
+        "2 of 2 checks hold",
+        None,
+    ),
+    "counts its loads": (page(COUNTING), 0.0, 'it is "Hello |||', "page_check_failed"),
+    "names an element as a function of the document": (
+        page(body=BODY.replace("<main>", '<main><form name="querySelectorAll"></form>')),
+        1.0,
+        "2 of 2 checks hold",
+        None,
+    ),
+    "covers its button": (
+        page(body=BODY.replace("<main>", '<main><div style="position: fixed; inset: 0"></div>')),
+        0.0,
+        "something covers it",
+        "page_check_failed",
+    ),
+}
+
+
+@pytest.mark.slow
+def test_pages_that_play_with_the_checker_gain_nothing_and_are_named_in_plain_words(chromium):
+    scores = scores_of([answer for answer, *_ in CASES.values()], processor_s=60.0)
+    for name, score in zip(CASES, scores, strict=True):
+        _, value, words, label = CASES[name]
+        assert score.value == value and words in score.reason, (name, score)
+        assert label is None or label in score.labels, (name, score)
+    assert "page_hangs" not in scores[4].labels, "a button that is covered is no page that hangs"
 
 
 @pytest.mark.slow

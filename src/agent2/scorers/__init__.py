@@ -38,6 +38,7 @@ SCORERS: Mapping[str, str] = MappingProxyType(
         "mmmu": "agent2.scorers.vision_answers:MmmuScorer",
         "option_orders": "agent2.scorers.option_orders:OptionOrdersScorer",
         "page_checks": "agent2.scorers.page_checks:PageChecksScorer",
+        "page_looks": "agent2.scorers.page_looks:PageLooksJudge",
         "patch_tests": "agent2.scorers.patch_tests:PatchTestsScorer",
         "pair_judge": "agent2.scorers.judges:PairJudge",
         "panel_judge": "agent2.scorers.judges:PanelJudge",
@@ -100,7 +101,7 @@ def follows_rules(name: str) -> bool:
     if name not in SCORERS:
         return False
     kind = load(find("scorer", name, SCORERS))
-    return not hasattr(kind, "score_batch") and not hasattr(kind, "prefer")
+    return not any(hasattr(kind, name) for name in ("score_batch", "prefer", "asks_model"))
 
 
 def asks_model(name: str) -> bool:

@@ -31,6 +31,7 @@ from agent2.models.sources import CheckpointSource, LoadSettings, SourceKind, fi
 from agent2.records import (
     COST_PREFIX,
     Completion,
+    JsonValue,
     Message,
     Sampler,
     SamplingSettings,
@@ -178,7 +179,7 @@ class JudgeModel:
         most_tokens = max(self.settings.max_tokens, min(room * self.settings.max_tokens, MOST_TOKENS))
         settings = replace(self.settings, max_tokens=most_tokens)
         judge = self.digest if settings == self.settings else digest_of([self.digest, most_tokens])
-        keys = [digest_of([judge, [[message.role, message.content] for message in prompt]]) for prompt in prompts]
+        keys = [digest_of([judge, [_shown(message) for message in prompt]]) for prompt in prompts]
         cached = {} if self._cache is None or purpose in (Purpose.CONTROL, Purpose.PROBE) else self._cache.read(keys)
         new_keys = dict.fromkeys(key for key in keys if key not in cached)  # equal prompts are sent once
         by_key = dict(zip(keys, prompts, strict=True))
@@ -232,6 +233,8 @@ class JudgeModel:
         try:
             if self._sampler is None and prompts:
                 self._sampler = self.source.open()
+            if any(message.pictures for prompt in prompts for message in prompt):
+                self._require_sight()
             if self._sampler is not None and hasattr(self._sampler, "is_patient"):
                 self._sampler.is_patient = is_check
             while len(done) < len(prompts):
@@ -261,6 +264,11 @@ class JudgeModel:
             self._pause(lost[-1], is_down=False)
         return [done[number] for number in range(len(prompts))]
 
+    def _require_sight(self) -> None:
+        """Raise ConfigError for a model of texts alone; an endpoint is asked with the first picture."""
+        if not getattr(self._sampler, "takes_pictures", False):
+            raise ConfigError(f"judge: {self.source.name} reads texts alone; name a model that sees pictures")
+
     def _pause(self, lost: Completion, *, is_down: bool) -> None:
         """Answer every prompt with the same loss for `PAUSE_S`, at no cost. is_down: probes, too."""
         self._lost = structs.replace(lost, prompt_tokens=0, n_tokens=0)
@@ -276,6 +284,12 @@ class JudgeModel:
         tokens = [None if n is None else float(n) for n in (n_read, n_new)]
         values = (*tokens, dollars, float(is_cached))
         return dict(zip(COSTS, values, strict=True))
+
+
+def _shown(message: Message) -> list[JsonValue]:
+    """A message as the key of its answer has it."""
+    pictures = [[picture.digest, picture.at, picture.prepared] for picture in message.pictures or ()]
+    return [message.role, message.content, *([pictures] if pictures else [])]
 
 
 def _is_temperature(value: object) -> bool:

@@ -97,6 +97,10 @@ MAX_TEXT_CHARS = 200_000
 """Of one judged text; a longer one is cut in the middle, visibly to the judge."""
 
 
+RATING_VIEW = "judge_rating"
+"""View of the rating as the judge wrote it."""
+
+
 class RubricCriterion(StrictModel):
     """One criterion of a rubric."""
 
@@ -279,7 +283,7 @@ class LlmJudge(ModelJudge):
     name = "llm_judge"
     kinds = ("rating", "rubric")
     emits = ScorerOutput(
-        views=frozenset({*COSTS, "judge_rating", "rule_score"}),
+        views=frozenset({*COSTS, RATING_VIEW, "rule_score"}),
         labels=SILENCE_LABELS | {QUOTE_MISSING, UNWEIGHTED, "judge_veto"},
         view_prefixes=frozenset({RUBRIC_VIEW}),
     )
@@ -356,7 +360,7 @@ class LlmJudge(ModelJudge):
     def _worst_views(self) -> dict[str, float | None]:
         """The views of an answer that silences the judge."""
         if self.prompt.kind == "rating":
-            return {"judge_rating": float(self.prompt.low)}
+            return {RATING_VIEW: float(self.prompt.low)}
         return dict.fromkeys(self._dimensions, 0.0)
 
     def _verdict(self, question: JudgeQuestion, judgement: JudgeAnswer) -> Score:
@@ -368,14 +372,14 @@ class LlmJudge(ModelJudge):
             return Score(None, str(error), error.fault, judgement.views)
 
     def _score_of_rating(self, verdict: Mapping[str, Any], answer: str, judgement: JudgeAnswer) -> Score:
-        rating = _whole_number(verdict.get("verdict"), self.prompt.low, self.prompt.high, "verdict")
+        rating = whole_number(verdict.get("verdict"), self.prompt.low, self.prompt.high, "verdict")
         width = self.prompt.high - self.prompt.low
         value, labels = self._weighted((rating - self.prompt.low) / width, judgement)
         quote = str(verdict.get("quote") or "")
         labels += () if is_quoted(quote, answer) else (QUOTE_MISSING,)
         reason = f"rated {rating} of {self.prompt.high}: {quoted(quote)}"
         view = self.prompt.low + width * value if self._points else float(rating)
-        return Score(value, reason, views={**judgement.views, "judge_rating": view}, labels=labels)
+        return Score(value, reason, views={**judgement.views, RATING_VIEW: view}, labels=labels)
 
     def _score_of_levels(self, verdict: Mapping[str, Any], answer: str, judgement: JudgeAnswer) -> Score:
         total, parts, labels, points = 0.0, [], [], {}
@@ -383,7 +387,7 @@ class LlmJudge(ModelJudge):
             entry = verdict.get(criterion.name)
             if not isinstance(entry, Mapping):
                 raise UnreadableVerdict(f"the judge gave no level for {criterion.name}")
-            level = _whole_number(entry.get("level"), 0, len(criterion.levels) - 1, criterion.name)
+            level = whole_number(entry.get("level"), 0, len(criterion.levels) - 1, criterion.name)
             if level > 0 and not is_quoted(str(entry.get("quote") or ""), answer):
                 level = 0
                 labels.append(QUOTE_MISSING)
@@ -594,7 +598,8 @@ class RewardModelScorer:
         return reward
 
 
-def _whole_number(value: object, low: int, high: int, name: str) -> int:
+def whole_number(value: object, low: int, high: int, name: str) -> int:
+    """A number as a judge wrote it. Raises UnreadableVerdict for one that is not whole or out of range."""
     text = str(value).strip() if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
     if not re.fullmatch(r"-?\d{1,9}(\.0)?", text) or not low <= float(text) <= high:
         raise UnreadableVerdict(f"the judge's {name} is {quoted(value)}, not a whole number from {low} to {high}")

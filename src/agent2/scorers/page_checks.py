@@ -14,7 +14,8 @@ added up:
 - `code`: share of the checks of its source (`page_code.CHECKS`), of its scripts' errors and of missing files;
 - `responsive`: share of the widths 390, 768 and 1280 at which it is laid out in that width, nothing is wider or cut
   off, and every part is seen;
-- `accessibility`: share of axe's rules that apply and hold; not known where axe could not be loaded;
+- `accessibility`: share of axe's rules that apply and hold; not known where axe could not be loaded, 0 where the page
+  keeps it from looking;
 - `performance`: share of three budgets that it keeps: bytes, elements, and processor time until it is loaded.
 
 A page that shows nothing has 0 in all of them: nothing is responsive, accessible or light that is not there. What a
@@ -76,6 +77,8 @@ class PageMeasures:
     widths: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     load: Mapping[str, Any] | None = None
     likeness: float | None = None
+    reference: str | None = None
+    """Base64 of a picture of the reference, where pictures were asked for."""
     axe: Mapping[str, Any] | None = None
     unmet: dict[int, str | None] = field(default_factory=dict)
     """Number of a check -> why it fails; None: it holds."""
@@ -97,7 +100,7 @@ class PageMeasures:
         elif kind == "load":
             self.load = line
         elif kind == "visual":
-            self.likeness = float(line["likeness"])
+            self.likeness, self.reference = float(line["likeness"]), line.get("reference")
         elif kind == "axe":
             self.axe = line
         elif kind == "check":
@@ -122,7 +125,7 @@ class PageChecksScorer:
     """1.0 if every check of the page's function holds; five further views beside it."""
 
     name = "page_checks"
-    version = "1.0"
+    version = "1.1"
     emits = ScorerOutput(
         views=frozenset({*VIEWS, "weight_bytes", "load_ms"}),
         labels=frozenset(
@@ -321,7 +324,7 @@ def verdict(work: Mapping[str, Any], page: PageMeasures) -> Score:
         "page_calls_out": bool(page.refused),
         "page_check_failed": bool(failed),
         "page_overflows": bool(misfits) and bool(page.widths),
-        "page_inaccessible": bool(violations),
+        "page_inaccessible": bool(violations) or bool((page.axe or {}).get("is_of_page")),
         "page_heavy": bool(wasted) and page.load is not None,
         "page_code_faults": bool(faults),
     }
@@ -363,7 +366,7 @@ def _accessible(page: PageMeasures) -> float | None:
     if page.axe is None:
         return 0.0
     if "error" in page.axe:
-        return None
+        return 0.0 if page.axe.get("is_of_page") else None
     n_rules = len(page.axe["passes"]) + len(page.axe["violations"])
     return len(page.axe["passes"]) / n_rules if n_rules else 0.0
 

@@ -9,10 +9,12 @@ The page is served by interception from its own files; any other request is refu
 are closed, dialogs dismissed, downloads refused, service workers blocked. What is measured is read in worlds of
 JavaScript of their own, so that a page can't answer for itself by changing what its functions do.
 
-Each check begins with the page loaded anew and nothing stored. Its clock stands still but for a set time after each
-step: what a page shows doesn't depend on how busy the machine is. The first page that makes trouble (it uses up its
-processor time, never answers, crashes, opens windows or asks for downloads without end) ends this program, and with it
-the sandbox: the next page begins in a fresh one. Lines that were written until then count.
+Each look and each check begins with the page loaded anew and nothing kept, not even the name of its window, and checks
+come in an order of chance: a page that counts how often it was loaded learns nothing of what it is asked. Its clock
+stands still but for a set time after each step, so what it shows doesn't depend on how busy the machine is. The first
+page that makes trouble (it uses up its processor time, never answers, crashes, loads itself, opens windows or asks for
+downloads without end) ends this program, and with it the sandbox: the next page begins in a fresh one. Lines that were
+written until then count.
 """
 
 import base64
@@ -20,6 +22,7 @@ import importlib.util
 import io
 import json
 import os
+import random
 import sys
 import tempfile
 import threading
@@ -45,9 +48,12 @@ LOADED_AT_S = STARTED_AT_S + 3600
 """On the page's clock, where it stands still when checks begin."""
 MAX_REFUSED = 20
 MAX_NUISANCES = 20
-"""Windows and downloads after which a page is not looked at any further."""
+"""Windows, downloads and loads of one visit after which a page is not looked at any further."""
 PATIENCE = 8.0
 """Seconds on the clock for each second of processor time that a page may use."""
+STALL_S, STALL_PROCESSOR_S = 90.0, 1.0
+"""Seconds on the clock without an end of a step, and the processor time used in them, below which nothing is at work
+any more: a page can keep its browser waiting without using any. Fifty programs on two cores get more than that."""
 WATCH_S = 0.5
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 MAX_SHOWN = 60
@@ -90,6 +96,7 @@ AXE = """axe.run(document, {resultTypes: ["violations"]}).then((results) => ({
   passes: results.passes.map((rule) => rule.id),
   violations: results.violations.map((rule) => ({id: rule.id, impact: rule.impact, n: rule.nodes.length})),
 }))"""
+FORGET = "window.name = ''; try { sessionStorage.clear(); localStorage.clear() } catch {}"
 LOAD_MS = "performance.getEntriesByType('navigation')[0].loadEventEnd"
 PROGRAMS = (
     "/usr/lib/chromium/chromium",
@@ -112,7 +119,7 @@ class Visit:
         self.refused: list[str] = []
         self.missing: list[str] = []
         self.errors: list[str] = []
-        self.n_bytes = self.n_windows = self.n_downloads = 0
+        self.n_bytes = self.n_loads = self.n_windows = self.n_downloads = 0
         self.is_crashed = False
         self._files = files
         self.context = browser.new_context(
@@ -131,13 +138,28 @@ class Visit:
         self.context.on("page", self._close_window)
         self.page.on("download", self._count_download)
         self.page.on("crash", self._crashed)
-        self.page.on("dialog", lambda dialog: dialog.dismiss())
-        self.page.on("pageerror", lambda error: self.errors.append(str(error)[:MAX_SHOWN]))
+        self.page.on("dialog", _answer_dialog)
+        self.page.on("pageerror", lambda error: _add(self.errors, str(error)))
         self.session = self.context.new_cdp_session(self.page)
+        self.session.send("Page.enable")
+        self.page.clock.install(time=STARTED_AT_S)
+        self.page.clock.pause_at(LOADED_AT_S)
 
     def load(self) -> None:
-        """Open the page's first file."""
+        """Open the page's first file with nothing kept from before, and let some time pass on its clock."""
+        self.n_loads = 0
+        self.page.goto("about:blank")  # what the page does as it is left is done before its traces are removed
+        self.session.send("Page.resetNavigationHistory")
+        self.session.send("Storage.clearDataForOrigin", {"origin": ADDRESS, "storageTypes": "all"})
+        begin = {"source": FORGET, "worldName": "forget"}
+        script = self.session.send("Page.addScriptToEvaluateOnNewDocument", begin)["identifier"]
         self.page.goto(ADDRESS, timeout=LOAD_TIMEOUT_MS)
+        self.session.send("Page.removeScriptToEvaluateOnNewDocument", {"identifier": script})
+        self.settle()
+
+    def settle(self) -> None:
+        """Let some time pass on its clock."""
+        self.page.clock.run_for(SETTLE_MS)
 
     def evaluate(self, expression: str) -> Any:
         """The value of an expression in a world of its own, where the page's changes to functions are not seen."""
@@ -151,10 +173,13 @@ class Visit:
             raise RuntimeError(str(answer["exceptionDetails"].get("exception", {}).get("description"))[:MAX_SHOWN])
         return answer["result"].get("value")
 
-    def forget(self) -> None:
-        """Remove what the page has stored."""
-        self.session.send("Storage.clearDataForOrigin", {"origin": ADDRESS, "storageTypes": "all"})
-        self.evaluate("try { sessionStorage.clear() } catch {}")
+    def is_alive(self) -> bool:
+        """Whether it still answers."""
+        try:
+            self.page.wait_for_selector("html", state="attached")
+        except Exception:
+            return False
+        return not self.is_crashed
 
     def close(self) -> None:
         """Close its window, and report what it did."""
@@ -183,6 +208,10 @@ class Visit:
         """Answer a request from the page's files, or refuse it."""
         url = route.request.url.partition("?")[0].partition("#")[0]
         name = url.removeprefix(ADDRESS) or "index.html"
+        if route.request.is_navigation_request():
+            self.n_loads += 1
+            if self.n_loads > MAX_NUISANCES:
+                self.give_up("it loads itself again and again", is_hung=True)
         if url.startswith(ADDRESS) and name in self._files:
             body = self._files[name].encode("utf-8", "replace")
             self.n_bytes += len(body)
@@ -202,7 +231,7 @@ class Visit:
 
     def reason(self, error: Exception) -> str:
         """Why something failed on it, in one clause."""
-        return "the page crashed" if self.is_crashed else _clause(error)
+        return "the page crashed" if self.is_crashed else _in_words(error)
 
     def _close_window(self, window: Any) -> None:
         self.n_windows += 1
@@ -221,6 +250,14 @@ class Visit:
         self.is_crashed = True
 
 
+def _answer_dialog(dialog: Any) -> None:
+    """Let a page be left; any other question is answered with no."""
+    if dialog.type == "beforeunload":
+        dialog.accept()
+    else:
+        dialog.dismiss()
+
+
 def _add(texts: list[str], text: str) -> None:
     if len(texts) < MAX_REFUSED:
         texts.append(text[:MAX_SHOWN])
@@ -234,6 +271,7 @@ class Report:
         self._lock = threading.Lock()
         self.page: int | None = None
         self.begun_at = self.begun_with_s = 0.0
+        self.n_steps = 0
 
     def begin(self, page: int) -> None:
         """What follows is about this page."""
@@ -242,6 +280,7 @@ class Report:
 
     def write(self, kind: str, **measured: Any) -> None:
         """Write a line."""
+        self.step()
         with self._lock:
             self._output.write(json.dumps({"page": self.page, "kind": kind, **measured}) + "\n")
             self._output.flush()
@@ -251,16 +290,26 @@ class Report:
         self.write("trouble", reason=reason, is_hung=is_hung)
         os._exit(0)
 
+    def step(self) -> None:
+        """Something ended: the page does not keep its browser waiting."""
+        self.n_steps += 1
+
     def watch(self, processor_s: float) -> None:
-        """End everything once the page has used more than its time."""
+        """End everything once the page has used more than its time, or nothing is at work any more."""
+        last_step, last_at, last_with_s = -1, 0.0, 0.0
         while True:
             time.sleep(WATCH_S)
             if self.page is None:
                 continue
-            if processor_seconds() - self.begun_with_s > processor_s:
+            now, used_s = time.monotonic(), processor_seconds()
+            if used_s - self.begun_with_s > processor_s:
                 self.give_up(f"it used {processor_s:g} s of processor time", is_hung=True)
-            if time.monotonic() - self.begun_at > PATIENCE * processor_s:
+            if now - self.begun_at > PATIENCE * processor_s:
                 self.give_up(f"it took {PATIENCE * processor_s:g} s", is_hung=True)
+            if self.n_steps != last_step or used_s - last_with_s > STALL_PROCESSOR_S:
+                last_step, last_at, last_with_s = self.n_steps, now, used_s
+            elif now - last_at > STALL_S:
+                self.give_up(f"it kept its browser waiting for {STALL_S:g} s", is_hung=True)
 
 
 def processor_seconds() -> float:
@@ -319,13 +368,13 @@ def measure(browser: Any, page: Mapping[str, Any], sample: bytes | None, report:
         if visit is not wide:
             visit.close()
     wide.page.set_viewport_size({"width": WIDEST, "height": HEIGHT})
-    wide.page.clock.install(time=STARTED_AT_S)
-    wide.page.clock.pause_at(LOADED_AT_S)
-    for number, check in enumerate(page["checks"]):
-        unmet, is_hung = play(wide, check["steps"])
+    numbers = list(range(len(page["checks"])))
+    random.SystemRandom().shuffle(numbers)
+    for number in numbers:
+        unmet, is_late = play(wide, page["checks"][number]["steps"], report)
         report.write("check", number=number, unmet=unmet)
-        if is_hung or wide.is_crashed:
-            wide.give_up("the page crashed" if wide.is_crashed else "it does not answer", is_hung=is_hung)
+        if wide.is_crashed or (is_late and not wide.is_alive()):
+            wide.give_up("the page crashed" if wide.is_crashed else "it does not answer", is_hung=not wide.is_crashed)
     wide.close()
 
 
@@ -352,36 +401,36 @@ def look(visit: Visit, width: int, page: Mapping[str, Any], sample: bytes | None
         return
     metrics = {row["name"]: row["value"] for row in visit.session.send("Performance.getMetrics")["metrics"]}
     busy_ms = 1000 * metrics["TaskDuration"]
-    report.write("load", n_bytes=visit.n_bytes, load_ms=visit.evaluate(LOAD_MS), busy_ms=busy_ms)
+    report.write("load", n_bytes=visit.n_bytes, load_ms=float(visit.evaluate(LOAD_MS) or 0.0), busy_ms=busy_ms)
     if sample is not None:
-        report.write("visual", likeness=likeness(shot, sample))
+        picture = base64.b64encode(sample).decode() if page.get("screenshots") else None
+        report.write("visual", likeness=likeness(shot, sample), reference=picture)
     report.write("axe", **accessibility(visit))
 
 
 def accessibility(visit: Visit) -> dict[str, Any]:
-    """What axe finds; `error` where it could not look."""
+    """What axe finds; `error` where it could not look, and whether that is the page's doing."""
+    package = importlib.util.find_spec("axe_playwright_python")
+    if package is None or package.origin is None:
+        return {"error": "axe is not installed", "is_of_page": False}
+    source = Path(package.origin).with_name("axe.min.js").read_text("utf-8")
     try:
-        package = importlib.util.find_spec("axe_playwright_python")
-        if package is None or package.origin is None:
-            return {"error": "axe is not installed"}
-        source = Path(package.origin).with_name("axe.min.js").read_text("utf-8")
         return dict(visit.evaluate(f"{source};{AXE}"))
-    except Exception as error:
-        return {"error": _clause(error)}
+    except Exception as error:  # elements named as the document's own functions hide them, for instance
+        return {"error": _in_words(error), "is_of_page": True}
 
 
-def play(visit: Visit, steps: Sequence[Sequence[Any]]) -> tuple[str | None, bool]:
-    """Play a check on the page, loaded anew; returns why it fails (None: it holds) and whether the page hangs."""
+def play(visit: Visit, steps: Sequence[Sequence[Any]], report: Report) -> tuple[str | None, bool]:
+    """Play a check on a fresh page; returns why it fails (None: it holds) and whether a step took too long."""
     place = "the page"
     try:
-        visit.forget()
         visit.load()
-        visit.page.clock.run_for(SETTLE_MS)
         for name, *arguments in steps:
+            report.step()
             place = f"{name} {arguments[0]}"
             STEPS[name](visit.page, *arguments)
             if name in ACTIONS:
-                visit.page.clock.run_for(SETTLE_MS)
+                visit.settle()
     except Unmet as error:
         return f"{place}: {error}", False
     except Exception as error:
@@ -469,6 +518,22 @@ def likeness(shot: bytes, sample: bytes) -> float:
     distance = np.abs(fields(ours) - fields(theirs)).mean()
     of_sheet = np.abs(sheet - fields(theirs)).mean()
     return float(max(0.0, 1.0 - distance / of_sheet)) if of_sheet else float(distance == 0)
+
+
+SAID_PLAINLY = (
+    (("Execution context was destroyed", "Cannot find context", "No frame", "interrupted by another navigation"),
+     "it went to another page while it was looked at"),
+    (("has been closed", "Target closed", "Connection closed", "Target crashed"), "the browser ended"),
+    (("intercepts pointer events", "not stable"), "it can't be reached: something covers it, or it never stands still"),
+)  # fmt: skip
+"""What a message of the browser's protocol has in it -> the same in plain words."""
+
+
+def _in_words(error: Exception) -> str:
+    """What went wrong in the browser, in one clause."""
+    text = str(error)
+    plain = next((reason for signs, reason in SAID_PLAINLY if any(sign in text for sign in signs)), None)
+    return plain or ("it did not answer in time" if _is_timeout(error) else _clause(error))
 
 
 def _is_timeout(error: Exception) -> bool:
