@@ -16,18 +16,18 @@ LEAST_WORDS = 4
 def edits(text: str, constraints: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """The edited text from its longest to its shortest form; empty where it has fewer than four words of its own.
 
-    constraints: arguments of each, by IFEval's name.
+    constraints: arguments of each, by their published names.
     """
     sentences = [sentence.split() for sentence in plain_sentences(without(text, constraints))]
-    words = list(chain(*sentences))
+    plain = list(chain(*sentences))
     # Whole sentences, or else the beginning of the first.
     lengths = (
         {*accumulate(map(len, sentences)), *(n for n in (24, 16, 12, 9, 6, 4) if n < len(sentences[0]))}
-        if words
+        if plain
         else ()
     )
     for length in sorted((n for n in lengths if LEAST_WORDS <= n <= MOST_WORDS), reverse=True):
-        body = " ".join(words[:length]).rstrip(" .,;:-!?") + "."
+        body = " ".join(plain[:length]).rstrip(" .,;:-!?") + "."
         yield dressed(body[0].upper() + body[1:], constraints)
 
 
@@ -53,11 +53,11 @@ def dressed(body: str, constraints: Mapping[str, Mapping[str, Any]]) -> str:
             body = f"{word.capitalize()}: {body[0].lower()}{body[1:]}"
     postscript = ""
     if "detectable_content:postscript" in constraints:
-        words = body.split()
-        body, postscript = " ".join(words[: len(words) // 2]), f"\nP.S. {' '.join(words[len(words) // 2 :])}"
+        body, second = parts_of(body.split(), 2)
+        postscript = f"\nP.S. {second}"
     if "detectable_format:number_highlighted_sections" in constraints:
-        first, *rest = body.split()
-        body = " ".join([f"*{first.strip('.:')}*", *rest])
+        first, blank, after = body.partition(" ")
+        body = f"*{first.strip('.:')}*{blank}{after}"
     if "detectable_format:number_bullet_lists" in constraints:
         n_bullets = constraints["detectable_format:number_bullet_lists"]["num_bullets"]
         body = "\n".join(f"* {part}" for part in parts_of(body.split(), n_bullets))
@@ -71,7 +71,7 @@ def dressed(body: str, constraints: Mapping[str, Mapping[str, Any]]) -> str:
     return f'"{text}"' if "startend:quotation" in constraints else text
 
 
-def parts_of(words: Sequence[str], n_parts: int) -> list[str]:
+def parts_of(tokens: Sequence[str], n_parts: int) -> list[str]:
     """Words in so many runs of nearly equal length."""
-    cuts = [round(number * len(words) / n_parts) for number in range(n_parts + 1)]
-    return [" ".join(words[start:stop]) for start, stop in pairwise(cuts)]
+    cuts = [round(number * len(tokens) / n_parts) for number in range(n_parts + 1)]
+    return [" ".join(tokens[start:stop]) for start, stop in pairwise(cuts)]

@@ -78,8 +78,8 @@ def accepted(task: VisibleTask, checkpoint: Path, draws: AttemptSettings, number
 
 def is_good(scored: ScoredRollout) -> bool:
     """Whether an answer is accepted as written and more than a few words."""
-    words = " ".join(plain_sentences(scored.rollout.turns[0].written)).split()
-    return scored.score.value == 1.0 and len(words) >= LEAST_WORDS
+    n_words = sum(len(sentence.split()) for sentence in plain_sentences(scored.rollout.turns[0].written))
+    return scored.score.value == 1.0 and n_words >= LEAST_WORDS
 
 
 def first_accepted(task: VisibleTask, item: Item, written: str) -> str | None:
