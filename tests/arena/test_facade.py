@@ -78,7 +78,7 @@ class Answer:
     def json(self):
         return {"submissions": []}
 
-def get(url):
+def get(url, timeout):
     return Answer()
 
 def post(url, **body):
