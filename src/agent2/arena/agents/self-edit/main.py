@@ -9,7 +9,7 @@ import os
 import time
 from pathlib import Path
 
-from edits import LEAST_WORDS, edits, plain_sentences
+from edits import LEAST_WORDS, edits, length_without_repetition, plain_tokens
 
 from agent2.errors import ConfigError
 from agent2.records import Item, ScoredRollout
@@ -19,7 +19,7 @@ from agent2.training.rounds import timed_rounds
 from agent2.training.visible import AttemptSettings, VisibleTask, print_log_line, read_visible
 
 SEED = int(os.environ.get("AGENT2_SEED", "0"))
-DRAWS = AttemptSettings(rounds=3, attempts=1, items=160, temperature=0.7, seed=SEED)
+DRAWS = AttemptSettings(rounds=6, attempts=1, items=160, temperature=0.7, seed=SEED)
 IMITATION = SftSettings(
     epochs=2, batch_size=8, learning_rate=1e-3, warmup_steps=2, log_every_steps=5, lora_rank=16, seed=SEED
 )
@@ -77,9 +77,9 @@ def accepted(task: VisibleTask, checkpoint: Path, draws: AttemptSettings, number
 
 
 def is_good(scored: ScoredRollout) -> bool:
-    """Whether an answer is accepted as written and more than a few words."""
-    n_words = sum(len(sentence.split()) for sentence in plain_sentences(scored.rollout.turns[0].written))
-    return scored.score.value == 1.0 and n_words >= LEAST_WORDS
+    """Whether an answer is accepted as written, has more than a few words and does not repeat itself."""
+    tokens = plain_tokens(scored.rollout.turns[0].written)
+    return scored.score.value == 1.0 and len(tokens) >= LEAST_WORDS and length_without_repetition(tokens) == len(tokens)
 
 
 def first_accepted(task: VisibleTask, item: Item, written: str) -> str | None:
