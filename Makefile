@@ -11,7 +11,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfi
 # Revision whose changes `make test-near` tests: the last commit, or for a branch: make test-near SINCE=main
 SINCE ?= HEAD
 
-.PHONY: demo levels12 level3 real test test-near test-fast test-thorough test-agents chaos red-team check format wheel clean
+.PHONY: demo levels12 level3 real test test-again test-near test-fast test-thorough test-agents chaos red-team check format wheel clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/agent2 demo
@@ -32,6 +32,11 @@ real: $(VENV)/.installed-demo
 
 test: $(VENV)/.installed-test
 	$(PYTEST) $(PYTEST_OPTIONS)
+
+# After `make test PYTEST_OPTIONS="--failures failures.txt"` failed: what failed, in one process on a machine that does nothing
+# else. A test that fails twice fails; one that passes now is named in the last lines and is to be corrected all the same.
+test-again: $(VENV)/.installed-test
+	$(BIN)/python scripts/test_again.py failures.txt
 
 # After each change: the fast tests of the test files near what changed; usually under a minute.
 test-near: $(VENV)/.installed-dev

@@ -1,6 +1,7 @@
 """Settings of every test: one thread for numeric libraries (cores are shared) and no model hub.
 
-Every run ends with the CPU time that it took; `--costs N` adds the N most expensive tests and test files.
+Every run ends with the CPU time that it took; `--costs N` adds the N most expensive tests and test files, `--failures FILE`
+writes the failed tests there, for `make test-again`.
 """
 
 import atexit
@@ -73,6 +74,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--costs", type=int, default=0, help="print the N tests and files that took the most CPU time")
+    parser.addoption("--failures", type=Path, help="write the failed tests here, one a line")
 
 
 @pytest.hookimpl(trylast=True)
@@ -110,6 +112,9 @@ _WORKER_COSTS = pytest.StashKey[list[float]]()
 
 
 def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
+    if config.option.failures is not None:
+        bad = [report for kind in ("failed", "error") for report in terminalreporter.stats.get(kind, [])]
+        config.option.failures.write_text("".join(f"{name}\n" for name in sorted({report.nodeid for report in bad})))
     tests: collections.Counter[str] = collections.Counter()
     for reports in terminalreporter.stats.values():
         for report in reports:

@@ -11,6 +11,7 @@ from PIL import Image
 from agent2.errors import ConfigError, Fault
 from agent2.evaluation.scoring import ScoringResources, score_played
 from agent2.records import Item, Rollout, RolloutStatus, Split, Usage
+from agent2.sandbox.backends import ContainedEnd, EndedBy
 from agent2.scorers import page_runner
 from agent2.scorers.page_checks import (
     PNG,
@@ -273,6 +274,32 @@ def test_pages_that_play_with_the_checker_gain_nothing_and_are_named_in_plain_wo
         assert score.value == value and words in score.reason, (name, score)
         assert label is None or label in score.labels, (name, score)
     assert "page_hangs" not in scores[4].labels, "a button that is covered is no page that hangs"
+
+
+def killed(broke=None):
+    reason = "it broke its limit" if broke else "the program ended with status 137"
+    return ContainedEnd(EndedBy.ITSELF, 137, b"", 0, broke, reason)
+
+
+def test_a_page_whose_browser_others_killed_is_opened_once_more_and_blamed_only_for_the_second_kill(monkeypatch):
+    ended = ContainedEnd(EndedBy.ITSELF, 0, b"", 0, None, "the program ended with status 0")
+    # The kills: with the second page begun, with it begun again; then the third page, at the memory limit.
+    ends = iter([(killed(), 2), (killed(), 1), (killed("memory"), 1), (ended, 1)])
+    n_asked = []
+
+    def open_pages(self, runner, works):
+        n_asked.append(len(works))
+        end, n_begun = next(ends)
+        begun = [measured() for _ in range(n_begun)]
+        if end is not ended:
+            begun[-1].is_complete = False
+        return end, begun + [PageMeasures() for _ in works[n_begun:]]
+
+    monkeypatch.setattr(PageChecksScorer, "_open_pages", open_pages)
+    first, second, third, fourth = PageChecksScorer().measure(None, [{}, {}, {}, {}])
+    assert n_asked == [4, 3, 2, 1]
+    assert [page.is_crashed for page in (first, second, third, fourth)] == [False, True, True, False]
+    assert second.trouble == "the program ended with status 137"
 
 
 @pytest.mark.slow

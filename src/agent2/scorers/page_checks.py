@@ -30,6 +30,7 @@ import importlib.util
 import json
 import os
 import re
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -197,6 +198,7 @@ class PageChecksScorer:
         """What was measured of each page; a missing score where there was no browser for it. Raises SandboxError."""
         outcomes: list[PageMeasures | Score] = []
         n_starts = 0
+        opened_twice: int | None = None
         while len(outcomes) < len(works):
             pending = works[len(outcomes) :]
             end, pages = self._open_pages(runner, pending)
@@ -205,6 +207,11 @@ class PageChecksScorer:
                 return outcomes + [stopped] * len(pending)
             opened = [page for page in pages if page.is_begun]
             if opened and not opened[-1].is_complete and not opened[-1].trouble:
+                last = len(outcomes) + len(opened) - 1
+                if _was_killed_by_another(end) and opened_twice != last:
+                    opened_twice = last
+                    outcomes += opened[:-1]
+                    continue
                 opened[-1].trouble, opened[-1].is_hung = end.reason, end.ended_by is EndedBy.TIMEOUT
                 opened[-1].is_crashed = not opened[-1].is_hung
             if end.broke == HOST_DISK:
@@ -287,6 +294,11 @@ def work_on(item: Item, files: Mapping[str, str], *, screenshots: bool = False) 
         "reference": item.payload.get("reference"),
         "screenshots": screenshots,
     }
+
+
+def _was_killed_by_another(end: ContainedEnd) -> bool:
+    """Whether the browser ended by a kill, but at none of its limits: the machine's memory, say, which others used."""
+    return end.ended_by is EndedBy.ITSELF and end.code == 128 + signal.SIGKILL and end.broke is None
 
 
 def _without_page(reason: str) -> Score:
