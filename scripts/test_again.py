@@ -2,10 +2,10 @@
 
     make test PYTEST_OPTIONS="--failures failures.txt" || make test-again
 
-For machines with another load than ours: six test processes on two cores let a page or a server wait for a minute. Passes
-only if at most `MOST_FAILED` tests failed and each passes now, and names them in its last lines: a test that depends on
-the load is a fault, of the test or of what it tests. Does NOT excuse a run that ended otherwise (a file that can't be
-imported, a run that was broken off).
+For machines with another load than ours: six test processes on two cores let a page or a server wait for a minute.
+Passes only if at most `MOST_FAILED` tests failed and each passes now, and names them in its last lines: a test that
+depends on the load is a fault, of the test or of what it tests. Does NOT excuse a run that ended otherwise (a file that
+can't be imported, a run that was broken off).
 """
 
 import subprocess

@@ -1,7 +1,7 @@
 """Settings of every test: one thread for numeric libraries (cores are shared) and no model hub.
 
-Every run ends with the CPU time that it took; `--costs N` adds the N most expensive tests and test files, `--failures FILE`
-writes the failed tests there, for `make test-again`.
+Every run ends with the CPU time that it took; `--costs N` adds the N most expensive tests and test files.
+`--failures FILE` writes the failed tests there, for `make test-again`.
 """
 
 import atexit
