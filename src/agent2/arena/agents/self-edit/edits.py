@@ -55,12 +55,12 @@ def plain_tokens(text: str) -> list[str]:
 def length_without_repetition(tokens: Sequence[str]) -> int:
     """Words before three in a row occur again: a small model that repeats itself goes on to its last token."""
     plain = [re.sub(r"\W", "", token).lower() for token in tokens]
-    seen: set[tuple[str, ...]] = set()
+    earlier: set[tuple[str, ...]] = set()
     for start in range(len(plain) - 2):
         three = tuple(plain[start : start + 3])
-        if three in seen:
+        if three in earlier:
             return start
-        seen.add(three)
+        earlier.add(three)
     return len(tokens)
 
 
