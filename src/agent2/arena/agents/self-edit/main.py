@@ -19,7 +19,7 @@ from agent2.training.rounds import timed_rounds
 from agent2.training.visible import AttemptSettings, VisibleTask, print_log_line, read_visible
 
 SEED = int(os.environ.get("AGENT2_SEED", "0"))
-DRAWS = AttemptSettings(rounds=6, attempts=1, items=160, temperature=0.7, seed=SEED)
+DRAWS = AttemptSettings(rounds=4, attempts=1, items=160, temperature=0.7, seed=SEED)
 IMITATION = SftSettings(
     epochs=2, batch_size=8, learning_rate=1e-3, warmup_steps=2, log_every_steps=5, lora_rank=16, seed=SEED
 )
