@@ -3,10 +3,14 @@
 import json
 
 import pytest
+from msgspec import structs
 
+from agent2.authoring.task_cards import read_cards
 from agent2.authoring.versions import read_pilot
 from agent2.errors import ConfigError
+from agent2.records import Message
 from cli_builders import run_agent2 as agent2
+from contract_card_builders import make_scored, write_card
 
 PLAYERS = """
 import re
@@ -25,6 +29,30 @@ def weak(chat):
     return "4"
 """
 ROLES = [f"--role={role}=scripted:players.py:{role}" for role in ("weak", "previous", "strong")]
+
+
+def test_drafts_of_failures_are_written_once_and_say_what_was_taken_out(tmp_path):
+    record = make_scored("a", 0.0)
+    prompt = [Message("user", "Who wrote to a@x.org about ACME?")]
+    records = [record, structs.replace(record, rollout=structs.replace(record.rollout, item_id="b", prompt=prompt))]
+    write_card(tmp_path / "ev" / "card", records, scorer="exact-v1.0")
+    (tmp_path / "ev" / "references.json").write_text('{"fake": {"b": "ACME did"}}')
+    (tmp_path / "names.txt").write_text("ACME\n")
+    words = ("bench", "draft", "ev", "--out", "drafts.jsonl", "--redact", "names.txt")
+    ended = agent2(*words, "--json", home=tmp_path)
+    assert json.loads(ended.stdout) == {
+        "n_failed": 2,
+        "n_cards": 1,
+        "n_unanswered": 1,
+        "left_out": {},
+        "redacted": {"redacted": 1, "email": 1},
+    }
+    (card,) = read_cards(tmp_path / "drafts.jsonl")
+    assert (card.prompt, card.answer) == ("Who wrote to [email 1] about [redacted 1]?", "[redacted 1] did")
+    assert json.loads((tmp_path / "drafts.unanswered.jsonl").read_text())["answer"] == ""
+    again = agent2(*words, home=tmp_path)
+    assert (again.returncode, "already exists" in again.stderr) == (2, True)
+    assert "ends in .jsonl" in agent2("bench", "draft", "ev", "--out", "drafts", home=tmp_path).stderr
 
 
 @pytest.fixture

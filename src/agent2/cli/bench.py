@@ -1,6 +1,7 @@
 """`agent2 bench`: a benchmark of one's benchmark, from a capability matrix over a pilot to frozen versions."""
 
 import datetime
+import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -209,6 +210,66 @@ def refresh(
             print_path("benchmark", out)
     if plan.is_due or plan.to_replace:
         raise typer.Exit(1)
+
+
+@app.command("draft")
+def draft(
+    folder: Annotated[Path, typer.Argument(help="An evaluation, a card, or a folder of cards.")],
+    out: Annotated[Path, typer.Option(help="File of task cards to write, .jsonl; those without a key beside it.")],
+    label: Annotated[
+        str | None, typer.Option("--class", help="Only failures counted first under this class (agent2 failures).")
+    ] = None,
+    redact: Annotated[
+        Path | None, typer.Option(help="File with regular expressions, one a line, of what else is taken out.")
+    ] = None,
+    split: Annotated[str, typer.Option(help="Of the drafts: train, dev, public_trend or private_release.")] = "dev",
+    limit: Annotated[int | None, typer.Option(min=1, help="Draft at most N items.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Draft task cards from the items that a checkpoint failed, without personal data and keys.
+
+    Drafts are for a person to read: whether a failure is worth an item, and whether the question is still the same.
+    """
+    from agent2.authoring.drafts import draft_cards
+    from agent2.authoring.redaction import read_patterns
+    from agent2.authoring.task_cards import write_cards
+    from agent2.files import write_text
+
+    unanswered = out.with_name(f"{out.stem}.unanswered.jsonl")
+    if out.suffix != ".jsonl":
+        raise ConfigError(f"--out {out}: name a file of task cards that ends in .jsonl")
+    for file in (out, unanswered):
+        if file.exists():
+            raise ConfigError(f"--out {file}: already exists; choose another file")
+    patterns = [] if redact is None else read_patterns(redact)
+    drafts = draft_cards(folder, label=label, patterns=patterns, split=split, limit=limit)
+    if drafts.cards:
+        write_cards(out, drafts.cards)
+    if drafts.unanswered:
+        write_text(unanswered, "".join(json.dumps(row) + "\n" for row in drafts.unanswered))
+    if as_json:
+        print_json(
+            {
+                "n_failed": drafts.n_failed,
+                "n_cards": len(drafts.cards),
+                "n_unanswered": len(drafts.unanswered),
+                "left_out": drafts.left_out,
+                "redacted": drafts.redacted,
+            }
+        )
+        return
+    typer.echo(
+        f"{counted(drafts.n_failed, 'failed item')}: {counted(len(drafts.cards), 'draft')}, "
+        f"{len(drafts.unanswered)} without a key, {sum(drafts.left_out.values())} left out"
+    )
+    for reason, n_items in drafts.left_out.items():
+        typer.echo(one_line(f"left out: {n_items}: {reason}"))
+    redacted = ", ".join(f"{kind} {n_values}" for kind, n_values in drafts.redacted.items())
+    typer.echo(f"taken out: {redacted or 'nothing'}; read every draft before it joins a benchmark")
+    if drafts.unanswered:
+        print_path("fill in answer", unanswered)
+    if drafts.cards:
+        print_path("task cards", out)
 
 
 @app.command("results")
