@@ -1,13 +1,13 @@
 import pytest
 
-from agent2.errors import Fault
+from agent2.errors import ConfigError, Fault
 from agent2.records import Item, Rollout, RolloutStatus, Split, Usage
 from agent2.scorers.answers import ExactScorer
 
 
-def score(answer, reference="Blue whale"):
+def score(answer, reference="Blue whale", **settings):
     item = Item("i", Split.DEV, "?", reference)
-    return ExactScorer().score(item, Rollout("i", 0, 0, RolloutStatus.COMPLETED, (), (), answer, {}, Usage()))
+    return ExactScorer(**settings).score(item, Rollout("i", 0, 0, RolloutStatus.COMPLETED, (), (), answer, {}, Usage()))
 
 
 @pytest.mark.parametrize(
@@ -31,3 +31,17 @@ def test_a_long_answer_is_cut_in_the_reason():
 def test_what_looks_like_the_reference_is_the_reference(answer):
     assert score(answer, "caf\u00e9").value == 1.0
     assert score("cafe", "caf\u00e9").value == 0.0
+
+
+@pytest.mark.parametrize(
+    ("answer", "value"),
+    [("\n \nBlue whale \nand so on", 1.0), ("Blue whale", 1.0), ("and\nBlue whale", 0.0), ("\n", 0.0), ("", 0.0)],
+)
+def test_of_a_text_that_goes_on_the_first_line_may_be_the_answer(answer, value):
+    assert score(answer, first_line=True).value == value
+    assert ExactScorer(first_line=True).version != ExactScorer().version
+
+
+def test_the_first_line_and_what_follows_a_phrase_are_two_readings():
+    with pytest.raises(ConfigError, match="keep one of them"):
+        ExactScorer(first_line=True, after="the answer is")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agent2.cli.benchmark_files import allow_data, plain_name, write_example
+from agent2.cli.masked_options import mask_benchmark
 from agent2.cli.named_benchmarks import (
     get_files,
     install_bridge_command,
@@ -270,6 +271,7 @@ def _write_draft(files: Sequence[Path], out: Path | None, hints: "ColumnHints") 
 benchmarks_app.command("allow")(allow_data)
 benchmarks_app.command("get")(get_files)
 benchmarks_app.command("install")(install_bridge_command)
+benchmarks_app.command("mask")(mask_benchmark)
 
 
 @benchmarks_app.command("record")

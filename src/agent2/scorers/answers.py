@@ -303,19 +303,27 @@ class ExactScorer:
 
     Further right answers may be in the item's payload `accepted`. With `plain`, case, punctuation and articles do not
     count (`plain_words`); an answer of nothing else is compared as it is. With `after`, the answer is what follows the
-    last such text, whatever its case, up to the end of the paragraph and without a full stop; without it, all.
+    last such text, whatever its case, up to the end of the paragraph and without a full stop; without it, all. With
+    `first_line`, it is the first line that is not empty: base models go on writing.
     """
 
     name = "exact"
     version = "1.1"
     emits = ScorerOutput(labels=WRONG_OR_NONE)
 
-    def __init__(self, *, plain: bool = False, after: str | None = None) -> None:
-        """plain: compare words only. after: what precedes the answer, such as "the answer is"."""
+    def __init__(self, *, plain: bool = False, after: str | None = None, first_line: bool = False) -> None:
+        """plain: compare words only. after: what precedes the answer, such as "the answer is".
+
+        first_line: read no more than that. Raises ConfigError together with `after`.
+        """
+        if first_line and after is not None:
+            raise ConfigError(f"scorer exact: first_line and after {after!r} say two things; keep one of them")
         self._is_plain = plain
+        self._reads_line = first_line
         self._after = None if after is None else re.compile(re.escape(after), re.IGNORECASE)
         self.version += "+plain" if plain else ""  # another measure: cards of the two are not comparable
         self.version += "" if after is None else f"+after-{digest_of(after)[:8]}"
+        self.version += "+first-line" if first_line else ""
 
     def score(self, item: Item, rollout: Rollout) -> Score:
         """The verdict; None with a judge fault only if the item has no reference."""
@@ -334,6 +342,8 @@ class ExactScorer:
 
     def _stated(self, text: str) -> str:
         """The part of a text that is its answer."""
+        if self._reads_line:
+            return next((line for line in text.splitlines() if line.strip()), "")
         matches = [] if self._after is None else list(self._after.finditer(text))
         return text[matches[-1].end() :].strip().split("\n\n")[0].strip().removesuffix(".") if matches else text
 
