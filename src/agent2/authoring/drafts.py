@@ -49,7 +49,7 @@ class Drafts:
     """Kind -> values that were taken out of the drafts."""
 
 
-class _LeftOut(Exception):
+class _NotDrafted(Exception):
     """Why an item cannot be drafted."""
 
 
@@ -80,7 +80,7 @@ def draft_cards(
     firsts: dict[tuple[str, str], FailedRollout] = {}
     for failure in failures:
         firsts.setdefault((failure.benchmark, failure.item_id), failure)
-    wanted = dict(list(firsts.items())[:limit])
+    chosen = dict(list(firsts.items())[:limit])
     card_set = find_cards(folder)
     references = read_references(folder)
     drafted: dict[str, dict[str, Any]] = {}
@@ -89,7 +89,7 @@ def draft_cards(
     for key, path in card_set.cards.items():
         header = card_set.headers[key]
         benchmark = header.protocol.benchmark_name
-        mine = {item: failure for (name, item), failure in wanted.items() if name == benchmark}
+        mine = {item: failure for (name, item), failure in chosen.items() if name == benchmark}
         if header.protocol.split in HIDDEN_SPLITS:
             left_out[f"items of {header.protocol.split.value} are hidden and stay there; evaluate dev"] += len(mine)
             continue
@@ -98,7 +98,7 @@ def draft_cards(
             failure = mine[record.rollout.item_id]
             try:
                 row, values = _row(record, header, keys.get(record.rollout.item_id), patterns)
-            except _LeftOut as reason:
+            except _NotDrafted as reason:
                 left_out[str(reason)] += 1
                 continue
             if row["prompt"] in drafted:
@@ -110,7 +110,7 @@ def draft_cards(
             drafted[row["prompt"]] = {**row, "split": split, "difficulty": difficulty, "tags": tags}
     cards = [TaskCard.model_validate(row) for row in drafted.values() if row["answer"]]
     return Drafts(
-        n_failed=len(wanted),
+        n_failed=len(chosen),
         cards=tuple(card.model_copy(update={"id": card.digest[:12]}) for card in cards),
         unanswered=tuple(row for row in drafted.values() if not row["answer"]),
         left_out=dict(left_out),
@@ -135,22 +135,22 @@ def _row(
 ) -> tuple[dict[str, Any], Mapping[str, int]]:
     """A draft without its split, difficulty and tags, and how many values of each kind were taken out.
 
-    Raises _LeftOut.
+    Raises _NotDrafted.
     """
     rollout, protocol = record.rollout, header.protocol
     scorer = protocol.scorer.rpartition("-v")[0] or protocol.scorer
     if len(rollout.turns) > 1:
-        raise _LeftOut("was played over several turns; a card asks once")
+        raise _NotDrafted("was played over several turns; a card asks once")
     if IMPORTED in header.lock:
         scorer = "exact" if scorer not in COMPARES_ANSWERS else scorer
     elif scorer not in COMPARES_ANSWERS:
-        raise _LeftOut(f"is judged by {scorer}, which needs more than a key; write its card by hand")
+        raise _NotDrafted(f"is judged by {scorer}, which needs more than a key; write its card by hand")
     prompt = _prompt(rollout.prompt)
     options: list[str] = []
     if scorer == "choice":
         prompt, options = _parted(prompt)
         if not options:
-            raise _LeftOut("its options could not be read from the prompt; take them from its file")
+            raise _NotDrafted("its options could not be read from the prompt; take them from its file")
     redacted = redact([prompt, key or "", rollout.item_id, *options], patterns)
     prompt, answer, item_id, *options = redacted.texts
     row: dict[str, Any] = {
@@ -164,12 +164,12 @@ def _row(
 
 
 def _prompt(messages: Sequence[Message]) -> str:
-    """The text of an opening. Raises _LeftOut for one that is more than a question."""
+    """The text of an opening. Raises _NotDrafted for one that is more than a question."""
     roles = [message.role for message in messages]
     if roles not in (["user"], ["system", "user"]):
-        raise _LeftOut("begins with a conversation; a card asks once")
+        raise _NotDrafted("begins with a conversation; a card asks once")
     if any(message.pictures for message in messages):
-        raise _LeftOut("shows pictures, and a card has text alone")
+        raise _NotDrafted("shows pictures, and a card has text alone")
     return "\n\n".join(message.text for message in messages)
 
 

@@ -68,7 +68,7 @@ class MaskedItems:
         return sum(len(rows) for rows in self.rows.values())
 
 
-class _LeftOut(Exception):
+class _NotMasked(Exception):
     """Why no option of an item can be masked."""
 
 
@@ -95,7 +95,7 @@ def mask_options(
                 break
             try:
                 rows.setdefault(split, []).append(masked_row(item, form))
-            except _LeftOut as reason:
+            except _NotMasked as reason:
                 left_out[str(reason)] += 1
     if problem is not None and not rows and not left_out:
         raise problem
@@ -109,28 +109,28 @@ def mask_options(
 
 
 def masked_row(item: Item, form: Form) -> dict[str, Any]:
-    """One item as a row: prompt, and the masked option as the answer. Raises _LeftOut."""
+    """One item as a row: prompt, and the masked option as the answer. Raises _NotMasked."""
     raw = item.payload.get(OPTIONS)
     if not isinstance(raw, Sequence) or isinstance(raw, str) or not 2 < len(raw) <= len(ascii_uppercase):
-        raise _LeftOut(NO_OPTIONS)
+        raise _NotMasked(NO_OPTIONS)
     options = [str(option) for option in raw]
     lines = [f"{letter}. {option}" for letter, option in zip(ascii_uppercase, options, strict=False)]
     before, block, after = item.prompt.rpartition("\n".join(lines))
     if not block:
-        raise _LeftOut("does not show its options a line each, A to Z")
+        raise _NotMasked("does not show its options a line each, A to Z")
     places = _guessable_by_heart(options, item.reference, f"{before}\n{after}")
     if not places:
-        raise _LeftOut("has no wrong option that only its text tells")
+        raise _NotMasked("has no wrong option that only its text tells")
     place = min(places, key=lambda index: sha256(f"{item.id}\0{options[index]}".encode()).hexdigest())
     letter = ascii_uppercase[place]
     if form is Form.COMPLETE:
         prompt = before + "\n".join([*lines[:place], f"{letter}."])
     else:
         lines[place] = f"{letter}. {MASK}"
-        shown = before + "\n".join(lines) + after
+        item_text = before + "\n".join(lines) + after
         prompt = (
             f"Below is a published question of multiple choice, with one of its options replaced by {MASK}. Do not "
-            f"answer the question. Write option {letter} as it was published, and nothing else.\n\n{shown}"
+            f"answer the question. Write option {letter} as it was published, and nothing else.\n\n{item_text}"
         )
     return {"id": f"masked-{item.id}", "prompt": prompt, "answer": options[place], "letter": letter}
 
@@ -140,7 +140,7 @@ def _guessable_by_heart(options: Sequence[str], key: str | None, question: str) 
     right = ascii_uppercase.index(key) if key is not None and key in ascii_uppercase[: len(options)] else None
     if right is None:
         return []
-    asked = f" {plain_words(question)} "
+    question_words = f" {plain_words(question)} "
     return [
         place
         for place, option in enumerate(options)
@@ -148,8 +148,8 @@ def _guessable_by_heart(options: Sequence[str], key: str | None, question: str) 
         and "\n" not in option
         and len([word for word in plain_words(option).split() if word.isalpha()]) > 1
         and not STOCK.search(option.lower())
-        and f" {plain_words(option)} " not in asked
-        and all(token_f1(option, other) < MOST_SHARED for other in _others(options, place))
+        and f" {plain_words(option)} " not in question_words
+        and all(token_f1(option, rival) < MOST_SHARED for rival in _others(options, place))
     ]
 
 
