@@ -1,6 +1,7 @@
 """The pipelines of `debug-training` alone: each cause broken, fixed naively, and repaired, over seeds.
 
-python benchmarks/debug_pipelines.py --out DIR [--seeds 3] [--cause kl ...] [--task debug-training] [--print]
+python benchmarks/debug_pipelines.py --out DIR [--seeds 3] [--cause kl ...] [--player broken ...]
+    [--task debug-training] [--print]
 
 Runs what the grader of a trial runs, as it runs it (sandbox, limits, base model, train rows, private items), without
 the trial around it: the healthy pipeline of a seed once; for each cause the broken one, what `debug-naive` and
@@ -135,17 +136,18 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--cause", action="append", choices=list(FAULTS))
+    parser.add_argument("--player", action="append", choices=list(PLAYERS), help="what to run now; default: all three")
     parser.add_argument("--task", default="debug-training")
     parser.add_argument("--print", action="store_true", dest="is_print")
     arguments = parser.parse_args()
     causes = arguments.cause or list(WORST_FIRST)
     for seed in range(arguments.seeds):
         if not arguments.is_print:
-            run_seed(arguments.task, seed, causes, arguments.out.resolve())
+            run_seed(arguments.task, seed, causes, arguments.player or list(PLAYERS), arguments.out.resolve())
     print_table(arguments.out, causes, arguments.seeds)
 
 
-def run_seed(task: str, seed: int, causes: list[str], out: Path) -> None:
+def run_seed(task: str, seed: int, causes: list[str], players: list[str], out: Path) -> None:
     """All cells of one seed that are not finished, the healthy pipeline first."""
     ground = Ground(task, seed, out)
     folder = out / f"seed-{seed}"
@@ -162,7 +164,7 @@ def run_seed(task: str, seed: int, causes: list[str], out: Path) -> None:
         variant = variants[cause]
         if variant.healthy != healthy_files:
             raise SystemExit(f"seed {seed}: {cause} has another healthy pipeline")
-        for player in PLAYERS:
+        for player in players:
             place = folder / cause / player
             files, named = played(player, variant.broken, place, cause)
             if as_read(files) == as_read(healthy_files) and not (place / CELL).is_file():

@@ -1,9 +1,9 @@
-from agent2.arena.recording import ReplayReport, SubmissionReplay
+from agent2.arena.recording import ReplayReport, SubmissionReplay, WorkspaceReplay
 from agent2.reports.pages import MAX_DIFFERENCES, call_words, difference_lines, replay_table
 
 
-def report(*submissions, differences=(), n_replayed=3, cut=None):
-    return ReplayReport("/source", submissions, 3, n_replayed, tuple(differences), cut)
+def report(*submissions, differences=(), n_replayed=3, cut=None, workspace=None):
+    return ReplayReport("/source", submissions, 3, n_replayed, tuple(differences), cut, workspace)
 
 
 SAME = SubmissionReplay(1, "a" * 64, "a" * 64, (), "b" * 64, "b" * 64)
@@ -25,6 +25,14 @@ def test_only_a_replay_without_any_difference_is_the_same():
     assert not report(SAME, cut="the recording is cut").is_same
     assert not report(SAME, differences=[{"id": 1, "expected": 1, "diff": "-a\n+b"}]).is_same
     assert not report(SubmissionReplay(1, None, None, (), None, None)).is_same  # nothing was recorded to compare
+
+
+def test_a_replay_that_left_something_else_to_judge_is_not_the_same():
+    assert report(workspace=WorkspaceReplay("a" * 64, "a" * 64, ())).is_same
+    other = report(workspace=WorkspaceReplay("a" * 64, "c" * 64, ("code/search/search.py",)))
+    assert not other.is_same
+    assert "workspace at the end: DIFFERS (aaaaaaaaaa -> cccccccccc): code/search/search.py" in call_words(other)
+    assert not report(workspace=WorkspaceReplay(None, None, ())).is_same  # nothing was recorded to compare
 
 
 def test_differing_requests_are_shown_as_diffs_and_the_rest_is_counted():

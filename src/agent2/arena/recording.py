@@ -1,8 +1,9 @@
 """The comparison of a replay with the recording that it replays, and what a recording must hold to be whole.
 
 A replay is compared with its source by the text files of the workspace at each submission (without data, logs and what
-libraries write, which carry times), the digest of each checkpoint's weights, and the number of LLM calls. Scores are
-not compared: with another machine's installation secret the hidden items are others.
+libraries write, which carry times), the digest of each checkpoint's weights, and the number of LLM calls. An assignment
+with a verdict of its own is judged by what is left in the workspace, so that is compared as well. Scores are not
+compared: with another machine's installation secret the hidden items are others.
 """
 
 from collections.abc import Mapping
@@ -46,6 +47,21 @@ class SubmissionReplay:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkspaceReplay:
+    """What the agent left in the source and in the replay."""
+
+    recorded_tree: str | None
+    """Digest of the workspace's text files; None if no revision of it can be read."""
+    replayed_tree: str | None
+    changed_files: tuple[str, ...]
+
+    @property
+    def is_same(self) -> bool:
+        """Both exist and are equal."""
+        return self.recorded_tree is not None and self.recorded_tree == self.replayed_tree
+
+
+@dataclass(frozen=True, slots=True)
 class ReplayReport:
     """A replay compared with its source."""
 
@@ -57,12 +73,15 @@ class ReplayReport:
     """Requests that were not the recorded ones."""
     cut: str | None
     """What is missing from the recording; None: it is complete."""
+    workspace: WorkspaceReplay | None = None
+    """None: the task has no assignment of its own, and only what was submitted counts."""
 
     @property
     def is_same(self) -> bool:
         """Nothing differs and nothing is missing."""
         return (
             self.cut is None
+            and (self.workspace is None or self.workspace.is_same)
             and not self.differences
             and self.n_recorded_calls == self.n_replayed_calls
             and all(submission.is_same_tree and submission.is_same_checkpoint for submission in self.submissions)
@@ -92,6 +111,7 @@ def compare_replay(replayed: Path) -> ReplayReport:
         n_replayed_calls=_n_calls(replay),
         differences=tuple(read_events(replay.llm / DIFFERENCES).rows),
         cut=recording_cut(source),
+        workspace=None if config.task.assignment is None else _compare_workspaces(source, replay),
     )
     write_json(replay.replay_json, asdict(report) | {"is_same": report.is_same})
     return report
@@ -153,13 +173,38 @@ def _submission_content(repository: Repo, submission: SubmissionRecord, texts: d
     return _SubmissionContent(tree_digest(digests), digests, submission.weights_digest)
 
 
+def _compare_workspaces(source: TrialPaths, replay: TrialPaths) -> WorkspaceReplay:
+    before, after = _last_files(source), _last_files(replay)
+    return WorkspaceReplay(
+        recorded_tree=None if before is None else tree_digest(before),
+        replayed_tree=None if after is None else tree_digest(after),
+        changed_files=_changed(before or {}, after or {}),
+    )
+
+
+def _last_files(paths: TrialPaths) -> Mapping[str, str] | None:
+    """Path -> digest of the last revision, which is taken when the agent's phase ends; None if it cannot be read."""
+    revision = read_events(paths.revisions_log).last("revision")
+    repository = open_revisions(paths.revisions_git)
+    if repository is None:
+        return None
+    try:
+        files = None if revision is None else revision_files(repository, str(revision["id"]), {})
+    finally:
+        repository.close()
+    return None if files is None else file_digests(files)
+
+
+def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(path for path in sorted(before.keys() | after.keys()) if before.get(path) != after.get(path))
+
+
 def _compare_submission(number: int, before: _SubmissionContent, after: _SubmissionContent) -> SubmissionReplay:
-    paths = sorted(before.files.keys() | after.files.keys())
     return SubmissionReplay(
         number=number,
         recorded_tree=before.tree,
         replayed_tree=after.tree,
-        changed_files=tuple(path for path in paths if before.files.get(path) != after.files.get(path)),
+        changed_files=_changed(before.files, after.files),
         recorded_weights=before.weights,
         replayed_weights=after.weights,
     )

@@ -68,10 +68,14 @@ def difference_lines(report: ReplayReport) -> list[str]:
 
 
 def call_words(report: ReplayReport) -> list[str]:
-    """Number of requests, how many differ, and the result of the comparison."""
+    """Number of requests, how many differ, what was left to judge, and the result of the comparison."""
     totals = f"{report.n_replayed_calls} LLM calls replayed, {report.n_recorded_calls} recorded"
     differ = f"{len(report.differences)} of them differ" if report.differences else "all as recorded"
     lines = [f"{totals}, {differ}"]
+    if (left := report.workspace) is not None:
+        change = _digest_change(left.recorded_tree, left.replayed_tree)
+        files = f": {', '.join(left.changed_files)}" if left.changed_files else ""
+        lines.append(clean(f"workspace at the end: {change}{files}"))
     if report.cut is not None:
         lines.append(clean(report.cut))
     lines.append("replay: the same" if report.is_same else "replay: NOT the same as the recording")

@@ -2,6 +2,8 @@ import dataclasses
 import json
 import math
 import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -18,6 +20,7 @@ from agent2.arena.assignments.tuning_space import POINTS, QUESTIONS, draw_space
 from agent2.arena.evidence import AssignmentVerdict
 from agent2.arena.spec import AssignmentSpec
 from agent2.errors import ConfigError
+from agent2.llm.scripted_replies import load_script
 from agent2.stats.comparisons import paired_difference
 from agent2.stats.estimates import PairedDifference
 
@@ -139,6 +142,21 @@ def test_ladder_of_nothing_naive_random_and_oracle(seed: int, bench: Bench, grad
     assert [part.name for part in verdict.parts] == ["search", "again", "regret", "overfit"]
     own, halving, random = (cast(float, verdict.figures[f"{name}regret"]) for name in ("", "halving_", "random_"))
     assert own <= halving < random
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_search_of_the_packaged_script_is_better_than_chance(seed: int, bench: Bench, grader: FakeGrader):
+    cast(Any, bench.config).seed = seed
+    (writes, tries) = [step.run for step in load_script("tune-hyperparameters").steps[1:-1]]
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    for command in (writes, tries):
+        shell = ["sh", "-ec", str(command)]
+        ended = subprocess.run(shell, cwd=bench.workspace, env=environment, capture_output=True, text=True)
+        assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.endswith("of the budget left, found the best: True\n")
+    verdict = judged(bench, grader)
+    assert verdict.credit is not None and verdict.credit > 0.8
+    assert cast(float, verdict.figures["regret"]) <= cast(float, verdict.figures["random_regret"])
 
 
 def test_the_grid_is_measured_once_for_an_installation_and_never_reaches_a_search(bench: Bench, grader: FakeGrader):
