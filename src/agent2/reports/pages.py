@@ -72,9 +72,9 @@ def call_words(report: ReplayReport) -> list[str]:
     totals = f"{report.n_replayed_calls} LLM calls replayed, {report.n_recorded_calls} recorded"
     differ = f"{len(report.differences)} of them differ" if report.differences else "all as recorded"
     lines = [f"{totals}, {differ}"]
-    if (left := report.workspace) is not None:
-        change = _digest_change(left.recorded_tree, left.replayed_tree)
-        files = f": {', '.join(left.changed_files)}" if left.changed_files else ""
+    if (remains := report.workspace) is not None:
+        change = _digest_change(remains.recorded_tree, remains.replayed_tree)
+        files = f": {', '.join(remains.changed_files)}" if remains.changed_files else ""
         lines.append(clean(f"workspace at the end: {change}{files}"))
     if report.cut is not None:
         lines.append(clean(report.cut))
