@@ -30,10 +30,10 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.home import ProvidesCount
-from agent2.errors import ConfigError, unknown_name
+from agent2.errors import ConfigError
 from agent2.evaluation.check import split_items
-from agent2.evaluation.stepwise import StepwiseEpisode
-from agent2.records import HIDDEN_SPLITS, Benchmark, Item, Message, ScoredRollout, Split, derive_seed
+from agent2.evaluation.stepwise import StepwiseEpisode, visible_split
+from agent2.records import Benchmark, Item, Message, ScoredRollout, derive_seed
 
 VERDICT = "agent2_verdict"
 """Key of a sample's metadata: value, reason, fault, views and labels of our score."""
@@ -46,7 +46,7 @@ def benchmark(name: str, split: str = "dev", n_items: int | None = None) -> Task
     name: as `agent2 eval` takes it. split: `dev` or `train`. n_items: None: all, or 100 where items are generated
     without end. Raises ConfigError for an unknown name, a hidden split, and a benchmark that is not covered.
     """
-    chosen_split = _visible(split)
+    chosen_split = visible_split(split, "Inspect would log its items")
     source = load_benchmark(name)
     if getattr(source, "takes_images", False) or getattr(source, "compares_answers", False):
         raise ConfigError(
@@ -72,15 +72,6 @@ def benchmark(name: str, split: str = "dev", n_items: int | None = None) -> Task
             "is_whole_split": n_items is None and isinstance(source, ProvidesCount),
         },
     )
-
-
-def _visible(split: str) -> Split:
-    names = [member.value for member in Split if member not in HIDDEN_SPLITS]
-    if split in {member.value for member in HIDDEN_SPLITS}:
-        raise ConfigError(f"split {split!r} is hidden and Inspect would log its items; take dev or train")
-    if split not in names:
-        raise unknown_name("split", split, names)
-    return Split(split)
 
 
 @solver  # type: ignore[untyped-decorator]

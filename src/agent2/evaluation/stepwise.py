@@ -10,9 +10,20 @@ import queue
 import threading
 from collections.abc import Sequence
 
+from agent2.errors import ConfigError, unknown_name
 from agent2.evaluation.engine import Attempt, play_by
 from agent2.evaluation.scoring import score_played
-from agent2.records import Benchmark, Environment, Item, Message, ScoredRollout, ScoringMode, work_of
+from agent2.records import (
+    HIDDEN_SPLITS,
+    Benchmark,
+    Environment,
+    Item,
+    Message,
+    ScoredRollout,
+    ScoringMode,
+    Split,
+    work_of,
+)
 
 EpisodeEvent = Sequence[Message] | ScoredRollout | BaseException
 """The messages since the last ones, the scored end, or the error that broke the episode."""
@@ -20,6 +31,19 @@ EpisodeEvent = Sequence[Message] | ScoredRollout | BaseException
 
 _WORLDS = threading.Lock()
 """Held while a world works, and released while an episode waits for its next message."""
+
+
+def visible_split(split: str, why: str) -> Split:
+    """The split of that name, if its items may leave. why: of a hidden one, what would happen.
+
+    Raises ConfigError for a hidden or an unknown one.
+    """
+    if split in HIDDEN_SPLITS:
+        raise ConfigError(f"split {split!r} is hidden and {why}; take dev or train")
+    names = [member.value for member in Split if member not in HIDDEN_SPLITS]
+    if split not in names:
+        raise unknown_name("split", split, names)
+    return Split(split)
 
 
 class _EpisodeAbandoned(Exception):
