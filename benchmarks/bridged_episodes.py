@@ -1,7 +1,7 @@
 """Verdicts of the packages behind `bfcl` and `tau2` on expected and on spoilt episodes, over the bridge, all items.
 
     agent2 benchmarks install tau2
-    python benchmarks/bridged_episodes.py tau2:telecom bfcl:multi_turn_base [--items N]
+    python benchmarks/bridged_episodes.py tau2:telecom bfcl:multi_turn_base [--items N] [--kind reference]
 
 Each item's reference has to score 1. Spoilt are: the last call left out, an unknown argument in the first call, all
 calls left out, and everything that the agent tells left out. Where it is right to change nothing, an episode without
@@ -88,14 +88,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="+", metavar="NAME")
     parser.add_argument("--items", type=int, default=None)
+    all_kinds: Mapping[str, Callable[[Moves], Moves]] = {"reference": lambda moves: moves, **SPOILT}
+    parser.add_argument("--kind", action="append", choices=list(all_kinds), help="default: all")
     arguments = parser.parse_args()
     for name in arguments.names:
         benchmark = load_benchmark(name)
         if not isinstance(benchmark, BridgedEpisodes):
             raise SystemExit(f"{name} has no episodes behind a bridge")
         items = items_of(benchmark, arguments.items)
-        kinds: Mapping[str, Callable[[Moves], Moves]] = {"reference": lambda moves: moves, **SPOILT}
-        for kind, change in kinds.items():
+        for kind in arguments.kind or all_kinds:
+            change = all_kinds[kind]
             if kind == TOLD and not name.startswith("tau2"):
                 continue  # words decide nothing there
             episodes = [(item, change(expected(item))) for item in items]

@@ -2,6 +2,7 @@
 
     agent2 benchmarks get bfcl_v3; agent2 benchmarks install bfcl; agent2 benchmarks install tau2      (once)
     python benchmarks/decided_suites.py --out DIR [SUITE ...] [--items 60] [--tokens 24]
+        [--set agent.budget.max_steps=2]
 
 Each packaged suite is played by `agent2 eval` in the role dev, a tiny model against another one, and decided. Where the
 variable of a data set (`GSM8K_DATA`, ...) is set, its files are played; otherwise a few items of our own in the
@@ -253,7 +254,7 @@ def play(suite: str, models: dict[str, str], arguments: argparse.Namespace) -> t
     sides = ["--checkpoint", models[checkpoint], "--baseline", models[baseline]]
     is_short = "\ngeneration:" in (FOLDER / f"{suite}.yaml").read_text(encoding="utf-8")
     key = "generation.max_tokens" if is_short else "protocol.sampling.max_tokens"
-    settings = (f"cadence.dev.n_items={arguments.items}", f"{key}={arguments.tokens}")
+    settings = (f"cadence.dev.n_items={arguments.items}", f"{key}={arguments.tokens}", *arguments.set)
     changes = [part for setting in settings for part in ("--set", setting)]
     command = ["eval", suite, "--role", "dev", *sides, *changes, "--out", str(out)]
     decision, said = run(command, environment, log)
@@ -271,6 +272,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--items", type=int, default=60)
     parser.add_argument("--tokens", type=int, default=24, help="of an answer")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as for agent2 eval")
     arguments = parser.parse_args()
     arguments.out = arguments.out.absolute()
     arguments.out.mkdir(parents=True, exist_ok=True)

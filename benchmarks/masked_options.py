@@ -1,14 +1,14 @@
 """Does the masked option tell a model that has seen a benchmark from one that has not?
 
-    python benchmarks/masked_options.py --out DIR [--items 100] [--epochs 60]
+    python benchmarks/masked_options.py --out DIR [--model smollm2-135m] [--items 30] [--epochs 15]
 
-Writes two sets of questions whose options are drawn at random, so that nobody can know them, trains one copy of
-`tiny-mini` on the published text of the first set and another copy on that of the second, and plays
-`agent2 benchmarks mask FIRST --complete` with both and with the untrained model. What the copy of the second set knows
-of the first one is what the form of the options gives away. Prints the share of masked options that each one writes.
+Writes two sets of questions whose options are drawn at random, so that nobody can know them, trains one copy of the
+model on the published text of the first set and another copy on that of the second, and plays
+`agent2 benchmarks mask FIRST --complete` with both and with the untrained model, in the plain format. What the copy of
+the second set knows of the first one is what the form of the options gives away. Prints the share of masked options
+that each one writes. Needs 4 GB of memory with the default model.
 
-Tiny models cannot follow the instruction of the other form; nothing is said about how much a large model has to have
-seen a question for.
+Says nothing about the other form, and about how often a model has to have seen a question.
 """
 
 import argparse
@@ -22,7 +22,6 @@ from pathlib import Path
 from agent2.benchmarks import BASE_MODELS
 from agent2.files import write_text
 from agent2.models.bases import ensure_base_model
-from stretched import stretch
 
 WORDS = (
     ["old", "red", "tall", "quiet", "broken", "silver", "sleepy", "frozen", "hidden", "yellow"],
@@ -38,8 +37,8 @@ options: options
 answer: answer
 scorer: choice
 """
-WINDOW = 512
-BATCH = 16
+BATCH = 8
+RATE = 3e-4
 
 
 def questions(seed: int, n_items: int) -> list[dict[str, object]]:
@@ -82,7 +81,7 @@ def train(model: Path, texts: list[str], epochs: int, folder: Path) -> Path:
     torch.set_num_threads(1)
     tokenizer = AutoTokenizer.from_pretrained(model)
     network = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).train()
-    optimizer = torch.optim.AdamW(network.parameters(), lr=2e-3, weight_decay=0.0)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=0.0)
     ids = [torch.tensor(tokenizer(text + "\n").input_ids) for text in texts]
     rng = random.Random(0)
     n_steps, step = epochs * -(-len(ids) // BATCH), 0
@@ -93,13 +92,13 @@ def train(model: Path, texts: list[str], epochs: int, folder: Path) -> Path:
             batch = torch.nn.utils.rnn.pad_sequence(members, batch_first=True, padding_value=-100)
             mask = batch != -100
             step += 1
-            optimizer.param_groups[0]["lr"] = 2e-3 * min(1.0, step / 20) * (1 - 0.95 * step / n_steps)
+            optimizer.param_groups[0]["lr"] = RATE * min(1.0, step / 10) * (1 - 0.95 * step / n_steps)
             loss = network(batch.clamp(min=0), attention_mask=mask.long(), labels=batch).loss
             optimizer.zero_grad()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
             optimizer.step()
-        if epoch % 10 == 9:
+        if epoch % 5 == 4:
             print(f"{folder.name}: epoch {epoch + 1}, loss {loss.item():.3f}", flush=True)
     network.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -118,8 +117,9 @@ def main() -> None:
     """Print a line for each model."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--items", type=int, default=100)
-    parser.add_argument("--epochs", type=int, default=60)
+    parser.add_argument("--model", default="smollm2-135m", help="a base model")
+    parser.add_argument("--items", type=int, default=30)
+    parser.add_argument("--epochs", type=int, default=15)
     arguments = parser.parse_args()
     out = arguments.out.absolute()
     sets = {name: questions(seed, arguments.items) for seed, name in enumerate(("first", "second"), start=1)}
@@ -129,17 +129,24 @@ def main() -> None:
         write_text(out / name / "benchmark.yaml", BENCHMARK.format(name=name))
     if not (out / "masked").is_dir():
         print(agent2("benchmarks", "mask", str(out / "first"), "--out", str(out / "masked"), "--complete"))
-    base = out / "untrained"
-    if not base.is_dir():
-        stretch(ensure_base_model("tiny-mini", BASE_MODELS, lambda message: print(message, flush=True)), WINDOW, base)
+    base = ensure_base_model(arguments.model, BASE_MODELS, lambda message: print(message, flush=True))
     models = {"untrained": base} | {
         f"trained on the {name}": train(base, [published(row) for row in rows], arguments.epochs, out / f"on-{name}")
         for name, rows in sets.items()
     }
     for name, model in models.items():
         look = out / f"look-{model.name}"
-        words = ("eval", str(out / "masked"), "--role", "dev", "--limit", str(arguments.items), "--out", str(look))
-        printed = agent2(*words, "--checkpoint", str(model))
+        words = (
+            "eval",
+            str(out / "masked"),
+            "--role",
+            "dev",
+            "--limit",
+            str(arguments.items),
+            "--set",
+            "run.plain=true",
+        )
+        printed = agent2(*words, "--checkpoint", str(model), "--out", str(look))
         share = re.search(r"\d+\.\d% \[[^\]]+\]", printed)
         print(f"{name}: {share[0] if share else printed}", flush=True)
 
