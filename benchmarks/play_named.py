@@ -1,7 +1,7 @@
 """The benchmarks that people quote, played here: every named row whose files are on this machine, a few items each.
 
     python benchmarks/play_named.py --checkpoint smollm2-135m [ROW ...] [--items 50] [--out named]
-        [--checkpoint mmmu:FOLDER] [--set protocol.sampling.max_tokens=32] [--set alfworld:agent.budget.max_steps=3]
+        [--checkpoint mmmu:FOLDER] [--set protocol.sampling.max_tokens=32] [--turns 3]
 
 Without names all 40 rows of `agent2 benchmarks list --named` are tried; names behind a bridge, as
 `reasoning_gym:leg_counting`, are played as rows of their own. A row is played as `agent2 eval` plays it for a first
@@ -31,7 +31,15 @@ from agent2.benchmarks.home import ProvidesCount, ProvidesNamedSet
 from agent2.benchmarks.named import PLAYED, NamedBenchmark, named_benchmarks
 from agent2.benchmarks.named.packages import is_here
 from agent2.benchmarks.named.setup import check_setup
-from agent2.contract.suite import EvaluationRole
+from agent2.contract.suite import (
+    AgentBudget,
+    AgentContract,
+    EvaluationRole,
+    InitialEnvironment,
+    SuccessCriterion,
+    Suite,
+    TrajectoryAudit,
+)
 from agent2.engines.environments import installed_environment
 from agent2.errors import Agent2Error, ConfigError, unknown_name
 from agent2.evaluation.first_look import LookPart, LookRequest, play_first_look
@@ -152,6 +160,17 @@ def source_of(checkpoint: str, settings: LoadSettings) -> CheckpointSource:
     return find_checkpoint(checkpoint, settings)
 
 
+def with_turns(suite: Suite, n_turns: int) -> Suite:
+    """The suite of a benchmark with episodes that end after so many messages of the model."""
+    contract = AgentContract(
+        initial_environment=InitialEnvironment(kinds=["api"], reproduction="each item begins afresh"),
+        success_criteria=[SuccessCriterion.STATE_DIFF],
+        budget=AgentBudget(max_steps=n_turns, max_minutes=None, max_tokens=None, max_tool_calls=None),
+        trajectory_audit=TrajectoryAudit(observation=True, action=True, tool_result=True, error_recovery=True),
+    )
+    return suite.model_copy(update={"agent": contract})
+
+
 def play(part: Part, arguments: argparse.Namespace) -> dict[str, Any]:
     """Play one line, or find it played. Raises Agent2Error for what cannot be played."""
     checkpoints = of_row(arguments.checkpoint, part.row)
@@ -161,6 +180,8 @@ def play(part: Part, arguments: argparse.Namespace) -> dict[str, Any]:
     benchmark = load_benchmark(part.benchmark)
     chosen = choose_items(benchmark, arguments.items)
     suite = open_contract(part.benchmark, overrides)
+    if arguments.turns is not None and benchmark.max_turns > 1:
+        suite = with_turns(suite, arguments.turns)
     settings = LoadSettings(
         dtype=run.dtype,
         max_in_flight=run.max_in_flight,
@@ -214,6 +235,7 @@ def main() -> None:
     parser.add_argument("--checkpoint", action="append", required=True, metavar="[ROW:]MODEL")
     parser.add_argument("--items", type=int, default=50)
     parser.add_argument("--out", type=Path, default=Path("named"))
+    parser.add_argument("--turns", type=int, default=None, help="most messages of the model in an episode")
     parser.add_argument("--set", action="append", default=[], metavar="[ROW:]KEY=VALUE", help="as for agent2 eval")
     arguments = parser.parse_args()
     known = named_benchmarks()

@@ -42,7 +42,7 @@ def arguments(tmp_path, monkeypatch):
     (tmp_path / "problems").mkdir()
     (tmp_path / "problems" / "problems.jsonl").write_text("\n".join(map(json.dumps, rows)))
     checkpoints = ["mmmu:no/such/folder", "scripted:player.py:play"]
-    return Namespace(checkpoint=checkpoints, set=["gsm8k:no.such=1"], items=16, out=tmp_path / "out")
+    return Namespace(checkpoint=checkpoints, set=["gsm8k:no.such=1"], items=16, turns=None, out=tmp_path / "out")
 
 
 def test_a_row_with_few_items_is_played_whole_and_never_twice(arguments):
