@@ -254,7 +254,9 @@ def play(suite: str, models: dict[str, str], arguments: argparse.Namespace) -> t
     sides = ["--checkpoint", models[checkpoint], "--baseline", models[baseline]]
     is_short = "\ngeneration:" in (FOLDER / f"{suite}.yaml").read_text(encoding="utf-8")
     key = "generation.max_tokens" if is_short else "protocol.sampling.max_tokens"
-    settings = (f"cadence.dev.n_items={arguments.items}", f"{key}={arguments.tokens}", *arguments.set)
+    settings = [f"{key}={arguments.tokens}", *arguments.set]
+    if spec.cadence.dev.n_items is not None:  # else it plays all that there are
+        settings.insert(0, f"cadence.dev.n_items={arguments.items}")
     changes = [part for setting in settings for part in ("--set", setting)]
     command = ["eval", suite, "--role", "dev", *sides, *changes, "--out", str(out)]
     decision, said = run(command, environment, log)

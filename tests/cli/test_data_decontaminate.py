@@ -34,6 +34,26 @@ def test_clean_data_against_a_benchmark_give_exit_code_zero_and_json(data, tmp_p
     assert (record["rows"], record["n_items"], record["is_complete"]) == ([], 20, True)
 
 
+def test_several_named_sources_make_one_report(data, tmp_path):
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "prompts" / "judge.txt").write_text("Say which answer is better.")
+    (tmp_path / "a=b.jsonl").write_text(json.dumps({"chosen": f"{QUESTION}: four", "rejected": "none"}) + "\n")
+    words = ("prompts=prompts", "reward=train.jsonl", "a=b.jsonl", "--against", "items.jsonl")
+    ended = run(*words, "--json", home=tmp_path)
+    record = json.loads(ended.stdout)
+    assert (ended.returncode, record["n_items"], record["n_items_met"]) == (1, 1, 1), ended.stderr
+    counts = {source["source"]: source["n_items_met"] for source in record["sources"]}
+    assert counts == {"prompts": 0, "reward": 1, "a=b.jsonl": 1}
+    shown = run(*words, home=tmp_path).stdout
+    assert "--- reward" in shown and "1 of 1 item in one of the sources or more" in shown
+    twice = run("x=train.jsonl", "x=prompts", "--against", "items.jsonl", home=tmp_path)
+    assert (twice.returncode, "'x' is named twice" in twice.stderr) == (2, True)
+    cleaned = run(*words, "--out", "clean.jsonl", home=tmp_path)
+    assert (cleaned.returncode, (tmp_path / "clean.jsonl").exists()) == (2, False)
+    missing = run("x=nothing.jsonl", "--against", "items.jsonl", home=tmp_path)
+    assert (missing.returncode, "nothing.jsonl" in missing.stderr) == (2, True)
+
+
 SHORT = ["Who wrote the third letter?", "Which bridge was closed in May?", "What did the baker forget?"]
 INSTRUCTION = "Answer the question below in one word, on a line of its own, and write nothing else after that line."
 

@@ -1,6 +1,6 @@
 """`agent2 decontaminate`: whether training data contain evaluation items, and which rows of own data repeat others."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,7 +20,12 @@ MAX_ROWS = 20
 
 
 def decontaminate(  # noqa: PLR0913 - one option of the command line each
-    data: Annotated[Path, typer.Argument(help="File or folder: jsonl, json, csv, parquet, arrow, text, .gz, .zst.")],
+    data: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[NAME=]DATA...", help="Files or folders: jsonl, json, csv, parquet, arrow, text, .gz, .zst."
+        ),
+    ],
     against: Annotated[
         str, typer.Option("--against", help="File of items, or BENCHMARK:SPLIT (mini_math:dev, ./FOLDER:dev).")
     ],
@@ -45,21 +50,74 @@ def decontaminate(  # noqa: PLR0913 - one option of the command line each
 
     if unrelated is not None and not embeddings:
         raise ConfigError("decontaminate: --unrelated sets the threshold of --embeddings; add that, or leave it out")
+    sources = _sources(data)
+    if out is not None and len(sources) > 1:
+        raise ConfigError(f"--out {out}: is for the rows of one file, and {len(sources)} are named; clean each alone")
     items = _requested_items(against, n_items)
-    is_own_data = Path(against).exists() and Path(against).resolve() == data.resolve()
-    search = _meaning_search(data, items, unrelated, is_own_data=is_own_data) if embeddings else None
-    contamination = find_contamination(data, items, n=n, with_retrieval=retrieval, is_own_data=is_own_data)
-    if as_json:
-        print_json(_contamination_record(contamination, search))
-    else:
-        _print_overlaps(contamination, search)
+    results: dict[str, tuple[Contamination, MeaningSearch | None]] = {}
+    for name, path in sources.items():
+        is_own_data = Path(against).exists() and Path(against).resolve() == path.resolve()
+        search = _meaning_search(path, items, unrelated, is_own_data=is_own_data) if embeddings else None
+        contamination = find_contamination(path, items, n=n, with_retrieval=retrieval, is_own_data=is_own_data)
+        results[name] = (contamination, search)
+    _print_results(results, as_json=as_json)
     if out is not None:
-        n_left_out = write_clean(data, contamination.contaminated_rows, out)
+        ((name, (contamination, _)),) = results.items()
+        n_left_out = write_clean(sources[name], contamination.contaminated_rows, out)
         typer.echo(f"{counted(n_left_out, 'row')} removed", err=True)
         if not as_json:
             print_path("clean data", out)
-    if contamination.rows or contamination.n_unsearched:
+    if any(contamination.rows or contamination.n_unsearched for contamination, _ in results.values()):
         raise typer.Exit(1)
+
+
+def _sources(texts: Sequence[str]) -> dict[str, Path]:
+    """Name -> path. Raises ConfigError for a name that comes twice."""
+    sources: dict[str, Path] = {}
+    for text in texts:
+        name, sign, path = text.partition("=")
+        is_named = bool(sign and name and path) and not Path(text).exists()
+        source = Path(path) if is_named else Path(text)
+        key = name if is_named else text
+        if key in sources:
+            raise ConfigError(f"decontaminate: {key!r} is named twice; write NAME={source} with another name")
+        sources[key] = source
+    return sources
+
+
+def _print_results(results: "Mapping[str, tuple[Contamination, MeaningSearch | None]]", *, as_json: bool) -> None:
+    """One report: that of the only source, or of each one and all together."""
+    from agent2.reports.text import clean
+
+    if len(results) == 1:
+        ((contamination, search),) = results.values()
+        if as_json:
+            print_json(_contamination_record(contamination, search))
+        else:
+            _print_overlaps(contamination, search)
+        return
+    found_in = {name: contamination.contaminated_items for name, (contamination, _) in results.items()}
+    n_met = len(set().union(*found_in.values()))
+    n_items = next(iter(results.values()))[0].n_items
+    if as_json:
+        records = [{"source": name, **_contamination_record(*result)} for name, result in results.items()]
+        print_json({"sources": records, "n_items": n_items, "n_items_met": n_met})
+        return
+    for name, (contamination, search) in results.items():
+        typer.echo(f"--- {clean(name, 200)}")
+        _print_overlaps(contamination, search)
+    rows = [
+        [
+            clean(name, 60),
+            str(len(contamination.contaminated_items)),
+            str(len(contamination.contaminated_rows)),
+            str(len({row.item for row in (*contamination.suspects, *_only_near(contamination, search))})),
+            "no" if contamination.n_unsearched else "yes",
+        ]
+        for name, (contamination, search) in results.items()
+    ]
+    print_table(["source", "items met", "rows", "suspected items", "searched in full"], rows)
+    typer.echo(f"{n_met} of {counted(n_items, 'item')} in one of the sources or more")
 
 
 def _meaning_search(
