@@ -66,6 +66,10 @@ from trial_builders import write_agent, write_task
         (["run", "arithmetic", "--agent", "codex"], "agent codex is driven by an LLM; pass one, as in --driver"),
         (["run", "arithmetic", "--agent", "codex", "--driver", "opnai/gpt-5"], "did you mean 'openai'?"),
         (["run", "arithmetic", "--agent", "codex", "--driver", "openai/gpt-5"], "OPENAI_API_KEY is not set"),
+        (
+            ["sweep", "s.yaml", "--set", "budget.wall_clock_s=9"],
+            'the list `set` of s.yaml: set: ["budget.wall_clock_s=9"]',
+        ),
         (["replay", "nowhere"], "no trial.json there"),
         (["repeat", "nowhere"], "no trial.json there"),
         (["run", "arithmetic", "--agent", "nop", "--set", "sandbox=bubblewarp"], "did you mean 'bubblewrap'?"),

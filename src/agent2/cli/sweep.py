@@ -11,7 +11,7 @@ from agent2.cli.show import AsJson, print_file, print_json, print_path, print_ta
 from agent2.errors import Agent2Error, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from agent2.arena.costs import Cost, SweepToRun
     from agent2.arena.sweep import SweepSpec
@@ -63,6 +63,7 @@ def sweep(  # noqa: PLR0913 - one option of the command line each
     from agent2.executors import LOCAL, require_executor
     from agent2.reports.comparison_pages import sweep_report, terminal_tables, write_sweep_report
 
+    _refuse_settings_of_trials(set_ or [], file)
     spec = load_yaml(file, SweepSpec, set_ or [])
     if until_decided and spec.until_decided is None:
         spec = spec.model_copy(update={"until_decided": UntilDecided()})
@@ -94,6 +95,23 @@ def sweep(  # noqa: PLR0913 - one option of the command line each
         print_path("report", written.html)
     if failures:
         raise typer.Exit(1)
+
+
+def _refuse_settings_of_trials(overrides: "Sequence[str]", file: Path) -> None:
+    """Refuse `--set budget.wall_clock_s=90`, which `agent2 run` takes: in a sweep it is an entry of the list `set`.
+
+    Raises ConfigError naming the override and where it belongs.
+    """
+    from agent2.arena.spec import TrialConfig
+    from agent2.arena.sweep import SweepSpec
+
+    for override in overrides:
+        top = override.partition("=")[0].split(".")[0]
+        if top in TrialConfig.model_fields and top not in SweepSpec.model_fields:
+            raise ConfigError(
+                f"--set {override}: a setting of the trials, not of the sweep; add it to the list `set` of {file}: "
+                f'set: ["{override}"]'
+            )
 
 
 def _print_costs(spec: "SweepSpec", out: Path, gpu_price: float | None, *, as_json: bool) -> None:
