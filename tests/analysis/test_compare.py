@@ -106,6 +106,18 @@ def test_a_folder_without_cards_or_with_those_of_several_checkpoints_is_refused(
         find_cards(tmp_path)
 
 
+def test_of_a_first_look_or_an_unfinished_evaluation_the_refusal_names_the_way_on(tmp_path):
+    begun, look = tmp_path / "begun", tmp_path / "look"
+    (begun / "cards" / "checkpoint" / "sums-dev").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="no card is finished yet; resume the evaluation with the same command"):
+        find_cards(begun)
+    card = look / "cards" / "sums-v1" / "sft" / "sums-dev"
+    write_card(card, verdicts("1"))
+    with pytest.raises(ConfigError, match="first look") as caught:
+        find_cards(look)
+    assert str(card) in str(caught.value) and find_cards(card).cards
+
+
 def test_two_cards_of_one_benchmark_in_a_folder_are_refused(tmp_path):
     write_card(tmp_path / "a", verdicts("1"))
     write_card(tmp_path / "b", verdicts("1"))

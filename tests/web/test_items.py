@@ -90,7 +90,7 @@ def test_a_search_finds_questions_and_says_where_it_looked(root, monkeypatch):
     site = Site(Catalog(root))
     page = html_of(site, "search", q="is 7 plus")
     assert status_of(page) == "2 rollouts on 2 cards" and "questions, answers" in page
-    assert "Of hidden items only ids are searched" in page
+    assert "Of hidden items only ids are searched; <code>agent2 view --show-hidden</code>" in page
     card = card_of(site, "open/cards/checkpoint/sums-dev")
     on_card = status_of(html_of(site, "card", card, q="is 7 plus"))
     assert (

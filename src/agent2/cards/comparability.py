@@ -143,6 +143,17 @@ def is_evaluation(folder: Path) -> bool:
     return (folder / CARDS / BASELINE).is_dir() and (folder / CARDS / CHECKPOINT).is_dir()
 
 
+def _why_no_cards(folder: Path) -> str:
+    finished = sorted((folder / CARDS).glob(f"**/{CARD_FILE}"))
+    if finished:
+        return f"is a first look, or not finished; pass one of its cards ({finished[0].parent}), or repeat the command"
+    if (folder / CARDS).is_dir():
+        return "no card is finished yet; resume the evaluation with the same command"
+    return (
+        "no cards there; pass a card, a folder of cards or the folder of an evaluation (agent2 cards list finds cards)"
+    )
+
+
 def find_cards(folder: Path, side: str = CHECKPOINT) -> CardSet:
     """The cards of one checkpoint.
 
@@ -155,10 +166,7 @@ def find_cards(folder: Path, side: str = CHECKPOINT) -> CardSet:
         top = folder / CARDS / side if is_evaluation(folder) else folder
         paths = sorted(path.parent for path in top.glob(f"*/{CARD_FILE}"))
     if not paths:
-        raise ConfigError(
-            f"{folder}: no cards there; pass a card, a folder of cards or the folder of an evaluation "
-            "(agent2 cards list finds cards)"
-        )
+        raise ConfigError(f"{folder}: {_why_no_cards(folder)}")
     cards: dict[str, Path] = {}
     headers: dict[str, CardHeader] = {}
     for path in paths:
