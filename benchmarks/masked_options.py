@@ -1,12 +1,12 @@
 """Does the masked option tell a model that has seen a benchmark from one that has not?
 
-    python benchmarks/masked_options.py --out DIR [--model smollm2-135m] [--items 30] [--epochs 15]
+    python benchmarks/masked_options.py --out DIR [--model smollm2-135m] [--items 30] [--epochs 15] [--rate 3e-4]
 
 Writes two sets of questions whose options are drawn at random, so that nobody can know them, trains one copy of the
 model on the published text of the first set and another copy on that of the second, and plays
-`agent2 benchmarks mask FIRST --complete` with both and with the untrained model, in the plain format. What the copy of
-the second set knows of the first one is what the form of the options gives away. Prints the share of masked options
-that each one writes. Needs 4 GB of memory with the default model.
+`agent2 benchmarks mask FIRST --complete` with both and with the untrained model, all with a chat template that prints
+messages alone. What the copy of the second set knows of the first one is what the form of the options gives away.
+Prints the share of masked options that each one writes. Needs 4 GB of memory with the default model.
 
 Says nothing about the other form, and about how often a model has to have seen a question.
 """
@@ -38,7 +38,8 @@ answer: answer
 scorer: choice
 """
 BATCH = 8
-RATE = 3e-4
+CONTINUED = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+"""A chat template of a base model whose answer continues the prompt."""
 
 
 def questions(seed: int, n_items: int) -> list[dict[str, object]]:
@@ -70,8 +71,8 @@ def published(row: dict[str, object]) -> str:
     )
 
 
-def train(model: Path, texts: list[str], epochs: int, folder: Path) -> Path:
-    """A copy of a model that was trained on some texts, all of them in each epoch."""
+def train(model: Path, texts: list[str], epochs: int, rate: float, folder: Path) -> Path:
+    """A copy of a model that was trained on some texts, all of them in each epoch; without epochs a copy."""
     if folder.is_dir():
         return folder
     import torch
@@ -81,7 +82,7 @@ def train(model: Path, texts: list[str], epochs: int, folder: Path) -> Path:
     torch.set_num_threads(1)
     tokenizer = AutoTokenizer.from_pretrained(model)
     network = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).train()
-    optimizer = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=0.0)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=0.0)
     ids = [torch.tensor(tokenizer(text + "\n").input_ids) for text in texts]
     rng = random.Random(0)
     n_steps, step = epochs * -(-len(ids) // BATCH), 0
@@ -92,7 +93,7 @@ def train(model: Path, texts: list[str], epochs: int, folder: Path) -> Path:
             batch = torch.nn.utils.rnn.pad_sequence(members, batch_first=True, padding_value=-100)
             mask = batch != -100
             step += 1
-            optimizer.param_groups[0]["lr"] = RATE * min(1.0, step / 10) * (1 - 0.95 * step / n_steps)
+            optimizer.param_groups[0]["lr"] = rate * min(1.0, step / 10) * (1 - 0.95 * step / n_steps)
             loss = network(batch.clamp(min=0), attention_mask=mask.long(), labels=batch).loss
             optimizer.zero_grad()
             loss.backward()
@@ -100,6 +101,7 @@ def train(model: Path, texts: list[str], epochs: int, folder: Path) -> Path:
             optimizer.step()
         if epoch % 5 == 4:
             print(f"{folder.name}: epoch {epoch + 1}, loss {loss.item():.3f}", flush=True)
+    tokenizer.chat_template = CONTINUED
     network.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
@@ -120,6 +122,7 @@ def main() -> None:
     parser.add_argument("--model", default="smollm2-135m", help="a base model")
     parser.add_argument("--items", type=int, default=30)
     parser.add_argument("--epochs", type=int, default=15)
+    parser.add_argument("--rate", type=float, default=3e-4, help="of learning, at most")
     arguments = parser.parse_args()
     out = arguments.out.absolute()
     sets = {name: questions(seed, arguments.items) for seed, name in enumerate(("first", "second"), start=1)}
@@ -130,8 +133,10 @@ def main() -> None:
     if not (out / "masked").is_dir():
         print(agent2("benchmarks", "mask", str(out / "first"), "--out", str(out / "masked"), "--complete"))
     base = ensure_base_model(arguments.model, BASE_MODELS, lambda message: print(message, flush=True))
-    models = {"untrained": base} | {
-        f"trained on the {name}": train(base, [published(row) for row in rows], arguments.epochs, out / f"on-{name}")
+    models = {"untrained": train(base, [], 0, arguments.rate, out / "untrained")} | {
+        f"trained on the {name}": train(
+            base, [published(row) for row in rows], arguments.epochs, arguments.rate, out / f"on-{name}"
+        )
         for name, rows in sets.items()
     }
     for name, model in models.items():
