@@ -50,7 +50,7 @@ def test_to_complete_shows_nothing_behind_the_option(tmp_path):
     rows = masked(own(tmp_path / "own", [row(number) for number in range(12)]), Form.COMPLETE).rows[Split.DEV]
     for line in rows:
         place = "ABCD".index(line["letter"])
-        assert line["prompt"].endswith(f"{line['letter']}.") and MASK not in line["prompt"]
+        assert line["prompt"].endswith(f"\n{line['letter']}") and MASK not in line["prompt"]
         assert [text in line["prompt"] for text in OPTIONS] == [index < place for index in range(4)]
 
 
@@ -102,9 +102,17 @@ def test_who_writes_the_option_scores_one_and_who_knows_the_key_nothing(tmp_path
     item = written.items(Split.DEV, 1, None)[0]
     rates = {
         answer: score_messages(written, item, [answer]).value
-        for answer in (item.reference, f"\n The {item.reference.upper()}.\nE. and so on", "A", OPTIONS[0], "", MASK)
+        for answer in (
+            item.reference,
+            f". {item.reference}\nE. on",
+            f"\n The {item.reference.upper()}.\nE. and so on",
+            "A",
+            OPTIONS[0],
+            "",
+            MASK,
+        )
     }
-    assert list(rates.values()) == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
+    assert list(rates.values()) == [1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
 
 
 def test_a_split_whose_file_is_elsewhere_does_not_keep_the_others_from_being_asked(tmp_path):

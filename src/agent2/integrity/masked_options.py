@@ -124,7 +124,8 @@ def masked_row(item: Item, form: Form) -> dict[str, Any]:
     place = min(places, key=lambda index: sha256(f"{item.id}\0{options[index]}".encode()).hexdigest())
     letter = ascii_uppercase[place]
     if form is Form.COMPLETE:
-        prompt = before + "\n".join([*lines[:place], f"{letter}."])
+        # without the point behind the letter: tokenizers may hold it and the blank in one token
+        prompt = before + "\n".join([*lines[:place], letter])
     else:
         lines[place] = f"{letter}. {MASK}"
         item_text = before + "\n".join(lines) + after
