@@ -148,8 +148,6 @@ def main() -> None:
             "dev",
             "--limit",
             str(arguments.items),
-            "--set",
-            "run.plain=true",
         )
         printed = agent2(*words, "--checkpoint", str(model), "--out", str(look))
         share = re.search(r"\d+\.\d% \[[^\]]+\]", printed)
