@@ -118,6 +118,17 @@ def test_a_training_is_judged_by_its_log_and_its_evaluations_are_listed(tmp_path
     exec(compile(program, "page", "exec"), {})
 
 
+def test_the_callback_of_the_page_is_given_the_folder_that_the_watch_of_the_page_prints_first(tmp_path):
+    (tmp_path / "runs" / "grpo").mkdir(parents=True)
+    page = "docs/start/my-training.md"
+    blocks = blocks_of(page, (REPO / page).read_text(encoding="utf-8"))
+    (watch,) = [line for block in blocks for line in shell_commands(block.text) if line.startswith("agent2 watch")]
+    ((_, code, output),) = type_in(tmp_path, [watch], {})
+    (program,) = typed("my-training.md", "python")
+    folder = output.split("evaluations: ")[1].split()[0]
+    assert code == 0 and f'WatchCallback("{folder}")' in program
+
+
 def test_the_agent_of_the_page_hands_in_the_base_model(tmp_path, monkeypatch, capsys):
     (tmp_path / "my-agent").mkdir()
     spec, sweep = typed("my-agents.md", "yaml")

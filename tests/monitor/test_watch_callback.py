@@ -201,9 +201,13 @@ def test_a_request_from_before_the_training_is_ignored_and_a_new_one_is_not(tmp_
     assert record["needs_human_review"] and record["step"] == 6 and record["evaluated_step"] == 4
 
 
-def test_without_a_watch_or_with_a_damaged_request_training_goes_on(tmp_path):
+def test_without_a_watch_or_with_a_damaged_request_training_goes_on(tmp_path, caplog):
     callback = WatchCallback(tmp_path / "nowhere", wait_s=0.0)
     callback.on_train_begin(None, SimpleNamespace(global_step=0), SimpleNamespace())
+    assert f"{tmp_path / 'nowhere'} is not there yet" in caplog.text
+    caplog.clear()
+    WatchCallback(tmp_path).on_train_begin(None, SimpleNamespace(global_step=0), SimpleNamespace())
+    assert not caplog.text
     assert not step_of(callback)
     (tmp_path / "nowhere").mkdir()
     (tmp_path / "nowhere" / ACTION).write_text('{"action": ')

@@ -19,6 +19,7 @@ from agent2.analysis.card_scores import final_answer
 from agent2.analysis.failures import EXAMPLES, FailedRollout, FailureReport
 from agent2.cards.comparability import CHECKPOINT, find_cards
 from agent2.cards.reader import finished_header, iter_rollouts
+from agent2.installation import install_hint
 from agent2.records import HIDDEN_SPLITS, ScoredRollout
 
 MAX_FAILURES = 5_000
@@ -34,7 +35,7 @@ MAX_ENCODED = 500
 """Failures that are clustered by sentence embeddings, of which one core encodes about 55 a second."""
 Encode = Callable[[Sequence[str]], NDArray[np.float32]]
 """Texts -> unit vectors."""
-NEEDS_SKLEARN = "clusters need scikit-learn, which is not installed: pip install 'agent2-rl-bench[clusters]'"
+NEEDS_SKLEARN = f"clusters need scikit-learn, which is not installed; {install_hint('clusters')}"
 
 
 @dataclass(frozen=True, slots=True)

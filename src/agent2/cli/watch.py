@@ -87,6 +87,8 @@ def watch(  # noqa: PLR0913 - one option of the command line each
     control = baseline or contract.baseline
     if control is None:
         raise ConfigError(f"suite {contract.id} names no control group; add --baseline, such as the model you train")
+    if not as_json:
+        print_path("evaluations", plan.out)  # at once: WatchCallback is to be given this folder
     with progress_bar() as bars, resumed_by_repeating():
 
         def evaluate(

@@ -47,8 +47,14 @@ class WatchCallback(TrainerCallback):  # type: ignore[misc]
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Note what was requested of an earlier run."""
+        """Note what was requested of an earlier run, and warn where no watch has written yet."""
         self._seen = self._request()
+        if not self._out.is_dir():
+            _log.warning(
+                "%s is not there yet: only a watch that writes into this folder can stop the training (agent2 watch "
+                "prints its folder first)",
+                self._out,
+            )
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Carry out a new request."""
