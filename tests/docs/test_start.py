@@ -127,6 +127,7 @@ def test_the_callback_of_the_page_is_given_the_folder_that_the_watch_of_the_page
     (program,) = typed("my-training.md", "python")
     folder = output.split("evaluations: ")[1].split()[0]
     assert code == 0 and f'WatchCallback("{folder}")' in program
+    assert "runs/grpo: no checkpoint yet" in output
 
 
 def test_the_agent_of_the_page_hands_in_the_base_model(tmp_path, monkeypatch, capsys):

@@ -63,6 +63,7 @@ def watch(  # noqa: PLR0913 - one option of the command line each
     was one.
     """
     from agent2.cli.eval import played_form
+    from agent2.evaluation.run_checkpoints import find_run_checkpoints
     from agent2.evaluation.suite_plan import open_contract, read_run_settings
     from agent2.monitor.checkpoint_watch import CheckpointWatch, WatchPlan
     from agent2.monitor.watch_settings import read_watch_settings
@@ -89,6 +90,8 @@ def watch(  # noqa: PLR0913 - one option of the command line each
         raise ConfigError(f"suite {contract.id} names no control group; add --baseline, such as the model you train")
     if not as_json:
         print_path("evaluations", plan.out)  # at once: WatchCallback is to be given this folder
+        if not find_run_checkpoints(run):
+            typer.echo(printable(f"{run}: no checkpoint yet, in none of the layouts of docs/history.md"))
     with progress_bar() as bars, resumed_by_repeating():
 
         def evaluate(
