@@ -57,6 +57,11 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def why_no_folder(path: Path) -> str:
+    """What is wrong with a path that is not a folder, for a message."""
+    return "is a file, not a folder" if path.exists() else "no such folder"
+
+
 @contextlib.contextmanager
 def scratch_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
     """A new folder for a program that is not trusted; removed with the block, as far as it can be."""

@@ -59,7 +59,7 @@ def test_json_has_the_same_figures(home):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "why"), [([], "no ./trials"), (["nothing"], "is not a directory"), (["empty"], "contains no trial")]
+    ("arguments", "why"), [([], "no ./trials"), (["nothing"], "no such folder"), (["empty"], "contains no trial")]
 )
 def test_a_folder_without_trials_is_refused(tmp_path, arguments, why):
     (tmp_path / "empty").mkdir()

@@ -10,6 +10,7 @@ from agent2.cli.board import print_board
 from agent2.cli.paths import check_is_folder
 from agent2.cli.show import AsJson, print_file, print_json, print_path, print_table, progress_bar
 from agent2.errors import Agent2Error, ConfigError, unknown_name
+from agent2.files import why_no_folder
 from agent2.foreign_files import read_limited
 
 if TYPE_CHECKING:
@@ -595,7 +596,7 @@ def _draw_runs(
     else:
         for folder in folders:
             if not folder.is_dir():
-                raise ConfigError(f"{folder}: is not a directory; pass folders with sweeps or trials")
+                raise ConfigError(f"{folder}: {why_no_folder(folder)}; pass folders with sweeps or trials")
         folders_of_trials = list(dict.fromkeys(path for folder in folders for path in find_trials(folder.resolve())))
     runs = _read_runs(folders_of_trials)
     if only and not needs_comparable:

@@ -8,6 +8,7 @@ import typer
 
 from agent2.cli.show import AsJson, print_json, print_table
 from agent2.errors import ConfigError
+from agent2.files import why_no_folder
 
 if TYPE_CHECKING:
     from agent2.arena.pruning import Pruned, PrunePlan
@@ -35,7 +36,7 @@ def prune(
         raise ConfigError("no ./trials and no ./sweeps here; pass the folders with trials to prune")
     for folder in chosen:
         if not folder.is_dir():
-            raise ConfigError(f"{folder}: is not a directory; pass folders with trials or sweeps")
+            raise ConfigError(f"{folder}: {why_no_folder(folder)}; pass folders with trials or sweeps")
     roots = list(dict.fromkeys(root.resolve() for folder in chosen for root in find_trials(folder)))
     if not roots:
         raise ConfigError(f"{', '.join(map(str, chosen))}: contains no trial; pass folders with trials or sweeps")

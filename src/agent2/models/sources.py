@@ -37,6 +37,7 @@ import psutil
 from agent2.engines.catalogue import AUTO, ENGINES, IN_PROCESS, VLLM, InferenceEngine, find_engine
 from agent2.engines.environments import InstalledEnvironment, installed_engine, require_engine
 from agent2.errors import CheckpointError, ConfigError, SamplerFailed, quoted
+from agent2.files import why_no_folder
 from agent2.foreign_files import MAX_TEXT_BYTES, read_limited
 from agent2.llm.endpoints import Endpoint, EndpointOptions, public_url
 from agent2.llm.served import ServedSampler
@@ -170,8 +171,7 @@ def find_checkpoint(spec: str, settings: LoadSettings | None = None) -> Checkpoi
     if not folder.is_dir() and spec in chat_models():
         folder = ensure_base_model(spec, PublishedRecipes())
     if not folder.is_dir():
-        fault = "is a file, not a folder" if folder.exists() else "no such folder"
-        raise ConfigError(f"checkpoint {spec!r}: {fault}; give {FORMS}")
+        raise ConfigError(f"checkpoint {spec!r}: {why_no_folder(folder)}; give {FORMS}")
     return _hf(spec, folder, settings)
 
 

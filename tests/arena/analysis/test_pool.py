@@ -32,8 +32,11 @@ def test_what_an_agent_left_in_a_workspace_is_no_trial(tmp_path):
 def test_a_folder_without_trials_is_refused_with_what_could_be_there(tmp_path):
     with pytest.raises(ConfigError, match="contains no trial"):
         read_pool([tmp_path])
-    with pytest.raises(ConfigError, match="is not a directory"):
+    with pytest.raises(ConfigError, match="none: no such folder; pass folders with sweeps or trials"):
         read_pool([tmp_path / "none"])
+    (tmp_path / "board.md").write_text("")
+    with pytest.raises(ConfigError, match=r"board\.md: is a file, not a folder"):
+        read_pool([tmp_path / "board.md"])
 
 
 @pytest.fixture(scope="module")

@@ -45,6 +45,7 @@ from agent2.cards.card import CardHeader
 from agent2.cards.folder import card_exists
 from agent2.cards.reader import read_header, read_summary, read_totals, rollouts_digest, validate_card
 from agent2.errors import Agent2Error, CardError, ConfigError
+from agent2.files import why_no_folder
 from agent2.installation import own_secret_digest
 from agent2.records import JsonValue, Split, digest_of
 from agent2.stats.estimates import Estimate, PairedDifference
@@ -94,7 +95,7 @@ def read_pool(folders: Sequence[Path], progress: Callable[[str, int, int], None]
     sources: list[str] = []
     for folder in folders:
         if not folder.is_dir():
-            raise ConfigError(f"{folder}: is not a directory; pass folders with sweeps or trials")
+            raise ConfigError(f"{folder}: {why_no_folder(folder)}; pass folders with sweeps or trials")
         root = folder.resolve()
         source = _distinct(root.name or "root", sources)
         sources.append(source)
