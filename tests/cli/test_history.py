@@ -41,6 +41,8 @@ def test_nothing_there_is_said_and_a_wrong_folder_is_an_error(tmp_path):
     assert "no decided evaluation in ." in run("history").output
     result = run("history", "--in", "nowhere")
     assert isinstance(result.exception, Agent2Error) and "no such folder" in str(result.exception)
+    (tmp_path / "runs").mkdir()
+    assert "runs is a folder: agent2 history --in runs" in str(run("history", "runs").exception)
 
 
 def test_decide_reads_the_history_of_a_folder_in_place_of_the_stored_values(tmp_path):

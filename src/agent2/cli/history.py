@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agent2.cli.show import AsJson, one_line, print_json, print_path, print_table
+from agent2.errors import ConfigError
 
 if TYPE_CHECKING:
     from agent2.analysis.history import EvaluationRow, SuiteHistory
@@ -41,7 +42,12 @@ def history(
     from agent2.analysis.history import find_evaluations, history_record, make_history
 
     top = folder or (DEFAULT_FOLDER if DEFAULT_FOLDER.is_dir() else Path())
-    evaluations = make_history(find_evaluations(top), suite, role, checks_all=check)
+    try:
+        evaluations = make_history(find_evaluations(top), suite, role, checks_all=check)
+    except ConfigError as error:
+        if folder is None and suite is not None and Path(suite).is_dir():
+            raise ConfigError(f"{error}; {suite} is a folder: agent2 history --in {suite}") from error
+        raise
     if out is not None:
         from agent2.reports.history_pages import write_history_page  # draws: slow to import
 
