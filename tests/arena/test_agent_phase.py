@@ -26,10 +26,11 @@ def watch(paths, script, clock=time.time, gone=lambda: None, **of_gpus):
     revisions = RevisionRecorder(paths.workspace, paths.revisions_git, EventLog(paths.revisions_log))
     spec = SandboxSpec(("sh", "-c", script), paths.workspace, paths.agent_log, python=False)
     reports = []
+    deadline = Deadline(clock(), 300.0, clock)  # before the program can do what its clock looks at
     process = Unsandboxed().start(spec)
     if "break the recorder" in script:
         shutil.rmtree(paths.revisions_git)
-    limits = AgentLimits(Deadline(clock(), 300.0, clock), **of_gpus)
+    limits = AgentLimits(deadline, **of_gpus)
     outcome = watch_agent(process, paths, revisions, limits, lambda left_s: None, reports.append, gone)
     return outcome, reports
 
