@@ -57,6 +57,10 @@ def run(me: Participant) -> None:
         rows, description = accepted(
             task, checkpoint, search, dataclasses.replace(DRAWS, share=this.share), this.number
         )
+        if not rows:
+            if checkpoint == me.base:
+                raise ConfigError(f"{description}, edited or not; nothing can be imitated")
+            return
         out = me.output / f"round-{this.number}" / "model"
         in_time = dataclasses.replace(settings, max_seconds=me.seconds_until(LAST_STEP, started))
         checkpoint = train_sft(checkpoint, rows, out, in_time, print_log_line).checkpoint
@@ -66,7 +70,7 @@ def run(me: Participant) -> None:
 def accepted(
     task: VisibleTask, checkpoint: Path, search: EditSearch, draws: AttemptSettings, number: int
 ) -> tuple[list[DataRow], str]:
-    """Rows to imitate, and where they come from. Raises ConfigError if the verifier accepts nothing."""
+    """Rows to imitate, none where the verifier accepts nothing, and where they come from."""
     items = {item.id: item for item in task.train}
     answers = [scored for group in task.sample_attempts(checkpoint, draws, number) for scored in group]
     usual = median(len(plain_tokens(scored.rollout.turns[0].action)) for scored in answers) if answers else 0
@@ -84,8 +88,6 @@ def accepted(
             edited = search.find(item.prompt, turn.action, verifier_of(task, item))
             if edited is not None:
                 rows.append(row_of(item, scored, edited))
-    if not rows:
-        raise ConfigError(f"none of {len(answers)} answers, edited or not, is accepted; nothing can be imitated")
     description = f"{len(rows)} of {len(answers)} answers accepted, {n_as_written} as written"
     seconds = time.monotonic() - started
     print_progress(f"round {number}: {description}; {search.n_calls - n_calls} verdicts in {seconds:.0f} s")
