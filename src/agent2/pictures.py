@@ -48,6 +48,8 @@ MEDIA_TYPES: Mapping[str, str] = {
     "BMP": "image/bmp",
 }
 """Formats that are read, as Pillow names them."""
+FORMATS = tuple(name for name in MEDIA_TYPES if name != "MPO")
+"""Those that a file is tried as."""
 SENT_AS_BROUGHT = frozenset({"PNG", "JPEG"})
 FOLDER = "pictures"
 """Of a card: its pictures, each named by its digest."""
@@ -100,7 +102,7 @@ def read_picture(content: bytes, where: str, preparation: Preparation | None = N
         )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow warns of large pictures, which are refused here anyway
-        image = _opened(content, where)
+        image = open_picture(content, where)
     with image:
         width, height = image.size
         media_type = MEDIA_TYPES[image.format or ""]
@@ -212,7 +214,7 @@ def prepared(picture: Picture) -> tuple[str, bytes]:
 
     content = content_of(picture)
     preparation = Preparation.named(picture.prepared)
-    with _opened(content, f"picture {picture.digest[:12]}") as image:
+    with open_picture(content, f"picture {picture.digest[:12]}") as image:
         is_turned = image.getexif().get(_ORIENTATION, 1) not in (0, 1)
         # of the bytes: the figures of a picture on a card are what its writer says
         width, height = reversed(image.size) if _is_turned_sideways(image) else image.size
@@ -231,7 +233,7 @@ def thumbnail(picture: Picture, side: int, folder: Path | None = None) -> str:
     """A small version as a `data:` address, for pages. Raises ConfigError as `content_of` does."""
     from PIL import ImageOps
 
-    with _opened(content_of(picture, folder), f"picture {picture.digest[:12]}") as image:
+    with open_picture(content_of(picture, folder), f"picture {picture.digest[:12]}") as image:
         image_sent = _on_white(ImageOps.exif_transpose(image))
         image_sent.thumbnail((side, side))
     return "data:image/png;base64," + base64.b64encode(_as_png(image_sent)).decode()
@@ -274,17 +276,18 @@ def problems_beside(card: Path) -> list[str]:
     return problems
 
 
-def _opened(content: bytes, where: str) -> "Image.Image":
-    """A picture that was unpacked whole. Raises ConfigError."""
+def open_picture(
+    content: bytes, where: str, formats: Sequence[str] = FORMATS, named: str = ", ".join(FORMATS)
+) -> "Image.Image":
+    """A picture that was unpacked whole. named: the formats, for messages. Raises ConfigError."""
     from PIL import Image
 
-    formats = [name for name in MEDIA_TYPES if name != "MPO"]
     try:
         image: Image.Image = Image.open(io.BytesIO(content), formats=formats)
     except Exception as error:  # boundary: a hostile header makes the readers raise whatever they run into
         beginning = quoted(content[:16])
         raise ConfigError(
-            f"{where}: is no picture that can be read (it begins with {beginning}); give one of {', '.join(formats)}"
+            f"{where}: is no picture that can be read (it begins with {beginning}); give one of {named}"
         ) from error
     width, height = image.size
     if width * height > MAX_PIXELS or max(width, height) > MAX_SIDE or min(width, height) < 1:

@@ -70,3 +70,16 @@ def test_an_edited_trial_is_not_verified_and_the_part_is_named(trials, tmp_path)
     assert report["problems"] == ["changed since it was marked: events/trial.jsonl: not as it was marked"]
     empty = run_agent2("verify", ".", home=tmp_path / "agent2")
     assert empty.returncode == 2 and "contains no trial" in empty.stderr
+
+
+def test_a_board_carries_a_title_text_and_logo_of_ones_own(trials, tmp_path):
+    (tmp_path / "logo.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg"/>')
+    (tmp_path / "club.yaml").write_text("title: The club\ntext: Season *2*\nlogo: logo.svg\n")
+    page = run_agent2("leaderboard", "trials", "--format", "html", "--site", "club.yaml", home=tmp_path).stdout
+    assert "<h1>The club</h1>" in page and "Season <em>2</em>" in page and "data:image/svg+xml;base64," in page
+    text = run_agent2("leaderboard", "trials", "--format", "markdown", "--site", "club.yaml", home=tmp_path).stdout
+    assert text.startswith("# The club\n\nSeason *2*\n\n")
+    refused = run_agent2("leaderboard", "trials", "--format", "csv", "--site", "club.yaml", home=tmp_path)
+    assert refused.returncode == 2 and "--site club.yaml: is for pages, not for csv" in refused.stderr
+    refused = run_agent2("view", "trials", "--site", "club.yaml", home=tmp_path)
+    assert refused.returncode == 2 and "add --export DIR" in refused.stderr

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from agent2.cli import app
 from agent2.records import Split
+from agent2.reports.masthead import Masthead
 from agent2.web.catalog import Catalog
 from agent2.web.export import MOST_ROLLOUTS, FileLinks, export_site
 from agent2.web.page import LiveLinks, PageAddress
@@ -114,3 +115,18 @@ def test_the_command_says_what_it_wrote_and_refuses_a_full_folder(folder, tmp_pa
         locked.mkdir(mode=0o500)
         done = CliRunner().invoke(app, ["view", str(folder), "--export", str(Path(locked) / "site")])
         assert done.exit_code != 0
+
+
+def test_a_published_site_has_its_own_title_text_and_logo_and_loads_nothing_from_elsewhere(folder, tmp_path):
+    logo = "data:image/png;base64,AAAA"
+    masthead = Masthead("The club's board", "Season 2, see the [rules](https://club.example/rules).", logo, "a heron")
+    out = tmp_path / "site"
+    export_site(Site(Catalog(folder), masthead=masthead), out)
+    for name in ("index.html", "leaderboard.html"):
+        page = (out / name).read_text()
+        assert f'<img src="{logo}" alt="a heron">' in page and 'href="https://club.example/rules"' in page
+        assert "The club&#39;s board" in page and page.count("<h1") == 1
+        assert "img-src 'self' data:" in page and not re.search(r"(?:src|srcset)=\"(?!data:|static/)", page)
+    assert "<title>agent2: The club&#39;s board" in (out / "index.html").read_text()
+    cards = [page.read_text() for page in (out / "card").glob("*.html")]
+    assert cards and all("The club&#39;s board" in page and logo not in page for page in cards)

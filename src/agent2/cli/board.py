@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from agent2.arena.analysis.leaderboard import Leaderboard
 
 FORMATS = ("table", "html", "csv", "json", "markdown")
+PAGES = ("html", "markdown")
+SiteOption = Annotated[
+    Path | None, typer.Option("--site", help="YAML file with title, text and logo of a published page.")
+]
 
 
 def leaderboard(
@@ -24,6 +28,7 @@ def leaderboard(
                     ] = None,
     count_unmarked: Annotated[bool, typer.Option("--count-unmarked", help="Count trials without this installation's "
                                                  "mark beside those that have it.")] = False,
+    site: SiteOption = None,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Pool comparable trials, verify them from their cards, and rank the stacks with intervals.
@@ -36,6 +41,7 @@ def leaderboard(
     from agent2.files import write_text
     from agent2.installation import own_secret_digest
     from agent2.reports.comparison_pages import leaderboard_csv, leaderboard_html, leaderboard_markdown
+    from agent2.reports.masthead import read_masthead
 
     form = "json" if as_json else format_
     if form not in FORMATS:
@@ -44,6 +50,9 @@ def leaderboard(
         raise ConfigError(f"--out {out}: tables are for the terminal; add --format html, csv, json or markdown")
     if out is not None:
         check_is_file("--out", out)
+    if site is not None and form not in PAGES:
+        raise ConfigError(f"--site {site}: is for pages, not for {form}; add --format html or markdown")
+    masthead = read_masthead(site) if site is not None else None
     choice = ExamChoice(own_secret_digest(), _exam_keys(exam or ()), count_unmarked)
     with progress_bar() as steps:
         pool = read_pool(folders, steps)
@@ -55,16 +64,14 @@ def leaderboard(
     if form == "json" and out is None:
         print_json(board)
         return
-    text = {
-        "html": leaderboard_html,
-        "markdown": leaderboard_markdown,
-        "csv": leaderboard_csv,
-        "json": _as_json,
-    }[form](board)
+    if form in PAGES:
+        written = {"html": leaderboard_html, "markdown": leaderboard_markdown}[form](board, masthead)
+    else:
+        written = leaderboard_csv(board) if form == "csv" else _as_json(board)
     if out is None:
-        typer.echo(text.rstrip("\n"))
+        typer.echo(written.rstrip("\n"))
         return
-    write_text(out, text)
+    write_text(out, written)
     print_path("leaderboard", out)
 
 

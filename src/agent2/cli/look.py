@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agent2.cli.board import print_board
+from agent2.cli.board import SiteOption, print_board
 from agent2.cli.paths import check_is_folder
 from agent2.cli.show import AsJson, print_file, print_json, print_path, print_table, progress_bar
 from agent2.errors import Agent2Error, ConfigError, unknown_name
@@ -353,11 +353,14 @@ def view(
     export: Annotated[
         Path | None, typer.Option(help="Instead, write all pages to this new folder for a web host; no hidden texts.")
     ] = None,
+    site: SiteOption = None,
 ) -> None:
     """Show a folder of results in the browser and follow running ones, until Ctrl-C; only your notes are written."""
     if export is not None:
-        _export_site(folder, export, shows_hidden=show_hidden)
+        _export_site(folder, export, site, shows_hidden=show_hidden)
         return
+    if site is not None:
+        raise ConfigError(f"--site {site}: is for pages that are published; add --export DIR")
     from agent2.web.server import view_folder
 
     view_folder(
@@ -370,15 +373,18 @@ def view(
     )
 
 
-def _export_site(folder: Path, out: Path, *, shows_hidden: bool) -> None:
+def _export_site(folder: Path, out: Path, site_file: Path | None, *, shows_hidden: bool) -> None:
+    from agent2.reports.masthead import read_masthead
     from agent2.web.catalog import Catalog
     from agent2.web.export import export_site
     from agent2.web.site import Site
 
     if shows_hidden:
         raise ConfigError("--show-hidden: an exported site never contains texts of hidden items; leave it out")
+    masthead = read_masthead(site_file) if site_file is not None else None
     with progress_bar() as steps:
-        site = export_site(Site(Catalog(folder)), out, lambda done, total: steps("pages", done, total))
+        pages = Site(Catalog(folder), masthead=masthead)
+        site = export_site(pages, out, lambda done, total: steps("pages", done, total))
     for problem in site.problems:
         typer.echo(f"cannot be shown: {problem}", err=True)
     typer.echo(f"{site.n_pages:,} pages, {site.n_bytes / 1e6:.1f} MB")

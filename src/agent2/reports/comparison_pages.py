@@ -42,6 +42,7 @@ from agent2.arena.sweep_records import (
 )
 from agent2.files import write_json, write_text
 from agent2.reports.charts import MAX_LINES, forest_svg
+from agent2.reports.masthead import Masthead
 from agent2.reports.style import standalone
 from agent2.reports.text import (
     DASH,
@@ -637,14 +638,14 @@ def _cell(value: object) -> object:
     return as_csv_cell(clean(value)) if isinstance(value, str) else value
 
 
-def leaderboard_html(board: Leaderboard) -> str:
+def leaderboard_html(board: Leaderboard, masthead: Masthead | None = None) -> str:
     """The whole board as one page that loads nothing."""
-    return render("leaderboard.html.j2", _fields(board))
+    return render("leaderboard.html.j2", _fields(board) | {"masthead": masthead})
 
 
-def leaderboard_markdown(board: Leaderboard) -> str:
-    """The whole board as Markdown."""
-    return render("leaderboard.md.j2", _fields(board))
+def leaderboard_markdown(board: Leaderboard, masthead: Masthead | None = None) -> str:
+    """The whole board as Markdown, under the title and text of its publisher."""
+    return render("leaderboard.md.j2", _fields(board) | {"masthead": masthead})
 
 
 def _fields(board: Leaderboard) -> dict[str, object]:

@@ -18,6 +18,7 @@ from markupsafe import Markup
 from agent2.cards import folder as card_folder
 from agent2.cards.card import CardFile
 from agent2.errors import Agent2Error, CardError
+from agent2.reports.masthead import Masthead
 from agent2.reports.text import clean, duration, template_engine
 from agent2.texts import counted
 from agent2.web.catalog import Catalog
@@ -116,9 +117,10 @@ class UnreadableResultError(Agent2Error):
 class PageContext:
     """The folder behind the pages; safe to use from several threads."""
 
-    def __init__(self, catalog: Catalog, *, shows_hidden: bool = False) -> None:
-        """shows_hidden: texts of hidden items are shown too."""
+    def __init__(self, catalog: Catalog, *, shows_hidden: bool = False, masthead: Masthead | None = None) -> None:
+        """shows_hidden: texts of hidden items are shown too. masthead: of home and leaderboard, where published."""
         self.catalog = catalog
+        self.masthead = masthead
         self.tables = CardTables()
         self.shows_hidden = shows_hidden
         self.notes = NoteBook(catalog.root)
@@ -154,8 +156,10 @@ class PageContext:
     def render(self, template: str, links: Links, **fields: Any) -> str:
         """A template filled in."""
         has_trials = any(entry.kind is EntryKind.TRIAL for entry in self.catalog.scan().entries.values())
+        title = self.masthead.title if self.masthead is not None else ""
+        root_name = title or clean(self.catalog.root.resolve().name or "/", 60)
         return self._engine.get_template(template).render(
-            has_trials=has_trials, links=links, root_name=clean(self.catalog.root.resolve().name or "/", 60), **fields
+            has_trials=has_trials, links=links, root_name=root_name, masthead=self.masthead, **fields
         )
 
     def template_names(self) -> list[str]:

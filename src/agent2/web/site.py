@@ -20,6 +20,7 @@ from agent2.cards.card import CardFile
 from agent2.cards.judgement import JUDGEMENT
 from agent2.errors import CardError, ConfigError
 from agent2.records import ScoredRollout, Split
+from agent2.reports.masthead import Masthead
 from agent2.reports.text import clean, clean_lines
 from agent2.web.board import BoardCache, BoardFilter, BoardProgress, BoardSnapshot, board_page, trials_of
 from agent2.web.catalog import Catalog
@@ -104,9 +105,9 @@ def read_asset(name: str) -> str:
 class Site(PageContext):
     """The pages over one folder; safe to use from several threads."""
 
-    def __init__(self, catalog: Catalog, *, shows_hidden: bool = False) -> None:
-        """shows_hidden: texts of hidden items are shown too."""
-        super().__init__(catalog, shows_hidden=shows_hidden)
+    def __init__(self, catalog: Catalog, *, shows_hidden: bool = False, masthead: Masthead | None = None) -> None:
+        """shows_hidden: texts of hidden items are shown too. masthead: of home and leaderboard, where published."""
+        super().__init__(catalog, shows_hidden=shows_hidden, masthead=masthead)
         self._board = BoardCache(catalog)
         self._states: tuple[float, list[EntrySummary]] = (-STATES_CACHED_S, [])
         self._pages: dict[str, Callable[[PageAddress, Links], str]] = {
