@@ -31,7 +31,7 @@ class Credit(NamedTuple):
     """Mean of the further numbers; 0 where there are none."""
 
 
-class Draft(NamedTuple):
+class EditedForm(NamedTuple):
     """A form of the answer, and the edits that were made to it."""
 
     form: int
@@ -71,13 +71,13 @@ class EditSearch:
         self.n_calls += answer.n_calls
         return None if draft is None else answer.text(draft)
 
-    def _accepted_draft(self, answer: "_Answer") -> Draft | None:
+    def _accepted_draft(self, answer: "_Answer") -> EditedForm | None:
         """The first accepted draft.
 
         Drafts with the fewest changes that earned nothing come first, then those with the most credit: so a change that
         earns something and leads nowhere is left again.
         """
-        first, serial = Draft(0, frozenset()), count()
+        first, serial = EditedForm(0, frozenset()), count()
         credit = answer.credit(first)
         if credit is None or credit.outcome >= 1.0:
             return None if credit is None else first
@@ -101,7 +101,7 @@ class EditSearch:
                     break
         return None
 
-    def _changed(self, answer: "_Answer", draft: Draft) -> Iterator[Draft]:
+    def _changed(self, answer: "_Answer", draft: EditedForm) -> Iterator[EditedForm]:
         """A draft with one more change: an edit, those that helped most often first, or a shorter beginning."""
         if len(draft.edits) < MOST_EDITS:
             for edit in sorted(answer.edits, key=lambda edit: -self.helped[str(edit)]):
@@ -119,7 +119,7 @@ class _Waiting(NamedTuple):
     """Negated, as the next."""
     views: float
     serial: int
-    draft: Draft
+    draft: EditedForm
 
 
 class _Answer:
@@ -136,11 +136,11 @@ class _Answer:
         """Whether the verifier may be asked once more."""
         return self.n_calls < self._most_calls
 
-    def text(self, draft: Draft) -> str | None:
+    def text(self, draft: EditedForm) -> str | None:
         """The text of a draft; None: it cannot be made, or says too little."""
         return edited(self.forms[draft.form], tuple(draft.edits)) if draft.form < len(self.forms) else None
 
-    def credit(self, draft: Draft) -> Credit | None:
+    def credit(self, draft: EditedForm) -> Credit | None:
         """What the verifier says; None: there is no such text, or it was asked often enough."""
         text = self.text(draft) if self.may_ask else None
         if text is None:
@@ -149,10 +149,10 @@ class _Answer:
         return self._verify(text)
 
 
-def _without_needless_edits(answer: _Answer, draft: Draft) -> Draft:
+def _without_needless_edits(answer: _Answer, draft: EditedForm) -> EditedForm:
     """The accepted draft with as few edits and as many words as the verifier still accepts."""
 
-    def is_accepted(candidate: Draft) -> bool:
+    def is_accepted(candidate: EditedForm) -> bool:
         credit = answer.credit(candidate)
         return credit is not None and credit.outcome >= 1.0
 
