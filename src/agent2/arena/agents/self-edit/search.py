@@ -8,7 +8,7 @@ the number of edits. Edits that helped earlier texts are tried first.
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import count
+from itertools import combinations, count
 from typing import NamedTuple
 
 from edits import Edit, edited, edits_for, forms
@@ -156,9 +156,11 @@ def _without_needless_edits(answer: _Answer, draft: EditedForm) -> EditedForm:
         credit = answer.credit(candidate)
         return credit is not None and credit.outcome >= 1.0
 
-    for edit in sorted(draft.edits, reverse=True):
-        fewer = draft._replace(edits=draft.edits - {edit})
-        if is_accepted(fewer):
-            draft = fewer
+    fewer = (
+        draft._replace(edits=frozenset(kept))
+        for n_kept in range(len(draft.edits))
+        for kept in combinations(sorted(draft.edits), n_kept)
+    )
+    draft = next(filter(is_accepted, fewer), draft)
     longer = (draft._replace(form=form) for form in range(draft.form))
     return next(filter(is_accepted, longer), draft)
