@@ -283,7 +283,7 @@ def open_picture(
     from PIL import Image
 
     try:
-        image: Image.Image = Image.open(io.BytesIO(content), formats=formats)
+        image: Image.Image = Image.open(io.BytesIO(content), formats=list(formats))
     except Exception as error:  # boundary: a hostile header makes the readers raise whatever they run into
         beginning = quoted(content[:16])
         raise ConfigError(

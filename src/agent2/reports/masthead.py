@@ -170,8 +170,14 @@ def _check_css(text: str) -> None:
         raise _RefusedSvgError(f"a style of the SVG may load something ({clean(outside[0], 40)})")
 
 
+class _Prose(MarkdownIt):
+    """Markdown whose links lead to web pages and mail addresses only."""
+
+    def validateLink(self, url: str) -> bool:
+        """Whether an address becomes a link."""
+        return url.lower().startswith(("https://", "http://", "mailto:"))
+
+
 @cache
 def _parser() -> MarkdownIt:
-    parser = MarkdownIt("commonmark", {"html": False}).enable("table").disable(["image", "html_block", "html_inline"])
-    parser.validateLink = lambda address: address.lower().startswith(("https://", "http://", "mailto:"))  # type: ignore[method-assign]
-    return parser
+    return _Prose("commonmark", {"html": False}).enable("table").disable(["image", "html_block", "html_inline"])

@@ -117,9 +117,9 @@ def edited(form: str, edits: Sequence[Edit]) -> str | None:
 def still_says(text: str, form: str) -> bool:
     """Whether a text has at least four words of its form and says no three words in a row twice."""
     tokens = re.sub(r'[*"<>_()\[\]{}]', " ", text).split()
-    kept = Counter(words_of(tokens)) & Counter(words_of(form.split()))
-    kept.pop("", None)
-    return kept.total() >= LEAST_WORDS and length_without_repetition(tokens) == len(tokens)
+    own_words = Counter(words_of(tokens)) & Counter(words_of(form.split()))
+    own_words.pop("", None)
+    return own_words.total() >= LEAST_WORDS and length_without_repetition(tokens) == len(tokens)
 
 
 def quoted_spans(request: str) -> list[str]:
@@ -134,12 +134,12 @@ def spans_of(request: str) -> list[str]:
 
 def marks_of(request: str, form: str) -> list[str]:
     """Marks that open a pair: quotation mark, asterisk, and those that the request itself puts around words."""
-    shown = [
+    mirrored_in_request = [
         match[1]
         for match in re.finditer(r"(?<!\w)([^\w\s]+)(?=\w)", request)
         if request.find(mirrored(match[1]), match.end()) > 0
     ]
-    return list(dict.fromkeys(['"', "*", *shown]))
+    return list(dict.fromkeys(['"', "*", *mirrored_in_request]))
 
 
 def mirrored(marks: str) -> str:
@@ -206,8 +206,8 @@ def word_in_marks(text: str, marks: str) -> str | None:
 
 def words_left_out(request: str, form: str) -> list[str]:
     """Words of a request that occur in a form, quoted ones first."""
-    words = dict.fromkeys([*quoted_spans(request), *re.findall(r"\w+", request.lower())])
-    return [word for word in words if without_word(form, word) is not None]
+    candidates = dict.fromkeys([*quoted_spans(request), *re.findall(r"\w+", request.lower())])
+    return [word for word in candidates if without_word(form, word) is not None]
 
 
 TABLE = (

@@ -82,22 +82,22 @@ class EditSearch:
         if credit is None or credit.outcome >= 1.0:
             return None if credit is None else first
         queue = [_Waiting(0, -credit.outcome, -credit.views, next(serial), first)]
-        seen = {first}
+        tried = {first}
         while queue and answer.may_ask:
-            waiting = heapq.heappop(queue)
-            for changed in self._changed(answer, waiting.draft):
-                if changed in seen:
+            entry = heapq.heappop(queue)
+            for changed in self._changed(answer, entry.draft):
+                if changed in tried:
                     continue
-                seen.add(changed)
+                tried.add(changed)
                 if (credit := answer.credit(changed)) is None:
                     continue
                 if credit.outcome >= 1.0:
                     return changed
-                is_better = credit > (-waiting.outcome, -waiting.views)
-                n_idle = waiting.n_idle + (not is_better)
+                is_better = credit > (-entry.outcome, -entry.views)
+                n_idle = entry.n_idle + (not is_better)
                 heapq.heappush(queue, _Waiting(n_idle, -credit.outcome, -credit.views, next(serial), changed))
                 if is_better:
-                    heapq.heappush(queue, waiting._replace(serial=next(serial)))
+                    heapq.heappush(queue, entry._replace(serial=next(serial)))
                     break
         return None
 
@@ -156,11 +156,11 @@ def _without_needless_edits(answer: _Answer, draft: EditedForm) -> EditedForm:
         credit = answer.credit(candidate)
         return credit is not None and credit.outcome >= 1.0
 
-    fewer = (
-        draft._replace(edits=frozenset(kept))
-        for n_kept in range(len(draft.edits))
-        for kept in combinations(sorted(draft.edits), n_kept)
+    subsets = (
+        draft._replace(edits=frozenset(edits))
+        for n_edits in range(len(draft.edits))
+        for edits in combinations(sorted(draft.edits), n_edits)
     )
-    draft = next(filter(is_accepted, fewer), draft)
+    draft = next(filter(is_accepted, subsets), draft)
     longer = (draft._replace(form=form) for form in range(draft.form))
     return next(filter(is_accepted, longer), draft)
