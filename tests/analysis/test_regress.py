@@ -47,6 +47,12 @@ def test_items_without_an_old_score_cannot_be_lost(tmp_path):
     assert (regression.lost, regression.unknown, regression.n_compared) == ((), (), 1)
 
 
+def test_an_item_that_both_fail_is_neither_lost_nor_forgotten(tmp_path):
+    regression = regress(card_set(tmp_path, "old", verdicts("0011-0")), card_set(tmp_path, "new", verdicts("01010-")))
+    assert [item.item_id for item in regression.both_failed] == ["item-000"], "an item without a score is in no list"
+    assert ([item.item_id for item in regression.lost], regression.is_within(1)) == (["item-002"], True)
+
+
 def test_several_attempts_pass_by_their_mean_and_show_an_answer_of_the_verdict(tmp_path):
     def attempts(*values):
         return [make_scored("i", float(v), attempt=n, text=f"{n}:{v}") for n, v in enumerate(values)]

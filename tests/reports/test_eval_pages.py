@@ -199,6 +199,25 @@ def test_an_item_is_shown_with_question_reference_and_both_answers_line_by_line(
     assert "more characters</summary>" in html
 
 
+def test_items_that_both_sides_fail_are_listed_with_their_texts(evaluated):
+    outcome, out = evaluated(old="broken", reply=answered_in_lines, find_benchmark=lambda name: Poem())
+    sums = next(benchmark for benchmark in outcome.benchmarks if benchmark.name == "sums")
+    n_both = len(sums.both_failed)
+    assert n_both and n_both + len(sums.lost) == sums.summaries["checkpoint"].n_items - sums_solved(sums)
+    paths = write_eval_report(outcome, out)
+    shown = f"{len(sums.lost)} lost, {len(sums.won)} won, {n_both} failed on both sides, of 60 items"
+    assert shown in paths.html.read_text() and shown in paths.markdown.read_text()
+    failed = sums.both_failed[0].item_id
+    assert f"failed on both sides {failed}" in paths.markdown.read_text()
+    assert f"failed on both sides: {min(20, n_both)}" in paths.html.read_text()
+    record = json.loads(paths.json.read_text())["evaluation"]["benchmarks"]["sums"]
+    assert failed in record["items_both_failed"] and failed not in record["items_lost"]
+
+
+def sums_solved(benchmark):
+    return round(sum(benchmark.summaries["checkpoint"].item_scores.values()))
+
+
 def test_an_item_without_a_kept_reference_says_so(evaluated):
     _, out = evaluated()
     assert json.loads((out / "references.json").read_text())["sums"]
@@ -218,6 +237,8 @@ def test_of_hidden_items_no_page_and_no_file_beside_the_cards_has_a_word(evaluat
     everything = "".join(path.read_text() for path in files)
     for secret in ("verse", "and <b>then", "and &lt;b&gt;", "line one", "is odd", "right\n", "wrong word"):
         assert secret not in everything
+    ids = ", ".join(change.item_id for change in outcome.benchmarks[0].both_failed[:20])
+    assert f"- failed on both sides: {ids}" in paths.markdown.read_text()
     assert not (out / "references.json").exists() and not any(benchmark.texts for benchmark in outcome.benchmarks)
     assert sum(len(benchmark.won) for benchmark in outcome.benchmarks) > 0 and eval_view(outcome).n_drops > 0
     html = paths.html.read_text()

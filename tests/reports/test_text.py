@@ -45,6 +45,9 @@ def test_markdown_marks_are_escaped():
     assert markdown("+3.0 points") == "+3.0 points" and markdown("gain -3.0") == "gain -3.0"
     assert markdown("+ item") == r"\+ item" and markdown("---") == r"\---" and markdown("> quote") == r"\> quote"
     assert markdown("my_metric -> 3") == "my_metric -> 3" and markdown("_em_ __b__") == r"\_em\_ \_\_b\_\_"
+    assert markdown("+15.4 [+5.9, -24.9]; 64.6% [56.1%, 72]") == "+15.4 [+5.9, -24.9]; 64.6% [56.1%, 72]"
+    for link in ("[1, 2](https://e.example)", "[1, 2]: x", "[1, 2][x]", "[x, 2]", "[1, 2, 3]"):
+        assert markdown(link).startswith(r"\["), link
     assert markdown("R&D &lt;b&gt; &#60;") == r"R&D \&lt;b\&gt; \&#60;"
 
 

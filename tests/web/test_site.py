@@ -195,6 +195,13 @@ def test_an_evaluation_leads_to_the_rollout_of_a_lost_item(client, site):
     assert "weak" in beside and "strong" in beside and "failed" in beside
 
 
+def test_an_evaluation_lists_visible_items_by_their_questions(client, site):
+    text = client.get(f"/evaluation/{id_of(site.catalog, 'an evaluation', EntryKind.EVALUATION)}").text
+    for kind in ("won", "failed on both sides"):
+        (item,) = re.findall(rf'<summary>{kind}: \d+</summary>.*?<a href="[^"]+" title="([^"]+)">([^<]+)</a>', text)[:1]
+        assert item[1] and item[1] != item[0]
+
+
 def test_every_metric_of_an_evaluation_leads_to_the_rollouts_behind_it(client, site):
     entry = id_of(site.catalog, "an evaluation", EntryKind.EVALUATION)
     page = client.get(f"/evaluation/{entry}").text

@@ -12,7 +12,7 @@ is one of extracted answers (`Score.extracted`), never of whole completions: two
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -58,7 +58,7 @@ from agent2.evaluation.suite_folder import (
     read_references,
 )
 from agent2.foreign_files import read_limited
-from agent2.records import HIDDEN_SPLITS, ScoredRollout, Split
+from agent2.records import HIDDEN_SPLITS, Message, ScoredRollout, Split
 from agent2.scorers import labels_by_older_name
 from agent2.scorers.process.weights import weights_of
 from agent2.stats.attempts import (
@@ -75,6 +75,8 @@ from agent2.stats.estimates import Estimate
 
 SELECTOR_VIEWS = ("reward", "verifier")
 """Views of a score that may choose among attempts; the score itself may not: it is the truth."""
+MOST_LISTED = 100
+"""Items of each kind (lost, won, failed by both) of which a page gets texts."""
 EXAMPLES = 3
 """Rollouts named for each class of bad cases."""
 REPORT = "report.json"
@@ -82,7 +84,7 @@ TOLERANCE = 1e-9
 """Relative and absolute difference up to which a stored number counts as reproduced."""
 NOT_COMPARED = "notes"
 """Key of a report that `report_differences` leaves out."""
-ADDED_LATER = frozenset({"numbers", "failures", "process", "behaviour"})
+ADDED_LATER = frozenset({"numbers", "failures", "process", "behaviour", "items_both_failed"})
 """Keys that reports of earlier versions do not have; where they are absent, they are not compared."""
 
 ResultT = TypeVar("ResultT")
@@ -340,6 +342,7 @@ def _benchmark(
         lost=changes.lost if changes is not None else (),
         won=changes.won if changes is not None else (),
         unknown=changes.unknown if changes is not None else (),
+        both_failed=changes.both_failed if changes is not None else (),
         process=_processes(cards_by_side, rollouts, suite),
         behaviour=behaviour((cards_by_side[BASELINE], cards_by_side[CHECKPOINT]), checkpoint.name, entry.name)
         if are_comparable
@@ -379,24 +382,30 @@ def _texts(
     references: Mapping[str, str],
 ) -> dict[str, ItemText]:
     """Questions of the report's items, and the answers of both sides."""
-    listed = {change.item_id for change in (*benchmark.lost, *benchmark.won)}
+    kinds = (benchmark.lost, benchmark.won, benchmark.unknown, benchmark.both_failed)
+    listed = {change.item_id for changes in kinds for change in changes[:MOST_LISTED]}
     for class_examples in examples.values():
         listed |= {example.item_id for example in class_examples if example.benchmark == benchmark.name}
-    questions: dict[str, str] = {}
+    prompts: dict[str, Sequence[Message]] = {}
     answers: dict[str, dict[str, dict[int, str]]] = {item: {side: {} for side in SIDES} for item in listed}
     for side, records in ((CHECKPOINT, rollouts), (BASELINE, iter_rollouts(cards[BASELINE][benchmark.name]))):
         for record in records:
             item = record.rollout.item_id
             if item in listed:
                 answers[item][side][record.rollout.attempt] = final_answer(record)
-                questions.setdefault(item, _question(record))
+                prompts.setdefault(item, record.rollout.prompt)
     return {
-        item: ItemText(questions[item], references.get(item), answers[item]) for item in sorted(listed & set(questions))
+        item: ItemText(
+            question=_question(prompts[item]),
+            last_message=prompts[item][-1].text if prompts[item] else "",
+            reference=references.get(item),
+            answers=answers[item],
+        )
+        for item in sorted(listed & set(prompts))
     }
 
 
-def _question(record: ScoredRollout) -> str:
-    messages = record.rollout.prompt
+def _question(messages: Sequence[Message]) -> str:
     if len(messages) == 1:
         return messages[0].text
     return "\n\n".join(f"[{message.role}]\n{message.text}" for message in messages)
@@ -487,6 +496,7 @@ def _benchmark_section(benchmark: BenchmarkOutcome) -> dict[str, object]:
         "items_lost": [change.item_id for change in benchmark.lost],
         "items_won": [change.item_id for change in benchmark.won],
         "items_unknown": [change.item_id for change in benchmark.unknown],
+        "items_both_failed": [change.item_id for change in benchmark.both_failed],
     }
 
 

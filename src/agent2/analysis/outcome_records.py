@@ -47,12 +47,14 @@ class BenchmarkOutcome:
     won: tuple[ChangedItem, ...]
     unknown: tuple[ChangedItem, ...]
     """Items that the baseline solved and for which the checkpoint has no score."""
+    both_failed: tuple[ChangedItem, ...]
+    """Items that neither side solves."""
     process: Mapping[str, ProcessReport]
     """Side -> how it worked; empty where every rollout is one message."""
     behaviour: CardBehaviour | None
     """What changed in the answers; None: the protocols of the two sides differ."""
     texts: Mapping[str, "ItemText"]
-    """Of the items lost and won and those of the examples of bad cases; empty where the items are hidden."""
+    """Of the items that a report lists and those of the examples of bad cases; empty where the items are hidden."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,8 @@ class ItemText:
 
     question: str
     """The messages that the model was shown; with their roles where there are several."""
+    last_message: str
+    """The last of them, after instructions and examples."""
     reference: str | None
     """None: the item has no reference answer, or none was kept."""
     answers: Mapping[str, Mapping[int, str]]

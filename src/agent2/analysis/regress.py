@@ -1,4 +1,4 @@
-"""Items lost, weakened and won between two checkpoints, by id, with both answers where the items may be seen.
+"""Items lost, weakened, won and failed by two checkpoints, by id, with both answers where the items may be seen.
 
 Promises: items are paired by id, never by position; an item that passed before and has no score now is neither kept nor
 lost but unknown, and counts against the allowance; so does one that still passes with far fewer of its attempts (5 of 5
@@ -23,7 +23,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class ChangedItem:
-    """One item whose verdict changed, or is no longer known."""
+    """One item and its verdict on both sides."""
 
     benchmark: str
     item_id: str
@@ -48,6 +48,8 @@ class Regression:
     """Passed before, no score now."""
     weakened: tuple[ChangedItem, ...]
     """Pass still, but the mean of their attempts fell by `WEAKENED_BY` or more."""
+    both_failed: tuple[ChangedItem, ...]
+    """Failed before, fail now."""
     n_passed_before: int
     n_compared: int
     """Items with a score on both sides."""
@@ -71,6 +73,7 @@ def regress(old: CardSet, new: CardSet, passes_at: float = PASSES_AT) -> Regress
     won: list[ChangedItem] = []
     unknown: list[ChangedItem] = []
     weakened: list[ChangedItem] = []
+    both_failed: list[ChangedItem] = []
     n_passed_before = n_compared = n_one_sided = 0
     for key in common_cards(old, new):
         before, after = _items(old.cards[key]), _items(new.cards[key])
@@ -95,10 +98,12 @@ def regress(old: CardSet, new: CardSet, passes_at: float = PASSES_AT) -> Regress
                 won.append(changed)
             elif passed and old_score - new_score >= WEAKENED_BY - _ROUNDING:
                 weakened.append(changed)
+            elif not passed:
+                both_failed.append(changed)
         unasked = _never_asked(key, before, after, passes_at, is_hidden=is_hidden)
         n_passed_before += len(unasked)
         unknown += unasked
-    changes = (tuple(lost), tuple(won), tuple(unknown), tuple(weakened))
+    changes = (tuple(lost), tuple(won), tuple(unknown), tuple(weakened), tuple(both_failed))
     hidden = [key for key in common_cards(old, new) if old.headers[key].protocol.split in HIDDEN_SPLITS]
     return Regression(old.name, new.name, *changes, n_passed_before, n_compared, n_one_sided, _withheld(hidden))
 

@@ -382,7 +382,8 @@ def regress(
         typer.echo(
             f"{regression.old} -> {regression.new}: {n_lost} lost, {n_weakened} weakened and {n_won} won of "
             f"{counted(regression.n_compared, 'item')} ({regression.n_passed_before} passed before; of these "
-            f"{len(regression.unknown)} without a score now); {allowed} may be lost"
+            f"{len(regression.unknown)} without a score now), {len(regression.both_failed)} failed by both; "
+            f"{allowed} may be lost"
         )
         if regression.withheld:
             typer.echo(f"withheld: {regression.withheld}")

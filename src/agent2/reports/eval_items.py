@@ -1,4 +1,4 @@
-"""Items on the pages of an evaluation: those lost and won, and examples of bad cases, with their texts.
+"""Items on the pages of an evaluation: lost, won, failed on both sides, and examples of bad cases, with their texts.
 
 Texts of models and of other people's files pass `clean`. Of hidden items only ids are shown: no question, reference or
 answer.
@@ -42,16 +42,18 @@ class ItemView:
 
 @dataclass(frozen=True, slots=True)
 class ItemsView:
-    """Items of one benchmark that were lost or won."""
+    """Items of one benchmark that were lost, won, or failed on both sides."""
 
     benchmark: str
     summary: str
-    """How many were lost and won, or why they are not compared."""
+    """How many there are of each kind, or why they are not compared."""
     n_lost: int
     n_won: int
     lost: tuple[ItemView, ...]
     """The first of them."""
     won: tuple[ItemView, ...]
+    n_both_failed: int
+    both_failed: tuple[ItemView, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ def is_hidden(outcome: SuiteOutcome) -> bool:
 
 def items_note(outcome: SuiteOutcome) -> str:
     """Which items the page shows, and the command that shows the others."""
-    note = f"At most {MAX_ITEMS} lost and won items of each benchmark are shown; `agent2 regress` lists all."
+    note = f"At most {MAX_ITEMS} items of each kind are shown; `agent2 regress --json` lists all."
     if is_hidden(outcome):
         return (
             f"{note} The items are hidden ({outcome.identity.split}): their ids are shown, their questions, reference "
@@ -80,7 +82,7 @@ def items_note(outcome: SuiteOutcome) -> str:
 
 
 def items_of(benchmark: BenchmarkOutcome) -> ItemsView:
-    """The first items of a benchmark that were lost and won."""
+    """The first items of a benchmark that were lost, won, or failed on both sides."""
     digests = {benchmark.protocols[side].digest for side in SIDES}
     unknown = f", {len(benchmark.unknown)} solved before and without a score now" if benchmark.unknown else ""
 
@@ -90,7 +92,10 @@ def items_of(benchmark: BenchmarkOutcome) -> ItemsView:
         )
 
     n_items = benchmark.summaries[BASELINE].n_items
-    totals = f"{len(benchmark.lost)} lost, {len(benchmark.won)} won, of {counted(n_items, 'item')}{unknown}"
+    totals = (
+        f"{len(benchmark.lost)} lost, {len(benchmark.won)} won, {len(benchmark.both_failed)} failed on both sides, of "
+        f"{counted(n_items, 'item')}{unknown}"
+    )
     return ItemsView(
         benchmark=benchmark.name,
         summary=totals if len(digests) == 1 else "not compared: the protocols of the two sides differ",
@@ -98,6 +103,8 @@ def items_of(benchmark: BenchmarkOutcome) -> ItemsView:
         n_won=len(benchmark.won),
         lost=views(benchmark.lost),
         won=views(benchmark.won),
+        n_both_failed=len(benchmark.both_failed),
+        both_failed=views(benchmark.both_failed),
     )
 
 

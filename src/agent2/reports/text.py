@@ -26,7 +26,8 @@ MAX_CHARACTERS = 400
 UNCUT = 4
 """Characters that one character of `clean_lines` becomes, at most."""
 _MARKDOWN = re.compile(
-    r"[\\`*\[\]|<~]"
+    r"(?P<interval>\[[+-]?[\d.]+%?, [+-]?[\d.]+%?\](?![(\[:]))"  # begins no link and no definition of one
+    r"|[\\`*\[\]|<~]"
     r"|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])"  # within a word it marks nothing
     r"|&(?=#?\w+;)"
     r"|^[>#]|^[+-](?!\d)"  # a signed number begins no list
@@ -143,7 +144,8 @@ def markdown_lines(value: object, indent: int = 0) -> str:
 def markdown(value: object, limit: int = MAX_CHARACTERS) -> str:
     """Harmless text for a Markdown cell or sentence: marks are escaped, so nothing is rendered or linked."""
     # renderers link bare addresses too; a backslash before `:` or `.` stops that and is not shown
-    return _BARE_LINK.sub(r"\g<0>\\", _MARKDOWN.sub(r"\\\g<0>", clean(value, limit)))
+    escaped = _MARKDOWN.sub(lambda mark: mark["interval"] or f"\\{mark[0]}", clean(value, limit))
+    return _BARE_LINK.sub(r"\g<0>\\", escaped)
 
 
 def template_engine(*packages: str) -> jinja2.Environment:

@@ -61,8 +61,8 @@ def stored_sweep_fields(report: Path) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangedItems:
-    """The items that an evaluation lost and won, and the cards that contain them."""
+class ListedItems:
+    """The items that an evaluation lost and won and that both sides failed, and the cards that contain them."""
 
     folders: Mapping[tuple[str, str], str]
     """(benchmark, side) -> folder of its card, below the evaluation's."""
@@ -70,6 +70,9 @@ class ChangedItems:
     """Benchmark -> item ids, uncleaned."""
     won: Mapping[str, tuple[str, ...]]
     unknown: Mapping[str, tuple[str, ...]]
+    both_failed: Mapping[str, tuple[str, ...]]
+    questions: Mapping[tuple[str, str], str]
+    """(benchmark, item id) -> the beginning of its question; empty where the items are hidden."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,7 @@ class EvaluationFields:
     """What the page of a finished evaluation is filled with."""
 
     view: Any
-    changed: ChangedItems
+    listed: ListedItems
     metrics: Any
     """Of its suite; with `evidence` for `change_figure`."""
     evidence: Any
@@ -106,32 +109,38 @@ def card_process(path: Path) -> "ProcessView":
 
 
 def evaluation_fields(root: Path) -> EvaluationFields:
-    """View and changed items of a finished evaluation."""
-    from agent2.analysis.outcome import read_outcome
-    from agent2.reports.eval_items import MAX_ITEMS
+    """View and listed items of a finished evaluation."""
+    from agent2.analysis.outcome import MOST_LISTED, read_outcome
     from agent2.reports.eval_pages import eval_view
     from agent2.reports.eval_process import page_clusters
+    from agent2.web.items import shown_questions
 
     outcome = read_outcome(root)
-    changed = ChangedItems(
+
+    def ids(kind: str) -> dict[str, tuple[str, ...]]:
+        return {
+            benchmark.name: tuple(change.item_id for change in getattr(benchmark, kind)[:MOST_LISTED])
+            for benchmark in outcome.benchmarks
+        }
+
+    listed = ListedItems(
         folders={
             (benchmark.name, side): folder
             for benchmark in outcome.benchmarks
             for side, folder in benchmark.cards.items()
         },
-        lost={
-            benchmark.name: tuple(item.item_id for item in benchmark.lost[: 5 * MAX_ITEMS])
+        lost=ids("lost"),
+        won=ids("won"),
+        unknown=ids("unknown"),
+        both_failed=ids("both_failed"),
+        questions={
+            (benchmark.name, item): question
             for benchmark in outcome.benchmarks
-        },
-        won={
-            benchmark.name: tuple(item.item_id for item in benchmark.won[: 5 * MAX_ITEMS])
-            for benchmark in outcome.benchmarks
-        },
-        unknown={
-            benchmark.name: tuple(item.item_id for item in benchmark.unknown[: 5 * MAX_ITEMS])
-            for benchmark in outcome.benchmarks
+            for item, question in shown_questions(
+                {item: text.last_message for item, text in benchmark.texts.items()}
+            ).items()
         },
     )
     return EvaluationFields(
-        eval_view(outcome, page_clusters(root, outcome)), changed, outcome.suite.metrics, outcome.evidence
+        eval_view(outcome, page_clusters(root, outcome)), listed, outcome.suite.metrics, outcome.evidence
     )

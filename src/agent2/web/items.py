@@ -6,6 +6,7 @@ hidden items. Where a page hides its items nothing of this is read.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from agent2.cards.card import CardFile
 from agent2.errors import Agent2Error
@@ -22,6 +23,8 @@ from agent2.reports.text import clean
 from agent2.web.entries import CatalogEntry, EntryKind
 from agent2.web.page import PageContext, file_stamp
 from agent2.web.rollouts import NO_COLUMNS, NO_TERM, CardFilter, CardListing, RolloutLine, SqlTerm
+
+KeyT = TypeVar("KeyT")
 
 QUESTION_CHARACTERS, REFERENCE_CHARACTERS, FIELD_CHARACTERS = 200, 160, 80
 DEFAULT_COLUMNS = 2
@@ -123,7 +126,7 @@ def questions_on(context: PageContext, entry: CatalogEntry, lines: Iterable[int]
     return {line: question_of(record) for line, record in records.items()}
 
 
-def shown_questions(questions: Mapping[int, str], search: str = "") -> dict[int, str]:
+def shown_questions(questions: Mapping[KeyT, str], search: str = "") -> dict[KeyT, str]:
     """The questions as a list shows them: one line each, without an instruction with which all of them begin."""
     texts = dict(zip(questions, _without_shared_beginning(list(questions.values())), strict=True))
     return {line: clean(_from_match(text, search), QUESTION_CHARACTERS) for line, text in texts.items()}

@@ -319,9 +319,9 @@ class Site(PageContext):
             reason = f"{n_rollouts:,} rollouts are too many to compute a report from here; its folder has report.html."
             return self.render("evaluation_live.html.j2", links, cards=cards, reason=reason, **fields)
         computed = self._evaluated(entry)
-        view, changed = computed.view, computed.changed
+        view, listed = computed.view, computed.listed
         figure: str | bool | None = self._figure(entry) if links.is_static else computed.has_figure
-        card_entries = {name: self.catalog.at(entry.path / folder) for name, folder in changed.folders.items()}
+        card_entries = {name: self.catalog.at(entry.path / folder) for name, folder in listed.folders.items()}
 
         def rollout(benchmark: str, item: str) -> str:
             """The address of an item's rollout by the checkpoint, beside the baseline's."""
@@ -347,7 +347,7 @@ class Site(PageContext):
         metric_links = [metric(line.spec.benchmark) for line in view.metrics.records]
         return self.render(
             "evaluation_page.html.j2", links, pair_of=pair, metric_links=metric_links, view=view, figure=figure,
-            changed=changed, rollout=rollout, card_of=card, cards=cards, history=history_of(self, entry, links),
+            listed=listed, rollout=rollout, card_of=card, cards=cards, history=history_of(self, entry, links),
             **fields,
         )  # fmt: skip
 
