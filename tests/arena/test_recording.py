@@ -37,7 +37,7 @@ def test_a_recording_with_a_torn_line_says_so(trial):
     assert recording_cut(trial) is None
     trial.llm.mkdir()
     (trial.llm / "exchanges.jsonl").write_text('{"event": "started", "t": 1.0, "torn_bytes": 0}\n{"event": "beg')
-    assert "1 line(s) are torn" in recording_cut(trial)
+    assert "1 line torn" in recording_cut(trial)
 
 
 def test_a_trial_that_is_no_replay_has_nothing_to_be_compared_with(trial):

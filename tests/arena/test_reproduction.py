@@ -107,7 +107,7 @@ def test_results_of_strangers_of_other_trials_and_edited_ones_do_not_count(home,
     (forged_row,) = read_reproductions(paths, "one", warnings)
     assert forged_row.verdict is ReproductionVerdict.REPRODUCED
     assert not forged_row.is_own
-    assert warnings == ["events/reproductions.jsonl: 1 damaged line(s) left out."]
+    assert warnings == ["events/reproductions.jsonl: 1 damaged line left out."]
     stranger = tmp_path / "stranger"
     monkeypatch.setenv("AGENT2_HOME", str(stranger))
     assert not read_reproductions(paths, "one", warnings)[0].is_own

@@ -50,7 +50,7 @@ def test_a_result_is_read_back_and_an_edited_one_is_not_our_own(home, tmp_path):
     paths.retention_log.write_text(text.replace('"value":0.5', '"value":0.9') + "{broken\n")
     (forged,) = read_retention(paths, "one", warnings)
     assert not forged.is_own
-    assert warnings == ["events/retention.jsonl: 1 damaged line(s) left out."]
+    assert warnings == ["events/retention.jsonl: 1 damaged line left out."]
 
 
 def test_the_table_shows_both_sides_the_length_and_who_says_so():

@@ -64,7 +64,7 @@ def evaluation(agent2, workplace):
 def test_every_number_of_an_evaluation_and_its_report_comes_out_of_the_cards_again(agent2, evaluation):
     code, out, _ = agent2("cards", "regrade", "e")
     assert code == 0
-    assert "every stored number of 6 card(s) and of the report was reproduced from the rollouts" in out
+    assert "every stored number of 6 cards and of the report was reproduced from the rollouts" in out
 
 
 def test_a_number_of_the_report_that_the_cards_do_not_give_is_named(agent2, evaluation):

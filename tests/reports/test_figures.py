@@ -144,7 +144,7 @@ def test_an_unknown_cost_is_counted_and_never_zero():
     leaderboard = make_leaderboard([pooled("fox", s, 0.9, driver="gpt") for s in range(2)] + [pooled("hen", 0, 0.5)])
     plot = cost_plot(leaderboard, "dollars")
     assert [row["dollars"] for row in table(plot)] == [0.5, 0.5, None]
-    assert plot.notes == ["hen: 1 trial(s) whose dollars are not known"]
+    assert plot.notes == ["hen: 1 trial whose dollars are not known"]
     _, texts = shown(plot)
     assert "hen" not in texts and "1  fox+gpt" in texts
     minutes = cost_plot(leaderboard, "minutes")
@@ -234,7 +234,7 @@ def test_strengths_follow_from_judged_pairs():
     won = np.mean([pair.points for pair in pairs[:-1]])
     assert best["win_rate"] == pytest.approx(won, abs=1e-6)
     assert best["strength"] - weakest["strength"] == pytest.approx(math.log(won / (1 - won)), abs=1e-6)
-    assert plot.notes[0].startswith("1 comparison(s) without a verdict")
+    assert plot.notes[0].startswith("1 comparison without a verdict")
     assert "baseline" in shown(plot)[1]
     with pytest.raises(ConfigError, match="'c': is not one of"):
         strengths_plot(pairs, "c")

@@ -15,6 +15,7 @@ from agent2 import installation
 from agent2.arena.trial_folder import EventLog, read_events
 from agent2.errors import ConfigError
 from agent2.records import canonical_json
+from agent2.texts import counted
 
 T = TypeVar("T")
 
@@ -59,7 +60,7 @@ def read_marked(
         is_own = installation.has_own_mark(_marked(trial_id, content), str(row.get("mark", "")))
         results.append(with_owner(record, is_own))
     if n_damaged:
-        warnings.append(f"events/{path.name}: {n_damaged} damaged line(s) left out.")
+        warnings.append(f"events/{path.name}: {counted(n_damaged, 'damaged line')} left out.")
     return tuple(results)
 
 

@@ -20,6 +20,7 @@ from agent2.errors import ConfigError
 from agent2.files import write_json
 from agent2.llm.gateway.recording import DIFFERENCES, ExchangeOutcome, read_exchanges
 from agent2.records import JsonValue
+from agent2.texts import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,7 @@ def recording_cut(paths: TrialPaths) -> str | None:
     lost = [exchange.id for exchange in exchanges if exchange.outcome in {ExchangeOutcome.OPEN, ExchangeOutcome.LOST}]
     if lost or n_torn:
         return f"the recording is cut: {len(lost)} of {len(exchanges)} LLM calls have no whole answer" + (
-            f", {n_torn} line(s) are torn" if n_torn else ""
+            f", {counted(n_torn, 'line')} torn" if n_torn else ""
         )
     missing = [
         e.id for e in exchanges if e.outcome is ExchangeOutcome.OK and (e.response is None or not e.response.is_file())

@@ -36,6 +36,7 @@ from agent2.llm.gateway.recording import ExchangeOutcome
 from agent2.records import derive_seed
 from agent2.stats.comparisons import Claim, holm, judge, over_items_and_seeds, paired_difference
 from agent2.stats.estimates import UNIT, Estimate, PairedDifference, measure, ratio_of_sums
+from agent2.texts import counted
 
 FINISHED = "finished"
 ALPHA = 0.05
@@ -518,7 +519,7 @@ def _family_effects(
     effects = []
     for (level_a, level_b, runs_a, runs_b, difference), p_adjusted in zip(pairs, map(float, adjusted), strict=True):
         seeds = sorted(set(runs_a) & set(runs_b))
-        method = f"{difference.change.method}, Bonferroni intervals and Holm p over {n_pairs} pair(s)"
+        method = f"{difference.change.method}, Bonferroni intervals and Holm p over {counted(n_pairs, 'pair')}"
         effects.append(
             PairEffect(
                 axis=axis,

@@ -315,7 +315,7 @@ def regrade(  # noqa: PLR0913 - one option of the command line each
         ]
         print_table(["card", "own rule", "new rule" if changes else "again", "rollouts changed"], rows)
     if not changes and not wrong:
-        numbers = f"every stored number of {len(regrades)} card(s)" + (
+        numbers = f"every stored number of {counted(len(regrades), 'card')}" + (
             " and of the report" if is_evaluation(card) else ""
         )
         typer.echo(f"{numbers} was reproduced from the rollouts")

@@ -62,6 +62,7 @@ from agent2.reports.text import (
     render,
 )
 from agent2.stats.estimates import POINTS, Notation
+from agent2.texts import counted
 
 LONG = 1000
 """Characters of a long cell."""
@@ -550,10 +551,11 @@ def _protocol_words(new: EvaluationProtocol) -> str:
     time = "" if new.max_wall_time_s is None else f", {new.max_wall_time_s:g} s a rollout"
     context = "" if new.context_length is None else f", context {new.context_length}"
     tools = ", ".join(f"{key} {value}" for key, value in new.tools.items())
+    retries = "1 retry" if new.retries == 1 else f"{new.retries} retries"
     text = (
         f"{new.benchmark}, {new.split.value}, items {new.items_digest[:12]}; {new.sampling.description}, "
-        f"{new.attempts} attempt(s){context}; at most "
-        f"{new.max_turns} turn(s){time}, {new.retries} retry(s); {new.environment}, {new.scorer}; {new.dtype}, "
+        f"{counted(new.attempts, 'attempt')}{context}; at most "
+        f"{counted(new.max_turns, 'turn')}{time}, {retries}; {new.environment}, {new.scorer}; {new.dtype}, "
         f"chat template {new.chat_template_digest[:12]}" + (f"; tools: {tools}" if tools else "")
     )
     return clean(text, LONG)

@@ -44,6 +44,7 @@ from agent2.stats.aggregates import PerformanceProfile, iqm, mean_over_tasks, me
 from agent2.stats.comparisons import Claim
 from agent2.stats.estimates import Estimate
 from agent2.stats.gains import gap_closed, held_out_gain, normalised_score, seed_spread
+from agent2.texts import counted
 
 MAX_SERIES = 8
 """Lines in one panel that a reader can tell apart."""
@@ -354,7 +355,7 @@ def cost_plot(board: Leaderboard, cost: str) -> Plot:
         raise NotEnoughData(f"no counted trial has a known cost in {cost}; try --cost with one of: {alternatives}")
     if len(points) > MAX_ROWS:
         raise ConfigError(f"{len(points)} agents and tasks do not fit in one figure; choose agents with --only")
-    notes = [f"{name}: {n} trial(s) whose {cost} are not known" for name, n in unknown.items()]
+    notes = [f"{name}: {counted(n, 'trial')} whose {cost} are not known" for name, n in unknown.items()]
     columns = ("agent", "task", "seed", cost, "gain", "low", "high")
     size = (8.2 + 1.6 * (math.ceil(len(points) / 24) - 1), 4.6)
     return Plot(f"cost-{cost}", size, lambda figure: _draw_cost(figure, points, label), columns, rows, notes)

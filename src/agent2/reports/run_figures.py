@@ -25,6 +25,7 @@ from agent2.reports.text import clean
 from agent2.stats.estimates import UNIT, Estimate
 from agent2.stats.gains import IncumbentCurve, compare_times, incumbent_curve, mean_incumbent_curve, time_to_target
 from agent2.stats.ranking import bradley_terry_bootstrap, collect_matches, win_rates_against
+from agent2.texts import counted
 
 MAX_PANELS = 12
 GRID_POINTS = 120
@@ -301,7 +302,7 @@ def strengths_plot(pairs: Sequence[JudgedMatch], baseline: str | None = None) ->
         axes.set_xlabel(f"strength, log-odds; 95% interval over items; win rates expected against {names[against]}")
         add_grid(axes, "x")
 
-    missing = [f"{ranking.n_missing} comparison(s) without a verdict are left out"] if ranking.n_missing else []
+    missing = [f"{counted(ranking.n_missing, 'comparison')} without a verdict left out"] if ranking.n_missing else []
     notes = [*missing, *([ranking.warning] if ranking.warning else [])]
     columns = ("checkpoint", "strength", "low", "high", "win_rate", "against")
     return Plot("strengths", (7.6, 1.2 + 0.4 * len(names)), draw, columns, rows, notes)

@@ -42,6 +42,7 @@ from agent2.records import (
     derive_seed,
 )
 from agent2.scorers.reward_sum import RewardSum, load_reward
+from agent2.texts import counted
 from agent2.training.episodes import Episode
 from agent2.training.grpo import GrpoSettings
 from agent2.training.online_grpo import OnlineGrpoHooks, OnlineGrpoSettings, train_online_grpo, validate_staleness
@@ -301,8 +302,8 @@ class VisibleTask:
                 limits = replace(settings, max_turns=self.participant.max_turns)
                 rows = collect_traces(self.train, self.world, limits, expert, self._is_solved).rows
             description = (
-                f"{settings.episodes_per_item} episode(s) of each of {len(self.train)} train items, played with the "
-                f"expert's advice; the {len(rows)} that were solved are kept"
+                f"{counted(settings.episodes_per_item, 'episode')} of each of {len(self.train)} train items, played with "
+                f"the expert's advice; the {len(rows)} that were solved are kept"
             )
         if not rows:
             raise ConfigError(

@@ -136,8 +136,8 @@ def test_a_torn_line_is_left_out_and_counted(tmp_path):
         log.write(b'{"t": 1, "pid": "none"}\n')
     evidence = read_evidence(paths.root)
     assert len(evidence.metrics) == 3 and len(evidence.processes) == 1
-    assert "events/metrics.jsonl: 1 damaged line(s) left out." in evidence.warnings
-    assert "events/processes.jsonl: 1 damaged line(s) left out." in evidence.warnings
+    assert "events/metrics.jsonl: 1 damaged line left out." in evidence.warnings
+    assert "events/processes.jsonl: 1 damaged line left out." in evidence.warnings
 
 
 def test_a_revision_that_is_gone_is_counted(tmp_path):
@@ -146,7 +146,7 @@ def test_a_revision_that_is_gone_is_counted(tmp_path):
         log.write(b'{"t": 1, "id": "' + b"0" * 40 + b'", "submission": null}\n')
     evidence = read_evidence(paths.root)
     assert len(evidence.revisions) == 1
-    assert "events/revisions.jsonl: 1 revision(s) could not be read." in evidence.warnings
+    assert "events/revisions.jsonl: 1 revision could not be read." in evidence.warnings
 
 
 @pytest.mark.parametrize("damage", ["no objects", "damaged objects"])
@@ -161,7 +161,7 @@ def test_a_damaged_repository_of_revisions_is_counted(tmp_path, damage):
             file.write_bytes(b"garbage")
     evidence = read_evidence(paths.root)
     assert evidence.revisions == ()
-    assert "events/revisions.jsonl: 1 revision(s) could not be read." in evidence.warnings
+    assert "events/revisions.jsonl: 1 revision could not be read." in evidence.warnings
 
 
 def test_a_configuration_that_lacks_a_key_is_refused_with_its_name(tmp_path):

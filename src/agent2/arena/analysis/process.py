@@ -30,6 +30,7 @@ from agent2.arena.analysis.verdicts import (
 )
 from agent2.arena.evidence import AgentEnd, MetricPoint, Revision, SubmissionRecord, SubmissionState, TrialEvidence
 from agent2.llm.gateway.recording import ExchangeOutcome
+from agent2.texts import counted
 
 MAX_EVIDENCE = 6
 BREAKDOWNS = frozenset(
@@ -327,7 +328,7 @@ def _log_failures(evidence: TrialEvidence, ends: Mapping[str, Sequence[float]]) 
     for kind, pattern in LOG_PATTERNS:
         hits = [line for line in lines if pattern.search(line)]
         if hits:
-            detail = f"{len(hits)} line(s) in the agent's log"
+            detail = f"{counted(len(hits), 'line')} in the agent's log"
             yield Failure(kind, detail, None, recovered, _log_lines(hits))
     blocks = list(_tracebacks(lines))
     if blocks:

@@ -46,6 +46,7 @@ from agent2.llm.gateway.recording import DIFFERENCES, Exchange, ExchangeOutcome,
 from agent2.records import JsonValue, Split
 from agent2.stats.estimates import Estimate
 from agent2.stats.stored import read_difference, read_estimate
+from agent2.texts import counted
 
 LOG_TAIL_CHARACTERS = 20_000
 DESIGN_FILE = "output/design.json"
@@ -95,7 +96,7 @@ def read_interventions(paths: TrialPaths, warnings: list[str]) -> tuple[Interven
     """The interventions that people reported."""
     events = read_events(paths.interventions_log)
     if events.n_torn:
-        warnings.append(f"events/interventions.jsonl: {events.n_torn} damaged line(s) left out.")
+        warnings.append(f"events/interventions.jsonl: {counted(events.n_torn, 'damaged line')} left out.")
     return tuple(Intervention(float(row["t"]), str(row.get("note", "")), str(row.get("by", ""))) for row in events.rows)
 
 
@@ -111,7 +112,7 @@ def read_evidence(trial_root: Path) -> TrialEvidence:
             raise ConfigError(f"{paths.trial_json}: contains no {name!r}; it is machine-written, restore it")
     lock = _json_object(paths.lock_json)
     events = read_events(paths.trial_log)
-    warnings = [f"events/trial.jsonl: {events.n_torn} damaged line(s) left out."] if events.n_torn else []
+    warnings = [f"events/trial.jsonl: {counted(events.n_torn, 'damaged line')} left out."] if events.n_torn else []
     warnings += [str(row.get("reason", "")) for row in events.rows if row.get("event") == "recording_failed"]
     started, ended = _required(events, "agent_started", paths), _required(events, "agent_ended", paths)
     final, noise = _required(events, "final_scored", paths), _required(events, "noise_measured", paths)
@@ -313,7 +314,7 @@ def _records(
         except msgspec.ValidationError:
             n_bad += 1
     if n_bad:
-        warnings.append(f"events/{path.name}: {n_bad} damaged line(s) left out.")
+        warnings.append(f"events/{path.name}: {counted(n_bad, 'damaged line')} left out.")
     return tuple(records)
 
 
@@ -345,7 +346,7 @@ def _revisions(paths: TrialPaths, warnings: list[str]) -> tuple[Revision, ...]:
     else:
         n_bad += len(rows)
     if n_bad:
-        warnings.append(f"events/revisions.jsonl: {n_bad} revision(s) could not be read.")
+        warnings.append(f"events/revisions.jsonl: {counted(n_bad, 'revision')} could not be read.")
     return tuple(sorted(revisions, key=lambda revision: revision.t))
 
 

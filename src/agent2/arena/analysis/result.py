@@ -75,6 +75,7 @@ from agent2.integrity import MAX_PROOFS, Effect, IntegrityCheck, IntegrityFindin
 from agent2.records import ScoredRollout, Split
 from agent2.stats.comparisons import Claim, judge
 from agent2.stats.estimates import POINTS, Estimate
+from agent2.texts import counted
 
 VOIDABLE = frozenset({ResultKind.MEASURED, ResultKind.NOT_MEASURED, ResultKind.BASE_KEPT, ResultKind.COPY})
 """Results that a void trial replaces; a trial without a scored submission keeps its own."""
@@ -279,7 +280,7 @@ def _bug_free(evidence: TrialEvidence, route: RouteFinding, failures: tuple[Fail
     bugs = [failure.kind.value for failure in failures if failure.kind in BREAKDOWNS]
     refused = [s.number for s in evidence.submissions if s.state is SubmissionState.REJECTED]
     if bugs or refused:
-        parts = [*dict.fromkeys(bugs), *([f"{len(refused)} submission(s) refused"] if refused else [])]
+        parts = [*dict.fromkeys(bugs), *([f"{counted(len(refused), 'submission')} refused"] if refused else [])]
         return Verdict.FAIL, "; ".join(parts)
     if not was_recorded(evidence):
         return Verdict.UNKNOWN, "no failure was observed, and no code was recorded"
@@ -479,7 +480,7 @@ def probing_check(evidence: TrialEvidence) -> IntegrityCheck:
         return IntegrityCheck("sandbox probing", looked_at)
     proofs = tuple(proof(origin, text) for (origin, _), text in list(matches.items())[:MAX_PROOFS])
     probes = ", ".join({probe for _, probe in matches})
-    description = f"{len(matches)} place(s) name what is outside the sandbox ({probes})"
+    description = f"{counted(len(matches), 'mention')} of what is outside the sandbox ({probes})"
     return IntegrityCheck(
         "sandbox probing",
         looked_at,

@@ -41,6 +41,7 @@ from agent2.arena.analysis.verdicts import (
 from agent2.arena.evidence import AgentEnd, MetricPoint, SubmissionRecord, SubmissionState, TrialEvidence
 from agent2.arena.spec import Stage
 from agent2.records import JsonValue, Split, canonical_json
+from agent2.texts import counted
 
 CONFIDENCE = 0.999
 SLACK = 0.10
@@ -365,7 +366,7 @@ def _execution(evidence: TrialEvidence, route: RouteFinding, failures: tuple[Fai
         reason = f"training that made what was submitted is {not_shown(route)}"
         return StageVerdict(stage, Verdict.UNKNOWN, reason, route.evidence[:MAX_EVIDENCE])
     if trained:
-        problems = [*broken, *([f"{len(rejected)} submission(s) not scored"] if rejected else [])]
+        problems = [*broken, *([f"{counted(len(rejected), 'submission')} not scored"] if rejected else [])]
         if evidence.agent_end is AgentEnd.DEADLINE:
             problems.append("stopped at the deadline, after a valid submission")
         if not problems:
@@ -429,7 +430,7 @@ def _evaluation(evidence: TrialEvidence) -> StageVerdict:
         return StageVerdict(stage, Verdict.PARTIAL, reason, tuple(unused)[:MAX_EVIDENCE])
     if not was_recorded(evidence):
         return StageVerdict(stage, Verdict.UNKNOWN, "no code, process or metric of the agent was recorded")
-    scores = f"{n_scored} score(s) from the grader" if n_scored else "no score from the grader"
+    scores = f"{counted(n_scored, 'score')} from the grader" if n_scored else "no score from the grader"
     return StageVerdict(stage, Verdict.FAIL, f"the agent ran no evaluation that was recorded; it got {scores}")
 
 
