@@ -302,8 +302,8 @@ class VisibleTask:
                 limits = replace(settings, max_turns=self.participant.max_turns)
                 rows = collect_traces(self.train, self.world, limits, expert, self._is_solved).rows
             description = (
-                f"{counted(settings.episodes_per_item, 'episode')} of each of {len(self.train)} train items, played with "
-                f"the expert's advice; the {len(rows)} that were solved are kept"
+                f"{counted(settings.episodes_per_item, 'episode')} of each of {len(self.train)} train items, played "
+                f"with the expert's advice; the {len(rows)} that were solved are kept"
             )
         if not rows:
             raise ConfigError(
