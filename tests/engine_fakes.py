@@ -14,7 +14,12 @@ import json, os, socket, sys, threading, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+if "describe" in sys.argv:  # as the server of llama.cpp does it, which reads the file
+    from agent2.engines.llama_cpp_server import describe
+    sys.stdout.write(json.dumps(describe(Path(sys.argv[-1]))))
+    sys.exit()
 folder = Path(sys.argv[sys.argv.index("serve") + 1])
+key = os.environ.get("VLLM_API_KEY") or os.environ["LLAMA_CPP_SERVE_KEY"]
 flags = dict(zip(sys.argv[1:], sys.argv[2:]))
 own = Path(__file__).parent
 plan = json.loads((own / "plan.json").read_text())
@@ -50,7 +55,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        if self.headers["authorization"] != "Bearer " + os.environ["VLLM_API_KEY"]:
+        if self.headers["authorization"] != "Bearer " + key:
             return self.send(401, {"error": {"message": "wrong key"}})
         with lock:
             count[0] += 1

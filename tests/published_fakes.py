@@ -67,6 +67,27 @@ def write_gguf(
     return weights
 
 
+def write_four_bits(path: Path, template: str | None = TEMPLATE, parts: int = 1) -> None:
+    """A GGUF file with most weights in 4 bits, whose header claims 16."""
+    from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType, quants
+
+    writer = GGUFWriter(path, "llama")
+    writer.add_context_length(64)
+    writer.add_file_type(LlamaFileType.MOSTLY_F16)
+    if template is not None:
+        writer.add_chat_template(template)
+    if parts > 1:
+        writer.add_uint16("split.count", parts)
+    weights = np.random.default_rng(0).standard_normal((8, 32)).astype(np.float32)
+    writer.add_tensor("norm", weights[0])
+    four_bits = GGMLQuantizationType.Q4_0
+    writer.add_tensor("projection", quants.quantize(weights, four_bits), raw_dtype=four_bits)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
 def wheel_with(member: str, content: bytes) -> bytes:
     """A package's file with one member, and a program that nobody may run."""
     buffer = io.BytesIO()

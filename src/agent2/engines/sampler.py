@@ -77,7 +77,7 @@ class EngineSampler:
     def __init__(
         self, settings: EngineSettings, ready: InstalledEnvironment, model: AbstractContextManager[Path] | Path
     ) -> None:
-        """Start the engine. model: the folder, or a context that makes it and is left when the sampler is closed.
+        """Start the engine. model: its folder or file, or a context that makes the folder and is left by `close`.
 
         Raises EndpointFailed if the engine does not start, ConfigError for what it cannot do.
         """
@@ -282,9 +282,11 @@ class EngineSampler:
             self._child.stop()
 
 
-def _stamp_of(folder: Path) -> tuple[tuple[str, int, int, int], ...]:
+def _stamp_of(model: Path) -> tuple[tuple[str, int, int, int], ...]:
     """Name, number, size and time of each file of a model, which tell whether it is the one that was played before."""
-    files = sorted(path for path in folder.iterdir() if path.suffix in PLAYED and path.is_file())
+    files = [model]
+    if model.is_dir():
+        files = sorted(path for path in model.iterdir() if path.suffix in PLAYED and path.is_file())
     facts = [(path.name, path.stat()) for path in files]
     return tuple((name, stat.st_ino, stat.st_size, stat.st_mtime_ns) for name, stat in facts)
 

@@ -4,6 +4,7 @@
                                 encoder of pictures and a processor, it is shown pictures (`models.vision`)
     NAME                        a published model that is on this machine (`agent2 models get`), played likewise
     ENGINE:FOLDER               the same model, served by an inference engine that agent2 starts (`agent2.engines`)
+    FILE.gguf                   a model in one file, in 4 bits or others, played by the engine `llama-cpp` as it is
     http(s)://HOST/v1#MODEL     an OpenAI-compatible endpoint
     scripted:FILE.py:FUNCTION   a Python function from chat to reply: an oracle, a heuristic, a test
 
@@ -34,7 +35,7 @@ from typing import Any, cast
 
 import psutil
 
-from agent2.engines.catalogue import AUTO, ENGINES, IN_PROCESS, VLLM, InferenceEngine, find_engine
+from agent2.engines.catalogue import AUTO, ENGINES, IN_PROCESS, LLAMA_CPP, VLLM, InferenceEngine, find_engine
 from agent2.engines.environments import InstalledEnvironment, installed_engine, require_engine
 from agent2.errors import CheckpointError, ConfigError, SamplerFailed, quoted
 from agent2.files import why_no_folder
@@ -50,6 +51,7 @@ from agent2.models.checkpoint import (
     inspect_checkpoint,
     template_digest,
 )
+from agent2.models.gguf_files import GgufInfo, inspect_gguf, is_gguf
 from agent2.models.published import PublishedRecipes, chat_models
 from agent2.records import Completion, JsonValue, Message, Prompt, Sampler, SamplingSettings, digest_of
 
@@ -87,7 +89,8 @@ MAX_IN_FLIGHT = 64
 SMALL_BYTES = 256 << 20
 """Up to this size nothing is checked: the libraries alone take more."""
 FORMS = (
-    "a FOLDER in Hugging Face layout, a name of `agent2 models list`, http://HOST/v1#MODEL or scripted:FILE.py:FUNCTION"
+    "a FOLDER in Hugging Face layout, a name of `agent2 models list`, a FILE.gguf, http://HOST/v1#MODEL or "
+    "scripted:FILE.py:FUNCTION"
 )
 
 
@@ -168,6 +171,8 @@ def find_checkpoint(spec: str, settings: LoadSettings | None = None) -> Checkpoi
     if spec.startswith(SCRIPTED):
         return _scripted(spec)
     folder = Path(spec).expanduser()
+    if is_gguf(folder):
+        return _gguf(spec, folder, settings)
     if not folder.is_dir() and spec in chat_models():
         folder = ensure_base_model(spec, PublishedRecipes())
     if not folder.is_dir():
@@ -205,9 +210,7 @@ def _hf(spec: str, folder: Path, settings: LoadSettings) -> CheckpointSource:
     if merges is not None:
         caveats.append(merges.caveat)
     if settings.is_plain:
-        caveats.append(
-            f"{folder.name}: prompts in the plain format ({PLAIN_DIGEST}), not in a chat template of its own"
-        )
+        caveats.append(_plain_caveat(folder))
     template = info.chat_template_digest if merges is None else merges.base.chat_template_digest
     engine = _chosen_engine(settings)
     if engine is not None:
@@ -230,6 +233,35 @@ def _hf(spec: str, folder: Path, settings: LoadSettings) -> CheckpointSource:
         folder=folder,
         settings=settings,
     )
+
+
+def _gguf(spec: str, file: Path, settings: LoadSettings) -> CheckpointSource:
+    if settings.engine not in (IN_PROCESS, AUTO, LLAMA_CPP):
+        raise ConfigError(
+            f"checkpoint {spec!r}: engine {settings.engine} plays no GGUF file; leave the engine out, or unpack the "
+            f"file to 32 bits: agent2 models convert {file} FOLDER"
+        )
+    engine = ENGINES[LLAMA_CPP]
+    ready = require_engine(engine, f"checkpoint {spec!r}")
+    info = inspect_gguf(file, engine, ready)
+    caveats = [info.note, f"{file.name}: answered by {engine.name} {ready.version}, which draws with its own generator"]
+    if settings.is_plain:
+        caveats.append(_plain_caveat(file))
+    return CheckpointSource(
+        spec=spec,
+        kind=SourceKind.ENGINE,
+        name=file.stem,
+        digest=info.content_digest,
+        chat_template_digest=PLAIN_DIGEST if settings.is_plain else info.chat_template_digest,
+        dtype=engine.precision(info.precision, ready.version),
+        opener=lambda: _open_gguf(engine, ready, info, settings),
+        caveats=tuple(caveats),
+        settings=settings,
+    )
+
+
+def _plain_caveat(model: Path) -> str:
+    return f"{model.name}: prompts in the plain format ({PLAIN_DIGEST}), not in a chat template of its own"
 
 
 def _chosen_engine(settings: LoadSettings) -> InferenceEngine | None:
@@ -264,21 +296,35 @@ def serve_folder(
     Raises EndpointFailed if the engine does not start, ConfigError for what it cannot do.
     """
     own_limit = (whole.config.get("text_config") or whole.config).get("max_position_embeddings")
-    limits = [limit for limit in (settings.context_length, own_limit) if isinstance(limit, int)]
-    options = settings.endpoint
     module = importlib.import_module(ENGINE_SAMPLER)
     started = module.EngineSettings(
         engine=engine,
         dtype=settings.dtype,
-        max_length=min(limits) if limits else None,
-        capacity=settings.max_in_flight,
-        chat_template=PLAIN_TEMPLATE if settings.is_plain else None,
-        top_logprobs=settings.top_logprobs,
-        timeout_s=options.timeout_s,
         extra_body=engine.request_fields(_end_tokens(whole)),
         logs=logs,
+        **_serving(settings, own_limit),
     )
     return cast(Sampler, module.EngineSampler(started, ready, folder))
+
+
+def _open_gguf(engine: InferenceEngine, ready: InstalledEnvironment, info: GgufInfo, settings: LoadSettings) -> Sampler:
+    """Start an engine on a GGUF file, which brings its own end tokens."""
+    module = importlib.import_module(ENGINE_SAMPLER)
+    served = _serving(settings, info.context_length)
+    started = module.EngineSettings(engine=engine, dtype=info.precision, **served)
+    return cast(Sampler, module.EngineSampler(started, ready, info.path))
+
+
+def _serving(settings: LoadSettings, own_limit: object) -> dict[str, Any]:
+    """What an engine is told of a run. own_limit: the model's longest context, if it says one."""
+    limits = [limit for limit in (settings.context_length, own_limit) if isinstance(limit, int)]
+    return {
+        "max_length": min(limits) if limits else None,
+        "capacity": settings.max_in_flight,
+        "chat_template": PLAIN_TEMPLATE if settings.is_plain else None,
+        "top_logprobs": settings.top_logprobs,
+        "timeout_s": settings.endpoint.timeout_s,
+    }
 
 
 def _end_tokens(info: CheckpointInfo) -> list[int]:
