@@ -9,6 +9,7 @@ import torch
 
 from agent2.benchmarks import load_benchmark
 from agent2.cli import main
+from agent2.engines.catalogue import LLAMA_CPP
 from agent2.errors import ConfigError
 from agent2.evaluation.engine import Attempt, PlaySettings, play
 from agent2.models.answer_likelihoods import answer_likelihoods
@@ -16,6 +17,7 @@ from agent2.models.hf import HfSampler
 from agent2.models.loading import load_model, load_tokenizer
 from agent2.models.sources import ScriptedSampler
 from agent2.records import SamplingSettings, Split
+from engine_fakes import install_fake_engine
 from model_builders import DIGITS, make_model
 from plugin_builders import write_rows
 
@@ -157,6 +159,10 @@ def test_a_base_model_without_a_chat_template_is_evaluated_as_it_is(folder, benc
     player = "scripted:player.py:play"
     code, printed = agent2("eval", "./sums", "--role", "nightly", "--checkpoint", player, "--baseline", player)
     assert code == 2 and "sums compares answers by likelihood, which scripted:player.py:play cannot give" in printed.err
+    install_fake_engine(name=LLAMA_CPP)
+    served = f"{LLAMA_CPP}:{folder}"
+    code, printed = agent2("eval", "./sums", "--role", "nightly", "--checkpoint", served, "--baseline", served)
+    assert code == 2 and "by engine llama-cpp cannot give; name a model's FOLDER, without an engine" in printed.err
 
 
 @pytest.mark.parametrize(

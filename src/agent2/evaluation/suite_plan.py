@@ -31,7 +31,7 @@ from agent2.contract.suite import (
 )
 from agent2.contract.suite_files import load_suite, suite_names
 from agent2.contract.suite_rules import check_emitted, visibility_problem
-from agent2.engines.catalogue import IN_PROCESS
+from agent2.engines.catalogue import ENGINES, IN_PROCESS
 from agent2.errors import ConfigError, unknown_name
 from agent2.evaluation.plan import EvaluationLimits, EvaluationPlan
 from agent2.evaluation.suite_draft import judge_rule, suite_of
@@ -40,7 +40,7 @@ from agent2.executors import LOCAL, require_executor
 from agent2.executors.jobs import ExecutorSettings, PartSettings, Resources
 from agent2.installation import Access, log_access
 from agent2.llm.thoughts import AUTO
-from agent2.models.sources import CheckpointSource, SourceKind, require_chat_template
+from agent2.models.sources import CheckpointSource, require_chat_template
 from agent2.pictures import Preparation
 from agent2.plugins import find, installed, is_code, is_located, known_names, load
 from agent2.records import HIDDEN_SPLITS, Benchmark, JsonValue, Scorer, Split, declared_output, judge_of
@@ -116,10 +116,11 @@ def plan_suite(request: SuiteRequest) -> SuitePlan:
         if any(getattr(benchmark, "needs_chat_template", True) for benchmark in installed.values()):
             require_chat_template(source, "add one to the tokenizer, or add --set run.plain=true for both sides")
         for name, benchmark in installed.items():
-            if getattr(benchmark, "compares_answers", False) and source.kind is SourceKind.SCRIPTED:
+            if getattr(benchmark, "compares_answers", False) and not source.gives_likelihoods:
+                by = f" by engine {source.settings.engine}" if source.settings.engine in ENGINES else ""
                 raise ConfigError(
-                    f"{name} compares answers by likelihood, which {source.spec} cannot give; name a model's FOLDER "
-                    "or an endpoint (vLLM, SGLang)"
+                    f"{name} compares answers by likelihood, which {source.spec}{by} cannot give; name a model's "
+                    "FOLDER, without an engine or with vllm, or an endpoint (vLLM, SGLang)"
                 )
     emitted = {name: declared_output(benchmark.scorer()) for name, benchmark in installed.items()}
     # Again with the installed scorers: a suite file is also checked where they are not installed.

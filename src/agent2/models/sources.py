@@ -152,6 +152,8 @@ class CheckpointSource:
     """Where a model in this process is, whether it was named by folder or by name; None: there is none."""
     settings: LoadSettings = field(default_factory=LoadSettings)
     """How it is loaded or queried, to find it again elsewhere."""
+    gives_likelihoods: bool = True
+    """Whether it may compare given answers by their log-probabilities; of an endpoint only its server knows."""
 
     def open(self) -> Sampler:
         """A sampler of it. Raises CheckpointError or ConfigError if it cannot be loaded or reached."""
@@ -232,6 +234,7 @@ def _hf(spec: str, folder: Path, settings: LoadSettings) -> CheckpointSource:
         merges=merges,
         folder=folder,
         settings=settings,
+        gives_likelihoods=engine is None or engine.gives_likelihoods,
     )
 
 
@@ -257,6 +260,7 @@ def _gguf(spec: str, file: Path, settings: LoadSettings) -> CheckpointSource:
         opener=lambda: _open_gguf(engine, ready, info, settings),
         caveats=tuple(caveats),
         settings=settings,
+        gives_likelihoods=engine.gives_likelihoods,
     )
 
 
@@ -501,6 +505,7 @@ def _scripted(spec: str) -> CheckpointSource:
         dtype=SourceKind.SCRIPTED,
         opener=lambda: ScriptedSampler(_load_function(path, function)),
         caveats=(f"{function} is a script; no model answered",),
+        gives_likelihoods=False,
     )
 
 
