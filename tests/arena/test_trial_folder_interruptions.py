@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -17,6 +18,7 @@ from agent2.arena.trial_folder import (
     ActiveTime,
     EventLog,
     TrialPaths,
+    clock_wait,
     interruptions,
     read_events,
     stopped_at,
@@ -84,6 +86,28 @@ def test_two_interruptions_add_up_and_their_pauses_count_for_nobody(tmp_path):
     assert [clock(t) - START for t in moments] == [0, 12, 12, 12, 22, 42, 43]
 
 
+def test_a_node_whose_clock_is_a_minute_behind_gives_the_agent_no_time_back(tmp_path):
+    events, paths = write_log(
+        tmp_path,
+        started(),
+        ("agent_interrupted", START + 30, {"reason": "x"}),
+        restarted(START - 60, 90, START + 30),
+        ("agent_interrupted", START - 50, {"reason": "x"}),
+    )
+    assert time_used(events, paths) == 30 + 10
+    (pause,) = interruptions(events)
+    assert (pause.used_s, pause.stopped_at, pause.restarted_at) == (30.0, START - 60, START - 60)
+
+
+def test_a_node_waits_until_its_clock_reaches_the_last_record_and_not_for_one_that_was_set(tmp_path):
+    events, paths = write_log(tmp_path, started())
+    paths.alive.touch()
+    os.utime(paths.alive, (START + 40, START + 40))
+    waits = {now: clock_wait(events, paths, START + now) for now in (-20, 39, 40, 500, -3600)}
+    assert waits == {-20: 60.0, 39: 1.0, 40: 0.0, 500: 0.0, -3600: 0.0}
+    assert clock_wait(*write_log(tmp_path / "empty"), START) == 0.0
+
+
 SUBMITS_ONCE_AND_WORKS_ON = """
 import os, time
 if os.path.exists("/workspace/output/model"):
@@ -122,6 +146,9 @@ def test_an_interrupted_agent_is_started_again_with_the_time_that_is_left(how, h
     stderr = harness.communicate()[1]
     assert how == signal.SIGKILL or f"resume with: {paths.resume_command}" in stderr
     before = read_events(paths.trial_log)
+    if how == signal.SIGKILL:  # on a machine whose clock is ahead of this one's
+        ahead = time.time() + 3
+        os.utime(paths.alive, (ahead, ahead))
     used = time_used(before, paths)
     assert 0 < used < 3600
     resume_trial(root, quiet)
@@ -136,6 +163,7 @@ def test_an_interrupted_agent_is_started_again_with_the_time_that_is_left(how, h
     assert row["deadline"] - row["t"] == pytest.approx(3600 - used)
     assert evidence.deadline - evidence.started_at == pytest.approx(3600)
     pause = cut.restarted_at - cut.stopped_at
+    assert pause >= 0
     ended = read_events(paths.trial_log).last("agent_ended")["t"]
     assert evidence.ended_at == pytest.approx(ended - pause)  # the pause counts for nobody
     assert all(evidence.started_at <= s.received_at <= evidence.ended_at for s in evidence.submissions)

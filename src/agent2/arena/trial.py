@@ -83,6 +83,7 @@ from agent2.arena.trial_folder import (
     LEAST_RESTART_S,
     EventLog,
     TrialPaths,
+    clock_wait,
     read_config,
     read_events,
     stopped_at,
@@ -149,6 +150,9 @@ def resume_trial(
             "copy (resuming without it would start over and lose what was submitted)"
         )
     if events.last("finished") is None:
+        if wait_s := clock_wait(events, paths, time.time()):
+            steps(f"clock: {wait_s:.0f} s behind that of the machine where the trial was interrupted; waiting")
+            time.sleep(wait_s)
         _run(paths, steps, evaluation, restarts_agent=restarts_agent)
     elif paths.integrity.exists() and is_unfinished(paths.integrity):
         _run(paths, steps, evaluation, restarts_agent=False)

@@ -70,6 +70,8 @@ from agent2.records import JsonValue, Split
 
 LEAST_RESTART_S = 5.0
 """An agent with less time left is not started again: it could do nothing."""
+MAX_CLOCK_WAIT_S = 300.0
+"""Clocks of the nodes of a cluster may be as far apart when a trial moves from one to another."""
 HELD_OUT_SCORED = "held_out_scored"
 """Event of `trial.jsonl`, one for each held-out task."""
 MAX_NOTE = 2_000
@@ -389,11 +391,11 @@ def interruptions(events: Events) -> tuple[Interruption, ...]:
             interrupted = row
         elif name == "agent_restarted":
             restarted_at = float(row["t"])
-            # clamped: the machine's clock may have been set meanwhile, and time worked is never negative
-            stopped = min(max(float(row["stopped_at"]), began), restarted_at)
+            # clamped: clocks are set, and those of two machines differ; time worked is never negative or given back
+            stopped = max(float(row["stopped_at"]), began)
             used_s += stopped - began
             reason = str(interrupted.get("reason", "")) if interrupted is not None else "the harness was killed"
-            closed.append(Interruption(stopped, restarted_at, used_s, reason))
+            closed.append(Interruption(min(stopped, restarted_at), restarted_at, used_s, reason))
             began, interrupted = restarted_at, None
     return tuple(closed)
 
@@ -420,6 +422,17 @@ def time_used(events: Events, paths: TrialPaths) -> float:
     earlier = interruptions(events)
     starts = [row for row in events.rows if row.get("event") in ("agent_started", "agent_restarted")]
     return (earlier[-1].used_s if earlier else 0.0) + stopped - float(starts[-1]["t"])
+
+
+def clock_wait(events: Events, paths: TrialPaths, now: float) -> float:
+    """Seconds until a clock that shows `now` reaches the last record of a trial, so that its times stay in order.
+
+    0 where it is not behind, and where it is so far behind that nobody waits: then it was set, and is no other node's.
+    """
+    times = [float(row["t"]) for row in events.rows if "t" in row]
+    times += [paths.alive.stat().st_mtime] if paths.alive.exists() else []
+    behind_s = max(times, default=now) - now
+    return behind_s if 0.0 < behind_s <= MAX_CLOCK_WAIT_S else 0.0
 
 
 @dataclass(frozen=True, slots=True)
