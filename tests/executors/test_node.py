@@ -1,6 +1,7 @@
 """What a node is compared in, and how a job's command runs there."""
 
 import fcntl
+import signal
 import subprocess
 import sys
 import threading
@@ -69,6 +70,26 @@ def test_a_command_that_fails_ends_with_its_last_line(tmp_path):
     end = run_here(failing, 1, is_leashed=True)
     assert (end.exit_code, end.fault) == (2, Fault.SUBMITTER)
     assert "did you mean 'arithmetic'" in end.reason
+
+
+@pytest.mark.parametrize(
+    ("number", "on_cluster", "is_lost"),
+    [
+        (signal.SIGTERM, True, True),
+        (signal.SIGUSR2, True, True),
+        (signal.SIGKILL, True, False),  # the kernel, for memory
+        (signal.SIGTERM, False, False),  # somebody here
+    ],
+)
+def test_a_command_that_gets_the_notice_of_a_scheduler_is_lost_with_its_node(
+    home, tmp_path, number, on_cluster, is_lost
+):
+    (home / "engines").mkdir(parents=True)
+    with (home / "engines" / ".llama-cpp.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)  # so that the command waits for as long as it lives
+        waiting = job("a", start=("engines", "install", "llama-cpp"), folder=tmp_path, log=tmp_path / "log")
+        end = run_here(waiting, 1, is_leashed=on_cluster, on_start=lambda process: process.send_signal(number))
+    assert (end.exit_code, end.fault, end.is_lost) == (-number, Fault.INFRASTRUCTURE, is_lost)
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,8 @@ def test_a_trial_takes_a_sandbox_and_an_idle_node_without_one_has_no_room():
         (exceptions.WorkerCrashedError(), Fault.INFRASTRUCTURE, True),
         (exceptions.NodeDiedError("gone"), Fault.INFRASTRUCTURE, True),
         (exceptions.OutOfMemoryError("full"), Fault.INFRASTRUCTURE, True),
+        (exceptions.ObjectStoreFullError("full"), Fault.INFRASTRUCTURE, True),
+        (exceptions.LocalRayletDiedError(), Fault.INFRASTRUCTURE, True),
         (exceptions.RayTaskError("run_checked", "Traceback\nImportError: no agent2", ImportError()), "task", False),
         (exceptions.TaskCancelledError(), Fault.SUBMITTER, False),
     ],

@@ -39,6 +39,8 @@ TAIL_BYTES = 64_000
 """Of a job's log that are searched for its last line."""
 INTERRUPT_WAIT_S = 60.0
 """For a command to record that it was interrupted."""
+PREEMPTED = (-signal.SIGTERM, -signal.SIGUSR2)
+"""Exit codes of a command whose node is about to be taken away: Slurm sends its notice to every process of a job."""
 GPU_VARIABLES = ("SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "CUDA_VISIBLE_DEVICES")
 """Where a scheduler says which GPUs a job has, the most reliable first: Slurm may count the last one from 0."""
 
@@ -210,7 +212,8 @@ def run_here(
     if code in job.ok_codes:
         return JobEnd(job.name, attempt, code, node=node)
     reason = f"ended with exit code {code} ({_last_line(job.log)}); see {job.log}"
-    return JobEnd(job.name, attempt, code, fault_of(code) or Fault.SUBMITTER, reason, node)
+    is_lost = is_leashed and code in PREEMPTED
+    return JobEnd(job.name, attempt, code, fault_of(code) or Fault.SUBMITTER, reason, node, is_lost)
 
 
 def _wait_for_lock(job: Job) -> str | None:

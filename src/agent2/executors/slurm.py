@@ -1,12 +1,13 @@
 """Jobs under Slurm, through submitit: what is queued together is one array job.
 
-A job that Slurm ends (time limit, preemption, a lost node) leaves no result and counts as lost: it is submitted again
-and its command goes on where it was. Jobs of a driver that died go on under Slurm; those of the next driver wait for
-their locks.
+A job that Slurm ends (time limit, preemption, a lost node) counts as lost: it is submitted again and its command goes
+on where it was. The notice that Slurm gives before it does so interrupts the command, as Ctrl-C would. Jobs of a driver
+that died go on under Slurm; those of the next driver wait for their locks.
 
 Nodes are compared with the driver when a job starts on them, not before: they are not known earlier.
 """
 
+import socket
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -104,7 +105,9 @@ class SlurmExecutor:
             return
         assert self._needs is not None, "require comes first"
         with self._executor.batch():
-            array = [self._executor.submit(run_checked, job, attempt, self._needs) for job, attempt in self._queued]
+            array = [
+                self._executor.submit(_run_until_notice, job, attempt, self._needs) for job, attempt in self._queued
+            ]
         self._submitted += [(handle, *entry) for handle, entry in zip(array, self._queued, strict=True)]
         self._queued = []
 
@@ -115,6 +118,17 @@ class SlurmExecutor:
 
     def close(self) -> None:
         """Nothing is held open."""
+
+
+def _run_until_notice(job: Job, attempt: int, needs: NodeNeeds) -> JobEnd:
+    """Run a job there; one that Slurm is about to end is lost, and no failure of its own."""
+    from submitit.core.utils import UncompletedJobError
+
+    try:
+        return run_checked(job, attempt, needs)
+    except UncompletedJobError as error:  # raised in the middle of the wait by submitit, which Slurm has told
+        node, reason = socket.gethostname(), f"was ended by Slurm ({first_line_of(error)})"
+        return JobEnd(job.name, attempt, None, Fault.INFRASTRUCTURE, reason, node, is_lost=True)
 
 
 def _end_of(handle: "submitit.Job[JobEnd]", job: Job, attempt: int) -> JobEnd:
