@@ -1,8 +1,10 @@
 """Installed engines beside this process on the same items: equal answers, scores, a crash in the middle, memory.
 
     python benchmarks/engine_agreement.py MODEL [--engines vllm llama-cpp] [--benchmark instructions] [--items 30]
+    python benchmarks/engine_agreement.py MODEL --engines --gguf FILE.gguf
 
-MODEL is a folder, or the name of a published model that is here. Whole evaluations are played, in float32:
+MODEL is a folder, or the name of a published model that is here. FILE.gguf, in 4 bits or others, is played as it is by
+llama-cpp and compared with MODEL. Whole evaluations are played, of folders in float32:
 
 - greedy: the share of answers that equal this process's. For each that differs, the first token that differs is looked
   for, and how much likelier this process finds its own than the engine's (in nats; 0 is a tie). What differs there by
@@ -37,7 +39,7 @@ from scipy import stats
 from agent2 import installation
 from agent2.benchmarks import load_benchmark
 from agent2.cards.reader import iter_rollouts
-from agent2.engines.catalogue import ENGINES, IN_PROCESS
+from agent2.engines.catalogue import ENGINES, IN_PROCESS, LLAMA_CPP
 from agent2.engines.environments import engines_dir, installed_engine
 from agent2.evaluation.plan import EvaluationPlan
 from agent2.evaluation.runner import evaluate
@@ -146,10 +148,11 @@ class Setting:
         self.n_tokens, self.n_draws = options.tokens, options.draws
         self.n_cards = 0
 
-    def play(self, engine: str, *, greedy: bool, kill: bool = False) -> Played:
-        """One evaluation by an engine, or in this process."""
+    def play(self, engine: str, *, greedy: bool, kill: bool = False, file: str | None = None) -> Played:
+        """One evaluation by an engine, or in this process. file: plays it in place of the model."""
         at_once = None if engine == IN_PROCESS else min(self.capacity, ENGINES[engine].capacity)
-        source = find_checkpoint(self.model, LoadSettings(engine=engine, max_in_flight=at_once, device="cpu"))
+        settings = LoadSettings(engine=engine, max_in_flight=at_once, device="cpu")
+        source = find_checkpoint(file or self.model, settings)
         own = self.benchmark.sampling
         limit = min(own.max_tokens, self.n_tokens)
         sampling = SamplingSettings(0.0, 1.0, limit) if greedy else SamplingSettings(own.temperature, own.top_p, limit)
@@ -289,9 +292,15 @@ def main() -> int:
     parser.add_argument("--draws", type=int, default=4, help="an even number of sampled answers an item")
     parser.add_argument("--tokens", type=int, default=32, help="most tokens of an answer")
     parser.add_argument("--at-once", type=int, default=4, help="answers that an engine writes at once, at most")
+    parser.add_argument("--gguf", help="FILE.gguf that llama-cpp plays as it is, beside MODEL")
     options = parser.parse_args()
-    engines = options.engines or [name for name, engine in ENGINES.items() if installed_engine(engine) is not None]
-    if not engines:
+    engines = options.engines
+    if engines is None:
+        engines = [name for name, engine in ENGINES.items() if installed_engine(engine) is not None]
+    players: list[tuple[str, str | None]] = [(name, None) for name in engines]
+    if options.gguf is not None:
+        players.append((LLAMA_CPP, options.gguf))
+    if not players:
         raise SystemExit("no engine is installed; agent2 engines install llama-cpp")
     is_sound = True
     with tempfile.TemporaryDirectory() as folder:
@@ -306,12 +315,14 @@ def main() -> int:
         )
         print(f"this process: {cost(greedy)}", flush=True)
         gaps = Gaps(options.model)
-        for name in engines:
-            there = setting.play(name, greedy=True)
+        for engine, file in players:
+            name = engine if file is None else f"{engine} on {Path(file).name}"
+            there = setting.play(engine, greedy=True, file=file)
             report_greedy(name, greedy, there, gaps)
             print(f"{name}: {cost(there)}", flush=True)
-            is_sound &= report_crash(name, there, setting.play(name, greedy=True, kill=True), len(setting.items))
-            drawn = setting.play(name, greedy=False)
+            again = setting.play(engine, greedy=True, kill=True, file=file)
+            is_sound &= report_crash(name, there, again, len(setting.items))
+            drawn = setting.play(engine, greedy=False, file=file)
             delta, low, high = interval(sampled.scores(0, options.draws), drawn.scores(0, options.draws))
             is_within = low <= 0 <= high
             print(f"{name}: sampled score less this process's: {delta:+.1f} [{low:+.1f}, {high:+.1f}]", flush=True)

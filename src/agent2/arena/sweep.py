@@ -22,13 +22,14 @@ task is given up there and reported. Finish interrupted trials first: one that e
 seed was replaced changes the rounds.
 """
 
+import hashlib
 import json
 import math
 import os
 import secrets
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 from pathlib import Path
@@ -81,7 +82,7 @@ NO_INFLUENCE = {"parallel", "gpus", "reproduce", "resources", "slurm"}
 """Fields of a sweep that may change between its runs: no trial depends on them."""
 EXECUTOR_FOLDER = "executor"
 """What the executor keeps while the sweep runs."""
-MADE_ONCE = {"judge_draw"}
+MADE_ONCE = {"judge_draw", "file_digests"}
 """Fields that the first run of a sweep makes."""
 
 
@@ -228,6 +229,8 @@ class SweepSpec(StrictModel):
     judge_draw: str = ""
     """Which judges the trials of a task with a hidden judge have: one for each seed, the same for all agents, so that
     they are comparable. Empty: drawn when the sweep begins."""
+    file_digests: dict[str, str] = Field(default_factory=dict)
+    """Digests of the files of tasks, agents and drivers that are named by path: made when the sweep begins."""
     until_decided: UntilDecided | None = None
     """Run more seeds until the agents are distinguished; None: run `seeds` and stop."""
     reproduce: Literal["best"] | None = None
@@ -527,11 +530,32 @@ def _claim_folder(root: Path, spec: SweepSpec) -> SweepSpec:
         if changed:
             listed = ", ".join(changed)
             raise ConfigError(f"{root}: contains a sweep with another {listed}; change its name, or use another --out")
-        return spec.model_copy(update={"judge_draw": stored.judge_draw})
-    spec = spec.model_copy(update={"judge_draw": spec.judge_draw or new_draw()})
+        now = _file_digests(spec)
+        altered = [name for name, digest in stored.file_digests.items() if now.get(name) != digest]
+        if altered:
+            raise ConfigError(
+                f"{root}: {altered[0]} is not what it was when this sweep began, so its trials could not be compared; "
+                "restore it, change the sweep's name, or use another --out"
+            )
+        return spec.model_copy(update={name: getattr(stored, name) for name in MADE_ONCE})
+    made = {"judge_draw": spec.judge_draw or new_draw(), "file_digests": _file_digests(spec)}
+    spec = spec.model_copy(update=made)
     (root / "logs").mkdir(parents=True, exist_ok=True)
     write_json(path, spec.model_dump(mode="json"))
     return spec
+
+
+def _file_digests(spec: SweepSpec) -> dict[str, str]:
+    """Name -> digest of each task, agent and driver that the sweep names by path and that can be read."""
+    digests = {}
+    for name in (*spec.tasks, *spec.agents, *spec.drivers):
+        path = Path(name)
+        with suppress(OSError):  # what cannot be read fails its own trials
+            if path.is_dir():
+                digests[name] = load_agent(name).digest
+            elif path.is_file():
+                digests[name] = hashlib.sha256(read_limited(path, follow=True)).hexdigest()
+    return digests
 
 
 def _is_reported(paths: TrialPaths) -> bool:
