@@ -17,6 +17,7 @@ from agent2.web.entries import EntryKind, EntryState
 from agent2.web.page import LiveLinks, PageAddress
 from agent2.web.server import ReaderGuard, make_view_app, view_folder
 from agent2.web.site import Site
+from agent2.web.summaries import sweep_grid
 from web_builders import (
     write_trial,
 )
@@ -104,6 +105,17 @@ def test_a_running_sweep_says_so_and_how_far_it_is(sweep, tmp_path):
     home = site.html(PageAddress("home"), LiveLinks())
     running = home[home.index('id="running"') : home.index("All results")]
     assert "sweep both" in running and "left</span>" in running and "no submission yet" in running
+
+
+def test_the_page_of_a_running_sweep_has_a_grid_with_the_trials_to_come(sweep, tmp_path):
+    site = Site(Catalog(tmp_path))
+    entry = entry_of(site.catalog, EntryKind.SWEEP)
+    grid = sweep_grid(entry, [site.catalog.summary(trial) for trial in site.catalog.children(entry, EntryKind.TRIAL)])
+    started = next(agent for agent, cells in grid.rows if "running" in cells[0])
+    assert grid.tasks == ("arithmetic",) and dict(grid.rows)["b"] == ("2 to come",)
+    assert [agent for agent, _ in grid.rows][:2] == ["a", "b"] and started not in ("b",)
+    page = site.html(PageAddress("sweep", entry.id), LiveLinks())
+    assert "Agents and tasks" in page and "2 to come" in page
 
 
 def test_readers_of_a_sweep_hear_of_changed_words_and_of_the_end(sweep, tmp_path):

@@ -65,6 +65,7 @@ from agent2.web.rollouts import (
 )
 from agent2.web.runs import runs_page
 from agent2.web.search import search_page
+from agent2.web.summaries import sweep_grid
 from agent2.web.trials import (
     event_words,
     evidence_anchor,
@@ -301,7 +302,13 @@ class Site(PageContext):
         }
         report = entry.path / "report" / "sweep.json"
         if not report.is_file():
-            return self.render("sweep_live.html.j2", links, summary=self.catalog.summary(entry), **fields)
+            return self.render(
+                "sweep_live.html.j2",
+                links,
+                summary=self.catalog.summary(entry),
+                grid=sweep_grid(entry, trials),
+                **fields,
+            )
         stored = self.cached(("sweep", entry.id, file_stamp(report)), lambda: stored_sweep_fields(report))
         return self.render("sweep_page.html.j2", links, **stored, **fields)
 

@@ -3,9 +3,10 @@
 import math
 import os
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from agent2.arena.submissions import read_submissions_of
@@ -17,7 +18,7 @@ from agent2.errors import Agent2Error
 from agent2.evaluation.suite_folder import read_identity
 from agent2.foreign_files import open_regular
 from agent2.llm.gateway.recording import read_exchanges, totals
-from agent2.reports.text import clean
+from agent2.reports.text import DASH, clean
 from agent2.stats.estimates import PERCENT, POINTS, Estimate
 from agent2.stats.stored import read_difference
 from agent2.texts import counted
@@ -297,6 +298,38 @@ def _planned_trials(plan: dict[str, Any]) -> int:
         return 0
     sizes = [len(plan[name]) for name in ("tasks", "agents", "modes", "seeds") if isinstance(plan.get(name), list)]
     return math.prod(sizes) if len(sizes) == 4 else 0
+
+
+@dataclass(frozen=True, slots=True)
+class SweepGrid:
+    """How far a sweep is: agents by tasks."""
+
+    tasks: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[str, ...]], ...]
+    """(agent, what there is of each task)."""
+
+
+def sweep_grid(entry: CatalogEntry, trials: Sequence[EntrySummary]) -> SweepGrid:
+    """Agents by tasks: those of the plan first, then others that have trials."""
+    plan = read_object(entry.path / "sweep.json")
+    is_planned = _planned_trials(plan) > 0
+    names = {
+        key: [PurePosixPath(str(name)).name.removesuffix(".yaml") for name in plan[key]] if is_planned else []
+        for key in ("tasks", "agents")
+    }
+    tasks = dict.fromkeys([*names["tasks"], *(trial.subject for trial in trials)])
+    agents = dict.fromkeys([*names["agents"], *(trial.player for trial in trials)])
+    per_cell = len(plan["seeds"]) * len(plan["modes"]) if is_planned else 0
+    states = Counter((trial.player, trial.subject, trial.state.value) for trial in trials)
+
+    def cell(agent: str, task: str) -> str:
+        counts = {state.value: states[agent, task, state.value] for state in EntryState}
+        n_to_come = per_cell - sum(counts.values()) if agent in names["agents"] and task in names["tasks"] else 0
+        parts = [f"{n} {state}" for state, n in {**counts, "to come": n_to_come}.items() if n > 0]
+        return ", ".join(parts) or DASH
+
+    rows = tuple((clean(agent, 80), tuple(cell(agent, task) for task in tasks)) for agent in agents)
+    return SweepGrid(tuple(clean(task, 80) for task in tasks), rows)
 
 
 USUAL_LOGS = ("train_log", "trainer_state")
