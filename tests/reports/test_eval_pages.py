@@ -249,7 +249,7 @@ def test_a_release_says_ships(evaluated, tmp_path):
     _, out = evaluated(role=EvaluationRole.CANDIDATE)
     fill_forms(out, tmp_path, ("Ada", "Ben"))
     view = eval_view(read_outcome(out))
-    assert (view.release, view.passes, view.tiles[0].detail) == ("release", True, "ships")
+    assert (view.release, view.passes, view.consequence) == ("release", True, "ships")
     shown = view.improvement == "improvement shown"
     assert view.verdict == ("pass" if shown else "unknown")
 

@@ -226,6 +226,8 @@ class EvalView:
     release: str
     improvement: str
     """Whether the primary metric improved, in a few words."""
+    consequence: str
+    """What follows from the decision for this checkpoint."""
     passes: bool
     verdict: str
     """Its colour: `pass` where it passes and an improvement is shown, `fail` where it does not pass, else `unknown`."""
@@ -281,6 +283,7 @@ def eval_view(outcome: SuiteOutcome, clusters: FailureClusters | None = None) ->
         ),
         release=clean(decision.release),
         improvement=IMPROVEMENTS[decision.improvement],
+        consequence=_consequence(decision),
         passes=decision.passes,
         verdict=_colour_of(decision),
         tiles=_tiles(outcome),
@@ -341,6 +344,12 @@ def _colour_of(decision: Decision) -> str:
     return "pass" if decision.improvement is Improvement.SHOWN else "unknown"
 
 
+def _consequence(decision: Decision) -> str:
+    if decision.release == RELEASE:
+        return "ships"
+    return "passes; a release needs more" if decision.passes else "does not pass"
+
+
 def _tiles(outcome: SuiteOutcome) -> tuple[Tile, ...]:
     decision, primary = outcome.decision, outcome.suite.primary
     evidence = outcome.evidence.metrics.get(primary.name)
@@ -348,14 +357,8 @@ def _tiles(outcome: SuiteOutcome) -> tuple[Tile, ...]:
     values, _, change = change_text.partition(" (")
     n_fired, n_open = len(decision.fired), sum(f.state is GateState.NOT_EVALUATED for f in decision.findings)
     not_evaluated = f"; {n_open} not evaluated" if n_open else ""
-    passing = "passes; a release needs more" if decision.passes else "does not pass"
     is_free = decision.training_action is TrainingAction.CONTINUE
     return (
-        Tile(
-            "release decision",
-            clean(decision.release),
-            "ships" if decision.release == RELEASE else f"{IMPROVEMENTS[decision.improvement]}; {passing}",
-        ),
         Tile(
             "training action",
             decision.training_action.value.replace("_", " "),
