@@ -130,6 +130,47 @@ def test_what_cannot_be_looked_at_is_one_line_and_exit_code_2(agent2, arguments,
     assert problem in err
 
 
+def write_questions(folder, files):
+    folder.mkdir()
+    for name in files:
+        rows = [{"question": f"{name} {n}?", "answer": "A" if n % 2 else "B"} for n in range(4)]
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    listed = ", ".join(f"{name}: {name}.jsonl" for name in files)
+    text = f'prompt: "{{question}}"\nanswer: answer\nfiles: {{{listed}}}\nscorer: exact\n'
+    (folder / "benchmark.yaml").write_text(f"name: {folder.name}\nversion: '1.0'\ndescription: letters\n{text}")
+
+
+def test_data_without_dev_items_are_played_on_test_public_unasked_which_is_said(agent2, workplace):
+    write_questions(workplace / "short", ["test_public"])
+    write_questions(workplace / "long", ["dev", "test_public"])
+    look = ("--checkpoint", WEAK, "--limit", "2", "--json")
+    code, out, err = agent2("eval", "./short", *look)
+    assert code == 0 and json.loads(out)["rows"][0]["card"].endswith("short-test_public")
+    assert "short has no dev items; test_public is played (--role nightly)" in err
+    code, out, err = agent2("eval", "./long", *look)
+    assert code == 0 and json.loads(out)["rows"][0]["card"].endswith("long-dev") and "--role nightly" not in err
+    code, _, err = agent2("eval", "./short", *look, "--role", "dev")
+    assert code == 2 and "no file holds items of split 'dev'" in err, "what was asked for is not replaced"
+
+
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        (["suite", "check", "quiz.csv"], "quiz.csv is a file of items; agent2 benchmarks new quiz.csv makes"),
+        (["eval", "./quiz.csv", "--checkpoint", WEAK], "agent2 benchmarks new ./quiz.csv makes a benchmark of it"),
+        (["benchmarks", "check", "quiz.csv"], "agent2 benchmarks new quiz.csv makes a benchmark of it"),
+        (["suite", "check", "mini_math"], "agent2 suite new mini_math makes a suite of it"),
+        (["suite", "check", "mini_mathe"], "unknown suite"),
+        (["eval", "miniwob", "--checkpoint", WEAK], "as in miniwob:twenty"),
+        (["benchmarks", "check", "lm-eval"], "as in lm-eval:FOLDER/TASK.yaml"),
+    ],
+)
+def test_a_name_of_another_kind_is_answered_with_what_to_type(agent2, workplace, command, answer):
+    (workplace / "quiz.csv").write_text("question,answer\nA or B?,A\n")
+    code, out, err = agent2(*command)
+    assert (code, out) == (2, "") and answer in err and len(err.splitlines()) == 1
+
+
 def test_a_folder_of_another_look_is_left_alone(agent2):
     agent2("eval", "mini_knowledge", "--checkpoint", WEAK, "--limit", "5", "--out", "look")
     code, _, err = agent2("eval", "mini_knowledge", "--checkpoint", WEAK, "--limit", "6", "--out", "look")

@@ -49,3 +49,13 @@ def test_the_family_of_an_ended_process_is_empty():
     process = psutil.Process(child.pid)
     child.wait()
     assert process_tree(process) == []
+
+
+def test_a_workspace_that_is_removed_while_a_program_runs_ends_it_with_a_sentence(tmp_path):
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    watchdog = Watchdog(Limits(), (workspace,), memory_is_hard=True)
+    assert watchdog.look(psutil.Process(), 0.0) is None
+    workspace.rmdir()
+    breach = watchdog.look(psutil.Process(), 0.0)
+    assert breach is not None and breach.sentence == f"was stopped because {workspace} was removed while it ran"

@@ -24,7 +24,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
-from agent2.benchmarks.bridges import BRIDGES, GENERATOR, is_named, split_bridged
+from agent2.benchmarks.bridges import BRIDGES, GENERATOR, is_named, require_behind_colon, split_bridged
+from agent2.benchmarks.data_files import FORMATS
 from agent2.benchmarks.declaration import is_data_file
 from agent2.benchmarks.declared import DeclaredBenchmark
 from agent2.benchmarks.item_sets import ItemSet, is_item_set, read_item_set
@@ -199,6 +200,8 @@ def load_benchmark(name: str, data: Path | None = None, where: str = "benchmark"
     if not is_code(name) and not is_known(name) and (row := named_benchmarks().get(name)) is not None:
         hint = f"it is called {row.benchmark}" if row.benchmark else "it is not played"
         raise ConfigError(f"{where}: unknown benchmark {name!r}; {hint} here: see agent2 benchmarks show {name}")
+    if not is_known(name):
+        require_behind_colon(name, "" if where == "benchmark" else where)
     plugin = find("benchmark", name, BENCHMARKS, "" if where == "benchmark" else where)
     if plugin.is_packaged and plugin.attribute.endswith(".yaml"):
         return guarded(DeclaredBenchmark(CATALOG / plugin.attribute, data=data))
@@ -238,6 +241,7 @@ def is_data_name(name: str, where: str = "benchmark") -> bool:
     path = Path(name).expanduser()
     if split_bridged(name) is not None:
         return False
+    refuse_items_file(name, "" if where == "benchmark" else where)
     if is_code(name) or not is_located(name):
         if not is_code(name) and not is_known(name) and is_data_file(path):
             raise ConfigError(f"{where} {name!r}: to use the folder of that name, write ./{name}")
@@ -247,6 +251,18 @@ def is_data_name(name: str, where: str = "benchmark") -> bool:
     if path.is_dir() and not is_data_file(path):
         raise ConfigError(f"{where} {name!r}: the folder has no benchmark.yaml; make one with agent2 benchmarks new")
     return True
+
+
+def refuse_items_file(name: str, where: str) -> None:
+    """Raise ConfigError, with what to type, for a file of items in place of a benchmark."""
+    path = Path(name).expanduser()
+    if name.endswith(FORMATS) and path.is_file():
+        folder = path.name.partition(".")[0]
+        before = f"{where}: " if where else ""
+        raise ConfigError(
+            f"{before}{name} is a file of items; agent2 benchmarks new {name} makes a benchmark of it, to be named as "
+            f"./{folder}"
+        )
 
 
 def code_folders(name: str) -> list[Path]:

@@ -402,6 +402,10 @@ class DeclaredBenchmark:
         candidates = [self.folder / name for name in ([names] if isinstance(names, str) else names)]
         return next((file for file in candidates if file.is_file()), candidates[0])
 
+    def has_items_of(self, split: Split) -> bool:
+        """Whether a file holds items of a split; what it holds is not read."""
+        return bool(self._portions_of(split))
+
     def _portions_of(self, split: Split) -> list[Portion]:
         """The portion that a split's items come from, alone in a list; empty: there is none."""
         split_portion, named = Portion(split.value), self.spec.portions

@@ -46,7 +46,13 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
     ],
     checkpoint: Name = None,
     baseline: Control = None,
-    role: Annotated[str, typer.Option(help="dev, nightly or candidate; determines which items are played.")] = "dev",
+    role: Annotated[
+        str | None,
+        typer.Option(
+            help="dev, nightly or candidate; determines which items are played. Default: dev, and nightly for data "
+            "without dev items."
+        ),
+    ] = None,
     limit: Annotated[
         int | None,
         typer.Option(min=1, help="Play only the first N items of each benchmark, for a first look without a decision."),
@@ -106,7 +112,7 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
         contracts=contracts,
         checkpoints=list(dict.fromkeys(checkpoint or ())),
         baseline=baseline,
-        role=_enum_member(EvaluationRole, role, "role"),
+        role=_role(contracts, run) if role is None else _enum_member(EvaluationRole, role, "role"),
         run=run,
         endpoint=read_endpoint_options(endpoint) if endpoint else None,
         out=out,
@@ -376,6 +382,22 @@ def _built(name: str, flag: str, steps: "StepBars") -> str:
     return name
 
 
+def _role(contracts: "Sequence[Suite]", run: "RunSettings") -> "EvaluationRole":
+    """dev; nightly where the data have no dev items, which is said."""
+    from agent2.contract.suite import EvaluationRole
+    from agent2.evaluation.suite_plan import without_dev_items
+
+    if run.split is not None or run.whole:
+        return EvaluationRole.DEV
+    lacking = dict.fromkeys(name for contract in contracts for name in without_dev_items(contract))
+    if not lacking:
+        return EvaluationRole.DEV
+    split = contracts[0].role_rule(EvaluationRole.NIGHTLY).split.value
+    verb = "has" if len(lacking) == 1 else "have"
+    typer.echo(f"agent2: {', '.join(lacking)} {verb} no dev items; {split} is played (--role nightly)", err=True)
+    return EvaluationRole.NIGHTLY
+
+
 def _enum_member(kind: type[StrEnumT], name: str, label: str) -> StrEnumT:
     """The member of that name. Raises ConfigError naming the nearest one."""
     if name not in [member.value for member in kind]:
@@ -393,7 +415,23 @@ def _default_folder(request: "SuiteRequest") -> Path:
 
 
 suite_app = typer.Typer(help="List, check, freeze, compare and choose evaluation suites.", no_args_is_help=True)
-SuiteArgument = Annotated[str, typer.Argument(help="Name of a packaged suite, or a .yaml file.")]
+
+
+def _suite_name(name: str) -> str:
+    """The argument; items and benchmarks are answered with what makes a suite of them. Raises ConfigError."""
+    from agent2.benchmarks import is_known, refuse_items_file
+    from agent2.benchmarks.declaration import is_data_file
+
+    refuse_items_file(name, "")
+    path = Path(name).expanduser()
+    if is_known(name) or is_data_file(path):
+        raise ConfigError(
+            f"{name} is a benchmark, which agent2 eval plays alone too; agent2 suite new {name} makes a suite of it"
+        )
+    return name
+
+
+SuiteArgument = Annotated[str, typer.Argument(help="Name of a packaged suite, or a .yaml file.", callback=_suite_name)]
 Overrides = Annotated[list[str] | None, typer.Option("--set", help="Replace a value of the file: a.b=value.")]
 
 

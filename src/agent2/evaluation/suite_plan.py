@@ -16,9 +16,10 @@ from typing import Any
 from pydantic import Field
 
 from agent2 import installation
-from agent2.benchmarks import BENCHMARKS, is_data_name, is_known, load_benchmark
-from agent2.benchmarks.bridges import split_bridged
+from agent2.benchmarks import BENCHMARKS, is_data_name, is_known, load_benchmark, refuse_items_file
+from agent2.benchmarks.bridges import require_behind_colon, split_bridged
 from agent2.benchmarks.declaration import is_data_file
+from agent2.benchmarks.declared import DeclaredBenchmark
 from agent2.benchmarks.home import ProvidesCount
 from agent2.cards.card import ReportingRule
 from agent2.config import StrictModel, parse_yaml
@@ -431,6 +432,7 @@ def open_contract(name: str, overrides: Sequence[str] = ()) -> Suite:
 
     overrides: "a.b=value" on the suite. Raises ConfigError for a name of neither.
     """
+    refuse_items_file(name, "")
     if name in suite_names() or name in installed("suite") or _names_a_path(name):
         return load_suite(name, overrides)
     if (
@@ -446,8 +448,23 @@ def open_contract(name: str, overrides: Sequence[str] = ()) -> Suite:
         return load_suite(name, overrides)
     if is_data_file(Path(name)):
         raise ConfigError(f"{name!r}: to use the folder of that name, write ./{name}")
+    require_behind_colon(name, "")
     names = {*suite_names(), *known_names("suite"), *known_names("benchmark", BENCHMARKS)}
     raise unknown_name("suite or benchmark", name, names)
+
+
+def without_dev_items(suite: Suite) -> list[str]:
+    """Benchmarks of a suite that have no items of the split of its dev role, so that this role cannot be played."""
+    split = suite.role_rule(EvaluationRole.DEV).split
+    lacking = []
+    for entry in suite.benchmarks:
+        name = entry.source or entry.name
+        if split_bridged(name) is not None or (entry.source is None and not is_known(name)):
+            continue  # a bridge lists its items when it is started, and what is not installed is refused later
+        benchmark = load_benchmark(name)
+        if isinstance(benchmark, DeclaredBenchmark) and not benchmark.has_items_of(split):
+            lacking.append(benchmark.name)
+    return lacking
 
 
 def _names_a_path(name: str) -> bool:

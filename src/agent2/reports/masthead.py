@@ -56,7 +56,7 @@ class Masthead:
         return Markup(_parser().renderer.render(tokens, _parser().options, {}))  # the renderer escapes all text in it
 
 
-class SiteFile(StrictModel):
+class MastheadFile(StrictModel):
     """The YAML file behind `--site`."""
 
     title: str = Field(default="", max_length=120)
@@ -70,7 +70,7 @@ class SiteFile(StrictModel):
 
 def read_masthead(path: Path) -> Masthead:
     """Title, text and logo of a YAML file. Raises ConfigError for another file, and as `logo_address`."""
-    site = load_yaml(path, SiteFile)
+    site = load_yaml(path, MastheadFile)
     if not (site.title.strip() or site.text.strip() or site.logo):
         raise ConfigError(f"{path}: has neither title, text nor logo; give one of them")
     title = clean(site.title)

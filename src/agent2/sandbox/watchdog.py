@@ -75,11 +75,14 @@ class Watchdog:
             self._next_memory_look = now + max(MIN_MEMORY_INTERVAL_S, spent / SHARE)
             if breach is not None:
                 return breach
-        # between two walks only the free space of the file system is asked for, which costs nothing
-        if now < self._next_disk_look and not self._may_be_full():
-            return None
         started = time.monotonic()
-        breach = self._look_at_disk([root.pid, *descendants(root.pid, *joined), *joined])
+        try:
+            # between two walks only the free space of the file system is asked for, which costs nothing
+            if now < self._next_disk_look and not self._may_be_full():
+                return None
+            breach = self._look_at_disk([root.pid, *descendants(root.pid, *joined), *joined])
+        except FileNotFoundError as error:
+            return Breach("watch", f"was stopped because {error.filename} was removed while it ran")
         spent = time.monotonic() - started
         self._next_disk_look = now + max(MIN_DISK_INTERVAL_S, spent / SHARE)
         return breach

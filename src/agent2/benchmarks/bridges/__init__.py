@@ -46,7 +46,7 @@ class Bridge:
     player: str = GENERATOR
     """`GENERATOR` for names of the package, `FILES` for files of the user, `EPISODES` for sets of the package."""
     example: str = ""
-    """What stands behind the colon, where files are read."""
+    """Of what stands behind the colon: its form where files are read, else a name."""
     suffixes: tuple[str, ...] = ()
     """Of these files."""
     shared: tuple[str, ...] = ()
@@ -77,6 +77,7 @@ BRIDGES: Mapping[str, Bridge] = MappingProxyType(
             "reasoning_gym_worker",
             "350 MB",
             "puzzles and exercises made by generators, with graded verdicts",
+            example="leg_counting",
         ),
         "lm-eval": Bridge(
             "lm-eval",
@@ -115,6 +116,7 @@ BRIDGES: Mapping[str, Bridge] = MappingProxyType(
             "50 MB",
             "the multi-turn categories of BFCL version 4, with their stateful APIs",
             EPISODES,
+            "multi_turn_base",
             shared=("episode_store", "unchanged"),
         ),
         "tau2": Bridge(
@@ -124,6 +126,7 @@ BRIDGES: Mapping[str, Bridge] = MappingProxyType(
             "220 MB",
             "three domains of tau2-bench with their databases, tools and policies; no model plays the user",
             EPISODES,
+            "retail",
             shared=("episode_store", "unchanged"),
         ),
         "miniwob": Bridge(
@@ -133,6 +136,7 @@ BRIDGES: Mapping[str, Bridge] = MappingProxyType(
             "200 MB",
             "web pages with a task each, in the system's Chromium; the page gives the reward",
             EPISODES,
+            "twenty",
             shared=("episode_store", "miniwob_players", "unchanged"),
             processes=1024,
         ),
@@ -147,6 +151,16 @@ def split_bridged(name: str) -> tuple[str, str] | None:
         if found_mark and bridge in BRIDGES:
             return bridge, inner
     return None
+
+
+def require_behind_colon(name: str, where: str) -> None:
+    """Raise ConfigError for the name of a bridge alone."""
+    if name in BRIDGES:
+        before = f"{where}: " if where else ""
+        raise ConfigError(
+            f"{before}{name} is a bridge to many benchmarks; name one of them behind a colon, as in "
+            f"{name}:{BRIDGES[name].example} (agent2 benchmarks list --bridges --json lists the names)"
+        )
 
 
 def is_named(name: str) -> bool:

@@ -25,7 +25,7 @@ def install_bridge(bridge: Bridge, on_progress: Callable[[str], None] | None = N
             channel.close()
         names = facts.get("names") if isinstance(facts, dict) else None
         has_names = isinstance(names, list) and all(isinstance(name, str) for name in names)
-        if not has_names or (not names and not bridge.example):
+        if not has_names or (not names and not bridge.suffixes):
             raise MachineError(f"bridge {bridge.name}: its package lists no names ({quoted(facts)})")
         return dict(facts)
 
