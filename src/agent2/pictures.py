@@ -277,7 +277,7 @@ def problems_beside(card: Path) -> list[str]:
 
 
 def open_picture(
-    content: bytes, where: str, formats: Sequence[str] = FORMATS, named: str = ", ".join(FORMATS)
+    content: bytes, where: str, formats: tuple[str, ...] = FORMATS, named: str = ", ".join(FORMATS)
 ) -> "Image.Image":
     """A picture that was unpacked whole. named: the formats, for messages. Raises ConfigError."""
     from PIL import Image
