@@ -138,6 +138,16 @@ def test_pinned_columns_stand_beside_the_stack_and_are_in_the_address(snapshot, 
     assert '<input type="hidden" name="pin" value="seeds">' in page, "filters keep it"
 
 
+def test_columns_that_say_nothing_of_any_stack_are_left_out_unless_asked_for(snapshot):
+    pool = [pooled("a", seed, 0.6) for seed in range(2)]
+    bare = BoardSnapshot((), make_leaderboard(pool), pool, {})
+    (short,) = board_groups(bare, BoardFilter())
+    assert "marks" not in short.names and all(len(row.cells) == len(short.names) for row in short.rows)
+    for query in ({"pin": "marks"}, {"columns": "all"}):
+        (asked,) = board_groups(bare, BoardFilter.of(query))
+        assert "marks" in asked.names and len(asked.rows[0].cells) == len(asked.names)
+
+
 def test_two_rows_are_compared(snapshot):
     comparison = compare_rows(snapshot, "t / high+gpt", "t / low+gpt")
     assert "high+gpt is better" in comparison.verdict and dict(comparison.lines)["runs that count"] == "4 and 4"

@@ -12,6 +12,7 @@ counted trial has none. Published figures of other people have tables of their o
 
 import csv
 import io
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -556,8 +557,26 @@ def exam_sentence(board: Leaderboard, task: TaskStandings) -> str:
     exam, conditions = board.exam_of(task.task), task.exam
     label = exam.label if exam is not None else "unknown"
     base = conditions.base_name or "unknown"
-    sentence = f"Exam: {label}. {conditions.benchmark}, base model {base}, budget {conditions.budget or 'none'}."
+    sentence = f"Exam: {label}. {conditions.benchmark}, base model {base}, budget {budget_words(conditions.budget)}."
     return clean(sentence, 600)
+
+
+def budget_words(budget: str) -> str:
+    """A budget as it is stored (`submissions=10, wall_clock_s=300.0`), for readers."""
+    words = []
+    for part in budget.split(", ") if budget else ():
+        name, _, value = part.partition("=")
+        if name == "wall_clock_s" and _is_number(value):
+            words.append(duration(float(value)))
+        elif name == "submissions" and value.isdecimal():
+            words.append(counted(int(value), "submission"))
+        else:
+            words.append(part)
+    return ", ".join(words) or "none"
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r"\d+(?:\.\d+)?", text) is not None
 
 
 def left_out_table(left_out: Sequence[ExcludedFolder]) -> Table[ExcludedFolder]:

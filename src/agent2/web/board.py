@@ -29,7 +29,7 @@ from agent2.arena.sweep_records import AxisEffect
 from agent2.cards.folder import CARD_JSON, TABLE
 from agent2.errors import Agent2Error
 from agent2.installation import own_secret_digest
-from agent2.reports.text import Table, clean, p_words
+from agent2.reports.text import DASH, Table, clean, p_words
 from agent2.stats.comparisons import Claim, judge
 from agent2.stats.estimates import POINTS
 from agent2.web.catalog import Catalog
@@ -46,6 +46,8 @@ SHORT = (
     "LLM cost", "marks",
 )  # fmt: skip
 """Columns that are shown unless all are asked for."""
+MAY_BE_EMPTY = frozenset({"LLM cost", "marks"})
+"""Columns that are left out where they say nothing of any stack, unless all are asked for."""
 MAX_VALUE = 200
 MAX_BOARDS = 20
 """With other exams than the default ones, kept in memory."""
@@ -390,10 +392,24 @@ def board_groups(snapshot: BoardSnapshot, board_filter: BoardFilter) -> list[Boa
             trials = trials_of(snapshot, task.task, standing.stack)
             rows.append(BoardRow(cells, trials, _tie(task, standing), begins_tier))
         names = members[0][2].names if is_by_task else ["task", *members[0][2].names]
+        if not board_filter.has_all_columns:
+            names, rows = _without_empty(names, rows, board_filter.pins)
         note = exam_sentence(snapshot.board, members[0][0])
         n_pinned = names.index("stack") + 1 + sum(name in names for name in board_filter.pins if name != "stack")
         sections.append(BoardGroup(title, note if is_by_task else "", names, n_pinned, rows))
     return sections
+
+
+def _without_empty(names: list[str], rows: list[BoardRow], pins: Sequence[str]) -> tuple[list[str], list[BoardRow]]:
+    """Columns and rows without those that say nothing of any stack; pinned ones stay."""
+    if any(len(row.cells) != len(names) for row in rows):  # of two tasks, one of which has a column more
+        return names, rows
+    kept = [
+        place
+        for place, name in enumerate(names)
+        if name not in MAY_BE_EMPTY or name in pins or any(row.cells[place] != DASH for row in rows)
+    ]
+    return [names[place] for place in kept], [replace(row, cells=[row.cells[place] for place in kept]) for row in rows]
 
 
 def columns_of(names: Sequence[str], board_filter: BoardFilter) -> list[str]:
