@@ -59,6 +59,7 @@ def test_lines_and_indentation_are_kept_and_nothing_else_that_could_harm():
 def test_a_word_may_be_broken_at_its_joints_and_a_short_one_never():
     assert breakable("finished beyond test_private") == "finished beyond test_private"
     assert breakable("reward_benchmark_divergence") == "reward_<wbr>benchmark_<wbr>divergence"
+    assert breakable("llm_regression_mini-v1.0") == "llm_<wbr>regression_<wbr>mini-v1.0", "a number in one piece"
     assert breakable("a" * 60) == f"{'a' * 28}<wbr>{'a' * 28}<wbr>aaaa"
     assert breakable("<b>_aaaaaaaaaaaaaaaaaaaa&") == "&lt;b&gt;_<wbr>aaaaaaaaaaaaaaaaaaaa&amp;"
     assert breakable("0.2 -> 0.3") == "0.2 → 0.3"

@@ -33,7 +33,7 @@ _MARKDOWN = re.compile(
     r"|^[>#]|^[+-](?!\d)"  # a signed number begins no list
 )
 _LONG_WORD = re.compile(r"\S{17,}")
-_JOINT = re.compile(r"(?<=[_/.:=@])(?=[^\s_/.:=@])")
+_JOINT = re.compile(r"(?<=[_/.:=@])(?=[^\s_/.:=@])(?<!\d\.(?=\d))")  # a number stays in one piece
 _PIECE = 28
 _BARE_LINK = re.compile(r"(?:https?|ftp)(?=://)|www(?=\.)", re.IGNORECASE)
 

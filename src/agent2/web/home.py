@@ -121,11 +121,7 @@ def home_page(context: PageContext, route: PageAddress, links: Links) -> str:
     outer = [entry for entry in outer if entry.kind is not EntryKind.CARD or entry.parent is None]
     live = [catalog.summary(entry) for entry in outer if entry.kind in LIVE_KINDS]
     running = [summary for summary in live if summary.state is EntryState.RUNNING]
-    troubled = {
-        summary.entry.id
-        for summary in live
-        if summary.state in (EntryState.STOPPED, EntryState.FAILED) and summary.entry.kind is not EntryKind.SWEEP
-    }
+    troubled = {summary.entry.id for summary in live if summary.state in (EntryState.STOPPED, EntryState.FAILED)}
     is_plain = not (home_filter.kind or home_filter.search or home_filter.state)
     left_out = {summary.entry.id for summary in running} if is_plain else set()
     listed = [entry for entry in outer if entry.id not in left_out and _is_listed(context, entry, home_filter)]
