@@ -1,6 +1,7 @@
 """Search in the rollouts of all cards."""
 
 import json
+import re
 
 import pytest
 
@@ -46,6 +47,16 @@ def test_a_search_never_looks_into_hidden_texts_unless_they_are_shown(folder):
     assert status_of(html_of(Site(Catalog(folder), shows_hidden=True), "search", **question)) == "2 rollouts on 2 cards"
     page = html_of(Site(Catalog(folder)), "search", q="item-001")
     assert "hidden on" in page and page.count("look for 1") <= 1
+
+
+def test_cards_of_which_only_ids_may_be_searched_come_last(folder):
+    write_card(folder / "more", split=Split.TEST_PRIVATE, checkpoint="more", n=30)
+    names = re.findall(r">(shown|hidden|more) on ", html_of(Site(Catalog(folder)), "search", q="item-00"))
+    assert names[0] == "shown" and set(names) == {"shown", "hidden", "more"}
+    names = re.findall(
+        r">(shown|hidden|more) on ", html_of(Site(Catalog(folder), shows_hidden=True), "search", q="item-00")
+    )
+    assert names[0] == "more", "where their texts are searched too, the number of rollouts decides"
 
 
 def test_a_search_in_every_turn_finds_texts_alone_and_quotes_too(folder):

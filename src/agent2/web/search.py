@@ -62,7 +62,7 @@ class CardHits(NamedTuple):
 
 
 def search_page(context: PageContext, route: PageAddress, links: Links) -> str:
-    """Cards with rollouts that contain the text searched for, the one with most first."""
+    """Cards with rollouts that contain the text searched for, the one with most first; withheld texts come last."""
     if route.id:
         raise NoSuchPageError("the search is one page")
     requested = CardFilter.of(route.query)
@@ -86,7 +86,9 @@ def search_page(context: PageContext, route: PageAddress, links: Links) -> str:
         found_hits = _everywhere(context, questioned, card_filter, fields, problems, in_questions=True)
         others = [entry for entry in searched if entry not in questioned]
         found_hits += _everywhere(context, others, card_filter, fields, problems, in_questions=False)
-        counts = sorted(found_hits, key=lambda hits: (-hits.n, hits.entry.display_path))
+        withheld = {entry.id for entry in searched if is_hidden_card(cards[entry.id]) and not context.shows_hidden}
+        # of hidden items only ids are found, in which a number is there by chance
+        counts = sorted(found_hits, key=lambda hits: (hits.entry.id in withheld, -hits.n, hits.entry.display_path))
     n_pages = max(1, -(-len(counts) // CARDS_SHOWN))
     page = min(card_filter.page, n_pages)
     hits_on_page = counts[(page - 1) * CARDS_SHOWN : page * CARDS_SHOWN]
