@@ -37,6 +37,14 @@ def test_runs_in_one_figure_share_its_axes_and_keep_their_tone_where_one_is_empt
     assert drawing.width > panel("one", short).width and "b, 2 values, 5 first, 9 last" in drawing.description
 
 
+def test_numbers_at_an_axis_have_the_room_that_they_need():
+    small = panel("learning_rate", [PlotValue(1, 0.00015), PlotValue(2, 0.00035)])
+    longest = max(len(label) for _, label in small.y_ticks)
+    assert longest >= 6 and small.left - 4 >= 7 * longest, "a digit is at most 7 units wide"
+    assert small.lines[0].points[0].x > small.left
+    assert panel("reward", [PlotValue(1, 0.0), PlotValue(2, 1.0)]).left == 44
+
+
 def test_a_sparkline_shows_the_course_of_two_values_or_more_and_none_of_fewer():
     assert spark([]) == spark([1.0]) == spark([1.0, None, float("nan")]) == ""
     assert spark([0.0, None, 1.0]) == "M1.0 19.0 L83.0 1.0", "up is more; what is missing is left out"

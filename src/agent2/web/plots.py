@@ -15,8 +15,10 @@ WIDTH, HEIGHT = 320.0, 150.0
 WIDE, TALL = 560.0, 220.0
 """Size of a figure that is read closely; the letters of both are of one size on the page."""
 LEFT, TOP = 44.0, 10.0
-"""Where the axes begin; they end `RIGHT_MARGIN` and `BOTTOM_MARGIN` before the edge."""
+"""Where the axes begin, or later for long numbers; they end `RIGHT_MARGIN` and `BOTTOM_MARGIN` before the edge."""
 RIGHT_MARGIN, BOTTOM_MARGIN = 10.0, 26.0
+LETTER = 7.0
+"""Width of a digit at an axis."""
 MOST_POINTS = 400
 MOST_DOTS = 60
 """Points up to which each has a dot beside the line."""
@@ -73,6 +75,8 @@ class PlotPanel:
     """Positions of vertical lines, and what each is."""
     description: str
     """For screen readers."""
+    left: float
+    """Where the axes begin."""
     width: float
     height: float
 
@@ -115,16 +119,18 @@ def overlay(
     y_ticks = _ticks(min(ends, default=0.0), max(ends, default=1.0))
     low, high = y_ticks[0], y_ticks[-1]
 
+    def formatted(value: float) -> str:
+        return f"{100 * value:.4g}%" if is_percent else f"{value:.4g}"
+
+    left = max(LEFT, 8 + LETTER * max(len(formatted(tick)) for tick in y_ticks))
+
     def across(x: float) -> float:
         return round(
-            (LEFT + right) / 2 if last <= first else LEFT + 6 + (right - LEFT - 12) * (x - first) / (last - first), 1
+            (left + right) / 2 if last <= first else left + 6 + (right - left - 12) * (x - first) / (last - first), 1
         )
 
     def up(y: float) -> float:
         return round(bottom - (bottom - TOP) * (y - low) / (high - low), 1)
-
-    def formatted(value: float) -> str:
-        return f"{100 * value:.4g}%" if is_percent else f"{value:.4g}"
 
     def line(name: str, values: Sequence[PlotValue], tone: int) -> PlotLine:
         points, path, is_begun = [], [], False
@@ -159,6 +165,7 @@ def overlay(
         y_ticks=tuple((up(tick), formatted(tick)) for tick in y_ticks),
         marks=tuple((across(x), name) for x, name in marks),
         description=description,
+        left=left,
         width=width,
         height=height,
     )
