@@ -55,6 +55,9 @@ FOLDER = "pictures"
 """Of a card: its pictures, each named by its digest."""
 PICTURES = "pictures"
 """Payload key of an item's pictures."""
+SAME_COLOUR = 8
+"""Of 255, by which a colour may differ in two pixels that count as the same."""
+DIFFERING = "#c2410c"
 _MARK = re.compile(r"<image (\d{1,2})>")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _ORIENTATION = 0x0112
@@ -104,10 +107,8 @@ def read_picture(content: bytes, where: str, preparation: Preparation | None = N
         warnings.simplefilter("ignore")  # Pillow warns of large pictures, which are refused here anyway
         image = open_picture(content, where)
     with image:
-        width, height = image.size
+        width, height = _shown_size(image)
         media_type = MEDIA_TYPES[image.format or ""]
-        if _is_turned_sideways(image):
-            width, height = height, width
     digest = hashlib.sha256(content).hexdigest()
     path = installation.pictures_dir() / digest
     if not path.exists():
@@ -217,8 +218,7 @@ def prepared(picture: Picture) -> tuple[str, bytes]:
     with open_picture(content, f"picture {picture.digest[:12]}") as image:
         is_turned = image.getexif().get(_ORIENTATION, 1) not in (0, 1)
         # of the bytes: the figures of a picture on a card are what its writer says
-        width, height = reversed(image.size) if _is_turned_sideways(image) else image.size
-        size = _fitted(width, height, preparation)
+        size = _fitted(*_shown_size(image), preparation)
         is_plain = image.mode in ("RGB", "L") and not is_turned and "transparency" not in image.info
         if is_plain and image.format in SENT_AS_BROUGHT and size == image.size:
             return picture.media_type, content
@@ -231,12 +231,51 @@ def prepared(picture: Picture) -> tuple[str, bytes]:
 
 def thumbnail(picture: Picture, side: int, folder: Path | None = None) -> str:
     """A small version as a `data:` address, for pages. Raises ConfigError as `content_of` does."""
+    return data_address("image/png", smaller(content_of(picture, folder), side, f"picture {picture.digest[:12]}"))
+
+
+def size_of(content: bytes, where: str) -> tuple[int, int]:
+    """Width and height of a picture as it is shown. Raises ConfigError for what is none."""
+    with open_picture(content, where) as image:
+        return _shown_size(image)
+
+
+def smaller(content: bytes, side: int, where: str) -> bytes:
+    """A picture as a PNG whose longer side has at most so many pixels. Raises ConfigError for what is none."""
     from PIL import ImageOps
 
-    with open_picture(content_of(picture, folder), f"picture {picture.digest[:12]}") as image:
+    with open_picture(content, where) as image:
         image_sent = _on_white(ImageOps.exif_transpose(image))
         image_sent.thumbnail((side, side))
-    return "data:image/png;base64," + base64.b64encode(_as_png(image_sent)).decode()
+    return _as_png(image_sent)
+
+
+def difference(new: bytes, old: bytes, where: str) -> tuple[bytes, float]:
+    """The new picture in pale grey with what differs from the old one in red, as a PNG, and the share that differs.
+
+    A pixel differs if a colour of it does by more than `SAME_COLOUR` of 255, or if only one of the two has it. Raises
+    ConfigError for what is no picture, and for two that together would have more pixels than are read.
+    """
+    from PIL import Image, ImageChops
+
+    with open_picture(new, where) as first, open_picture(old, where) as second:
+        sides = [_on_white(image) for image in (first, second)]
+    size = max(image.width for image in sides), max(image.height for image in sides)
+    if size[0] * size[1] > MAX_PIXELS:
+        raise ConfigError(f"{where}: both together have {size[0]} x {size[1]} pixels, and {MAX_PIXELS:,} are compared")
+    sheets = []
+    for image in sides:
+        sheet = Image.new("RGBA", size)  # where a picture has no pixel it is transparent, which differs from any colour
+        sheet.paste(image)
+        sheets.append(sheet)
+    bands = ImageChops.difference(*sheets).split()
+    largest = bands[0]
+    for band in bands[1:]:
+        largest = ImageChops.lighter(largest, band)
+    differing = largest.point(lambda value: 255 * (value > SAME_COLOUR))
+    pale = _on_white(sheets[0]).convert("L").point(lambda value: 200 + value * 55 // 255).convert("RGB")
+    shown = Image.composite(Image.new("RGB", size, DIFFERING), pale, differing)
+    return _as_png(shown), differing.histogram()[255] / (size[0] * size[1])
 
 
 def keep_beside(messages: Sequence[Message], folder: Path) -> None:
@@ -308,6 +347,12 @@ def open_picture(
 
 def _is_turned_sideways(image: "Image.Image") -> bool:
     return image.getexif().get(_ORIENTATION, 1) in (5, 6, 7, 8)
+
+
+def _shown_size(image: "Image.Image") -> tuple[int, int]:
+    """Width and height once it is turned as EXIF says."""
+    width, height = image.size
+    return (height, width) if _is_turned_sideways(image) else (width, height)
 
 
 def _fitted(width: int, height: int, preparation: Preparation) -> tuple[int, int]:

@@ -95,9 +95,12 @@ def test_an_evaluation_is_scored_kept_and_shown_with_its_pictures(tmp_path):
     app = make_view_app(Site(Catalog(tmp_path / "cards")), ReaderGuard("127.0.0.1", None))
     client = TestClient(app, base_url="http://127.0.0.1")
     page = client.get(f"/rollout/{entry}/0").text
-    (source,) = re.findall(r'<img src="data:image/png;base64,([^"]+)" alt="picture 1', page)
-    small = Image.open(io.BytesIO(base64.b64decode(source)))
-    assert small.size == (records[0].rollout.prompt[0].pictures[0].width, 20)
+    (address,) = re.findall(r'<img src="(/picture/[^"]+)" alt="picture 1[^>]* loading="lazy"', page)
+    shown = Image.open(io.BytesIO(client.get(address).content))
+    assert shown.size == (records[0].rollout.prompt[0].pictures[0].width, 20)
+    saved = client.get(f"/download/rollout/{entry}?part=0").text
+    (source,) = re.findall(r'<img src="data:image/png;base64,([^"]+)" alt="picture 1', saved)
+    assert Image.open(io.BytesIO(base64.b64decode(source))).size == shown.size, "a file needs no server"
     assert validate_card(card) == []
     changed = min((card / "pictures").iterdir())
     changed.write_bytes(b"another")
@@ -107,7 +110,8 @@ def test_an_evaluation_is_scored_kept_and_shown_with_its_pictures(tmp_path):
     for path in (tmp_path / "home").rglob("pictures/*"):
         path.unlink()
     page = client.get(f"/rollout/{entry}/0").text
-    assert "is not on this machine" in page and '<img src="data:image/png' not in page
+    assert "is not on this machine" in page and "<img" not in page
+    assert client.get(address).status_code == 404
 
 
 def test_a_card_of_another_machine_is_scored_again_with_its_pictures(tmp_path):

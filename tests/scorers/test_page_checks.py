@@ -199,8 +199,9 @@ def test_screenshots_are_written_by_item_and_what_is_none_is_left_out(tmp_path):
     outcome = measured(
         widths={width: {**layout, "screenshot": base64.b64encode(pictures[width]).decode()} for width in pictures}
     )
+    outcome.reference = base64.b64encode(PNG + b"y").decode()
     write_screenshots(tmp_path / "shots", rollout_of("", "../item"), outcome)
-    assert [path.name for path in (tmp_path / "shots").iterdir()] == [".._item-0-390.png"]
+    assert {path.name for path in (tmp_path / "shots").iterdir()} == {".._item-0-390.png", ".._item-0-reference.png"}
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="screenshots"):
         write_screenshots(tmp_path / "file", rollout_of(""), outcome)
@@ -218,7 +219,7 @@ def test_pages_are_told_apart_in_the_browser(chromium, tmp_path):
         [page(), page(script=""), careless, lying], reference={"index.html": page()}, screenshots=tmp_path
     )
     sizes = [Image.open(tmp_path / f"item-0-0-{width}.png").size for width in (390, 768, 1280)]
-    assert sizes == [(390, 900), (768, 900), (1280, 900)] and len(list(tmp_path.iterdir())) == 12
+    assert sizes == [(390, 900), (768, 900), (1280, 900)] and len(list(tmp_path.iterdir())) == 16
     assert good.value == 1.0 and {good.views[view] for view in VIEWS} == {1.0}, good
     assert silent.value == 0.0 and silent.views["function"] == 0.5 and silent.views["responsive"] == 1.0
     assert wide.value == 1.0 and wide.views["responsive"] == 0.0, wide

@@ -62,6 +62,7 @@ START_S = 240.0
 OUTPUT_BYTES = 16 * 2**20
 """Of what is written about one page."""
 PNG = b"\x89PNG\r\n\x1a\n"
+REFERENCE = "reference"
 MAX_STARTS = 2
 """Sandboxes without a browser after which a page gets no verdict."""
 FILES = {"html": INDEX, "htm": INDEX, "css": STYLE, "js": SCRIPT, "javascript": SCRIPT}
@@ -151,7 +152,8 @@ class PageChecksScorer:
     def __init__(self, processor_s: float = 45.0, batch: int = 8, screenshots: str | Path | None = None) -> None:
         """processor_s: of one page with all its checks, in all processes of the browser. batch: pages of one browser.
 
-        screenshots: folder for pictures of each page at each width, ITEM-ATTEMPT-WIDTH.png; None: none are kept.
+        screenshots: folder for pictures of each page at each width and of its reference, ITEM-ATTEMPT-WIDTH.png; None:
+        none are kept.
 
         Raises ConfigError for a setting that is not positive.
         """
@@ -246,19 +248,25 @@ class PageChecksScorer:
 
 
 def write_screenshots(folder: Path, rollout: Rollout, page: PageMeasures) -> None:
-    """Write the pictures of a page. Raises ConfigError for a folder that cannot be written."""
-    name = re.sub(r"[^\w.-]", "_", rollout.item_id)[:100]
-    for width, layout in page.widths.items():
-        picture = base64.b64decode(layout["screenshot"] or "")
+    """Write the pictures of a page, and of the reference. Raises ConfigError for a folder that cannot be written."""
+    pictures = {str(width): layout["screenshot"] for width, layout in page.widths.items()}
+    for name, encoded in {**pictures, REFERENCE: page.reference}.items():
+        picture = base64.b64decode(encoded or "")
         if not picture.startswith(PNG):
             continue
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / f"{name}-{rollout.attempt}-{width}.png").write_bytes(picture)
+            (folder / screenshot_name(rollout.item_id, rollout.attempt, name)).write_bytes(picture)
         except OSError as error:
             raise ConfigError(
                 f"scorer page_checks: screenshots: {folder} cannot be written ({error.strerror})"
             ) from error
+
+
+def screenshot_name(item_id: str, attempt: int, width: str) -> str:
+    """File of a picture of a page. width: in pixels, or `REFERENCE` for the reference at the widest."""
+    item = re.sub(r"[^\w.-]", "_", item_id)[:100]
+    return f"{item}-{attempt}-{width}.png"
 
 
 def missing_program() -> str:

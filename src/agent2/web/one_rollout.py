@@ -7,24 +7,19 @@ texts nor reasons are shown, unless the caller says that they may be seen.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import msgspec
 
 from agent2.cards.aggregate import counted_value
 from agent2.cards.card import CardFile
 from agent2.environments.tools import parse_message
-from agent2.errors import ConfigError
-from agent2.pictures import FOLDER as PICTURES_FOLDER
-from agent2.pictures import MAX_IN_MESSAGE, thumbnail
-from agent2.records import Message, ScoredRollout, StopReason, Turn, canonical_json
+from agent2.records import ScoredRollout, StopReason, Turn, canonical_json
 from agent2.reports.text import DASH, clean, clean_lines, clean_piece
 from agent2.texts import counted
 from agent2.web.rollouts import MAX_TEXT, is_hidden_card, token_counts, verdict_of
+from agent2.web.shown_pictures import NO_SHELF, PictureShelf, ShownPicture
 
 MAX_STATE = 4_000
-PICTURE_SIDE = 480
-"""Pixels of the longer side of a picture on a page."""
 TOKEN_LEVELS = (0.9, 0.5, 0.1, 0.01)
 """Probabilities below which a token gets the next stronger colour."""
 MAX_TOKENS = 4_000
@@ -56,15 +51,6 @@ def token_marks(turn: Turn) -> tuple[tuple[TokenMark, ...], str]:
     summary = f"{counted(len(logprobs), 'token')}, mean log-probability {sum(logprobs) / len(logprobs):.3f}"
     more = f"; the first {MAX_TOKENS:,} are shown" if len(logprobs) > MAX_TOKENS else ""
     return tuple(marks), f"{summary}, the least likely one {100 * lowest:.3g}%{more}"
-
-
-@dataclass(frozen=True, slots=True)
-class ShownPicture:
-    """A picture of a message as a page has it."""
-
-    source: str
-    """A `data:` address of a small version; empty: it cannot be shown."""
-    description: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,31 +95,17 @@ class RolloutView:
     """Texts are left out; `turns` is empty then."""
 
 
-def _pictures_of(message: Message, folder: Path | None) -> tuple[ShownPicture, ...]:
-    """Small versions of the pictures of a message; of one that cannot be read, why."""
-    pictures = []
-    for number, picture in enumerate((message.pictures or ())[:MAX_IN_MESSAGE], start=1):
-        size = f"{picture.width} x {picture.height} pixels, sent {picture.prepared}, SHA-256 {picture.digest[:12]}"
-        description = clean(f"picture {number} before character {picture.at}: {size}", 300)
-        try:
-            source = thumbnail(picture, PICTURE_SIDE, None if folder is None else folder / PICTURES_FOLDER)
-        except ConfigError as error:
-            source, description = "", clean(f"{description}: {error}", 300)
-        pictures.append(ShownPicture(source, description))
-    return tuple(pictures)
-
-
 def view_rollout(
     record: ScoredRollout,
     card: CardFile,
     *,
     hides: bool,
     max_characters: int = MAX_TEXT,
-    folder: Path | None = None,
+    shelf: PictureShelf = NO_SHELF,
 ) -> RolloutView:
     """A rollout as the page shows it.
 
-    hides: its texts and pictures are left out. max_characters: of each step. folder: of the card, for its pictures.
+    hides: its texts and pictures are left out. max_characters: of each step. shelf: of the card, for its pictures.
     """
     rollout, score, usage = record.rollout, record.score, record.rollout.usage
     value = counted_value(record, card.header.reporting)
@@ -158,7 +130,7 @@ def view_rollout(
             "prompt",
             f"prompt: {clean(message.role, 40)}",
             clean_lines(message.content, max_characters),
-            () if hides else _pictures_of(message, folder),
+            () if hides else shelf.of_message(message),
         )
         for number, message in enumerate(rollout.prompt, start=1)
     ]

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from urllib.parse import quote, urlencode
 
 import jinja2
@@ -28,6 +28,7 @@ from agent2.web.rollouts import CardTables
 
 logger = logging.getLogger(__name__)
 
+MadeT = TypeVar("MadeT")
 MAX_CACHED = 64
 _NO_LINK = re.compile(r'<a\b[^>]*?\bhref=""[^>]*>(.*?)</a>', re.DOTALL)
 
@@ -132,7 +133,7 @@ class PageContext:
         self._card_files: dict[str, tuple[float, CardFile | None]] = {}
         self._lock = threading.Lock()
 
-    def guarded(self, route: PageAddress, make: Callable[[], str]) -> str:
+    def guarded(self, route: PageAddress, make: Callable[[], MadeT]) -> MadeT:
         """The value of `make`. Raises NoSuchPageError, and UnreadableResultError for anything else that it raises."""
         try:
             return make()

@@ -173,6 +173,13 @@ class _Views:
             return self.not_found(error)
         return Response(svg, media_type="image/svg+xml")
 
+    def picture(self, request: Request) -> Response:
+        try:
+            png = self._site.picture(PageAddress("picture", **request.path_params))
+        except Agent2Error as error:
+            return self.not_found(error)
+        return Response(png, media_type="image/png")
+
     def download(self, request: Request) -> Response:
         query = _query_of(request)
         route = PageAddress(**request.path_params, part=query.pop("part", ""), query=query)
@@ -235,6 +242,7 @@ def make_view_app(site: Site, guard: ReaderGuard, preload: Preload | None = None
         routes=[
             Route("/static/{name}", views.asset),
             Route("/figure/{id}", views.figure),
+            Route("/picture/{id}/{part}", views.picture),
             Route("/download/{kind}", views.download),
             Route("/download/{kind}/{id}", views.download),
             Route("/note/{id}/{part}", views.add_note, methods=["POST"]),

@@ -65,6 +65,7 @@ from agent2.web.rollouts import (
 )
 from agent2.web.runs import runs_page
 from agent2.web.search import search_page
+from agent2.web.shown_pictures import PictureShelf, ScreenshotRow, screenshot_rows
 from agent2.web.summaries import sweep_grid
 from agent2.web.trials import (
     event_words,
@@ -380,6 +381,21 @@ class Site(PageContext):
         colours, _, _ = read_asset("style.css").partition("* {")
         return svg.replace(">", f"><style>{colours}</style>", 1)
 
+    def picture(self, route: PageAddress) -> bytes:
+        """A picture of a card as a PNG: a digest, or the file of a screenshot. Raises as `html`."""
+
+        def read() -> bytes:
+            entry = self.entry(route, EntryKind.CARD)
+            if self.hides(self.tables.pages(entry.path).card, LiveLinks()):
+                raise NoSuchPageError("pictures of hidden items are not shown")
+            return PictureShelf(entry.path).named(route.part)
+
+        return self.guarded(route, read)
+
+    def _shelf(self, entry: CatalogEntry, links: Links) -> PictureShelf:
+        """The pictures of a card, with an address each where there is a server."""
+        return PictureShelf(entry.path, lambda name: "" if links.is_static else links.to("picture", entry.id, name))
+
     def n_rollouts_of(self, evaluation: CatalogEntry) -> int:
         """On the closed cards of an evaluation."""
         return sum(self._n_rollouts(card) for card in self.catalog.children(evaluation, EntryKind.CARD))
@@ -529,8 +545,9 @@ class Site(PageContext):
                 card,
                 hides=hides,
                 max_characters=MAX_SAVED_TEXT if links.is_single else MAX_TEXT,
-                folder=entry.path,
+                shelf=self._shelf(entry, links),
             ),
+            screenshots=() if hides else self._screenshots(entry, record, beside_fields, links),
             name=clean(card.header.checkpoint_name, 80),
             place=place,
             heading=place or ("" if hides else _first_line(record)) or clean(record.rollout.item_id, 120),
@@ -609,8 +626,18 @@ class Site(PageContext):
         }
         if line is None:
             return fields
-        view = view_rollout(self.record(beside, line), card, hides=self.hides(card, links), folder=beside.path)
+        shelf = self._shelf(beside, links)
+        view = view_rollout(self.record(beside, line), card, hides=self.hides(card, links), shelf=shelf)
         return fields | {"view": view, "href": links.to("rollout", beside.id, line)}
+
+    def _screenshots(
+        self, entry: CatalogEntry, record: ScoredRollout, beside: Mapping[str, Any] | None, links: Links
+    ) -> tuple[ScreenshotRow, ...]:
+        """Of the page that a rollout delivered, beside those of the other card's unless that is hidden."""
+        other = None
+        if beside is not None and beside["view"] is not None and not beside["view"].hides:
+            other = (beside["name"], self._shelf(beside["entry"], links))
+        return screenshot_rows(self._shelf(entry, links), record.rollout.item_id, record.rollout.attempt, other)
 
     def standalone(self, route: PageAddress) -> str:
         """Any page as one HTML file that needs no server, no network and no script; a rollout's texts are not cut."""

@@ -1,0 +1,151 @@
+"""Pictures on the page of a rollout: those of its messages, and screenshots of the web page that it delivered.
+
+Screenshots are those that the scorer `page_checks` wrote with the setting `screenshots=CARD/screenshots`. Two of the same
+item and width, or one and that of the reference, are compared pixel by pixel.
+
+On the server a picture has an address of its own, so that a page with many comes at once and each as it is scrolled to;
+in a file it is part of the page, smaller. Whatever a card's folder contains is made a new PNG before a browser sees it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent2.errors import ConfigError
+from agent2.foreign_files import read_limited
+from agent2.pictures import (
+    FOLDER,
+    MAX_BYTES,
+    MAX_IN_MESSAGE,
+    Preparation,
+    content_of,
+    data_address,
+    difference,
+    size_of,
+    smaller,
+)
+from agent2.records import Message, Picture
+from agent2.reports.text import clean
+from agent2.scorers.page_checks import REFERENCE, WIDTHS, screenshot_name
+
+SCREENSHOTS = "screenshots"
+"""Folder of a card."""
+SIDE, SIDE_IN_FILE = 1_600, 480
+"""Pixels of the longer side of a picture with an address, and of one that is part of a page."""
+SIDE_OF_DIFFERENCE = 960
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPicture:
+    """A picture as a page has it."""
+
+    source: str
+    """An address; empty: it cannot be shown."""
+    description: str
+    width: int = 0
+    height: int = 0
+    """In pixels; 0: not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class PictureShelf:
+    """Where the pictures of a card are, and their addresses."""
+
+    folder: Path | None = None
+    """Of the card; None: pictures of this installation alone."""
+    address: Callable[[str], str] = lambda name: ""
+    """The address of a picture by its name; empty: it becomes part of the page."""
+
+    def of_message(self, message: Message) -> tuple[ShownPicture, ...]:
+        """The pictures of a message; of one that cannot be read, why."""
+        shown = []
+        for number, picture in enumerate((message.pictures or ())[:MAX_IN_MESSAGE], start=1):
+            size = f"{picture.width} x {picture.height} pixels, sent {picture.prepared}, SHA-256 {picture.digest[:12]}"
+            words = clean(f"picture {number} before character {picture.at}: {size}", 300)
+            try:
+                content = content_of(picture, None if self.folder is None else self.folder / FOLDER)
+                shown.append(self.shown(picture.digest, content, words))
+            except ConfigError as error:
+                shown.append(ShownPicture("", clean(f"{words}: {error}", 300)))
+        return tuple(shown)
+
+    def named(self, name: str) -> bytes:
+        """A picture as a PNG. name: a digest, or the file of a screenshot. Raises ConfigError, OSError."""
+        if name.endswith(".png"):
+            return smaller(self.screenshot(name), SIDE, "a screenshot")
+        picture = Picture(name, "image/png", 0, 0, 0, Preparation().name)
+        return smaller(content_of(picture, None if self.folder is None else self.folder / FOLDER), SIDE, "a picture")
+
+    def screenshot(self, name: str) -> bytes:
+        """The bytes of a screenshot. Raises OSError if there is none."""
+        folder = None if self.folder is None else self.folder / SCREENSHOTS
+        if folder is None or folder.is_symlink() or "/" in name:
+            raise FileNotFoundError(2, "no such screenshot", name)
+        return read_limited(folder / name, MAX_BYTES)
+
+    def shown(self, name: str, content: bytes, words: str) -> ShownPicture:
+        """A picture that was read. Raises ConfigError for what is none."""
+        width, height = size_of(content, words)
+        address = self.address(name) or data_address("image/png", smaller(content, SIDE_IN_FILE, words))
+        return ShownPicture(address, words, width, height)
+
+
+NO_SHELF = PictureShelf()
+
+
+@dataclass(frozen=True, slots=True)
+class ScreenshotRow:
+    """Screenshots of one item at one width: a page's, another's or the reference's, and how they differ."""
+
+    title: str
+    pictures: tuple[ShownPicture, ...]
+
+
+def screenshot_rows(
+    shelf: PictureShelf, item_id: str, attempt: int, other: tuple[str, PictureShelf] | None = None
+) -> tuple[ScreenshotRow, ...]:
+    """The screenshots of a page at each width, beside those of another card (its name and shelf).
+
+    Without another card the widest stands beside the reference's. Empty where there are none.
+    """
+    rows = []
+    for width in WIDTHS:
+        name = screenshot_name(item_id, attempt, str(width))
+        ours, pictures = _read(shelf, name), []
+        if ours is not None:
+            pictures.append(_shown(shelf, name, ours, "this page"))
+        if other is not None:
+            words, their_shelf, their_name = *other, name
+        else:
+            words, their_shelf, their_name = "the reference", shelf, screenshot_name(item_id, attempt, REFERENCE)
+        has_other = other is not None or width == WIDTHS[-1]
+        if has_other and (theirs := _read(their_shelf, their_name)) is not None:
+            pictures.append(_shown(their_shelf, their_name, theirs, words))
+            pictures += [] if ours is None else [_differing(ours, theirs, words)]
+        if pictures:
+            rows.append(ScreenshotRow(f"{width} pixels wide", tuple(pictures)))
+    return tuple(rows)
+
+
+def _read(shelf: PictureShelf, name: str) -> bytes | None:
+    try:
+        return shelf.screenshot(name)
+    except OSError:
+        return None
+
+
+def _shown(shelf: PictureShelf, name: str, content: bytes, words: str) -> ShownPicture:
+    try:
+        return shelf.shown(name, content, words)
+    except ConfigError as error:
+        return ShownPicture("", clean(f"{words}: {error}", 300))
+
+
+def _differing(new: bytes, old: bytes, beside: str) -> ShownPicture:
+    try:
+        picture, share = difference(new, old, "screenshots")
+        small = smaller(picture, SIDE_OF_DIFFERENCE, "the difference")
+    except ConfigError as error:
+        return ShownPicture("", clean(f"no difference: {error}", 300))
+    words = "no pixel differs" if not share else f"{100 * share:.2g}% of the pixels differ, in red"
+    return ShownPicture(data_address("image/png", small), f"from {beside}: {words}")

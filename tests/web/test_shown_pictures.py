@@ -1,0 +1,106 @@
+"""Screenshots of web pages on the page of a rollout, and how two of them differ."""
+
+import io
+import re
+
+import pytest
+from fastapi.testclient import TestClient
+from PIL import Image, ImageDraw
+
+from agent2.errors import ConfigError
+from agent2.pictures import DIFFERING, MAX_SIDE, difference
+from agent2.records import Split
+from agent2.web.catalog import Catalog
+from agent2.web.server import ReaderGuard, make_view_app
+from agent2.web.site import Site
+from web_builders import write_card
+
+
+def png(size=(400, 300), box=None):
+    image = Image.new("RGB", size, "#dddddd")
+    if box is not None:
+        ImageDraw.Draw(image).rectangle(box, fill="#112233")
+    stream = io.BytesIO()
+    image.save(stream, "PNG")
+    return stream.getvalue()
+
+
+def client_of(root, **options):
+    app = make_view_app(Site(Catalog(root), **options), ReaderGuard("127.0.0.1", None))
+    return TestClient(app, base_url="http://127.0.0.1")
+
+
+def write_shots(card, **pictures):
+    folder = card / "screenshots"
+    folder.mkdir(exist_ok=True)
+    for name, content in pictures.items():
+        (folder / f"item-000-0-{name.removeprefix('w')}.png").write_bytes(content)
+
+
+def card_ids(root):
+    return {entry.path.name: card_id for card_id, entry in Catalog(root).scan().entries.items()}
+
+
+def test_a_difference_shows_what_differs_and_its_share():
+    picture, share = difference(png(box=(0, 0, 99, 149)), png(), "here")
+    image = Image.open(io.BytesIO(picture)).convert("RGB")
+    red = Image.new("RGB", (1, 1), DIFFERING).getpixel((0, 0))
+    assert image.size == (400, 300) and share == pytest.approx(100 * 150 / (400 * 300))
+    assert image.getpixel((50, 50)) == red and image.getpixel((200, 200)) != red
+    assert difference(png(), png(), "here")[1] == 0.0
+
+
+def test_a_picture_that_is_longer_differs_where_the_other_one_ends():
+    assert difference(png((400, 600)), png((400, 300)), "here")[1] == pytest.approx(0.5)
+
+
+def test_colours_that_nobody_tells_apart_are_the_same():
+    almost = Image.new("RGB", (400, 300), "#e1e1e1")
+    stream = io.BytesIO()
+    almost.save(stream, "PNG")
+    assert difference(stream.getvalue(), png(), "here")[1] == 0.0
+
+
+def test_two_long_pictures_across_are_not_compared():
+    with pytest.raises(ConfigError, match="are compared"):
+        difference(png((MAX_SIDE, 1)), png((1, MAX_SIDE)), "here")
+
+
+def test_a_page_stands_beside_the_reference_and_another_cards_with_the_difference(tmp_path):
+    ours, other = write_card(tmp_path / "one", n=2), write_card(tmp_path / "two", n=2, checkpoint="better")
+    write_shots(ours, w390=png((390, 900)), w1280=png((1280, 900)), reference=png((1280, 900), (0, 0, 639, 899)))
+    write_shots(other, w390=png((390, 900)), w1280=png((1280, 900), (0, 0, 127, 899)))
+    client, ids = client_of(tmp_path), card_ids(tmp_path)
+    alone = client.get(f"/rollout/{ids['one']}/0").text
+    assert "50% of the pixels differ, in red" in alone and "from the reference" in alone
+    both = client.get(f"/rollout/{ids['one']}/0?beside={ids['two']}").text
+    assert "from better: 10% of the pixels differ, in red" in both and "no pixel differs" in both
+    for address in re.findall(r'src="(/picture/[^"]+)"', both):
+        assert Image.open(io.BytesIO(client.get(address).content)).height == 900
+    saved = client.get(f"/download/rollout/{ids['one']}?part=0&beside={ids['two']}").text
+    assert "/picture/" not in saved and saved.count('src="data:image/png') == 6
+    assert "Screenshots" not in client.get(f"/rollout/{ids['one']}/1").text
+
+
+def test_screenshots_of_hidden_items_are_shown_to_nobody_who_may_not_see_them(tmp_path):
+    card = write_card(tmp_path / "one", n=1, split=Split.TEST_PRIVATE)
+    write_shots(card, w390=png((390, 900)))
+    (card_id,) = card_ids(tmp_path).values()
+    address = f"/picture/{card_id}/item-000-0-390.png"
+    hidden = client_of(tmp_path)
+    assert "Screenshots" not in hidden.get(f"/rollout/{card_id}/0").text
+    assert hidden.get(address).status_code == 404
+    assert client_of(tmp_path, shows_hidden=True).get(address).status_code == 200
+
+
+def test_what_a_card_calls_a_screenshot_is_read_as_a_picture_or_not_at_all(tmp_path):
+    card, outside = write_card(tmp_path / "one", n=1), tmp_path / "outside.png"
+    outside.write_bytes(png())
+    write_shots(card, w390=b"<svg onload=alert(1)>", w768=b"")
+    (card / "screenshots" / "item-000-0-1280.png").symlink_to(outside)
+    client, (card_id,) = client_of(tmp_path), card_ids(tmp_path).values()
+    page = client.get(f"/rollout/{card_id}/0").text
+    assert "1280 pixels wide" not in page, "a link leads out of the card"
+    assert "<img" not in page and page.count("is no picture that can be read") == 2
+    for name in ("item-000-0-390.png", "item-000-0-768.png", "item-000-0-1280.png", "nothing.png", "..", "%00.png"):
+        assert client.get(f"/picture/{card_id}/{name}").status_code in (404, 422), name
