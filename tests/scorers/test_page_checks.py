@@ -200,11 +200,11 @@ def test_screenshots_are_written_by_item_and_what_is_none_is_left_out(tmp_path):
         widths={width: {**layout, "screenshot": base64.b64encode(pictures[width]).decode()} for width in pictures}
     )
     outcome.reference = base64.b64encode(PNG + b"y").decode()
-    write_screenshots(tmp_path / "shots", rollout_of("", "../item"), outcome)
+    write_screenshots(tmp_path / "shots", "../item", 0, outcome)
     assert {path.name for path in (tmp_path / "shots").iterdir()} == {".._item-0-390.png", ".._item-0-reference.png"}
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="screenshots"):
-        write_screenshots(tmp_path / "file", rollout_of(""), outcome)
+        write_screenshots(tmp_path / "file", "item", 0, outcome)
 
 
 @pytest.mark.slow

@@ -115,7 +115,8 @@ def sandbox_spec(
     passed = {name: os.environ[name] for name in variables if name in os.environ}
     llm = {inside.llm_port: paths.llm_socket} if inside.llm_port else {}
     world_mounts = tuple(Mount(host, f"{WORLDS}/{name}") for host, name in worlds.items())
-    answers = answers_hidden(paths.root) if config.task.assignment is not None else ()
+    assigned = config.task.assignment
+    answers = answers_hidden(paths.root, assigned.pages) if assigned is not None else ()
     return SandboxSpec(
         command=launch.command,
         workspace=paths.workspace,

@@ -26,6 +26,8 @@ MODE_RULES: Mapping[Mode, str] = {
 }
 """The rule as the assignment states it."""
 
+WITHOUT_TRAINING = frozenset({"page"})
+"""Kinds of assignments that ask for no model: theirs is the whole text."""
 NETWORK_ACCESS: Mapping[Network, str] = {
     Network.NONE: "no network",
     Network.PACKAGES: "no network but package registries, for which pip and npm are set up; all of it is recorded",
@@ -178,7 +180,9 @@ def assignment_text(
     config: TrialConfig, inside: InsidePaths, sampling: SamplingSettings, world: World | None = None
 ) -> str:
     """The assignment for readers: ASSIGNMENT.md. world: None: one question, one answer."""
-    template = (resources.files("agent2.arena") / "prompts" / "assignment.md").read_text(encoding="utf-8")
+    kind = config.task.assignment.kind if config.task.assignment is not None else ""
+    name = f"{kind}.md" if kind in WITHOUT_TRAINING else "assignment.md"
+    template = (resources.files("agent2.arena") / "prompts" / name).read_text(encoding="utf-8")
     # a field without a value must be an error and not a gap in the assignment
     engine = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False)
     fields: Mapping[str, object] = {
@@ -218,7 +222,7 @@ def _gpus(config: TrialConfig) -> str:
 
 def _brief(config: TrialConfig) -> str:
     """What an assignment of a kind of its own asks for; empty for the others."""
-    if config.task.assignment is None:
+    if config.task.assignment is None or config.task.assignment.kind in WITHOUT_TRAINING:
         return ""
     name = f"{config.task.assignment.kind}.md"
     return (resources.files("agent2.arena") / "prompts" / name).read_text(encoding="utf-8").strip()

@@ -26,10 +26,12 @@ from agent2.errors import SubmissionError
 from agent2.files import remove_tree
 from agent2.foreign_files import read_limited
 from agent2.models.checkpoint import CheckpointInfo
-from agent2.records import Split
+from agent2.records import Item, Score, Split
 from agent2.sandbox.backends import Contained, EndedBy, Sandbox, run_contained
 from agent2.sandbox.processor_time import ProcessorLimit
 from agent2.sandbox.spec import MIB, Mount
+from agent2.scorers.page_checks import PageChecksScorer
+from agent2.scorers.sandboxed import SandboxRunner
 
 MAX_LOG = 4 * MIB
 CALL_S = 60.0
@@ -61,6 +63,7 @@ def make_bench(
         lambda files, folder: train_with(files, folder, grounds),
         lambda files, entry, folder: answer_of(files, entry, folder, grounds),
         lambda files, entry, folder: answer_of(files, entry, folder, replace(grounds, limit_s=CALL_S), is_bare=True),
+        lambda item, files, folder: look_at(item, files, folder, grounds),
     )
 
 
@@ -116,6 +119,13 @@ def answer_of(
         return ProgramAnswer(b"", reason, cpu_s)
     content = read_beneath(folder / "workspace", "output/answers.json", MAX_LOG) or b""
     return ProgramAnswer(content, "" if content else "it ended without an answer", cpu_s)
+
+
+def look_at(item: Item, files: Mapping[str, str], folder: Path, grounds: Grounds) -> Score:
+    """The verdict on a web page, whose pictures are left in the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    runner = SandboxRunner(grounds.sandbox, folder, grounds.hidden)
+    return PageChecksScorer(screenshots=folder).score_pages(runner, [(item, files, 0)])[0]
 
 
 def _run_entry(

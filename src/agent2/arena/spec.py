@@ -126,9 +126,12 @@ class KindGate(StrictModel):
 class AssignmentSpec(StrictModel):
     """What a task asks for beside a better checkpoint (`agent2.arena.assignments`); it gets a verdict of its own."""
 
-    kind: Literal["debug", "implement", "tune"]
+    kind: Literal["debug", "implement", "tune", "page"]
     case: str = ""
-    """Of `debug`: the cause; empty: drawn from the installation's secret and the trial's seed. Never shown."""
+    """Of `debug`: the cause; empty: drawn from the installation's secret and the trial's seed. Never shown. Of `page`:
+    the kind of request; empty: any."""
+    pages: str = ""
+    """Of `page`: a benchmark whose items are requests for web pages with checks."""
     run_s: float = Field(default=900.0, gt=0, le=1e6)
     """Processor seconds, times `threads`, that one of the grader's own runs of a program may take."""
     steps: int | None = Field(default=None, ge=1, le=10_000)
@@ -317,8 +320,10 @@ def config_digest(config: TrialConfig) -> str:
             del budget["judgements"]
     if fields["task"]["assignment"] is None:
         del fields["task"]["assignment"]
-    elif fields["task"]["assignment"]["steps"] is None:
-        del fields["task"]["assignment"]["steps"]
+    else:
+        assigned = fields["task"]["assignment"]
+        for name in [name for name, unset in (("steps", None), ("pages", "")) if assigned[name] == unset]:
+            del assigned[name]
     if config.scoring.engine == UNSERVED:
         del fields["scoring"]["engine"], fields["scoring"]["engine_version"]
     defaults = {name: field.default for name, field in TrialConfig.model_fields.items() if name in ADDED_LATER}

@@ -174,17 +174,24 @@ class PageChecksScorer:
         return self.score_batch_on(runner, [(item, rollout)])[0]
 
     def score_batch_on(self, runner: SandboxRunner, batch: Sequence[tuple[Item, Rollout]]) -> list[Score]:
-        """A verdict on each page; missing where there is no browser, or an item has no checks. Raises SandboxError."""
+        """As `score_pages`, of the pages in answers. Raises SandboxError."""
+        pages = [(item, page_of(rollout.answer or ""), rollout.attempt) for item, rollout in batch]
+        return self.score_pages(runner, pages)
+
+    def score_pages(self, runner: SandboxRunner, pages: Sequence[tuple[Item, Mapping[str, str], int]]) -> list[Score]:
+        """A verdict on each page; missing where there is no browser, or an item has no checks. Raises SandboxError.
+
+        pages: item, files by name, attempt.
+        """
         if problem := missing_program():
-            return [Score(None, problem, Fault.INFRASTRUCTURE)] * len(batch)
+            return [Score(None, problem, Fault.INFRASTRUCTURE)] * len(pages)
         scores: dict[int, Score] = {}
         works: dict[int, dict[str, Any]] = {}
-        for place, (item, rollout) in enumerate(batch):
-            files = page_of(rollout.answer or "")
+        for place, (item, files, _) in enumerate(pages):
             if not item.payload.get("checks"):
                 scores[place] = Score(None, f"item {item.id}: payload.checks is empty; correct it", Fault.JUDGE)
             elif INDEX not in files or not files[INDEX].strip():
-                scores[place] = _without_page("there is no block ```html with a page")
+                scores[place] = _without_page(f"there is no {INDEX} (in an answer: no block ```html) with a page")
             elif (n_bytes := sum(len(text.encode("utf-8", "replace")) for text in files.values())) > MAX_PAGE_BYTES:
                 scores[place] = _without_page(f"the page has {n_bytes} bytes, at most {MAX_PAGE_BYTES} are opened")
             else:
@@ -193,8 +200,9 @@ class PageChecksScorer:
         for (place, work), outcome in zip(works.items(), measured, strict=True):
             scores[place] = outcome if isinstance(outcome, Score) else verdict(work, outcome)
             if self._screenshots is not None and isinstance(outcome, PageMeasures):
-                write_screenshots(self._screenshots, batch[place][1], outcome)
-        return [scores[place] for place in range(len(batch))]
+                item, _, attempt = pages[place]
+                write_screenshots(self._screenshots, item.id, attempt, outcome)
+        return [scores[place] for place in range(len(pages))]
 
     def measure(self, runner: SandboxRunner, works: Sequence[Mapping[str, Any]]) -> list[PageMeasures | Score]:
         """What was measured of each page; a missing score where there was no browser for it. Raises SandboxError."""
@@ -247,7 +255,7 @@ class PageChecksScorer:
         return end, pages
 
 
-def write_screenshots(folder: Path, rollout: Rollout, page: PageMeasures) -> None:
+def write_screenshots(folder: Path, item_id: str, attempt: int, page: PageMeasures) -> None:
     """Write the pictures of a page, and of the reference. Raises ConfigError for a folder that cannot be written."""
     pictures = {str(width): layout["screenshot"] for width, layout in page.widths.items()}
     for name, encoded in {**pictures, REFERENCE: page.reference}.items():
@@ -256,7 +264,7 @@ def write_screenshots(folder: Path, rollout: Rollout, page: PageMeasures) -> Non
             continue
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / screenshot_name(rollout.item_id, rollout.attempt, name)).write_bytes(picture)
+            (folder / screenshot_name(item_id, attempt, name)).write_bytes(picture)
         except OSError as error:
             raise ConfigError(
                 f"scorer page_checks: screenshots: {folder} cannot be written ({error.strerror})"

@@ -1,7 +1,7 @@
 """Pictures on the page of a rollout: those of its messages, and screenshots of the web page that it delivered.
 
-Screenshots are those that the scorer `page_checks` wrote with the setting `screenshots=CARD/screenshots`. Two of the same
-item and width, or one and that of the reference, are compared pixel by pixel.
+Screenshots are those that the scorer `page_checks` wrote with the setting `screenshots=CARD/screenshots`. Two of the
+same item and width, or one and that of the reference, are compared pixel by pixel.
 
 On the server a picture has an address of its own, so that a page with many comes at once and each as it is scrolled to;
 in a file it is part of the page, smaller. Whatever a card's folder contains is made a new PNG before a browser sees it.

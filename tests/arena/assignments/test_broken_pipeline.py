@@ -19,6 +19,7 @@ from agent2.arena.assignments.pipeline_variants import BUDGET, CONFIG, ENTRY
 from agent2.arena.assignments.programs import BrokenBench, known_run
 from agent2.arena.assignments.records import Bench, ProgramAnswer, ProgramRun, Scores
 from agent2.arena.spec import AssignmentSpec
+from agent2.records import Score
 from agent2.stats.comparisons import paired_difference
 from agent2.stats.estimates import PairedDifference
 
@@ -78,6 +79,7 @@ def grader(tmp_path: Path) -> FakeGrader:
         fake.run,
         lambda files, entry, folder: ProgramAnswer(b"", "not asked"),
         lambda files, entry, folder: ProgramAnswer(b"", "not called"),
+        lambda item, files, folder: Score(None, "not looked at"),
     )
     DebugTraining().prepare(fake.bench)
     return fake

@@ -21,6 +21,7 @@ from agent2.arena.evidence import AssignmentVerdict
 from agent2.arena.spec import AssignmentSpec
 from agent2.errors import ConfigError
 from agent2.llm.scripted_replies import load_script
+from agent2.records import Score
 from agent2.stats.comparisons import paired_difference
 from agent2.stats.estimates import PairedDifference
 
@@ -106,6 +107,7 @@ def bench(tmp_path: Path, grader: FakeGrader) -> Bench:
         grader.run,
         grader.ask,
         grader.call,
+        lambda item, files, folder: Score(None, "not looked at"),
     )
     TuneHyperparameters().prepare(bench)
     return bench

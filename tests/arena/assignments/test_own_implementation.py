@@ -26,6 +26,7 @@ from agent2.arena.assignments.own_implementation import (
 from agent2.arena.assignments.records import Bench, ProgramAnswer, ProgramRun, Scores
 from agent2.arena.evidence import AssignmentVerdict
 from agent2.arena.spec import AssignmentSpec
+from agent2.records import Score
 from agent2.stats.comparisons import paired_difference
 from agent2.stats.estimates import PairedDifference
 
@@ -100,6 +101,7 @@ def bench(tmp_path: Path, grader: FakeGrader) -> Bench:
         grader.run,
         grader.ask,
         grader.ask,
+        lambda item, files, folder: Score(None, "not looked at"),
     )
     ImplementGrpo().prepare(bench)
     return bench

@@ -9,6 +9,7 @@ from agent2.arena.assignments.records import Bench, ProgramAnswer, ProgramRun
 from agent2.arena.assignments.tuning_space import OTHER_AXES, STEP_SIZE, STEP_SIZES, WINDOW, draw_space
 from agent2.arena.spec import AssignmentSpec
 from agent2.errors import ConfigError
+from agent2.records import Score
 
 FIXED = {STEP_SIZE: [1e-3], "batch_size": [16.0], "momentum": [0.9], "label_smoothing": [0.0]}
 
@@ -25,6 +26,7 @@ def bench_of(seed: int = 0, secret: bytes = b"secret", space: dict[str, list[flo
         lambda files, folder: ProgramRun(None, "not run", 0.0),
         lambda files, entry, folder: ProgramAnswer(b"", "not asked"),
         lambda files, entry, folder: ProgramAnswer(b"", "not called"),
+        lambda item, files, folder: Score(None, "not looked at"),
     )
 
 

@@ -14,15 +14,17 @@ from typing import Protocol
 
 from agent2.arena.assignments.records import Bench, Scores
 from agent2.arena.evidence import AssignmentVerdict
+from agent2.benchmarks import load_benchmark
 from agent2.sandbox.spec import Mount
 
 KINDS: Mapping[str, str] = {
     "debug": "agent2.arena.assignments.broken_pipeline:DebugTraining",
     "implement": "agent2.arena.assignments.own_implementation:ImplementGrpo",
+    "page": "agent2.arena.assignments.web_page:BuildPage",
     "tune": "agent2.arena.assignments.hyperparameter_search:TuneHyperparameters",
 }
 """Name in a task file -> class."""
-ORACLES = ("debug-oracle", "implement-oracle", "tune-oracle")
+ORACLES = ("debug-oracle", "implement-oracle", "page-oracle", "tune-oracle")
 """Packaged agents that know the answers."""
 FOREIGN_TRAINERS = ("trl", "verl", "openrlhf", "unsloth", "torchrl", "agent2.training")
 """Packages that train by themselves; where the grader runs an agent's program, they are empty."""
@@ -46,14 +48,16 @@ def load_kind(kind: str) -> EngineeringAssignment:
     return assignment
 
 
-def answers_hidden(root: Path) -> tuple[Mount, ...]:
+def answers_hidden(root: Path, pages: str = "") -> tuple[Mount, ...]:
     """Mounts that show an empty folder in place of this one and of the oracle's, which contain the answers.
 
-    root: of the trial. Where no sandbox contains a program, it can read them, as the report of such a trial says.
+    root: of the trial. pages: a benchmark of this package whose home, which makes reference pages, is hidden, too.
+    Where no sandbox contains a program, it can read them, as the report of such a trial says.
     """
     homes = {HERE, Path(__file__).parent.absolute()}  # an environment may be reached through a link as well
     oracles = [home.parent / "agents" / name for home in homes for name in ORACLES]
-    return _emptied(root, [*homes, *oracles])
+    makers = [home.parents[1] / "benchmarks" / _home_of(pages) for home in homes if pages]
+    return _emptied(root, [*homes, *oracles, *makers])
 
 
 def package_hidden(root: Path) -> tuple[Mount, ...]:
@@ -72,6 +76,12 @@ def trainers_hidden(root: Path) -> tuple[Mount, ...]:
         if (spec := importlib.util.find_spec(top)) is not None:  # of a whole name it would import the package
             folders += [Path(place, *name.split(".")[1:]) for place in spec.submodule_search_locations or ()]
     return _emptied(root, folders)
+
+
+def _home_of(benchmark: str) -> str:
+    """Folder of a benchmark among those of this package; one of somebody else has none, and no folder of that name."""
+    module = type(load_benchmark(benchmark)).__module__
+    return module.removeprefix("agent2.benchmarks.").partition(".")[0]
 
 
 def _emptied(root: Path, folders: Iterable[Path]) -> tuple[Mount, ...]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent2.arena.spec import AssignmentSpec, TrialConfig
+from agent2.records import Item, Score
 from agent2.stats.estimates import PairedDifference
 
 
@@ -40,6 +41,10 @@ RunProgram = Callable[[Mapping[str, bytes], Path], ProgramRun]
 """Runs `train.py` of a set of files (name -> content) on the train rows, in a sandbox; leaves all in the folder."""
 
 
+LookAtPage = Callable[[Item, Mapping[str, str], Path], Score]
+"""Opens the files of a page (name -> text) in a sandbox for the verdict on an item; leaves pictures in the folder."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bench:
     """Places, the secret, and a way to run programs."""
@@ -59,6 +64,7 @@ class Bench:
     ask: AskProgram
     call: AskProgram
     """As `ask`, without base model and train rows, and for a short time."""
+    look: LookAtPage
 
 
 @dataclass(frozen=True, slots=True)
