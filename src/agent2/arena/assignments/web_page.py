@@ -56,7 +56,7 @@ def request_of(bench: Bench) -> Item:
     name, kind = bench.spec.pages, bench.spec.case
     if not name:
         raise ConfigError("assignment: pages is empty; name a benchmark of requests for web pages")
-    benchmark, split = load_benchmark(name), Split.TEST_PRIVATE
+    benchmark, split = load_benchmark(name), Split.TEST_PUBLIC  # private ones are for scores alone
     n_items = benchmark.count(split, bench.secret) if isinstance(benchmark, ProvidesCount) else N_REQUESTS
     items = [
         item for item in benchmark.items(split, min(n_items, N_REQUESTS), bench.secret) if item.payload.get("checks")
