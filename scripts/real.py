@@ -24,6 +24,8 @@ from typing import Any
 
 MODEL, TASK = "smollm2-135m", "instructions"
 AGENTS = ("self-edit", "best-of-n", "dpo", "grpo")
+EVALUATION_S = 1800
+"""Longest that one evaluation may take: on a busy machine 200 items take more than the usual ten minutes."""
 REWARDS = {"grpo": "instructions_followed"}
 """What an agent learns from where it is not the score: partial credit, as few groups of answers differ without it."""
 MB = 1_000_000
@@ -111,6 +113,8 @@ def play_trial(settings: Settings, agent: str) -> Path:
             *budget,
             "--set",
             f"threads={settings.threads}",
+            "--set",
+            f"evaluation_timeout_s={EVALUATION_S}",
             reward=REWARDS.get(agent),
         )
     elif not is_finished(before[0]):
