@@ -64,6 +64,8 @@ from agent2.reports.text import (
 from agent2.stats.estimates import POINTS, Notation
 from agent2.texts import counted
 
+NOTHING_MISSING = "0.0% -> 0.0%"
+"""Of both sides, which a tile does not say."""
 LONG = 1000
 """Characters of a long cell."""
 VERDICT_OF_STATE = {
@@ -358,6 +360,8 @@ def _tiles(outcome: SuiteOutcome) -> tuple[Tile, ...]:
     n_fired, n_open = len(decision.fired), sum(f.state is GateState.NOT_EVALUATED for f in decision.findings)
     not_evaluated = f"; {n_open} not evaluated" if n_open else ""
     is_free = decision.training_action is TrainingAction.CONTINUE
+    missing = missing_words(outcome, primary)
+    lost = f"; missing {missing or DASH}" if missing != NOTHING_MISSING else ""
     return (
         Tile(
             "training action",
@@ -367,7 +371,7 @@ def _tiles(outcome: SuiteOutcome) -> tuple[Tile, ...]:
         Tile(
             clean(f"{primary.name} (primary)"),
             change.removesuffix(")") or DASH,
-            f"{values} {_interval(MetricLine(primary, evidence))}; missing {missing_words(outcome, primary) or DASH}",
+            f"{values} {_interval(MetricLine(primary, evidence))}{lost}",
         ),
         Tile("gates", f"{n_fired} fired", f"of {len(decision.findings) - n_open} evaluated{not_evaluated}"),
     )
