@@ -430,6 +430,12 @@ def terminal_standings(board: TaskStandings) -> Table[Standing]:
     return _with_assignment(TERMINAL, standing_table(board))
 
 
+def _other_columns(board: TaskStandings) -> Table[Standing]:
+    """The columns of `standing_table` that `terminal_standings` leaves out, beside the stack."""
+    table = standing_table(board)
+    return table.of("stack", *(name for name in table.names if name not in terminal_standings(board).names))
+
+
 def overall_table(board: OverallStandings) -> Table[OverallStanding]:
     """Every stack over all tasks of a kind."""
     return Table(
@@ -659,7 +665,11 @@ def _cell(value: object) -> object:
 
 def leaderboard_html(board: Leaderboard, masthead: Masthead | None = None) -> str:
     """The whole board as one page that loads nothing."""
-    return render("leaderboard.html.j2", _fields(board) | {"masthead": masthead})
+    tasks = [
+        (task_title(task), terminal_standings(task), _other_columns(task), exam_sentence(board, task))
+        for task in board.tasks
+    ]
+    return render("leaderboard.html.j2", _fields(board) | {"masthead": masthead, "tasks": tasks})
 
 
 def leaderboard_markdown(board: Leaderboard, masthead: Masthead | None = None) -> str:

@@ -1,6 +1,8 @@
 """The board of trials that were written by hand: what is pooled, what is left out, who stands where."""
 
+import re
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -190,6 +192,17 @@ def test_a_driver_effect_needs_one_scaffold_with_two_drivers():
 def test_the_order_of_the_folders_changes_nothing():
     trials = pool(low=0.3, high=0.9, mid=0.6)
     assert make_leaderboard(trials) == make_leaderboard(trials[::-1])
+
+
+def test_a_page_shows_ten_columns_of_a_task_at_most_and_folds_the_rest():
+    board = make_leaderboard(pool(low=0.3, high=0.9))
+    page = leaderboard_html(board)
+    tables = [re.findall(r'<th scope="col">([^<]*)</th>', head) for head in re.findall(r"<thead>.*?</thead>", page)]
+    shown, folded = next((one, two) for one, two in pairwise(tables) if "when it submitted" in one)
+    assert len(shown) <= 10 and folded[0] == "stack" and not set(shown) & set(folded[1:])
+    every = [name.replace("->", "-&gt;") for name in standing_table(board.tasks[0]).names]
+    assert set(shown) | set(folded) == set(every), "no column is lost"
+    assert page.index("<details><summary>Verdicts") < page.index("base -&gt; final")
 
 
 def test_pages_escape_names_and_the_csv_has_no_formula():
