@@ -274,8 +274,8 @@ def difference(new: bytes, old: bytes, where: str) -> tuple[bytes, float]:
         largest = ImageChops.lighter(largest, band)
     differing = largest.point(lambda value: 255 * (value > SAME_COLOUR))
     pale = _on_white(sheets[0]).convert("L").point(lambda value: 200 + value * 55 // 255).convert("RGB")
-    shown = Image.composite(Image.new("RGB", size, DIFFERING), pale, differing)
-    return _as_png(shown), differing.histogram()[255] / (size[0] * size[1])
+    marked = Image.composite(Image.new("RGB", size, DIFFERING), pale, differing)
+    return _as_png(marked), differing.histogram()[255] / (size[0] * size[1])
 
 
 def keep_beside(messages: Sequence[Message], folder: Path) -> None:

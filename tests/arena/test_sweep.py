@@ -97,6 +97,17 @@ def test_a_sweep_runs_compares_and_is_not_run_twice(task, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_sweep_with_a_draw_of_judges_is_resumed_beside_a_folder_with_an_agents_name(task, tmp_path, monkeypatch):
+    (tmp_path / "nop").mkdir()
+    monkeypatch.chdir(tmp_path)
+    plan = spec(task, ["nop"], judge_draw="drawn-before")
+    root, failures = run_sweep(plan, tmp_path / "out", quiet)
+    assert failures == [] and run_sweep(plan, tmp_path / "out", quiet) == (root, [])
+    with pytest.raises(ConfigError, match="contains a sweep with another judge_draw"):
+        run_sweep(spec(task, ["nop"], judge_draw="another"), tmp_path / "out", quiet)
+
+
+@pytest.mark.slow
 def test_a_trial_that_cannot_run_is_reported_and_does_not_stop_the_others(task, tmp_path):
     large = write_agent(tmp_path / "large", "print(1)")
     with (large / "weights").open("wb") as file:

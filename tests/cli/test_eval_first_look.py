@@ -151,6 +151,8 @@ def test_data_without_dev_items_are_played_on_test_public_unasked_which_is_said(
     assert code == 0 and json.loads(out)["rows"][0]["card"].endswith("long-dev") and "--role nightly" not in err
     code, _, err = agent2("eval", "./short", *look, "--role", "dev")
     assert code == 2 and "no file holds items of split 'dev'" in err, "what was asked for is not replaced"
+    code, _, err = agent2("eval", "./short", "./long", *look)
+    assert code == 2 and "short: no dev items, which others here have" in err, "hidden items are not played unasked"
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,8 @@ def test_runs_in_one_figure_share_its_axes_and_keep_their_tone_where_one_is_empt
 def test_numbers_at_an_axis_have_the_room_that_they_need():
     small = panel("learning_rate", [PlotValue(1, 0.00015), PlotValue(2, 0.00035)])
     longest = max(len(label) for _, label in small.y_ticks)
-    assert longest >= 6 and small.left - 4 >= 7 * longest, "a digit is at most 7 units wide"
-    assert small.lines[0].points[0].x > small.left
+    assert longest >= 6 and small.axis_x - 4 >= 7 * longest, "a digit is at most 7 units wide"
+    assert small.lines[0].points[0].x > small.axis_x
     assert panel("reward", [PlotValue(1, 0.0), PlotValue(2, 1.0)]).left == 44
 
 

@@ -116,6 +116,10 @@ def test_the_page_of_a_running_sweep_has_a_grid_with_the_trials_to_come(sweep, t
     assert [agent for agent, _ in grid.rows][:2] == ["a", "b"] and started not in ("b",)
     page = site.html(PageAddress("sweep", entry.id), LiveLinks())
     assert "Agents and tasks" in page and "2 to come" in page
+    plan = json.loads((entry.path / "sweep.json").read_text())
+    (entry.path / "sweep.json").write_text(json.dumps({**plan, "agents": ["./a-folder", "b"]}))
+    grid = sweep_grid(entry, [site.catalog.summary(trial) for trial in site.catalog.children(entry, EntryKind.TRIAL)])
+    assert [agent for agent, _ in grid.rows] == [started], "an agent in a folder may bear another name"
 
 
 def test_readers_of_a_sweep_hear_of_changed_words_and_of_the_end(sweep, tmp_path):

@@ -524,7 +524,7 @@ def _claim_folder(root: Path, spec: SweepSpec) -> SweepSpec:
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or "is not the plan of a sweep"
             raise ConfigError(f"{path}: {reason}; use another --out") from error
-        ignored = MADE_ONCE if not spec.judge_draw else set()
+        ignored = MADE_ONCE - ({"judge_draw"} if spec.judge_draw else set())
         before = stored.model_dump(mode="json", exclude=NO_INFLUENCE)
         changed = sorted(key for key in plan if plan[key] != before.get(key) and key not in ignored)
         if changed:
@@ -538,8 +538,8 @@ def _claim_folder(root: Path, spec: SweepSpec) -> SweepSpec:
                 "restore it, change the sweep's name, or use another --out"
             )
         return spec.model_copy(update={name: getattr(stored, name) for name in MADE_ONCE})
-    made = {"judge_draw": spec.judge_draw or new_draw(), "file_digests": _file_digests(spec)}
-    spec = spec.model_copy(update=made)
+    once = {"judge_draw": spec.judge_draw or new_draw(), "file_digests": _file_digests(spec)}
+    spec = spec.model_copy(update=once)
     (root / "logs").mkdir(parents=True, exist_ok=True)
     write_json(path, spec.model_dump(mode="json"))
     return spec
@@ -549,12 +549,11 @@ def _file_digests(spec: SweepSpec) -> dict[str, str]:
     """Name -> digest of each task, agent and driver that the sweep names by path and that can be read."""
     digests = {}
     for name in (*spec.tasks, *spec.agents, *spec.drivers):
-        path = Path(name)
-        with suppress(OSError):  # what cannot be read fails its own trials
-            if path.is_dir():
+        with suppress(OSError, Agent2Error):  # what cannot be read fails its own trials
+            if name in spec.agents and is_path(name):
                 digests[name] = load_agent(name).digest
-            elif path.is_file():
-                digests[name] = hashlib.sha256(read_limited(path, follow=True)).hexdigest()
+            elif Path(name).is_file():
+                digests[name] = hashlib.sha256(read_limited(Path(name), follow=True)).hexdigest()
     return digests
 
 

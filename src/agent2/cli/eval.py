@@ -392,6 +392,11 @@ def _role(contracts: "Sequence[Suite]", run: "RunSettings") -> "EvaluationRole":
     lacking = dict.fromkeys(name for contract in contracts for name in without_dev_items(contract))
     if not lacking:
         return EvaluationRole.DEV
+    if len(lacking) < len({entry.name for contract in contracts for entry in contract.benchmarks}):
+        raise ConfigError(
+            f"{', '.join(lacking)}: no dev items, which others here have; evaluate them apart, or give --role nightly, "
+            "which plays hidden items of all"
+        )
     split = contracts[0].role_rule(EvaluationRole.NIGHTLY).split.value
     verb = "has" if len(lacking) == 1 else "have"
     typer.echo(f"agent2: {', '.join(lacking)} {verb} no dev items; {split} is played (--role nightly)", err=True)

@@ -37,7 +37,6 @@ NORMAL = 1
 """Kind of a token in a GGUF file."""
 WRITTEN = re.compile(r"t(\d+)")
 """Each token's name in that file, since llama.cpp answers with names."""
-GGUF = ".gguf"
 SAMPLING = {
     **{"top_k": 0, "min_p": 0.0, "typical_p": 1.0, "repeat_penalty": 1.0, "dry_multiplier": 0.0},
     "samplers": ["temperature", "top_p"],
@@ -190,7 +189,7 @@ def describe(file: Path) -> dict[str, Any]:
 
     try:
         reader = gguf.GGUFReader(file)
-        told = {
+        header = {
             name: field.contents() for name, field in reader.fields.items() if not name.startswith("tokenizer.ggml")
         }
         weights: Counter[str] = Counter()
@@ -198,15 +197,15 @@ def describe(file: Path) -> dict[str, Any]:
             weights[tensor.tensor_type.name] += int(tensor.n_elements)
     except Exception as error:  # boundary: a torn or made-up file can make the reader raise anything
         sys.exit(f"error: {file.name} is no complete GGUF file ({type(error).__name__}: {str(error)[:200]})")
-    architecture = told.get("general.architecture")
-    if int(told.get("split.count") or 1) > 1:
+    architecture = header.get("general.architecture")
+    if int(header.get("split.count") or 1) > 1:
         sys.exit(
-            f"error: {file.name} is one of {told['split.count']} parts; put them together (llama-gguf-split --merge)"
+            f"error: {file.name} is one of {header['split.count']} parts; put them together (llama-gguf-split --merge)"
         )
     return {
         "architecture": architecture,
-        "chat_template": told.get("tokenizer.chat_template"),
-        "context_length": told.get(f"{architecture}.context_length"),
+        "chat_template": header.get("tokenizer.chat_template"),
+        "context_length": header.get(f"{architecture}.context_length"),
         "weights": dict(weights.most_common()),
     }
 
@@ -249,8 +248,8 @@ def answer_by_file(model: Any, body: dict[str, Any], limit: int) -> tuple[int, A
     """Status and body of one chat completion of a GGUF file, in its own tokens and template."""
     n_new = int(body["max_tokens"])
     names = ("messages", "temperature", "top_p", "seed", "logprobs", "top_logprobs")
-    asked = {name: body[name] for name in names if body.get(name) is not None}
-    result = model.handle_chat_completions({**SAMPLING, "max_tokens": n_new, **asked})
+    options = {name: body[name] for name in names if body.get(name) is not None}
+    result = model.handle_chat_completions({**SAMPLING, "max_tokens": n_new, **options})
     error = result.get("error", {})
     if error.get("type") == "exceed_context_size_error":
         return too_long(int(error.get("n_prompt_tokens") or limit), n_new, limit)
@@ -381,7 +380,7 @@ def main() -> None:
     parser.add_argument("--chat-template", type=Path)
     options = parser.parse_args()
     key = os.environ.pop(KEY_VARIABLE)
-    respond = file_responder(options) if options.model.suffix == GGUF else folder_responder(options)
+    respond = file_responder(options) if options.model.is_file() else folder_responder(options)
     handler = make_handler(options.served_model_name, key, respond)
     ThreadingHTTPServer(("127.0.0.1", options.port), handler).serve_forever()
 

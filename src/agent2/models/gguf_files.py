@@ -68,9 +68,9 @@ def inspect_gguf(path: Path, engine: InferenceEngine, ready: InstalledEnvironmen
     except (OSError, subprocess.TimeoutExpired) as error:
         raise MachineError(f"engine {engine.name}: {path.name} cannot be described ({first_line_of(error)})") from error
     try:
-        told = json.loads(done.stdout) if done.returncode == 0 else {}
-        template, context = told.get("chat_template"), told.get("context_length")
-        weights = {str(name): int(count) for name, count in told["weights"].items() if int(count) > 0}
+        described = json.loads(done.stdout) if done.returncode == 0 else {}
+        template, context = described.get("chat_template"), described.get("context_length")
+        weights = {str(name): int(count) for name, count in described["weights"].items() if int(count) > 0}
     except (ValueError, LookupError, TypeError, AttributeError):
         weights = {}
     if not weights:

@@ -569,16 +569,16 @@ def exam_sentence(board: Leaderboard, task: TaskStandings) -> str:
 
 def budget_words(budget: str) -> str:
     """A budget as it is stored (`submissions=10, wall_clock_s=300.0`), for readers."""
-    words = []
+    parts = []
     for part in budget.split(", ") if budget else ():
         name, _, value = part.partition("=")
         if name == "wall_clock_s" and _is_number(value):
-            words.append(duration(float(value)))
+            parts.append(duration(float(value)))
         elif name == "submissions" and value.isdecimal():
-            words.append(counted(int(value), "submission"))
+            parts.append(counted(int(value), "submission"))
         else:
-            words.append(part)
-    return ", ".join(words) or "none"
+            parts.append(part)
+    return ", ".join(parts) or "none"
 
 
 def _is_number(text: str) -> bool:

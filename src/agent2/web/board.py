@@ -404,12 +404,14 @@ def _without_empty(names: list[str], rows: list[BoardRow], pins: Sequence[str]) 
     """Columns and rows without those that say nothing of any stack; pinned ones stay."""
     if any(len(row.cells) != len(names) for row in rows):  # of two tasks, one of which has a column more
         return names, rows
-    kept = [
+    places = [
         place
         for place, name in enumerate(names)
         if name not in MAY_BE_EMPTY or name in pins or any(row.cells[place] != DASH for row in rows)
     ]
-    return [names[place] for place in kept], [replace(row, cells=[row.cells[place] for place in kept]) for row in rows]
+    return [names[place] for place in places], [
+        replace(row, cells=[row.cells[place] for place in places]) for row in rows
+    ]
 
 
 def columns_of(names: Sequence[str], board_filter: BoardFilter) -> list[str]:

@@ -75,7 +75,7 @@ class PlotPanel:
     """Positions of vertical lines, and what each is."""
     description: str
     """For screen readers."""
-    left: float
+    axis_x: float
     """Where the axes begin."""
     width: float
     height: float
@@ -122,12 +122,11 @@ def overlay(
     def formatted(value: float) -> str:
         return f"{100 * value:.4g}%" if is_percent else f"{value:.4g}"
 
-    left = max(LEFT, 8 + LETTER * max(len(formatted(tick)) for tick in y_ticks))
+    axis_x = max(LEFT, 8 + LETTER * max(len(formatted(tick)) for tick in y_ticks))
 
     def across(x: float) -> float:
-        return round(
-            (left + right) / 2 if last <= first else left + 6 + (right - left - 12) * (x - first) / (last - first), 1
-        )
+        share = 0.5 if last <= first else (x - first) / (last - first)
+        return round(axis_x + 6 + (right - axis_x - 12) * share, 1)
 
     def up(y: float) -> float:
         return round(bottom - (bottom - TOP) * (y - low) / (high - low), 1)
@@ -165,7 +164,7 @@ def overlay(
         y_ticks=tuple((up(tick), formatted(tick)) for tick in y_ticks),
         marks=tuple((across(x), name) for x, name in marks),
         description=description,
-        left=left,
+        axis_x=axis_x,
         width=width,
         height=height,
     )

@@ -58,16 +58,16 @@ class PictureShelf:
 
     def of_message(self, message: Message) -> tuple[ShownPicture, ...]:
         """The pictures of a message; of one that cannot be read, why."""
-        shown = []
+        pictures = []
         for number, picture in enumerate((message.pictures or ())[:MAX_IN_MESSAGE], start=1):
             size = f"{picture.width} x {picture.height} pixels, sent {picture.prepared}, SHA-256 {picture.digest[:12]}"
-            words = clean(f"picture {number} before character {picture.at}: {size}", 300)
+            caption = clean(f"picture {number} before character {picture.at}: {size}", 300)
             try:
                 content = content_of(picture, None if self.folder is None else self.folder / FOLDER)
-                shown.append(self.shown(picture.digest, content, words))
+                pictures.append(self.shown(picture.digest, content, caption))
             except ConfigError as error:
-                shown.append(ShownPicture("", clean(f"{words}: {error}", 300)))
-        return tuple(shown)
+                pictures.append(ShownPicture("", clean(f"{caption}: {error}", 300)))
+        return tuple(pictures)
 
     def named(self, name: str) -> bytes:
         """A picture as a PNG. name: a digest, or the file of a screenshot. Raises ConfigError, OSError."""
@@ -83,11 +83,11 @@ class PictureShelf:
             raise FileNotFoundError(2, "no such screenshot", name)
         return read_limited(folder / name, MAX_BYTES)
 
-    def shown(self, name: str, content: bytes, words: str) -> ShownPicture:
+    def shown(self, name: str, content: bytes, caption: str) -> ShownPicture:
         """A picture that was read. Raises ConfigError for what is none."""
-        width, height = size_of(content, words)
-        address = self.address(name) or data_address("image/png", smaller(content, SIDE_IN_FILE, words))
-        return ShownPicture(address, words, width, height)
+        width, height = size_of(content, caption)
+        address = self.address(name) or data_address("image/png", smaller(content, SIDE_IN_FILE, caption))
+        return ShownPicture(address, caption, width, height)
 
 
 NO_SHELF = PictureShelf()
@@ -102,7 +102,7 @@ class ScreenshotRow:
 
 
 def screenshot_rows(
-    shelf: PictureShelf, item_id: str, attempt: int, other: tuple[str, PictureShelf] | None = None
+    shelf: PictureShelf, item_id: str, attempt: int, beside: tuple[str, PictureShelf] | None = None
 ) -> tuple[ScreenshotRow, ...]:
     """The screenshots of a page at each width, beside those of another card (its name and shelf).
 
@@ -114,14 +114,14 @@ def screenshot_rows(
         ours, pictures = _read(shelf, name), []
         if ours is not None:
             pictures.append(_shown(shelf, name, ours, "this page"))
-        if other is not None:
-            words, their_shelf, their_name = *other, name
+        if beside is not None:
+            caption, their_shelf, their_name = *beside, name
         else:
-            words, their_shelf, their_name = "the reference", shelf, screenshot_name(item_id, attempt, REFERENCE)
-        has_other = other is not None or width == WIDTHS[-1]
+            caption, their_shelf, their_name = "the reference", shelf, screenshot_name(item_id, attempt, REFERENCE)
+        has_other = beside is not None or width == WIDTHS[-1]
         if has_other and (theirs := _read(their_shelf, their_name)) is not None:
-            pictures.append(_shown(their_shelf, their_name, theirs, words))
-            pictures += [] if ours is None else [_differing(ours, theirs, words)]
+            pictures.append(_shown(their_shelf, their_name, theirs, caption))
+            pictures += [] if ours is None else [_differing(ours, theirs, caption)]
         if pictures:
             rows.append(ScreenshotRow(f"{width} pixels wide", tuple(pictures)))
     return tuple(rows)
@@ -134,11 +134,11 @@ def _read(shelf: PictureShelf, name: str) -> bytes | None:
         return None
 
 
-def _shown(shelf: PictureShelf, name: str, content: bytes, words: str) -> ShownPicture:
+def _shown(shelf: PictureShelf, name: str, content: bytes, caption: str) -> ShownPicture:
     try:
-        return shelf.shown(name, content, words)
+        return shelf.shown(name, content, caption)
     except ConfigError as error:
-        return ShownPicture("", clean(f"{words}: {error}", 300))
+        return ShownPicture("", clean(f"{caption}: {error}", 300))
 
 
 def _differing(new: bytes, old: bytes, beside: str) -> ShownPicture:
@@ -147,5 +147,5 @@ def _differing(new: bytes, old: bytes, beside: str) -> ShownPicture:
         small = smaller(picture, SIDE_OF_DIFFERENCE, "the difference")
     except ConfigError as error:
         return ShownPicture("", clean(f"no difference: {error}", 300))
-    words = "no pixel differs" if not share else f"{100 * share:.2g}% of the pixels differ, in red"
-    return ShownPicture(data_address("image/png", small), f"from {beside}: {words}")
+    caption = "no pixel differs" if not share else f"{100 * share:.2g}% of the pixels differ, in red"
+    return ShownPicture(data_address("image/png", small), f"from {beside}: {caption}")

@@ -634,10 +634,10 @@ class Site(PageContext):
         self, entry: CatalogEntry, record: ScoredRollout, beside: Mapping[str, Any] | None, links: Links
     ) -> tuple[ScreenshotRow, ...]:
         """Of the page that a rollout delivered, beside those of the other card's unless that is hidden."""
-        other = None
+        shelf_beside = None
         if beside is not None and beside["view"] is not None and not beside["view"].hides:
-            other = (beside["name"], self._shelf(beside["entry"], links))
-        return screenshot_rows(self._shelf(entry, links), record.rollout.item_id, record.rollout.attempt, other)
+            shelf_beside = (beside["name"], self._shelf(beside["entry"], links))
+        return screenshot_rows(self._shelf(entry, links), record.rollout.item_id, record.rollout.attempt, shelf_beside)
 
     def standalone(self, route: PageAddress) -> str:
         """Any page as one HTML file that needs no server, no network and no script; a rollout's texts are not cut."""

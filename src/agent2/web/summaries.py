@@ -312,7 +312,8 @@ class SweepGrid:
 def sweep_grid(entry: CatalogEntry, trials: Sequence[EntrySummary]) -> SweepGrid:
     """Agents by tasks: those of the plan first, then others that have trials."""
     plan = read_object(entry.path / "sweep.json")
-    is_planned = _planned_trials(plan) > 0
+    # A path says nothing of the name that its trials bear.
+    is_planned = _planned_trials(plan) > 0 and not any("/" in str(name) for name in (*plan["tasks"], *plan["agents"]))
     names = {
         key: [PurePosixPath(str(name)).name.removesuffix(".yaml") for name in plan[key]] if is_planned else []
         for key in ("tasks", "agents")

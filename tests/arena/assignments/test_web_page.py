@@ -13,12 +13,13 @@ import pytest
 from agent2.arena import assignments
 from agent2.arena.assignment import WITHOUT_TRAINING, InsidePaths, assignment_text
 from agent2.arena.assignments.records import Bench, ProgramAnswer, ProgramRun
-from agent2.arena.assignments.web_page import PLACE, REQUEST, BuildPage, files_in, request_of
+from agent2.arena.assignments.web_page import N_REQUESTS, PLACE, REQUEST, BuildPage, files_in, request_of
 from agent2.arena.plan import new_trial
 from agent2.arena.spec import AssignmentSpec
 from agent2.arena.trial_folder import TrialPaths, read_config
-from agent2.errors import ConfigError, Fault
-from agent2.records import SamplingSettings, Score
+from agent2.benchmarks import load_benchmark
+from agent2.errors import ConfigError, Fault, MachineError
+from agent2.records import SamplingSettings, Score, Split
 from agent2.sandbox.backends import find_sandbox
 from agent2.scorers.page_checks import VIEWS, PageChecksScorer, missing_program
 from agent2.scorers.sandboxed import SandboxRunner
@@ -62,6 +63,8 @@ def test_the_request_is_a_hidden_login_page_that_follows_secret_and_seed(tmp_pat
     assert {request_of(bench_in(tmp_path, seed=seed)).payload["task_type"] for seed in range(8)} == {"login"}
     assert len({request_of(bench_in(tmp_path, seed=seed)).id for seed in range(4)}) == 4
     assert request_of(dataclasses.replace(bench, secret=b"another")).id != request_of(bench).id
+    hidden = load_benchmark("front_end").items(Split.TEST_PUBLIC, N_REQUESTS, bench.secret)
+    assert request_of(bench).prompt not in {item.prompt for item in hidden}, "no trial is scored on it"
 
 
 @pytest.mark.parametrize(
@@ -101,8 +104,14 @@ def test_the_credit_is_the_function_and_the_other_views_are_told_beside_it(tmp_p
     assert [part.name for part in verdict.parts] == list(VIEWS)
     assert [part.credit for part in verdict.parts] == [0.75, None, None, None, None, None]
     assert verdict.parts[1].reason == "not known"
-    missing = BuildPage().judge(bench_in(tmp_path), cast(Any, None))
-    assert missing.credit is None and not missing.passed and "not looked at" in missing.parts[0].reason
+
+
+def test_a_browser_that_broke_down_leaves_the_verdict_open_and_a_page_that_broke_it_does_not(tmp_path: Path):
+    with pytest.raises(MachineError, match="could not be looked at: not looked at"):
+        BuildPage().judge(bench_in(tmp_path), cast(Any, None))
+    by_the_page = Score(None, "why", Fault.SUBMITTER)
+    missing = BuildPage().judge(bench_in(tmp_path, look=lambda *page: by_the_page), cast(Any, None))
+    assert missing.credit is None and not missing.passed and "why" in missing.parts[0].reason
 
 
 def test_the_assignment_speaks_of_the_page_alone(tmp_path: Path):

@@ -5,6 +5,7 @@ reference page stay with the grader. Credit is the share of the checks that hold
 are told beside it and never added up. Does NOT look at checkpoints: the base model of such a trial has no part in it.
 """
 
+import hmac
 from pathlib import Path
 
 from agent2.arena.agent_files import read_beneath
@@ -12,7 +13,7 @@ from agent2.arena.assignments.records import Bench, Scores
 from agent2.arena.evidence import AssignmentPart, AssignmentVerdict
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.home import ProvidesCount
-from agent2.errors import ConfigError
+from agent2.errors import ConfigError, Fault, MachineError
 from agent2.records import Item, Split
 from agent2.scorers.page_checks import FILES, MAX_PAGE_BYTES, VIEWS, missing_program
 
@@ -38,17 +39,19 @@ class BuildPage:
     def judge(self, bench: Bench, scores: Scores) -> AssignmentVerdict:
         """The six views of the page that is there when the time is over."""
         score = bench.look(request_of(bench), files_in(bench.workspace), bench.folder / "page")
+        if score.value is None and score.fault is Fault.INFRASTRUCTURE:
+            raise MachineError(f"the page could not be looked at: {score.reason}")
         if score.value is None:
             part = AssignmentPart(FUNCTION, None, f"it could not be looked at: {score.reason}")
             return AssignmentVerdict("page", False, None, (part,))
         views = {name: score.views.get(name) for name in VIEWS}
-        told = [
+        other_parts = [
             AssignmentPart(name, None, "not known" if view is None else f"{view:.2f} of 1")
             for name, view in views.items()
             if name != FUNCTION
         ]
         function = AssignmentPart(FUNCTION, views[FUNCTION], score.reason)
-        return AssignmentVerdict("page", score.value == 1.0, views[FUNCTION], (function, *told), views)
+        return AssignmentVerdict("page", score.value == 1.0, views[FUNCTION], (function, *other_parts), views)
 
 
 def request_of(bench: Bench) -> Item:
@@ -57,10 +60,12 @@ def request_of(bench: Bench) -> Item:
     if not name:
         raise ConfigError("assignment: pages is empty; name a benchmark of requests for web pages")
     benchmark, split = load_benchmark(name), Split.TEST_PUBLIC  # private ones are for scores alone
-    n_items = benchmark.count(split, bench.secret) if isinstance(benchmark, ProvidesCount) else N_REQUESTS
-    items = [
-        item for item in benchmark.items(split, min(n_items, N_REQUESTS), bench.secret) if item.payload.get("checks")
-    ]
+    secret, n_items = bench.secret, N_REQUESTS
+    if isinstance(benchmark, ProvidesCount):
+        n_items = min(n_items, benchmark.count(split, secret))
+    else:  # generated: no trial that trains a model has the requests of this secret among its hidden items
+        secret = hmac.digest(secret, b"requests for pages", "sha256")
+    items = [item for item in benchmark.items(split, n_items, secret) if item.payload.get("checks")]
     chosen = [item for item in items if kind in ("", item.payload.get("task_type"))]
     if not chosen:
         kinds = ", ".join(sorted({str(item.payload.get("task_type")) for item in items}))
@@ -71,5 +76,5 @@ def request_of(bench: Bench) -> Item:
 def files_in(workspace: Path) -> dict[str, str]:
     """The files of the page that an agent left; without those that are missing, links or too large."""
     names = dict.fromkeys(FILES.values())
-    found = {name: read_beneath(workspace, f"{PLACE}/{name}", MAX_PAGE_BYTES) for name in names}
-    return {name: content.decode("utf-8", "replace") for name, content in found.items() if content is not None}
+    contents = {name: read_beneath(workspace, f"{PLACE}/{name}", MAX_PAGE_BYTES) for name in names}
+    return {name: content.decode("utf-8", "replace") for name, content in contents.items() if content is not None}

@@ -68,20 +68,20 @@ def read_request(text: str) -> dict[str, str]:
         "accent": r"buttons are [^(]+\((#\w+)\)",
     }
     plain = " ".join(text.split())
-    found = {name: re.search(pattern, plain) for name, pattern in patterns.items()}
-    if missing := [name for name, match in found.items() if match is None]:
+    matches = {name: re.search(pattern, plain) for name, pattern in patterns.items()}
+    if missing := [name for name, match in matches.items() if match is None]:
         raise ValueError(f"this is no request for a login page: {', '.join(missing)} not found")
-    return {name: match[1] for name, match in found.items() if match is not None}
+    return {name: match[1] for name, match in matches.items() if match is not None}
 
 
 def main() -> None:
     """Write the page."""
     folder = Path(os.environ["WORKSPACE"]) / "code" / "page"
-    asked = read_request((folder / "REQUEST.md").read_text())
-    texts = json.dumps({name: asked[name] for name in ("unknown", "short", "welcome")})
-    (folder / "index.html").write_text(PAGE.format(**asked))
-    (folder / "style.css").write_text(STYLE.format(**asked))
-    (folder / "script.js").write_text(SCRIPT.format(**asked, texts=texts))
+    request = read_request((folder / "REQUEST.md").read_text())
+    texts = json.dumps({name: request[name] for name in ("unknown", "short", "welcome")})
+    (folder / "index.html").write_text(PAGE.format(**request))
+    (folder / "style.css").write_text(STYLE.format(**request))
+    (folder / "script.js").write_text(SCRIPT.format(**request, texts=texts))
     print("page-oracle: wrote the page")
 
 
