@@ -42,7 +42,7 @@ def test_numbers_at_an_axis_have_the_room_that_they_need():
     longest = max(len(label) for _, label in small.y_ticks)
     assert longest >= 6 and small.axis_x - 4 >= 7 * longest, "a digit is at most 7 units wide"
     assert small.lines[0].points[0].x > small.axis_x
-    assert panel("reward", [PlotValue(1, 0.0), PlotValue(2, 1.0)]).left == 44
+    assert panel("reward", [PlotValue(1, 0.0), PlotValue(2, 1.0)]).axis_x == 44
 
 
 def test_a_sparkline_shows_the_course_of_two_values_or_more_and_none_of_fewer():
