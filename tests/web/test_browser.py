@@ -96,7 +96,7 @@ def test_a_failing_turn_of_an_evaluation_is_within_four_clicks_of_home(page, add
     page.goto(address)
     clicks = Clicks(page)
     clicks.on("a[href^='/evaluation/']")
-    clicks.on(".item-links a")
+    clicks.on(":is(.item-links, .item-questions) a")
     assert "failed" in page.locator(".verdict-card").first.inner_text()
     clicks.on("#t1 .anchor")
     page.wait_for_url("**#t1")
@@ -283,7 +283,7 @@ def test_everything_can_be_reached_by_keyboard(page, address):
     assert outline == "solid", "the focus can be seen"
     page.keyboard.press("Enter")
     page.wait_for_url("**/evaluation/**")
-    tab_to(".item-links a")
+    tab_to(":is(.item-links, .item-questions) a")
     page.keyboard.press("Enter")
     page.wait_for_url("**/rollout/**")
     before = page.url
@@ -398,7 +398,7 @@ def pages_of(page, address):
     talking = page.locator("tr", has_text="talking").locator("a[href^='/trial/']").first.get_attribute("href")
     addresses["conversation"] = f"{address.rstrip('/')}{talking}/transcript"
     page.goto(addresses["evaluation"])
-    addresses["pair"] = page.locator(".item-links a").first.evaluate("one => one.href")
+    addresses["pair"] = page.locator(":is(.item-links, .item-questions) a").first.evaluate("one => one.href")
     addresses["spotcheck"] = addresses["evaluation"].replace("/evaluation/", "/spotcheck/")
     page.goto(addresses["card"])
     addresses["history"] = page.locator("a[href^='/history/']").first.evaluate("one => one.href")
@@ -538,7 +538,7 @@ def test_an_exported_site_works_from_files(browser, results, tmp_path):
     )
     tab.goto((out / "index.html").as_uri())
     tab.locator("a[href*='evaluation/']").first.click()
-    tab.locator(".item-links a").first.click()
+    tab.locator(":is(.item-links, .item-questions) a").first.click()
     scripted(tab, "#other-t1")
     styled = tab.evaluate("getComputedStyle(document.querySelector('.step')).borderLeftWidth")
     assert styled == "4px", "style sheets are read from files"
