@@ -196,7 +196,7 @@ def test_a_program_whose_limits_can_no_longer_be_watched_is_stopped(default_runn
     end = process.wait(120)
     assert end is not None
     assert end.broke == "watch"
-    assert "could not be watched" in end.reason
+    assert "was removed while it ran" in end.reason
 
 
 def test_a_start_that_fails_before_the_program_is_an_error_and_no_endless_wait(tmp_path):
