@@ -20,7 +20,7 @@ from agent2.contract.decision import decide
 from agent2.contract.report_file import read_report
 from agent2.errors import CardError
 from agent2.evaluation.suite_plan import load_suite
-from agent2.reports.comparison_pages import SweepReport
+from agent2.reports.sweep_pages import SweepReport
 from agent2.stats.estimates import Estimate, PairedDifference
 from agent2.stats.stored import UNRECORDED
 

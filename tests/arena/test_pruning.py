@@ -17,7 +17,7 @@ from agent2.arena.analysis.read import read_evidence
 from agent2.arena.analysis.result import analyse
 from agent2.arena.pruning import CACHES, SNAPSHOTS, WEIGHTS, plan_pruning, prune, read_record
 from agent2.arena.trial_folder import TrialPaths
-from agent2.reports.comparison_pages import leaderboard_html, leaderboard_markdown
+from agent2.reports.leaderboard_pages import leaderboard_html, leaderboard_markdown
 from agent2.reports.pages import write_report
 from pool_builders import mark_as_own, simulation
 from web_builders import digest_of_tree

@@ -11,7 +11,7 @@ from agent2.arena.analysis.leaderboard import make_leaderboard
 from agent2.cli import app
 from agent2.cli.run import play_new_trial
 from agent2.errors import Agent2Error, ConfigError
-from agent2.reports.comparison_pages import sweep_report, write_sweep_report
+from agent2.reports.sweep_pages import sweep_report, write_sweep_report
 from card_builders import make_record, write_old_card
 from trial_builders import write_task
 from web_builders import HOSTILE, digest_of_tree, write_card, write_evaluation, write_trial

@@ -18,9 +18,9 @@ from agent2.cli import app
 from agent2.evaluation.suite_plan import SuiteRequest
 from agent2.evaluation.suite_run import run_suite
 from agent2.models.sources import find_checkpoint
-from agent2.reports.comparison_pages import sweep_report, write_sweep_report
 from agent2.reports.eval_pages import write_eval_report
 from agent2.reports.pages import write_report
+from agent2.reports.sweep_pages import sweep_report, write_sweep_report
 from builders import make_evidence, make_gain, make_rejected, make_submission
 from suite_fakes import find_benchmark, make_suite, write_players
 

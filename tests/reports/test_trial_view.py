@@ -9,9 +9,9 @@ from agent2.arena.evidence import AgentEnd, CommandLine, LlmCall, LlmRecord, Typ
 from agent2.arena.sweep_records import row_of
 from agent2.llm.records import LlmTotals, TokenCounts
 from agent2.reports.charts import llm_svg
-from agent2.reports.comparison_pages import sweep_report, write_sweep_report
 from agent2.reports.headline import cost_words, llm_words
 from agent2.reports.pages import report_record, write_report
+from agent2.reports.sweep_pages import sweep_report, write_sweep_report
 from agent2.reports.text import dollars
 from agent2.reports.trial_view import command_table, conduct_fields, llm_view, sweep_type_table, type_table
 from agent2.stats.estimates import Estimate

@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 from agent2.arena.analysis.leaderboard import make_leaderboard
 from agent2.arena.evidence import MarkState
 from agent2.arena.trial_folder import TrialPaths
-from agent2.reports.comparison_pages import NOT_OURS, subtitle
+from agent2.reports.leaderboard_pages import NOT_OURS, subtitle
 from agent2.web.board import (
     BoardCache,
     BoardFilter,

@@ -40,7 +40,7 @@ def leaderboard(
     from agent2.arena.analysis.pool import read_pool
     from agent2.files import write_text
     from agent2.installation import own_secret_digest
-    from agent2.reports.comparison_pages import leaderboard_csv, leaderboard_html, leaderboard_markdown
+    from agent2.reports.leaderboard_pages import leaderboard_csv, leaderboard_html, leaderboard_markdown
     from agent2.reports.masthead import read_masthead
 
     form = "json" if as_json else format_
@@ -120,9 +120,8 @@ def _as_json(board: "Leaderboard") -> str:
 
 def print_board(board: "Leaderboard") -> None:
     """The board as tables in the terminal."""
-    from agent2.reports.comparison_pages import (
+    from agent2.reports.leaderboard_pages import (
         NOT_OURS,
-        axis_table,
         exam_table,
         left_out_table,
         overall_table,
@@ -133,6 +132,7 @@ def print_board(board: "Leaderboard") -> None:
         task_title,
         terminal_standings,
     )
+    from agent2.reports.sweep_pages import axis_table
 
     for overall in board.overall:
         table = overall_table(overall)

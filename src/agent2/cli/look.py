@@ -174,7 +174,7 @@ def _show_sweep(path: Path, *, as_json: bool) -> None:
 def _show_sweep_report(file: Path, *, as_json: bool) -> None:
     import msgspec
 
-    from agent2.reports.comparison_pages import FORMAT, SweepReport, terminal_tables
+    from agent2.reports.sweep_pages import FORMAT, SweepReport, terminal_tables
     from agent2.reports.text import clean
 
     _require_format(file, _object(file), FORMAT, "run agent2 sweep again")

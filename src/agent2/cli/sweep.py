@@ -61,7 +61,7 @@ def sweep(  # noqa: PLR0913 - one option of the command line each
     from agent2.cli.live import live_sweep
     from agent2.config import load_yaml
     from agent2.executors import LOCAL, require_executor
-    from agent2.reports.comparison_pages import sweep_report, terminal_tables, write_sweep_report
+    from agent2.reports.sweep_pages import sweep_report, terminal_tables, write_sweep_report
 
     _refuse_settings_of_trials(set_ or [], file)
     spec = load_yaml(file, SweepSpec, set_ or [])

@@ -36,7 +36,7 @@ from agent2.web.catalog import Catalog
 from agent2.web.entries import CatalogEntry, EntryKind, EntryState
 
 if TYPE_CHECKING:  # it loads matplotlib, without which the server starts faster
-    from agent2.reports.comparison_pages import OverallView
+    from agent2.reports.leaderboard_pages import OverallView
 
 NO_DRIVER = "no driver"
 GROUPS = ("task", "driver", "agent system")
@@ -147,7 +147,7 @@ class BoardCache:
 
         counts_unmarked: trials without this installation's mark count beside those that have it.
         """
-        from agent2.reports.comparison_pages import overall_views
+        from agent2.reports.leaderboard_pages import overall_views
 
         names = {f"{exam.task}={exam.key}": exam for exam in snapshot.board.exams}
         keys = {names[name].task: names[name].key for name in exams if name in names}
@@ -193,7 +193,7 @@ class BoardCache:
         return stamps
 
     def _build(self, stamp: Stamp, keys: Sequence[tuple[Stamp, CatalogEntry]], tables: Iterable[Path]) -> None:
-        from agent2.reports.comparison_pages import overall_views
+        from agent2.reports.leaderboard_pages import overall_views
 
         try:
             verified: dict[Stamp, PooledTrial | ExcludedFolder] = {}
@@ -316,7 +316,8 @@ class BoardPage:
 
 def board_page(snapshot: BoardSnapshot, board_filter: BoardFilter) -> BoardPage:
     """The page of a board."""
-    from agent2.reports.comparison_pages import NOT_OURS, axis_table, left_out_table, published_table, subtitle
+    from agent2.reports.leaderboard_pages import NOT_OURS, left_out_table, published_table, subtitle
+    from agent2.reports.sweep_pages import axis_table
 
     board = snapshot.board
     return BoardPage(
@@ -362,7 +363,7 @@ def filter_options(board: Leaderboard) -> dict[str, list[str]]:
 
 def board_groups(snapshot: BoardSnapshot, board_filter: BoardFilter) -> list[BoardGroup]:
     """The rows that pass the filter, in its groups and order."""
-    from agent2.reports.comparison_pages import exam_sentence, standing_table, task_title
+    from agent2.reports.leaderboard_pages import exam_sentence, standing_table, task_title
 
     lines: list[BoardLine] = []
     for task in snapshot.board.tasks:
@@ -416,7 +417,7 @@ def _without_empty(names: list[str], rows: list[BoardRow], pins: Sequence[str]) 
 
 def columns_of(names: Sequence[str], board_filter: BoardFilter) -> list[str]:
     """The columns that are shown: first the stack, then the pinned ones, each once."""
-    from agent2.reports.comparison_pages import ASSIGNMENT
+    from agent2.reports.sweep_pages import ASSIGNMENT
 
     pinned = [name for name in board_filter.pins if name in names]
     short = (*SHORT, *(name for name in names if name == ASSIGNMENT))

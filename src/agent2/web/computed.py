@@ -47,7 +47,7 @@ def trial_fields(root: Path) -> tuple[Any, dict[str, str]]:
 
 def stored_sweep_fields(report: Path) -> dict[str, Any]:
     """What a sweep's stored report contains. Raises ConfigError for one of another version."""
-    from agent2.reports.comparison_pages import FORMAT, SweepReport, sweep_fields
+    from agent2.reports.sweep_pages import FORMAT, SweepReport, sweep_fields
 
     try:
         stored = msgspec.json.decode(read_limited(report), type=SweepReport)

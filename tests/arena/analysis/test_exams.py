@@ -8,7 +8,7 @@ from agent2.arena.analysis.exams import ExamChoice
 from agent2.arena.analysis.leaderboard import make_leaderboard
 from agent2.arena.evidence import MarkState
 from agent2.errors import ConfigError
-from agent2.reports.comparison_pages import leaderboard_html, leaderboard_markdown
+from agent2.reports.leaderboard_pages import leaderboard_html, leaderboard_markdown
 from pool_builders import conditions, pooled
 
 DAY = 86_400.0

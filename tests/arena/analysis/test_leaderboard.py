@@ -9,7 +9,7 @@ import pytest
 from agent2.arena.analysis.exams import ExamChoice
 from agent2.arena.analysis.leaderboard import compare_stacks, make_leaderboard
 from agent2.errors import ConfigError
-from agent2.reports.comparison_pages import leaderboard_csv, leaderboard_html, leaderboard_markdown, standing_table
+from agent2.reports.leaderboard_pages import leaderboard_csv, leaderboard_html, leaderboard_markdown, standing_table
 from agent2.stats.estimates import Estimate
 from pool_builders import conditions, pool, pooled
 

@@ -15,7 +15,7 @@ from agent2.arena.trial_folder import read_config
 from agent2.cards.folder import header_digests
 from agent2.cli.run import play_new_trial
 from agent2.errors import ConfigError
-from agent2.reports.comparison_pages import leaderboard_csv, leaderboard_html, leaderboard_markdown
+from agent2.reports.leaderboard_pages import leaderboard_csv, leaderboard_html, leaderboard_markdown
 from pool_builders import simulation
 
 

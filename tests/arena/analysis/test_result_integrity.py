@@ -5,9 +5,9 @@ from agent2.arena.analysis.verdicts import IntegrityState, ResultKind, Verdict
 from agent2.arena.audit_child import failed_check
 from agent2.arena.sweep_records import row_of
 from agent2.integrity import Effect, IntegrityCheck, IntegrityFinding, IntegrityRecord, Proof, Severity
-from agent2.reports.comparison_pages import trial_table
 from agent2.reports.headline import headline, headline_fields
 from agent2.reports.pages import report_record, write_report
+from agent2.reports.sweep_pages import trial_table
 from builders import make_evidence, make_submission
 
 

@@ -4,9 +4,8 @@ from dataclasses import replace
 from agent2.arena.analysis.result import analyse
 from agent2.arena.evidence import AssignmentPart, AssignmentVerdict
 from agent2.arena.sweep_records import AgentComparison, Axis, PairEffect, SweepRow, axis_effects, row_of
-from agent2.reports.comparison_pages import (
+from agent2.reports.sweep_pages import (
     axis_table,
-    budget_words,
     comparison_table,
     narrow_trial_table,
     sweep_report,
@@ -143,9 +142,3 @@ def test_an_assignment_has_a_column_of_its_own_and_other_tasks_have_none():
         "\u2013",
     ]
     assert "assignment" not in trial_table(rows[3:]).names
-
-
-def test_a_budget_is_shown_in_words_and_an_unknown_part_as_it_is():
-    assert budget_words("submissions=10, wall_clock_s=300.0") == "10 submissions, 5.0 min"
-    assert budget_words("gpu_hours=2.0, wall_clock_s=inf") == "gpu_hours=2.0, wall_clock_s=inf"
-    assert budget_words("") == "none"
