@@ -211,7 +211,9 @@ def compare_recipes(
 ) -> list[OptionResult]:
     """Run what is not finished below `out`, seed by seed, and return the results in the order of the options.
 
-    n_dev: dev items. Raises ConfigError for a folder with runs of other settings, base model or items.
+    n_dev: dev items, of which the task may have fewer.
+
+    Raises ConfigError for a folder with runs of other settings, base model or items.
     """
     benchmark = load_benchmark(task.benchmark)
     base = ensure_base_model(task.base_model, BASE_MODELS, on_step)
@@ -226,7 +228,7 @@ def compare_recipes(
                 on_step(f"{recipe.name}, seed {seed}: finished before")
                 continue
             if base_score is None:
-                on_step("base model on dev items")
+                on_step(f"base model on {len(dev)} dev items")
                 base_score = _score(base, benchmark, dev)
             on_step(f"{recipe.name}, seed {seed}")
             folder = _folder(out, recipe.name, seed)

@@ -47,12 +47,16 @@ def compare(
     spec = load_task(task)
     recipes = resolve_options(spec, option or [], file or TABLE)
     folder = out / spec.name
+    n_dev = min(dev, spec.n_items.dev)
     datasets.disable_progress_bars()
     with progress_bar() as steps, resumed_by_repeating(), no_progress_bars():
-        results = compare_recipes(spec, recipes, range(seeds), folder, dev, steps)
+        results = compare_recipes(spec, recipes, range(seeds), folder, n_dev, steps)
     if as_json:
-        print_json({"task": spec.name, "folder": str(folder.resolve()), "n_dev": dev, "options": results})
+        print_json({"task": spec.name, "folder": str(folder.resolve()), "n_dev": n_dev, "options": results})
         return
+    base = next((run.base for result in results for run in result.runs if run.base is not None), None)
+    if base is not None:
+        typer.echo(f"base model: {100 * base:.1f}% of {n_dev} dev items")
     table = recipe_table(results)
     print_table(list(table.names), table.cells())
     for result in results:

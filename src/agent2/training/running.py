@@ -35,6 +35,7 @@ import logging
 import math
 import os
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -314,7 +315,9 @@ def run_and_save(
     """
     trainer.remove_callback(PrinterCallback)  # prints every log to standard output where progress bars are off
     write_recipe_card(_run_folder(out_dir), recipe_card(recipe, str(model_path), settings, trainer.args))
-    trainer.train()
+    with warnings.catch_warnings():  # of a name that TRL reads
+        warnings.filterwarnings("ignore", message="`is_gradient_checkpointing` is deprecated", category=FutureWarning)
+        trainer.train()
     trainer.state.save_to_json(str(log_path(out_dir).with_name(STATE_NAME)))
     save_checkpoint(trainer.model, model_path, out_dir)
     report = TrainReport(out_dir, trainer.state.global_step, time.monotonic() - started, log_path(out_dir))
