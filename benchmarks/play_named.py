@@ -3,7 +3,7 @@
     python benchmarks/play_named.py --checkpoint smollm2-135m [ROW ...] [--items 50] [--out named]
         [--checkpoint mmmu:FOLDER] [--set protocol.sampling.max_tokens=32] [--turns 3]
 
-Without names all 40 rows of `agent2 benchmarks list --named` are tried; names behind a bridge, as
+Without names all 41 rows of `agent2 benchmarks list --named` are tried; names behind a bridge, as
 `reasoning_gym:leg_counting`, are played as rows of their own. A row is played as `agent2 eval` plays it for a first
 look: benchmark, prompts, world and scorer are its own, the items are the first by a public hash. They are of dev, of
 test_public where dev has too few, or of the whole published set where both have. A row that cannot be played is printed
@@ -231,7 +231,7 @@ def n_with_enough(records: Iterable[dict[str, Any]], n_items: int) -> int:
 def main() -> None:
     """Print a line for each row."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rows", nargs="*", metavar="ROW", help="named benchmarks, or BRIDGE:NAME; none: all 40")
+    parser.add_argument("rows", nargs="*", metavar="ROW", help="named benchmarks, or BRIDGE:NAME; none: all 41")
     parser.add_argument("--checkpoint", action="append", required=True, metavar="[ROW:]MODEL")
     parser.add_argument("--items", type=int, default=50)
     parser.add_argument("--out", type=Path, default=Path("named"))

@@ -256,7 +256,7 @@ def test_a_name_that_leads_nowhere_is_one_line_and_exit_code_two(agent2, workpla
 def test_quoted_benchmarks_are_listed_by_type_and_status(agent2):
     code, out, _ = agent2("benchmarks", "list", "--named", "--json")
     rows = {row["name"]: row for row in json.loads(out)}
-    assert (code, len(rows)) == (0, 40)
+    assert (code, len(rows)) == (0, 41)
     assert rows["gsm8k"]["status"] == "native" and rows["gsm8k"]["contamination"]["risk"] == "high"
     assert rows["mmlu"]["licence"] is None
     code, out, _ = agent2("benchmarks", "list", "--named", "--type", "math", "--status", "native")

@@ -117,6 +117,7 @@ BENCHMARKS: MappingProxyType[str, str] = MappingProxyType(
         "mathvista": "agent2.benchmarks.vision_files:MathVista",
         "chartqa": "agent2.benchmarks.vision_files:ChartQa",
         "docvqa": "agent2.benchmarks.vision_files:DocVqa",
+        "webarena_verified": "agent2.benchmarks.webarena_verified:WebArenaVerified",
         "pyfunc": "agent2.benchmarks.pyfunc:Pyfunc",
         "arithmetic_pyfunc": "agent2.benchmarks.mixture:ArithmeticPyfunc",
         "pyfunc_hard": "agent2.benchmarks.pyfunc:PyfuncHard",
@@ -153,7 +154,7 @@ READS_FILES = frozenset(
         *("ifeval", "mbpp", "mmlu_pro", "webshop", "mmlu", "gpqa", "arc_challenge", "arc_easy", "truthfulqa_mc1"),
         *("truthfulqa_mc2", "bbh", "math", "math_500", "aime_private", "reward_bench", "judge_bench", "llmbar"),
         *("preferences_internal", "api_bank", "acebench", "livecodebench", "swe_bench", "swebench_verified"),
-        *("mt_bench", "mmmu", "mmbench", "mathvista", "chartqa", "docvqa"),
+        *("mt_bench", "mmmu", "mmbench", "mathvista", "chartqa", "docvqa", "webarena_verified"),
     }
 )
 """Benchmarks whose items come from a folder of the user's; each takes `data`, or looks in the usual place."""

@@ -36,6 +36,7 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
+from agent2.benchmarks.data_files import Row
 from agent2.errors import ConfigError, quoted
 from agent2.installation import log_private_items
 from agent2.records import HIDDEN_SPLITS, Benchmark, Environment, Item, JsonValue, Message, Scorer, Split, derive_seed
@@ -161,6 +162,17 @@ class ProvidesNamedSet(Protocol):
         """The items of a split; None: all that the scored splits are drawn from, as published, repeats included.
 
         Raises ConfigError as `items` does.
+        """
+
+
+@runtime_checkable
+class ReadsRuns(Protocol):
+    """A benchmark whose episodes were played elsewhere, a folder for each, and are scored from what was recorded."""
+
+    def read_runs(self, folder: Path) -> list[Row]:
+        """A row with `id`, `answer` and a digest of the rest for each run; `environment()` plays them from then on.
+
+        Raises ConfigError, with the place, for runs that cannot be read.
         """
 
 

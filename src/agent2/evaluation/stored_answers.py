@@ -10,7 +10,9 @@ are refused, or missing on the card where the caller allows it, never 0 and neve
 state (sampling, template) is listed in the card's lock under `assumed`, so that the card is not comparable with one
 that was played here.
 
-Does NOT score episodes: their worlds answer each message, so a stored one has no meaning without the replies.
+Does NOT score episodes: their worlds answer each message, so a stored one has no meaning without the replies. The
+exception is a benchmark that reads whole runs with what was recorded of them (`home.ReadsRuns`): a folder in place of a
+file.
 """
 
 import time
@@ -24,7 +26,7 @@ from msgspec import structs
 
 from agent2 import installation
 from agent2.benchmarks.data_files import Row, file_digest, read_rows
-from agent2.benchmarks.home import NamedItem, NamedSet, ProvidesCount, ProvidesNamedSet
+from agent2.benchmarks.home import NamedItem, NamedSet, ProvidesCount, ProvidesNamedSet, ReadsRuns
 from agent2.cards.card import CardHeader, CardSummary, ReportingRule
 from agent2.cards.folder import restore_replaced
 from agent2.cards.imports.foreign_log import UNKNOWN
@@ -328,7 +330,7 @@ def score_stored(
     one; CardError for a target that is taken; what `scoring.require_scorer` and `unless_unjudged` raise.
     """
     benchmark = request.benchmark
-    rows = read_rows(request.answers)
+    rows, digest = _read(request)
     names = named_set(benchmark, request.split, _n_distinct(rows))
     stored = read_stored(rows, names, benchmark.name, request.field)
     if stored.n_absent and not request.is_partial:
@@ -336,7 +338,7 @@ def score_stored(
     scorer = request.scorer or benchmark.scorer()
     require_scorer(scorer, resources)
     items = [named.item for named in names.items]
-    header = _header(request, names.split, items, stored, scorer)
+    header = _header(request, digest, names.split, items, stored, scorer)
     card = target if target is not None else Path("scores") / _folder_name(header)
     restore_replaced(card)
     writer, done = open_card(card, header)
@@ -350,6 +352,14 @@ def score_stored(
                     on_progress(writer.n_rollouts, header.planned_rollouts or 0)
             writer.close()
     return card, StoredScore(read_summary(card), stored.attempts, stored.n_absent, _notes(items, stored))
+
+
+def _read(request: StoredRequest) -> tuple[list[Row], str]:
+    """The rows of a file of answers, or of a folder of runs, and the digest of what was read."""
+    if isinstance(request.benchmark, ReadsRuns):
+        rows = request.benchmark.read_runs(request.answers)
+        return rows, digest_of([row.values for row in rows])
+    return read_rows(request.answers), file_digest(request.answers)
 
 
 def _n_distinct(rows: Sequence[Row]) -> int:
@@ -405,10 +415,9 @@ def _absent(item: Item, attempt: int, reason: str) -> Rollout:
 
 
 def _header(
-    request: StoredRequest, split: Split, items: Sequence[Item], stored: StoredAnswers, scorer: Scorer
+    request: StoredRequest, digest: str, split: Split, items: Sequence[Item], stored: StoredAnswers, scorer: Scorer
 ) -> CardHeader:
     benchmark, settings = request.benchmark, dict(request.scorer_settings or {})
-    digest = file_digest(request.answers)
     own_name = request.answers.name.split(".")[0]
     is_named = request.field is not None and request.field not in ANSWER_FIELDS
     protocol = EvaluationProtocol(

@@ -55,6 +55,7 @@ SCORERS: Mapping[str, str] = MappingProxyType(
         "trajectory_match": "agent2.scorers.tool_calls:TrajectoryMatchScorer",
         "token_f1": "agent2.scorers.answers:TokenF1Scorer",
         "typed_calls": "agent2.scorers.typed_calls:TypedCallScorer",
+        "web_trace": "agent2.scorers.web_trace:WebTraceScorer",
     }
 )
 SCORING_METHODS = ("score", "score_batch", "score_on", "prefer")

@@ -41,8 +41,8 @@ HARNESS = {"command": "quiz run", "results": "results.json", "format": "inspect"
 OWN = {"status": "own files", "use": "agent2 benchmarks new FILE"}
 
 
-def test_there_are_forty_rows_under_the_names_that_suites_use():
-    assert len(ROWS) == 40
+def test_there_are_forty_one_rows_under_the_names_that_suites_use():
+    assert len(ROWS) == 41
     table = selection_table()
     used = {table.first, *table.floors, *(name for failure in table.failures for name in failure.benchmarks)}
     assert used <= set(named_benchmarks())
@@ -60,8 +60,9 @@ def test_every_bridge_writes_what_the_import_reads_and_every_command_is_one_of_a
     assert {tuple(command[:3]) for command in commands} <= {
         ("agent2", "benchmarks", "new"),
         ("agent2", "judge", "check"),
+        ("agent2", "score", "webarena_verified"),
     }
-    assert all("FILE" in command for command in commands)
+    assert all({"FILE", "FOLDER"} & set(command) for command in commands)
 
 
 def test_what_is_recorded_only_claims_no_command_and_no_file():
@@ -115,7 +116,7 @@ def test_a_status_that_the_row_does_not_back_is_refused(changes, said):
 
 def test_rows_are_chosen_by_type_and_status_and_found_under_either_name():
     assert [row.name for row in chosen_rows("math", "native")] == ["gsm8k", "math", "aime_private"]
-    assert len(chosen_rows()) == 40
+    assert len(chosen_rows()) == 41
     played = next(row for row in ROWS if row.benchmark not in (None, row.name))
     assert find_named(played.benchmark) is find_named(played.name) is played
     assert find_named("arithmetic") is None
@@ -128,6 +129,6 @@ def test_rows_are_chosen_by_type_and_status_and_found_under_either_name():
 def test_the_page_counts_the_rows_of_each_status():
     page = (Path(__file__).parents[3] / "docs" / "named-benchmarks.md").read_text("utf-8")
     counts = Counter(row.status.value for row in named_benchmarks().values())
-    assert sum(counts.values()) == 40
+    assert sum(counts.values()) == 41
     for status in NamedStatus:
         assert f"| {status.value} | {counts[status.value]} |" in page

@@ -6,7 +6,8 @@ A row's `status` says what agent2 does with it today:
     native           `benchmark` is played here, on the published files that the user brings
     from a package   the same, and `agent2 benchmarks get` brings the files
     bridge           another harness plays it; `agent2 cards import` reads its results
-    own files        a command of agent2 reads the published files: plays them, or checks a judge on them
+    own files        a command of agent2 reads the published files: plays them, checks a judge on them, or scores
+                     runs that were recorded elsewhere
     recorded only    facts alone
 
 A `package` on a row says where published items are in the Python package index, whatever the status.
@@ -174,7 +175,7 @@ class NamedBenchmark(StrictModel):
     package: PackagedItems | None = None
     harness: Harness | None = None
     use: str | None = None
-    """Command of agent2 for files of one's own; FILE stands for the file."""
+    """Command of agent2 for files of one's own; FILE stands for the file, FOLDER for a folder of them."""
     needs: tuple[str, ...] = ()
     """What else it takes, such as a judge or images."""
     scores: tuple[PublishedScore, ...] = ()

@@ -94,7 +94,10 @@ def _of_bridge(row: NamedBenchmark, harness: Harness) -> SetupReport:
 def _of_own_files(row: NamedBenchmark) -> SetupReport:
     here, _, commands = _packaged(row)
     command = row.use or ""
-    missing = (f"FILE: {row.urls.data or row.urls.code or 'your own items'}",)
+    is_file = "FILE" in command.split()
+    missing = (
+        f"FILE: {row.urls.data or row.urls.code or 'your own items'}" if is_file else "FOLDER: runs of your own",
+    )
     if "benchmarks new" not in command:
         return SetupReport(False, tuple(here), missing, (*commands, command))
     play = (f"{command} --out {row.name}", f"agent2 benchmarks check ./{row.name}", *_first_look(f"./{row.name}"))
