@@ -129,8 +129,8 @@ def read_checks(value: object, where: str) -> list[Check]:
         checks = msgspec.convert(value, list[Check])
         for check in checks:
             if isinstance(check, ResponseCheck):
-                found = check.expected.retrieved_data
-                is_same(found, found, check.results_schema if found is not None else {}, Sites())
+                data = check.expected.retrieved_data
+                is_same(data, data, check.results_schema if data is not None else {}, Sites())
                 continue
             _try_event_check(check)
     except (msgspec.ValidationError, ValueError, re.error) as error:
@@ -239,14 +239,14 @@ def _response_problems(
         yield view, None if is_right else f"{view} is {_brief(value)}"
     if not is_retrieval:
         return
-    found = stated.get("retrieved_data")
-    if found in (None, "", [], {}):
-        found = None
-    elif not isinstance(found, list):
-        found = [found]
+    data = stated.get("retrieved_data")
+    if data in (None, "", [], {}):
+        data = None
+    elif not isinstance(data, list):
+        data = [data]
     schema = {**check.results_schema, "type": "array"}
-    is_right = is_same(expected.retrieved_data or None, found, schema, sites, is_ordered=check.ordered)
-    yield "retrieved_data", None if is_right else f"retrieved_data is {_brief(found)}"
+    is_right = is_same(expected.retrieved_data or None, data, schema, sites, is_ordered=check.ordered)
+    yield "retrieved_data", None if is_right else f"retrieved_data is {_brief(data)}"
 
 
 def _event_problems(
@@ -254,11 +254,15 @@ def _event_problems(
 ) -> Iterator[tuple[str, str | None]]:
     """Each part of an expected request with what is wrong with the event that counts for it."""
     expected, rules = check.expected, check.rules
-    wanted = check.addresses(sites)
+    addresses = check.addresses(sites)
     place = f"{expected.http_method} {expected.url}"
-    there = [event for event in events if any(address.has_base_of(rules.read(event.url, sites)) for address in wanted)]
+    sent_there = [
+        event for event in events if any(address.has_base_of(rules.read(event.url, sites)) for address in addresses)
+    ]
     candidates = [
-        event for event in there if event.method == expected.http_method.upper() and _came_from(check, event, sites)
+        event
+        for event in sent_there
+        if event.method == expected.http_method.upper() and _came_from(check, event, sites)
     ]
     if task_type == NAVIGATE and expected.http_method == "GET":
         candidates = [event for event in events if event.is_page][-1:]
@@ -266,10 +270,12 @@ def _event_problems(
         yield "event_url", f"{len(candidates)} x {place}, which must not be sent" if candidates else None
         return
     if not candidates:
-        yield "event_url", None if there else f"no request to {place}"
-        yield "event_method", f"{place} was sent as {there[-1].method}" if there else None
+        yield "event_url", None if sent_there else f"no request to {place}"
+        yield "event_method", f"{place} was sent as {sent_there[-1].method}" if sent_there else None
         return
-    compared = [dict(_parts(check, event, sites, wanted)) for event in candidates[-1 if check.last_event_only else 0 :]]
+    compared = [
+        dict(_parts(check, event, sites, addresses)) for event in candidates[-1 if check.last_event_only else 0 :]
+    ]
     yield from min(compared, key=lambda parts: sum(problem is not None for problem in parts.values())).items()
 
 
@@ -282,10 +288,10 @@ def _came_from(check: EventCheck, event: WebEvent, sites: Sites) -> bool:
 
 
 def _parts(
-    check: EventCheck, event: WebEvent, sites: Sites, wanted: Sequence[Address]
+    check: EventCheck, event: WebEvent, sites: Sites, addresses: Sequence[Address]
 ) -> Iterator[tuple[str, str | None]]:
     expected, address = check.expected, check.rules.read(event.url, sites)
-    is_there = any(one.is_met_by(address, check.query_params_schema) for one in wanted)
+    is_there = any(place.is_met_by(address, check.query_params_schema) for place in addresses)
     yield "event_url", None if is_there else f"{_brief(sites.named(event.url))} is not {expected.url}"
     is_method = event.method == expected.http_method.upper()
     yield "event_method", None if is_method else f"method {event.method}"
@@ -304,8 +310,10 @@ def _header_problem(check: EventCheck, event: WebEvent, sites: Sites) -> str | N
         if actual is None:
             return f"no header {name}"
         if name.lower() == "referer":
-            read = check.rules.read(actual, sites)
-            is_right = any(one.is_met_by(read, check.query_params_schema) for one in check.addresses(sites, url=value))
+            origin = check.rules.read(actual, sites)
+            is_right = any(
+                place.is_met_by(origin, check.query_params_schema) for place in check.addresses(sites, url=value)
+            )
         else:
             is_right = is_same(value, actual, {}, sites)
         if not is_right:
@@ -368,9 +376,9 @@ def _values_at(fields: Mapping[str, Any], key: str) -> list[Any]:
         if index is not None:
             values = [value[int(index)] for value in values if isinstance(value, list) and int(index) < len(value)]
         elif tested is not None:
-            wanted = json.loads(literal)
+            tested_value = json.loads(literal)
             members = [member for value in values for member in (value if isinstance(value, list) else [value])]
-            values = [member for member in members if isinstance(member, dict) and member.get(tested) == wanted]
+            values = [member for member in members if isinstance(member, dict) and member.get(tested) == tested_value]
         else:
             key_name = name if name is not None else quoted_name
             values = [value[key_name] for value in values if isinstance(value, dict) and key_name in value]

@@ -70,8 +70,8 @@ class Sites:
 
     def named(self, text: str) -> str:
         """The text with each site's name in place of its address."""
-        known = [(url.rstrip("/"), name) for name, urls in self.addresses.items() for url in urls if url.strip("/")]
-        for url, name in sorted(known, key=lambda pair: -len(pair[0])):  # a shop's admin pages are below the shop
+        pairs = [(url.rstrip("/"), name) for name, urls in self.addresses.items() for url in urls if url.strip("/")]
+        for url, name in sorted(pairs, key=lambda pair: -len(pair[0])):  # a shop's admin pages are below the shop
             text = re.sub(rf"{re.escape(url)}(?![\w.:-])", name, text, flags=re.IGNORECASE)
         return text
 
@@ -85,19 +85,19 @@ class Address:
     query: Mapping[str, tuple[str, ...]]
     is_pattern: bool = False
 
-    def has_base_of(self, other: "Address") -> bool:
-        """Whether the other one is at this place, whatever its parameters."""
+    def has_base_of(self, address: "Address") -> bool:
+        """Whether an address is at this place, whatever its parameters."""
         if self.is_pattern:
-            return re.match(self.base, other.base[:MAX_CHARACTERS]) is not None
-        return self.base.casefold() == other.base.casefold()
+            return re.match(self.base, address.base[:MAX_CHARACTERS]) is not None
+        return self.base.casefold() == address.base.casefold()
 
-    def is_met_by(self, other: "Address", schema: Mapping[str, Any]) -> bool:
+    def is_met_by(self, address: "Address", schema: Mapping[str, Any]) -> bool:
         """The same with parameters; an empty one is as good as none."""
-        if not self.has_base_of(other):
+        if not self.has_base_of(address):
             return False
         kinds = schema.get("properties", {})
-        for name in {*self.query, *other.query}:
-            expected, actual = (list(filter(None, query.get(name, ()))) for query in (self.query, other.query))
+        for name in {*self.query, *address.query}:
+            expected, actual = (list(filter(None, query.get(name, ()))) for query in (self.query, address.query))
             if len(expected) == 1 and is_pattern(expected[0]):
                 if re.match(expected[0], " ".join(actual)[:MAX_CHARACTERS]) is None:
                     return False
@@ -133,9 +133,9 @@ class AddressRules:
         base = unquote("/".join(segments)).rstrip("/") + (f"#{parts.fragment}" if parts.fragment else "")
         if not host and not base:
             raise ValueError(f"{text!r} is no URL")
-        own = parse_qs("&".join(filter(None, written)), keep_blank_values=True)
+        written_query = parse_qs("&".join(filter(None, written)), keep_blank_values=True)
         return Address(
-            f"{parts.scheme}://{host}{base}" if host else base, self._counted(own if query is None else query)
+            f"{parts.scheme}://{host}{base}" if host else base, self._counted(written_query if query is None else query)
         )
 
     def _counted(self, query: Mapping[str, Sequence[Any]]) -> dict[str, tuple[str, ...]]:
@@ -173,11 +173,11 @@ def is_same(expected: Any, actual: Any, schema: Mapping[str, Any], sites: Sites,
     if kind is None:
         raise ValueError(f"values of the kind {name!r} are not compared here")
     alternatives = [
-        kind.read_pattern(value) if is_pattern(value) and kind.read_pattern else kind.read(value)
+        kind.parse_pattern(value) if is_pattern(value) and kind.parse_pattern else kind.parse(value)
         for value in (expected if isinstance(expected, list) else [expected])
     ]
     try:
-        value = kind.read(sites.named(actual) if isinstance(actual, str) and "http" in actual else actual)
+        value = kind.parse(sites.named(actual) if isinstance(actual, str) and "http" in actual else actual)
     except (ValueError, TypeError, OverflowError, RecursionError):
         return False
     return any(kind.is_same(alternative, value) for alternative in alternatives)
@@ -245,10 +245,10 @@ def _number(value: Any) -> float:
 
 
 def _number_in_words(text: str) -> int:
-    total, part, words = 0, 0, [word for word in re.findall(r"[a-z]+", text) if word != "and"]
-    if not words:
+    total, part, parts = 0, 0, [word for word in re.findall(r"[a-z]+", text) if word != "and"]
+    if not parts:
         raise ValueError(f"{text!r} is no number")
-    for word in words:
+    for word in parts:
         if word in _NUMBER_WORDS:
             part += _NUMBER_WORDS[word]
         elif word == "hundred":
@@ -273,10 +273,10 @@ def _boolean(value: Any) -> bool:
 
 def _price(value: Any) -> float:
     text = plain_text(value) if isinstance(value, str) else str(value)
-    found = re.search(r"\d[\d.,]*", text)
-    if found is None or isinstance(value, bool | list | dict):
+    match = re.search(r"\d[\d.,]*", text)
+    if match is None or isinstance(value, bool | list | dict):
         raise ValueError(f"{value!r} is no price")
-    digits, sign = found[0].rstrip(".,"), -1 if text.startswith("-") else 1
+    digits, sign = match[0].rstrip(".,"), -1 if text.startswith("-") else 1
     point = max(digits.rfind("."), digits.rfind(","))
     separator = digits[point] if point >= 0 else ""
     is_grouped = separator and (digits.count(separator) > 1 or (separator == "," and len(digits) - point == 4))
@@ -286,10 +286,10 @@ def _price(value: Any) -> float:
 
 def _date(value: Any) -> tuple[int, int, int]:
     text = plain_text(value) if isinstance(value, str) else ""
-    if found := re.search(r"(?<!\d)(\d{4})[-/. ](\d{1,2})[-/. ](\d{1,2})(?!\d)", text):
-        year, month, day = map(int, found.groups())
-    elif found := re.search(r"(?<!\d)(\d{1,2})[-/.](\d{1,2})[-/.](\d{4}|\d{2})(?!\d)", text):
-        month, day, year = map(int, found.groups())
+    if match := re.search(r"(?<!\d)(\d{4})[-/. ](\d{1,2})[-/. ](\d{1,2})(?!\d)", text):
+        year, month, day = map(int, match.groups())
+    elif match := re.search(r"(?<!\d)(\d{1,2})[-/.](\d{1,2})[-/.](\d{4}|\d{2})(?!\d)", text):
+        month, day, year = map(int, match.groups())
         month, day = (day, month) if month > 12 else (month, day)
     else:
         month = next((_month(word) for word in re.findall(r"[a-z]{3,}", text) if word[:3] in _MONTHS), 0)
@@ -325,11 +325,11 @@ def _seconds(value: Any) -> float:
 
 
 def _metres(value: Any) -> float:
-    found = re.fullmatch(r"([\d.,]+)\s*([a-z]+)\.?", plain_text(value))
-    unit = _unit(found[2], _METRES) if found else None
-    if found is None or unit is None:
+    match = re.fullmatch(r"([\d.,]+)\s*([a-z]+)\.?", plain_text(value))
+    unit = _unit(match[2], _METRES) if match else None
+    if match is None or unit is None:
         raise ValueError(f"{value!r} is no distance with a unit")
-    return float(found[1].replace(",", "")) * unit
+    return float(match[1].replace(",", "")) * unit
 
 
 def _unit(word: str, units: Mapping[str, float]) -> float | None:
@@ -345,8 +345,8 @@ def _position(value: Any) -> tuple[float, float]:
             for starts in (("lat",), ("lon", "lng"))
         ]
     if isinstance(value, str):
-        found = re.findall(r"([-+]?\d+(?:\.\d+)?)\s*(?:°|deg)?\s*([nsew]?)", plain_text(value))
-        value = [-float(number) if side in ("s", "w") else float(number) for number, side in found]
+        match = re.findall(r"([-+]?\d+(?:\.\d+)?)\s*(?:°|deg)?\s*([nsew]?)", plain_text(value))
+        value = [-float(number) if side in ("s", "w") else float(number) for number, side in match]
     if not isinstance(value, list) or len(value) != 2 or any(isinstance(part, bool | None) for part in value):
         raise ValueError(f"{value!r} is no pair of coordinates")
     latitude, longitude = map(float, value)
@@ -399,10 +399,10 @@ def _near(absolute: float, share: float = 0.0) -> Callable[[float, float], bool]
 class ValueKind(NamedTuple):
     """How values of one kind are read and compared."""
 
-    read: Callable[[Any], Any]
+    parse: Callable[[Any], Any]
     """Raises ValueError for what is not of the kind."""
     is_same: Callable[[Any, Any], bool] = lambda first, second: bool(first == second)
-    read_pattern: Callable[[str], Any] | None = None
+    parse_pattern: Callable[[str], Any] | None = None
     """None: its values are never patterns."""
 
 

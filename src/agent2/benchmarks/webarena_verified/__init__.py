@@ -1,7 +1,7 @@
 """WebArena-Verified: its published tasks, scored on runs that were recorded on the sites.
 
 A folder of runs has `config.json`, the evaluation's configuration with the addresses of the sites, and for each task a
-folder named by its number with `agent_response.json`, the agent's last message, and `network.har`, the requests of its
+folder named by its number with `agent_response.json`, the agent's last message, and network.har, the requests of its
 browser. An item's kind (`task_type`) is its sites.
 
 Promises: of a trace nothing is kept but what the checks of its task may look at; a file that is missing or records
@@ -35,40 +35,40 @@ FILES = (".css", ".js", ".png", ".jpg", ".jpeg", ".gif", ".svg", ".woff", ".woff
 """Requests for these count for no check."""
 
 
-class _Named(msgspec.Struct):
+class _HarPair(msgspec.Struct):
     name: str
     value: str = ""
 
 
-class _Body(msgspec.Struct, rename="camel"):
+class _HarBody(msgspec.Struct, rename="camel"):
     mime_type: str = ""
     text: str = ""
 
 
-class _Request(msgspec.Struct, rename="camel"):
+class _HarRequest(msgspec.Struct, rename="camel"):
     method: str
     url: str
-    headers: list[_Named] = []
-    post_data: _Body | None = None
+    headers: list[_HarPair] = []
+    post_data: _HarBody | None = None
 
 
-class _Response(msgspec.Struct):
+class _HarResponse(msgspec.Struct):
     status: int
-    content: _Body = msgspec.field(default_factory=_Body)
-    cookies: list[_Named] = []
+    content: _HarBody = msgspec.field(default_factory=_HarBody)
+    cookies: list[_HarPair] = []
 
 
-class _Entry(msgspec.Struct):
-    request: _Request
-    response: _Response
+class _HarEntry(msgspec.Struct):
+    request: _HarRequest
+    response: _HarResponse
 
 
-class _Site(msgspec.Struct):
+class _SiteUrls(msgspec.Struct):
     urls: list[str]
 
 
-class _Configuration(msgspec.Struct):
-    environments: dict[str, _Site]
+class _RunsConfiguration(msgspec.Struct):
+    environments: dict[str, _SiteUrls]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class WebArenaVerified(OfficialBenchmark):
         if not places:
             raise ConfigError(f"{folder}: holds no run; each is a folder TASK_ID with {RESPONSE} and {TRACE}")
         where = folder / CONFIG
-        stated = shaped(document_of(where), _Configuration, str(where)).environments
+        stated = shaped(document_of(where), _RunsConfiguration, str(where)).environments
         sites = {f"__{name.strip('_').upper()}__": site.urls for name, site in stated.items()}
         tasks = {str(question.id): question for question in self.whole_portion(Portion.TEST)}
         self._runs, rows = {}, []
@@ -157,8 +157,8 @@ class WebArenaVerified(OfficialBenchmark):
                 run = _read_run(place, read_checks(task.payload[CHECKS], task.row.where))
                 if not run.problem:  # what an agent wrote is its own fault, so no byte of it stops the others
                     row["answer"], row["trace"] = read_text(place / RESPONSE, "replace"), file_digest(place / TRACE)
-                known = {name: sites[name] for name in sorted(needed)}
-                self._runs[f"{self.name}-{number}"] = RecordedRun(run.events, known, run.problem)
+                addresses = {name: sites[name] for name in sorted(needed)}
+                self._runs[f"{self.name}-{number}"] = RecordedRun(run.events, addresses, run.problem)
             rows.append(Row({**row, SITES: digest_of(sites)}, folder, number))
         return rows
 
@@ -184,26 +184,30 @@ def _read_run(place: Path, checks: Sequence[Check]) -> RecordedRun:
 def read_entries(entries: Sequence[object], checks: Sequence[Check], where: str) -> list[WebEvent]:
     """The requests of a HAR, as far as checks look at them. Raises ConfigError for an entry in another layout."""
     expected = [check.expected for check in checks if isinstance(check, EventCheck)]
-    read = [shaped(entry, _Entry, f"{where}[{k}]") for k, entry in enumerate(entries)]
-    return [_event(entry, expected) for entry in read if not urlsplit(entry.request.url).path.lower().endswith(FILES)]
+    shaped_entries = [shaped(entry, _HarEntry, f"{where}[{k}]") for k, entry in enumerate(entries)]
+    return [
+        _event(entry, expected)
+        for entry in shaped_entries
+        if not urlsplit(entry.request.url).path.lower().endswith(FILES)
+    ]
 
 
-def _event(entry: _Entry, expected: Sequence[ExpectedEvent]) -> WebEvent:
-    headers = PAGE_HEADERS | {name.lower() for one in expected for name in one.headers or ()}
-    cookies = {name for one in expected for name in one.response_cookies or ()}
+def _event(entry: _HarEntry, expected: Sequence[ExpectedEvent]) -> WebEvent:
+    headers = PAGE_HEADERS | {name.lower() for event in expected for name in event.headers or ()}
+    cookies = {name for event in expected for name in event.response_cookies or ()}
     request, response = entry.request, entry.response
     return WebEvent(
         method=request.method.upper(),
         url=request.url,
         status=response.status,
         headers={header.name.lower(): header.value for header in request.headers if header.name.lower() in headers},
-        post=_fields(request.post_data) if any(one.post_data for one in expected) else None,
-        content=_fields(response.content) if any(one.response_content for one in expected) else None,
+        post=_fields(request.post_data) if any(event.post_data for event in expected) else None,
+        content=_fields(response.content) if any(event.response_content for event in expected) else None,
         cookies={cookie.name: unquote(cookie.value) for cookie in response.cookies if cookie.name in cookies},
     )
 
 
-def _fields(body: _Body | None) -> dict[str, JsonValue] | None:
+def _fields(body: _HarBody | None) -> dict[str, JsonValue] | None:
     """The fields of a form or of a JSON object; None: the body is neither."""
     if body is None or not body.text:
         return None
