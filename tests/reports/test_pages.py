@@ -9,7 +9,7 @@ import pytest
 
 from agent2.arena.analysis.result import analyse
 from agent2.arena.evidence import AgentEnd
-from agent2.reports.headline import headline, headline_fields
+from agent2.reports.headline import _gain_tile, headline, headline_facts, headline_fields
 from agent2.reports.pages import write_report
 from agent2.stats.estimates import Estimate
 from builders import (
@@ -138,8 +138,40 @@ def test_the_json_headline_is_the_record_that_the_page_and_the_terminal_put_in_w
         record.base_public
     )
     assert msgspec.convert(stored["final_private"], Estimate) == record.final_private
-    page = (tmp_path / "r" / "report.html").read_text()
-    assert told(evidence, analysis)["gain on private items"] in html.unescape(page).replace("<wbr>", "")
+    page = html.unescape((tmp_path / "r" / "report.html").read_text()).replace("<wbr>", "")
+    value, _, detail = told(evidence, analysis)["gain on private items"].partition(" points ")
+    assert f"<b>{value} points</b><span>{detail}</span>" in page
+
+
+def test_the_page_of_a_trial_says_each_score_once_and_all_of_them(tmp_path):
+    evidence, analysis = _both()
+    page = html.unescape(written(tmp_path).html.read_text()).replace("<wbr>", "")
+    head = page[: page.index("Scores over time")]
+    rows = told(evidence, analysis)
+    for name in ("base model, public items", "best submission, public items", "base model, private items"):
+        score, _, rest = rows[name].partition(" ")
+        assert head.count(f"<b>{score}</b><span>{rest}</span>") == 1 and rows[name] not in head
+    assert head.count(rows["final, private items"].partition(" ")[2]) == 1
+    assert rows["evaluation noise"] in head and "against the base</th>" not in head
+
+
+def test_what_is_no_measured_gain_is_a_tile_in_words_and_a_verdict_that_no_sentence_says_stays():
+    gain = {
+        "none: no submission (this is not a zero)": ("none", "no submission (this is not a zero)"),
+        "0.0 points: a copy of the base, by weight digest": ("0.0 points", "a copy of the base, by weight digest"),
+        "not measured": ("not measured", ""),
+        "none: not cleared (measured: +3.1), a check did not come to its end": (
+            "none", "not cleared (measured: +3.1), a check did not come to its end"
+        ),
+    }  # fmt: skip
+    assert {words: (tile.value, tile.detail) for words in gain for tile in [_gain_tile(words)]} == gain
+    copy = make_submission(1, score=0.3, is_base_copy=True, weights_digest=BASE_DIGEST)
+    evidence, analysis = _both(submissions=[copy], final_submission=None)
+    facts, rows = headline_facts(headline(evidence, analysis)).lines(), told(evidence, analysis)
+    assert rows.keys() - facts.keys() == {
+        "base model, public items", "best submission, public items", "base model, private items",
+        "final, private items", "gain on private items",
+    }  # fmt: skip
 
 
 def _both(**changes):

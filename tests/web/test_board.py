@@ -84,7 +84,7 @@ def test_another_exam_is_shown_by_its_address_and_an_unknown_one_is_ignored(tmp_
     assert cache.with_exams(default, ("t=60/100",)) is default
     assert cache.with_exams(default, ("t=60/200",)) is chosen, "kept, not ranked again"
     (group,) = board_groups(chosen, BoardFilter())
-    assert group.note.startswith("Exam: 60 public and 200 private items, another installation.")
+    assert group.note.startswith("Exam: 60 public and 200 private items of another installation.")
     page = board_page(chosen, BoardFilter())
     assert [exam.is_shown for exam, _ in page.exams] == [True, False] and "digest" not in str(page.exams[0][0].label)
     assert exam_choices(make_leaderboard(trials[:3])) == []
@@ -247,8 +247,8 @@ def test_two_compared_rows_lead_to_their_runs_item_by_item(tmp_path):
     pair = site.html(PageAddress("compare", card, query={"with": other_part.removeprefix("with=")}), LiveLinks())
     assert "20 rollouts" in pair and "Items are hidden" in pair
     trial = next(entry for entry in site.catalog.scan().entries.values() if entry.display_path == "0-0")
-    links = site._tile_links(TrialPaths(trial.path), LiveLinks())
-    assert links[2] == f"/card/{card}" and links[3].startswith(f"/compare/{card}?with=")
+    links = site._tile_links(TrialPaths(trial.path), None, LiveLinks())
+    assert links[3] == f"/card/{card}" and links[4].startswith(f"/compare/{card}?with=")
 
 
 def test_the_page_shows_profiles_and_published_figures_as_others_and_none_that_a_trial_forged(tmp_path):

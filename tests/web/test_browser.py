@@ -138,7 +138,7 @@ def test_two_checkpoints_are_compared_item_by_item(page, address):
     page.goto(address)
     page.locator("a[href^='/card/']", has_text="base on").first.click()
     page.locator(".rollouts tbody a").first.click()
-    page.get_by_label("Beside").select_option(index=1)
+    page.get_by_label("Compare with").select_option(index=1)
     page.wait_for_url("**beside=**")
     titles = []
     scripted(page, "#other-t1")
@@ -520,7 +520,7 @@ def test_pages_work_without_scripts(browser, address):
     tab.get_by_role("button", name="Filter").click()
     tab.wait_for_url("**show=failed**")
     tab.locator(".rollouts tbody a").first.click()
-    tab.get_by_label("Beside").select_option(index=1)
+    tab.get_by_label("Compare with").select_option(index=1)
     tab.get_by_role("button", name="Compare").click()
     assert tab.locator("#other-t1").is_visible()
     context.close()

@@ -14,6 +14,7 @@ from agent2.web.entries import EntryKind
 from agent2.web.page import LiveLinks, PageAddress
 from agent2.web.site import Site
 from agent2.web.trials import (
+    _file_diff,
     evidence_anchor,
     loads_of,
     log_after,
@@ -76,6 +77,27 @@ def test_phases_are_on_the_axis_and_that_of_a_running_trial_reaches_until_now(tr
     assert running.ticks[-1] == (100.0, "3.3 min")
 
 
+def test_processes_of_the_sandbox_are_folded_and_never_left_out(trial):
+    log = trial / "events" / "processes.jsonl"
+    own = [["bwrap", "--args", "23"], ["/run/agent2/python", "-I", "-S", "/run/agent2/forward.py", "26"]]
+    rows = [
+        {"event": "process", "t": 1100.0, "pid": 20 + n, "command": command, "first_seen": 1000.0, "last_seen": 1100.0}
+        for n, command in enumerate([*own, ["python", "forward.py"], []])
+    ]
+    log.write_text(log.read_text() + "".join(json.dumps(row) + "\n" for row in rows))
+    timeline = timeline_of(TrialPaths(trial))
+    assert [anchor for *_, anchor in timeline.sandbox_rows] == ["process-20", "process-21"]
+    assert len(dict(timeline.lanes)["processes"]) == 4, "the agent's two, one of a like name, one without a command"
+    page = page_of(trial.parent, "timeline")
+    assert page.index("Processes of the sandbox itself (2)") < page.index('id="process-20"')
+
+
+def test_a_call_whose_price_is_not_known_says_what_is_not_known(trial):
+    write_exchanges(TrialPaths(trial).llm)
+    texts = [text for _, lane, text, *_ in timeline_of(TrialPaths(trial)).rows if lane == "LLM calls"]
+    assert texts and all("cost unknown" in text or "$" in text for text in texts)
+
+
 def test_a_damaged_log_of_processes_leaves_the_other_lanes(trial):
     (trial / "events" / "processes.jsonl").write_text('{"event": "process", "t": 1.0, "first_seen": "soon"}\n')
     timeline = timeline_of(TrialPaths(trial))
@@ -105,6 +127,26 @@ def test_nothing_outside_the_folder_is_shown_through_a_link(trial, tmp_path_fact
     assert "an own word" in page_of(trial.parent, "transcript") and log_after(trial / "agent.log", 3) == (
         "own word",
         12,
+    )
+
+
+def test_a_new_file_has_its_lines_and_no_place_and_what_a_library_writes_is_folded():
+    new = _file_diff("code/train.py", "", "a\nb\n", 100)
+    assert (new.change, new.n_added, [line.text for line in new.lines]) == ("new file", 2, ["+a", "+b"])
+    changed = _file_diff("code/train.py", "a\nb\n", "a\nc\n", 100)
+    assert (changed.change, changed.n_added, changed.n_removed) == ("", 1, 1)
+    assert changed.lines[0].kind == "place"
+    assert _file_diff("x.py", "a\n", "", 100).change == "removed"
+    assert not new.is_folded and _file_diff("output/model/config.json", "", "{}\n", 100).is_folded
+    assert _file_diff("code/long.py", "", "a\n" * 121, 1000).is_folded
+
+
+def test_a_transcript_without_calls_says_whether_the_agent_has_an_llm(trial):
+    assert "This agent has no LLM of its own" in page_of(trial.parent, "transcript")
+    config = json.loads((trial / "trial.json").read_text()) | {"driver": "scripted"}
+    (trial / "trial.json").write_text(json.dumps(config))
+    assert "No call to the agent&#39;s LLM was recorded" in page_of(trial.parent, "transcript").replace(
+        "&#x27;", "&#39;"
     )
 
 

@@ -27,7 +27,7 @@ ALL = ""
 PAIRED = (
     "select coalesce(a.item_id, b.item_id) item_id, coalesce(a.attempt, b.attempt) attempt, a.line line, "
     "b.line old_line, coalesce(a.record, b.record) record, a.counted new, b.counted old, "
-    "a.answer new_answer, b.answer old_answer "
+    "coalesce(nullif(a.answer, ''), a.reason) new_answer, coalesce(nullif(b.answer, ''), b.reason) old_answer "
     "from (select * from rollouts where card = ?) a "
     "full join (select * from rollouts where card = ?) b on a.item_id = b.item_id and a.attempt = b.attempt"
 )
@@ -44,6 +44,7 @@ class PairedRollouts:
     scores: tuple[float | None, float | None]
     """Counted ones, of the new card and of the old; None: missing."""
     answers: tuple[str | None, str | None]
+    """Of an episode without a final answer the scorer's reason."""
     old_line: int | None = None
     """Of the old card; None: it lacks the rollout."""
 

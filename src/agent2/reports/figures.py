@@ -249,7 +249,7 @@ def profiles_plot(board: Leaderboard) -> Plot:
         ]
         notes += [f"{stack} has no profile: no counted trial on {lacks}" for stack, lacks in kind.lacking.items()]
         if profiles:
-            panels.append((f"{_kind_words(kind)}: {', '.join(kind.tasks)}", profiles))
+            panels.append((", ".join(kind.tasks), profiles))
     if not panels:
         raise NotEnoughData("no agent has two counted trials on a task, so there is no profile; run more seeds")
     columns = ("agent", "measure", "threshold", "value", "low", "high", "n_runs", "warning")

@@ -8,7 +8,19 @@ from agent2.arena.analysis.result import final_record
 from agent2.arena.analysis.verdicts import Analysis, IntegrityState, ModeFinding, Result, ResultKind, Verdict
 from agent2.arena.evidence import NOT_MEASURED, AgentEnd, AssignmentVerdict, LlmRecord, TrialEvidence
 from agent2.arena.spec import Mode
-from agent2.reports.text import Column, FieldTable, clean, dollars, duration, p_words, percent, points, score_words
+from agent2.reports.text import (
+    DASH,
+    Column,
+    FieldTable,
+    Tile,
+    clean,
+    dollars,
+    duration,
+    p_words,
+    percent,
+    points,
+    score_words,
+)
 from agent2.stats.estimates import POINTS, Estimate
 from agent2.texts import counted
 
@@ -149,6 +161,43 @@ def headline_fields(trial: Headline) -> FieldTable[Headline]:
         ),
         trial,
     )
+
+
+def headline_facts(trial: Headline) -> FieldTable[Headline]:
+    """The headline below a page's tiles and its sentence: the fields that neither of them says."""
+    said = {
+        "base model, public items", "best submission, public items", "base model, private items",
+        "final, private items", "gain on private items",
+    }  # fmt: skip
+    if trial.result.kind is ResultKind.MEASURED:
+        said.add("against the base")
+    fields = headline_fields(trial)
+    return FieldTable([column for column in fields.columns if column.name not in said], trial)
+
+
+def headline_tiles(trial: Headline) -> tuple[Tile, ...]:
+    """The scores of a trial and its gain as large numbers."""
+    return (
+        _score_tile("base, public", score_words(trial.base_public)),
+        _score_tile("best submission, public", _best_words(trial)),
+        _score_tile("base, private", score_words(trial.base_private)),
+        _score_tile("final, private", _final_words(trial)),
+        _gain_tile(gain_words(trial.result)),
+    )
+
+
+def _score_tile(name: str, words: str) -> Tile:
+    value, _, detail = words.partition(" ")
+    return Tile(name, value, detail) if value.endswith("%") else Tile(name, DASH, words)
+
+
+def _gain_tile(words: str) -> Tile:
+    """`+28.0 points`, or `none`; the rest of the words below it."""
+    value, points_word, detail = words.partition(" points")
+    if not value.lstrip("+-").replace(".", "").isdigit():
+        value, _, detail = words.partition(": ")
+        points_word = ""
+    return Tile("paired gain, private", f"{value}{points_word}", detail.removeprefix(":").strip())
 
 
 def claim_words(result: Result) -> str:

@@ -274,16 +274,16 @@ def left_out_table(left_out: Sequence[ExcludedFolder]) -> Table[ExcludedFolder]:
 
 
 def task_title(board: TaskStandings) -> str:
-    """Name of the task, and whether it is interactive."""
-    kind = "interactive" if board.is_interactive else "static"
+    """Name of the task, and whether an item is one answer or an episode."""
+    kind = "an item is an episode" if board.is_interactive else "one answer an item"
     over = f"; ranks hold for all at once, over {board.over}" if board.over else ""
     return clean(f"{board.task} ({kind}{over})")
 
 
 def overall_title(board: OverallStandings) -> str:
     """The kind of tasks, and which they are."""
-    kind = "interactive" if board.is_interactive else "static"
-    return clean(f"Over all {kind} tasks: {', '.join(board.tasks)}")
+    kind = "episodes" if board.is_interactive else "one answer an item"
+    return clean(f"Over all tasks with {kind}: {', '.join(board.tasks)}")
 
 
 def subtitle(board: Leaderboard) -> str:

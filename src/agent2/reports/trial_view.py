@@ -11,7 +11,6 @@ from typing import TypeVar
 
 import msgspec
 
-from agent2.arena.analysis.process import best_submission
 from agent2.arena.analysis.result import held_out_words
 from agent2.arena.analysis.verdicts import Analysis, EvidenceLine, ResultKind, RevisionChange
 from agent2.arena.evidence import (
@@ -30,7 +29,15 @@ from agent2.arena.sweep_records import NOTHING_USABLE, SweepRow
 from agent2.integrity import IntegrityCheck
 from agent2.llm.records import TokenCounts
 from agent2.records import JsonValue
-from agent2.reports.headline import Headline, cost_words, gain_words, headline, headline_fields, mode_words
+from agent2.reports.headline import (
+    Headline,
+    cost_words,
+    headline,
+    headline_facts,
+    headline_fields,
+    headline_tiles,
+    mode_words,
+)
 from agent2.reports.retention_view import SkillRow, retention_of
 from agent2.reports.text import (
     DASH,
@@ -49,7 +56,7 @@ from agent2.reports.text import (
     score_words,
     size,
 )
-from agent2.stats.estimates import PERCENT, POINTS, Estimate
+from agent2.stats.estimates import PERCENT, POINTS
 
 T = TypeVar("T")
 
@@ -342,6 +349,10 @@ class TrialView:
     warnings: tuple[str, ...]
     tiles: tuple[Tile, ...]
     headline: FieldTable[Headline]
+    facts: FieldTable[Headline]
+    """What the headline says beside the tiles and the sentence."""
+    best_submission: int | None
+    """Number of the one with the best public score."""
     route: VerdictView
     reproductions: Table[Reproduction]
     """What came out when the recorded program was run again."""
@@ -393,7 +404,7 @@ def _assignment_parts(verdict: AssignmentVerdict | None) -> tuple[VerdictView, .
 
 def trial_view(evidence: TrialEvidence, analysis: Analysis) -> TrialView:
     """The texts of a trial's pages."""
-    task = evidence.task
+    task, short = evidence.task, headline(evidence, analysis)
     driver = f" driven by {evidence.driver}" if evidence.driver else ""
     n_rows = {
         "submissions": len(evidence.submissions),
@@ -412,8 +423,10 @@ def trial_view(evidence: TrialEvidence, analysis: Analysis) -> TrialView:
         result=clean(analysis.result.words),
         is_unsandboxed=evidence.sandbox == "none",
         warnings=tuple(clean(warning) for warning in analysis.warnings),
-        tiles=_tiles(evidence, analysis),
-        headline=headline_fields(headline(evidence, analysis)),
+        tiles=headline_tiles(short),
+        headline=headline_fields(short),
+        facts=headline_facts(short),
+        best_submission=short.best_submission,
         route=_route(analysis),
         reproductions=reproduction_table(evidence),
         assignment=_assignment(evidence.assignment),
@@ -466,35 +479,6 @@ def trial_view(evidence: TrialEvidence, analysis: Analysis) -> TrialView:
             f"{n - MAX_ROWS} of {n} {name} are left out here." for name, n in n_rows.items() if n > MAX_ROWS
         ),
     )
-
-
-def _tiles(evidence: TrialEvidence, analysis: Analysis) -> tuple[Tile, ...]:
-    result = analysis.result
-    best, final = best_submission(evidence), evidence.final_private
-    interval = f"95% {POINTS.interval(result.gain)} over items, {p_words(result.p_value)}: {result.claim}"
-    is_measured = result.gain is not None and result.gain.low is not None
-    return (
-        Tile("base, public", percent(evidence.base_public.value), _interval(evidence.base_public)),
-        Tile(
-            "best submission, public",
-            percent(best.score.value if best and best.score else None),
-            _interval(best.score) if best is not None else "nothing scored",
-        ),
-        Tile(
-            "final, private",
-            percent(final.value if final is not None else None),
-            _interval(final) if final is not None else f"base counts: {score_words(evidence.base_private)}",
-        ),
-        Tile(
-            "paired gain, private",
-            f"{POINTS.number(result.gain.value)} points" if result.gain is not None else "none",
-            interval if is_measured else gain_words(result).partition(": ")[2],
-        ),
-    )
-
-
-def _interval(score: Estimate | None) -> str:
-    return score_words(score).partition(" ")[2] if score is not None else ""
 
 
 def _route(analysis: Analysis) -> VerdictView:

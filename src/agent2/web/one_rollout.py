@@ -16,7 +16,7 @@ from agent2.environments.tools import parse_message
 from agent2.records import ScoredRollout, StopReason, Turn, canonical_json
 from agent2.reports.text import DASH, clean, clean_lines, clean_piece
 from agent2.texts import counted
-from agent2.web.rollouts import MAX_TEXT, is_hidden_card, token_counts, verdict_of
+from agent2.web.rollouts import MAX_TEXT, is_hidden_card, token_words, verdict_of
 from agent2.web.shown_pictures import NO_SHELF, PictureShelf, ShownPicture
 
 MAX_STATE = 4_000
@@ -119,7 +119,7 @@ def view_rollout(
             f"{clean(name, 60)} {DASH if view is None else f'{view:g}'}" for name, view in sorted(score.views.items())
         ),
         "restarts": str(rollout.retries or ""),
-        "cost": f"{token_counts(usage.prompt_tokens, usage.completion_tokens)} tokens, {usage.seconds:.2f} s",
+        "cost": f"{token_words(usage.prompt_tokens, usage.completion_tokens)}, {usage.seconds:.2f} s",
         "seed": str(rollout.seed),
     }
     if hides:
@@ -137,7 +137,7 @@ def view_rollout(
     turns = []
     for number, turn in enumerate(rollout.turns, start=1):
         cut = ", cut off at the token limit" if turn.stop_reason is StopReason.LENGTH else ""
-        detail = f"{token_counts(turn.prompt_tokens, turn.completion_tokens)} tokens{cut}"
+        detail = f"{token_words(turn.prompt_tokens, turn.completion_tokens)}{cut}"
         calls = [clean(call.name, 60) for call in parse_message(turn.action[:MAX_TEXT]).calls]
         detail += f"; calls {', '.join(calls)}" if calls else ""
         text, title = clean_lines(turn.action, max_characters), f"turn {number}: model"

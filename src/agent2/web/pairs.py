@@ -43,6 +43,11 @@ class PairedLine:
     reference: str = ""
     place: str = ""
 
+    @property
+    def has_answer(self) -> bool:
+        """Whether there is an answer to be shown on either side."""
+        return any(self.answers)
+
 
 def comparable(context: PageContext, entry: CatalogEntry, card: CardFile) -> list[tuple[str, str]]:
     """(id, name) of cards of the same benchmark and split, those of the same result first."""

@@ -455,6 +455,12 @@ def token_counts(prompt: int | None, completion: int | None) -> str:
     return " + ".join("?" if n is None else f"{n:,}" for n in (prompt, completion))
 
 
+def token_words(prompt: int | None, completion: int | None) -> str:
+    """The same in words."""
+    read, wrote = ("an unknown number" if n is None else f"{n:,}" for n in (prompt, completion))
+    return f"read {read}, wrote {wrote} tokens"
+
+
 def verdict_of(counted: float | None) -> str:
     """pass, fail or unknown."""
     return "unknown" if counted is None else "pass" if counted >= PASSES_AT else "fail"

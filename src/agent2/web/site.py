@@ -92,6 +92,8 @@ STATES_CACHED_S = 1.0
 MOST_ROLLOUTS = 100_000
 """Of an evaluation up to which its report is computed here; a larger one has a stored report."""
 MAX_REFERENCE = 2_000
+LEAST_REPEATED = 24
+"""Characters of an item's field from which on it is left out where its prompt has the same words."""
 MAX_HEADING = 80
 """Characters of a question that is the heading of its rollout's page."""
 MAX_PROCESS = 2_000
@@ -247,10 +249,17 @@ class Site(PageContext):
             return f"{page}#{target[1]}" if page and target is not None else ""
 
         return self.render("trial_page.html.j2", links, view=view, figures=figures, evidence=evidence,
-                           tile_links=self._tile_links(paths, links), **fields)  # fmt: skip
+                           tile_links=self._tile_links(paths, view.best_submission, links),
+                           submission_links=[self._submission_link(paths, submission.number, links)
+                                             for submission in view.submissions.records], **fields)  # fmt: skip
 
-    def _tile_links(self, paths: TrialPaths, links: Links) -> list[str]:
-        """Addresses behind the tiles of a trial's page: public base, best submission, result, gain."""
+    def _submission_link(self, paths: TrialPaths, number: int, links: Links) -> str:
+        """Address of the card of a submission on the public items; empty where there is none."""
+        card = self.catalog.at(paths.submission_card(number))
+        return links.to("card", card.id) if card is not None else ""
+
+    def _tile_links(self, paths: TrialPaths, best: int | None, links: Links) -> list[str]:
+        """Addresses behind the tiles of a trial's page: public base, best submission, private base, result, gain."""
         base, before, result = (
             self.catalog.at(paths.card(model, split))
             for model, split in (
@@ -262,8 +271,10 @@ class Site(PageContext):
         gain = (
             links.to("compare", result.id, **{"with": before.id}) if result is not None and before is not None else ""
         )
-        public, private = (links.to("card", card.id) if card is not None else "" for card in (base, result))
-        return [public, "", private, gain]
+        public, private, final = (
+            links.to("card", card.id) if card is not None else "" for card in (base, before, result)
+        )
+        return [public, self._submission_link(paths, best, links) if best is not None else "", private, final, gain]
 
     def _unfinished_trial(self, paths: TrialPaths, links: Links, fields: dict[str, Any]) -> str:
         events = last_events(paths.trial_log)
@@ -572,13 +583,21 @@ class Site(PageContext):
     def _known_of(self, entry: CatalogEntry, card: CardFile, record: ScoredRollout) -> list[tuple[str, str]]:
         """(name, text) of what is known of an item that is not hidden.
 
-        Its reference answer, its fields, and its id where its place in the data is the page's title.
+        Its reference answer, the fields that its prompt does not say, and its id where its place in the data is the
+        page's title.
         """
         stored, item = stored_items(self, entry, card), record.rollout.item_id
         facts = [("reference", clean_lines(stored.references.get(item, ""), MAX_REFERENCE))]
         # an item whose place in the data is known is called by it
         facts += [("item", clean(item, 160) if stored.places.get(item) else "")]
-        facts += [(clean(name, 60), clean(text)) for name, text in stored.payloads.get(item, {}).items()]
+        asked = "\n".join(message.text for message in record.rollout.prompt)
+        # a long field that the prompt has word for word is read there
+        fields = {
+            name: text
+            for name, text in stored.payloads.get(item, {}).items()
+            if len(text) < LEAST_REPEATED or text not in asked
+        }
+        facts += [(clean(name, 60), clean(text)) for name, text in fields.items()]
         return [(name, text) for name, text in facts if text]
 
     def _pairs_at(

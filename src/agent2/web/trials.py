@@ -8,9 +8,9 @@ import difflib
 import hashlib
 import re
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from agent2.llm.streams import parse_body
 from agent2.llm.untrusted import as_object, decode_or_none, error_message
 from agent2.records import JsonValue
 from agent2.reports.text import clean, clean_lines, dollars, duration, score_words, size
+from agent2.sandbox.spec import PRIVATE
 from agent2.web.blocks import MessageBlock, blocks_of
 
 MAX_MOMENTS = 5_000
@@ -37,12 +38,21 @@ MAX_DIFF_LINES = 4_000
 """Of all revisions together."""
 MAX_DIFFED = 200_000
 """Characters of a file."""
+MAX_OPEN_LINES = 120
+"""Of a file's diff that is not folded."""
+MODEL_FILES = frozenset(
+    {"chat_template.jinja", "config.json", "generation_config.json", "special_tokens_map.json", "tokenizer.json",
+     "tokenizer_config.json"}
+)  # fmt: skip
+"""Names of the files that a library writes beside a model's weights."""
 MAX_SOURCES, MAX_SOURCE_LINES = 60, 3_000
 SOURCE_ENDS = (".py", ".sh", ".json", ".yaml", ".yml", ".toml")
 """Of files that are shown with numbered lines."""
 LOG_TAIL = 20_000
 """Bytes of an agent's log."""
 LOAD_STEPS = 120
+SANDBOX = "sandbox"
+"""Lane of the processes that are the sandbox's own, which the page folds."""
 PHASE_ENDS = (
     ("agent_started", "base model scored on public items"),
     ("agent_ended", "agent phase"),
@@ -113,6 +123,8 @@ class Timeline:
     """CPU and memory use of the agent's processes."""
     rows: tuple[tuple[str, str, str, str, str], ...]
     """(time, lane, text, mark, anchor), in order."""
+    sandbox_rows: tuple[tuple[str, str, str, str, str], ...]
+    """The same of the sandbox's own processes."""
     problems: tuple[str, ...]
     n_left_out: int
 
@@ -181,6 +193,8 @@ def timeline_of(paths: TrialPaths, now: float | None = None) -> Timeline | None:
         open_phase = next(moment for moment in reversed(moments) if moment.lane == "phases")
         moments = [replace(moment, end=last) if moment is open_phase else moment for moment in moments]
     span = max(last - first, 1e-3)  # a trial may have one event only
+    of_sandbox = [moment for moment in moments if moment.lane == SANDBOX]
+    moments = [moment for moment in moments if moment.lane != SANDBOX]
     lanes: dict[str, list[TimeBar]] = {}
     for moment in moments[:MAX_MOMENTS]:
         left_percent = 100 * (moment.t - first) / span
@@ -192,16 +206,20 @@ def timeline_of(paths: TrialPaths, now: float | None = None) -> Timeline | None:
         )
         lanes.setdefault(moment.lane, []).append(bar)
     ticks = tuple((index * 20.0, duration(span * index / 5)) for index in range(6))
-    rows = tuple(
-        (duration(moment.t - first), moment.lane, moment.text, moment.mark, moment.anchor)
-        for moment in moments[:MAX_MOMENTS]
+    rows, sandbox_rows = (
+        tuple(
+            (duration(moment.t - first), moment.lane, moment.text, moment.mark, moment.anchor)
+            for moment in listed[:MAX_MOMENTS]
+        )
+        for listed in (moments, of_sandbox)
     )
     bars_by_lane = tuple((lane, tuple(bars)) for lane, bars in lanes.items())
     try:
         loads = loads_of(paths, first, last)
     except (Agent2Error, OSError, LookupError, TypeError, ValueError) as error:
         loads, problems = (), [*problems, clean(f"resources: cannot be read ({error})")]
-    return Timeline(bars_by_lane, ticks, loads, rows, tuple(problems), max(0, len(moments) - MAX_MOMENTS))
+    n_left_out = max(0, len(moments) - MAX_MOMENTS)
+    return Timeline(bars_by_lane, ticks, loads, rows, sandbox_rows, tuple(problems), n_left_out)
 
 
 def event_words(row: Mapping[str, JsonValue]) -> str:
@@ -253,11 +271,15 @@ def submission_words(submission: SubmissionRecord) -> str:
 
 def _calls(paths: TrialPaths, lane: str) -> Iterator[Moment]:
     for call in read_exchanges(paths.llm):
-        text = f"call {call.id}: {call.tokens.input:,} tokens in, {call.tokens.output:,} out, {dollars(call.dollars)}"
+        text = f"call {call.id}: {call.tokens.input:,} tokens in, {call.tokens.output:,} out, {_cost(call.dollars)}"
         is_ok = call.outcome.value == "ok"
         text += "" if is_ok else f", {call.outcome.value}: {call.fault}"
         end = call.started_at + (call.latency_s or 0.0)
         yield Moment(lane, call.started_at, end, clean(text, 300), "" if is_ok else "fail")
+
+
+def _cost(value: float | None) -> str:
+    return "cost unknown" if value is None else dollars(value)
 
 
 def _code(paths: TrialPaths, lane: str) -> Iterator[Moment]:
@@ -271,8 +293,15 @@ def _processes(paths: TrialPaths, lane: str) -> Iterator[Moment]:
     for row in read_events(paths.processes_log).rows:
         first, last = float(row["first_seen"]), float(row["last_seen"])
         used = f"{duration(float(row.get('cpu_s') or 0.0))} of CPU, {size(float(row.get('max_rss_bytes') or 0))}"
-        text = f"{clean(' '.join(map(str, row.get('command', ()))), 160)} ({used})"
-        yield Moment(lane, first, last, text, "", f"process-{int(row['pid'])}" if row.get("pid") else "")
+        command = [str(part) for part in row.get("command", ())]
+        text = f"{clean(' '.join(command), 160)} ({used})"
+        anchor = f"process-{int(row['pid'])}" if row.get("pid") else ""
+        yield Moment(SANDBOX if is_sandbox_command(command) else lane, first, last, text, "", anchor)
+
+
+def is_sandbox_command(command: Sequence[str]) -> bool:
+    """Whether a process looks like the sandbox's own; an agent's could, so it is folded and never left out."""
+    return bool(command) and (PurePosixPath(command[0]).name == "bwrap" or f"{PRIVATE}/forward.py" in command)
 
 
 def _gpus(paths: TrialPaths, lane: str) -> Iterator[Moment]:
@@ -411,6 +440,13 @@ class FileDiff:
     n_added: int
     n_removed: int
     lines: tuple[DiffLine, ...]
+    change: str = ""
+    """`new file` or `removed`; empty: it was there before and after."""
+
+    @property
+    def is_folded(self) -> bool:
+        """Long, or written by a library beside a model's weights."""
+        return len(self.lines) > MAX_OPEN_LINES or PurePosixPath(self.path).name in MODEL_FILES
 
 
 @dataclass(frozen=True, slots=True)
@@ -461,7 +497,9 @@ def revision_diffs(paths: TrialPaths) -> tuple[list[RevisionDiff], list[SourceFi
             before = files
             number = row.get("submission")
             when = duration(max(0.0, float(row["t"]) - started_at))
-            if diffs or number is not None:
+            if not diffs and revisions and revisions[-1].submission is None:
+                revisions[-1] = replace(revisions[-1], submission=number)
+            elif diffs or number is not None:
                 revisions.append(RevisionDiff(clean(row["id"][:10]), when, number, tuple(diffs)))
     finally:
         repository.close()
@@ -516,16 +554,18 @@ def _file_diff(path: str, old: str, new: str, max_lines: int) -> FileDiff:
     lines: list[DiffLine] = []
     n_added = n_removed = 0
     kinds = {"+": "add", "-": "remove", "@": "place"}
-    before, after = (text.split("\n") if text else [] for text in (old, new))
+    # a line's end begins no other line
+    before, after = (text.removesuffix("\n").split("\n") if text else [] for text in (old, new))
+    change = "" if old and new else "new file" if new else "removed"
     for line in difflib.unified_diff(before, after, lineterm="", n=3):
         if line.startswith(("+++ ", "--- ")) and not lines:
             continue
         kind = kinds.get(line[:1], "same")
         n_added += kind == "add"
         n_removed += kind == "remove"
-        if len(lines) < max_lines:
+        if len(lines) < max_lines and not (change and kind == "place"):
             lines.append(DiffLine(kind, line[:1] + clean_lines(line[1:], 400) if kind != "place" else clean(line, 80)))
-    return FileDiff(clean(path, 200), n_added, n_removed, tuple(lines))
+    return FileDiff(clean(path, 200), n_added, n_removed, tuple(lines), change)
 
 
 def log_tail(path: Path, end: int | None = None) -> str:

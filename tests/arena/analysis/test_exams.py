@@ -28,9 +28,9 @@ def test_exams_are_named_by_sizes_secret_and_day_and_any_can_be_shown():
     trials = [*exam(100, 3, "small"), *exam(200, 2, "large", day=2), *exam(400, 5, "theirs", secret="other")]
     board = make_leaderboard(trials, choice=MINE)
     assert [(found.key, found.label, found.is_shown) for found in board.exams] == [
-        ("60/100", "60 public and 100 private items, own secret, played 1970-01-02", True),
-        ("60/200", "60 public and 200 private items, own secret, played 1970-01-03", False),
-        ("60/400", "60 public and 400 private items, another installation, played 1970-01-02", False),
+        ("60/100", "60 public and 100 private items of this installation, played 1970-01-02", True),
+        ("60/200", "60 public and 200 private items of this installation, played 1970-01-03", False),
+        ("60/400", "60 public and 400 private items of another installation, played 1970-01-02", False),
     ]
     assert shown(trials) == {"small"}
     for key, stack in (("60/200", "large"), ("60/400", "theirs")):
@@ -39,15 +39,15 @@ def test_exams_are_named_by_sizes_secret_and_day_and_any_can_be_shown():
         assert make_leaderboard(trials, choice=chosen).exams[0].key == key
     assert board.left_out[0].why == "other items: 60 public and 200 private; this board has 60 public and 100 private"
     for text in (leaderboard_html(board), leaderboard_markdown(board)):
-        assert "own secret" in text and "items of 100" not in text and "60/200" in text
+        assert "of this installation" in text and "items of 100" not in text and "60/200" in text
 
 
 def test_exams_of_equal_sizes_keep_their_keys_when_another_is_played():
     first, second = exam(100, 2, "first"), exam(100, 3, "second", day=4, budget="wall_clock_s=90")
     labels = {e.key: e.label for e in make_leaderboard([*second, *first], choice=MINE).exams}
     assert labels == {
-        "60/100": "60 public and 100 private items, own secret, wall_clock_s=60, played 1970-01-02",
-        "60/100#2": "60 public and 100 private items, own secret, wall_clock_s=90, played 1970-01-05",
+        "60/100": "60 public and 100 private items of this installation, wall_clock_s=60, played 1970-01-02",
+        "60/100#2": "60 public and 100 private items of this installation, wall_clock_s=90, played 1970-01-05",
     }
     theirs = exam(100, 9, "theirs", day=0.5, secret="other")
     assert make_leaderboard([*second, *first, *theirs], choice=MINE).exams[-1].key == "60/100#3"

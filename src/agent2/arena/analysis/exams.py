@@ -162,9 +162,10 @@ def _exam(key: str, exam: _ExamTrials, exams: Sequence[_ExamTrials], *, is_shown
 
 
 def _label(exam: _ExamTrials, exams: Iterable[_ExamTrials]) -> str:
-    """`100 public and 200 private items, own secret, played 2026-11-26`, and what else tells it from the others."""
+    """`100 public and 200 private items of this installation, played 2026-11-26`, and what else tells it apart."""
     conditions, first, last = exam.conditions, *map(_day, exam.played)
-    parts = [f"{sizes_of(conditions)} items", "own secret" if exam.strength > _OTHER else "another installation"]
+    whose = "of this installation" if exam.strength > _OTHER else "of another installation"
+    parts = [f"{sizes_of(conditions)} items {whose}"]
     rivals = [rival.conditions for rival in exams]
     if len({rival.benchmark for rival in rivals}) > 1:
         parts.append(conditions.benchmark or "unknown benchmark")

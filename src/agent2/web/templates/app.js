@@ -78,6 +78,13 @@ for (const box of document.querySelectorAll("[data-toggle]")) {
   box.addEventListener("change", () => { sessionStorage.setItem(name, box.checked ? "0" : "1"); apply(); });
 }
 
+const judged = document.querySelector("[data-judged]");
+if (judged) {
+  const count = () => { judged.textContent = `${judged.closest("form").querySelectorAll("input[type=radio]:checked").length} of ${judged.dataset.judged} judged`; };
+  count();
+  judged.closest("form").addEventListener("change", count);
+}
+
 for (const clock of document.querySelectorAll("[data-deadline]")) {
   const update = () => {
     const left = Math.max(0, Number(clock.dataset.deadline) - Date.now() / 1000);
