@@ -43,6 +43,21 @@ def folder(tmp_path, monkeypatch):
     return root
 
 
+def test_an_episode_without_an_answer_shows_the_reason_and_columns_without_any_text_are_left_out(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+    for name, reason in (("old", "nothing was ordered"), ("new", "bought p7"), ("bare", ""), ("other", "")):
+        with CardWriter(tmp_path / "results" / name, make_header(checkpoint_name=name)) as writer:
+            record = make_record("a", 1.0)
+            score = structs.replace(record.score, reason=reason)
+            writer.append(structs.replace(record, rollout=structs.replace(record.rollout, answer=""), score=score))
+            writer.close()
+    site = Site(Catalog(tmp_path / "results"))
+    ids = {name: id_of(site.catalog, name) for name in ("old", "new", "bare", "other")}
+    page = html_of(site, "compare", ids["new"], **{"with": ids["old"]})
+    assert "nothing was ordered" in page and "bought p7" in page and ">its answer</th>" in page
+    assert ">its answer</th>" not in html_of(site, "compare", ids["bare"], **{"with": ids["other"]})
+
+
 def test_two_cards_are_compared_item_by_item_with_filters_in_the_address(tmp_path, monkeypatch):
     monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
     root = tmp_path / "results"

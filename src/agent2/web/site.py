@@ -322,7 +322,11 @@ class Site(PageContext):
                 **fields,
             )
         stored = self.cached(("sweep", entry.id, file_stamp(report)), lambda: stored_sweep_fields(report))
-        return self.render("sweep_page.html.j2", links, **stored, **fields)
+        by_id = {trial.entry.path.name: trial.entry.id for trial in trials}
+        trial_links = [
+            links.to("trial", by_id[row.trial]) if row.trial in by_id else "" for row in stored["rows"].records
+        ]
+        return self.render("sweep_page.html.j2", links, trial_links=trial_links, **stored, **fields)
 
     # Evaluations
 
