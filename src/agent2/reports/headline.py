@@ -165,14 +165,14 @@ def headline_fields(trial: Headline) -> FieldTable[Headline]:
 
 def headline_facts(trial: Headline) -> FieldTable[Headline]:
     """The headline below a page's tiles and its sentence: the fields that neither of them says."""
-    said = {
+    repeated = {
         "base model, public items", "best submission, public items", "base model, private items",
         "final, private items", "gain on private items",
     }  # fmt: skip
     if trial.result.kind is ResultKind.MEASURED:
-        said.add("against the base")
+        repeated.add("against the base")
     fields = headline_fields(trial)
-    return FieldTable([column for column in fields.columns if column.name not in said], trial)
+    return FieldTable([column for column in fields.columns if column.name not in repeated], trial)
 
 
 def headline_tiles(trial: Headline) -> tuple[Tile, ...]:
@@ -186,16 +186,16 @@ def headline_tiles(trial: Headline) -> tuple[Tile, ...]:
     )
 
 
-def _score_tile(name: str, words: str) -> Tile:
-    value, _, detail = words.partition(" ")
-    return Tile(name, value, detail) if value.endswith("%") else Tile(name, DASH, words)
+def _score_tile(name: str, sentence: str) -> Tile:
+    value, _, detail = sentence.partition(" ")
+    return Tile(name, value, detail) if value.endswith("%") else Tile(name, DASH, sentence)
 
 
-def _gain_tile(words: str) -> Tile:
-    """`+28.0 points`, or `none`; the rest of the words below it."""
-    value, points_word, detail = words.partition(" points")
+def _gain_tile(sentence: str) -> Tile:
+    """`+28.0 points`, or `none`; the rest of the sentence below it."""
+    value, points_word, detail = sentence.partition(" points")
     if not value.lstrip("+-").replace(".", "").isdigit():
-        value, _, detail = words.partition(": ")
+        value, _, detail = sentence.partition(": ")
         points_word = ""
     return Tile("paired gain, private", f"{value}{points_word}", detail.removeprefix(":").strip())
 

@@ -457,8 +457,8 @@ def token_counts(prompt: int | None, completion: int | None) -> str:
 
 def token_words(prompt: int | None, completion: int | None) -> str:
     """The same in words."""
-    read, wrote = ("an unknown number" if n is None else f"{n:,}" for n in (prompt, completion))
-    return f"read {read}, wrote {wrote} tokens"
+    n_read, n_written = ("an unknown number" if n is None else f"{n:,}" for n in (prompt, completion))
+    return f"read {n_read}, wrote {n_written} tokens"
 
 
 def verdict_of(counted: float | None) -> str:

@@ -594,12 +594,12 @@ class Site(PageContext):
         facts = [("reference", clean_lines(stored.references.get(item, ""), MAX_REFERENCE))]
         # an item whose place in the data is known is called by it
         facts += [("item", clean(item, 160) if stored.places.get(item) else "")]
-        asked = "\n".join(message.text for message in record.rollout.prompt)
+        prompt = "\n".join(message.text for message in record.rollout.prompt)
         # a long field that the prompt has word for word is read there
         fields = {
             name: text
             for name, text in stored.payloads.get(item, {}).items()
-            if len(text) < LEAST_REPEATED or text not in asked
+            if len(text) < LEAST_REPEATED or text not in prompt
         }
         facts += [(clean(name, 60), clean(text)) for name, text in fields.items()]
         return [(name, text) for name, text in facts if text]
