@@ -4,6 +4,7 @@ from dataclasses import replace
 from agent2.arena.analysis.result import analyse
 from agent2.arena.evidence import AssignmentPart, AssignmentVerdict
 from agent2.arena.sweep_records import AgentComparison, Axis, PairEffect, SweepRow, axis_effects, row_of
+from agent2.reports.charts import forest_svg
 from agent2.reports.sweep_pages import (
     axis_table,
     comparison_table,
@@ -53,6 +54,17 @@ def test_a_sweep_report_has_rows_agents_and_comparisons(tmp_path):
     assert "grpo minus nop · arithmetic" in html and "grpo minus nop · arithmetic" in text
     assert "My &lt;sweep&gt;" in html and "<b>disk" not in html and r"\<b>disk" in text
     assert "forest.svg" in text and paths.figure.read_text().startswith("<svg")
+
+
+def test_the_mean_of_an_agent_is_green_only_where_it_is_shown_to_be_better():
+    report = sweep_report(ROWS, [COMPARISON])
+
+    def colours(claim):
+        svg = forest_svg(report.rows, [replace(summary, claim=claim) for summary in report.agents])
+        return {name for name in ("--green", "--orange") if name in svg}
+
+    assert colours("better") == {"--green"} and colours("worse") == {"--orange"}
+    assert colours("unclear") == colours("") == set()
 
 
 def test_a_trial_with_nothing_submitted_counts_with_the_base_and_says_so(tmp_path):

@@ -235,10 +235,12 @@ def forest_svg(rows: Sequence[SweepRow], summaries: Sequence[AgentSummary] = ())
             )  # fmt: skip
             gains = [100 * row.gain.value for row in members if row.gain is not None]
             if gains:
-                axes.plot([sum(gains) / len(gains)], [height], "D", color=GREEN, markersize=7)
+                claim = means[name].claim if name in means else ""
+                colour = {Claim.BETTER.value: GREEN, Claim.WORSE.value: ORANGE}.get(claim, MUTED)
+                axes.plot([sum(gains) / len(gains)], [height], "D", color=colour, markersize=7)
                 mean = means[name].mean_gain if name in means else None
                 if mean is not None and mean.low is not None:
-                    axes.hlines(height, *mean.scaled(100).interval, color=GREEN, linewidth=2)
+                    axes.hlines(height, *mean.scaled(100).interval, color=colour, linewidth=2)
             for row in members:
                 height -= 1
                 ticks.append(height)
