@@ -105,6 +105,15 @@ def digest_limited(path: Path, max_bytes: int, *, follow: bool = False) -> str:
     return digest.hexdigest()
 
 
+def state_of(path: Path) -> tuple[int, int, int, int, int]:
+    """Device, number, size and times of a file: another file in its place, or one that was written to, has others.
+
+    Its mode and its links change the last one, too. Raises OSError.
+    """
+    status = path.stat()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
 def read_named(path: Path, max_bytes: int, *, wait_s: float | None = None) -> bytes:
     """All of a file or pipe that the user named.
 

@@ -21,6 +21,7 @@ import io
 import re
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -148,6 +149,19 @@ def read_field(value: object, folder: Path, where: str, preparation: Preparation
     except OSError as error:
         raise ConfigError(f"{where}: the picture {quoted(value)} cannot be read ({error.strerror}); add it") from error
     return [read_picture(content, f"{where}: {value}", preparation)]
+
+
+def files_of_field(value: object, folder: Path) -> list[Path]:
+    """The files that a field of a row names; none where it holds the pictures themselves, or nothing usable."""
+    if isinstance(value, list | tuple):
+        return [path for part in value for path in files_of_field(part, folder)]
+    if isinstance(value, Mapping):
+        return [] if value.get("bytes") is not None else files_of_field(value.get("path"), folder)
+    if not isinstance(value, str) or not value.strip():
+        return []
+    with suppress(OSError):  # base64 is too long for the name of a file
+        return [folder / value] if (folder / value).is_file() else []
+    return []
 
 
 def of_payload(payload: Mapping[str, JsonValue]) -> list[Picture]:

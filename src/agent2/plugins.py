@@ -339,6 +339,11 @@ def source_digest(location: PluginLocation) -> str:
     return digest_of([[str(file.relative_to(root)), hashlib.sha256(file.read_bytes()).hexdigest()] for file in sources])
 
 
+def source_files(location: PluginLocation) -> list[Path]:
+    """A plug-in's Python file with those beside it that it imports; none for an installed or packaged one."""
+    return [] if location.file is None else _with_imports(location.file)
+
+
 def copy_source(file: Path, folder: Path) -> None:
     """Copy a file into a folder; with a Python file, the modules beside it that it imports, and no data."""
     for source in _with_imports(file) if file.suffix == ".py" else [file]:

@@ -92,7 +92,7 @@ def test_a_sweep_runs_compares_and_is_not_run_twice(task, tmp_path):
     with pytest.raises(ConfigError, match="contains a sweep with another agents"):
         run_sweep(spec(task, ["nop"]), tmp_path / "out", quiet)
     (copy / "main.py").write_text("print('another agent')")
-    with pytest.raises(ConfigError, match=r"copycat is not what it was when this sweep began.*restore it"):
+    with pytest.raises(ConfigError, match=r"copycat/main\.py was changed since this sweep began.*restore what it was"):
         run_sweep(plan, tmp_path / "out", quiet)
 
 

@@ -1,6 +1,7 @@
 """GGUF files as checkpoints; the engine that plays them is a stand-in that reads them for real."""
 
 import hashlib
+import os
 
 import pytest
 
@@ -55,6 +56,41 @@ def test_one_that_changes_while_it_is_played_is_not_played_on(file):
     with pytest.raises(SamplerFailed, match="its files changed"):
         for _ in range(6):
             sampler.collect()
+    sampler.close()
+
+
+@pytest.mark.slow
+def test_a_file_that_is_exchanged_between_its_digest_and_its_play_is_not_played(file):
+    engine = install_fake_engine("well", "well", name=LLAMA_CPP)
+    source = find_checkpoint(str(file))
+    status, other = file.stat(), file.with_name("other.gguf")
+    other.write_bytes(file.read_bytes()[:-1] + b"!")
+    os.utime(other, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert other.stat().st_size == status.st_size
+    other.replace(file)
+    with pytest.raises(SamplerFailed, match="its files changed before the engine had loaded them"):
+        source.open()
+    assert len(starts(engine)) == 1
+    find_checkpoint(str(file)).open().close()
+
+
+@pytest.mark.slow
+def test_a_file_that_is_written_to_while_it_is_played_gives_no_further_answer(file):
+    install_fake_engine("well", name=LLAMA_CPP)
+    sampler = find_checkpoint(str(file)).open()
+    status, content = file.stat(), file.read_bytes()
+    sampler.submit(0, [Message("user", "1 + 1")], SamplingSettings(max_tokens=4))
+    assert len(sampler.collect()) == 1
+    file.chmod(0o600)
+    sampler.submit(1, [Message("user", "1 + 1")], SamplingSettings(max_tokens=4))
+    assert len(sampler.collect()) == 1, "its mode is not what it plays"
+    changed_ns = file.stat().st_ctime_ns
+    while file.stat().st_ctime_ns == changed_ns:  # the clock of a file system has ticks of milliseconds
+        file.write_bytes(content[:-1] + b"!")
+        os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    sampler.submit(2, [Message("user", "1 + 1")], SamplingSettings(max_tokens=4))
+    with pytest.raises(SamplerFailed, match="its files changed"):
+        sampler.collect()
     sampler.close()
 
 

@@ -22,14 +22,13 @@ task is given up there and reported. Finish interrupted trials first: one that e
 seed was replaced changes the rounds.
 """
 
-import hashlib
 import json
 import math
 import os
 import secrets
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 from pathlib import Path
@@ -45,6 +44,7 @@ from agent2.arena.analysis.verdicts import ResultKind
 from agent2.arena.evidence import TrialEvidence
 from agent2.arena.plan import ASSIGNED, fields_of, new_draw, require_gpus, require_system, resolve_trial
 from agent2.arena.spec import UNSANDBOXED, Mode
+from agent2.arena.sweep_files import absolute_driver_names, changed_file, file_digests
 from agent2.arena.sweep_records import (
     AgentComparison,
     BySeed,
@@ -55,7 +55,7 @@ from agent2.arena.sweep_records import (
     row_of,
     unfinished_row,
 )
-from agent2.arena.tasks import load_task
+from agent2.arena.tasks import absolute_names, load_task
 from agent2.arena.trial import Steps
 from agent2.arena.trial_folder import TrialPaths, read_config, read_events
 from agent2.cards.reader import read_summary
@@ -68,6 +68,7 @@ from agent2.files import write_json
 from agent2.foreign_files import read_limited
 from agent2.llm.gateway.settings import load_driver
 from agent2.models.bases import is_path
+from agent2.plugins import relative_to
 from agent2.records import Split, derive_seed
 from agent2.sandbox.host import gpu_devices, known_gpus
 from agent2.stats.comparisons import judge
@@ -230,7 +231,8 @@ class SweepSpec(StrictModel):
     """Which judges the trials of a task with a hidden judge have: one for each seed, the same for all agents, so that
     they are comparable. Empty: drawn when the sweep begins."""
     file_digests: dict[str, str] = Field(default_factory=dict)
-    """Digests of the files of tasks, agents and drivers that are named by path: made when the sweep begins."""
+    """File -> SHA-256, of tasks with their data, agents and drivers that are named by path: made when the sweep
+    begins."""
     until_decided: UntilDecided | None = None
     """Run more seeds until the agents are distinguished; None: run `seeds` and stop."""
     reproduce: Literal["best"] | None = None
@@ -239,6 +241,16 @@ class SweepSpec(StrictModel):
     """What a trial takes of a node of a cluster; of it the local executor heeds the GPUs."""
     slurm: SlurmSettings = Field(default_factory=SlurmSettings)
     """How trials are submitted to Slurm."""
+
+
+def at_folder(spec: SweepSpec, folder: Path) -> SweepSpec:
+    """The same plan with full paths. folder: where relative ones begin, that of the sweep's file."""
+    update = {
+        "tasks": absolute_names(spec.tasks, folder),
+        "agents": [relative_to(name, folder) for name in spec.agents],
+        "drivers": absolute_driver_names(spec.drivers, folder),
+    }
+    return spec.model_copy(update=update)
 
 
 def plan_trials(spec: SweepSpec) -> list[PlannedTrial]:
@@ -344,6 +356,7 @@ def run_sweep(
     could not be run ends that. executor, address: as for `agent2.executors`. Raises ConfigError before anything runs
     for an unknown name, if the folder contains another sweep, and for an executor that cannot be used.
     """
+    spec = at_folder(spec, Path())
     planned = plan_trials(spec)
     check_trials(spec, planned, executor)
     root = (out / spec.name).resolve()
@@ -525,36 +538,26 @@ def _claim_folder(root: Path, spec: SweepSpec) -> SweepSpec:
             reason = getattr(error, "strerror", None) or "is not the plan of a sweep"
             raise ConfigError(f"{path}: {reason}; use another --out") from error
         ignored = MADE_ONCE - ({"judge_draw"} if spec.judge_draw else set())
-        before = stored.model_dump(mode="json", exclude=NO_INFLUENCE)
+        before = at_folder(stored, Path()).model_dump(mode="json", exclude=NO_INFLUENCE)
         changed = sorted(key for key in plan if plan[key] != before.get(key) and key not in ignored)
         if changed:
             listed = ", ".join(changed)
             raise ConfigError(f"{root}: contains a sweep with another {listed}; change its name, or use another --out")
-        now = _file_digests(spec)
-        altered = [name for name, digest in stored.file_digests.items() if now.get(name) != digest]
-        if altered:
+        if change := changed_file(stored.file_digests, _digests(spec)):
             raise ConfigError(
-                f"{root}: {altered[0]} is not what it was when this sweep began, so its trials could not be compared; "
-                "restore it, change the sweep's name, or use another --out"
+                f"{root}: {change} since this sweep began, so its trials could not be compared; restore what it was, "
+                "change the sweep's name, or use another --out"
             )
         return spec.model_copy(update={name: getattr(stored, name) for name in MADE_ONCE})
-    once = {"judge_draw": spec.judge_draw or new_draw(), "file_digests": _file_digests(spec)}
+    once = {"judge_draw": spec.judge_draw or new_draw(), "file_digests": _digests(spec)}
     spec = spec.model_copy(update=once)
     (root / "logs").mkdir(parents=True, exist_ok=True)
     write_json(path, spec.model_dump(mode="json"))
     return spec
 
 
-def _file_digests(spec: SweepSpec) -> dict[str, str]:
-    """Name -> digest of each task, agent and driver that the sweep names by path and that can be read."""
-    digests = {}
-    for name in (*spec.tasks, *spec.agents, *spec.drivers):
-        with suppress(OSError, Agent2Error):  # what cannot be read fails its own trials
-            if name in spec.agents and is_path(name):
-                digests[name] = load_agent(name).digest
-            elif Path(name).is_file():
-                digests[name] = hashlib.sha256(read_limited(Path(name), follow=True)).hexdigest()
-    return digests
+def _digests(spec: SweepSpec) -> dict[str, str]:
+    return file_digests(spec.tasks, spec.agents, spec.drivers)
 
 
 def _is_reported(paths: TrialPaths) -> bool:

@@ -37,11 +37,11 @@ def require_held_out(spec: TaskSpec) -> None:
 
 def absolute_names(names: Sequence[str], folder: Path = Path()) -> list[str]:
     """Names of tasks, those that are files as full paths. folder: where relative paths begin."""
-    return [str((folder / name).resolve()) if _is_file(name) else name for name in names]
+    return [str((folder / name).resolve()) if is_task_file(name) else name for name in names]
 
 
 def _read(name_or_path: str, overrides: Sequence[str] = ()) -> TaskSpec:
-    if not _is_file(name_or_path):
+    if not is_task_file(name_or_path):
         return load_yaml(_packaged(name_or_path), TaskSpec, overrides)
     spec = load_yaml(Path(name_or_path), TaskSpec, overrides)
     folder = Path(name_or_path).parent
@@ -80,12 +80,13 @@ def _items_of(spec: TaskSpec) -> str:
     return variant[0] if variant is not None else spec.benchmark
 
 
-def _is_file(name_or_path: str) -> bool:
+def is_task_file(name_or_path: str) -> bool:
+    """Whether a task is named by its file."""
     return "/" in name_or_path or name_or_path.endswith(".yaml")
 
 
 def _file_of(name_or_path: str) -> Path:
-    return Path(name_or_path).resolve() if _is_file(name_or_path) else _packaged(name_or_path)
+    return Path(name_or_path).resolve() if is_task_file(name_or_path) else _packaged(name_or_path)
 
 
 def _packaged(name: str) -> Path:

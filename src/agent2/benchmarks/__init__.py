@@ -46,6 +46,7 @@ from agent2.plugins import (
     is_on_default_path,
     require_members,
     source_digest,
+    source_files,
     with_source_version,
 )
 from agent2.records import Benchmark, Environment, Item, JsonValue, SamplingSettings, Scorer, Split, digest_of
@@ -269,6 +270,20 @@ def refuse_items_file(name: str, where: str) -> None:
 def code_folders(name: str) -> list[Path]:
     """Folders to mount in a sandbox so that the code of a benchmark is found there; empty: none are needed."""
     return list(dict.fromkeys(import_root(plugin) for plugin in _code(name)))
+
+
+def own_files(name: str) -> list[Path]:
+    """The files of a user's own benchmark: a `benchmark.yaml` with all that it names, or Python files.
+
+    What a program reads by itself is unknown; none for a packaged or installed benchmark, or a set of items, which no
+    task plays. Raises ConfigError.
+    """
+    if _variant_of(name) is not None or split_bridged(name) is not None:
+        return []
+    if not is_data_name(name):
+        return source_files(find("benchmark", name, BENCHMARKS))
+    path = Path(name).expanduser()
+    return [] if is_item_set(path) else DeclaredBenchmark(path).files()
 
 
 def hidden_files(name: str) -> tuple[Path, ...]:

@@ -60,12 +60,12 @@ from agent2.config import YamlText, load_yaml, read_yaml
 from agent2.environments import ENVIRONMENTS
 from agent2.environments.faults import with_faults
 from agent2.environments.option_orders import letter_at, lettered, shifted
-from agent2.environments.search.corpus import Corpus, documents_digest, index_documents, open_corpus
+from agent2.environments.search.corpus import Corpus, documents_digest, index_documents, open_corpus, text_files
 from agent2.environments.search.world import SearchSettings, follow_reference, random_document_action
 from agent2.environments.tools.world import FaultSettings, ToolFaultKind
 from agent2.errors import ConfigError
-from agent2.pictures import Preparation
-from agent2.plugins import PluginLocation, build, find, relative_to, require_members, source_digest
+from agent2.pictures import Preparation, files_of_field
+from agent2.plugins import PluginLocation, build, find, relative_to, require_members, source_digest, source_files
 from agent2.records import HIDDEN_SPLITS, Environment, Item, Message, PlacedItem, Scorer, Split, digest_of
 from agent2.scorers import SCORERS, load_scorer
 from agent2.scorers.benchmark_labels import BenchmarkLabels
@@ -351,6 +351,19 @@ class DeclaredBenchmark:
 
     def _corpus(self) -> Corpus:
         return open_corpus(self.folders()[0])
+
+    def files(self) -> list[Path]:
+        """Every file of the user that decides items and verdicts: this file, data, documents, pictures and code."""
+        data = [self._file(portion) for portion in self.spec.files or {}]
+        code = [*source_files(self.scorer_location), *source_files(self.environment_location)]
+        files = [self.path, *(file for file in data if file.is_file()), *code]
+        if self.spec.documents is not None and (documents := self.folder / self.spec.documents).exists():
+            files += text_files(documents) if documents.is_dir() else [documents]
+        if self.spec.pictures is not None:
+            rows = (row for file in data if file.is_file() for row in read_rows(file))
+            named = (row.values.get(field) for row in rows for field in self.spec.pictures.fields)
+            files += [picture for value in named for picture in files_of_field(value, self.folder)]
+        return list(dict.fromkeys(files))
 
     @property
     def hidden_files(self) -> tuple[Path, ...]:

@@ -50,6 +50,7 @@ def sweep(  # noqa: PLR0913 - one option of the command line each
         SweepSpec,
         UntilDecided,
         all_trials,
+        at_folder,
         compare_agents,
         decide_sweep,
         final_scores,
@@ -64,7 +65,8 @@ def sweep(  # noqa: PLR0913 - one option of the command line each
     from agent2.reports.sweep_pages import sweep_report, terminal_tables, write_sweep_report
 
     _refuse_settings_of_trials(set_ or [], file)
-    spec = load_yaml(file, SweepSpec, set_ or [])
+    # a pipe, `<(...)`, is in no folder of the user's
+    spec = at_folder(load_yaml(file, SweepSpec, set_ or []), file.parent if file.is_file() else Path())
     if until_decided and spec.until_decided is None:
         spec = spec.model_copy(update={"until_decided": UntilDecided()})
     if dry_run:

@@ -12,6 +12,7 @@ says which engine it was.
 import logging
 import re
 import secrets
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,7 @@ from agent2.engines.catalogue import OFFLINE, InferenceEngine, ServedModel
 from agent2.engines.child import START_S, EngineChild
 from agent2.engines.environments import InstalledEnvironment
 from agent2.errors import EndpointFailed, Fault, SamplerFailed
+from agent2.foreign_files import digest_limited, state_of
 from agent2.llm.endpoints import Endpoint
 from agent2.llm.served import ServedSampler
 from agent2.records import AnswerOffer, Completion, JsonValue, Prompt, SamplingSettings
@@ -56,6 +58,8 @@ class EngineSettings:
     top_logprobs: int = 0
     timeout_s: float | None = None
     extra_body: Mapping[str, JsonValue] | None = None
+    content_digest: str = ""
+    """SHA-256 of a model in one file, under which its scores are stored; empty: the model is a folder."""
     start_s: float = START_S
     logs: Path | None = None
     """Folder for what the engine prints; None: below the installation's home."""
@@ -95,6 +99,7 @@ class EngineSampler:
         try:
             self._folder = model if isinstance(model, Path) else self._stack.enter_context(model)
             self._stamp = _stamp_of(self._folder)
+            self._state = self._file_state()
             self._scratch = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="agent2-engine-")))
             self._start_on_free_port()
         except BaseException:
@@ -122,12 +127,14 @@ class EngineSampler:
         """Block until at least one request is done; return all that are. Empty only when none is in flight.
 
         Raises EndpointFailed when the engine does not come back, with its last words, and SamplerFailed where it would
-        come back with other weights, since the folder changed.
+        come back with other weights, since the folder changed, or where a model in one file was written to: llama.cpp
+        reads it while it plays.
         """
         while self._pending:
             assert self._inner is not None
             try:
                 done = self._inner.collect()
+                self._require_unchanged()
                 if not done:
                     raise EndpointFailed("nothing that was asked is in flight")
             except EndpointFailed as error:
@@ -203,10 +210,7 @@ class EngineSampler:
     def _start(self) -> None:
         engine, settings = self._settings.engine, self._settings
         if _stamp_of(self._folder) != self._stamp:
-            raise SamplerFailed(
-                f"{self._folder}: its files changed while the engine {engine.name} played them; give each checkpoint a "
-                "folder of its own, and evaluate it again into another --out"
-            )
+            raise self._changed()
         template = None
         if settings.chat_template is not None:
             template = self._scratch / "template.jinja"
@@ -227,7 +231,9 @@ class EngineSampler:
         program = settings.program or [str(self._ready.python)]
         url = f"http://127.0.0.1:{served.port}/v1"
         self._child = EngineChild([*program, *engine.arguments(served)], variables, url, served.name, self._log())
+        before = self._file_state()
         self._child.start(self._key, settings.start_s)
+        self._require_digested(before)
         self._inner = ServedSampler(
             Endpoint(
                 url,
@@ -240,6 +246,44 @@ class EngineSampler:
                 key=self._key,
                 echoes_ids=engine.echoes_ids,
             )
+        )
+
+    def _file_state(self) -> tuple[int, ...]:
+        """Of a model in one file; empty: it is a folder. Raises SamplerFailed for one that is gone."""
+        try:
+            return state_of(self._folder) if self._settings.content_digest else ()
+        except OSError as error:
+            raise self._changed() from error
+
+    def _require_digested(self, before: tuple[int, ...]) -> None:
+        """Require that the file which the engine has loaded is the one that was digested; `before`: when it began to.
+
+        The same bytes now are not enough: others may have been in their place for a moment.
+        """
+        if self._file_state() != before or not self._has_its_digest():
+            raise self._changed("before the engine had loaded them, and after their digest was taken")
+        self._state = before
+
+    def _require_unchanged(self) -> None:
+        state = self._file_state()
+        if state == self._state:
+            return
+        if not self._has_its_digest():
+            raise self._changed()
+        self._state = state  # a mode or a link is not what it plays
+
+    def _has_its_digest(self) -> bool:
+        expected = self._settings.content_digest
+        try:
+            return not expected or digest_limited(self._folder, sys.maxsize, follow=True) == expected
+        except OSError:
+            return False
+
+    def _changed(self, when: str = "") -> SamplerFailed:
+        when = when or f"while the engine {self._settings.engine.name} played them"
+        return SamplerFailed(
+            f"{self._folder}: its files changed {when}; give each checkpoint a folder of its own, and evaluate it "
+            "again into another --out"
         )
 
     def _log(self) -> Path:

@@ -15,7 +15,7 @@ from pathlib import Path
 from agent2.engines.catalogue import InferenceEngine
 from agent2.engines.environments import InstalledEnvironment
 from agent2.errors import CheckpointError, MachineError, first_line_of
-from agent2.foreign_files import open_regular
+from agent2.foreign_files import open_regular, state_of
 from agent2.models.checkpoint import template_digest
 
 SUFFIX = ".gguf"
@@ -59,9 +59,9 @@ def is_gguf(path: Path) -> bool:
 def inspect_gguf(path: Path, engine: InferenceEngine, ready: InstalledEnvironment) -> GgufInfo:
     """Describe a file. engine: reads it, from the environment `ready`.
 
-    Raises CheckpointError for what is no whole GGUF file, or one of several parts.
+    Raises CheckpointError for what is no whole GGUF file, one of several parts, or one that changes meanwhile.
     """
-    digest = _digest_of(path)
+    digest, state = _digest_of(path)
     command = [str(ready.python), *engine.module, "describe", str(path.resolve())]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DESCRIBE_S)
@@ -76,6 +76,12 @@ def inspect_gguf(path: Path, engine: InferenceEngine, ready: InstalledEnvironmen
     if not weights:
         lines = done.stderr.strip().splitlines() or ["it names no weights"]
         raise CheckpointError(f"{path}: {lines[-1].removeprefix('error: ')[:ERROR_CHARS]}; fetch the file again")
+    try:
+        is_same = state_of(path) == state
+    except OSError:
+        is_same = False
+    if not is_same:  # what it says of itself may be another file's
+        raise CheckpointError(f"{path}: changed while it was read; start again when it is written")
     return GgufInfo(
         path=path,
         content_digest=digest,
@@ -85,13 +91,14 @@ def inspect_gguf(path: Path, engine: InferenceEngine, ready: InstalledEnvironmen
     )
 
 
-def _digest_of(path: Path) -> str:
-    """SHA-256 of a file that begins as GGUF files do. Raises CheckpointError."""
+def _digest_of(path: Path) -> tuple[str, tuple[int, ...]]:
+    """SHA-256 of a file that begins as GGUF files do, and its state before. Raises CheckpointError."""
     try:
+        state = state_of(path)
         with open_regular(path, follow=True) as file:
             if file.read(len(MAGIC)) != MAGIC:
                 raise CheckpointError(f"{path}: is not a GGUF file; its first four bytes are others")
             file.seek(0)
-            return hashlib.file_digest(file, "sha256").hexdigest()
+            return hashlib.file_digest(file, "sha256").hexdigest(), state
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror}); check the path") from error

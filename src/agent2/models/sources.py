@@ -315,7 +315,7 @@ def _open_gguf(engine: InferenceEngine, ready: InstalledEnvironment, info: GgufI
     """Start an engine on a GGUF file, which brings its own end tokens."""
     module = importlib.import_module(ENGINE_SAMPLER)
     served = _serving(settings, info.context_length)
-    started = module.EngineSettings(engine=engine, dtype=info.precision, **served)
+    started = module.EngineSettings(engine=engine, dtype=info.precision, content_digest=info.content_digest, **served)
     return cast(Sampler, module.EngineSampler(started, ready, info.path))
 
 

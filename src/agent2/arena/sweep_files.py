@@ -1,0 +1,77 @@
+"""The user's files that the trials of a sweep depend on: tasks with their data, agents, and drivers.
+
+They are read whole each time a sweep begins or is resumed: size and time of a file can stay when its text changes.
+Hidden files and caches of Python decide no result; what a program reads beside its source is unknown here.
+"""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from agent2.arena.agents import load_agent
+from agent2.arena.tasks import is_task_file, load_task
+from agent2.benchmarks import own_files
+from agent2.errors import Agent2Error
+from agent2.foreign_files import digest_limited
+from agent2.plugins import is_code, is_located
+
+CACHES = {"__pycache__"}
+
+
+def absolute_driver_names(names: Sequence[str], folder: Path) -> list[str]:
+    """Names of drivers, those of files as full paths; `provider/model` is none. folder: where relative paths begin."""
+    files = {name: folder / Path(name).expanduser() for name in names}
+    return [
+        str(file.resolve()) if file.suffix in {".yaml", ".yml"} or file.is_file() else name
+        for name, file in files.items()
+    ]
+
+
+def file_digests(tasks: Sequence[str], agents: Sequence[str], drivers: Sequence[str]) -> dict[str, str]:
+    """Path -> SHA-256 of each file behind these names. What cannot be read is left out: it fails its own trials."""
+    digests = {}
+    files = (*_files_of_tasks(tasks), *_files_of_agents(agents), *(Path(name) for name in drivers))
+    for file in dict.fromkeys(file.resolve() for file in files):
+        with suppress(OSError):
+            digests[str(file)] = digest_limited(file, sys.maxsize, follow=True)
+    return digests
+
+
+def changed_file(before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """What happened to the first file that is not as it was; empty: nothing did, or nothing is known of before."""
+    if not before:
+        return ""
+    for file in sorted({*before, *now}):
+        if file not in now:
+            return f"{file} was removed"
+        if file not in before:
+            return f"{file} was added"
+        if before[file] != now[file]:
+            return f"{file} was changed"
+    return ""
+
+
+def _files_of_tasks(names: Sequence[str]) -> Iterator[Path]:
+    pending, seen = list(names), set[str]()
+    while pending:
+        name = pending.pop()
+        if name in seen or not is_task_file(name):
+            continue
+        seen.add(name)
+        yield Path(name)
+        with suppress(Agent2Error, OSError):
+            task = load_task(name)
+            pending += task.held_out
+            yield from own_files(task.benchmark)
+
+
+def _files_of_agents(names: Sequence[str]) -> Iterator[Path]:
+    for name in names:
+        if not (is_located(name) or is_code(name)):
+            continue
+        with suppress(Agent2Error):
+            for folder, subfolders, files in os.walk(load_agent(name).folder):
+                subfolders[:] = [part for part in subfolders if part not in CACHES and not part.startswith(".")]
+                yield from (Path(folder) / file for file in files if not file.startswith("."))

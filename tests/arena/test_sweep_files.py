@@ -1,0 +1,120 @@
+import os
+import shutil
+
+import pytest
+import yaml
+from PIL import Image
+
+from agent2.arena.sweep import SweepSpec, at_folder
+from agent2.arena.sweep_files import changed_file, file_digests
+from agent2.arena.tasks import load_task
+from trial_builders import write_agent
+
+ROWS = "question,answer\n" + "".join(f"What is {n} plus {n}?,{2 * n}\n" for n in range(40))
+
+
+@pytest.fixture
+def own(tmp_path):
+    """A task on data of its own, an agent and a driver, each in the folder of a user."""
+    data = tmp_path / "sums"
+    data.mkdir()
+    (data / "sums.csv").write_text(ROWS)
+    declared = {"name": "sums", "version": "1.0", "files": {"all": "sums.csv"}, "prompt": "{question}"}
+    (data / "benchmark.yaml").write_text(yaml.safe_dump(declared | {"answer": "answer", "scorer": "exact"}))
+    record = load_task("arithmetic").model_dump(mode="json") | {"name": "sums", "benchmark": "./sums"}
+    (tmp_path / "task.yaml").write_text(yaml.safe_dump(record))
+    write_agent(tmp_path / "mine", "print(1)")
+    (tmp_path / "driver.yaml").write_text("name: d\n")
+    return tmp_path
+
+
+def digests(folder):
+    return file_digests([str(folder / "task.yaml")], [str(folder / "mine")], [str(folder / "driver.yaml"), "openai/x"])
+
+
+def test_every_file_that_decides_a_trial_is_covered(own):
+    names = {os.path.relpath(name, own) for name in digests(own)}
+    assert names == {
+        "task.yaml",
+        "sums/benchmark.yaml",
+        "sums/sums.csv",
+        "mine/agent.yaml",
+        "mine/main.py",
+        "driver.yaml",
+    }
+
+
+def test_a_changed_row_of_data_of_the_same_size_and_time_is_named(own):
+    before, data = digests(own), own / "sums" / "sums.csv"
+    status = data.stat()
+    data.write_text(ROWS.replace(",78\n", ",79\n"))
+    os.utime(data, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert data.stat().st_size == status.st_size
+    assert changed_file(before, digests(own)) == f"{data} was changed"
+
+
+def test_an_added_and_a_removed_file_of_an_agent_are_named(own):
+    before = digests(own)
+    (own / "mine" / "recipe.txt").write_text("x")
+    assert changed_file(before, digests(own)) == f"{own / 'mine' / 'recipe.txt'} was added"
+    (own / "mine" / "recipe.txt").unlink()
+    (own / "mine" / "main.py").unlink()
+    assert changed_file(before, digests(own)) == f"{own / 'mine' / 'main.py'} was removed"
+
+
+def test_hidden_files_caches_and_new_times_change_nothing(own):
+    before = digests(own)
+    for name in (".DS_Store", ".git/HEAD", "__pycache__/main.pyc", "lib/__pycache__/x.pyc"):
+        for folder in (own / "mine", own / "sums"):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text("x")
+    os.utime(own / "sums" / "sums.csv")
+    assert changed_file(before, digests(own)) == ""
+
+
+def test_pictures_and_documents_behind_a_task_are_covered(own):
+    data = own / "sums"
+    picture = data / "shots" / "a.png"
+    picture.parent.mkdir()
+    Image.new("RGB", (20, 20)).save(picture)
+    (data / "sums.csv").write_text("question,answer,shot\nWhat?,1,shots/a.png\nWhere?,2,\n")
+    declared = yaml.safe_load((data / "benchmark.yaml").read_text()) | {"pictures": "shot"}
+    (data / "benchmark.yaml").write_text(yaml.safe_dump(declared))
+    before = digests(own)
+    assert str(picture) in before
+    picture.write_bytes(picture.read_bytes() + b"x")
+    assert changed_file(before, digests(own)) == f"{picture} was changed"
+    searched = {"documents": "pages", "environment": "search", "max_turns": 5}
+    (data / "pages").mkdir()
+    (data / "pages" / "one.txt").write_text("sums")
+    del declared["pictures"]
+    (data / "benchmark.yaml").write_text(yaml.safe_dump(declared | searched))
+    assert str(data / "pages" / "one.txt") in digests(own)
+
+
+def test_what_is_packaged_or_unreadable_has_no_digest(own):
+    assert file_digests(["arithmetic"], ["sft"], ["openai/gpt"]) == {}
+    shutil.rmtree(own / "sums")
+    assert str(own / "task.yaml") in digests(own), "a broken task fails its own trials"
+
+
+def test_a_sweep_of_an_earlier_version_without_digests_is_resumed(own):
+    assert changed_file({}, digests(own)) == ""
+
+
+def test_relative_names_begin_at_the_folder_of_the_sweeps_file(own, tmp_path, monkeypatch):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    spec = SweepSpec(
+        name="s",
+        tasks=["task.yaml", "arithmetic"],
+        agents=["./mine", "sft", "./mine/plug.py:AGENT", "pack.agents:mine"],
+        drivers=["driver.yaml", "openai/gpt"],
+        seeds=[0],
+    )
+    found = at_folder(spec, own)
+    assert found.tasks == [str(own / "task.yaml"), "arithmetic"]
+    assert found.agents == [str(own / "mine"), "sft", f"{own / 'mine' / 'plug.py'}:AGENT", "pack.agents:mine"]
+    assert found.drivers == [str(own / "driver.yaml"), "openai/gpt"]
+    assert at_folder(found, elsewhere) == found
