@@ -12,10 +12,13 @@ from agent2.errors import ConfigError
 from agent2.reports.masthead import MAX_LOGO_BYTES, logo_address, read_masthead
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" viewBox="0 0 9 9">{}</svg>'
+DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
+"""A picture of one pixel."""
 HONEST = SVG.format(
-    "<style>.a { fill: url( '#g' ); }</style><defs><linearGradient id='g'/></defs>"
+    "<style>.a { fill: url( '#g' ); transition: fill 1s; } .animation { fill: red }</style>"
+    "<defs><linearGradient id='g'/></defs>"
     "<rect class='a' style='stroke: url(#g)' width='9' height='9' transform='translate(1, 2)'/>"
-    "<use xlink:href='#g'/><image href='data:image/png;base64,AAAA'/><text>see http://club.example</text>"
+    f"<use xlink:href='#g'/><image href='data:image/png;base64,{DOT}'/><text>see http://club.example</text>"
 )
 
 
@@ -23,6 +26,15 @@ def picture(form: str, **options: object) -> bytes:
     data = io.BytesIO()
     Image.new("RGB", (8, 4), "teal").save(data, form, **options)
     return data.getvalue()
+
+
+def moving_picture() -> str:
+    frames, data = [Image.new("L", (2, 2), colour) for colour in (0, 255)], io.BytesIO()
+    frames[0].save(data, "GIF", save_all=True, append_images=frames[1:])
+    return base64.b64encode(data.getvalue()).decode()
+
+
+MOVING = moving_picture()
 
 
 def write(folder: Path, content: str | bytes, name: str = "logo") -> Path:
@@ -56,6 +68,16 @@ def test_a_plain_svg_is_shown_unchanged(tmp_path, before):
         ("<image href='data:image/svg+xml;base64,AAAA'/>", "refers to data:image/svg+xml"),
         ("<foreignObject><p xmlns='http://www.w3.org/1999/xhtml'/></foreignObject>", "contains <foreignObject>"),
         ("<set attributeName='href' to='https://evil.example'/>", "contains <set>"),
+        ("<animateColor attributeName='fill' to='red'/>", "contains <animateColor>"),
+        ("<style>rect { animation: turn 1s infinite }</style>", "moves something (animation:)"),
+        ("<style>@-webkit-keyframes turn { to { opacity: 0 } }</style>", "moves something (@-webkit-keyframes)"),
+        ("<rect style='-webkit-animation-name: turn'/>", "moves something (-webkit-animation-name:)"),
+        ("<rect style='animation/**/: turn'/>", "moves something (animation:)"),
+        ("<g xml:base='https://evil.example/'><use href='#a'/></g>", "takes its references from https://evil.example/"),
+        ("<img xmlns='http://www.w3.org/1999/xhtml' srcset='https://evil.example/a 1x'/>", "contains <img>"),
+        ("<image href='data:image/png;base64,AAAA'/>", "a picture in the SVG: is no picture that can be read"),
+        (f"<image href='data:image/gif;base64,{MOVING}'/>", "a picture in the SVG: the picture moves"),
+        ("<style>rect { fill: url(data:image/gif;base64," + MOVING + ") }</style>", "the picture moves"),
         ("<rect style='fill: url(https://evil.example/a)'/>", "may load something (url()"),
         ("<rect fill='url( \"//evil.example/a\")'/>", "may load something"),
         ("<style>@import 'a.css';</style>", "may load something (@import)"),

@@ -1,7 +1,8 @@
 """Title, text and logo of one's own, for a board or a site that is published: the YAML file behind `--site`.
 
 Promises: a logo is in the page itself, so no page asks another host for it; a file is a picture by its content, not by
-its name; an SVG with a script, an animation or a reference to anything outside itself is refused. The text is Markdown
+its name; an SVG with a script, an animation (also one of CSS, or a picture in it that moves), a part in HTML, or a
+reference to anything outside itself is refused. A DOCTYPE may name a DTD, which no browser reads. The text is Markdown
 of whoever publishes the page: links lead to http, https and mailto alone; HTML and pictures stay characters.
 """
 
@@ -24,15 +25,19 @@ from agent2.reports.text import UNCUT, clean, clean_lines
 
 MAX_LOGO_BYTES = 256 << 10
 RASTER_FORMATS = ("PNG", "JPEG", "WEBP")
+EMBEDDED_FORMATS = (*RASTER_FORMATS, "GIF")
 SVG = "http://www.w3.org/2000/svg"
+XHTML = "http://www.w3.org/1999/xhtml"
 ACTIVE = frozenset(
     {"script", "handler", "listener", "foreignobject", "iframe", "embed", "object", "audio", "video", "canvas",
-     "animate", "animatemotion", "animatetransform", "set"}
+     "animate", "animatecolor", "animatemotion", "animatetransform", "discard", "set"}
 )  # fmt: skip
 """Elements of an SVG that run, move, or contain another document."""
 _EMBEDDED = re.compile(r"data:image/(?:png|jpeg|webp|gif);base64,[A-Za-z0-9+/=\s]*")
+_CSS_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _OUTSIDE_CSS = re.compile(r"@import|\\|//|(?:url|src)\(\s*+(?![\"']?#)|image(?:-set)?\(", re.IGNORECASE)
 """What loads something in a style sheet; a backslash could spell any of it."""
+_MOVING_CSS = re.compile(r"@(?:-\w+-)?keyframes|(?<![\w-])(?:-\w+-)?animation(?:-name)?\s*:", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +141,7 @@ class _SvgReader:
         if not self._depth and (namespace, tag) != (SVG, "svg"):
             raise _RefusedSvgError(f"is not an SVG: it begins with <{clean(tag, 40)}>")
         self._depth += 1
-        if tag.lower() in ACTIVE or self._css is not None:
+        if tag.lower() in ACTIVE or namespace == XHTML or self._css is not None:
             raise _RefusedSvgError(f"the SVG contains <{clean(tag, 40)}>, which is not shown")
         for attribute, value in attributes.items():
             self._check_attribute(attribute.rpartition(" ")[2].lower(), value)
@@ -157,17 +162,36 @@ class _SvgReader:
         if name.startswith("on"):
             raise _RefusedSvgError(f"the SVG contains a script ({clean(name, 40)}=)")
         if name in ("href", "src"):
-            is_inside = value.strip().startswith("#") or _EMBEDDED.fullmatch(value.strip()) is not None
-            if not is_inside:
+            if _EMBEDDED.fullmatch(value.strip()) is not None:
+                _check_embedded(value.strip())
+            elif not value.strip().startswith("#"):
                 raise _RefusedSvgError(f"the SVG refers to {clean(value, 80)}")
+        elif name == "base":
+            raise _RefusedSvgError(f"the SVG takes its references from {clean(value, 80)}")
         elif name == "style" or "(" in value:
             _check_css(value)
 
 
 def _check_css(text: str) -> None:
-    outside = _OUTSIDE_CSS.search(_EMBEDDED.sub("#", text))
+    for embedded in _EMBEDDED.finditer(text):
+        _check_embedded(embedded[0])
+    plain = _EMBEDDED.sub("#", text)
+    moving = _MOVING_CSS.search(_CSS_COMMENT.sub("", plain))
+    if moving is not None:
+        raise _RefusedSvgError(f"a style of the SVG moves something ({clean(moving[0], 40)})")
+    outside = _OUTSIDE_CSS.search(plain)
     if outside is not None:
         raise _RefusedSvgError(f"a style of the SVG may load something ({clean(outside[0], 40)})")
+
+
+def _check_embedded(address: str) -> None:
+    """Raise _RefusedSvgError unless an address is a still picture by its content."""
+    try:
+        content = base64.b64decode("".join(address.partition(",")[2].split()), validate=True)
+        open_picture(content, "a picture in the SVG", EMBEDDED_FORMATS, ", ".join(EMBEDDED_FORMATS)).close()
+    except (ValueError, ConfigError) as error:
+        reason = str(error) if isinstance(error, ConfigError) else "a picture in the SVG is no base64"
+        raise _RefusedSvgError(reason) from error
 
 
 class _Prose(MarkdownIt):
