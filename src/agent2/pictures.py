@@ -18,6 +18,7 @@ import base64
 import binascii
 import hashlib
 import io
+import math
 import re
 import warnings
 from collections.abc import Mapping, Sequence
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 20 << 20
 MAX_PIXELS = 40_000_000
+MAX_COMPARED = 8_000_000
+"""Pixels in which two pictures are compared; a screenshot 1,280 wide has as many at a height of 6,250."""
 MAX_SIDE = 30_000
 MAX_IN_MESSAGE = 16
 MEDIA_TYPES: Mapping[str, str] = {
@@ -264,19 +267,33 @@ def smaller(content: bytes, side: int, where: str) -> bytes:
     return _as_png(image_sent)
 
 
-def difference(new: bytes, old: bytes, where: str) -> tuple[bytes, float]:
-    """The new picture in pale grey with what differs from the old one in red, as a PNG, and the share that differs.
+@dataclass(frozen=True, slots=True)
+class PictureDifference:
+    """How two pictures differ."""
+
+    picture: bytes
+    """A PNG: the new one in pale grey, with what differs from the old one in red."""
+    share: float
+    """Of the pixels that differ, 0 to 1."""
+    scale: float
+    """Size at which they were compared, 1 for the whole one: of large pictures, what is finer is averaged out."""
+
+
+def difference(new: bytes, old: bytes, where: str) -> PictureDifference:
+    """What differs between two pictures, compared in at most `MAX_COMPARED` pixels.
 
     A pixel differs if a colour of it does by more than `SAME_COLOUR` of 255, or if only one of the two has it. Raises
     ConfigError for what is no picture, and for two that together would have more pixels than are read.
     """
     from PIL import Image, ImageChops
 
-    with open_picture(new, where) as first, open_picture(old, where) as second:
-        sides = [_on_white(image) for image in (first, second)]
+    shapes = [size_of(content, where) for content in (new, old)]
+    width, height = max(shape[0] for shape in shapes), max(shape[1] for shape in shapes)
+    if width * height > MAX_PIXELS:
+        raise ConfigError(f"{where}: both together have {width} x {height} pixels, and {MAX_PIXELS:,} are compared")
+    scale = min(1.0, math.sqrt(MAX_COMPARED / (width * height)))
+    sides = [_scaled(content, scale, where) for content in (new, old)]
     size = max(image.width for image in sides), max(image.height for image in sides)
-    if size[0] * size[1] > MAX_PIXELS:
-        raise ConfigError(f"{where}: both together have {size[0]} x {size[1]} pixels, and {MAX_PIXELS:,} are compared")
     sheets = []
     for image in sides:
         sheet = Image.new("RGBA", size)  # where a picture has no pixel it is transparent, which differs from any colour
@@ -289,7 +306,18 @@ def difference(new: bytes, old: bytes, where: str) -> tuple[bytes, float]:
     differing = largest.point(lambda value: 255 * (value > SAME_COLOUR))
     pale = _on_white(sheets[0]).convert("L").point(lambda value: 200 + value * 55 // 255).convert("RGB")
     marked = Image.composite(Image.new("RGB", size, DIFFERING), pale, differing)
-    return _as_png(marked), differing.histogram()[255] / (size[0] * size[1])
+    return PictureDifference(_as_png(marked), differing.histogram()[255] / (size[0] * size[1]), scale)
+
+
+def _scaled(content: bytes, scale: float, where: str) -> "Image.Image":
+    """A picture on white, its sides times `scale`."""
+    from PIL import Image, ImageOps
+
+    with open_picture(content, where) as image:
+        whole = _on_white(ImageOps.exif_transpose(image))
+    if scale == 1.0:
+        return whole
+    return whole.resize((max(1, round(whole.width * scale)), max(1, round(whole.height * scale))), Image.Resampling.BOX)
 
 
 def keep_beside(messages: Sequence[Message], folder: Path) -> None:

@@ -20,6 +20,7 @@ from agent2.scorers.page_checks import (
     PageMeasures,
     missing_program,
     page_of,
+    screenshot_name,
     verdict,
     work_on,
     write_screenshots,
@@ -201,7 +202,9 @@ def test_screenshots_are_written_by_item_and_what_is_none_is_left_out(tmp_path):
     )
     outcome.reference = base64.b64encode(PNG + b"y").decode()
     write_screenshots(tmp_path / "shots", "../item", 0, outcome)
-    assert {path.name for path in (tmp_path / "shots").iterdir()} == {".._item-0-390.png", ".._item-0-reference.png"}
+    names = {path.name for path in (tmp_path / "shots").iterdir()}
+    assert names == {screenshot_name("../item", 0, "390"), screenshot_name("../item", 0, "reference")}
+    assert all(name.startswith(".._item~") for name in names)
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="screenshots"):
         write_screenshots(tmp_path / "file", "item", 0, outcome)

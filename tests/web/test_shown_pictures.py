@@ -2,16 +2,20 @@
 
 import io
 import re
+import tempfile
+from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 from PIL import Image, ImageDraw
 
 from agent2.errors import ConfigError
-from agent2.pictures import DIFFERING, MAX_SIDE, difference
+from agent2.pictures import DIFFERING, MAX_COMPARED, MAX_SIDE, difference
 from agent2.records import Split
+from agent2.scorers.page_checks import screenshot_name
 from agent2.web.catalog import Catalog
 from agent2.web.server import ReaderGuard, make_view_app
+from agent2.web.shown_pictures import MAX_KEPT, DifferenceCache, PictureShelf, screenshot_rows
 from agent2.web.site import Site
 from web_builders import write_card
 
@@ -42,23 +46,79 @@ def card_ids(root):
 
 
 def test_a_difference_shows_what_differs_and_its_share():
-    picture, share = difference(png(box=(0, 0, 99, 149)), png(), "here")
-    image = Image.open(io.BytesIO(picture)).convert("RGB")
+    found = difference(png(box=(0, 0, 99, 149)), png(), "here")
+    share, image = found.share, Image.open(io.BytesIO(found.picture)).convert("RGB")
     red = Image.new("RGB", (1, 1), DIFFERING).getpixel((0, 0))
     assert image.size == (400, 300) and share == pytest.approx(100 * 150 / (400 * 300))
     assert image.getpixel((50, 50)) == red and image.getpixel((200, 200)) != red
-    assert difference(png(), png(), "here")[1] == 0.0
+    assert difference(png(), png(), "here").share == 0.0
 
 
 def test_a_picture_that_is_longer_differs_where_the_other_one_ends():
-    assert difference(png((400, 600)), png((400, 300)), "here")[1] == pytest.approx(0.5)
+    assert difference(png((400, 600)), png((400, 300)), "here").share == pytest.approx(0.5)
 
 
 def test_colours_that_nobody_tells_apart_are_the_same():
     almost = Image.new("RGB", (400, 300), "#e1e1e1")
     stream = io.BytesIO()
     almost.save(stream, "PNG")
-    assert difference(stream.getvalue(), png(), "here")[1] == 0.0
+    assert difference(stream.getvalue(), png(), "here").share == 0.0
+
+
+def test_large_pictures_are_compared_smaller_and_the_share_stays():
+    side = (1280, 12_500)  # twice the pixels that are compared
+    found = difference(png(side, box=(0, 0, 639, 12_499)), png(side), "here")
+    width, height = Image.open(io.BytesIO(found.picture)).size
+    assert width * height <= 1.01 * MAX_COMPARED and found.scale == pytest.approx(0.5**0.5)
+    assert found.share == pytest.approx(0.5, abs=0.01)
+    assert difference(png((1280, 900)), png((1280, 900)), "here").scale == 1.0
+    client = screenshots_of(png(side, box=(0, 0, 639, 12_499)), png(side))
+    assert "compared at 71% of their width" in client[-1].description
+    assert "compared at" not in screenshots_of(png(), png((400, 310)))[-1].description
+
+
+def screenshots_of(ours, reference):
+    with tempfile.TemporaryDirectory() as card:
+        folder = Path(card) / "screenshots"
+        folder.mkdir()
+        (folder / "item-0-1280.png").write_bytes(ours)
+        (folder / "item-0-reference.png").write_bytes(reference)
+        (row,) = screenshot_rows(PictureShelf(Path(card)), "item", 0)
+        return row.pictures
+
+
+def test_a_difference_is_computed_once_while_it_is_among_the_last():
+    computed = []
+    cache = DifferenceCache(lambda new, old: computed.append((new, old)) or ("address", f"{new!r} and {old!r}"))
+    for _ in range(3):
+        assert cache.of(b"a", b"b") == ("address", "b'a' and b'b'")
+    assert cache.of(b"b", b"a")[1] == "b'b' and b'a'" and len(computed) == 2
+    for number in range(MAX_KEPT):
+        cache.of(b"%d" % number, b"b")
+    cache.of(b"a", b"b")
+    assert len(computed) == 2 + MAX_KEPT + 1
+
+
+def test_items_that_differ_in_signs_alone_have_screenshots_of_their_own(tmp_path):
+    ids = ["a_b", "a/b", "a b", "a~b", "\u00e4", "x" * 100, "x" * 101, "x" * 102]
+    names = [screenshot_name(item_id, 0, "390") for item_id in ids]
+    assert len(set(names)) == len(ids) and all(re.fullmatch(r"[A-Za-z0-9_.~-]+", name) for name in names)
+    assert names[0] == "a_b-0-390.png", "a plain id is in the name as it is"
+    shelf = PictureShelf(tmp_path)
+    (tmp_path / "screenshots").mkdir()
+    for number, name in enumerate(names):
+        (tmp_path / "screenshots" / name).write_bytes(png((30 + number, 20)))
+    for number, item_id in enumerate(ids):
+        (row,) = screenshot_rows(shelf, item_id, 0)
+        assert row.pictures[0].width == 30 + number
+    assert screenshot_rows(shelf, "a?b", 0) == (), "not those of another item"
+
+
+def test_a_folder_of_an_earlier_version_is_still_read(tmp_path):
+    (tmp_path / "screenshots").mkdir()
+    (tmp_path / "screenshots" / "a_b-0-390.png").write_bytes(png((30, 20)))
+    (row,) = screenshot_rows(PictureShelf(tmp_path), "a/b", 0)
+    assert row.pictures[0].width == 30
 
 
 def test_two_long_pictures_across_are_not_compared():

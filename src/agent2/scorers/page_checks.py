@@ -26,6 +26,7 @@ Does NOT judge taste: `visual` says how near a picture is, and a page may be goo
 """
 
 import base64
+import hashlib
 import importlib.util
 import json
 import os
@@ -62,6 +63,7 @@ START_S = 240.0
 OUTPUT_BYTES = 16 * 2**20
 """Of what is written about one page."""
 PNG = b"\x89PNG\r\n\x1a\n"
+DIGEST_SIGN = "~"
 REFERENCE = "reference"
 MAX_STARTS = 2
 """Sandboxes without a browser after which a page gets no verdict."""
@@ -272,7 +274,18 @@ def write_screenshots(folder: Path, item_id: str, attempt: int, page: PageMeasur
 
 
 def screenshot_name(item_id: str, attempt: int, width: str) -> str:
-    """File of a picture of a page. width: in pixels, or `REFERENCE` for the reference at the widest."""
+    """File of a picture of a page, another one for each item. width: in pixels, or `REFERENCE` for the reference.
+
+    An id that cannot be in a name as it is has a digest of it there, too, behind a sign that no other name has.
+    """
+    item = re.sub(r"[^A-Za-z0-9_.-]", "_", item_id)[:100]
+    if item != item_id:
+        item = f"{item}{DIGEST_SIGN}{hashlib.sha256(item_id.encode()).hexdigest()[:16]}"
+    return f"{item}-{attempt}-{width}.png"
+
+
+def earlier_screenshot_name(item_id: str, attempt: int, width: str) -> str:
+    """The name before ids that differ only in such signs had files of their own."""
     item = re.sub(r"[^\w.-]", "_", item_id)[:100]
     return f"{item}-{attempt}-{width}.png"
 

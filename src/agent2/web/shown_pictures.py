@@ -7,6 +7,9 @@ On the server a picture has an address of its own, so that a page with many come
 in a file it is part of the page, smaller. Whatever a card's folder contains is made a new PNG before a browser sees it.
 """
 
+import hashlib
+import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,13 +29,15 @@ from agent2.pictures import (
 )
 from agent2.records import Message, Picture
 from agent2.reports.text import clean
-from agent2.scorers.page_checks import REFERENCE, WIDTHS, screenshot_name
+from agent2.scorers.page_checks import DIGEST_SIGN, REFERENCE, WIDTHS, earlier_screenshot_name, screenshot_name
 
 SCREENSHOTS = "screenshots"
 """Folder of a card."""
 SIDE, SIDE_IN_FILE = 1_600, 480
 """Pixels of the longer side of a picture with an address, and of one that is part of a page."""
 SIDE_OF_DIFFERENCE = 960
+MAX_KEPT = 24
+"""Differences that are kept, some hundred kB each: a page has up to three."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,17 @@ class PictureShelf:
         picture = Picture(name, "image/png", 0, 0, 0, Preparation().name)
         return smaller(content_of(picture, None if self.folder is None else self.folder / FOLDER), SIDE, "a picture")
 
+    def screenshot_name(self, item_id: str, attempt: int, width: str) -> str:
+        """The name of a screenshot in this card, which may be of a version that knew no digests in names."""
+        name = screenshot_name(item_id, attempt, width)
+        earlier = earlier_screenshot_name(item_id, attempt, width)
+        folder = self.folder / SCREENSHOTS if self.folder is not None else None
+        if name == earlier or folder is None or not folder.is_dir() or (folder / name).exists():
+            return name
+        # the earlier name may be another item's of today
+        is_earlier = not any(DIGEST_SIGN in file.name for file in folder.iterdir())
+        return earlier if is_earlier else name
+
     def screenshot(self, name: str) -> bytes:
         """The bytes of a screenshot. Raises OSError if there is none."""
         folder = None if self.folder is None else self.folder / SCREENSHOTS
@@ -110,14 +126,16 @@ def screenshot_rows(
     """
     rows = []
     for width in WIDTHS:
-        name = screenshot_name(item_id, attempt, str(width))
+        name = shelf.screenshot_name(item_id, attempt, str(width))
         ours, pictures = _read(shelf, name), []
         if ours is not None:
             pictures.append(_shown(shelf, name, ours, "this page"))
         if beside is not None:
-            caption, their_shelf, their_name = *beside, name
+            caption, their_shelf = beside
+            their_name = their_shelf.screenshot_name(item_id, attempt, str(width))
         else:
-            caption, their_shelf, their_name = "the reference", shelf, screenshot_name(item_id, attempt, REFERENCE)
+            caption, their_shelf = "the reference", shelf
+            their_name = shelf.screenshot_name(item_id, attempt, REFERENCE)
         has_other = beside is not None or width == WIDTHS[-1]
         if has_other and (theirs := _read(their_shelf, their_name)) is not None:
             pictures.append(_shown(their_shelf, their_name, theirs, caption))
@@ -134,6 +152,26 @@ def _read(shelf: PictureShelf, name: str) -> bytes | None:
         return None
 
 
+class DifferenceCache:
+    """The differences that were computed last, by the digests of both pictures; one is computed at a time."""
+
+    def __init__(self, compute: Callable[[bytes, bytes], tuple[str, str]]) -> None:
+        self._compute = compute
+        self._kept: OrderedDict[tuple[str, str], tuple[str, str]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, new: bytes, old: bytes) -> tuple[str, str]:
+        """The address of a small picture of the difference, and in words how large it is. Raises ConfigError."""
+        key = hashlib.sha256(new).hexdigest(), hashlib.sha256(old).hexdigest()
+        with self._lock:
+            if key not in self._kept:
+                self._kept[key] = self._compute(new, old)
+            self._kept.move_to_end(key)
+            while len(self._kept) > MAX_KEPT:
+                self._kept.popitem(last=False)
+            return self._kept[key]
+
+
 def _shown(shelf: PictureShelf, name: str, content: bytes, caption: str) -> ShownPicture:
     try:
         return shelf.shown(name, content, caption)
@@ -143,9 +181,19 @@ def _shown(shelf: PictureShelf, name: str, content: bytes, caption: str) -> Show
 
 def _differing(new: bytes, old: bytes, beside: str) -> ShownPicture:
     try:
-        picture, share = difference(new, old, "screenshots")
-        small = smaller(picture, SIDE_OF_DIFFERENCE, "the difference")
+        address, caption = DIFFERENCES.of(new, old)
     except ConfigError as error:
         return ShownPicture("", clean(f"no difference: {error}", 300))
-    caption = "no pixel differs" if not share else f"{100 * share:.2g}% of the pixels differ, in red"
-    return ShownPicture(data_address("image/png", small), f"from {beside}: {caption}")
+    return ShownPicture(address, f"from {beside}: {caption}")
+
+
+def _compute_difference(new: bytes, old: bytes) -> tuple[str, str]:
+    found = difference(new, old, "screenshots")
+    small = smaller(found.picture, SIDE_OF_DIFFERENCE, "the difference")
+    caption = "no pixel differs" if not found.share else f"{100 * found.share:.2g}% of the pixels differ, in red"
+    if found.scale < 1:
+        caption += f"; compared at {100 * found.scale:.0f}% of their width, so that finer differences are averaged out"
+    return data_address("image/png", small), caption
+
+
+DIFFERENCES = DifferenceCache(_compute_difference)
