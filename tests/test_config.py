@@ -69,6 +69,42 @@ def test_malformed_override_says_how_to_write_it(override):
         parse_yaml("name: a\n", Outer, "f", [override])
 
 
+class Part(StrictModel):
+    name: str
+    depth: int = 1
+    inner: Inner = Field(default_factory=Inner)
+
+
+class Whole(StrictModel):
+    parts: list[Part] = Field(default_factory=list)
+    numbers: list[int] = Field(default_factory=list)
+
+
+PARTS = "numbers: [1]\nparts:\n- name: a\n- name: b.c\n  depth: 2\n"
+
+
+def test_an_override_names_an_entry_of_a_list_by_its_name():
+    whole = parse_yaml(PARTS, Whole, "f", ["parts.b.c.depth=7", "parts.a.inner.depth=8"])
+    assert [(part.name, part.depth, part.inner.depth) for part in whole.parts] == [("a", 1, 8), ("b.c", 7, 1)]
+    with pytest.raises(ConfigError, match=r"^--set parts\.b\.c\.depth=deep: parts\.1\.depth: .*integer"):
+        parse_yaml(PARTS, Whole, "f", ["parts.a.depth=1", "parts.b.c.depth=deep"])
+    with pytest.raises(ConfigError, match=r"^f:3: .*unknown key 'parts\.0\.dept'|^--set parts\.a\.dept=1: unknown key"):
+        parse_yaml(PARTS, Whole, "f", ["parts.a.dept=1"])
+
+
+@pytest.mark.parametrize(
+    ("override", "advice"),
+    [
+        ("parts.d.depth=1", r"'parts' is a list; name a key of one of its entries: parts\.a\.KEY, parts\.b\.c\.KEY"),
+        ("parts.a=1", "'parts' is a list; name a key"),
+        ("numbers.first=1", r"'numbers' is a list of values; set it whole: numbers=\[\.\.\.\]"),
+    ],
+)
+def test_an_override_of_no_entry_of_a_list_is_answered_with_what_it_may_name(override, advice):
+    with pytest.raises(ConfigError, match=advice):
+        parse_yaml(PARTS, Whole, "f", [override])
+
+
 @pytest.mark.parametrize("override", ["name=[", "name={a", "name=2020-13-45", "name=\x00"])
 def test_an_override_whose_value_is_no_yaml_is_refused(override):
     with pytest.raises(ConfigError, match=r"^--set '[^']*': not valid YAML.*; fix the value after '='$"):

@@ -44,14 +44,15 @@ class YamlText:
     overrides: Sequence[str] = ()
     flag: str = "--set"
     """The command-line option of the overrides."""
+    override_keys: Sequence[str] = ()
+    """Of each override what it set, an entry of a list by its number: `benchmarks.0.n_items`."""
     text: str = ""
     """As it was read: a pipe can be read only once."""
 
     def spot(self, location: Location) -> str:
         """`file:line` of the deepest part of a location that exists, or the override that set it."""
         name = ".".join(str(part) for part in location)
-        for override in self.overrides:
-            key = override.partition("=")[0]
+        for override, key in zip(self.overrides, self.override_keys, strict=True):
             if name == key or name.startswith(f"{key}.") or key.startswith(f"{name}."):
                 return f"{self.flag} {override}"
         line = _line_of(self.root, location)
@@ -91,9 +92,8 @@ def read_yaml_text(text: str, where: str, overrides: Sequence[str] = (), flag: s
     data = {} if data is None else data
     if not isinstance(data, dict):
         raise ConfigError(f"{where}: contains a {type(data).__name__}, a mapping of keys is needed")
-    for override in overrides:
-        _apply_override(data, override, flag)
-    return YamlText(where, data, root, tuple(overrides), flag, text)
+    keys = tuple(_apply_override(data, override, flag) for override in overrides)
+    return YamlText(where, data, root, tuple(overrides), flag, keys, text)
 
 
 def _validated(source: YamlText, model: type[ModelT]) -> ModelT:
@@ -161,16 +161,38 @@ def _count_values(node: yaml.Node, where: str, counts: dict[int, int]) -> int:
     return counts[id(node)]
 
 
-def _apply_override(data: dict[str, Any], override: str, flag: str) -> None:
+def _apply_override(data: dict[str, Any], override: str, flag: str) -> str:
+    """Set a value; returns its key, with numbers for the entries of lists, which are named by their `name`."""
     key, separator, value = override.partition("=")
     if not separator or not key:
         raise ConfigError(f"{flag} {override!r}: write it as a.b=value")
-    *parents, last = key.split(".")
-    for parent in parents:
-        data = data.setdefault(parent, {})
-        if not isinstance(data, dict):
-            raise ConfigError(f"{flag} {override!r}: {parent!r} is not a mapping; name a key inside one")
-    data[last] = _read(value, f"{flag} {override!r}", is_override=True)[1]
+    where, parts, place = f"{flag} {override!r}", key.split("."), []
+    while len(parts) > 1:
+        parent = parts.pop(0)
+        place.append(parent)
+        inner = data.setdefault(parent, {})
+        if isinstance(inner, list):
+            number, inner = _entry_of(inner, parts, parent, where)
+            place.append(str(number))
+        if not isinstance(inner, dict):
+            raise ConfigError(f"{where}: {parent!r} is not a mapping; name a key inside one")
+        data = inner
+    data[parts[0]] = _read(value, where, is_override=True)[1]
+    return ".".join([*place, parts[0]])
+
+
+def _entry_of(entries: list[Any], parts: list[str], parent: str, where: str) -> tuple[int, Any]:
+    """Number and value of the entry that the first parts of a key name, which are taken off. Raises ConfigError."""
+    names = [str(entry["name"]) for entry in entries if isinstance(entry, dict) and "name" in entry]
+    for length in range(1, len(parts)):  # a name may have dots
+        name = ".".join(parts[:length])
+        if name in names:
+            del parts[:length]
+            return next((n, e) for n, e in enumerate(entries) if isinstance(e, dict) and str(e.get("name")) == name)
+    if not names:
+        raise ConfigError(f"{where}: {parent!r} is a list of values; set it whole: {parent}=[...]")
+    known = ", ".join(f"{parent}.{name}.KEY" for name in names)
+    raise ConfigError(f"{where}: {parent!r} is a list; name a key of one of its entries: {known}")
 
 
 def first_problem(error: ValidationError, model: type[BaseModel]) -> tuple[tuple[int | str, ...], str]:

@@ -36,6 +36,14 @@ def test_a_trial_that_is_not_finished_is_not_shared(trial, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_trial_whose_agent_was_shown_a_hidden_request_is_shared_only_with_those_who_may_know_it(tmp_path, home):
+    trial = TrialPaths(new_trial("build-page", "nop", 0, tmp_path / "trials", trial_id="page"))
+    EventLog(trial.trial_log).append("finished")
+    with pytest.raises(ConfigError, match=r"was shown a hidden request.*--with-cards"):
+        share_trial(trial.root, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_folder_that_exists_is_not_written_over(trial, tmp_path):
     EventLog(trial.trial_log).append("finished")
     (tmp_path / "out").mkdir()

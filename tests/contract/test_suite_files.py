@@ -111,3 +111,26 @@ def test_of_two_that_freeze_one_version_at_once_one_wins(tmp_path):
     assert len(won) == 1
     (path,) = tmp_path.iterdir()
     assert load_suite(str(path)).description == won[0]
+
+
+def test_a_file_or_folder_that_is_no_suite_is_answered_with_what_it_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "questions.csv").write_text("question,answer\n1,1\n")
+    (tmp_path / "card").mkdir()
+    (tmp_path / "llm_core_regression_mini").mkdir()
+    with pytest.raises(ConfigError, match=r"^questions\.csv: is a file, and no suite; .*agent2 benchmarks new FILE"):
+        load_suite("questions.csv")
+    with pytest.raises(ConfigError, match=r"^card: is a folder, and no suite; .*agent2 suite new BENCHMARK"):
+        load_suite("card")
+    assert load_suite("llm_core_regression_mini").name == "llm_core_regression_mini"
+
+
+def test_an_override_reaches_an_entry_of_the_benchmarks():
+    suite = load_suite("llm_core_regression_mini", ["benchmarks.mini_math.n_items=7"])
+    assert {entry.name: entry.n_items for entry in suite.benchmarks} == {
+        "mini_knowledge": 200,
+        "mini_math": 7,
+        "mini_ifeval": 200,
+    }
+    with pytest.raises(ConfigError, match=r"'benchmarks' is a list; .*benchmarks\.mini_math\.KEY"):
+        load_suite("llm_core_regression_mini", ["benchmarks.mini_maths.n_items=7"])

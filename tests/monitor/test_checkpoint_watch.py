@@ -222,3 +222,15 @@ def test_a_checkpoint_that_gains_or_loses_files_meanwhile_counts(tmp_path):
         return stops
 
     assert run.watch(adds_and_deletes).n_evaluated == 1
+
+
+@pytest.mark.parametrize("name", ["run", "out"])
+def test_a_folder_that_is_removed_while_it_is_watched_is_named_in_one_line(tmp_path, name):
+    run = Run(tmp_path, steps=(10, 20))
+
+    def removes(checkpoint, role, folder):
+        shutil.rmtree(tmp_path / name)
+        return run.evaluate(checkpoint, role, folder)
+
+    with pytest.raises(ConfigError, match=rf"{name}: the folder of the .* was removed while it was watched; start"):
+        run.watch(removes, until=20, only_present=False)

@@ -68,6 +68,27 @@ def test_a_site_never_contains_hidden_texts(exported):
         assert "secret-1" not in page.read_text(), page
 
 
+def test_what_quotes_a_request_that_the_agent_was_shown_is_not_exported(tmp_path):
+    request, began = "Build the login page number 1234.", {"event": "agent_started"}
+    for name, kind in (("page", "page"), ("debug", "debug")):
+        trial = write_trial(tmp_path / "results" / name, began)
+        config = json.loads((trial / "trial.json").read_text())
+        config["task"]["assignment"] = {"kind": kind}
+        (trial / "trial.json").write_text(json.dumps(config))
+        (trial / "agent.log").write_text(f"$ cat REQUEST.md\n{request}\n")
+        write_processes(trial, "echo", request)
+    site = Site(Catalog(tmp_path / "results"), shows_hidden=True)
+    export_site(site, tmp_path / "out")
+    quoting = [page.name for page in (tmp_path / "out").rglob("*.html") if "number 1234" in page.read_text()]
+    assert quoting and all(name.startswith("debug") for name in quoting), quoting
+    assert any("shown a hidden item" in page.read_text() for page in (tmp_path / "out" / "trial").glob("page*.html"))
+    (page,) = [entry for entry in site.catalog.scan().entries.values() if entry.path.name == "page"]
+    assert "number 1234" in site.html(PageAddress("trial", page.id, "transcript"), LiveLinks())
+    hiding = Site(Catalog(tmp_path / "results"))
+    assert "number 1234" not in hiding.standalone(PageAddress("trial", page.id, "transcript"))
+    assert "number 1234" in site.standalone(PageAddress("trial", page.id, "transcript"))
+
+
 def test_no_exported_page_names_a_folder_of_this_machine(exported, folder):
     out, _ = exported
     texts = {page: page.read_text().replace("<wbr>", "") for page in out.rglob("*.html")}

@@ -30,7 +30,7 @@ import zstandard
 from agent2 import installation
 from agent2.arena.evidence import MarkState
 from agent2.arena.host_folders import HostFolders
-from agent2.arena.spec import TrialConfig, config_digest
+from agent2.arena.spec import GIVES_OUT_HIDDEN, TrialConfig, config_digest
 from agent2.arena.submissions import read_submissions_of
 from agent2.arena.trial_folder import TrialPaths, read_config, read_events
 from agent2.arena.trial_mark import is_own_lock, marked_lock, read_mark, write_mark
@@ -65,13 +65,20 @@ def share_trial(source: Path, out: Path, *, with_cards: bool = False) -> Path:
     """Write the recording of a finished trial to the new folder `out`; returns it.
 
     with_cards: also the cards that verification reads, hidden items included. Raises ConfigError if the source is not a
-    finished trial, `out` exists, or a secret was found; CardError if a card is damaged.
+    finished trial, `out` exists, a secret was found, or, without `with_cards`, where the agent was shown a hidden item;
+    CardError if a card is damaged.
     """
     paths, shared = TrialPaths(source.resolve()), TrialPaths(out.resolve())
     config = read_config(paths.trial_json)
     if read_events(paths.trial_log).last("finished") is None:
         raise ConfigError(
             f"{source}: is not finished; let it finish, or resume it with: {TrialPaths(source).resume_command}"
+        )
+    assignment = config.task.assignment
+    if assignment is not None and assignment.kind in GIVES_OUT_HIDDEN and not with_cards:
+        raise ConfigError(
+            f"{source}: its agent was shown a hidden request, which its conversation, log and code quote; share it "
+            "with people who may know hidden items: --with-cards"
         )
     if shared.root.exists():
         raise ConfigError(f"{out}: already exists; pass a new folder")

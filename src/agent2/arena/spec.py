@@ -142,6 +142,10 @@ class AssignmentSpec(StrictModel):
     """Of `tune`: values of each hyperparameter; None: drawn as the kind has it."""
 
 
+GIVES_OUT_HIDDEN = frozenset({"page"})
+"""Kinds of assignments that show the agent a hidden item, which its conversation, log and code then quote."""
+
+
 class TaskSpec(StrictModel):
     """What an arena agent is asked to improve the model on."""
 

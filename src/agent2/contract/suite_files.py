@@ -40,7 +40,7 @@ from agent2.config import Location, YamlText, first_problem, read_yaml, read_yam
 from agent2.contract.suite import MANDATORY_PARTS, BenchmarkSampling, Suite
 from agent2.contract.suite_rules import Track, check_suite, load_tracks
 from agent2.errors import ConfigError, quoted, unknown_name
-from agent2.plugins import find, is_code, is_located, path_of, relative_to
+from agent2.plugins import find, is_code, is_located, known_names, path_of, relative_to
 from agent2.records import Split
 
 MOVES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
@@ -661,6 +661,14 @@ def _read_file(path: Path, overrides: Sequence[str]) -> tuple[YamlText, str]:
 def _read(name_or_path: str, overrides: Sequence[str]) -> tuple[YamlText, str]:
     if is_located(name_or_path) and not is_code(name_or_path):
         return _read_file(Path(name_or_path), overrides)
+    if name_or_path not in known_names("suite", suite_names()) and not is_code(name_or_path):
+        path = Path(name_or_path)
+        if path.exists():
+            raise ConfigError(
+                f"{name_or_path}: is a {'folder' if path.is_dir() else 'file'}, and no suite; a suite is a .yaml file, "
+                "which agent2 suite new BENCHMARK writes; agent2 benchmarks new FILE makes a benchmark of a file of "
+                "questions"
+            )
     location = find("suite", name_or_path, {name: name for name in suite_names()})
     if not location.is_packaged:
         return _read_file(path_of(location), overrides)

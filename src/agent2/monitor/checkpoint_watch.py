@@ -97,12 +97,31 @@ class CheckpointWatch:
         self.result = WatchSummary()
 
     def run(self) -> WatchSummary:
-        """Watch until the end that the plan sets. Raises ConfigError if another process watches into the folder."""
+        """Watch until the end that the plan sets.
+
+        Raises ConfigError if another process watches into the folder, and where one of the folders is removed.
+        """
         with _only_watch(self._plan.out):
-            while not self.look():
-                self._sleep(self._plan.poll_s)
-            self.finish()
+            try:
+                while not self.look():
+                    self._require_folders()
+                    self._sleep(self._plan.poll_s)
+                self._require_folders()
+                self.finish()
+            except (ConfigError, OSError):
+                self._require_folders()
+                raise
         return self.result
+
+    def _require_folders(self) -> None:
+        run, out = self._plan.run, self._plan.out
+        # an evaluation makes its folder again, but not the lock, which holds nobody off once it is removed
+        for folder, what, is_there in ((run, "training", run.is_dir()), (out, "evaluations", (out / LOCK).is_file())):
+            if not is_there:
+                raise ConfigError(
+                    f"{folder}: the folder of the {what} was removed while it was watched; start the watch again where "
+                    "it is needed"
+                )
 
     def look(self) -> bool:
         """Look at the run once and evaluate what is due; whether the watch has reached its end."""

@@ -64,6 +64,8 @@ OUTPUT_BYTES = 16 * 2**20
 """Of what is written about one page."""
 PNG = b"\x89PNG\r\n\x1a\n"
 DIGEST_SIGN = "~"
+NO_PAGE = "page_missing"
+"""Label of an answer without a page, whose reason names no check."""
 REFERENCE = "reference"
 MAX_STARTS = 2
 """Sandboxes without a browser after which a page gets no verdict."""
@@ -331,7 +333,7 @@ def _was_killed_by_another(end: ContainedEnd) -> bool:
 
 
 def _without_page(reason: str) -> Score:
-    return Score(0.0, reason, views=dict.fromkeys(VIEWS, 0.0), labels=("page_missing",))
+    return Score(0.0, reason, views=dict.fromkeys(VIEWS, 0.0), labels=(NO_PAGE,))
 
 
 def verdict(work: Mapping[str, Any], page: PageMeasures) -> Score:

@@ -70,6 +70,7 @@ from agent2.web.summaries import sweep_grid
 from agent2.web.trials import (
     event_words,
     evidence_anchor,
+    gives_out_hidden,
     log_tail,
     revision_diffs,
     submission_words,
@@ -218,6 +219,13 @@ class Site(PageContext):
                 (name, links.to("trial", entry.id, part), part == route.part) for part, name in TRIAL_PARTS.items()
             ],
         }
+        withholds = links.is_static and not (links.is_single and self.shows_hidden) and gives_out_hidden(paths)
+        if withholds and (route.part or summary.state in (EntryState.RUNNING, EntryState.STOPPED)):
+            return self.problem(
+                "Withheld",
+                "The agent was shown a hidden item, which its conversation, log and code quote. See agent2 view.",
+                links,
+            )
         if route.part == "timeline":
             now = time.time() if summary.state is EntryState.RUNNING else None
             return self.render("timeline.html.j2", links, timeline=timeline_of(paths, now), **fields)

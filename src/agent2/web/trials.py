@@ -16,6 +16,7 @@ import numpy as np
 
 from agent2.arena.evidence import SubmissionRecord
 from agent2.arena.recorder import RevisionReader, open_revisions
+from agent2.arena.spec import GIVES_OUT_HIDDEN
 from agent2.arena.submissions import read_submissions_of
 from agent2.arena.trial_folder import TrialPaths, read_events
 from agent2.errors import Agent2Error
@@ -467,6 +468,17 @@ class SourceFile:
     anchor: str
     """The anchor of line 3 is this with `-L3` appended."""
     lines: tuple[str, ...]
+
+
+def gives_out_hidden(paths: TrialPaths) -> bool:
+    """Whether the agent was shown a hidden item; a trial whose configuration cannot be read counts as one."""
+    try:
+        config = decode_or_none(read_limited(paths.trial_json))
+    except OSError:
+        config = None
+    if config is None:
+        return True
+    return as_object(as_object(as_object(config).get("task")).get("assignment")).get("kind") in GIVES_OUT_HIDDEN
 
 
 def revision_diffs(paths: TrialPaths) -> tuple[list[RevisionDiff], list[SourceFile], list[str]]:

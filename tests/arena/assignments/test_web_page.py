@@ -21,7 +21,7 @@ from agent2.benchmarks import load_benchmark
 from agent2.errors import ConfigError, Fault, MachineError
 from agent2.records import SamplingSettings, Score, Split
 from agent2.sandbox.backends import find_sandbox
-from agent2.scorers.page_checks import VIEWS, PageChecksScorer, missing_program
+from agent2.scorers.page_checks import NO_PAGE, VIEWS, PageChecksScorer, missing_program
 from agent2.scorers.sandboxed import SandboxRunner
 
 AGENTS = Path(assignments.__file__).parents[1] / "agents"
@@ -104,6 +104,19 @@ def test_the_credit_is_the_function_and_the_other_views_are_told_beside_it(tmp_p
     assert [part.name for part in verdict.parts] == list(VIEWS)
     assert [part.credit for part in verdict.parts] == [0.75, None, None, None, None, None]
     assert verdict.parts[1].reason == "not known"
+
+
+def test_the_verdict_names_no_hidden_check(tmp_path: Path):
+    bench = bench_in(tmp_path)
+    names = [check["name"] for check in request_of(bench).payload["checks"]]
+    views = {**dict.fromkeys(VIEWS, 1.0), "function": 1 - 1 / len(names)}
+    failed = Score(0.0, f"1 of {len(names)} checks hold; not: {names[0]} (nothing happened)", views=views)
+    verdict = BuildPage().judge(dataclasses.replace(bench, look=lambda *page: failed), cast(Any, None))
+    assert verdict.parts[0].reason == f"{len(names) - 1} of {len(names)} checks hold"
+    assert not any(name in str(verdict) for name in names)
+    empty = Score(0.0, "no index.html", views=dict.fromkeys(VIEWS, 0.0), labels=(NO_PAGE,))
+    verdict = BuildPage().judge(dataclasses.replace(bench, look=lambda *page: empty), cast(Any, None))
+    assert verdict.parts[0].reason == "no index.html"
 
 
 def test_a_browser_that_broke_down_leaves_the_verdict_open_and_a_page_that_broke_it_does_not(tmp_path: Path):

@@ -14,8 +14,8 @@ from agent2.arena.evidence import AssignmentPart, AssignmentVerdict
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.home import ProvidesCount
 from agent2.errors import ConfigError, Fault, MachineError
-from agent2.records import Item, Split
-from agent2.scorers.page_checks import FILES, MAX_PAGE_BYTES, VIEWS, missing_program
+from agent2.records import Item, Score, Split
+from agent2.scorers.page_checks import FILES, MAX_PAGE_BYTES, NO_PAGE, VIEWS, missing_program
 
 PLACE = Path("code") / "page"
 REQUEST = "REQUEST.md"
@@ -38,7 +38,8 @@ class BuildPage:
 
     def judge(self, bench: Bench, scores: Scores) -> AssignmentVerdict:
         """The six views of the page that is there when the time is over."""
-        score = bench.look(request_of(bench), files_in(bench.workspace), bench.folder / "page")
+        request = request_of(bench)
+        score = bench.look(request, files_in(bench.workspace), bench.folder / "page")
         if score.value is None and score.fault is Fault.INFRASTRUCTURE:
             raise MachineError(f"the page could not be looked at: {score.reason}")
         if score.value is None:
@@ -50,7 +51,7 @@ class BuildPage:
             for name, view in views.items()
             if name != FUNCTION
         ]
-        function = AssignmentPart(FUNCTION, views[FUNCTION], score.reason)
+        function = AssignmentPart(FUNCTION, views[FUNCTION], _function_reason(request, score))
         return AssignmentVerdict("page", score.value == 1.0, views[FUNCTION], (function, *other_parts), views)
 
 
@@ -71,6 +72,15 @@ def request_of(bench: Bench) -> Item:
         kinds = ", ".join(sorted({str(item.payload.get("task_type")) for item in items}))
         raise ConfigError(f"assignment: {name} has no request of the kind {kind!r}; it has: {kinds or 'none'}")
     return chosen[bench.config.seed % len(chosen)]
+
+
+def _function_reason(request: Item, score: Score) -> str:
+    """How many checks hold, without their names: reports are shown and shared, and a check stays hidden."""
+    function = score.views.get(FUNCTION)
+    if function is None or NO_PAGE in score.labels:
+        return score.reason
+    n_checks = len(request.payload["checks"])
+    return f"{round(function * n_checks)} of {n_checks} checks hold"
 
 
 def files_in(workspace: Path) -> dict[str, str]:
