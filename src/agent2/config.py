@@ -191,8 +191,8 @@ def _entry_of(entries: list[Any], parts: list[str], parent: str, where: str) -> 
             return next((n, e) for n, e in enumerate(entries) if isinstance(e, dict) and str(e.get("name")) == name)
     if not names:
         raise ConfigError(f"{where}: {parent!r} is a list of values; set it whole: {parent}=[...]")
-    known = ", ".join(f"{parent}.{name}.KEY" for name in names)
-    raise ConfigError(f"{where}: {parent!r} is a list; name a key of one of its entries: {known}")
+    keys = ", ".join(f"{parent}.{name}.KEY" for name in names)
+    raise ConfigError(f"{where}: {parent!r} is a list; name a key of one of its entries: {keys}")
 
 
 def first_problem(error: ValidationError, model: type[BaseModel]) -> tuple[tuple[int | str, ...], str]:

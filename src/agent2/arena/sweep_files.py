@@ -54,12 +54,12 @@ def changed_file(before: Mapping[str, str], now: Mapping[str, str]) -> str:
 
 
 def _files_of_tasks(names: Sequence[str]) -> Iterator[Path]:
-    pending, seen = list(names), set[str]()
+    pending, visited = list(names), set[str]()
     while pending:
         name = pending.pop()
-        if name in seen or not is_task_file(name):
+        if name in visited or not is_task_file(name):
             continue
-        seen.add(name)
+        visited.add(name)
         yield Path(name)
         with suppress(Agent2Error, OSError):
             task = load_task(name)

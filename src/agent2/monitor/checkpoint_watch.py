@@ -116,11 +116,14 @@ class CheckpointWatch:
     def _require_folders(self) -> None:
         run, out = self._plan.run, self._plan.out
         # an evaluation makes its folder again, but not the lock, which holds nobody off once it is removed
-        for folder, what, is_there in ((run, "training", run.is_dir()), (out, "evaluations", (out / LOCK).is_file())):
+        for folder, activity, is_there in (
+            (run, "training", run.is_dir()),
+            (out, "evaluations", (out / LOCK).is_file()),
+        ):
             if not is_there:
                 raise ConfigError(
-                    f"{folder}: the folder of the {what} was removed while it was watched; start the watch again where "
-                    "it is needed"
+                    f"{folder}: the folder of the {activity} was removed while it was watched; start the watch again "
+                    "where it is needed"
                 )
 
     def look(self) -> bool:

@@ -188,11 +188,15 @@ def _differing(new: bytes, old: bytes, beside: str) -> ShownPicture:
 
 
 def _compute_difference(new: bytes, old: bytes) -> tuple[str, str]:
-    found = difference(new, old, "screenshots")
-    small = smaller(found.picture, SIDE_OF_DIFFERENCE, "the difference")
-    caption = "no pixel differs" if not found.share else f"{100 * found.share:.2g}% of the pixels differ, in red"
-    if found.scale < 1:
-        caption += f"; compared at {100 * found.scale:.0f}% of their width, so that finer differences are averaged out"
+    comparison = difference(new, old, "screenshots")
+    small = smaller(comparison.picture, SIDE_OF_DIFFERENCE, "the difference")
+    caption = (
+        "no pixel differs" if not comparison.share else f"{100 * comparison.share:.2g}% of the pixels differ, in red"
+    )
+    if comparison.scale < 1:
+        caption += (
+            f"; compared at {100 * comparison.scale:.0f}% of their width, so that finer differences are averaged out"
+        )
     return data_address("image/png", small), caption
 
 
