@@ -26,6 +26,15 @@ def test_a_mount_at_a_place_that_is_taken_or_no_path_is_refused(tmp_path, inside
         check_spec(_spec(tmp_path, mounts=(Mount(tmp_path, inside),)))
 
 
+@pytest.mark.parametrize("folder", ["/usr/lib/python3/dist-packages/agent2", "/tmp/agent2", "/home/agent/.venv"])
+def test_only_a_mount_that_covers_what_is_shown_may_be_where_an_environment_may_be(tmp_path, folder):
+    check_spec(_spec(tmp_path, mounts=(Mount(tmp_path, folder, covers=True),)))
+    with pytest.raises(SandboxError, match="which is taken"):
+        check_spec(_spec(tmp_path, mounts=(Mount(tmp_path, folder),)))
+    with pytest.raises(SandboxError, match="which is taken"):
+        check_spec(_spec(tmp_path, mounts=(Mount(tmp_path, "/workspace/agent2", covers=True),)))
+
+
 def test_parts_that_do_not_exist_are_named(tmp_path):
     with pytest.raises(SandboxError, match=r"gone does not exist"):
         check_spec(_spec(tmp_path, mounts=(Mount(tmp_path / "gone", "/models/base"),)))

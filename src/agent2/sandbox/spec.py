@@ -184,6 +184,8 @@ class Mount:
     host: Path
     inside: str
     writable: bool = False
+    covers: bool = False
+    """Shown in place of a folder that the sandbox shows anyway, which may be below /usr, /tmp or the home folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +338,8 @@ def _check_mount(mount: Mount, hidden: tuple[Path, ...]) -> None:
     inside = PurePosixPath(mount.inside)
     if not inside.is_absolute() or ".." in inside.parts or len(inside.parts) < 2:
         raise SandboxError(f"mount {mount.host}: {mount.inside!r} is not an absolute path inside; write it as /name")
-    for reserved in (WORKSPACE, PRIVATE, HOME, "/proc", "/dev", "/sys", "/tmp", "/usr", "/etc"):
+    of_toolkit = () if mount.covers else ("/usr", "/tmp", HOME)  # where Python or a virtual environment may be
+    for reserved in (WORKSPACE, PRIVATE, "/proc", "/dev", "/sys", "/etc", *of_toolkit):
         if inside.is_relative_to(reserved):
             raise SandboxError(
                 f"mount {mount.host}: {mount.inside} is inside {reserved}, which is taken; choose another"

@@ -88,4 +88,4 @@ def _emptied(root: Path, folders: Iterable[Path]) -> tuple[Mount, ...]:
     empty = root / "assignment" / "empty"
     empty.mkdir(parents=True, exist_ok=True)
     names = {name for folder in folders if folder.is_dir() for name in (str(folder.absolute()), str(folder.resolve()))}
-    return tuple(Mount(empty, name) for name in sorted(names))
+    return tuple(Mount(empty, name, covers=True) for name in sorted(names))
