@@ -92,6 +92,12 @@ def test_an_override_names_an_entry_of_a_list_by_its_name():
         parse_yaml(PARTS, Whole, "f", ["parts.a.dept=1"])
 
 
+def test_an_override_changes_neither_another_entry_with_the_same_alias_nor_one_whose_name_is_shorter():
+    text = "parts:\n- {name: a, inner: &same {depth: 1}}\n- {name: a.inner, inner: *same}\n"
+    whole = parse_yaml(text, Whole, "f", ["parts.a.inner.inner.depth=5"])
+    assert [part.inner.depth for part in whole.parts] == [1, 5]
+
+
 @pytest.mark.parametrize(
     ("override", "advice"),
     [

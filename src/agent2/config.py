@@ -4,6 +4,7 @@ An unknown key is an error with file, line and the nearest known name; so is eve
 Machine-written files (trial.json, card.json) are JSON, so the format shows whether a person wrote a file.
 """
 
+import copy
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -170,9 +171,11 @@ def _apply_override(data: dict[str, Any], override: str, flag: str) -> str:
     while len(parts) > 1:
         parent = parts.pop(0)
         place.append(parent)
-        inner = data.setdefault(parent, {})
+        inner = data[parent] = copy.deepcopy(data.get(parent, {}))  # an alias in the file gives others the same object
         if isinstance(inner, list):
-            number, inner = _entry_of(inner, parts, parent, where)
+            entries = inner
+            number, inner = _entry_of(entries, parts, parent, where)
+            inner = entries[number] = copy.deepcopy(inner)
             place.append(str(number))
         if not isinstance(inner, dict):
             raise ConfigError(f"{where}: {parent!r} is not a mapping; name a key inside one")
@@ -184,7 +187,7 @@ def _apply_override(data: dict[str, Any], override: str, flag: str) -> str:
 def _entry_of(entries: list[Any], parts: list[str], parent: str, where: str) -> tuple[int, Any]:
     """Number and value of the entry that the first parts of a key name, which are taken off. Raises ConfigError."""
     names = [str(entry["name"]) for entry in entries if isinstance(entry, dict) and "name" in entry]
-    for length in range(1, len(parts)):  # a name may have dots
+    for length in range(len(parts) - 1, 0, -1):  # a name may have dots, and the longest is meant
         name = ".".join(parts[:length])
         if name in names:
             del parts[:length]

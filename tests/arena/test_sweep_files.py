@@ -62,7 +62,19 @@ def test_an_added_and_a_removed_file_of_an_agent_are_named(own):
     assert changed_file(before, digests(own)) == f"{own / 'mine' / 'main.py'} was removed"
 
 
-def test_hidden_files_caches_and_new_times_change_nothing(own):
+def test_a_hidden_file_of_an_agent_counts_and_links_in_a_circle_stop_nothing(own):
+    (own / "mine" / "loop").symlink_to("loop")
+    before = digests(own)
+    (own / "mine" / ".prompt.txt").write_text("x")
+    assert changed_file(before, digests(own)) == f"{own / 'mine' / '.prompt.txt'} was added"
+
+
+def test_of_a_sweep_of_an_earlier_version_which_names_no_files_nothing_is_known(own):
+    now = digests(own)
+    assert changed_file({"agents/mine": "0", **now}, now) == changed_file({str(own / "mine"): "0"}, now) == ""
+
+
+def test_caches_and_new_times_change_nothing(own):
     before = digests(own)
     for name in (".DS_Store", ".git/HEAD", "__pycache__/main.pyc", "lib/__pycache__/x.pyc"):
         for folder in (own / "mine", own / "sums"):

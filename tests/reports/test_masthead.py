@@ -73,6 +73,7 @@ def test_a_plain_svg_is_shown_unchanged(tmp_path, before):
         ("<style>@-webkit-keyframes turn { to { opacity: 0 } }</style>", "moves something (@-webkit-keyframes)"),
         ("<rect style='-webkit-animation-name: turn'/>", "moves something (-webkit-animation-name:)"),
         ("<rect style='animation/**/: turn'/>", "moves something (animation:)"),
+        ("""<style>a{content:"/*"} g{animation:m 1s} b{content:"*/"}</style>""", "moves something (animation:)"),
         ("<g xml:base='https://evil.example/'><use href='#a'/></g>", "takes its references from https://evil.example/"),
         ("<img xmlns='http://www.w3.org/1999/xhtml' srcset='https://evil.example/a 1x'/>", "contains <img>"),
         ("<image href='data:image/png;base64,AAAA'/>", "a picture in the SVG: is no picture that can be read"),

@@ -9,7 +9,7 @@ import pytest
 
 from agent2.arena.analysis.result import analyse
 from agent2.arena.evidence import AgentEnd
-from agent2.reports.headline import _gain_tile, headline, headline_facts, headline_fields
+from agent2.reports.headline import _gain_tile, headline, headline_facts, headline_fields, headline_tiles
 from agent2.reports.pages import write_report
 from agent2.stats.estimates import Estimate
 from builders import (
@@ -153,6 +153,12 @@ def test_the_page_of_a_trial_says_each_score_once_and_all_of_them(tmp_path):
         assert head.count(f"<b>{score}</b><span>{rest}</span>") == 1 and rows[name] not in head
     assert head.count(rows["final, private items"].partition(" ")[2]) == 1
     assert rows["evaluation noise"] in head and "against the base</th>" not in head
+
+
+def test_the_base_model_is_no_number_of_a_final_checkpoint_that_is_not_there():
+    tile = headline_tiles(headline(*_both(submissions=[], final_submission=None)))[3]
+    assert (tile.name, tile.value) == ("final, private", "–") and "the base model itself: no submission" in tile.detail
+    assert headline_tiles(headline(*_both()))[3].value.endswith("%")
 
 
 def test_what_is_no_measured_gain_is_a_tile_in_words_and_a_verdict_that_no_sentence_says_stays():

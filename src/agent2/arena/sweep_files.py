@@ -1,7 +1,8 @@
 """The user's files that the trials of a sweep depend on: tasks with their data, agents, and drivers.
 
 They are read whole each time a sweep begins or is resumed: size and time of a file can stay when its text changes.
-Hidden files and caches of Python decide no result; what a program reads beside its source is unknown here.
+Caches, and what version control and file browsers keep, decide no result; what a program reads beside its source is
+unknown here.
 """
 
 import os
@@ -17,7 +18,7 @@ from agent2.errors import Agent2Error
 from agent2.foreign_files import digest_limited
 from agent2.plugins import is_code, is_located
 
-CACHES = {"__pycache__"}
+CACHES = {"__pycache__", ".git", ".DS_Store"}
 
 
 def absolute_driver_names(names: Sequence[str], folder: Path) -> list[str]:
@@ -33,15 +34,20 @@ def file_digests(tasks: Sequence[str], agents: Sequence[str], drivers: Sequence[
     """Path -> SHA-256 of each file behind these names. What cannot be read is left out: it fails its own trials."""
     digests = {}
     files = (*_files_of_tasks(tasks), *_files_of_agents(agents), *(Path(name) for name in drivers))
-    for file in dict.fromkeys(file.resolve() for file in files):
-        with suppress(OSError):
-            digests[str(file)] = digest_limited(file, sys.maxsize, follow=True)
+    for file in dict.fromkeys(files):
+        with suppress(OSError, RuntimeError):  # RuntimeError: links that lead in a circle
+            path = file.resolve()
+            if str(path) not in digests:
+                digests[str(path)] = digest_limited(path, sys.maxsize, follow=True)
     return digests
 
 
 def changed_file(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """What happened to the first file that is not as it was; empty: nothing did, or nothing is known of before."""
-    if not before:
+    """What happened to the first file that is not as it was; empty: nothing did, or nothing is known of before.
+
+    A sweep of an earlier version names tasks and agents instead of files: of it nothing is known.
+    """
+    if not before or any(not Path(file).is_absolute() or Path(file).is_dir() for file in before):
         return ""
     for file in sorted({*before, *now}):
         if file not in now:
@@ -73,5 +79,5 @@ def _files_of_agents(names: Sequence[str]) -> Iterator[Path]:
             continue
         with suppress(Agent2Error):
             for folder, subfolders, files in os.walk(load_agent(name).folder):
-                subfolders[:] = [part for part in subfolders if part not in CACHES and not part.startswith(".")]
-                yield from (Path(folder) / file for file in files if not file.startswith("."))
+                subfolders[:] = [part for part in subfolders if part not in CACHES]
+                yield from (Path(folder) / file for file in files if file not in CACHES)

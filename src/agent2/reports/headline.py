@@ -181,7 +181,9 @@ def headline_tiles(trial: Headline) -> tuple[Tile, ...]:
         _score_tile("base, public", score_words(trial.base_public)),
         _score_tile("best submission, public", _best_words(trial)),
         _score_tile("base, private", score_words(trial.base_private)),
-        _score_tile("final, private", _final_words(trial)),
+        Tile("final, private", DASH, _final_words(trial))
+        if trial.final_submission is None
+        else _score_tile("final, private", _final_words(trial)),
         _gain_tile(gain_words(trial.result)),
     )
 

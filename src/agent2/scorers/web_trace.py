@@ -17,6 +17,7 @@ agent.
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -34,8 +35,10 @@ RESPONSE, NETWORK = "AgentResponseEvaluator", "NetworkEventEvaluator"
 RESPONSE_VIEWS = ("task_type", "status", "retrieved_data")
 EVENT_VIEWS = ("event_url", "event_method", "event_status", "event_headers", "event_post_data", "event_response")
 RETRIEVE, NAVIGATE = "retrieve", "navigate"
+MAX_ANSWER = 1_000_000
+"""Characters of a response that is read."""
 
-_FENCE = re.compile(r"```(?:json)?\s*\n?(.*?)\n?```", re.DOTALL)
+_FENCE = "```"
 _STEP = re.compile(r"\.([\w-]+)|\['([^']+)'\]|\[(\d+)\]|\[\?\(@\.([\w-]+)\s*==\s*([^()\[\]]+)\)\]")
 
 
@@ -117,7 +120,8 @@ class EventCheck(msgspec.Struct, frozen=True, tag_field="evaluator", tag=NETWORK
         """The expected URLs, or those of a header."""
         query = None if url is not None else self.expected.query_params
         expected = self.expected.url if url is None else url
-        return [self.rules.read(text, sites, query) for text in ([expected] if isinstance(expected, str) else expected)]
+        texts = [expected] if isinstance(expected, str) else expected
+        return [self.rules.read(text, sites, query, is_expected=True) for text in texts]
 
 
 Check = ResponseCheck | EventCheck
@@ -216,12 +220,15 @@ def _verdict(checks: Sequence[Check], answer: str, events: Sequence[WebEvent], s
 
 def _parsed_response(answer: str) -> Mapping[str, Any] | None:
     """The response that an agent gave; None: it is no JSON object."""
-    block = _FENCE.search(answer)
-    try:
-        value = json.loads(block[1] if block is not None else answer)
-    except (ValueError, RecursionError):
+    if len(answer) > MAX_ANSWER:
         return None
-    return value if isinstance(value, dict) and value else None
+    _, fence, rest = answer.partition(_FENCE)
+    block, end, _ = rest.partition(_FENCE)
+    for text in (answer, block.removeprefix("json")) if fence and end else (answer,):
+        with suppress(ValueError, RecursionError):
+            value = json.loads(text)
+            return value if isinstance(value, dict) and value else None
+    return None
 
 
 def _response_problems(
@@ -255,9 +262,12 @@ def _event_problems(
     """Each part of an expected request with what is wrong with the event that counts for it."""
     expected, rules = check.expected, check.rules
     addresses = check.addresses(sites)
-    place = f"{expected.http_method} {expected.url}"
+    wanted = f"{expected.http_method} {expected.url}"
     sent_there = [
-        event for event in events if any(address.has_base_of(rules.read(event.url, sites)) for address in addresses)
+        event
+        for event in events
+        if (address := _address(rules, event.url, sites)) is not None
+        and any(place.has_base_of(address) for place in addresses)
     ]
     candidates = [
         event
@@ -267,11 +277,11 @@ def _event_problems(
     if task_type == NAVIGATE and expected.http_method == "GET":
         candidates = [event for event in events if event.is_page][-1:]
     if check.should_not_exist:
-        yield "event_url", f"{len(candidates)} x {place}, which must not be sent" if candidates else None
+        yield "event_url", f"{len(candidates)} x {wanted}, which must not be sent" if candidates else None
         return
     if not candidates:
-        yield "event_url", None if sent_there else f"no request to {place}"
-        yield "event_method", f"{place} was sent as {sent_there[-1].method}" if sent_there else None
+        yield "event_url", None if sent_there else f"no request to {wanted}"
+        yield "event_method", f"{wanted} was sent as {sent_there[-1].method}" if sent_there else None
         return
     compared = [
         dict(_parts(check, event, sites, addresses)) for event in candidates[-1 if check.last_event_only else 0 :]
@@ -284,14 +294,23 @@ def _came_from(check: EventCheck, event: WebEvent, sites: Sites) -> bool:
     expected, actual = (check.expected.headers or {}).get("referer"), event.headers.get("referer")
     if expected is None or not actual:
         return True
-    return any(address.has_base_of(check.rules.read(actual, sites)) for address in check.addresses(sites, url=expected))
+    origin = _address(check.rules, actual, sites)
+    return origin is not None and any(place.has_base_of(origin) for place in check.addresses(sites, url=expected))
+
+
+def _address(rules: AddressRules, text: str, sites: Sites) -> Address | None:
+    """An address of a run; None: no URL can be read there, so nothing that is expected is met by it."""
+    try:
+        return rules.read(text, sites)
+    except ValueError:
+        return None
 
 
 def _parts(
     check: EventCheck, event: WebEvent, sites: Sites, addresses: Sequence[Address]
 ) -> Iterator[tuple[str, str | None]]:
-    expected, address = check.expected, check.rules.read(event.url, sites)
-    is_there = any(place.is_met_by(address, check.query_params_schema) for place in addresses)
+    expected, address = check.expected, _address(check.rules, event.url, sites)
+    is_there = address is not None and any(place.is_met_by(address, check.query_params_schema) for place in addresses)
     yield "event_url", None if is_there else f"{_brief(sites.named(event.url))} is not {expected.url}"
     is_method = event.method == expected.http_method.upper()
     yield "event_method", None if is_method else f"method {event.method}"
@@ -310,8 +329,8 @@ def _header_problem(check: EventCheck, event: WebEvent, sites: Sites) -> str | N
         if actual is None:
             return f"no header {name}"
         if name.lower() == "referer":
-            origin = check.rules.read(actual, sites)
-            is_right = any(
+            origin = _address(check.rules, actual, sites)
+            is_right = origin is not None and any(
                 place.is_met_by(origin, check.query_params_schema) for place in check.addresses(sites, url=value)
             )
         else:

@@ -31,7 +31,9 @@ from rapidfuzz import fuzz, utils
 from agent2.texts import parse_json
 
 MAX_CHARACTERS = 20_000
-"""Of a text that is compared with a pattern."""
+"""Of a text that is compared."""
+MAX_SHORT = 300
+"""Of a number, a date and the like: patterns take quadratic time on long rows of digits."""
 PRICE_TOLERANCE = 0.1
 DURATION_TOLERANCE = (180.0, 0.10)
 """Seconds, or a share of the longer one, whichever is more."""
@@ -54,7 +56,11 @@ _SECONDS |= {"d": 86400, "day": 86400, "w": 604800, "wk": 604800, "week": 604800
 _METRES = {"m": 1.0, "meter": 1.0, "metre": 1.0, "k": 1e3, "km": 1e3, "kilometer": 1e3, "kilometre": 1e3, "in": 0.0254}
 _METRES |= {"mi": 1609.344, "mile": 1609.344, "ft": 0.3048, "foot": 0.3048, "feet": 0.3048, "yd": 0.9144}
 _METRES |= {"yard": 0.9144, "cm": 0.01, "centimeter": 0.01, "centimetre": 0.01, "inch": 0.0254, "inche": 0.0254}
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTH_NAMES = (
+    *("january", "february", "march", "april", "may", "june", "july"),
+    *("august", "september", "october", "november", "december"),
+)
+_MONTHS = tuple(name[:3] for name in _MONTH_NAMES)
 _ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
 _NUMBER_WORDS = {word: n for n, word in enumerate(f"{_ONES} seventeen eighteen nineteen".split())}
@@ -115,10 +121,15 @@ class AddressRules:
     decodes_base64: bool = False
     """Parameters may stand in the path as base64."""
 
-    def read(self, text: str, sites: Sites, query: Mapping[str, Sequence[Any]] | None = None) -> Address:
-        """A URL. query: counts in place of its own parameters. Raises ValueError, and re.error for a wrong pattern."""
+    def read(
+        self, text: str, sites: Sites, query: Mapping[str, Sequence[Any]] | None = None, *, is_expected: bool = False
+    ) -> Address:
+        """A URL; an expected one may be a pattern. query: counts in place of its own parameters.
+
+        Raises ValueError, and re.error for a wrong pattern.
+        """
         text = text.strip()
-        if is_pattern(text):
+        if is_expected and is_pattern(text):
             re.compile(text)
             return Address(text, self._counted(query or {}), is_pattern=True)
         if remote := _REMOTE.match(text):
@@ -176,6 +187,8 @@ def is_same(expected: Any, actual: Any, schema: Mapping[str, Any], sites: Sites,
         kind.parse_pattern(value) if is_pattern(value) and kind.parse_pattern else kind.parse(value)
         for value in (expected if isinstance(expected, list) else [expected])
     ]
+    if isinstance(actual, str) and len(actual) > kind.longest:
+        return False
     try:
         value = kind.parse(sites.named(actual) if isinstance(actual, str) and "http" in actual else actual)
     except (ValueError, TypeError, OverflowError, RecursionError):
@@ -246,7 +259,7 @@ def _number(value: Any) -> float:
 
 def _number_in_words(text: str) -> int:
     total, part, parts = 0, 0, [word for word in re.findall(r"[a-z]+", text) if word != "and"]
-    if not parts:
+    if not parts or re.search(r"\d", text):
         raise ValueError(f"{text!r} is no number")
     for word in parts:
         if word in _NUMBER_WORDS:
@@ -273,10 +286,10 @@ def _boolean(value: Any) -> bool:
 
 def _price(value: Any) -> float:
     text = plain_text(value) if isinstance(value, str) else str(value)
-    match = re.search(r"\d[\d.,]*", text)
-    if match is None or isinstance(value, bool | list | dict):
-        raise ValueError(f"{value!r} is no price")
-    digits, sign = match[0].rstrip(".,"), -1 if text.startswith("-") else 1
+    amounts = re.findall(r"\d[\d.,]*", text)
+    if len(amounts) != 1 or isinstance(value, bool | list | dict):
+        raise ValueError(f"{value!r} is no price, or several")
+    digits, sign = amounts[0].rstrip(".,"), -1 if text.startswith("-") else 1
     point = max(digits.rfind("."), digits.rfind(","))
     separator = digits[point] if point >= 0 else ""
     is_grouped = separator and (digits.count(separator) > 1 or (separator == "," and len(digits) - point == 4))
@@ -286,13 +299,16 @@ def _price(value: Any) -> float:
 
 def _date(value: Any) -> tuple[int, int, int]:
     text = plain_text(value) if isinstance(value, str) else ""
+    if len(re.findall(r"(?<!\d)\d{4}(?!\d)", text)) > 1:
+        raise ValueError(f"{value!r} is more than one date")
     if match := re.search(r"(?<!\d)(\d{4})[-/. ](\d{1,2})[-/. ](\d{1,2})(?!\d)", text):
         year, month, day = map(int, match.groups())
     elif match := re.search(r"(?<!\d)(\d{1,2})[-/.](\d{1,2})[-/.](\d{4}|\d{2})(?!\d)", text):
         month, day, year = map(int, match.groups())
         month, day = (day, month) if month > 12 else (month, day)
     else:
-        month = next((_month(word) for word in re.findall(r"[a-z]{3,}", text) if word[:3] in _MONTHS), 0)
+        words = re.findall(r"[a-z]{3,}", text)
+        month = next((_MONTHS.index(word[:3]) + 1 for word in words if word[:3] in _MONTHS), 0)
         days = re.search(r"(?<![\d:])(\d{1,2})(?:st|nd|rd|th)?(?![\d:])", text)
         years = re.search(r"(?<!\d)\d{4}(?!\d)", text)
         day, year = int(days[1]) if days else 0, int(years[0]) if years else 0
@@ -303,8 +319,9 @@ def _date(value: Any) -> tuple[int, int, int]:
 
 
 def _month(value: Any) -> int:
-    text = plain_text(value)
-    number = _MONTHS.index(text[:3]) + 1 if text[:3] in _MONTHS else int(text) if text.isdecimal() else 0
+    text = plain_text(value).rstrip(".")
+    is_name = any(len(text) >= 3 and name.startswith(text) for name in (*_MONTH_NAMES, "sept"))
+    number = _MONTHS.index(text[:3]) + 1 if is_name else int(text) if text.isdecimal() else 0
     if not 1 <= number <= 12:
         raise ValueError(f"{value!r} is no month")
     return number
@@ -375,7 +392,7 @@ def _markdown(value: Any) -> str:
     text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines))
     text = re.sub(r"^[ \t]*[*+-][ \t]+", "- ", text, flags=re.MULTILINE)
     text = re.sub(r"^(#{1,6})[ \t]+", r"\1 ", text, flags=re.MULTILINE)
-    return re.sub(r"\[([^\]]+)\]", lambda link: f"[{' '.join(link[1].split())}]", text)
+    return re.sub(r"\[([^\[\]]+)\]", lambda link: f"[{' '.join(link[1].split())}]", text)
 
 
 def _query_in(segment: str) -> str | None:
@@ -404,15 +421,21 @@ class ValueKind(NamedTuple):
     is_same: Callable[[Any, Any], bool] = lambda first, second: bool(first == second)
     parse_pattern: Callable[[str], Any] | None = None
     """None: its values are never patterns."""
+    longest: int = MAX_SHORT
+    """Characters of an answer that can be right."""
 
 
 def _url(value: Any) -> Address:
     return AddressRules().read(value if isinstance(value, str) else "", Sites())
 
 
+def _url_pattern(text: str) -> Address:
+    return AddressRules().read(text, Sites(), is_expected=True)
+
+
 KINDS: Mapping[str, ValueKind] = {
-    "string": ValueKind(plain_text, _same_text, lambda text: re.compile(text, re.IGNORECASE)),
-    "location-name": ValueKind(plain_text, _same_place),
+    "string": ValueKind(plain_text, _same_text, lambda text: re.compile(text, re.IGNORECASE), MAX_CHARACTERS),
+    "location-name": ValueKind(plain_text, _same_place, longest=MAX_CHARACTERS),
     "number": ValueKind(_number),
     "integer": ValueKind(_number),
     "boolean": ValueKind(_boolean),
@@ -422,8 +445,8 @@ KINDS: Mapping[str, ValueKind] = {
     "duration": ValueKind(_seconds, _near(*DURATION_TOLERANCE)),
     "distance": ValueKind(_metres, _near(*DISTANCE_TOLERANCE)),
     "coordinates": ValueKind(_position, lambda first, second: all(map(_near(DEGREES_TOLERANCE), first, second))),
-    "url": ValueKind(_url, lambda first, second: first.is_met_by(second, {})),
-    "string_list": ValueKind(_members),
-    "json": ValueKind(_json),
-    "markdown": ValueKind(_markdown),
+    "url": ValueKind(_url, lambda first, second: first.is_met_by(second, {}), _url_pattern, MAX_CHARACTERS),
+    "string_list": ValueKind(_members, longest=MAX_CHARACTERS),
+    "json": ValueKind(_json, longest=MAX_CHARACTERS),
+    "markdown": ValueKind(_markdown, longest=MAX_CHARACTERS),
 }

@@ -294,6 +294,22 @@ def test_an_answer_that_is_wrong_or_plays_with_the_scorer_is_that_agents_own(wor
     assert (found["1"].value, found["1"].labels) == (0.0, labels)
 
 
+@pytest.mark.parametrize("answer", ["```json\n{}\n```", "Done:\n```\n{}```", "{}"])
+def test_an_answer_may_stand_in_a_code_block_and_may_hold_one(workplace, runs, answer):
+    stated = json.loads(HONEST[1][0]) | {"error_details": "```x```"} if answer == "{}" else json.loads(HONEST[1][0])
+    (runs / "1" / "agent_response.json").write_text(answer.replace("{}", json.dumps(stated)))
+    assert scores(workplace, runs)[1]["1"].value == 1.0
+
+
+@pytest.mark.parametrize("url", ["file:///", "http:///", "http://[x/", "^($"])
+def test_a_request_to_no_url_is_met_by_nothing_and_stops_nothing(workplace, runs, url):
+    write_trace(runs, 2, [page(url), ADDED])
+    write_trace(runs, 3, [*HONEST[3][1], page(url)])
+    write_trace(runs, 4, [request("POST", url, posted=json.dumps(POSTED))])
+    _, found, _ = scores(workplace, runs)
+    assert [found[number].value for number in "1234"] == [1.0, 1.0, 0.0, 0.0]
+
+
 def test_a_run_that_is_not_complete_is_missing_with_its_reason_and_never_zero(workplace, runs):
     (runs / "1" / "network.har").unlink()
     (runs / "2" / "agent_response.json").unlink()

@@ -138,7 +138,7 @@ class WebArenaVerified(OfficialBenchmark):
     def read_runs(self, folder: Path) -> list[Row]:
         """A row for each folder of a task. Raises ConfigError for another layout, with its place."""
         try:
-            places = sorted((int(place.name), place) for place in folder.iterdir() if place.name.isdecimal())
+            places = sorted((int(place.name), place) for place in folder.iterdir() if _is_number(place.name))
         except OSError as error:
             raise ConfigError(f"{folder}: is no folder of runs that can be read ({error.strerror})") from error
         if not places:
@@ -185,11 +185,20 @@ def read_entries(entries: Sequence[object], checks: Sequence[Check], where: str)
     """The requests of a HAR, as far as checks look at them. Raises ConfigError for an entry in another layout."""
     expected = [check.expected for check in checks if isinstance(check, EventCheck)]
     shaped_entries = [shaped(entry, _HarEntry, f"{where}[{k}]") for k, entry in enumerate(entries)]
-    return [
-        _event(entry, expected)
-        for entry in shaped_entries
-        if not urlsplit(entry.request.url).path.lower().endswith(FILES)
-    ]
+    return [_event(entry, expected) for entry in shaped_entries if not _is_file(entry.request.url)]
+
+
+def _is_number(name: str) -> bool:
+    """Whether a folder has the number of a task as its name; 07 is none, so no two have the same."""
+    return name.isdecimal() and name == str(int(name))
+
+
+def _is_file(url: str) -> bool:
+    """Whether a picture, a script or the like was asked for."""
+    try:
+        return urlsplit(url).path.lower().endswith(FILES)
+    except ValueError:  # no URL: a request that meets nothing
+        return False
 
 
 def _event(entry: _HarEntry, expected: Sequence[ExpectedEvent]) -> WebEvent:
