@@ -222,8 +222,8 @@ def _parsed_response(answer: str) -> Mapping[str, Any] | None:
     """The response that an agent gave; None: it is no JSON object."""
     if len(answer) > MAX_ANSWER:
         return None
-    _, fence, rest = answer.partition(_FENCE)
-    block, end, _ = rest.partition(_FENCE)
+    _, fence, after_fence = answer.partition(_FENCE)
+    block, end, _ = after_fence.partition(_FENCE)
     for text in (answer, block.removeprefix("json")) if fence and end else (answer,):
         with suppress(ValueError, RecursionError):
             value = json.loads(text)
@@ -262,7 +262,7 @@ def _event_problems(
     """Each part of an expected request with what is wrong with the event that counts for it."""
     expected, rules = check.expected, check.rules
     addresses = check.addresses(sites)
-    wanted = f"{expected.http_method} {expected.url}"
+    described = f"{expected.http_method} {expected.url}"
     sent_there = [
         event
         for event in events
@@ -277,11 +277,11 @@ def _event_problems(
     if task_type == NAVIGATE and expected.http_method == "GET":
         candidates = [event for event in events if event.is_page][-1:]
     if check.should_not_exist:
-        yield "event_url", f"{len(candidates)} x {wanted}, which must not be sent" if candidates else None
+        yield "event_url", f"{len(candidates)} x {described}, which must not be sent" if candidates else None
         return
     if not candidates:
-        yield "event_url", None if sent_there else f"no request to {wanted}"
-        yield "event_method", f"{wanted} was sent as {sent_there[-1].method}" if sent_there else None
+        yield "event_url", None if sent_there else f"no request to {described}"
+        yield "event_method", f"{described} was sent as {sent_there[-1].method}" if sent_there else None
         return
     compared = [
         dict(_parts(check, event, sites, addresses)) for event in candidates[-1 if check.last_event_only else 0 :]

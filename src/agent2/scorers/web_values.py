@@ -307,8 +307,8 @@ def _date(value: Any) -> tuple[int, int, int]:
         month, day, year = map(int, match.groups())
         month, day = (day, month) if month > 12 else (month, day)
     else:
-        words = re.findall(r"[a-z]{3,}", text)
-        month = next((_MONTHS.index(word[:3]) + 1 for word in words if word[:3] in _MONTHS), 0)
+        names = (word[:3] for word in re.findall(r"[a-z]{3,}", text))
+        month = next((_MONTHS.index(name) + 1 for name in names if name in _MONTHS), 0)
         days = re.search(r"(?<![\d:])(\d{1,2})(?:st|nd|rd|th)?(?![\d:])", text)
         years = re.search(r"(?<!\d)\d{4}(?!\d)", text)
         day, year = int(days[1]) if days else 0, int(years[0]) if years else 0
