@@ -535,10 +535,11 @@ class RationalScorer:
         if value is None:
             reason = f"the answer {brief(rollout.answer)} is not one integer, fraction or decimal"
             return Score(0.0, reason, labels=("answer_parse_fail" if rollout.answer.strip() else "no_answer",))
+        extracted = format_rational(value)
         if value == expected:
-            return Score(1.0, f"{format_rational(value)} is the reference", extracted=format_rational(value))
-        reason = f"{format_rational(value)} is not the reference {format_rational(expected)}"
-        return Score(0.0, reason, labels=("wrong_answer",), extracted=format_rational(value))
+            return Score(1.0, f"{extracted} is the reference", extracted=extracted)
+        reason = f"{extracted} is not the reference {format_rational(expected)}"
+        return Score(0.0, reason, labels=("wrong_answer",), extracted=extracted)
 
 
 @dataclass(frozen=True, slots=True)
