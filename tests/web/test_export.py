@@ -3,7 +3,10 @@
 import json
 import os
 import re
+import shutil
+import sqlite3
 import sys
+from contextlib import closing
 from html import unescape
 from pathlib import Path
 
@@ -18,6 +21,8 @@ from agent2.web.export import MOST_ROLLOUTS, FileLinks, export_site
 from agent2.web.page import LiveLinks, PageAddress
 from agent2.web.site import Site, without_dead_links
 from web_builders import HOSTILE, digest_of_tree, write_card, write_evaluation, write_trial
+
+STORED = Path(__file__).parent.parent / "stored"
 
 
 def write_processes(trial, *command):
@@ -87,6 +92,31 @@ def test_what_quotes_a_request_that_the_agent_was_shown_is_not_exported(tmp_path
     hiding = Site(Catalog(tmp_path / "results"))
     assert "number 1234" not in hiding.standalone(PageAddress("trial", page.id, "transcript"))
     assert "number 1234" in site.standalone(PageAddress("trial", page.id, "transcript"))
+
+
+def test_the_overview_of_a_trial_that_was_shown_a_request_has_its_numbers_and_none_of_its_agents_texts(tmp_path):
+    for kind in ("page", "debug"):
+        trial = tmp_path / "results" / kind
+        shutil.copytree(STORED / "trial", trial)
+        with closing(sqlite3.connect(trial / "grader.db")) as database:
+            database.executescript((STORED / "trial" / "grader.sql").read_text())
+            database.execute("UPDATE submissions SET note = 'Build the login page number 1234.'")
+            database.execute("PRAGMA user_version = 1")
+            database.commit()
+        config = json.loads((trial / "trial.json").read_text())
+        config["task"]["assignment"] = {"kind": kind}
+        (trial / "trial.json").write_text(json.dumps(config))
+        write_processes(trial, "echo", "Build the login page number 1234.")
+    site = Site(Catalog(tmp_path / "results"))
+    export_site(site, tmp_path / "out")
+    pages = {page.name: page.read_text().replace("<wbr>", "") for page in (tmp_path / "out" / "trial").glob("*.html")}
+    overviews = {name: text for name, text in pages.items() if "Five success criteria" in text}
+    assert len(overviews) == 2 and all("88.5%" in text for text in overviews.values())
+    (quoting,) = [name for name, text in overviews.items() if "number 1234" in text]
+    assert quoting.startswith("debug") and "was shown a hidden item" not in overviews[quoting]
+    (page,) = [entry for entry in site.catalog.scan().entries.values() if entry.path.name == "page"]
+    assert "number 1234" in site.html(PageAddress("trial", page.id), LiveLinks()).replace("<wbr>", "")
+    assert "number 1234" not in site.standalone(PageAddress("trial", page.id)).replace("<wbr>", "")
 
 
 def test_no_exported_page_names_a_folder_of_this_machine(exported, folder):

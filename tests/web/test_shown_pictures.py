@@ -114,11 +114,12 @@ def test_items_that_differ_in_signs_alone_have_screenshots_of_their_own(tmp_path
     assert screenshot_rows(shelf, "a?b", 0) == (), "not those of another item"
 
 
-def test_a_folder_of_an_earlier_version_is_still_read(tmp_path):
+def test_an_item_without_a_screenshot_is_not_shown_that_of_one_with_a_plain_name(tmp_path):
     (tmp_path / "screenshots").mkdir()
-    (tmp_path / "screenshots" / "a_b-0-390.png").write_bytes(png((30, 20)))
-    (row,) = screenshot_rows(PictureShelf(tmp_path), "a/b", 0)
-    assert row.pictures[0].width == 30
+    (tmp_path / "screenshots" / screenshot_name("a_b", 0, "390")).write_bytes(png((30, 20)))
+    assert screenshot_rows(PictureShelf(tmp_path), "a/b", 0) == ()
+    (row,) = screenshot_rows(PictureShelf(tmp_path), "a_b", 0)
+    assert row.pictures[0].width == 30, "the control: its own item is"
 
 
 def test_two_long_pictures_across_are_not_compared():

@@ -286,12 +286,6 @@ def screenshot_name(item_id: str, attempt: int, width: str) -> str:
     return f"{item}-{attempt}-{width}.png"
 
 
-def earlier_screenshot_name(item_id: str, attempt: int, width: str) -> str:
-    """The name before ids that differ only in such signs had files of their own."""
-    item = re.sub(r"[^\w.-]", "_", item_id)[:100]
-    return f"{item}-{attempt}-{width}.png"
-
-
 def missing_program() -> str:
     """Why no page can be opened on this machine; empty: nothing is missing."""
     if importlib.util.find_spec("playwright") is None:

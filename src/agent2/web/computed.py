@@ -32,17 +32,21 @@ def draw_nothing() -> None:
         as_svg(figure, "none", "")
 
 
-def trial_fields(root: Path) -> tuple[Any, dict[str, str]]:
-    """View and figures of a finished trial."""
+def trial_fields(root: Path, *, withholds: bool) -> tuple[Any, dict[str, str]]:
+    """View and figures of a finished trial. withholds: without texts that its agent may have written."""
     from agent2.arena.analysis.read import read_evidence
     from agent2.arena.analysis.result import analyse
     from agent2.reports.charts import curves_svg, llm_svg, trajectory_svg
     from agent2.reports.trial_view import trial_view
+    from agent2.reports.withheld import without_agent_texts, without_quotes
 
     evidence = read_evidence(root)
+    analysis = analyse(evidence)
+    if withholds:
+        analysis, evidence = without_quotes(evidence, analysis), without_agent_texts(evidence)
     with _drawing_lock:
         drawings = {"trajectory": trajectory_svg(evidence), "curves": curves_svg(evidence), "llm": llm_svg(evidence)}
-    return trial_view(evidence, analyse(evidence)), {name: svg for name, svg in drawings.items() if svg is not None}
+    return trial_view(evidence, analysis), {name: svg for name, svg in drawings.items() if svg is not None}
 
 
 def stored_sweep_fields(report: Path) -> dict[str, Any]:

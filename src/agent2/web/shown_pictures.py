@@ -29,7 +29,7 @@ from agent2.pictures import (
 )
 from agent2.records import Message, Picture
 from agent2.reports.text import clean
-from agent2.scorers.page_checks import DIGEST_SIGN, REFERENCE, WIDTHS, earlier_screenshot_name, screenshot_name
+from agent2.scorers.page_checks import REFERENCE, WIDTHS, screenshot_name
 
 SCREENSHOTS = "screenshots"
 """Folder of a card."""
@@ -81,17 +81,6 @@ class PictureShelf:
         picture = Picture(name, "image/png", 0, 0, 0, Preparation().name)
         return smaller(content_of(picture, None if self.folder is None else self.folder / FOLDER), SIDE, "a picture")
 
-    def screenshot_name(self, item_id: str, attempt: int, width: str) -> str:
-        """The name of a screenshot in this card, which may be of a version that knew no digests in names."""
-        name = screenshot_name(item_id, attempt, width)
-        earlier = earlier_screenshot_name(item_id, attempt, width)
-        folder = self.folder / SCREENSHOTS if self.folder is not None else None
-        if name == earlier or folder is None or not folder.is_dir() or (folder / name).exists():
-            return name
-        # the earlier name may be another item's of today
-        is_earlier = not any(DIGEST_SIGN in file.name for file in folder.iterdir())
-        return earlier if is_earlier else name
-
     def screenshot(self, name: str) -> bytes:
         """The bytes of a screenshot. Raises OSError if there is none."""
         folder = None if self.folder is None else self.folder / SCREENSHOTS
@@ -126,16 +115,15 @@ def screenshot_rows(
     """
     rows = []
     for width in WIDTHS:
-        name = shelf.screenshot_name(item_id, attempt, str(width))
+        name = their_name = screenshot_name(item_id, attempt, str(width))
         ours, pictures = _read(shelf, name), []
         if ours is not None:
             pictures.append(_shown(shelf, name, ours, "this page"))
         if beside is not None:
             caption, their_shelf = beside
-            their_name = their_shelf.screenshot_name(item_id, attempt, str(width))
         else:
             caption, their_shelf = "the reference", shelf
-            their_name = shelf.screenshot_name(item_id, attempt, REFERENCE)
+            their_name = screenshot_name(item_id, attempt, REFERENCE)
         has_other = beside is not None or width == WIDTHS[-1]
         if has_other and (theirs := _read(their_shelf, their_name)) is not None:
             pictures.append(_shown(their_shelf, their_name, theirs, caption))

@@ -248,7 +248,8 @@ class Site(PageContext):
         later = (paths.reproductions_log, paths.retention_log)
         sources = (paths.trial_log, paths.integrity, paths.report / "report.json", *later)
         stamp = tuple(map(file_stamp, sources))
-        view, figures = self.cached(("trial", entry.id, stamp), lambda: trial_fields(entry.path))
+        name = ("trial", entry.id, stamp, withholds)
+        view, figures = self.cached(name, lambda: trial_fields(entry.path, withholds=withholds))
 
         def evidence(where: str) -> str:
             """The address of the evidence of a verdict; empty where no page shows it."""
@@ -257,7 +258,7 @@ class Site(PageContext):
             return f"{page}#{target[1]}" if page and target is not None else ""
 
         return self.render("trial_page.html.j2", links, view=view, figures=figures, evidence=evidence,
-                           tile_links=self._tile_links(paths, view.best_submission, links),
+                           withholds=withholds, tile_links=self._tile_links(paths, view.best_submission, links),
                            submission_links=[self._submission_link(paths, submission.number, links)
                                              for submission in view.submissions.records], **fields)  # fmt: skip
 

@@ -514,7 +514,8 @@ def analyse(evidence: TrialEvidence) -> Analysis:
     )
 
 
-def _warnings(evidence: TrialEvidence, mode: ModeFinding, integrity: IntegrityVerdict) -> Iterator[str]:
+def containment_warnings(evidence: TrialEvidence) -> Iterator[str]:
+    """What a reader must know of the sandbox and the network, one sentence each."""
     if evidence.sandbox == UNSANDBOXED:
         yield (
             "The agent ran without a sandbox: it could reach hidden items, the network and this machine. "
@@ -531,6 +532,10 @@ def _warnings(evidence: TrialEvidence, mode: ModeFinding, integrity: IntegrityVe
             "The hidden items are published, and the network policy let the agent fetch packages or hosts that may "
             "contain them: read events/network.jsonl before comparing the score."
         )
+
+
+def _warnings(evidence: TrialEvidence, mode: ModeFinding, integrity: IntegrityVerdict) -> Iterator[str]:
+    yield from containment_warnings(evidence)
     consequence = CONSEQUENCES.get(integrity.state)
     if consequence is not None:
         yield f"Integrity: {consequence}: {integrity.reason}."
