@@ -1,5 +1,6 @@
 """Tasks and runs of our own, in the published layouts."""
 
+import base64
 import copy
 import json
 
@@ -320,6 +321,61 @@ def test_a_run_that_is_not_complete_is_missing_with_its_reason_and_never_zero(wo
     reasons = [record.rollout.reason for record in iter_rollouts(card) if record.score.value is None]
     for said in ("1/network.har does not exist", "2/agent_response.json does not exist", "3/network.har records no"):
         assert any(said in reason for reason in reasons)
+
+
+def test_without_a_recorded_request_a_task_that_only_asks_for_an_answer_is_scored_by_it(workplace, runs):
+    for number in (1, 2):
+        write_trace(runs, number, [])
+    _, found, result = scores(workplace, runs)
+    assert (found["1"].value, found["2"].value, result.summary.n_missing) == (1.0, None, 1)
+    (runs / "1" / "agent_response.json").write_text(response("RETRIEVE", [{"who": "Ann", "day": "2023-05-03"}]))
+    assert scores(workplace, runs)[1]["1"].value == 0.0
+
+
+MULTIPART = {
+    "mimeType": "multipart/form-data; boundary=x",
+    "text": "".join(
+        f'--x\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+        for name, value in (("product", "17"), ("product", "18"), ("price", "47"))
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        ({"text": "product=17&product=18&price=47"}, 0.0),
+        ({"text": "product=18&product=17&price=47"}, 0.0),
+        ({"text": "product=17&product=17&price=47"}, 1.0),
+        ({"text": "product=17&price=47&note=a&note=b"}, 1.0),
+        (MULTIPART, 0.0),
+        (MULTIPART | {"text": MULTIPART["text"].replace("18", "17")}, 1.0),
+    ],
+)
+def test_a_field_that_is_posted_with_several_values_has_no_single_one(workplace, runs, body, value):
+    entry = copy.deepcopy(ADDED)
+    entry["request"]["postData"] |= body
+    write_trace(runs, 2, [page(SHOP), entry])
+    score = scores(workplace, runs)[1]["2"]
+    assert score.value == value
+    assert value or "product is [" in score.reason
+
+
+def in_base64(body):
+    return body | {"text": base64.b64encode(body["text"].encode()).decode(), "encoding": "base64"}
+
+
+def test_bodies_in_base64_are_read_and_what_is_not_base64_is_no_body(workplace, runs):
+    entry = copy.deepcopy(NOTED)
+    entry["request"]["postData"] = in_base64(entry["request"]["postData"])
+    entry["response"]["content"] = in_base64(entry["response"]["content"])
+    write_trace(runs, 4, [page("http://git.test/"), entry])
+    assert scores(workplace, runs)[1]["4"].value == 1.0
+    wrong = changed(entry, ["response", "content"], in_base64({"mimeType": "application/json", "text": '{"count": 4}'}))
+    write_trace(runs, 4, [wrong])
+    assert scores(workplace, runs)[1]["4"].views["event_response"] == 0.0
+    write_trace(runs, 4, [changed(entry, ["request", "postData", "text"], json.dumps(POSTED))])
+    assert "nothing was posted" in scores(workplace, runs)[1]["4"].reason
 
 
 def test_tasks_without_a_run_are_refused_unless_the_caller_allows_them(workplace, runs):

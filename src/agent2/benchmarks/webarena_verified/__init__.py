@@ -4,11 +4,12 @@ A folder of runs has `config.json`, the evaluation's configuration with the addr
 folder named by its number with `agent_response.json`, the agent's last message, and network.har, the requests of its
 browser. An item's kind (`task_type`) is its sites.
 
-Promises: of a trace nothing is kept but what the checks of its task may look at; a file that is missing or records
-nothing is a missing score with the reason, and one in another layout is refused with its place. Does NOT start a site
-or a browser, so no model is played.
+Promises: of a trace nothing is kept but what the checks of its task may look at; a missing file, or a trace without
+requests where a check needs them, is a missing score with the reason, and a trace in another layout is refused with its
+place. Does NOT start a site or a browser, so no model is played.
 """
 
+import base64
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -43,6 +44,8 @@ class _HarPair(msgspec.Struct):
 class _HarBody(msgspec.Struct, rename="camel"):
     mime_type: str = ""
     text: str = ""
+    encoding: str = ""
+    """`base64`, or empty: the text is the body."""
 
 
 class _HarRequest(msgspec.Struct, rename="camel"):
@@ -176,7 +179,7 @@ def _read_run(place: Path, checks: Sequence[Check]) -> RecordedRun:
         raise ConfigError(
             f"{path}: is no HAR, which is an object with log.entries; restore the file as it was recorded"
         )
-    if not entries:
+    if not entries and any(isinstance(check, EventCheck) for check in checks):
         return RecordedRun(problem=f"{place.name}/{TRACE} records no request")
     return RecordedRun(read_entries(entries, checks, f"{path}: log.entries"))
 
@@ -218,22 +221,39 @@ def _event(entry: _HarEntry, expected: Sequence[ExpectedEvent]) -> WebEvent:
 
 def _fields(body: _HarBody | None) -> dict[str, JsonValue] | None:
     """The fields of a form or of a JSON object; None: the body is neither."""
-    if body is None or not body.text:
+    text = _body_text(body)
+    if body is None or not text:
         return None
     if "application/x-www-form-urlencoded" in body.mime_type:
-        return {name: values[0] for name, values in parse_qs(body.text, keep_blank_values=True).items()}
+        return {name: _one_or_all(values) for name, values in parse_qs(text, keep_blank_values=True).items()}
     if "application/json" in body.mime_type:
         try:
-            value = json.loads(body.text)
+            value = json.loads(text)
         except (ValueError, RecursionError):
             return None
         return value if isinstance(value, dict) else None
     boundary = re.search(r"boundary=\"?([^;\s\"]+)", body.mime_type)
     if "multipart/form-data" not in body.mime_type or boundary is None:
         return None
-    fields: dict[str, JsonValue] = {}
-    for part in body.text.split(f"--{boundary[1]}"):
+    fields: dict[str, list[str]] = {}
+    for part in text.split(f"--{boundary[1]}"):
         head, _, value = part.replace("\r\n", "\n").strip("\n").partition("\n\n")
         if name := re.search(r'^content-disposition:.*?\bname="([^"]+)"', head, re.IGNORECASE | re.MULTILINE):
-            fields[name[1]] = value.strip("\n")
-    return fields
+            fields.setdefault(name[1], []).append(value.strip("\n"))
+    return {name: _one_or_all(values) for name, values in fields.items()}
+
+
+def _body_text(body: _HarBody | None) -> str:
+    """The body as text; empty: there is none, or it is not what its encoding says."""
+    if body is None or body.encoding.lower() != "base64":
+        return body.text if body is not None else ""
+    try:
+        return base64.b64decode(body.text, validate=True).decode("utf-8", "replace")
+    except ValueError:
+        return ""
+
+
+def _one_or_all(values: Sequence[str]) -> JsonValue:
+    """A field's value, or a list of all where it was posted with several: then no single one is what was posted."""
+    different = list(dict.fromkeys(values))
+    return different[0] if len(different) == 1 else [*different]
