@@ -104,6 +104,41 @@ def test_pictures_and_documents_behind_a_task_are_covered(own):
     assert str(data / "pages" / "one.txt") in digests(own)
 
 
+def test_a_broken_file_hides_no_other_one_and_is_named(own, caplog):
+    data = own / "sums"
+    declared = yaml.safe_load((data / "benchmark.yaml").read_text())
+    files = {"train": "sums.csv", "test": "hidden.jsonl"}
+    (data / "hidden.jsonl").write_text('{"question": "What is 1 plus 1?", "answer": "2", "shot": "b.png"}\n')
+    (data / "sums.csv").write_text("question,answer,shot\nWhat is 2 plus 2?,4,a.png\n")
+    for name in ("a.png", "b.png"):
+        Image.new("RGB", (20, 20)).save(data / name)
+    scorer = {"scorer": "./own_scorer.py:Scorer", "pictures": "shot"}
+    (data / "benchmark.yaml").write_text(yaml.safe_dump(declared | scorer | {"files": files}))
+    sound = digests(own)
+    (data / "sums.csv").write_text("question,answer,shot\nWhat is 2 plus 2?,4\n")
+    broken = digests(own)
+    for name in ("benchmark.yaml", "sums.csv", "hidden.jsonl", "b.png"):
+        assert str(data / name) in broken, name
+    assert any("sums.csv:2: has 2 fields, the header 3" in record.message for record in caplog.records)
+    assert changed_file(sound, broken) == f"{data / 'sums.csv'} was changed", "a.png, which it named, is still there"
+    (data / "hidden.jsonl").write_text('{"question": "What is 1 plus 1?", "answer": "3", "shot": "b.png"}\n')
+    assert changed_file(broken, digests(own)) == f"{data / 'hidden.jsonl'} was changed"
+
+
+def test_data_that_differ_from_their_pin_a_broken_held_out_task_and_a_broken_agent_hide_nothing(own):
+    declared = yaml.safe_load((own / "sums" / "benchmark.yaml").read_text())
+    (own / "sums" / "benchmark.yaml").write_text(yaml.safe_dump(declared | {"sha256": {"all": "0" * 64}}))
+    task = yaml.safe_load((own / "task.yaml").read_text())
+    (own / "task.yaml").write_text(yaml.safe_dump(task | {"held_out": ["./other.yaml"]}))
+    (own / "other.yaml").write_text("name: [")
+    (own / "mine" / "agent.yaml").write_text("name: [")
+    names = {os.path.relpath(name, own) for name in digests(own)}
+    assert names == {
+        *("task.yaml", "other.yaml", "sums/benchmark.yaml", "sums/sums.csv"),
+        *("mine/agent.yaml", "mine/main.py", "driver.yaml"),
+    }
+
+
 def test_what_is_packaged_or_unreadable_has_no_digest(own):
     assert file_digests(["arithmetic"], ["sft"], ["openai/gpt"]) == {}
     shutil.rmtree(own / "sums")

@@ -5,7 +5,8 @@ import shutil
 
 import pytest
 
-from agent2.arena.trial_folder import TrialPaths
+from agent2.arena.recorder import RevisionRecorder
+from agent2.arena.trial_folder import EventLog, TrialPaths
 from agent2.llm.messages import CallPart, ChatAnswer, TextPart, ThoughtPart
 from agent2.llm.protocols import FORMATS
 from agent2.llm.records import WireProtocol
@@ -131,14 +132,41 @@ def test_nothing_outside_the_folder_is_shown_through_a_link(trial, tmp_path_fact
 
 
 def test_a_new_file_has_its_lines_and_no_place_and_what_a_library_writes_is_folded():
-    new = _file_diff("code/train.py", "", "a\nb\n", 100)
+    new = _file_diff("code/train.py", None, "a\nb\n", 100)
     assert (new.change, new.n_added, [line.text for line in new.lines]) == ("new file", 2, ["+a", "+b"])
     changed = _file_diff("code/train.py", "a\nb\n", "a\nc\n", 100)
     assert (changed.change, changed.n_added, changed.n_removed) == ("", 1, 1)
     assert changed.lines[0].kind == "place"
-    assert _file_diff("x.py", "a\n", "", 100).change == "removed"
-    assert not new.is_folded and _file_diff("output/model/config.json", "", "{}\n", 100).is_folded
-    assert _file_diff("code/long.py", "", "a\n" * 121, 1000).is_folded
+    assert not new.is_folded and _file_diff("output/model/config.json", None, "{}\n", 100).is_folded
+    assert _file_diff("code/long.py", None, "a\n" * 121, 1000).is_folded
+
+
+def test_an_emptied_file_is_not_called_removed_nor_an_empty_new_one():
+    emptied, removed = (_file_diff("x.py", "a\n", after, 100) for after in ("", None))
+    assert (emptied.change, emptied.n_removed) == ("emptied", 1)
+    assert (removed.change, removed.n_removed) == ("removed", 1)
+    assert _file_diff("x.py", None, "", 100).change == "new file"
+    assert _file_diff("x.py", "", "a\n", 100).change == ""
+    assert _file_diff("x.py", "a" * 300_000, None, 100).change == "removed"
+
+
+def test_revisions_tell_a_file_that_was_emptied_from_one_that_was_removed(trial):
+    paths = TrialPaths(trial)
+    (paths.workspace / "code").mkdir(parents=True)
+    first, second = (paths.workspace / "code" / name for name in ("a.py", "b.py"))
+    recorder = RevisionRecorder(paths.workspace, paths.revisions_git, EventLog(paths.revisions_log))
+    for file in (first, second):
+        file.write_text("1\n")
+    recorder.capture()
+    first.write_text("")
+    second.unlink()
+    recorder.capture()
+    recorder.close()
+    diffs, _, problems = revision_diffs(paths)
+    assert problems == [] and [(file.path, file.change) for file in diffs[-1].files] == [
+        ("code/a.py", "emptied"),
+        ("code/b.py", "removed"),
+    ]
 
 
 def test_a_transcript_without_calls_says_whether_the_agent_has_an_llm(trial):

@@ -5,6 +5,7 @@ Caches, and what version control and file browsers keep, decide no result; what 
 unknown here.
 """
 
+import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,11 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from agent2.arena.agents import load_agent
-from agent2.arena.tasks import is_task_file, load_task
+from agent2.arena.tasks import is_task_file, read_task
 from agent2.benchmarks import own_files
 from agent2.errors import Agent2Error
 from agent2.foreign_files import digest_limited
 from agent2.plugins import is_code, is_located
+
+logger = logging.getLogger(__name__)
 
 CACHES = {"__pycache__", ".git", ".DS_Store"}
 
@@ -31,7 +34,10 @@ def absolute_driver_names(names: Sequence[str], folder: Path) -> list[str]:
 
 
 def file_digests(tasks: Sequence[str], agents: Sequence[str], drivers: Sequence[str]) -> dict[str, str]:
-    """Path -> SHA-256 of each file behind these names. What cannot be read is left out: it fails its own trials."""
+    """Path -> SHA-256 of each file behind these names. What cannot be read is left out: it fails its own trials.
+
+    A file that is broken hides no other one but those that it names, which a warning says.
+    """
     digests = {}
     files = (*_files_of_tasks(tasks), *_files_of_agents(agents), *(Path(name) for name in drivers))
     for file in dict.fromkeys(files):
@@ -49,13 +55,15 @@ def changed_file(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     """
     if not before or any(not Path(file).is_absolute() or Path(file).is_dir() for file in before):
         return ""
-    for file in sorted({*before, *now}):
-        if file not in now:
-            return f"{file} was removed"
-        if file not in before:
-            return f"{file} was added"
-        if before[file] != now[file]:
-            return f"{file} was changed"
+    changed = [file for file in sorted(before.keys() & now.keys()) if before[file] != now[file]]
+    # first: a file that is broken now no longer names those that look removed
+    for what, files in (
+        ("changed", changed),
+        ("removed", sorted(before.keys() - now.keys())),
+        ("added", sorted(now.keys() - before.keys())),
+    ):
+        if files:
+            return f"{files[0]} was {what}"
     return ""
 
 
@@ -67,17 +75,33 @@ def _files_of_tasks(names: Sequence[str]) -> Iterator[Path]:
             continue
         visited.add(name)
         yield Path(name)
-        with suppress(Agent2Error, OSError):
-            task = load_task(name)
+        try:
+            task = read_task(name)
             pending += task.held_out
-            yield from own_files(task.benchmark)
+            own = own_files(task.benchmark)
+        except (Agent2Error, OSError) as error:
+            _warn(str(error))
+            continue
+        for problem in own.problems:
+            _warn(problem)
+        yield from own.files
+
+
+def _warn(problem: str) -> None:
+    logger.warning("%s (until then, changes of files that it names are not noticed)", problem)
 
 
 def _files_of_agents(names: Sequence[str]) -> Iterator[Path]:
     for name in names:
         if not (is_located(name) or is_code(name)):
             continue
-        with suppress(Agent2Error):
-            for folder, subfolders, files in os.walk(load_agent(name).folder):
-                subfolders[:] = [part for part in subfolders if part not in CACHES]
-                yield from (Path(folder) / file for file in files if file not in CACHES)
+        try:
+            folder = load_agent(name).folder
+        except Agent2Error as error:
+            folder = Path(name)
+            if not folder.is_dir():
+                _warn(str(error))
+                continue
+        for place, subfolders, files in os.walk(folder):
+            subfolders[:] = [part for part in subfolders if part not in CACHES]
+            yield from (Path(place) / file for file in files if file not in CACHES)

@@ -21,7 +21,7 @@ def load_task(name_or_path: str, overrides: Sequence[str] = ()) -> TaskSpec:
     overrides: "n_items.train=170" and the like, on the fields of `TaskSpec`. Raises ConfigError for an unknown name, a
     wrong value, and as `require_held_out`.
     """
-    spec = _read(name_or_path, overrides)
+    spec = read_task(name_or_path, overrides)
     _follow(spec, (_file_of(name_or_path),), name_or_path)
     return spec
 
@@ -40,7 +40,8 @@ def absolute_names(names: Sequence[str], folder: Path = Path()) -> list[str]:
     return [str((folder / name).resolve()) if is_task_file(name) else name for name in names]
 
 
-def _read(name_or_path: str, overrides: Sequence[str] = ()) -> TaskSpec:
+def read_task(name_or_path: str, overrides: Sequence[str] = ()) -> TaskSpec:
+    """As `load_task`, whatever the tasks are that it holds out."""
     if not is_task_file(name_or_path):
         return load_yaml(_packaged(name_or_path), TaskSpec, overrides)
     spec = load_yaml(Path(name_or_path), TaskSpec, overrides)
@@ -56,7 +57,7 @@ def _follow(spec: TaskSpec, chain: tuple[Path, ...], where: str) -> None:
     names: set[str] = set()
     for name in spec.held_out:
         try:
-            file, held_out = _file_of(name), _read(name)
+            file, held_out = _file_of(name), read_task(name)
         except ConfigError as error:
             raise ConfigError(f"{where}: held_out: {error}") from error
         if file in chain:

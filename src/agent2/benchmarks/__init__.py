@@ -27,7 +27,7 @@ from typing import Any, TypeVar, cast
 from agent2.benchmarks.bridges import BRIDGES, GENERATOR, is_named, require_behind_colon, split_bridged
 from agent2.benchmarks.data_files import FORMATS
 from agent2.benchmarks.declaration import is_data_file
-from agent2.benchmarks.declared import DeclaredBenchmark
+from agent2.benchmarks.declared import DeclaredBenchmark, OwnFiles, declared_files
 from agent2.benchmarks.item_sets import ItemSet, is_item_set, read_item_set
 from agent2.benchmarks.named import named_benchmarks
 from agent2.environments.faults import ALL_FAULTS, SPARE_CALLS, with_faults
@@ -272,18 +272,18 @@ def code_folders(name: str) -> list[Path]:
     return list(dict.fromkeys(import_root(plugin) for plugin in _code(name)))
 
 
-def own_files(name: str) -> list[Path]:
+def own_files(name: str) -> OwnFiles:
     """The files of a user's own benchmark: a `benchmark.yaml` with all that it names, or Python files.
 
     What a program reads by itself is unknown; none for a packaged or installed benchmark, or a set of items, which no
-    task plays. Raises ConfigError.
+    task plays. Raises ConfigError for a name that leads to none.
     """
     if _variant_of(name) is not None or split_bridged(name) is not None:
-        return []
+        return OwnFiles(())
     if not is_data_name(name):
-        return source_files(find("benchmark", name, BENCHMARKS))
+        return OwnFiles(tuple(source_files(find("benchmark", name, BENCHMARKS))))
     path = Path(name).expanduser()
-    return [] if is_item_set(path) else DeclaredBenchmark(path).files()
+    return OwnFiles(()) if is_item_set(path) else declared_files(path)
 
 
 def hidden_files(name: str) -> tuple[Path, ...]:

@@ -32,8 +32,8 @@ import hashlib
 import hmac
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
@@ -63,7 +63,7 @@ from agent2.environments.option_orders import letter_at, lettered, shifted
 from agent2.environments.search.corpus import Corpus, documents_digest, index_documents, open_corpus, text_files
 from agent2.environments.search.world import SearchSettings, follow_reference, random_document_action
 from agent2.environments.tools.world import FaultSettings, ToolFaultKind
-from agent2.errors import ConfigError
+from agent2.errors import Agent2Error, ConfigError
 from agent2.pictures import Preparation, files_of_field
 from agent2.plugins import PluginLocation, build, find, relative_to, require_members, source_digest, source_files
 from agent2.records import HIDDEN_SPLITS, Environment, Item, Message, PlacedItem, Scorer, Split, digest_of
@@ -93,6 +93,61 @@ def order_players() -> Players:
 
     # a question of two options is right in both orders for one in four who draw
     return Players(oracle=right_letter, random=at_random(any_letter), floor_at_most=0.3)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnFiles:
+    """The files of a user's own benchmark that decide its items and verdicts."""
+
+    files: tuple[Path, ...]
+    problems: tuple[str, ...] = ()
+    """What could not be read, so that the files that it names are unknown; a sentence each."""
+
+
+def declared_files(path: Path) -> OwnFiles:
+    """A `benchmark.yaml` (or its folder) with the data, documents, pictures and code that it names.
+
+    What is broken hides no other file: data that differ from their pin or cannot be read are listed like all others.
+    """
+    file = path / FILE if path.is_dir() else path
+    try:
+        spec, folder = load_yaml(file, DataSpec), file.resolve().parent
+        require_allowed(spec, read_yaml(file), folder)
+    except ConfigError as error:
+        return OwnFiles((file,), (str(error),))
+    data = [found for portion in spec.files or {} if (found := _portion_file(spec, folder, portion)).is_file()]
+
+    def code(kind: str, name: str, packaged: Mapping[str, str]) -> list[Path]:
+        return source_files(find(kind, relative_to(name, folder), packaged, str(file)))
+
+    def documents() -> list[Path]:
+        place = folder / spec.documents if spec.documents is not None else None
+        return [] if place is None or not place.exists() else text_files(place) if place.is_dir() else [place]
+
+    def pictures(rows_file: Path) -> list[Path]:
+        fields = spec.pictures.fields if spec.pictures is not None else ()
+        values = (row.values.get(field) for row in (read_rows(rows_file) if fields else ()) for field in fields)
+        return [picture for value in values for picture in files_of_field(value, folder)]
+
+    sources: list[Callable[[], list[Path]]] = [
+        partial(code, "scorer", spec.scorer.name, SCORERS),
+        partial(code, "environment", spec.world, ENVIRONMENTS),
+        documents,
+        *(partial(pictures, rows_file) for rows_file in data),
+    ]
+    files, problems = [file, *data], []
+    for source in sources:
+        try:
+            files += source()
+        except (Agent2Error, OSError) as error:
+            problems.append(str(error))
+    return OwnFiles(tuple(dict.fromkeys(files)), tuple(problems))
+
+
+def _portion_file(spec: DataSpec, folder: Path, portion: Portion) -> Path:
+    names = [] if spec.files is None else spec.files[portion]
+    candidates = [folder / name for name in ([names] if isinstance(names, str) else names)]
+    return next((file for file in candidates if file.is_file()), candidates[0])
 
 
 class DeclaredBenchmark:
@@ -352,19 +407,6 @@ class DeclaredBenchmark:
     def _corpus(self) -> Corpus:
         return open_corpus(self.folders()[0])
 
-    def files(self) -> list[Path]:
-        """Every file of the user that decides items and verdicts: this file, data, documents, pictures and code."""
-        data = [self._file(portion) for portion in self.spec.files or {}]
-        code = [*source_files(self.scorer_location), *source_files(self.environment_location)]
-        files = [self.path, *(file for file in data if file.is_file()), *code]
-        if self.spec.documents is not None and (documents := self.folder / self.spec.documents).exists():
-            files += text_files(documents) if documents.is_dir() else [documents]
-        if self.spec.pictures is not None:
-            rows = (row for file in data if file.is_file() for row in read_rows(file))
-            named = (row.values.get(field) for row in rows for field in self.spec.pictures.fields)
-            files += [picture for value in named for picture in files_of_field(value, self.folder)]
-        return list(dict.fromkeys(files))
-
     @property
     def hidden_files(self) -> tuple[Path, ...]:
         """Files with hidden items, which must not be visible in a workspace."""
@@ -411,9 +453,7 @@ class DeclaredBenchmark:
 
     def _file(self, portion: Portion) -> Path:
         """The file of a portion: of several names, the first that exists."""
-        names = [] if self.spec.files is None else self.spec.files[portion]
-        candidates = [self.folder / name for name in ([names] if isinstance(names, str) else names)]
-        return next((file for file in candidates if file.is_file()), candidates[0])
+        return _portion_file(self.spec, self.folder, portion)
 
     def has_items_of(self, split: Split) -> bool:
         """Whether a file holds items of a split; what it holds is not read."""

@@ -442,7 +442,7 @@ class FileDiff:
     n_removed: int
     lines: tuple[DiffLine, ...]
     change: str = ""
-    """`new file` or `removed`; empty: it was there before and after."""
+    """`new file`, `removed` or `emptied`; empty: none of these."""
 
     @property
     def is_folded(self) -> bool:
@@ -503,7 +503,7 @@ def revision_diffs(paths: TrialPaths) -> tuple[list[RevisionDiff], list[SourceFi
             changed = [path for path in sorted({*before, *files}) if before.get(path) != files.get(path)]
             diffs = []
             for path in changed:
-                diff = _file_diff(path, before.get(path, ""), files.get(path, ""), lines_left)
+                diff = _file_diff(path, before.get(path), files.get(path), lines_left)
                 lines_left -= len(diff.lines)
                 diffs.append(diff)
             before = files
@@ -560,15 +560,18 @@ def evidence_anchor(where: str) -> tuple[str, str] | None:
     return None
 
 
-def _file_diff(path: str, old: str, new: str, max_lines: int) -> FileDiff:
+def _file_diff(path: str, old: str | None, new: str | None, max_lines: int) -> FileDiff:
+    """None: there was no such file."""
+    change = "new file" if old is None else "removed" if new is None else "emptied" if not new else ""
+    old, new = old or "", new or ""
     if max(len(old), len(new)) > MAX_DIFFED:
-        return FileDiff(clean(path, 200), 0, 0, (DiffLine("place", f"{len(new):,} characters: too long to compare"),))
+        too_long = DiffLine("place", f"{max(len(old), len(new)):,} characters: too long to compare")
+        return FileDiff(clean(path, 200), 0, 0, (too_long,), change)
     lines: list[DiffLine] = []
     n_added = n_removed = 0
     kinds = {"+": "add", "-": "remove", "@": "place"}
     # a line's end begins no other line
     before, after = (text.removesuffix("\n").split("\n") if text else [] for text in (old, new))
-    change = "" if old and new else "new file" if new else "removed"
     for line in difflib.unified_diff(before, after, lineterm="", n=3):
         if line.startswith(("+++ ", "--- ")) and not lines:
             continue
