@@ -149,7 +149,7 @@ def test_a_stored_number_that_the_rollouts_do_not_give_is_exit_code_1(agent2, ca
 def test_an_items_rollouts_are_shown_by_id(agent2, card):
     code, out, _ = agent2("cards", "show", card, "--id", "late")
     assert code == 0
-    assert "late, attempt 0 (rollout 5 of the card): time_cap" in out
+    assert "late, only attempt (rollout 5 of the card): time_cap" in out
     assert "question late" in out and "an answer" in out
     code, _, err = agent2("cards", "show", card, "--id", "nobody")
     assert (code, "no rollout of item 'nobody'" in err) == (2, True)

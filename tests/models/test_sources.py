@@ -8,7 +8,16 @@ from agent2.errors import CheckpointError, ConfigError
 from agent2.models import sources
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.models.loading import DTYPES as LOADED_DTYPES
-from agent2.models.sources import BY_SERVER, DTYPES, LoadSettings, find_checkpoint, with_distinct_names
+from agent2.models.sources import (
+    BY_SERVER,
+    DTYPES,
+    CheckpointSource,
+    LoadSettings,
+    SourceKind,
+    distinctly_named,
+    find_checkpoint,
+    with_distinct_names,
+)
 from agent2.records import Message, SamplingSettings
 from model_builders import make_model
 from served_fakes import chat, endpoint
@@ -160,3 +169,23 @@ def test_two_checkpoints_of_one_name_are_told_apart_and_one_checkpoint_is_not(tm
     names = [source.name for source in with_distinct_names(first, second)]
     assert names == [f"shout-{first.digest[:8]}", f"shout-{second.digest[:8]}"]
     assert [source.name for source in with_distinct_names(first, first)] == ["shout", "shout"]
+
+
+def test_folders_of_one_name_are_told_apart_by_the_folders_above_as_far_as_that_takes(tmp_path):
+    def source(place, digest, name="model"):
+        folder = tmp_path / place if place else None
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+        spec = place or "http://127.0.0.1:8000#org/model"
+        return CheckpointSource(spec, SourceKind.HF, name, digest, "", "float32", SimpleNamespace, folder=folder)
+
+    def names(*sources):
+        return [found.name for found in distinctly_named(sources)]
+
+    sft, grpo = source("sft/model", "1" * 64), source("grpo/model", "2" * 64)
+    assert names(sft, grpo, sft) == ["sft/model", "grpo/model", "sft/model"]
+    assert names(source("a/x/model", "1" * 64), source("b/x/model", "2" * 64)) == ["a/x/model", "b/x/model"]
+    assert names(sft, sft) == ["model", "model"], "one checkpoint"
+    assert names(sft, source("other", "2" * 64, "other")) == ["model", "other"], "of other names"
+    assert names(sft, source("sft/model", "2" * 64)) == ["model-11111111", "model-22222222"], "one folder, two bases"
+    assert names(sft, source("", "2" * 64)) == ["model-11111111", "model-22222222"], "an endpoint has no folder"

@@ -1,7 +1,9 @@
-from agent2.reports.leaderboard_pages import budget_words
+from agent2.arena.analysis.leaderboard import make_leaderboard
+from agent2.reports.leaderboard_pages import exam_sentence
+from pool_builders import conditions, pooled
 
 
-def test_a_budget_is_shown_in_words_and_an_unknown_part_as_it_is():
-    assert budget_words("submissions=10, wall_clock_s=300.0") == "10 submissions, 5.0 min"
-    assert budget_words("gpu_hours=2.0, wall_clock_s=inf") == "gpu_hours=2.0, wall_clock_s=inf"
-    assert budget_words("") == "none"
+def test_the_conditions_of_a_board_have_their_budget_in_words():
+    played = conditions(budget="submissions=10, wall_clock_s=300.0")
+    board = make_leaderboard([pooled("sft", seed, 0.5, conditions=played) for seed in range(2)])
+    assert "budget 10 submissions, 5 minutes." in exam_sentence(board, board.tasks[0])

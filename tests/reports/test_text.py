@@ -1,6 +1,7 @@
 import pytest
 
 from agent2.reports.text import (
+    attempt_words,
     breakable,
     clean,
     clean_lines,
@@ -84,3 +85,10 @@ def test_numbers_read_as_a_person_would_say_them():
 
 def test_missing_items_are_part_of_a_score():
     assert score_words(make_score(0.5, 100, n_missing=2)) == "50.0% [40.2, 59.8] (n = 100, 2 missing)"
+
+
+def test_attempts_are_counted_from_one_and_a_single_one_is_called_so():
+    assert attempt_words(0, 1) == "only attempt"
+    assert (attempt_words(0, 3), attempt_words(2, 3)) == ("attempt 1 of 3", "attempt 3 of 3")
+    assert attempt_words(0) == "attempt 1"
+    assert attempt_words(4, 2) == "attempt 5", "others of the item are missing"

@@ -45,7 +45,7 @@ def test_two_people_rate_a_sample_blind_and_their_records_are_those_of_the_comma
         page_after = client.get(answer.headers["location"]).text
         assert ("before two people" in page_after) is (rater == "Ada"), "one rater's verdicts say nothing of a scorer"
     report = agreement(tmp_path / "one")
-    assert set(report.raters) == {"Ada", "李雷"} and report.people.agreement.value == 1.0 and "1.000" in page_after
+    assert set(report.raters) == {"Ada", "李雷"} and report.people.agreement.value == 1.0 and "100.0%" in page_after
     again = form_of(client.get(f"/spotcheck/{card}?n=20").text)
     assert again == (fields, numbers), "the third rater gets the sample of the first"
 

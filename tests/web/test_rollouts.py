@@ -15,7 +15,10 @@ from agent2.web.server import ReaderGuard, make_view_app
 from agent2.web.site import Site
 from card_builders import make_header, make_record
 from web_builders import (
+    html_of,
+    id_of,
     write_card,
+    write_scores,
 )
 
 
@@ -93,3 +96,14 @@ def test_lines_of_a_query_are_the_lines_of_the_card(tmp_path):
     with CardQueries([write_card(tmp_path / "card")]) as queries:
         page = queries.page("select line, item_id from rollouts where item_id = ?", parameters=["item-004"])
     assert page.rows == ((4, "item-004"),)
+
+
+def test_attempts_are_counted_from_one(tmp_path):
+    write_scores(tmp_path / "two", {("q", 0): 1.0, ("q", 1): 0.0})
+    write_scores(tmp_path / "one", {("q", 0): 1.0})
+    site = Site(Catalog(tmp_path))
+    two, one = (id_of(site.catalog, name) for name in ("two", "one"))
+    page = html_of(site, "rollout", two, "1")
+    assert "attempt 2 of 2" in page and "attempt 1: 1" in page and "attempt 0" not in page
+    assert "#2</span>" in html_of(site, "card", two)
+    assert "attempt 1" not in html_of(site, "rollout", one, "0"), "a single one has no number"

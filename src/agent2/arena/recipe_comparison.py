@@ -218,8 +218,7 @@ def compare_recipes(
     benchmark = load_benchmark(task.benchmark)
     base = ensure_base_model(task.base_model, BASE_MODELS, on_step)
     dev = benchmark.items(Split.DEV, min(n_dev, task.n_items.dev), None)
-    weights = hashlib.sha256((base / "model.safetensors").read_bytes()).hexdigest()
-    base_digest = digest_of([weights, digest_of(dev)])
+    base_digest = digest_of_base(base, dev)
     finished = {(recipe.name, seed): _finished(out, recipe, seed, base_digest) for recipe in recipes for seed in seeds}
     base_score: float | None = next((run.base for run in finished.values() if run is not None), None)
     for seed in seeds:
@@ -242,6 +241,12 @@ def compare_recipes(
             on_step(f"{recipe.name}, seed {seed}: {outcome}, {trained.seconds:.0f} s")
     runs_by_option = {recipe.name: [finished[recipe.name, seed] for seed in seeds] for recipe in recipes}
     return [summarise(recipe, [run for run in runs_by_option[recipe.name] if run is not None]) for recipe in recipes]
+
+
+def digest_of_base(base: Path, dev: Sequence[Item]) -> str:
+    """Of the weights of a base model and the dev items, as finished runs have it."""
+    weights = hashlib.sha256((base / "model.safetensors").read_bytes()).hexdigest()
+    return digest_of([weights, digest_of(dev)])
 
 
 def summarise(recipe: Recipe, runs: Sequence[RecipeRun]) -> OptionResult:

@@ -47,7 +47,7 @@ MAX_THOUGHT = 300
 def replay(
     card: CardArgument,
     item: Annotated[str | None, typer.Option("--id", help="Item to replay; default: the rollout numbered --n.")] = None,
-    attempt: Annotated[int, typer.Option(help="Which attempt at the item.")] = 0,
+    attempt: Annotated[int, typer.Option(help="Which attempt at the item; 0 is the first.")] = 0,
     n: Annotated[int, typer.Option("--n", help="Number of the rollout on the card, from 0.")] = 0,
     step: Annotated[bool, typer.Option("--step", help="Wait for Enter after each turn.")] = False,
     check: Annotated[
@@ -570,6 +570,7 @@ def _show_item(card: Path, item: str) -> None:
     """Every attempt at one item: its messages and the verdict."""
     from agent2.cards.reader import find_rollouts
     from agent2.cards.replay import thought_preview
+    from agent2.reports.text import attempt_words
 
     rollouts = find_rollouts(card, item)
     if not rollouts:
@@ -588,7 +589,8 @@ def _show_item(card: Path, item: str) -> None:
         rows += [["answer", rollout.answer or ""], ["score", f"{_score(score.value)}: {score.reason}"]]
         if score.labels:
             rows.append(["labels", ", ".join(score.labels)])
-        title = f"{item}, attempt {rollout.attempt} (rollout {line} of the card): {rollout.status.value}"
+        which = attempt_words(rollout.attempt, len(rollouts))
+        title = f"{item}, {which} (rollout {line} of the card): {rollout.status.value}"
         print_table(["", ""], rows, title)
     print_path("card", card)
 

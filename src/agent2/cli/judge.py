@@ -191,7 +191,7 @@ def _report_rows(report: "JudgeReport") -> list[list[str]]:
         _row("accuracy, first answer shown second", report.accuracy_shown_second),
         _row("right in both orders", report.both_right),
         _row("right on balance of both", report.right_on_balance),
-        _row("same verdict in both orders", report.order_agreement),
+        _row("same verdict in both orders", report.order_agreement, as_percent=True),
         _row("position bias, points for the answer shown first", report.position_bias),
         _row("length bias, points for the longer answer beyond its labels", report.length_bias),
         _row("accuracy, length-normalised", report.accuracy_normalised),
@@ -214,7 +214,7 @@ def _comparison_rows(comparison: "JudgeComparison") -> list[list[str]]:
     drift = _row("change of accuracy", comparison.accuracy_change)
     drift[1] += ": drifted" if comparison.has_drifted else ""
     return [
-        _row("same verdict", comparison.agreement),
+        _row("same verdict", comparison.agreement, as_percent=True),
         _row("Cohen's kappa", comparison.kappa),
         _row("Krippendorff's alpha", comparison.alpha),
         drift,
@@ -222,12 +222,12 @@ def _comparison_rows(comparison: "JudgeComparison") -> list[list[str]]:
     ]
 
 
-def _row(label: str, estimate: "Estimate | None") -> list[str]:
-    from agent2.stats.estimates import RAW
+def _row(label: str, estimate: "Estimate | None", *, as_percent: bool = False) -> list[str]:
+    from agent2.stats.estimates import PERCENT, RAW
 
     if estimate is None:
         return [label, "-", "0"]
-    return [label, RAW.estimate(estimate), str(estimate.n)]
+    return [label, (PERCENT if as_percent else RAW).estimate(estimate), str(estimate.n)]
 
 
 spotcheck_app = typer.Typer(help="Human spot checks: people judge what a scorer judged.", no_args_is_help=True)
@@ -332,6 +332,8 @@ def _write_pairs(pairs: Path | None, rows: Callable[[], list[dict[str, Any]]]) -
 
 
 def _print_agreement(report: "SpotCheckReport", pairs: Path | None, folder: Path, *, as_json: bool) -> None:
+    from agent2.stats.estimates import PERCENT
+
     if as_json:
         print_json(report)
         return
@@ -347,18 +349,19 @@ def _print_agreement(report: "SpotCheckReport", pairs: Path | None, folder: Path
         typer.echo(f"rollout {disagreement['number']} ({attempt}): {disagreement['scorer']}; {verdicts}")
     if (fitted := report.calibration) is not None:
         typer.echo(
-            f"people call an answer right from score {fitted.passes_from:g} on: {fitted.agreement:.3f} of {fitted.n} "
-            f"verdicts, {fitted.agreement_left_out:.3f} on rollouts left out; {fitted.agreement_now:.3f} with 0.5"
+            f"people call an answer right from score {fitted.passes_from:g} on: {PERCENT.number(fitted.agreement)} of "
+            f"{fitted.n} verdicts, {PERCENT.number(fitted.agreement_left_out)} on rollouts left out; "
+            f"{PERCENT.number(fitted.agreement_now)} with 0.5"
         )
     print_path("pairs" if pairs is not None else "spot check", pairs if pairs is not None else folder)
 
 
 def _agreement_rows(report: "SpotCheckReport") -> list[list[str]]:
-    from agent2.stats.estimates import RAW
+    from agent2.stats.estimates import PERCENT, RAW
 
     def row(label: str, agreement: "RaterAgreement") -> list[str]:
         n = str(agreement.agreement.n) if agreement.agreement is not None else "0"
-        return [label, RAW.estimate(agreement.agreement), n, RAW.estimate(agreement.kappa, "-")]
+        return [label, PERCENT.estimate(agreement.agreement, "-"), n, RAW.estimate(agreement.kappa, "-")]
 
     rows = [
         row(f"{rater} with the scorer ({report.n_unsure[rater]} unsure)", agreement)

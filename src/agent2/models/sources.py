@@ -189,20 +189,40 @@ def require_chat_template(source: CheckpointSource, advice: str) -> None:
 
 
 def with_distinct_names(first: CheckpointSource, second: CheckpointSource) -> tuple[CheckpointSource, CheckpointSource]:
-    """Both sources, renamed with a part of their digests if two different checkpoints have the same name."""
+    """Both sources, renamed as `distinctly_named` does."""
     renamed = distinctly_named([first, second])
     return renamed[0], renamed[1]
 
 
 def distinctly_named(sources: Sequence[CheckpointSource]) -> list[CheckpointSource]:
-    """The same for any number of sources."""
-    digests: dict[str, set[str]] = {}
+    """Sources in which no two different checkpoints have the same name.
+
+    Folders of one name are told apart by those above them, as far as that takes (`sft/model`, `grpo/model`); others by
+    a part of their digests.
+    """
+    rivals: dict[str, dict[str, CheckpointSource]] = {}
     for source in sources:
-        digests.setdefault(source.name, set()).add(source.digest)
-    return [
-        replace(source, name=f"{source.name}-{source.digest[:8]}") if len(digests[source.name]) > 1 else source
-        for source in sources
-    ]
+        rivals.setdefault(source.name, {}).setdefault(source.digest, source)
+    names = {
+        (name, digest): distinct
+        for name, by_digest in rivals.items()
+        for digest, distinct in zip(by_digest, _distinct_names(list(by_digest.values())), strict=True)
+    }
+    return [replace(source, name=names[source.name, source.digest]) for source in sources]
+
+
+def _distinct_names(rivals: Sequence[CheckpointSource]) -> list[str]:
+    """One for each of several checkpoints of the same name."""
+    if len(rivals) == 1:
+        return [rivals[0].name]
+    places = [source.folder or Path(source.spec).expanduser() for source in rivals]
+    parts = [(*place.resolve().parent.parts[1:], source.name) if place.exists() else ()
+             for place, source in zip(places, rivals, strict=True)]  # fmt: skip
+    for n in range(2, min(map(len, parts)) + 1):
+        names = ["/".join(path[-n:]) for path in parts]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{source.name}-{source.digest[:8]}" for source in rivals]
 
 
 def _hf(spec: str, folder: Path, settings: LoadSettings) -> CheckpointSource:

@@ -7,11 +7,10 @@ not ours.
 
 import csv
 import io
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from agent2.arena.analysis.exams import Exam
+from agent2.arena.analysis.exams import Exam, budget_words
 from agent2.arena.analysis.leaderboard import (
     Leaderboard,
     OverallStanding,
@@ -246,24 +245,6 @@ def exam_sentence(board: Leaderboard, task: TaskStandings) -> str:
     base = conditions.base_name or "unknown"
     sentence = f"Exam: {label}. {conditions.benchmark}, base model {base}, budget {budget_words(conditions.budget)}."
     return clean(sentence, 600)
-
-
-def budget_words(budget: str) -> str:
-    """A budget as it is stored (`submissions=10, wall_clock_s=300.0`), for readers."""
-    parts = []
-    for part in budget.split(", ") if budget else ():
-        name, _, value = part.partition("=")
-        if name == "wall_clock_s" and _is_number(value):
-            parts.append(duration(float(value)))
-        elif name == "submissions" and value.isdecimal():
-            parts.append(counted(int(value), "submission"))
-        else:
-            parts.append(part)
-    return ", ".join(parts) or "none"
-
-
-def _is_number(text: str) -> bool:
-    return re.fullmatch(r"\d+(?:\.\d+)?", text) is not None
 
 
 def left_out_table(left_out: Sequence[ExcludedFolder]) -> Table[ExcludedFolder]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from agent2.files import write_text
 from agent2.flywheel.round_file import ClassRecord, ExportRecord, RoundFile
 from agent2.flywheel.round_rows import read_round_rows
-from agent2.reports.text import Column, Table, clean, clean_lines, percent, render
+from agent2.reports.text import Column, Table, attempt_words, clean, clean_lines, percent, render
 
 PAGE, SAMPLE = "round.html", "sample.jsonl"
 MAX_MESSAGE = 600
@@ -86,7 +86,7 @@ def _sampled(file: Path) -> list[SampledFailure]:
     rows = [row for _, row in read_round_rows(file, "make the round again")]
     return [
         SampledFailure(
-            title=clean(f"{row['class']}: {row['source']['item_id']}, attempt {row['source']['attempt']}", 200),
+            title=clean(f"{row['class']}: {row['source']['item_id']}, {attempt_words(row['source']['attempt'])}", 200),
             verdict=clean(f"{row['score']}: {row['reason']}", 400),
             messages=tuple(
                 (clean(message["role"], 20), clean_lines(message["content"], MAX_MESSAGE))

@@ -191,6 +191,13 @@ def points(value: float | None) -> str:
     return DASH if value is None else SIGNED.number(value)
 
 
+def attempt_words(attempt: int, n_attempts: int | None = None) -> str:
+    """Which attempt at an item, counted from 1. attempt: as cards number it, from 0. n_attempts: None if not known."""
+    if n_attempts is None or attempt >= n_attempts:  # others of its item may be missing
+        return f"attempt {attempt + 1:,}"
+    return "only attempt" if n_attempts == 1 else f"attempt {attempt + 1:,} of {n_attempts:,}"
+
+
 def duration(seconds: float | None) -> str:
     """A time in seconds, minutes or hours, whichever suits its length."""
     if seconds is None:

@@ -14,7 +14,7 @@ from agent2.cards.card import CardFile
 from agent2.cards.judgement import BASELINE, JUDGEMENT, PairwiseJudgement, read_judgement
 from agent2.errors import Agent2Error, ConfigError, NotEnoughData
 from agent2.reports.text import UNCUT, clean, clean_lines
-from agent2.stats.estimates import Notation
+from agent2.stats.estimates import PERCENT, Notation
 from agent2.web.entries import CatalogEntry, EntryKind
 from agent2.web.page import Links, LiveLinks, NoSuchPageError, PageAddress, PageContext
 from agent2.web.rollouts import CardTables
@@ -22,8 +22,7 @@ from agent2.web.rollouts import CardTables
 MOST_JUDGED = 100_000
 """Rollouts of a card up to which two judges are compared."""
 MOST_SHOWN = 30
-SHARE = Notation(".3f")
-"""Agreement and kappa."""
+KAPPA = Notation(".3f")
 DEFAULT_N, MOST_N = 30, 200
 """Rollouts of a spot check, unless its first rater took another number."""
 MAX_NOTE, MAX_RATER, MAX_SHOWN_TEXT = 1_000, 80, 25_000
@@ -74,7 +73,7 @@ def compare_judges(tables: CardTables, first: tuple[Path, CardFile], second: tup
     common = [key for key in columns[0] if key in columns[1]]
     pairs = [(columns[0][key], columns[1][key]) for key in common]
     try:
-        kappa = SHARE.estimate(cohens_kappa([verdict for verdict, _ in pairs], [verdict for _, verdict in pairs]))
+        kappa = KAPPA.estimate(cohens_kappa([verdict for verdict, _ in pairs], [verdict for _, verdict in pairs]))
     except NotEnoughData:
         kappa = "not known"
     differing = [(*key, *pair) for key, pair in zip(common, pairs, strict=True) if pair[0] != pair[1]]
@@ -179,13 +178,13 @@ def agreement_fields(folder: Path) -> tuple[list[str], Any, list[Sequence[str]]]
 
     def row(label: str, pair: Any) -> tuple[str, str, str, str]:
         n = str(pair.agreement.n) if pair.agreement is not None else "0"
-        return clean(label, 160), SHARE.estimate(pair.agreement), n, SHARE.estimate(pair.kappa, "–")
+        return clean(label, 160), PERCENT.estimate(pair.agreement), n, KAPPA.estimate(pair.kappa, "–")
 
     rows = [
         row(f"{rater} with the scorer ({report.n_unsure[rater]} unsure)", pair) for rater, pair in report.raters.items()
     ]
     rows.append(row("the first two raters with each other", report.between))
-    rows.append(("all raters, Krippendorff's alpha", SHARE.estimate(report.alpha, "–"), "", ""))
+    rows.append(("all raters, Krippendorff's alpha", KAPPA.estimate(report.alpha, "–"), "", ""))
     return raters, report, [*rows, row("all raters together with the scorer", report.people)]
 
 

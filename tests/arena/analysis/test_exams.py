@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent2.arena.analysis.exams import ExamChoice
+from agent2.arena.analysis.exams import ExamChoice, budget_words
 from agent2.arena.analysis.leaderboard import make_leaderboard
 from agent2.arena.evidence import MarkState
 from agent2.errors import ConfigError
@@ -46,8 +46,8 @@ def test_exams_of_equal_sizes_keep_their_keys_when_another_is_played():
     first, second = exam(100, 2, "first"), exam(100, 3, "second", day=4, budget="wall_clock_s=90")
     labels = {e.key: e.label for e in make_leaderboard([*second, *first], choice=MINE).exams}
     assert labels == {
-        "60/100": "60 public and 100 private items of this installation, wall_clock_s=60, played 1970-01-02",
-        "60/100#2": "60 public and 100 private items of this installation, wall_clock_s=90, played 1970-01-05",
+        "60/100": "60 public and 100 private items of this installation, 1 minute, played 1970-01-02",
+        "60/100#2": "60 public and 100 private items of this installation, 90 seconds, played 1970-01-05",
     }
     theirs = exam(100, 9, "theirs", day=0.5, secret="other")
     assert make_leaderboard([*second, *first, *theirs], choice=MINE).exams[-1].key == "60/100#3"
@@ -107,3 +107,15 @@ def test_a_changed_copy_does_not_hide_the_marked_trial_even_if_it_sorts_first():
     copy = replace(mine, mark=MarkState.CHANGED, trial=replace(mine.trial, folder="/a"))
     board = make_leaderboard([copy, mine], choice=MINE)
     assert board.tasks[0].standings[0].n_counted == 1 and board.left_out[0].folder == "/a"
+
+
+def test_a_budget_is_named_in_words_exactly_and_an_unknown_part_as_it_is():
+    assert budget_words("submissions=10, wall_clock_s=300.0") == "10 submissions, 5 minutes"
+    assert budget_words("submissions=1, wall_clock_s=3600.0") == "1 submission, 1 hour"
+    assert budget_words("wall_clock_s=5400.0") == "90 minutes" and budget_words("wall_clock_s=90.5") == "90.5 seconds"
+    assert budget_words("gpu_hours=2.0, judgements=40, llm_dollars=0.5, llm_tokens=1000000") == (
+        "2 GPU hours, 40 judgements, $0.5 for the LLM, 1,000,000 LLM tokens"
+    )
+    for unknown in ("wall_clock_s=inf", "wall_clock_s=1e400", "colours=3", "submissions=null", "submissions"):
+        assert budget_words(f"{unknown}, submissions=2") == f"{unknown}, 2 submissions"
+    assert budget_words("") == "none"

@@ -10,6 +10,7 @@ after it was marked, or written by somebody else in the name of the secret, or i
 Exams are named by their sizes, by whose secret they have and when they were played; digests are compared, never shown.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,13 @@ from datetime import UTC, datetime
 from agent2.arena.analysis.pooled import PooledTrial, TrialConditions
 from agent2.arena.evidence import MarkState
 from agent2.errors import ConfigError, quoted
+from agent2.texts import counted
 
+TIME_UNITS = ((3600, "hour"), (60, "minute"), (1, "second"))
+LIMITS = {
+    "submissions": "submission", "judgements": "judgement", "gpu_hours": "GPU hour", "llm_tokens": "LLM token",
+}  # fmt: skip
+"""Limit of a budget -> what it counts."""
 _PROVEN, _NAMED, _OTHER = 2, 1, 0
 """How an exam is the reader's: by a mark, by the digest of the secret alone, or not."""
 
@@ -172,7 +179,7 @@ def _label(exam: _ExamTrials, exams: Iterable[_ExamTrials]) -> str:
     if len({rival.base_model for rival in rivals}) > 1:
         parts.append(f"base model {conditions.base_name or 'unknown'}")
     if len({rival.budget for rival in rivals}) > 1:
-        parts.append(conditions.budget or "no budget")
+        parts.append(budget_words(conditions.budget) if conditions.budget else "no budget")
     if first:
         parts.append(f"played {first}" if first == last else f"played {first} to {last}")
     return ", ".join(parts)
@@ -189,6 +196,29 @@ def _day(moment: float) -> str:
 def sizes_of(conditions: TrialConditions) -> str:
     """The numbers of public and private items, in words."""
     return f"{conditions.n_public} public and {conditions.n_private} private"
+
+
+def budget_words(budget: str) -> str:
+    """A budget as it is stored (`submissions=10, wall_clock_s=300.0`), in words: `10 submissions, 5 minutes`."""
+    return ", ".join(map(_limit_words, budget.split(", ") if budget else ())) or "none"
+
+
+def _limit_words(part: str) -> str:
+    """One limit in words; one that is unknown, or no number, as it is stored."""
+    name, _, value = part.partition("=")
+    if re.fullmatch(r"\d{1,15}(\.\d{1,9})?", value) is None:
+        return part
+    amount = float(value)
+    if name == "wall_clock_s":
+        unit_s, unit = next((s, unit) for s, unit in TIME_UNITS if amount % s == 0 or s == 1)
+        return _amount(amount / unit_s, unit)
+    if name == "llm_dollars":
+        return f"${amount:g} for the LLM"
+    return _amount(amount, LIMITS[name]) if name in LIMITS else part
+
+
+def _amount(amount: float, noun: str) -> str:
+    return counted(int(amount), noun) if amount.is_integer() else f"{amount:,} {noun}s"
 
 
 def is_same_exam(conditions: TrialConditions, reference: TrialConditions) -> bool:
@@ -215,7 +245,7 @@ def difference(conditions: TrialConditions, reference: TrialConditions, own_secr
         names = f" ({conditions.base_name}; this board has {reference.base_name})" if is_named else ", of the same name"
         return f"another base model{names}"
     if conditions.budget != reference.budget:
-        return f"another budget ({conditions.budget or 'none'}; this board has {reference.budget or 'none'})"
+        return f"another budget ({budget_words(conditions.budget)}; this board has {budget_words(reference.budget)})"
     if not is_same_exam(conditions, reference):
         return "another protocol: played under other settings of sampling, limits, prompt or scorer"
     return ""
