@@ -57,13 +57,13 @@ def changed_file(before: Mapping[str, str], now: Mapping[str, str]) -> str:
         return ""
     changed = [file for file in sorted(before.keys() & now.keys()) if before[file] != now[file]]
     # first: a file that is broken now no longer names those that look removed
-    for what, files in (
+    for event, files in (
         ("changed", changed),
         ("removed", sorted(before.keys() - now.keys())),
         ("added", sorted(now.keys() - before.keys())),
     ):
         if files:
-            return f"{files[0]} was {what}"
+            return f"{files[0]} was {event}"
     return ""
 
 
@@ -78,13 +78,13 @@ def _files_of_tasks(names: Sequence[str]) -> Iterator[Path]:
         try:
             task = read_task(name)
             pending += task.held_out
-            own = own_files(task.benchmark)
+            needed = own_files(task.benchmark)
         except (Agent2Error, OSError) as error:
             _warn(str(error))
             continue
-        for problem in own.problems:
+        for problem in needed.problems:
             _warn(problem)
-        yield from own.files
+        yield from needed.files
 
 
 def _warn(problem: str) -> None:

@@ -115,7 +115,7 @@ def declared_files(path: Path) -> OwnFiles:
         require_allowed(spec, read_yaml(file), folder)
     except ConfigError as error:
         return OwnFiles((file,), (str(error),))
-    data = [found for portion in spec.files or {} if (found := _portion_file(spec, folder, portion)).is_file()]
+    data = [rows_file for portion in spec.files or {} if (rows_file := _portion_file(spec, folder, portion)).is_file()]
 
     def code(kind: str, name: str, packaged: Mapping[str, str]) -> list[Path]:
         return source_files(find(kind, relative_to(name, folder), packaged, str(file)))
