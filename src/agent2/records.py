@@ -267,6 +267,8 @@ class Step(msgspec.Struct, frozen=True):
     observation: str | None
     """None when the episode is over and there is no further message."""
     done: bool
+    pictures: tuple[Picture, ...] | msgspec.UnsetType = msgspec.UNSET
+    """In the observation; unset where there are none."""
 
 
 class Environment(Protocol):
@@ -309,6 +311,13 @@ class Turn(msgspec.Struct, frozen=True):
     """Of the model's message, its end token included; unset, and not in the stored line, unless requested."""
     thought: Thought | msgspec.UnsetType = msgspec.UNSET
     """What the model wrote before its action, which nobody but a reader sees; unset where there is none."""
+    pictures: tuple[Picture, ...] | msgspec.UnsetType = msgspec.UNSET
+    """In the environment's reply; unset, and not in the stored line, where there are none."""
+
+    @property
+    def reply(self) -> Message | None:
+        """The environment's reply as a message; None: the episode was over."""
+        return None if self.observation is None else Message("user", self.observation, self.pictures)
 
     @property
     def written(self) -> str:

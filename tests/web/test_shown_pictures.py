@@ -1,22 +1,29 @@
 """Screenshots of web pages on the page of a rollout, and how two of them differ."""
 
+import base64
 import io
 import re
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
+from msgspec import structs
 from PIL import Image, ImageDraw
 
+from agent2.cards.reader import read_page
+from agent2.cards.writer import CardWriter
 from agent2.errors import ConfigError
-from agent2.pictures import DIFFERING, MAX_COMPARED, MAX_SIDE, difference
-from agent2.records import Split
+from agent2.pictures import DIFFERING, MAX_COMPARED, MAX_SIDE, difference, read_picture
+from agent2.records import Message, Split, StopReason, Turn
 from agent2.scorers.page_checks import screenshot_name
 from agent2.web.catalog import Catalog
+from agent2.web.export import export_site
 from agent2.web.server import ReaderGuard, make_view_app
 from agent2.web.shown_pictures import MAX_KEPT, DifferenceCache, PictureShelf, screenshot_rows
 from agent2.web.site import Site
+from card_builders import make_header, make_record
 from web_builders import write_card
 
 
@@ -165,3 +172,77 @@ def test_what_a_card_calls_a_screenshot_is_read_as_a_picture_or_not_at_all(tmp_p
     assert "<img" not in page and page.count("is no picture that can be read") == 2
     for name in ("item-000-0-390.png", "item-000-0-768.png", "item-000-0-1280.png", "nothing.png", "..", "%00.png"):
         assert client.get(f"/picture/{card_id}/{name}").status_code in (404, 422), name
+
+
+def write_pictured_card(path, split=Split.DEV):
+    """A card whose question and whose reply to the first message each have a picture."""
+    header = make_header()
+    header = replace(header, protocol=replace(header.protocol, split=split, attempts=1, max_turns=2))
+    shown, replied = read_picture(png((300, 200)), "here"), read_picture(png((160, 210)), "here")
+    with CardWriter(path, header) as writer:
+        record = make_record("item-000", 1.0)
+        turns = [
+            Turn("click", "done", StopReason.END, 10, 5, pictures=(replied,)),
+            Turn("click", None, StopReason.END, 10, 5),
+        ]
+        prompt = [Message("system", "s"), Message("user", "what is shown", (shown,))]
+        writer.append(structs.replace(record, rollout=structs.replace(record.rollout, turns=turns, prompt=prompt)))
+        writer.close()
+    return path
+
+
+def picture_sizes(page):
+    """Of the pictures that are part of a page."""
+    contents = [base64.b64decode(text) for text in re.findall(r'<img[^>]*src="data:image/png;base64,([^"]+)"', page)]
+    return [Image.open(io.BytesIO(content)).size for content in contents]
+
+
+def test_a_picture_in_a_reply_is_kept_beside_the_card_and_shown_beside_its_turn(tmp_path):
+    card = write_pictured_card(tmp_path / "card")
+    assert len(list((card / "pictures").iterdir())) == 2
+    (record,) = read_page(card, 0, 1)
+    assert record.rollout.turns[0].pictures[0].width == 160 and not record.rollout.turns[1].pictures
+    client, ids = client_of(tmp_path), card_ids(tmp_path)
+    page = client.get(f"/rollout/{ids['card']}/0").text
+    turn = page.partition('id="t1-reply"')[2].partition("</article>")[0]
+    (address,) = re.findall(r'src="(/picture/[^"]+)"', turn)
+    assert Image.open(io.BytesIO(client.get(address).content)).size == (160, 210)
+    assert picture_sizes(client.get(f"/download/rollout/{ids['card']}?part=0").text) == [(300, 200), (160, 210)]
+
+
+def test_a_list_and_a_search_show_a_small_picture_of_the_question(tmp_path):
+    write_pictured_card(tmp_path / "card")
+    write_card(tmp_path / "texts", n=2)
+    client, ids = client_of(tmp_path), card_ids(tmp_path)
+    for address in (f"/card/{ids['card']}", "/search?q=what+is"):
+        (picture,) = re.findall(
+            r'<img class="thumbnail" src="([^"]+)"[^>]*width="64" height="43"', client.get(address).text
+        )
+        assert Image.open(io.BytesIO(client.get(picture.replace("&amp;", "&")).content)).size == (64, 43)
+    assert "thumbnail" not in client.get(f"/card/{ids['texts']}").text
+    assert picture_sizes(client.get(f"/download/card/{ids['card']}").text) == [(64, 43)]
+
+
+def test_a_list_with_a_picture_that_is_gone_is_still_a_list(tmp_path, monkeypatch):
+    card = write_pictured_card(tmp_path / "card")
+    for path in (card / "pictures").iterdir():
+        path.unlink()
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "elsewhere"))
+    client, ids = client_of(tmp_path), card_ids(tmp_path)
+    saved = client.get(f"/download/card/{ids['card']}").text
+    assert "what is shown" in saved and picture_sizes(saved) == []
+
+
+def test_no_list_and_no_export_holds_a_picture_of_a_hidden_item(tmp_path):
+    write_pictured_card(tmp_path / "runs" / "card", Split.TEST_PUBLIC)
+    (digest, *_) = sorted(path.name for path in (tmp_path / "runs" / "card" / "pictures").iterdir())
+    client, ids = client_of(tmp_path / "runs"), card_ids(tmp_path / "runs")
+    export_site(Site(Catalog(tmp_path / "runs")), tmp_path / "out")
+    pages = [path.read_text() for path in (tmp_path / "out").rglob("*.html")]
+    pages += [client.get(f"/card/{ids['card']}").text, client.get(f"/rollout/{ids['card']}/0").text]
+    pages += [client.get(f"/download/card/{ids['card']}").text, client.get("/search?q=item-000").text]
+    assert len(pages) > 5 and not any("<img" in page for page in pages)
+    for query in ("", "?size=small"):
+        assert client.get(f"/picture/{ids['card']}/{digest}{query}").status_code == 404
+    seen = client_of(tmp_path / "runs", shows_hidden=True)
+    assert "thumbnail" in seen.get(f"/card/{ids['card']}").text

@@ -142,16 +142,17 @@ class CardWriter:
         self._ends.append(self._n_bytes)
 
     def _keep_pictures(self, record: ScoredRollout) -> None:
-        """Copy the pictures of a rollout's prompt beside the card, before the line that names them."""
-        for message in record.rollout.prompt:
-            if message.pictures:
-                try:
-                    keep_beside(record.rollout.prompt, self._path / PICTURES_FOLDER)
-                except ConfigError as error:
-                    raise CardError(f"{self._rollouts}: item {record.rollout.item_id!r}: {error}") from error
-                except OSError as error:
-                    raise folder.disk_error(self._path / PICTURES_FOLDER, 0, error) from error
-                return
+        """Copy the pictures of a rollout beside the card, before the line that names them."""
+        pictured = [message for message in record.rollout.prompt if message.pictures]
+        pictured += [turn.reply for turn in record.rollout.turns if turn.pictures and turn.reply is not None]
+        if not pictured:
+            return
+        try:
+            keep_beside(pictured, self._path / PICTURES_FOLDER)
+        except ConfigError as error:
+            raise CardError(f"{self._rollouts}: item {record.rollout.item_id!r}: {error}") from error
+        except OSError as error:
+            raise folder.disk_error(self._path / PICTURES_FOLDER, 0, error) from error
 
     def close(self) -> CardSummary:
         """Finish the card: summary, compressed rollouts, digests. Returns the summary.

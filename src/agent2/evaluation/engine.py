@@ -117,7 +117,7 @@ class Dialogue(Protocol):
     def prompt(self) -> Prompt | None:
         """What to send for the next message; None: there is no room for another one, which ends the episode."""
 
-    def add(self, completion: Completion, observation: str | None) -> None:
+    def add(self, completion: Completion, reply: Message | None) -> None:
         """Take in a message and the world's reply to it; None: the episode is over."""
 
 
@@ -304,9 +304,9 @@ class _Chat:
     def prompt(self) -> Prompt:
         return self.policy.messages_to_send(self.messages, self.n_opening)
 
-    def add(self, completion: Completion, observation: str | None) -> None:
-        if observation is not None:  # a new list: the sampler may still hold the prompt
-            self.messages = [*self.messages, Message("assistant", completion.text), Message("user", observation)]
+    def add(self, completion: Completion, reply: Message | None) -> None:
+        if reply is not None:  # a new list: the sampler may still hold the prompt
+            self.messages = [*self.messages, Message("assistant", completion.text), reply]
 
 
 @dataclass(slots=True)
@@ -438,7 +438,7 @@ class _Loop:
             Turn(
                 completion.text, observation, completion.stop_reason, completion.prompt_tokens,
                 completion.completion_tokens, _kept_tokens(completion),
-                msgspec.UNSET if completion.thought is None else completion.thought,
+                msgspec.UNSET if completion.thought is None else completion.thought, step.pictures,
             )
         )  # fmt: skip
         # A message that comes too late is kept and scored; how the rollout counts is up to the reporting rule.
@@ -455,7 +455,7 @@ class _Loop:
         if observation is None:
             reason = f"turn {len(episode.turns)}: the episode continues without an observation"
             return self._fault(episode, Fault.ENVIRONMENT, reason)
-        episode.dialogue.add(completion, observation)
+        episode.dialogue.add(completion, Message("user", observation, step.pictures))
         return self._ask(episode)
 
     def _count(self, episode: _Episode, completion: Completion) -> None:

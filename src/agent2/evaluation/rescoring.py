@@ -125,6 +125,8 @@ def play_again(item: Item, rollout: Rollout, make_environment: Callable[[], Envi
             return f"turn {number}: {again.reason or 'the episode is over before it'}"
         if (reply := again.turns[number - 1].observation) != turn.observation:
             return f"turn {number}: the observation was {quoted(turn.observation)}, and is {quoted(reply)} now"
+        if again.turns[number - 1].pictures != turn.pictures:
+            return f"turn {number}: the observation has other pictures now"
     if rollout.status is RolloutStatus.FAILED:
         return ""
     if (rollout.status is RolloutStatus.COMPLETED) != (again.status is RolloutStatus.COMPLETED):

@@ -236,18 +236,18 @@ class _TokenDialogue:
         self.is_full = len(self.prompt_ids) + len(self.completion_ids) > self._room
         return None if self.is_full else [*self.prompt_ids, *self.completion_ids]
 
-    def add(self, completion: Completion, observation: str | None) -> None:
+    def add(self, completion: Completion, reply: Message | None) -> None:
         """Append the sampled tokens, then the world's reply, after the end token if the model did not sample it."""
         if not completion.token_ids or completion.logprobs is None:
             raise SamplerFailed(
                 "training needs the sampled tokens and their log-probabilities; use an in-process model"
             )
         self._append(completion.token_ids, completion.logprobs, is_sampled=True)
-        if observation is not None:
-            reply = self._chat.reply(observation)
+        if reply is not None:
+            ids = self._chat.reply(reply.text)
             if self.completion_ids[-1] != self._chat.end:
-                reply = (self._chat.end, *reply)
-            self._append(reply, [0.0] * len(reply), is_sampled=False)
+                ids = (self._chat.end, *ids)
+            self._append(ids, [0.0] * len(ids), is_sampled=False)
 
     def _append(self, ids: Sequence[int], logprobs: Sequence[float], *, is_sampled: bool) -> None:
         self.completion_ids += ids

@@ -21,7 +21,7 @@ from agent2.evaluation.suite_folder import (
 from agent2.records import ScoredRollout
 from agent2.reports.text import clean
 from agent2.web.entries import CatalogEntry, EntryKind
-from agent2.web.page import PageContext, file_stamp
+from agent2.web.page import Links, PageContext, file_stamp, shelf_of
 from agent2.web.rollouts import NO_COLUMNS, NO_TERM, CardFilter, CardListing, RolloutLine, SqlTerm
 
 KeyT = TypeVar("KeyT")
@@ -120,10 +120,14 @@ def question_of(record: ScoredRollout) -> str:
     return record.rollout.prompt[-1].text if record.rollout.prompt else ""
 
 
+def records_on(context: PageContext, entry: CatalogEntry, lines: Iterable[int]) -> Mapping[int, ScoredRollout]:
+    """Line -> rollout; of a large card only those that a few of its parts hold."""
+    return context.tables.pages(entry.path).at(lines, MOST_FRAMES)
+
+
 def questions_on(context: PageContext, entry: CatalogEntry, lines: Iterable[int]) -> dict[int, str]:
-    """Line -> question; of a large card only those that a few of its parts hold."""
-    records = context.tables.pages(entry.path).at(lines, MOST_FRAMES)
-    return {line: question_of(record) for line, record in records.items()}
+    """Line -> question, of those."""
+    return {line: question_of(record) for line, record in records_on(context, entry, lines).items()}
 
 
 def shown_questions(questions: Mapping[KeyT, str], search: str = "") -> dict[KeyT, str]:
@@ -154,12 +158,15 @@ def with_items(
     entry: CatalogEntry,
     card: CardFile,
     lines: Sequence[RolloutLine],
+    links: Links,
     search: str = "",
     columns: Sequence[str] = (),
 ) -> tuple[RolloutLine, ...]:
     """Lines of a card whose items are not hidden, with what is known of the items. columns: fields of payloads."""
-    stored = stored_items(context, entry, card)
-    questions = shown_questions(questions_on(context, entry, [line.line for line in lines]), search)
+    stored, shelf = stored_items(context, entry, card), shelf_of(entry, links)
+    records = records_on(context, entry, [line.line for line in lines])
+    questions = shown_questions({line: question_of(record) for line, record in records.items()}, search)
+    thumbnails = {line: shelf.in_list(record.rollout.prompt) for line, record in records.items()}
     return tuple(
         replace(
             line,
@@ -167,6 +174,7 @@ def with_items(
             reference=clean(stored.references.get(line.item_id, ""), REFERENCE_CHARACTERS),
             place=clean(stored.places.get(line.item_id, ""), 120),
             fields=_fields_of(stored, line.item_id, columns),
+            thumbnail=thumbnails.get(line.line),
         )
         for line in lines
     )
@@ -184,12 +192,17 @@ def toggled(name: str, listing: CardListing) -> str:
 
 
 def with_listed_items(
-    context: PageContext, entry: CatalogEntry, card: CardFile, listing: CardListing, card_filter: CardFilter
+    context: PageContext,
+    entry: CatalogEntry,
+    card: CardFile,
+    listing: CardListing,
+    card_filter: CardFilter,
+    links: Links,
 ) -> CardListing:
     """A card's list with what is known of its items, which are not hidden."""
     stored = stored_items(context, entry, card)
     all_columns = stored.columns()
     named = stored.few_columns() if card_filter.columns is None else card_filter.columns
     columns = tuple(name for name in all_columns if name in named)
-    lines = with_items(context, entry, card, listing.lines, card_filter.search, columns)
+    lines = with_items(context, entry, card, listing.lines, links, card_filter.search, columns)
     return replace(listing, lines=lines, columns=columns, all_columns=all_columns)

@@ -143,9 +143,10 @@ def view_rollout(
         text, title = clean_lines(turn.action, max_characters), f"turn {number}: model"
         marks = (*token_marks(turn), *_thought_of(turn, max_characters))
         steps = [RolloutStep(f"t{number}", "model", title, text, (), detail, *marks)]
-        if turn.observation is not None:
-            text = clean_lines(turn.observation, max_characters)
-            steps.append(RolloutStep(f"t{number}-reply", "environment", f"turn {number}: environment", text))
+        if turn.reply is not None:
+            text, title = clean_lines(turn.reply.text, max_characters), f"turn {number}: environment"
+            pictures = () if hides else shelf.of_message(turn.reply)
+            steps.append(RolloutStep(f"t{number}-reply", "environment", title, text, pictures))
         turns.append(tuple(steps))
     state = "\n".join(f"{key}: {canonical_json(value).decode()}" for key, value in rollout.state.items())
     view = RolloutView(

@@ -25,6 +25,7 @@ from agent2.web.catalog import Catalog
 from agent2.web.entries import CatalogEntry, EntryKind, reason_of
 from agent2.web.notes import NoteBook
 from agent2.web.rollouts import CardTables
+from agent2.web.shown_pictures import PictureShelf
 
 logger = logging.getLogger(__name__)
 
@@ -105,6 +106,17 @@ def without_dead_links(page: str) -> str:
     """The page with links that lead nowhere as plain text."""
     # only links of templates match: all other text is escaped
     return _NO_LINK.sub(r"<span>\1</span>", page)
+
+
+def shelf_of(entry: CatalogEntry, links: Links) -> PictureShelf:
+    """The pictures of a card, with addresses where there is a server."""
+    if links.is_static:
+        return PictureShelf(entry.path)
+    return PictureShelf(
+        entry.path,
+        lambda name: links.to("picture", entry.id, name),
+        lambda name: links.to("picture", entry.id, name, size="small"),
+    )
 
 
 class NoSuchPageError(Agent2Error):

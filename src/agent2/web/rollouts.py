@@ -29,6 +29,7 @@ from agent2.errors import CardError
 from agent2.records import HIDDEN_SPLITS
 from agent2.reports.text import clean
 from agent2.stats.estimates import Estimate, wilson
+from agent2.web.shown_pictures import ShownPicture
 
 PAGE_ROWS = 50
 OPEN_CARDS = 4
@@ -244,6 +245,8 @@ class RolloutLine:
     """`data.csv:12`, the file and row that the item comes from."""
     fields: tuple[str, ...] = ()
     """Of its payload, in the order of the list's `columns`; empty where it has none."""
+    thumbnail: ShownPicture | None = None
+    """The first picture of its question; None for a hidden item, and where there is none."""
 
 
 @dataclass(frozen=True, slots=True)

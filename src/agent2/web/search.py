@@ -100,7 +100,7 @@ def search_page(context: PageContext, route: PageAddress, links: Links) -> str:
         title = clean(f"{header.checkpoint_name} on {header.protocol.benchmark}", 200)
         card_lines = tuple(lines.get(entry.id, ()))
         if entry.id not in hidden:
-            card_lines = with_items(context, entry, cards[entry.id], card_lines, card_filter.search)
+            card_lines = with_items(context, entry, cards[entry.id], card_lines, links, card_filter.search)
         sections.append(CardMatches(entry, title, hits.n, card_lines))
     query = card_filter.query()
 

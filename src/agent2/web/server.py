@@ -175,7 +175,7 @@ class _Views:
 
     def picture(self, request: Request) -> Response:
         try:
-            png = self._site.picture(PageAddress("picture", **request.path_params))
+            png = self._site.picture(PageAddress("picture", **request.path_params, query=_query_of(request)))
         except Agent2Error as error:
             return self.not_found(error)
         return Response(png, media_type="image/png")

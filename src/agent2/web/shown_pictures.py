@@ -10,7 +10,7 @@ in a file it is part of the page, smaller. Whatever a card's folder contains is 
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +36,8 @@ SCREENSHOTS = "screenshots"
 SIDE, SIDE_IN_FILE = 1_600, 480
 """Pixels of the longer side of a picture with an address, and of one that is part of a page."""
 SIDE_OF_DIFFERENCE = 960
+SIDE_IN_LIST = 64
+"""Of a picture in a row of a list."""
 MAX_KEPT = 24
 """Differences that are kept, some hundred kB each: a page has up to three."""
 
@@ -60,6 +62,8 @@ class PictureShelf:
     """Of the card; None: pictures of this installation alone."""
     address: Callable[[str], str] = lambda name: ""
     """The address of a picture by its name; empty: it becomes part of the page."""
+    small_address: Callable[[str], str] = lambda name: ""
+    """The same of a picture in a list."""
 
     def of_message(self, message: Message) -> tuple[ShownPicture, ...]:
         """The pictures of a message; of one that cannot be read, why."""
@@ -74,12 +78,29 @@ class PictureShelf:
                 pictures.append(ShownPicture("", clean(f"{caption}: {error}", 300)))
         return tuple(pictures)
 
-    def named(self, name: str) -> bytes:
+    def in_list(self, messages: Sequence[Message]) -> ShownPicture | None:
+        """The first picture of a prompt's last message, small enough for a row; None: it has none that can be shown."""
+        picture = next(iter(messages[-1].pictures or ()), None) if messages else None
+        if picture is None:
+            return None
+        width, height = _within(picture.width, picture.height, SIDE_IN_LIST)
+        description = "picture of the question"
+        if address := self.small_address(picture.digest):
+            return ShownPicture(address, description, width, height)
+        try:
+            content = content_of(picture, None if self.folder is None else self.folder / FOLDER)
+            return ShownPicture(
+                data_address("image/png", smaller(content, SIDE_IN_LIST, description)), description, width, height
+            )
+        except ConfigError:  # the page of the rollout says why
+            return None
+
+    def named(self, name: str, side: int = SIDE) -> bytes:
         """A picture as a PNG. name: a digest, or the file of a screenshot. Raises ConfigError, OSError."""
         if name.endswith(".png"):
-            return smaller(self.screenshot(name), SIDE, "a screenshot")
+            return smaller(self.screenshot(name), side, "a screenshot")
         picture = Picture(name, "image/png", 0, 0, 0, Preparation().name)
-        return smaller(content_of(picture, None if self.folder is None else self.folder / FOLDER), SIDE, "a picture")
+        return smaller(content_of(picture, None if self.folder is None else self.folder / FOLDER), side, "a picture")
 
     def screenshot(self, name: str) -> bytes:
         """The bytes of a screenshot. Raises OSError if there is none."""
@@ -96,6 +117,15 @@ class PictureShelf:
 
 
 NO_SHELF = PictureShelf()
+
+
+def _within(width: int, height: int, side: int) -> tuple[int, int]:
+    """The figures of a picture, as a card states them, made smaller to fit a square; 0 where they are none."""
+    longer = max(width, height)
+    if min(width, height) < 1:
+        return 0, 0
+    scale = min(1.0, side / longer)
+    return max(1, round(width * scale)), max(1, round(height * scale))
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ from agent2.web.page import (
     PageContext,
     SingleLinks,
     file_stamp,
+    shelf_of,
     without_dead_links,
 )
 from agent2.web.pairs import comparable, compare_page
@@ -65,7 +66,7 @@ from agent2.web.rollouts import (
 )
 from agent2.web.runs import runs_page
 from agent2.web.search import search_page
-from agent2.web.shown_pictures import PictureShelf, ScreenshotRow, screenshot_rows
+from agent2.web.shown_pictures import SIDE, SIDE_IN_LIST, PictureShelf, ScreenshotRow, screenshot_rows
 from agent2.web.summaries import sweep_grid
 from agent2.web.trials import (
     event_words,
@@ -412,13 +413,10 @@ class Site(PageContext):
             entry = self.entry(route, EntryKind.CARD)
             if self.hides(self.tables.pages(entry.path).card, LiveLinks()):
                 raise NoSuchPageError("pictures of hidden items are not shown")
-            return PictureShelf(entry.path).named(route.part)
+            is_small = route.query.get("size") == "small"
+            return PictureShelf(entry.path).named(route.part, SIDE_IN_LIST if is_small else SIDE)
 
         return self.guarded(route, read)
-
-    def _shelf(self, entry: CatalogEntry, links: Links) -> PictureShelf:
-        """The pictures of a card, with an address each where there is a server."""
-        return PictureShelf(entry.path, lambda name: "" if links.is_static else links.to("picture", entry.id, name))
 
     def n_rollouts_of(self, evaluation: CatalogEntry) -> int:
         """On the closed cards of an evaluation."""
@@ -449,7 +447,7 @@ class Site(PageContext):
         beside_card = BesideCard(noted, found_by_field(stored, card_filter.search))
         listing = list_card(self.tables, entry.path, card, card_filter, hides=hides, beside=beside_card)
         if not hides:
-            listing = with_listed_items(self, entry, card, listing, card_filter)
+            listing = with_listed_items(self, entry, card, listing, card_filter, links)
         has_related = card.state == "closed" and not links.is_single
         is_whole = replace(card_filter, columns=None) == CardFilter()
         has_judges = has_related and is_whole
@@ -569,7 +567,7 @@ class Site(PageContext):
                 card,
                 hides=hides,
                 max_characters=MAX_SAVED_TEXT if links.is_single else MAX_TEXT,
-                shelf=self._shelf(entry, links),
+                shelf=shelf_of(entry, links),
             ),
             screenshots=() if hides else self._screenshots(entry, record, beside_fields, links),
             name=clean(card.header.checkpoint_name, 80),
@@ -658,7 +656,7 @@ class Site(PageContext):
         }
         if line is None:
             return fields
-        shelf = self._shelf(beside, links)
+        shelf = shelf_of(beside, links)
         view = view_rollout(self.record(beside, line), card, hides=self.hides(card, links), shelf=shelf)
         return fields | {"view": view, "href": links.to("rollout", beside.id, line)}
 
@@ -668,8 +666,8 @@ class Site(PageContext):
         """Of the page that a rollout delivered, beside those of the other card's unless that is hidden."""
         shelf_beside = None
         if beside is not None and beside["view"] is not None and not beside["view"].hides:
-            shelf_beside = (beside["name"], self._shelf(beside["entry"], links))
-        return screenshot_rows(self._shelf(entry, links), record.rollout.item_id, record.rollout.attempt, shelf_beside)
+            shelf_beside = (beside["name"], shelf_of(beside["entry"], links))
+        return screenshot_rows(shelf_of(entry, links), record.rollout.item_id, record.rollout.attempt, shelf_beside)
 
     def standalone(self, route: PageAddress) -> str:
         """Any page as one HTML file that needs no server, no network and no script; a rollout's texts are not cut."""
