@@ -133,7 +133,7 @@ def processes_of(engine: str) -> list[psutil.Process]:
     found: dict[int, psutil.Process] = {}
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
-            if child.cmdline()[:1] and child.cmdline()[0].startswith(folder):
+            if "".join(child.cmdline()[:1]).startswith(folder):
                 found |= {process.pid: process for process in [child, *child.children(recursive=True)]}
     return list(found.values())
 

@@ -16,6 +16,7 @@ from agent2.errors import ConfigError, EndpointFailed, Fault, SamplerFailed
 from agent2.evaluation.engine import Attempt, PlaySettings, play
 from agent2.llm.endpoints import Endpoint, EndpointClient, public_url, read_endpoint_options
 from agent2.llm.served import ServedSampler
+from agent2.llm.wire_problems import WireProblem
 from agent2.models.hf import HfSampler
 from agent2.records import Item, Message, SamplingSettings, Score, Split, StopReason
 from model_builders import make_model
@@ -359,6 +360,14 @@ def test_some_slow_requests_among_others_do_not_end_the_evaluation(monkeypatch):
 def test_the_time_for_an_answer_grows_with_its_length():
     client = EndpointClient(Endpoint("http://127.0.0.1:1/v1", "m"))
     assert [client.limit_s(n) for n in (1, 4096)] == [60.1, pytest.approx(469.6)]
+
+
+def test_a_request_after_the_client_was_closed_is_a_problem_in_words():
+    client = EndpointClient(Endpoint("http://127.0.0.1:1/v1", "m"))
+    client.close()
+    problem = client.exchange("chat/completions", {}, 1.0, lambda *answer: answer)
+    assert isinstance(problem, WireProblem)
+    assert problem.reason == "the sampler was closed"
 
 
 def test_opening_an_endpoint_that_hangs_does_not_try_again():

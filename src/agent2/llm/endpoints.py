@@ -157,7 +157,7 @@ class EndpointClient:
                 return with_tries(answer, n_tries, None if is_over else asked_s)
             logger.info("%s: try %d of %d: %s", endpoint.model, n_tries, endpoint.max_tries, answer.reason)
             if self.closing.wait(asked_s):
-                return WireProblem("the sampler was closed", Fault.INFRASTRUCTURE, may_pass=False)
+                return _closed()
             wait_s *= 2
         raise AssertionError("unreachable: the last try returns")
 
@@ -179,6 +179,10 @@ class EndpointClient:
                         return WireProblem(
                             late, Fault.INFRASTRUCTURE, may_pass=True, connection_failure=ConnectionFailure.TIMEOUT
                         )
+        except RuntimeError:
+            if not self.closing.is_set():
+                raise
+            return _closed()
         except httpx.HTTPError as error:
             detail = f"{type(error).__name__}: {str(error) or 'no details'}"
             if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
@@ -198,6 +202,10 @@ class EndpointClient:
             return malformed("it is the answer to another request")
         answered = {name.lower(): value for name, value in response.headers.items()}
         return reader(response.status_code, answered, bytes(content))
+
+
+def _closed() -> WireProblem:
+    return WireProblem("the sampler was closed", Fault.INFRASTRUCTURE, may_pass=False)
 
 
 def public_url(url: str) -> str:
