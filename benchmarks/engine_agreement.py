@@ -57,6 +57,9 @@ from agent2.records import (
     Split,
 )
 
+CUT = "\ufffd"
+"""What this process writes for the bytes of half a character; others leave them out."""
+
 
 @dataclass(frozen=True, slots=True)
 class Played:
@@ -262,6 +265,9 @@ def report_greedy(name: str, here: Played, there: Played, gaps: Gaps) -> None:
         other = theirs[scored.rollout.item_id, 0]
         if other is None:
             print(f"  {scored.rollout.item_id}: no answer")
+            continue
+        if (_text(scored) or "").rstrip(CUT) == other.rstrip(CUT):
+            print("  differs only in a character that the limit on tokens cut in two")
             continue
         position, nats = gaps.nats(scored, other)
         print(f"  differs from token {position} on; its own token is likelier by {nats:.2g} nats here")
