@@ -143,14 +143,24 @@ def test_another_template_replaces_the_models_own(folder):
     assert len(own.encode(chat)) == len(other.encode(chat)) + 2
 
 
+MARKED = """{% for m in messages %}{% if m['role'] == 'assistant' %}
+    {% generation %}{{ m['content'] }}{% endgeneration %}
+
+{% else %}<user>{{ m['content'] }}{% endif %}{% endfor %}<bot>"""
+
+
 @pytest.mark.slow
-def test_prompts_are_those_that_transformers_makes(folder):
+@pytest.mark.parametrize("template", [None, MARKED])
+def test_prompts_are_those_that_transformers_makes(folder, template):
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    chat = [{"role": "user", "content": "4 + 2"}, {"role": "user", "content": "= 6"}]
-    expected = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
-    assert Renderer(folder, None).encode(chat) == expected
+    chat = [{"role": "user", "content": "4 + 2"}, {"role": "assistant", "content": "= 6"}]
+    chat.append({"role": "user", "content": "= 6"})
+    expected = tokenizer.apply_chat_template(
+        chat, chat_template=template, add_generation_prompt=True, return_dict=False
+    )
+    assert Renderer(folder, template).encode(chat) == expected
 
 
 def test_tensors_are_read_in_each_precision(folder, tmp_path):

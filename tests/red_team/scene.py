@@ -37,7 +37,7 @@ from agent2.arena.scoring import LoadedTask
 from agent2.arena.spec import Deadline, TrialConfig
 from agent2.arena.trial_folder import TrialPaths, read_config
 from agent2.benchmarks import load_benchmark
-from agent2.engines.catalogue import IN_PROCESS
+from agent2.engines.catalogue import IN_PROCESS, VLLM
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.records import HIDDEN_SPLITS, Item
 from agent2.sandbox.backends import Sandbox, Unsandboxed, find_sandbox, free_port
@@ -238,13 +238,17 @@ class Scene:
         return folder
 
 
+ONE_HEAD = {"hidden_size": 32, "num_attention_heads": 1, "num_key_value_heads": 1, "head_dim": 32}
+"""Of a base model: vLLM's CPU build computes no attention heads smaller than 32."""
+
+
 @contextmanager
 def set_scene(root: Path, engine: str = IN_PROCESS) -> Iterator[Scene]:
     """Build it all beneath `root` and tear it down again; $AGENT2_HOME must point below `root` already.
 
     engine: plays the submissions, in the grader's sandbox; must be installed there.
     """
-    task = write_task(root / "task")
+    task = write_task(root / "task", ONE_HEAD if engine == VLLM else None)
     agent = write_agent(root / "attacker", "print('attack.py is run in its place')")
     chosen = [f"scoring.engine={engine}"]
     paths, other_trial = (

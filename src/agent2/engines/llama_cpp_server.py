@@ -149,8 +149,18 @@ class Renderer:
     """Chats to token ids and back, as transformers makes them from the same folder."""
 
     def __init__(self, folder: Path, template: str | None) -> None:
+        from jinja2.ext import Extension
         from jinja2.sandbox import ImmutableSandboxedEnvironment
         from tokenizers import Tokenizer
+
+        class Generation(Extension):
+            """`{% generation %}`, which marks an answer for training, says nothing in a prompt."""
+
+            tags = {"generation"}  # noqa: RUF012 - as in its base class
+
+            def parse(self, parser: Any) -> Any:
+                next(parser.stream)
+                return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self.tokenizer.no_truncation()
@@ -164,7 +174,7 @@ class Renderer:
         if not isinstance(template, str):
             sys.exit(f"error: {folder}: has no chat template")
         environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", Generation]
         )
         environment.filters["tojson"] = lambda value, indent=None: json.dumps(value, ensure_ascii=False, indent=indent)
         self._template = environment.from_string(template)

@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 
 from agent2.arena.evidence import SubmissionState
 from agent2.arena.grader import service
-from agent2.arena.grader.evaluator import EvaluationFailed
+from agent2.arena.grader.evaluator import EvaluationFailed, log_of
 from agent2.arena.grader.job import EvaluationOutcome, EvaluationStopped
 from agent2.arena.grader.service import Grader
 from agent2.arena.spec import Deadline
@@ -417,9 +417,13 @@ def test_an_evaluation_that_nobody_submitted_is_not_told_to_be_submitted_again(m
         fault=Fault.INFRASTRUCTURE, reason="it did not end", advice="submit again, and shorter", is_timeout=True
     )
     grader = make_grader(ScriptedEvaluation([late, late]))
+    card = trial.card("base", Split.TEST_PUBLIC)
+    card.parent.mkdir(parents=True, exist_ok=True)
+    log_of(card).write_text("the engine's own words")
     with pytest.raises(EvaluationFailed) as caught:
-        grader.evaluate_checkpoint(base, Split.TEST_PUBLIC, trial.card("base", Split.TEST_PUBLIC), "base")
+        grader.evaluate_checkpoint(base, Split.TEST_PUBLIC, card, "base")
     message = str(caught.value)
+    assert f"what it printed is in {log_of(card)}" in message and "own words" not in message
     assert "submit" not in message and "evaluation_timeout_s" in message and trial.resume_command in message
     assert late.reason_for_submitter == "it did not end; submit again, and shorter"
     assert EvaluationOutcome(fault=Fault.MODEL, reason="bad").reason_for_submitter == "bad"

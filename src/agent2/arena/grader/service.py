@@ -30,6 +30,7 @@ from agent2.arena.grader.evaluator import (
     EvaluationFailed,
     EvaluationRequest,
     GraderSettings,
+    log_of,
     score_of,
 )
 from agent2.arena.grader.job import LATER, EvaluationOutcome, EvaluationStopped
@@ -273,7 +274,8 @@ class Grader:
             # nobody submitted it, so the outcome's advice says nothing here
             longer = "; a new trial has longer ones with --set evaluation_timeout_s=SECONDS" * outcome.is_timeout
             resume = f"resume with {self.settings.paths.resume_command}"
-            raise EvaluationFailed(f"{name} on {split}: {outcome.reason}{longer}; {resume}", outcome.fault)
+            printed = f"; what it printed is in {log_of(card)}" if log_of(card).is_file() else ""
+            raise EvaluationFailed(f"{name} on {split}: {outcome.reason}{longer}{printed}; {resume}", outcome.fault)
         return score_of(outcome)
 
     def _earlier_receipt(self, key: str, model_path: str) -> Receipt | None:
