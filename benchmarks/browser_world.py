@@ -3,7 +3,8 @@
     agent2 benchmarks install miniwob
     python benchmarks/browser_world.py [NAME] [--items N]
 
-Plays the hidden items of `miniwob:NAME` (default `twenty`, all tasks) with `examples/browser_players.py`. Times are
+Plays the hidden items of `miniwob:NAME` (default `twenty`, all tasks) with `examples/browser_players.py`, those of
+`NAME-screenshot` with the reference's clicks and at random points. Times are
 wall clock and hold for pages that are open at once; opening the pages to list the items is timed apart.
 """
 
@@ -40,9 +41,14 @@ def main() -> None:
         for item in benchmark.items(split, min(arguments.items // 2, benchmark.count(split, secret)), secret)
     ]
     print(f"{len(items)} items listed, {benchmark.environment_version()}: {time.perf_counter() - started:.1f} s")
-    for name in ("solver", "random_clicks"):
+    played = ("reference", "random_points") if arguments.name.endswith("-screenshot") else ("solver", "random_clicks")
+    for name in played:
         started = time.perf_counter()
-        records = play_items(benchmark, items, lambda item, world, chat, name=name: players[name](chat))
+        records = play_items(
+            benchmark,
+            items,
+            lambda item, world, chat, name=name: players[name](chat) if name in players else world.ask_expert(),
+        )
         seconds = time.perf_counter() - started
         values = [record.score.value for record in records]
         n_turns = sum(len(record.rollout.turns) for record in records)

@@ -5,7 +5,8 @@ r"""Players of the web pages behind `miniwob`: one that reads the page and solve
         --baseline scripted:examples/browser_players.py:random_clicks --out browser
     agent2 view browser
 
-Both see what a model sees: the task's sentence and the accessibility tree of the page.
+Both see what a model sees: the task's sentence and the accessibility tree of the page. `random_points` acts at random
+on the picture that `miniwob:click-checkboxes-screenshot` shows in its place.
 """
 
 import argparse
@@ -54,6 +55,22 @@ def random_clicks(chat: Sequence[Message]) -> str:
         ("type", {"ref": node.ref, "text": draw.choice(WORDS)}),
         ("press", {"key": draw.choice(("Enter", "Tab", "Escape"))}),
         ("scroll", {"ref": node.ref, "direction": draw.choice(("up", "down"))}),
+    ]
+    return _message(draw.choices(calls, weights=(6, 2, 1, 1))[0])
+
+
+def random_points(chat: Sequence[Message]) -> str:
+    """A call at a point drawn from the last picture; the same chat gives the same call."""
+    pictures = [picture for message in chat for picture in message.pictures or ()]
+    draw = random.Random("\n".join([*(message.text for message in chat), *(picture.digest for picture in pictures)]))
+    if not pictures:
+        return GIVEN_UP
+    place = {"x": draw.randrange(pictures[-1].width), "y": draw.randrange(pictures[-1].height)}
+    calls: list[Call] = [
+        ("click", place),
+        ("type", {"text": draw.choice(WORDS)}),
+        ("press", {"key": draw.choice(("Enter", "Tab", "Escape"))}),
+        ("scroll", {**place, "direction": draw.choice(("up", "down"))}),
     ]
     return _message(draw.choices(calls, weights=(6, 2, 1, 1))[0])
 

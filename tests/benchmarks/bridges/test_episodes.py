@@ -1,14 +1,19 @@
+import base64
 import json
 from dataclasses import replace
 
 import pytest
 
 from agent2.benchmarks import load_benchmark
+from agent2.benchmarks.bridges import BRIDGES
 from agent2.benchmarks.bridges.channel import BridgeFailed
 from agent2.benchmarks.bridges.episodes import BridgedEpisodes
-from agent2.errors import EnvironmentFailed, Fault
+from agent2.errors import ConfigError, EnvironmentFailed, Fault
 from agent2.evaluation.check import EPISODES_PLAYED, check_benchmark, play_items
-from agent2.records import Rollout, RolloutStatus, Split, Usage
+from agent2.evaluation.engine import Attempt, PlaySettings, play_rollouts
+from agent2.models.sources import ScriptedSampler
+from agent2.pictures import white_square
+from agent2.records import Rollout, RolloutStatus, SamplingSettings, Split, Usage
 from bridge_fakes import fake_channel, install_fake_bridge
 
 SECRET = b"s" * 32
@@ -214,3 +219,78 @@ def test_a_check_plays_a_sample_of_episodes_in_one_process_unless_more_are_asked
     assert details["reference answers score 1.0"] == "5 of 5"
     assert benchmark._channel.n_starts == 1
     assert check_benchmark(benchmark).n_played == EPISODES_PLAYED == 20
+
+
+def show_pictures(benchmark, monkeypatch, pictures):
+    """The package shows these in its opening and in each reply."""
+    ask = benchmark._channel.ask
+
+    def with_pictures(method, **arguments):
+        answer = ask(method, **arguments)
+        if method == "open":
+            return [*answer[:-1], {**answer[-1], "pictures": pictures}]
+        return {**answer, "pictures": pictures} if method == "advance" else answer
+
+    monkeypatch.setattr(benchmark._channel, "ask", with_pictures)
+
+
+def encoded_square():
+    return base64.b64encode(white_square()).decode()
+
+
+def test_pictures_of_a_package_are_in_the_messages_that_a_player_sees_and_in_the_rollout(opened, monkeypatch):
+    benchmark = opened("opened")
+    items = benchmark.items(Split.DEV, 1, None)
+    show_pictures(benchmark, monkeypatch, [encoded_square()])
+    seen = []
+
+    def player(item, world, chat):
+        seen.append([len(message.pictures or ()) for message in chat])
+        return world.ask_expert()
+
+    (record,) = play_items(benchmark, items, player)
+    assert record.score.value == 1.0 and seen[:2] == [[0, 1], [0, 1, 0, 1]]
+    assert [turn.pictures[0].width if turn.pictures else None for turn in record.rollout.turns] == [32, 32, 32, None]
+
+
+def test_a_model_of_texts_gets_one_clear_error_before_anything_is_played(opened, monkeypatch):
+    benchmark = opened("opened")
+    (item,) = benchmark.items(Split.DEV, 1, None)
+    show_pictures(benchmark, monkeypatch, [encoded_square()])
+    asked = []
+    sampler = ScriptedSampler(lambda chat: asked.append(chat) or "Done.")
+    sampler.takes_pictures = False
+    settings = PlaySettings(SamplingSettings(), max_turns=3)
+    with pytest.raises(ConfigError, match="this checkpoint is asked with text alone; name a folder"):
+        list(play_rollouts([Attempt(item, 0, 0)], sampler, benchmark.environment, settings))
+    assert not asked
+
+
+@pytest.mark.parametrize("pictures", [7, "x", ["no base64!"], ["aGVsbG8="], [7], [""], ["aGVsbG8="] * 17])
+def test_pictures_that_are_none_are_a_fault_of_the_environment(opened, monkeypatch, pictures):
+    benchmark = opened("opened")
+    (item,) = benchmark.items(Split.DEV, 1, None)
+    world = benchmark.environment()
+    world.reset(item, 0)
+    show_pictures(benchmark, monkeypatch, pictures)
+    with pytest.raises(EnvironmentFailed, match="picture"):
+        world.act(json.dumps(call(1)))
+    with pytest.raises(EnvironmentFailed, match="picture"):
+        benchmark.environment().reset(item, 0)
+
+
+def test_an_observation_is_a_benchmark_of_its_own_and_the_tree_is_unchanged_by_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+    install_fake_bridge("miniwob", names=["twenty"])
+    names = ("twenty", "twenty-screenshot", "twenty-both")
+    tree, screenshot, both = (BridgedEpisodes("miniwob", name, channel=fake_channel(tmp_path)) for name in names)
+    assert tree.name == "miniwob.twenty" and screenshot.name == "miniwob.twenty-screenshot"
+    assert [benchmark.takes_images for benchmark in (tree, screenshot, both)] == [False, True, True]
+    assert screenshot.version != tree.version
+    assert BRIDGES["miniwob"].observed("twenty") == (
+        "twenty",
+        BRIDGES["miniwob"],
+    )
+    assert load_benchmark(screenshot.name).version == load_benchmark("miniwob:twenty-screenshot").version
+    with pytest.raises(ConfigError, match="twenty-tree"):
+        BridgedEpisodes("miniwob", "twenty-tree", channel=fake_channel(tmp_path))

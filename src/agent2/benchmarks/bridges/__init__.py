@@ -8,7 +8,8 @@
     verifiers:NAME                   one of those that are installed with it
     bfcl:multi_turn_base             episodes with the package's stateful tools
     tau2:retail                      the same
-    miniwob:twenty                   episodes on web pages in Chromium
+    miniwob:twenty                   episodes on web pages in Chromium, seen as accessibility trees
+    miniwob:twenty-screenshot        the same, seen as pictures; `-both`: as trees and pictures
 
 The package is installed with pins of its own (`agent2 benchmarks install BRIDGE`, `engines.environments`) and runs in a
 sandbox and process of its own (`channel`). A benchmark of it is a `bridged.BridgedBenchmark`, of files a
@@ -18,7 +19,7 @@ side, one module a bridge; `pins` the exact versions.
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from types import MappingProxyType
 
@@ -53,6 +54,10 @@ class Bridge:
     """Modules in `workers` that the worker imports."""
     processes: int = 64
     """Processes and threads that its process may have."""
+    observations: tuple[str, ...] = ()
+    """As what else its worlds can be seen; a name that ends in `-` and one of them plays that."""
+    observing_worker: str = ""
+    """Module in `workers` for these."""
 
     @property
     def pinned(self) -> PinnedEnvironment:
@@ -60,6 +65,13 @@ class Bridge:
         pins = resources.files(__name__).joinpath("pins", f"{self.name}.txt").read_text(encoding="utf-8")
         command = f"agent2 benchmarks install {self.name}"
         return PinnedEnvironment("bridge", self.name, self.distribution, pins, command, self.size)
+
+    def observed(self, name: str) -> "tuple[str, Bridge]":
+        """The set that a name means, without its observation, and the bridge with the worker for that."""
+        inner_name, _, observation = name.rpartition("-")
+        if observation not in self.observations:
+            return name, self
+        return inner_name, replace(self, worker=self.observing_worker, shared=(*self.shared, self.worker))
 
     @property
     def source_digest(self) -> str:
@@ -139,6 +151,8 @@ BRIDGES: Mapping[str, Bridge] = MappingProxyType(
             "twenty",
             shared=("episode_store", "miniwob_players", "unchanged"),
             processes=1024,
+            observations=("screenshot", "both"),
+            observing_worker="miniwob_screenshots",
         ),
     }
 )

@@ -1,9 +1,9 @@
 """A benchmark of episodes with stateful tools behind a bridge: the package carries out calls and judges the episode.
 
-Named are `bfcl:multi_turn_base`, `tau2:retail` and `miniwob:twenty`. A message of the model is calls, in any form of
-`tools.calls`, or words. Calls go to the package's own tools, in the sandboxed process of the bridge, and what those
-answer comes back; words go to the user, whom the package plays by what its data says. The verdict is the package's, on
-all moves.
+Named are `bfcl:multi_turn_base`, `tau2:retail`, `miniwob:twenty` and `miniwob:twenty-screenshot`, whose package shows
+pictures beside its texts. A message of the model is calls, in any form of `tools.calls`, or words. Calls go to the
+package's own tools, in the sandboxed process of the bridge, and what those answer comes back; words go to the user,
+whom the package plays by what its data says. The verdict is the package's, on all moves.
 
 Promises: each request to the package carries every move of the episode so far, so that a process that ends in between
 costs nothing; the same moves give the same answers. A package whose worlds are expensive gives items without opening
@@ -11,6 +11,8 @@ and reference (`opens`), and is asked for them when an item is played. Nothing t
 Splits are those of `file_sets`. Does NOT play in trials, and has no user that a model plays.
 """
 
+import base64
+import binascii
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -25,12 +27,14 @@ from agent2.environments.chat import TOOLS_HEADER
 from agent2.environments.tools import ParsedMessage, ToolCall
 from agent2.environments.tools.calls import read_answer
 from agent2.environments.tools.world import EMITS, CallRecord, ErrorKind, trace_labels, trace_views
-from agent2.errors import EnvironmentFailed, Fault, quoted
+from agent2.errors import ConfigError, EnvironmentFailed, Fault, quoted
+from agent2.pictures import MAX_IN_MESSAGE, Preparation, place_pictures, read_picture
 from agent2.records import (
     Environment,
     Item,
     JsonValue,
     Message,
+    Picture,
     Rollout,
     Score,
     Scorer,
@@ -43,6 +47,8 @@ from agent2.scorers.answers import WRONG_OR_NONE
 
 MOVES = "moves"
 """Key of a state: what the model did, message by message, as the package reads it."""
+PICTURES = "pictures"
+"""Key of a message or reply of the package: what it shows beside its text."""
 UNANSWERED = "unanswered"
 """Key of a state: why the package did not answer the last message, though it answers those before; else None."""
 OPENS = "opens"
@@ -81,18 +87,30 @@ class EpisodeWorld:
         self._item = item
         self._tools = list(item.payload["tools"])
         messages = self._opening(item) if item.payload.get(OPENS) else item.payload["messages"]
-        system, *chat = [Message(message["role"], message["content"]) for message in messages]
+        system, *chat = [self._message(message) for message in messages]
         if self._is_native:
             return [system, *chat]
         return [Message(system.role, f"{system.text}\n\n{TOOLS_HEADER}\n{_listed(self._tools)}"), *chat]
 
-    def _opening(self, item: Item) -> Sequence[Mapping[str, str]]:
+    def _message(self, message: Mapping[str, Any]) -> Message:
+        """A message of the opening. Raises EnvironmentFailed for pictures that are none."""
+        try:
+            pictures = _pictures(message.get(PICTURES), self._channel.name)
+        except BridgeFailed as error:
+            raise EnvironmentFailed(str(error)) from error
+        return place_pictures(message["role"], message["content"], pictures)
+
+    def _opening(self, item: Item) -> Sequence[Mapping[str, Any]]:
         try:
             messages = self._channel.ask("open", name=self._task, **item.payload[QUESTION])
         except (BridgeFailed, BridgeRaised) as error:
             raise EnvironmentFailed(str(error)) from error
         keys = {"role", "content"}
-        if not isinstance(messages, list) or not messages or not all({*message} == keys for message in messages):
+        if (
+            not isinstance(messages, list)
+            or not messages
+            or not all({*message} - {PICTURES} == keys for message in messages)
+        ):
             raise EnvironmentFailed(f"bridge {self._channel.name}: gave {quoted(messages)} as the opening of {item.id}")
         return messages
 
@@ -117,7 +135,10 @@ class EpisodeWorld:
             return Step(None, done=True)
         self._is_over = bool(reply["is_over"])
         observation = self._observation(turn, message.calls, reply)
-        return Step(None if self._is_over else observation, done=self._is_over)
+        if self._is_over:
+            return Step(None, done=True)
+        answer = place_pictures("user", observation, reply[PICTURES])
+        return Step(answer.content, done=False, pictures=answer.pictures)
 
     def _after(self, move: dict[str, JsonValue]) -> dict[str, Any] | None:
         """What the package answers to a move; None: it answers everything but this one.
@@ -144,8 +165,7 @@ class EpisodeWorld:
         reply: Any = self._channel.ask("advance", name=self._task, **self._item.payload[QUESTION], moves=list(moves))
         if not _is_reply(reply, moves[-1]):
             raise BridgeFailed(f"bridge {self._channel.name}: gave {quoted(reply)} as the answer to a message")
-        answer: dict[str, Any] = reply
-        return answer
+        return {**reply, PICTURES: _pictures(reply.get(PICTURES), self._channel.name)}
 
     def _observation(self, turn: int, calls: Sequence[ToolCall], reply: Mapping[str, Any]) -> str:
         if reply["tools"] is not None:
@@ -180,6 +200,18 @@ class EpisodeWorld:
             except (BridgeFailed, BridgeRaised) as error:
                 raise EnvironmentFailed(str(error)) from error
         return self._expected[self._turn] if self._turn < len(self._expected) else ""
+
+
+def _pictures(encoded: object, bridge: str) -> list[Picture]:
+    """Pictures that a package shows, each base64 of a file. Raises BridgeFailed for anything else, or too many."""
+    parts = [] if encoded is None else encoded
+    if not isinstance(parts, list) or len(parts) > MAX_IN_MESSAGE or not all(isinstance(part, str) for part in parts):
+        raise BridgeFailed(f"bridge {bridge}: gave {quoted(encoded)} as the pictures of a message")
+    try:
+        where = f"bridge {bridge}: a picture of a message"
+        return [read_picture(base64.b64decode(part, validate=True), where) for part in parts]
+    except (binascii.Error, ConfigError) as error:
+        raise BridgeFailed(f"bridge {bridge}: gave a picture that cannot be shown ({error})") from error
 
 
 def _is_reply(reply: object, move: Mapping[str, Any]) -> bool:
@@ -310,8 +342,14 @@ class BridgedEpisodes(BridgedSet):
         return EpisodeScorer(self._channel, self._task, self.version)
 
     def environment_version(self) -> str:
-        """Name and version of the world, and of the program of this machine that it needs, if it needs one."""
-        return "+".join(filter(None, (WORLD, self._opened["engine"])))
+        """Name and version of the world, of the program of this machine that it needs, and how pictures are shown."""
+        pictures = f"pictures-{self.preparation.name}" if self.preparation is not None else ""
+        return "+".join(filter(None, (WORLD, self._opened["engine"], pictures)))
+
+    @property
+    def preparation(self) -> Preparation | None:
+        """How pictures are made ready for a model; None: there are none."""
+        return Preparation() if self.takes_images else None
 
     def players(self) -> Players:
         """The reference, and an agent that makes the calls of another item."""

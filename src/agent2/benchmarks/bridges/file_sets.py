@@ -43,13 +43,17 @@ class BridgedSet:
     primary_metric = "score"
     max_turns = 1
     attempts = 1
+    takes_images: bool
+    """Whether a model is shown pictures."""
 
     def __init__(self, bridge: str, path: str, where: str = "benchmark", channel: BridgeChannel | None = None) -> None:
         """channel: for tests. Raises ConfigError if the bridge is not installed or the file does not exist."""
         self._bridge = find_bridge(bridge, where)
         ready = require_environment(self._bridge.pinned, where)
         names = [str(known_name) for known_name in ready.facts.get("names", ())]
-        if path in names:
+        inner_name, self._bridge = self._bridge.observed(path)
+        self.takes_images = inner_name != path
+        if inner_name in names:
             folder, self._task, files_digest = None, path, ""
             self.name, place = f"{bridge}.{path}", self._bridge.distribution
         else:

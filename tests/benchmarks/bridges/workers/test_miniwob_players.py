@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agent2.benchmarks.bridges.workers.miniwob_players import PLAYERS, Outline
-from agent2.records import Message
+from agent2.records import Message, Picture
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "browser_players.py"
 BOXES = """- generic [ref=e2]:
@@ -64,3 +64,16 @@ def test_random_clicks_are_calls_on_what_is_on_the_page_and_the_same_for_the_sam
     assert call == players["random_clicks"](chat)
     assert json.loads(call)["name"] in ("click", "type", "press", "scroll")
     assert json.loads(call)["arguments"].get("ref", "e6") in BOXES
+
+
+def test_random_points_are_inside_the_picture_and_the_same_for_the_same_chat(players):
+    screenshot = Picture("0" * 64, "image/png", 0, 160, 210, "as-brought")
+    chat = [Message("system", "s"), Message("user", "Task: Click.\nPage: click-test", (screenshot,))]
+    assert players["random_points"](chat) == players["random_points"](chat)
+    names = set()
+    for number in range(60):
+        call = json.loads(players["random_points"]([*chat, Message("assistant", str(number))]))
+        names.add(call["name"])
+        assert 0 <= call["arguments"].get("x", 0) < 160 and 0 <= call["arguments"].get("y", 0) < 210
+    assert names == {"click", "type", "press", "scroll"}
+    assert players["random_points"]([Message("user", "no picture")]) == players["GIVEN_UP"]
