@@ -59,7 +59,9 @@ def in_time(program: str, *arguments: object, seconds: float = 300.0, memory_gib
 
 def change_weights(folder: Path, seed: int = 7) -> None:
     """Other numbers of the same shapes in the folder's weights, written in place."""
-    save_file(llama_tensors(seed), folder / "model.safetensors", {"format": "pt"})
+    weights = folder / "model.safetensors"
+    hidden = load_file(weights)["model.norm.weight"].size
+    save_file(llama_tensors(seed, hidden), weights, {"format": "pt"})
 
 
 def edit_config(folder: Path, name: str = "config.json", **changes: object) -> None:
