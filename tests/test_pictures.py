@@ -90,11 +90,12 @@ def test_a_picture_is_named_by_its_bytes_and_kept_once():
         (encoded(plain(64, 64))[:90], "is broken|is no picture"),
         (png_header(20_000, 5_000), "has 20000 x 5000 pixels"),
         (png_header(8, 8), "is broken"),
+        (encoded(plain(), exif=b"garbage!"), "is broken"),
         (encoded(plain(), "GIF", save_all=True, append_images=[plain(color="blue")]), "it moves|moves"),
         (encoded(plain(), "PNG", save_all=True, append_images=[plain(color="blue")]), "moves"),
         (b"\x89PNG" + b"\0" * MAX_BYTES, "bytes"),
     ],
-    ids=["empty", "svg", "pdf", "tiff", "cut", "hundred-megapixel", "hollow", "gif", "apng", "too-large"],
+    ids=["empty", "svg", "pdf", "tiff", "cut", "hundred-megapixel", "hollow", "exif", "gif", "apng", "too-large"],
 )
 def test_what_is_no_still_picture_of_a_known_format_is_refused_with_its_place(content, message):
     with pytest.raises(ConfigError, match=message) as raised:
@@ -188,6 +189,7 @@ def test_a_field_holds_a_path_base64_bytes_a_record_or_a_list(tmp_path):
         ("missing.png", "cannot be read"),
         ("https://host/a.png", "nothing is downloaded"),
         ("data:image/png;base64,@@@", "no base64"),
+        ("data:image/png;base64,\u00e9\u00e9\u00e9\u00e9", "no base64"),
         (7, "give the path of a file"),
         ("folder", "cannot be read"),
     ],

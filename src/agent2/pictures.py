@@ -15,7 +15,6 @@ or documents, and downloads nothing.
 """
 
 import base64
-import binascii
 import hashlib
 import io
 import math
@@ -142,7 +141,7 @@ def read_field(value: object, folder: Path, where: str, preparation: Preparation
             raise ConfigError(f"{where}: the picture has more than {MAX_BYTES:,} bytes; make it smaller")
         try:
             return [read_picture(base64.b64decode("".join(encoded.split()), validate=True), where, preparation)]
-        except binascii.Error as error:
+        except ValueError as error:
             raise ConfigError(f"{where}: a picture is no base64 ({error}); write it again") from error
     path = (folder / value).resolve()
     if not path.is_relative_to(folder.resolve()):
@@ -228,8 +227,6 @@ def content_of(picture: Picture, folder: Path | None = None) -> bytes:
 @lru_cache(maxsize=32)
 def prepared(picture: Picture) -> tuple[str, bytes]:
     """Media type and bytes of a picture as a model is shown it. Raises ConfigError as `content_of` does."""
-    from PIL import Image, ImageOps
-
     content = content_of(picture)
     preparation = Preparation.named(picture.prepared)
     with open_picture(content, f"picture {picture.digest[:12]}") as image:
@@ -239,8 +236,7 @@ def prepared(picture: Picture) -> tuple[str, bytes]:
         is_plain = image.mode in ("RGB", "L") and not is_turned and "transparency" not in image.info
         if is_plain and image.format in SENT_AS_BROUGHT and size == image.size:
             return picture.media_type, content
-        image_sent: Image.Image = ImageOps.exif_transpose(image)
-        image_sent = _on_white(image_sent)
+        image_sent = _on_white(_upright(image, f"picture {picture.digest[:12]}"))
         if image_sent.size != size:
             image_sent = image_sent.resize(size, Image.Resampling.BICUBIC)
     return "image/png", _as_png(image_sent)
@@ -259,10 +255,8 @@ def size_of(content: bytes, where: str) -> tuple[int, int]:
 
 def smaller(content: bytes, side: int, where: str) -> bytes:
     """A picture as a PNG whose longer side has at most so many pixels. Raises ConfigError for what is none."""
-    from PIL import ImageOps
-
     with open_picture(content, where) as image:
-        image_sent = _on_white(ImageOps.exif_transpose(image))
+        image_sent = _on_white(_upright(image, where))
         image_sent.thumbnail((side, side))
     return _as_png(image_sent)
 
@@ -311,10 +305,10 @@ def difference(new: bytes, old: bytes, where: str) -> PictureDifference:
 
 def _scaled(content: bytes, scale: float, where: str) -> "Image.Image":
     """A picture on white, its sides times `scale`."""
-    from PIL import Image, ImageOps
+    from PIL import Image
 
     with open_picture(content, where) as image:
-        whole = _on_white(ImageOps.exif_transpose(image))
+        whole = _on_white(_upright(image, where))
     if scale == 1.0:
         return whole
     return whole.resize((max(1, round(whole.width * scale)), max(1, round(whole.height * scale))), Image.Resampling.BOX)
@@ -379,12 +373,24 @@ def open_picture(
         moves = image.format != "MPO" and bool(getattr(image, "is_animated", False))
         if not moves:
             image.load()
+            image.getexif().get(_ORIENTATION)
     except Exception as error:  # boundary: as above
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:160]
         raise ConfigError(f"{where}: the picture is broken ({reason}); write it again") from error
     if moves:
         raise ConfigError(f"{where}: the picture moves (it has several frames); give one frame as a picture of its own")
     return image
+
+
+def _upright(image: "Image.Image", where: str) -> "Image.Image":
+    """Turned as its EXIF tag says. Raises ConfigError for tags that cannot be written again."""
+    from PIL import ImageOps
+
+    try:
+        return ImageOps.exif_transpose(image)
+    except Exception as error:  # boundary: hostile tags make it raise whatever it runs into
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:160]
+        raise ConfigError(f"{where}: the picture's EXIF tags are broken ({reason}); write it again") from error
 
 
 def _is_turned_sideways(image: "Image.Image") -> bool:

@@ -139,6 +139,12 @@ def test_data_that_differ_from_their_pin_a_broken_held_out_task_and_a_broken_age
     }
 
 
+def test_a_folder_that_is_no_agent_is_not_read(own, caplog):
+    (own / "mine" / "agent.yaml").unlink()
+    assert not any("mine" in name for name in digests(own))
+    assert "agent.yaml" in caplog.text
+
+
 def test_what_is_packaged_or_unreadable_has_no_digest(own):
     assert file_digests(["arithmetic"], ["sft"], ["openai/gpt"]) == {}
     shutil.rmtree(own / "sums")

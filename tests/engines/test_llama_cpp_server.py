@@ -144,7 +144,7 @@ def test_another_template_replaces_the_models_own(folder):
 
 
 MARKED = """{% for m in messages %}{% if m['role'] == 'assistant' %}
-    {% generation %}{{ m['content'] }}{% endgeneration %}
+    {% set end = '2' %}{% generation %}{% set end = '1' %}{{ m['content'] }}{% endgeneration %}{{ end }}
 
 {% else %}<user>{{ m['content'] }}{% endif %}{% endfor %}<bot>"""
 

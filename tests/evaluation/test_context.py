@@ -6,7 +6,7 @@ from agent2.evaluation.context import ADMISSIBLE, context_policy, key_fact
 from agent2.evaluation.engine import Attempt, PlaySettings, play
 from agent2.models.hf import HfSampler
 from agent2.models.sources import ScriptedSampler
-from agent2.records import Item, Message, RolloutStatus, SamplingSettings, Score, Split, Step
+from agent2.records import Item, Message, Picture, RolloutStatus, SamplingSettings, Score, Split, Step
 from hf_builders import make_model, make_tokenizer
 
 LIST = "\nAvailable actions: go to desk 1, look"
@@ -44,6 +44,14 @@ def test_only_the_newest_message_keeps_its_list_of_admissible_commands():
         "You arrive at shelf 1. On the shelf 1, you see a mug 1.",
     ]
     assert sent("drop_admissible", OPENING) == OPENING
+
+
+def test_a_reply_without_its_list_keeps_its_pictures():
+    picture = Picture("0" * 64, "image/png", 0, 8, 4, "as-brought")
+    messages = episode(2)
+    messages[3] = Message("user", messages[3].content, (picture,))
+    seen = sent("drop_admissible", messages)
+    assert seen[3].pictures == (picture,) and LIST not in seen[3].content
 
 
 @pytest.mark.parametrize("gap", ["\n\n", "\n"])

@@ -7,6 +7,7 @@ from agent2.records import (
     Completion,
     Item,
     Message,
+    Picture,
     RolloutStatus,
     SamplingSettings,
     Score,
@@ -114,6 +115,30 @@ def test_many_turns_go_through_the_same_loop():
     assert [t.action for t in record.rollout.turns] == ["1", "3", "5"]  # each turn adds a reply and an observation
     assert [t.observation for t in record.rollout.turns] == ["heard 1", "heard 3", None]
     assert record.score.value == 1.0
+
+
+class ShowsPictures(Echo):
+    """Opens with text alone and replies with a picture."""
+
+    def act(self, action):
+        step = super().act(action)
+        return Step(step.observation, step.done, pictures=(Picture("0" * 64, "image/png", 0, 8, 4, "as-brought"),))
+
+
+@pytest.mark.parametrize("sees", [False, True])
+def test_a_model_of_texts_does_not_go_on_blind_where_a_reply_holds_a_picture(sees):
+    sampler = ScriptedSampler(yes)
+    sampler.takes_pictures = sees
+    attempts = [Attempt(item(n_turns=2), 0, 0)]
+
+    def records():
+        return list(play(attempts, sampler, lambda: ShowsPictures([]), Longest(), PlaySettings(SamplingSettings(), 5)))
+
+    if sees:
+        assert records()[0].rollout.status is RolloutStatus.COMPLETED
+    else:
+        with pytest.raises(ConfigError, match="item a has pictures, and this checkpoint is asked with text alone"):
+            records()
 
 
 def test_the_turn_cap_ends_an_episode_and_is_still_scored():

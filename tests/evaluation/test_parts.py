@@ -1,5 +1,6 @@
 """An evaluation in parts: the card of one process, whatever happens to parts and driver in between."""
 
+import hashlib
 import json
 import shutil
 from dataclasses import replace
@@ -103,6 +104,25 @@ def test_parts_make_the_card_of_one_process_and_no_item_is_in_their_files(evalua
     assert not any(item.prompt in text or item.id in text for item in plan.items for text in files)
     assert installation.secret().hex() not in "".join(files)
     assert [path.name for path in card.parent.iterdir()] == ["card"]
+
+
+def test_pictures_that_a_part_showed_elsewhere_come_with_its_rollouts(evaluation, tmp_path, monkeypatch):
+    request, plan, source = evaluation
+    executor, content = InThisProcess(), b"of a reply"
+    digest = hashlib.sha256(content).hexdigest()
+    collect = executor.collect
+
+    def collect_with_picture():
+        ends = collect()
+        for header in (tmp_path / "cards").rglob("card.json"):
+            (header.parent / "pictures").mkdir(exist_ok=True)
+            (header.parent / "pictures" / digest).write_bytes(content)
+        return ends
+
+    monkeypatch.setattr(executor, "collect", collect_with_picture)
+    card = tmp_path / "cards" / "card"
+    player_of(request, executor).play(plan, source, card, lambda done, total: None)
+    assert (card / "pictures" / digest).read_bytes() == content
 
 
 def test_a_part_that_cannot_be_played_leaves_no_finished_card_and_the_next_call_plays_only_that_one(

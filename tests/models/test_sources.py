@@ -185,6 +185,8 @@ def test_folders_of_one_name_are_told_apart_by_the_folders_above_as_far_as_that_
     sft, grpo = source("sft/model", "1" * 64), source("grpo/model", "2" * 64)
     assert names(sft, grpo, sft) == ["sft/model", "grpo/model", "sft/model"]
     assert names(source("a/x/model", "1" * 64), source("b/x/model", "2" * 64)) == ["a/x/model", "b/x/model"]
+    deep = [source(f"{letter}/x/y/z/model", letter * 64) for letter in "ab"]
+    assert names(*deep) == ["model-aaaaaaaa", "model-bbbbbbbb"], "not the folders of a whole machine"
     assert names(sft, sft) == ["model", "model"], "one checkpoint"
     assert names(sft, source("other", "2" * 64, "other")) == ["model", "other"], "of other names"
     assert names(sft, source("sft/model", "2" * 64)) == ["model-11111111", "model-22222222"], "one folder, two bases"

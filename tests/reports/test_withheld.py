@@ -1,5 +1,5 @@
 from agent2.arena.analysis.result import analyse
-from agent2.arena.evidence import AgentEnd, AssignmentPart, AssignmentVerdict, CommandLine
+from agent2.arena.evidence import AgentEnd, AssignmentPart, AssignmentVerdict, CommandLine, HeldOutScore
 from agent2.reports.text import render
 from agent2.reports.trial_view import trial_view
 from agent2.reports.withheld import WITHHELD, without_agent_texts, without_quotes
@@ -24,6 +24,7 @@ def quoting(**changes):
         "metrics": make_metrics(f"output/{QUOTE}.jsonl", [{"reward": 0.1, QUOTE: 1.0}, {"reward": 0.2, QUOTE: 2.0}]),
         "design": {"algorithm": QUOTE},
         "warnings": [f"output/{QUOTE}: cannot be read"],
+        "held_out": [HeldOutScore("other", "other 1", None, None, None, problem=f"final: {QUOTE}")],
         "sandbox": "none",
     }
     return make_evidence(**(made | changes))

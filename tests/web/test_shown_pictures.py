@@ -52,6 +52,14 @@ def card_ids(root):
     return {entry.path.name: card_id for card_id, entry in Catalog(root).scan().entries.items()}
 
 
+def test_figures_that_no_picture_has_break_no_list(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+    picture = read_picture(png(), "here")
+    claimed = structs.replace(picture, width=10**400)
+    shown = PictureShelf().in_list([Message("user", "?", (claimed,))])
+    assert (shown.width, shown.height) == (0, 0) and shown.source.startswith("data:image/png")
+
+
 def test_a_difference_shows_what_differs_and_its_share():
     found = difference(png(box=(0, 0, 99, 149)), png(), "here")
     share, image = found.share, Image.open(io.BytesIO(found.picture)).convert("RGB")

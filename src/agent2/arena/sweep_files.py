@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from agent2.arena.agents import load_agent
+from agent2.arena.agents import SPEC_FILE, load_agent
 from agent2.arena.tasks import is_task_file, read_task
 from agent2.benchmarks import own_files
 from agent2.errors import Agent2Error
@@ -99,7 +99,7 @@ def _files_of_agents(names: Sequence[str]) -> Iterator[Path]:
             folder = load_agent(name).folder
         except Agent2Error as error:
             folder = Path(name)
-            if not folder.is_dir():
+            if not (folder / SPEC_FILE).is_file():  # no agent's folder: it may be anything, of any size
                 _warn(str(error))
                 continue
         for place, subfolders, files in os.walk(folder):

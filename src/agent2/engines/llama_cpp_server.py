@@ -22,6 +22,7 @@ import struct
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,7 @@ class Renderer:
 
     def __init__(self, folder: Path, template: str | None) -> None:
         from jinja2.ext import Extension
+        from jinja2.nodes import CallBlock
         from jinja2.sandbox import ImmutableSandboxedEnvironment
         from tokenizers import Tokenizer
 
@@ -159,8 +161,13 @@ class Renderer:
             tags = {"generation"}  # noqa: RUF012 - as in its base class
 
             def parse(self, parser: Any) -> Any:
-                next(parser.stream)
-                return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+                line = next(parser.stream).lineno
+                body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+                # a block of its own, as in transformers: what is set inside is not known behind it
+                return CallBlock(self.call_method("_say"), [], [], body).set_lineno(line)
+
+            def _say(self, caller: Callable[[], str]) -> str:
+                return caller()
 
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self.tokenizer.no_truncation()

@@ -144,7 +144,7 @@ def _without_old_lists(messages: Sequence[Message]) -> list[Message]:
     return [
         message
         if message.role == "assistant" or not ADMISSIBLE.search(message.text)
-        else Message(message.role, ADMISSIBLE.sub("", message.text))
+        else Message(message.role, ADMISSIBLE.sub("", message.text), message.pictures)
         for message in messages[:-1]
     ] + [*messages[-1:]]
 

@@ -380,11 +380,7 @@ class _Loop:
             if world is None or isinstance(opening, EnvironmentFailed):
                 finished = self._fault(episode, Fault.ENVIRONMENT, str(opening))
             else:
-                if not self._takes_pictures and any(message.pictures for message in opening):
-                    raise ConfigError(
-                        f"item {episode.attempt.item.id} has pictures, and this checkpoint is asked with text alone; "
-                        "name a folder of a model that sees, with its processor, or an endpoint whose model does"
-                    )
+                self._require_seen(episode, opening)
                 episode.environment, episode.opening = world, opening
                 episode.dialogue = self._converse(episode.attempt.item, opening)
                 finished = self._ask(episode)
@@ -455,8 +451,18 @@ class _Loop:
         if observation is None:
             reason = f"turn {len(episode.turns)}: the episode continues without an observation"
             return self._fault(episode, Fault.ENVIRONMENT, reason)
-        episode.dialogue.add(completion, Message("user", observation, step.pictures))
+        reply = Message("user", observation, step.pictures)
+        self._require_seen(episode, [reply])
+        episode.dialogue.add(completion, reply)
         return self._ask(episode)
+
+    def _require_seen(self, episode: _Episode, messages: Sequence[Message]) -> None:
+        """Raise ConfigError for pictures where the model is asked with text alone: it would play blind."""
+        if not self._takes_pictures and any(message.pictures for message in messages):
+            raise ConfigError(
+                f"item {episode.attempt.item.id} has pictures, and this checkpoint is asked with text alone; "
+                "name a folder of a model that sees, with its processor, or an endpoint whose model does"
+            )
 
     def _count(self, episode: _Episode, completion: Completion) -> None:
         """Add what a completion cost."""

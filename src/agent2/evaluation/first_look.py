@@ -39,6 +39,10 @@ class LookPart:
     """With different names; the same models in the same order in every part of a look."""
 
 
+MAX_NAME = 100
+"""Characters of a model's or suite's name in the name of a folder."""
+
+
 @dataclass(frozen=True, slots=True)
 class LookRequest:
     """What is looked at."""
@@ -152,7 +156,9 @@ def _jobs(request: LookRequest, out: Path) -> list[_Job]:
 def _file_name(name: str) -> str:
     """A name as a part of a path; another one for each name."""
     safe = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in name)
-    return safe if safe == name and not safe.startswith(".") else f"{safe.lstrip('.')}-{digest_of(name)[:8]}"
+    if safe == name and not safe.startswith(".") and len(safe) <= MAX_NAME:
+        return safe
+    return f"{safe[-MAX_NAME:].lstrip('.')}-{digest_of(name)[:8]}"
 
 
 def _take_folder(request: LookRequest, out: Path) -> None:

@@ -38,6 +38,7 @@ from agent2.executors.jobs import Executor, Job, PartSettings, run_jobs
 from agent2.executors.node import needs_here
 from agent2.files import write_json
 from agent2.models.sources import CheckpointSource, LoadSettings, SourceKind
+from agent2.pictures import copy_beside
 from agent2.records import HIDDEN_SPLITS, ScoringMode, Split, digest_of, work_of
 
 KEY_VARIABLE = "AGENT2_API_KEY"
@@ -216,6 +217,7 @@ def _put_together(plan: EvaluationPlan, parts: list[Path], target: Path) -> None
         return
     with writer:
         for part in parts:
+            copy_beside(part, target)  # pictures of replies are on the machine that played the part
             for record in iter_rollouts(part):
                 if (record.rollout.item_id, record.rollout.attempt) not in on_card:
                     writer.append(record)

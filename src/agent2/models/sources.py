@@ -67,6 +67,8 @@ PLAIN_DIGEST = f"plain-{template_digest(PLAIN_TEMPLATE)[:16]}"
 """Stands for `PLAIN_TEMPLATE` in the protocol, so that scores in another format are not compared."""
 Reply = Callable[[Sequence[Message]], str | Completion]
 """From the chat so far to the next message, or to a whole completion (a fault, token counts)."""
+MAX_FOLDERS = 3
+"""Of a checkpoint's name that tells it from another one, its own folder included."""
 SCRIPTED = "scripted:"
 HF_SAMPLER = ("agent2.models.hf", "HfSampler")
 """Imported only when a model is opened, since it imports torch."""
@@ -218,7 +220,7 @@ def _distinct_names(rivals: Sequence[CheckpointSource]) -> list[str]:
     places = [source.folder or Path(source.spec).expanduser() for source in rivals]
     parts = [(*place.resolve().parent.parts[1:], source.name) if place.exists() else ()
              for place, source in zip(places, rivals, strict=True)]  # fmt: skip
-    for n in range(2, min(map(len, parts)) + 1):
+    for n in range(2, min(MAX_FOLDERS, *map(len, parts)) + 1):
         names = ["/".join(path[-n:]) for path in parts]
         if len(set(names)) == len(names):
             return names

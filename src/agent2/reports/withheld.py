@@ -26,6 +26,7 @@ def without_agent_texts(evidence: TrialEvidence) -> TrialEvidence:
         reproductions=[replace(r, reason=WITHHELD, conditions=(), trial=None) for r in evidence.reproductions],
         llm=_without_models(evidence.llm),
         assignment=_without_reasons(evidence.assignment),
+        held_out=[replace(score, problem=WITHHELD if score.problem else "") for score in evidence.held_out],
         agent_log_tail="",
         agent_files={},
         commands=(),

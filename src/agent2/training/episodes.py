@@ -244,6 +244,8 @@ class _TokenDialogue:
             )
         self._append(completion.token_ids, completion.logprobs, is_sampled=True)
         if reply is not None:
+            if reply.pictures:
+                raise ConfigError("a reply of the world has pictures, and models are trained on texts here")
             ids = self._chat.reply(reply.text)
             if self.completion_ids[-1] != self._chat.end:
                 ids = (self._chat.end, *ids)

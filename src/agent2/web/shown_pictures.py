@@ -20,6 +20,7 @@ from agent2.pictures import (
     FOLDER,
     MAX_BYTES,
     MAX_IN_MESSAGE,
+    MAX_SIDE,
     Preparation,
     content_of,
     data_address,
@@ -122,7 +123,7 @@ NO_SHELF = PictureShelf()
 def _within(width: int, height: int, side: int) -> tuple[int, int]:
     """The figures of a picture, as a card states them, made smaller to fit a square; 0 where they are none."""
     longer = max(width, height)
-    if min(width, height) < 1:
+    if min(width, height) < 1 or longer > MAX_SIDE:
         return 0, 0
     scale = min(1.0, side / longer)
     return max(1, round(width * scale)), max(1, round(height * scale))

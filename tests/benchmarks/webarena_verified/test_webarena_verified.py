@@ -339,6 +339,12 @@ MULTIPART = {
         for name, value in (("product", "17"), ("product", "18"), ("price", "47"))
     ),
 }
+OTHER_NAME = MULTIPART["text"].replace("18", "17").replace('; name="product"', '; x-name="product"')
+SMUGGLED = (
+    '--x\r\nContent-Disposition: form-data; name="note"\r\n\r\nhello--x\r\nContent-Disposition: form-data; '
+    'name="product"\r\n\r\n17\r\n--x\r\nContent-Disposition: form-data; name="price"\r\n\r\n47\r\n--x--\r\n'
+)
+"""A server reads two fields: a boundary begins a line."""
 
 
 @pytest.mark.parametrize(
@@ -350,6 +356,8 @@ MULTIPART = {
         ({"text": "product=17&price=47&note=a&note=b"}, 1.0),
         (MULTIPART, 0.0),
         (MULTIPART | {"text": MULTIPART["text"].replace("18", "17")}, 1.0),
+        (MULTIPART | {"text": SMUGGLED}, 0.0),
+        (MULTIPART | {"text": OTHER_NAME}, 0.0),
     ],
 )
 def test_a_field_that_is_posted_with_several_values_has_no_single_one(workplace, runs, body, value):

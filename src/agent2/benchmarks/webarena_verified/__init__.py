@@ -236,9 +236,9 @@ def _fields(body: _HarBody | None) -> dict[str, JsonValue] | None:
     if "multipart/form-data" not in body.mime_type or boundary is None:
         return None
     fields: dict[str, list[str]] = {}
-    for part in text.split(f"--{boundary[1]}"):
+    for part in re.split(rf"(?:^|\n)--{re.escape(boundary[1])}", text):
         head, _, value = part.replace("\r\n", "\n").strip("\n").partition("\n\n")
-        if name := re.search(r'^content-disposition:.*?\bname="([^"]+)"', head, re.IGNORECASE | re.MULTILINE):
+        if name := re.search(r'^content-disposition:[^;\n]*;\s*name="([^"]+)"', head, re.IGNORECASE | re.MULTILINE):
             fields.setdefault(name[1], []).append(value.strip("\n"))
     return {name: _one_or_all(values) for name, values in fields.items()}
 
