@@ -227,6 +227,8 @@ def content_of(picture: Picture, folder: Path | None = None) -> bytes:
 @lru_cache(maxsize=32)
 def prepared(picture: Picture) -> tuple[str, bytes]:
     """Media type and bytes of a picture as a model is shown it. Raises ConfigError as `content_of` does."""
+    from PIL import Image
+
     content = content_of(picture)
     preparation = Preparation.named(picture.prepared)
     with open_picture(content, f"picture {picture.digest[:12]}") as image:
