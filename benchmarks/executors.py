@@ -1,6 +1,7 @@
 """A sweep on a Ray cluster of three nodes on this machine, nodes killed at random moments, beside the same sweep here.
 
     python benchmarks/executors.py [--trials 12] [--kills 5] [--seed 0] [--folder DIR] [--rollouts 20000] [--no-sweeps]
+                                   [--networks]
     python benchmarks/executors.py --folder DIR --rollouts 0 --no-calm     # goes on after the sweep here, kills at once
 
 Each node is a session of its own (`agent2 node`), with one CPU and one sandbox. All of Ray's processes on it are killed
@@ -98,6 +99,47 @@ class Stage:
     file: Path
     home: Path
     n_trials: int
+    networks: "Networks | None" = None
+    """None: all nodes are on the loopback."""
+
+
+class Networks:
+    """A network namespace for each node, joined by a bridge whose address is the head's. Needs root and `ip`."""
+
+    BRIDGE = "agent2br"
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        _ip(f"link add {self.BRIDGE} type bridge")
+        _ip(f"addr add {self.address(1)}/24 dev {self.BRIDGE}")
+        _ip(f"link set {self.BRIDGE} up")
+
+    @staticmethod
+    def address(number: int) -> str:
+        """Of the head (1) and the nodes."""
+        return f"10.77.0.{number}"
+
+    def add(self) -> tuple[str, str]:
+        """Name and address of one more."""
+        number = len(self.names) + 2
+        name, address = f"agent2n{number}", self.address(number)
+        self.names.append(name)
+        _ip(f"netns add {name}")
+        _ip(f"link add v{number} type veth peer name eth0 netns {name}")
+        _ip(f"link set v{number} master {self.BRIDGE} up")
+        for what in (f"addr add {address}/24 dev eth0", "link set eth0 up", "link set lo up"):
+            _ip(f"-n {name} {what}")
+        return name, address
+
+    def close(self) -> None:
+        """Remove all of it."""
+        for name in self.names:
+            _ip(f"netns delete {name}")
+        _ip(f"link delete {self.BRIDGE}")
+
+
+def _ip(arguments: str) -> None:
+    subprocess.run(["ip", *arguments.split()], check=True)
 
 
 def prepare(folder: Path, n_trials: int) -> Stage:
@@ -174,13 +216,14 @@ def free_port() -> int:
 def cluster(stage: Stage, n_nodes: int) -> Iterator[tuple[str, list[Node]]]:
     """A head without sandboxes, and nodes."""
     port = free_port()
-    address = f"127.0.0.1:{port}"
-    common = ["object-store-memory=100000000", "node-ip-address=127.0.0.1"]
+    host = "127.0.0.1" if stage.networks is None else stage.networks.address(1)
+    address = f"{host}:{port}"
+    common = ["object-store-memory=100000000", f"node-ip-address={host}"]
     ray = [f"port={port}", "num-cpus=0", "include-dashboard=false", *common]
     head = started(stage, "--sandboxes", "0", ray=ray)
     nodes: list[Node] = []
     try:
-        wait_for_port(port)
+        wait_for_port(host, port)
         for number in range(1, n_nodes + 1):
             nodes.append(join(stage, address))
             wait_for_nodes(address, number)
@@ -194,13 +237,17 @@ def cluster(stage: Stage, n_nodes: int) -> Iterator[tuple[str, list[Node]]]:
 def join(stage: Stage, address: str) -> Node:
     """One more node."""
     ray = ["num-cpus=1", "object-store-memory=100000000"]
-    return started(stage, "--address", address, "--sandboxes", "1", ray=ray)
+    inside = None
+    if stage.networks is not None:
+        inside, own_address = stage.networks.add()
+        ray.append(f"node-ip-address={own_address}")
+    return started(stage, "--address", address, "--sandboxes", "1", ray=ray, inside=inside)
 
 
-def started(stage: Stage, *arguments: str, ray: list[str]) -> Node:
+def started(stage: Stage, *arguments: str, ray: list[str], inside: str | None = None) -> Node:
     """A node or head that is up; tried again where Ray gives up after its fixed 30 seconds, as on a busy machine."""
     for _ in range(5):
-        node = start_node(stage, *arguments, ray=ray)
+        node = start_node(stage, *arguments, ray=ray, inside=inside)
         if is_up(node):
             return node
     raise SystemExit(f"no node comes up; see {node.log}")
@@ -218,13 +265,15 @@ def is_up(node: Node, seconds: float = 600) -> bool:
     return False
 
 
-def start_node(stage: Stage, *arguments: str, ray: list[str]) -> Node:
-    """Start `agent2 node`. ray: options of `ray start`."""
+def start_node(stage: Stage, *arguments: str, ray: list[str], inside: str | None = None) -> Node:
+    """Start `agent2 node`. ray: options of `ray start`. inside: a network namespace."""
     # Ray waits 15 s for a file in which its agents name their ports; a busy machine needs longer
     ports = [f"{name}={free_port()}" for name in AGENT_PORTS]
     options = [word for option in [*ray, *ports] for word in ("--ray", option)]
     log = stage.folder / f"node-{time.monotonic_ns()}.log"
     command = agent2(stage, "node", *arguments, *options)
+    if inside is not None:
+        command = ["ip", "netns", "exec", inside, *command]
     with log.open("wb") as output:
         process = subprocess.Popen(
             command, env=environment(stage), stdout=output, stderr=output, start_new_session=True
@@ -232,11 +281,11 @@ def start_node(stage: Stage, *arguments: str, ray: list[str]) -> Node:
     return Node(process, log)
 
 
-def wait_for_port(port: int, seconds: float = 600) -> None:
+def wait_for_port(host: str, port: int, seconds: float = 600) -> None:
     """Until the head listens."""
     ends_at = time.monotonic() + seconds
     while time.monotonic() < ends_at:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        with contextlib.suppress(OSError), socket.create_connection((host, port), 1):
             return
         time.sleep(0.2)
     raise SystemExit("the head does not listen")
@@ -469,12 +518,15 @@ def main() -> int:
     parser.add_argument("--rollouts", type=int, default=20_000, help="of the evaluation; 0: none is played")
     parser.add_argument("--no-sweeps", action="store_true", help="the evaluation only")
     parser.add_argument("--no-calm", action="store_true", help="no sweep on Ray without kills")
+    parser.add_argument("--networks", action="store_true", help="each node in a network namespace of its own (root)")
     parser.add_argument("--folder", type=Path, help="work in this folder and leave it; sweeps that ended there count")
     arguments = parser.parse_args()
     with contextlib.ExitStack() as stack:
         folder = (arguments.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))).resolve()
         folder.mkdir(parents=True, exist_ok=True)
         stage = prepare(folder, arguments.trials)
+        if arguments.networks:
+            stage.networks = stack.enter_context(contextlib.closing(Networks()))
         is_same = not arguments.rollouts or compare_evaluations(stage, arguments.rollouts)
         if not arguments.no_sweeps:
             is_all_right = compare_sweeps(stage, arguments.kills, arguments.seed, is_calm_run=not arguments.no_calm)
